@@ -1,0 +1,415 @@
+//! The contract between an engine and the crates above it.
+//!
+//! Life of a transaction on an engine:
+//!
+//! ```text
+//!            begin
+//!              │
+//!   ┌──────▶ active ───────────────▶ aborted     abort: before-images restored
+//!   │          │ pre_commit
+//! retreat  committing(ts)                        readers at or above ts wait for the verdict
+//!   │          │
+//!   └──────────┤ post_commit
+//!              ▼
+//!          committed(ts)                         logged; versions stamped
+//! ```
+//!
+//! There is nothing to wait for between `pre_commit` and `post_commit` or `retreat`: whoever has
+//! to wait does so before or retreats first. That keeps the time a reader may spin to moments.
+
+use std::any::Any;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::{ArrayRef, RecordBatch};
+
+use crate::error::EngineError;
+use crate::id::{ColumnId, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
+use crate::layout::Layout;
+use crate::value::{Row, Value};
+
+/// A registered read view: versions it may need are kept while it lives.
+pub struct Snapshot {
+    /// Versions committed at or below this are visible.
+    pub ts: Ts,
+    /// The transaction whose own uncommitted writes are visible too; 0 for nobody.
+    pub own: TxnId,
+    /// The newest commit timestamp met by a read under this snapshot that may not yet be durable.
+    newest_seen: AtomicU64,
+    /// Keeps the engine's registration alive.
+    _registration: Box<dyn Any + Send + Sync>,
+}
+
+impl Snapshot {
+    /// For engines: a view at `ts`, registered for as long as `registration` lives.
+    pub fn new(ts: Ts, own: TxnId, registration: Box<dyn Any + Send + Sync>) -> Snapshot {
+        Snapshot {
+            ts,
+            own,
+            newest_seen: AtomicU64::new(0),
+            _registration: registration,
+        }
+    }
+
+    /// For engines: a version committed at `ts` was read.
+    pub fn note_seen(&self, ts: Ts) {
+        if ts.0 > self.newest_seen.load(Ordering::Relaxed) {
+            self.newest_seen.fetch_max(ts.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The newest possibly undurable commit this snapshot's reads have met; `Ts(0)` for none.
+    pub fn newest_seen(&self) -> Ts {
+        Ts(self.newest_seen.load(Ordering::Relaxed))
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({} own {})", self.ts, self.own)
+    }
+}
+
+/// Why a write stopped.
+#[derive(Debug)]
+pub enum WriteStop {
+    /// Another transaction holds the row (or the unique key): wait for its outcome, then retry.
+    Busy {
+        /// Who holds it.
+        holder: TxnId,
+    },
+    /// A version newer than the base the new values were derived from is committed.
+    /// READ COMMITTED reads again and re-checks; REPEATABLE READ fails with 40001.
+    Changed {
+        /// Its commit timestamp.
+        ts: Ts,
+    },
+    /// The row is deleted: by a commit newer than the base, or by this transaction.
+    Gone,
+    /// Another row has the key.
+    Duplicate {
+        /// In this index.
+        index: IndexId,
+        /// This row.
+        other: RowId,
+    },
+    /// The engine failed.
+    Engine(EngineError),
+}
+
+impl From<EngineError> for WriteStop {
+    fn from(e: EngineError) -> Self {
+        WriteStop::Engine(e)
+    }
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxnOutcome {
+    /// Not yet decided.
+    Running,
+    /// Committed or aborted (or long forgotten).
+    Ended,
+}
+
+/// One row of an UPDATE or DELETE.
+#[derive(Debug)]
+pub enum RowWrite<'a> {
+    /// Set the columns at these layout positions.
+    Update {
+        /// Which row.
+        rid: RowId,
+        /// Layout positions, ascending, none twice.
+        columns: &'a [usize],
+        /// As many values.
+        values: &'a [Value],
+    },
+    /// Delete the row.
+    Delete {
+        /// Which row.
+        rid: RowId,
+    },
+    /// Hold the row as an update would, and change nothing (SELECT … FOR UPDATE).
+    Lock {
+        /// Which row.
+        rid: RowId,
+    },
+}
+
+/// Ascending or descending key order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Smallest key first.
+    Forward,
+    /// Largest key first.
+    Backward,
+}
+
+/// A range of encoded keys (see [`crate::key`]).
+#[derive(Clone, Debug)]
+pub struct KeyRange {
+    /// Lower bound.
+    pub lower: Bound<Vec<u8>>,
+    /// Upper bound.
+    pub upper: Bound<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Every key that starts with this encoding of the first parts of a key.
+    pub fn prefix(key: Vec<u8>) -> KeyRange {
+        let upper = match crate::key::successor(&key) {
+            Some(next) => Bound::Excluded(next),
+            None => Bound::Unbounded,
+        };
+        KeyRange {
+            lower: Bound::Included(key),
+            upper,
+        }
+    }
+
+    /// Every key.
+    pub fn all() -> KeyRange {
+        KeyRange {
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+        }
+    }
+}
+
+/// The rows of one block that a snapshot sees.
+#[derive(Debug)]
+pub struct BlockRows {
+    /// One for each row of `batch`, ascending.
+    pub rids: Vec<RowId>,
+    /// The projected columns.
+    pub batch: RecordBatch,
+}
+
+/// What a migration computes for the rows of one block: for each target column an array as long
+/// as the batch it was given.
+pub type ColumnFill = Vec<ArrayRef>;
+
+/// Changes of a row space since the feed was opened: the ids of the rows that committed
+/// transactions inserted, updated or deleted, in no particular order, repeats allowed.
+pub trait Feed: Send {
+    /// Moves what has arrived into `out`.
+    fn drain(&mut self, out: &mut Vec<RowId>);
+    /// How much waits.
+    fn backlog(&self) -> usize;
+}
+
+/// A row space seen under one layout. Cheap to share; bound once per schema version.
+pub trait Table: Send + Sync {
+    /// The row space.
+    fn space(&self) -> SpaceId;
+    /// The layout.
+    fn layout(&self) -> &Arc<Layout>;
+    /// Rows that exist, about.
+    fn row_estimate(&self) -> u64;
+    /// Bytes of the rows, about, indexes apart.
+    fn bytes_estimate(&self) -> u64;
+    /// Blocks that exist now; a scan visits `0..block_count()` as of its start.
+    fn block_count(&self) -> u32;
+
+    /// The rows of one block visible to `snapshot`, the columns at the given layout positions.
+    fn read_block(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        projection: &[usize],
+    ) -> Result<BlockRows, EngineError>;
+
+    /// One row, the columns at the given layout positions appended to `out`; false where the
+    /// snapshot sees no such row (`out` is then as before).
+    fn read_row(
+        &self,
+        snapshot: &Snapshot,
+        rid: RowId,
+        projection: &[usize],
+        out: &mut Row,
+    ) -> bool;
+
+    /// Visits the rows that `snapshot` sees in the key order of the index at `index` (a position in the layout).
+    /// Each row once: stale index entries are checked against the visible version.
+    fn seek(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
+    );
+
+    /// Inserts rows given in layout order. On `Err((n, stop))` the first n are in and the rest
+    /// untouched; after `Busy` the caller waits and goes on with `rows[n..]`.
+    /// `rids` receives the ids of the rows that are in.
+    fn insert(
+        &self,
+        txn: &mut dyn EngineTxn,
+        rows: &[Row],
+        rids: &mut Vec<RowId>,
+    ) -> Result<(), (usize, WriteStop)>;
+
+    /// Updates, deletes or locks rows whose new values were derived from what was visible at
+    /// `base`. On `Err((n, stop))` the first n are done.
+    fn write(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        writes: &[RowWrite<'_>],
+    ) -> Result<(), (usize, WriteStop)>;
+
+    /// Opens a change feed. Every commit not visible to a relaxed read that starts after this
+    /// returns reaches the feed before it becomes visible.
+    fn open_feed(&self) -> Box<dyn Feed>;
+
+    /// Migration, scan and capture alike: reads the latest committed (or `txn`'s own) version of
+    /// rows of a block (`None`: of every row), hands them to `transform` in the columns of
+    /// `source` (layout positions of *this* table's layout), and stores what it returns in the
+    /// columns at the positions `target` of this layout, without versions: the target columns
+    /// are not yet in any committed schema. Rows that `owner` wrote after its statement number
+    /// `since` keep what it wrote. Blocks migrate under a latch of their own, so that the
+    /// last call for a row, in log order too, is the one that stands.
+    #[allow(clippy::too_many_arguments)]
+    fn migrate_block(
+        &self,
+        owner: TxnId,
+        since: Savepoint,
+        block: u32,
+        rows: Option<&[RowId]>,
+        source: &[usize],
+        target: &[usize],
+        transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
+    ) -> Result<u64, MigrateError>;
+
+    /// Adds the latest committed (or `owner`'s own) version of rows of a block (`None`: of every
+    /// row) to the index at this layout position. With a unique index, returns the pairs of rows
+    /// that share a key: candidates, to be checked again when writers stand still.
+    fn index_block(
+        &self,
+        owner: TxnId,
+        index: usize,
+        block: u32,
+        rows: Option<&[RowId]>,
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError>;
+
+    /// Carry-over at commit: for a row that `txn` wrote under an older layout, enters the keys
+    /// of its own version into the indexes at these layout positions.
+    fn index_row(
+        &self,
+        txn: &mut dyn EngineTxn,
+        rid: RowId,
+        indexes: &[usize],
+    ) -> Result<(), WriteStop>;
+
+    /// For downcasts inside an engine.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// An engine error or one from the transform that a migration ran.
+#[derive(Debug)]
+pub enum MigrateError {
+    /// The engine failed.
+    Engine(EngineError),
+    /// The transform failed: a value that does not convert, a violated check.
+    Transform(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<EngineError> for MigrateError {
+    fn from(e: EngineError) -> Self {
+        MigrateError::Engine(e)
+    }
+}
+
+/// A point in a transaction to which it can roll back: the number of writes before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Savepoint(pub u32);
+
+/// A transaction's part on one engine.
+pub trait EngineTxn: Send + Any {
+    /// Its id.
+    fn id(&self) -> TxnId;
+    /// Its current read view.
+    fn snapshot(&self) -> &Arc<Snapshot>;
+    /// Takes a new read view at the present (READ COMMITTED: before every statement).
+    fn refresh(&mut self);
+    /// Where it stands.
+    fn savepoint(&self) -> Savepoint;
+    /// Undoes every write after `to`. The rows are released.
+    fn rollback_to(&mut self, to: Savepoint);
+    /// Whether it has written anything (row locks count).
+    fn wrote(&self) -> bool;
+    /// The rows it has written in a space, each once.
+    fn rows_written(&self, space: SpaceId) -> Vec<RowId>;
+    /// The spaces it has written.
+    fn spaces_written(&self) -> Vec<SpaceId>;
+    /// Takes a commit timestamp. Readers that meet its versions at or above it wait from now on.
+    fn pre_commit(&mut self) -> Ts;
+    /// Gives the commit timestamp back and goes on as if `pre_commit` had not been called.
+    fn retreat(&mut self);
+    /// Logs the transaction, makes it visible, stamps its versions. Returns the log position at
+    /// which it is durable. With nothing written there is nothing to log.
+    fn post_commit(self: Box<Self>) -> Result<Lsn, EngineError>;
+    /// Restores every row.
+    fn abort(self: Box<Self>);
+    /// For downcasts inside an engine.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+/// An engine.
+pub trait Engine: Send + Sync + 'static {
+    /// `memory`, `disk`: the word after USING.
+    fn name(&self) -> &'static str;
+
+    /// Makes an empty row space. Not transactional: the catalog decides who sees it.
+    fn create_space(&self, space: SpaceId) -> Result<(), EngineError>;
+    /// Forgets a row space and its indexes. Readers that still have it open keep it alive.
+    fn drop_space(&self, space: SpaceId);
+    /// Every row space that exists.
+    fn spaces(&self) -> Vec<SpaceId>;
+    /// A space under a layout. Columns and indexes it has not met yet are declared (durably,
+    /// before any row that uses them); a new index is empty.
+    fn open(&self, space: SpaceId, layout: Arc<Layout>) -> Result<Arc<dyn Table>, EngineError>;
+    /// Takes a column away from every block. No snapshot may need it any more.
+    fn drop_column(&self, space: SpaceId, column: ColumnId);
+    /// Forgets an index. No snapshot may need it any more.
+    fn drop_index(&self, space: SpaceId, index: IndexId);
+
+    /// Begins a transaction with a read view at the present. Ids are the caller's and unique.
+    fn begin(&self, id: TxnId) -> Box<dyn EngineTxn>;
+    /// A registered read view at the present that belongs to no transaction.
+    fn snapshot(&self) -> Arc<Snapshot>;
+    /// The newest timestamp.
+    fn now(&self) -> Ts;
+    /// No registered snapshot is older than this.
+    fn oldest_snapshot(&self) -> Ts;
+    /// Waits until every transaction that has taken a commit timestamp so far is decided.
+    fn settle(&self);
+    /// Takes a timestamp that separates what came before from what comes after.
+    fn barrier(&self) -> Ts;
+
+    /// The log position up to which commits survive a crash.
+    fn durable(&self) -> Lsn;
+    /// The log position after everything committed so far.
+    fn appended(&self) -> Lsn;
+    /// The newest commit timestamp that surely survives a crash.
+    fn durable_ts(&self) -> Ts;
+    /// Calls back when the log is durable up to a position, or has failed. Wakes the flusher.
+    fn when_durable(&self, lsn: Lsn, done: Box<dyn FnOnce(Result<(), EngineError>) + Send>);
+
+    /// Writes a note of the upper crates into the log (sequence values), outside transactions.
+    /// Recovery hands back the newest note of each key.
+    fn put_note(&self, key: u64, value: &[u8]) -> Result<Lsn, EngineError>;
+    /// The newest note of each key, as recovered.
+    fn notes(&self) -> Vec<(u64, Vec<u8>)>;
+
+    /// Writes a checkpoint and cuts the log before it.
+    fn checkpoint(&self) -> Result<(), EngineError>;
+    /// Bytes in use and their limit.
+    fn memory(&self) -> (u64, u64);
+    /// For downcasts by whoever made it.
+    fn as_any(&self) -> &dyn Any;
+}

@@ -1,0 +1,83 @@
+//! Identifiers. Each is a newtype, so that two integers in one signature cannot be swapped.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($int:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(serde::Serialize, serde::Deserialize)]
+        pub struct $name(pub $int);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A row space: the rows of one table, numbered 0, 1, 2, …  Space 0 is the catalog.
+    SpaceId(u32)
+);
+id!(
+    /// A column of a row space. Unique in its space for ever; never reused.
+    ColumnId(u32)
+);
+id!(
+    /// An index. Unique in the database for ever; never reused.
+    IndexId(u32)
+);
+id!(
+    /// A row's place in its space: block = rid >> 13, slot = rid & 8191.
+    RowId(u64)
+);
+id!(
+    /// A transaction, unique since the server started. 0 is nobody.
+    TxnId(u64)
+);
+id!(
+    /// A commit timestamp or snapshot of one engine's timeline. A snapshot `s` sees every version
+    /// committed at or below `s`.
+    Ts(u64)
+);
+id!(
+    /// A position in an engine's endless log, in bytes.
+    Lsn(u64)
+);
+
+impl Ts {
+    /// The snapshot that sees the latest committed version of everything (relaxed reads).
+    pub const LATEST: Ts = Ts((1 << 61) - 1);
+}
+
+/// Rows in one block, for every engine that hands out blocks.
+pub const ROWS_PER_BLOCK: usize = 8192;
+
+impl RowId {
+    /// The block this row lives in.
+    pub fn block(self) -> u32 {
+        u32::try_from(self.0 >> 13).expect("a space has at most 2^32 blocks")
+    }
+
+    /// The slot in that block, below [`ROWS_PER_BLOCK`].
+    pub fn slot(self) -> usize {
+        (self.0 & 8191) as usize
+    }
+
+    /// The row at `slot` of `block`.
+    pub fn of(block: u32, slot: usize) -> RowId {
+        debug_assert!(
+            slot < ROWS_PER_BLOCK,
+            "slot {slot} is past the end of a block"
+        );
+        RowId((u64::from(block) << 13) | slot as u64)
+    }
+}

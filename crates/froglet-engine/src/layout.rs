@@ -1,0 +1,62 @@
+//! A layout: the columns and indexes of a row space under one schema version.
+//!
+//! Schema versions of one table share its row space. A version is a list of column ids, so that
+//! adding or dropping a column changes a layout and no row. A column id that a block does not
+//! hold has, for every row of that block, the column's *missing value*.
+
+use crate::id::{ColumnId, IndexId};
+use crate::value::{ColumnType, Value};
+
+/// One column of a layout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnSpec {
+    /// Unique in the row space for ever.
+    pub id: ColumnId,
+    /// How its cells are stored and which values it takes.
+    pub ty: ColumnType,
+    /// The value of rows that were there before the column was.
+    pub missing: Value,
+}
+
+/// One part of an index key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct KeyPart {
+    /// The column whose value is encoded.
+    pub column: ColumnId,
+    /// Larger values come first.
+    pub descending: bool,
+    /// NULL sorts before every value (PostgreSQL's default when descending).
+    pub nulls_first: bool,
+}
+
+/// One index of a layout.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct IndexSpec {
+    /// Unique in the database for ever.
+    pub id: IndexId,
+    /// Major part first; never empty.
+    pub key: Vec<KeyPart>,
+    /// No two rows visible at once may share a key without NULLs.
+    pub unique: bool,
+}
+
+/// The columns and indexes of a row space under one schema version.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Layout {
+    /// In the order in which rows are given and returned.
+    pub columns: Vec<ColumnSpec>,
+    /// Every index that writers under this layout maintain.
+    pub indexes: Vec<IndexSpec>,
+}
+
+impl Layout {
+    /// The position of a column id in this layout.
+    pub fn position(&self, id: ColumnId) -> Option<usize> {
+        self.columns.iter().position(|c| c.id == id)
+    }
+
+    /// The position of an index id in this layout.
+    pub fn index_position(&self, id: IndexId) -> Option<usize> {
+        self.indexes.iter().position(|i| i.id == id)
+    }
+}

@@ -1,0 +1,34 @@
+//! What every engine promises.
+//!
+//! ```text
+//!   froglet-sql ── froglet-schema ── froglet-txn          know only what is in this crate
+//!        │               │               │
+//!        ▼               ▼               ▼
+//!   ┌──────────────── froglet-engine ────────────────┐
+//!   │ Engine  ─ open ─▶ Table   (a row space seen    │
+//!   │   │                        under one Layout)   │
+//!   │   └──── begin ─▶ EngineTxn ─ snapshot ─▶ Snapshot
+//!   └────────────────────────────────────────────────┘
+//!        ▲                               ▲
+//!   froglet-memory                  froglet-disk (later)
+//! ```
+//!
+//! A type enters here when two crates need it, and only then. Dispatch through these traits is
+//! per batch or per statement; what happens per row happens inside an engine.
+
+pub mod engine;
+pub mod env;
+pub mod error;
+pub mod id;
+pub mod key;
+pub mod layout;
+pub mod value;
+
+pub use engine::{
+    BlockRows, ColumnFill, Direction, Engine, EngineTxn, Feed, KeyRange, MigrateError, RowWrite,
+    Savepoint, Snapshot, Table, TxnOutcome, WriteStop,
+};
+pub use error::{EngineError, SqlState};
+pub use id::{ColumnId, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
+pub use layout::{ColumnSpec, IndexSpec, KeyPart, Layout};
+pub use value::{ColumnType, Row, Value};

@@ -1,0 +1,158 @@
+//! Values and their types: one row at a time, as the short path and the log see them.
+//! Batches are Arrow; [`ColumnType::arrow`] is the bridge.
+
+use arrow_schema::{DataType, TimeUnit};
+use compact_str::CompactString;
+
+/// How a column's cells are stored and which [`Value`]s it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum ColumnType {
+    /// true, false
+    Bool,
+    /// 2-byte integer
+    Int16,
+    /// 4-byte integer
+    Int32,
+    /// 8-byte integer
+    Int64,
+    /// IEEE single
+    Float32,
+    /// IEEE double
+    Float64,
+    /// Exact decimal of at most 38 digits, `scale` of them after the point.
+    Decimal {
+        /// Digits in all, 1..=38.
+        precision: u8,
+        /// Digits after the point, 0..=precision.
+        scale: i8,
+    },
+    /// UTF-8 text
+    Text,
+    /// Bytes
+    Bytes,
+    /// Days since 1970-01-01
+    Date,
+    /// Microseconds since 1970-01-01 00:00, no time zone
+    Timestamp,
+    /// Microseconds since 1970-01-01 00:00 UTC
+    TimestampTz,
+    /// 16 bytes
+    Uuid,
+}
+
+impl ColumnType {
+    /// The Arrow type of this column in a batch.
+    pub fn arrow(self) -> DataType {
+        match self {
+            ColumnType::Bool => DataType::Boolean,
+            ColumnType::Int16 => DataType::Int16,
+            ColumnType::Int32 => DataType::Int32,
+            ColumnType::Int64 => DataType::Int64,
+            ColumnType::Float32 => DataType::Float32,
+            ColumnType::Float64 => DataType::Float64,
+            ColumnType::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
+            ColumnType::Text => DataType::Utf8View,
+            ColumnType::Bytes => DataType::BinaryView,
+            ColumnType::Date => DataType::Date32,
+            ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+            ColumnType::TimestampTz => {
+                DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+            }
+            ColumnType::Uuid => DataType::FixedSizeBinary(16),
+        }
+    }
+
+    /// Bytes of one cell.
+    pub fn width(self) -> usize {
+        match self {
+            ColumnType::Bool => 1,
+            ColumnType::Int16 => 2,
+            ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => 4,
+            ColumnType::Int64
+            | ColumnType::Float64
+            | ColumnType::Timestamp
+            | ColumnType::TimestampTz => 8,
+            ColumnType::Decimal { .. }
+            | ColumnType::Text
+            | ColumnType::Bytes
+            | ColumnType::Uuid => 16,
+        }
+    }
+
+    /// Whether cells are views into a heap.
+    pub fn is_view(self) -> bool {
+        matches!(self, ColumnType::Text | ColumnType::Bytes)
+    }
+
+    /// Whether `value` may be stored in a column of this type. NULL fits every type here;
+    /// NOT NULL is the schema's affair.
+    pub fn accepts(self, value: &Value) -> bool {
+        matches!(
+            (self, value),
+            (_, Value::Null)
+                | (ColumnType::Bool, Value::Bool(_))
+                | (ColumnType::Int16, Value::Int16(_))
+                | (ColumnType::Int32, Value::Int32(_))
+                | (ColumnType::Int64, Value::Int64(_))
+                | (ColumnType::Float32, Value::Float32(_))
+                | (ColumnType::Float64, Value::Float64(_))
+                | (ColumnType::Decimal { .. }, Value::Decimal(_))
+                | (ColumnType::Text, Value::Text(_))
+                | (ColumnType::Bytes, Value::Bytes(_))
+                | (ColumnType::Date, Value::Date(_))
+                | (ColumnType::Timestamp, Value::Timestamp(_))
+                | (ColumnType::TimestampTz, Value::TimestampTz(_))
+                | (ColumnType::Uuid, Value::Uuid(_))
+        )
+    }
+}
+
+/// One cell.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub enum Value {
+    /// SQL NULL
+    Null,
+    /// boolean
+    Bool(bool),
+    /// smallint
+    Int16(i16),
+    /// integer
+    Int32(i32),
+    /// bigint
+    Int64(i64),
+    /// real
+    Float32(f32),
+    /// double precision
+    Float64(f64),
+    /// numeric: the unscaled integer; the scale is the column's
+    Decimal(i128),
+    /// text
+    Text(CompactString),
+    /// bytea
+    Bytes(Box<[u8]>),
+    /// days since 1970-01-01
+    Date(i32),
+    /// microseconds since 1970-01-01
+    Timestamp(i64),
+    /// microseconds since 1970-01-01 UTC
+    TimestampTz(i64),
+    /// uuid
+    Uuid([u8; 16]),
+}
+
+const _: () = assert!(size_of::<Value>() == 32, "a Value is four words");
+
+impl Value {
+    /// Whether this is SQL NULL.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// Text from anything that is a string.
+    pub fn text(s: impl AsRef<str>) -> Value {
+        Value::Text(CompactString::new(s.as_ref()))
+    }
+}
+
+/// One row, in the order of a layout or of a projection of it.
+pub type Row = Vec<Value>;
