@@ -104,15 +104,6 @@ impl From<EngineError> for WriteStop {
     }
 }
 
-/// What became of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TxnOutcome {
-    /// Not yet decided.
-    Running,
-    /// Committed or aborted (or long forgotten).
-    Ended,
-}
-
 /// One row of an UPDATE or DELETE.
 #[derive(Debug)]
 pub enum RowWrite<'a> {
@@ -382,6 +373,9 @@ pub trait Engine: Send + Sync + 'static {
     fn begin(&self, id: TxnId) -> Box<dyn EngineTxn>;
     /// A registered read view at the present that belongs to no transaction.
     fn snapshot(&self) -> Arc<Snapshot>;
+    /// A relaxed read view: the latest committed version of everything, and what `own` has
+    /// written (0: nobody's), whenever it is read. Registered like every other.
+    fn relaxed(&self, own: TxnId) -> Arc<Snapshot>;
     /// The newest timestamp.
     fn now(&self) -> Ts;
     /// No registered snapshot is older than this.

@@ -26,7 +26,7 @@ pub mod value;
 
 pub use engine::{
     BlockRows, ColumnFill, Direction, Engine, EngineTxn, Feed, KeyRange, MigrateError, RowWrite,
-    Savepoint, Snapshot, Table, TxnOutcome, WriteStop,
+    Savepoint, Snapshot, Table, WriteStop,
 };
 pub use error::{EngineError, SqlState};
 pub use id::{ColumnId, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};

@@ -1,1 +1,38 @@
+//! The versioned catalog and the migrations between its versions (Tesseract, paper 000).
+//!
+//! ```text
+//!   apply(Change)                       commit                       everybody else
+//!   ─────────────                       ──────                       ──────────────
+//!   lock the object's catalog row       publish "pending"            statements see the catalog
+//!   new table version, uncommitted      barrier t_pre                version of their snapshot
+//!   scan threads   ┐ migrate rows       wait for writers below it    writers under the older
+//!   capture thread ┘ as they change     finish what is captured      version are carried over at
+//!                                       commit: one flip             their commit
+//! ```
+//!
+//! The catalog is a table like any other: row space 0, one row per object, so that its versions,
+//! its log, its rollback and its conflicts are those of rows. What is decoded from it is cached
+//! per commit timestamp in [`CatalogVersion`].
+//!
+//! This crate knows no SQL text. Expressions pass through it as opaque strings
+//! ([`def::Expression`]) and come back compiled, as [`Transform`] and [`Check`].
 
+pub mod catalog;
+pub mod change;
+pub mod def;
+pub mod error;
+mod flip;
+pub mod migration;
+pub mod sequence;
+mod store;
+
+pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
+pub use change::{
+    Change, Check, Fill, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewTable, Transform,
+};
+pub use def::{
+    CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,
+    ObjectId, SequenceDef, SqlType, TableDef,
+};
+pub use error::SchemaError;
+pub use migration::{MigrationOptions, MigrationPhase, MigrationStatus};

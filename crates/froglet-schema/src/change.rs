@@ -1,0 +1,254 @@
+//! A schema change, bound and compiled: what the SQL crate hands down.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use froglet_engine::{ColumnId, ColumnType, KeyPart, Value};
+
+use crate::def::{Expression, ForeignKeyAction, ObjectId, SequenceDef, SqlType};
+
+/// An error of a transform or check: carries its own SQLSTATE.
+pub type CompiledError = crate::error::SchemaError;
+
+/// Computes a column from others of the same row.
+pub trait Transform: Send + Sync {
+    /// The columns it reads. It is given batches of exactly these, in this order, named anyhow.
+    fn inputs(&self) -> &[ColumnId];
+    /// As many values as the batch has rows, in the target column's Arrow type.
+    fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, CompiledError>;
+}
+
+/// A condition on a row.
+pub trait Check: Send + Sync {
+    /// The columns it reads, as for [`Transform::inputs`].
+    fn inputs(&self) -> &[ColumnId];
+    /// For each row: true or NULL, it holds; false, it is violated.
+    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, CompiledError>;
+    /// The error for a violating row, which is given in the order of `inputs`.
+    fn violation(&self, row: &[Value]) -> CompiledError;
+}
+
+/// Where the values of a new column come from.
+#[derive(Clone)]
+pub enum Fill {
+    /// The same for every row: nothing is copied.
+    Constant(Value),
+    /// Computed for each row (volatile defaults too).
+    Compute(Arc<dyn Transform>),
+}
+
+/// A column to be made.
+#[derive(Clone, Debug)]
+pub struct NewColumn {
+    /// Its name.
+    pub name: String,
+    /// As stored.
+    pub ty: ColumnType,
+    /// As declared.
+    pub sql_type: SqlType,
+    /// NOT NULL
+    pub not_null: bool,
+    /// DEFAULT
+    pub default: Option<Expression>,
+}
+
+/// An index to be made. `None` names are chosen as PostgreSQL does.
+#[derive(Clone, Debug)]
+pub struct NewIndex {
+    /// Its name.
+    pub name: Option<String>,
+    /// Column names with their order, for tables that are made in the same breath; see
+    /// [`NewTable`]. For existing tables the ids are taken from the table's version.
+    pub columns: Vec<NewKeyPart>,
+    /// UNIQUE
+    pub unique: bool,
+}
+
+/// One part of a new index, by column name.
+#[derive(Clone, Debug)]
+pub struct NewKeyPart {
+    /// The column.
+    pub column: String,
+    /// DESC
+    pub descending: bool,
+    /// NULLS FIRST
+    pub nulls_first: bool,
+}
+
+impl NewKeyPart {
+    /// Ascending, NULLs last.
+    pub fn plain(column: impl Into<String>) -> NewKeyPart {
+        NewKeyPart {
+            column: column.into(),
+            descending: false,
+            nulls_first: false,
+        }
+    }
+
+    /// With the column resolved.
+    pub fn bound(&self, column: ColumnId) -> KeyPart {
+        KeyPart {
+            column,
+            descending: self.descending,
+            nulls_first: self.nulls_first,
+        }
+    }
+}
+
+/// A foreign key to be made.
+#[derive(Clone, Debug)]
+pub struct NewForeignKey {
+    /// The child's columns.
+    pub columns: Vec<String>,
+    /// The parent table; `None` is the table itself.
+    pub parent: Option<ObjectId>,
+    /// The parent's columns; empty is its primary key.
+    pub parent_columns: Vec<String>,
+    /// ON DELETE
+    pub on_delete: ForeignKeyAction,
+    /// ON UPDATE
+    pub on_update: ForeignKeyAction,
+}
+
+/// A constraint to be made.
+#[derive(Clone)]
+pub enum NewConstraint {
+    /// PRIMARY KEY
+    PrimaryKey {
+        /// Its name.
+        name: Option<String>,
+        /// Its columns.
+        columns: Vec<String>,
+    },
+    /// UNIQUE
+    Unique {
+        /// Its name.
+        name: Option<String>,
+        /// Its columns.
+        columns: Vec<String>,
+    },
+    /// CHECK
+    Check {
+        /// Its name.
+        name: Option<String>,
+        /// The condition.
+        expression: Expression,
+        /// The columns it reads.
+        columns: Vec<String>,
+        /// The condition, compiled; `None` for a table without rows (CREATE TABLE).
+        check: Option<Arc<dyn Check>>,
+    },
+    /// FOREIGN KEY
+    ForeignKey {
+        /// Its name.
+        name: Option<String>,
+        /// What it demands.
+        key: NewForeignKey,
+    },
+}
+
+/// A table to be made.
+#[derive(Clone)]
+pub struct NewTable {
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Its columns.
+    pub columns: Vec<NewColumn>,
+    /// Its constraints.
+    pub constraints: Vec<NewConstraint>,
+}
+
+/// One change. Tables are named by the id that the statement's catalog version gave; columns and
+/// constraints of them by name.
+#[derive(Clone)]
+#[allow(missing_docs)] // the fields are what their SQL says
+pub enum Change {
+    CreateTable(NewTable),
+    DropTable {
+        table: ObjectId,
+        cascade: bool,
+    },
+    /// Rows go at commit, whatever their number.
+    Truncate {
+        table: ObjectId,
+    },
+    RenameTable {
+        table: ObjectId,
+        name: String,
+    },
+    AddColumn {
+        table: ObjectId,
+        column: NewColumn,
+        fill: Fill,
+    },
+    DropColumn {
+        table: ObjectId,
+        column: String,
+        cascade: bool,
+    },
+    RenameColumn {
+        table: ObjectId,
+        column: String,
+        name: String,
+    },
+    /// `using` computes the new cells; `None` where the stored type stays and every old value
+    /// fits (varchar(10) to text).
+    AlterType {
+        table: ObjectId,
+        column: String,
+        ty: ColumnType,
+        sql_type: SqlType,
+        using: Option<Arc<dyn Transform>>,
+        default: Option<Expression>,
+    },
+    /// `check` is true where the column is not NULL.
+    SetNotNull {
+        table: ObjectId,
+        column: String,
+        check: Arc<dyn Check>,
+    },
+    DropNotNull {
+        table: ObjectId,
+        column: String,
+    },
+    SetDefault {
+        table: ObjectId,
+        column: String,
+        default: Option<Expression>,
+    },
+    AddConstraint {
+        table: ObjectId,
+        constraint: NewConstraint,
+    },
+    DropConstraint {
+        table: ObjectId,
+        name: String,
+        cascade: bool,
+    },
+    RenameConstraint {
+        table: ObjectId,
+        constraint: String,
+        name: String,
+    },
+    CreateIndex {
+        table: ObjectId,
+        index: NewIndex,
+    },
+    /// By the index's own object id.
+    DropIndex {
+        table: ObjectId,
+        index: ObjectId,
+    },
+    RenameIndex {
+        table: ObjectId,
+        index: ObjectId,
+        name: String,
+    },
+    CreateSequence(SequenceDef),
+    DropSequence {
+        sequence: ObjectId,
+    },
+    AlterSequence(SequenceDef),
+}

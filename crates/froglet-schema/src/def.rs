@@ -1,0 +1,269 @@
+//! What the catalog says of an object: one JSON document per object, in row space 0.
+
+use froglet_engine::{
+    ColumnId, ColumnSpec, ColumnType, IndexId, IndexSpec, Layout, SpaceId, Value,
+};
+use serde::{Deserialize, Serialize};
+
+/// An object's id; PostgreSQL's oid. Never reused.
+pub type ObjectId = u32;
+
+/// The first id of an object that a user makes, as in PostgreSQL.
+pub const FIRST_USER_ID: ObjectId = 16_384;
+
+/// SQL text of an expression. Opaque to this crate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expression(pub String);
+
+/// The type a column was declared with, as PostgreSQL's catalog has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SqlType {
+    /// pg_type.oid
+    pub oid: u32,
+    /// atttypmod; -1 for none
+    pub modifier: i32,
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnDef {
+    /// Unique in the table for ever.
+    pub id: ColumnId,
+    /// Its name.
+    pub name: String,
+    /// As stored.
+    pub ty: ColumnType,
+    /// As declared.
+    pub sql_type: SqlType,
+    /// NOT NULL
+    pub not_null: bool,
+    /// DEFAULT
+    pub default: Option<Expression>,
+    /// The value of rows that were there before the column was.
+    pub missing: Value,
+}
+
+/// One index.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexDef {
+    /// Its own object id (pg_class.oid).
+    pub id: ObjectId,
+    /// Its name, in the table's schema.
+    pub name: String,
+    /// What the engine keeps.
+    pub spec: IndexSpec,
+}
+
+/// What a foreign key does when its parent goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum ForeignKeyAction {
+    /// 23503
+    #[default]
+    NoAction,
+    /// 23503
+    Restrict,
+    /// Children go too.
+    Cascade,
+    /// Children's columns become NULL.
+    SetNull,
+    /// Children's columns take their defaults.
+    SetDefault,
+}
+
+/// A foreign key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignKeyDef {
+    /// The child's columns.
+    pub columns: Vec<ColumnId>,
+    /// The parent table.
+    pub parent: ObjectId,
+    /// The parent's columns, in the order of the parent's index.
+    pub parent_columns: Vec<ColumnId>,
+    /// The parent's unique index over exactly these columns.
+    pub parent_index: IndexId,
+    /// ON DELETE
+    pub on_delete: ForeignKeyAction,
+    /// ON UPDATE
+    pub on_update: ForeignKeyAction,
+}
+
+/// A check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckDef {
+    /// The condition.
+    pub expression: Expression,
+    /// The columns it reads.
+    pub columns: Vec<ColumnId>,
+}
+
+/// What a constraint demands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConstraintKind {
+    /// PRIMARY KEY, by this index.
+    PrimaryKey(IndexId),
+    /// UNIQUE, by this index.
+    Unique(IndexId),
+    /// CHECK
+    Check(CheckDef),
+    /// FOREIGN KEY
+    ForeignKey(ForeignKeyDef),
+}
+
+/// One constraint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConstraintDef {
+    /// Its object id.
+    pub id: ObjectId,
+    /// Unique in the table.
+    pub name: String,
+    /// What it demands.
+    pub kind: ConstraintKind,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableDef {
+    /// Its id.
+    pub id: ObjectId,
+    /// Its schema (namespace).
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// The engine that has its rows.
+    pub engine: String,
+    /// Its row space there.
+    pub space: SpaceId,
+    /// In order.
+    pub columns: Vec<ColumnDef>,
+    /// All of them, those of constraints too.
+    pub indexes: Vec<IndexDef>,
+    /// In order of creation.
+    pub constraints: Vec<ConstraintDef>,
+    /// Tables whose foreign keys point here (with this one if it points to itself).
+    pub referenced_by: Vec<ObjectId>,
+    /// The next column id.
+    pub next_column: u32,
+}
+
+impl TableDef {
+    /// The column of a name.
+    pub fn column(&self, name: &str) -> Option<&ColumnDef> {
+        self.columns.iter().find(|c| c.name == name)
+    }
+
+    /// The column of an id.
+    pub fn column_by_id(&self, id: ColumnId) -> Option<&ColumnDef> {
+        self.columns.iter().find(|c| c.id == id)
+    }
+
+    /// The constraint of a name.
+    pub fn constraint(&self, name: &str) -> Option<&ConstraintDef> {
+        self.constraints.iter().find(|c| c.name == name)
+    }
+
+    /// The index of an engine id.
+    pub fn index_by_id(&self, id: IndexId) -> Option<&IndexDef> {
+        self.indexes.iter().find(|i| i.spec.id == id)
+    }
+
+    /// The constraint that an index serves.
+    pub fn constraint_of_index(&self, id: IndexId) -> Option<&ConstraintDef> {
+        self.constraints.iter().find(|c| match c.kind {
+            ConstraintKind::PrimaryKey(i) | ConstraintKind::Unique(i) => i == id,
+            ConstraintKind::Check(_) | ConstraintKind::ForeignKey(_) => false,
+        })
+    }
+
+    /// The primary key's index.
+    pub fn primary_key(&self) -> Option<&IndexDef> {
+        self.constraints.iter().find_map(|c| match c.kind {
+            ConstraintKind::PrimaryKey(i) => self.index_by_id(i),
+            _ => None,
+        })
+    }
+
+    /// Its checks.
+    pub fn checks(&self) -> impl Iterator<Item = (&str, &CheckDef)> {
+        self.constraints.iter().filter_map(|c| match &c.kind {
+            ConstraintKind::Check(check) => Some((c.name.as_str(), check)),
+            _ => None,
+        })
+    }
+
+    /// Its foreign keys.
+    pub fn foreign_keys(&self) -> impl Iterator<Item = (&str, &ForeignKeyDef)> {
+        self.constraints.iter().filter_map(|c| match &c.kind {
+            ConstraintKind::ForeignKey(fk) => Some((c.name.as_str(), fk)),
+            _ => None,
+        })
+    }
+
+    /// Columns and indexes as the engine sees them.
+    pub fn layout(&self) -> Layout {
+        let columns = self
+            .columns
+            .iter()
+            .map(|c| ColumnSpec {
+                id: c.id,
+                ty: c.ty,
+                missing: c.missing.clone(),
+            })
+            .collect();
+        Layout {
+            columns,
+            indexes: self.indexes.iter().map(|i| i.spec.clone()).collect(),
+        }
+    }
+}
+
+/// A sequence. Its value is not here: it is a note in the log, outside transactions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceDef {
+    /// Its id.
+    pub id: ObjectId,
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Its declared type's oid (int2, int4, int8).
+    pub type_oid: u32,
+    /// START
+    pub start: i64,
+    /// INCREMENT, not 0
+    pub increment: i64,
+    /// MINVALUE
+    pub min: i64,
+    /// MAXVALUE
+    pub max: i64,
+    /// CYCLE
+    pub cycle: bool,
+    /// The column it goes with (serial).
+    pub owned_by: Option<(ObjectId, ColumnId)>,
+}
+
+/// Any object, as stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ObjectDef {
+    /// A table.
+    Table(TableDef),
+    /// A sequence.
+    Sequence(SequenceDef),
+}
+
+impl ObjectDef {
+    /// Its id.
+    pub fn id(&self) -> ObjectId {
+        match self {
+            ObjectDef::Table(t) => t.id,
+            ObjectDef::Sequence(s) => s.id,
+        }
+    }
+
+    /// Schema and name.
+    pub fn name(&self) -> (&str, &str) {
+        match self {
+            ObjectDef::Table(t) => (&t.schema, &t.name),
+            ObjectDef::Sequence(s) => (&s.schema, &s.name),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Where transactions begin and commit.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use froglet_engine::{Engine, EngineError, Lsn, Ts, TxnId};
+
+use crate::cancel::Limits;
+use crate::error::TxnError;
+use crate::rowlocks::RowLocks;
+use crate::transaction::{Committed, Isolation, Transaction};
+use crate::waits::WaitGraph;
+
+/// What the check between commit timestamp and commit says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Commit.
+    Go,
+    /// Give the timestamp back, prepare again, take another.
+    Retreat,
+}
+
+/// The crate above takes part in a commit.
+#[async_trait]
+pub trait CommitHook: Send + Sync {
+    /// Before a commit timestamp is taken. May wait, and may write in the transaction.
+    async fn prepare(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError>;
+    /// After it is taken. Must not wait.
+    fn check(&self, txn: &mut Transaction, commit_ts: Ts) -> Verdict;
+    /// The transaction is visible to all.
+    fn committed(&self, txn: &mut Transaction, commit_ts: Ts);
+    /// The transaction will not commit; its rows are still held.
+    fn aborting(&self, txn: &mut Transaction);
+}
+
+/// The transactions of one database.
+pub struct TxnManager {
+    engine: Arc<dyn Engine>,
+    next: AtomicU64,
+    waits: WaitGraph,
+    row_locks: RowLocks,
+    hook: OnceLock<Arc<dyn CommitHook>>,
+}
+
+impl TxnManager {
+    /// Over the anchor engine.
+    pub fn new(engine: Arc<dyn Engine>) -> Arc<TxnManager> {
+        Arc::new(TxnManager {
+            engine,
+            next: AtomicU64::new(1),
+            waits: WaitGraph::default(),
+            row_locks: RowLocks::default(),
+            hook: OnceLock::new(),
+        })
+    }
+
+    /// Installs the crate above. Once.
+    pub fn set_hook(&self, hook: Arc<dyn CommitHook>) {
+        assert!(
+            self.hook.set(hook).is_ok(),
+            "the commit hook is installed once"
+        );
+    }
+
+    pub(crate) fn hook(&self) -> Option<&Arc<dyn CommitHook>> {
+        self.hook.get()
+    }
+
+    /// The anchor engine.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// Who waits for whom.
+    pub fn waits(&self) -> &WaitGraph {
+        &self.waits
+    }
+
+    /// Shared row locks.
+    pub fn row_locks(&self) -> &RowLocks {
+        &self.row_locks
+    }
+
+    /// A new transaction. Nothing is taken from an engine until its first statement.
+    pub fn begin(self: &Arc<Self>, isolation: Isolation) -> Transaction {
+        let id = TxnId(self.next.fetch_add(1, Ordering::Relaxed));
+        Transaction::new(self.clone(), id, isolation)
+    }
+
+    /// Commits. On an error the transaction is aborted. Does not wait for durability:
+    /// [`TxnManager::wait_durable`] does.
+    pub async fn commit(
+        &self,
+        mut txn: Transaction,
+        limits: &Limits,
+    ) -> Result<Committed, TxnError> {
+        if !txn.wrote() {
+            return Ok(txn.end_read_only());
+        }
+        loop {
+            if let Some(hook) = self.hook.get()
+                && let Err(e) = hook.prepare(&mut txn, limits).await
+            {
+                txn.abort();
+                return Err(e);
+            }
+            let ts = txn.part().pre_commit();
+            let verdict = match self.hook.get() {
+                Some(hook) => hook.check(&mut txn, ts),
+                None => Verdict::Go,
+            };
+            match verdict {
+                Verdict::Retreat => txn.part().retreat(),
+                Verdict::Go => return txn.finish(self.hook.get(), ts),
+            }
+        }
+    }
+
+    /// Parks the task until the log is durable up to `lsn`.
+    pub async fn wait_durable(&self, lsn: Lsn) -> Result<(), TxnError> {
+        if self.engine.durable() >= lsn {
+            return Ok(());
+        }
+        let (tx, rx) = tokio::sync::oneshot::channel();
+        self.engine.when_durable(
+            lsn,
+            Box::new(move |outcome: Result<(), EngineError>| {
+                // The waiter may be gone (its client vanished); the commit stands all the same.
+                let _ = tx.send(outcome);
+            }),
+        );
+        match rx.await {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => Err(TxnError::Shutdown),
+        }
+    }
+
+    /// Parks the task until every commit at or below `seen` is durable: what a read-only
+    /// transaction does before it answers.
+    pub async fn wait_durable_ts(&self, seen: Ts) -> Result<(), TxnError> {
+        if seen <= self.engine.durable_ts() {
+            return Ok(());
+        }
+        self.wait_durable(self.engine.appended()).await
+    }
+}

@@ -1,0 +1,270 @@
+//! One transaction.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use froglet_engine::{EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts, TxnId};
+use smallvec::SmallVec;
+
+use crate::cancel::Limits;
+use crate::error::TxnError;
+use crate::manager::{CommitHook, TxnManager};
+
+/// Isolation levels. READ UNCOMMITTED is READ COMMITTED, as in PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Every statement has a read view of its own.
+    #[default]
+    ReadCommitted,
+    /// Snapshot isolation: one read view, first updater wins.
+    RepeatableRead,
+}
+
+/// A transaction wrote a table under this schema version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemaUse {
+    /// The table.
+    pub table: u32,
+    /// Its row space.
+    pub space: SpaceId,
+    /// The commit timestamp of the schema version.
+    pub version: Ts,
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Its commit timestamp; `None` if it wrote nothing.
+    pub ts: Option<Ts>,
+    /// Where the log must be durable before a client may be told.
+    pub lsn: Lsn,
+    /// The newest possibly undurable commit that its reads have seen.
+    pub seen: Ts,
+}
+
+/// One transaction. Dropped without a commit, it aborts.
+pub struct Transaction {
+    manager: Arc<TxnManager>,
+    id: TxnId,
+    isolation: Isolation,
+    /// Its part on the anchor engine, from its first write on (REPEATABLE READ: first statement).
+    part: Option<Box<dyn EngineTxn>>,
+    /// The read view of a transaction that has no part yet.
+    view: Option<Arc<Snapshot>>,
+    seen: Ts,
+    shared: Vec<(SpaceId, RowId)>,
+    /// Schema versions it wrote under (Tesseract's schema set).
+    pub schema_set: SmallVec<[SchemaUse; 4]>,
+    /// What the crate above keeps with the transaction: its uncommitted schema changes.
+    pub extension: Option<Box<dyn Any + Send>>,
+}
+
+impl Transaction {
+    pub(crate) fn new(manager: Arc<TxnManager>, id: TxnId, isolation: Isolation) -> Transaction {
+        Transaction {
+            manager,
+            id,
+            isolation,
+            part: None,
+            view: None,
+            seen: Ts(0),
+            shared: Vec::new(),
+            schema_set: SmallVec::new(),
+            extension: None,
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> TxnId {
+        self.id
+    }
+
+    /// Its isolation level.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// Changes the isolation level; only before the first statement.
+    pub fn set_isolation(&mut self, isolation: Isolation) -> bool {
+        let fresh = self.part.is_none() && self.view.is_none();
+        if fresh {
+            self.isolation = isolation;
+        }
+        fresh || isolation == self.isolation
+    }
+
+    /// The manager.
+    pub fn manager(&self) -> &Arc<TxnManager> {
+        &self.manager
+    }
+
+    /// Begins a statement: READ COMMITTED takes a new read view.
+    pub fn begin_statement(&mut self) {
+        self.note_seen();
+        match (&mut self.part, self.isolation) {
+            (Some(part), Isolation::ReadCommitted) => part.refresh(),
+            (Some(_), Isolation::RepeatableRead) => {}
+            (None, Isolation::ReadCommitted) => self.view = Some(self.manager.engine().snapshot()),
+            (None, Isolation::RepeatableRead) => {
+                self.start_part();
+            }
+        }
+    }
+
+    /// The read view of the statement under way.
+    pub fn snapshot(&mut self) -> Arc<Snapshot> {
+        if self.part.is_none() && self.view.is_none() {
+            self.begin_statement();
+        }
+        match (&self.part, &self.view) {
+            (Some(part), _) => part.snapshot().clone(),
+            (None, Some(view)) => view.clone(),
+            (None, None) => unreachable!("a statement has begun, so there is a view"),
+        }
+    }
+
+    /// Its part on the anchor engine, begun here if it has none. A READ COMMITTED statement that
+    /// will write calls this before it takes its snapshot.
+    pub fn part(&mut self) -> &mut dyn EngineTxn {
+        if self.part.is_none() {
+            self.start_part();
+        }
+        self.part.as_deref_mut().expect("just started")
+    }
+
+    fn start_part(&mut self) {
+        self.note_seen();
+        self.view = None;
+        self.manager.waits().started(self.id);
+        self.part = Some(self.manager.engine().begin(self.id));
+    }
+
+    fn note_seen(&mut self) {
+        let view = match (&self.part, &self.view) {
+            (Some(part), _) => part.snapshot(),
+            (None, Some(view)) => view,
+            (None, None) => return,
+        };
+        self.seen = self.seen.max(view.newest_seen());
+    }
+
+    /// The newest possibly undurable commit that its reads have seen so far.
+    pub fn seen(&mut self) -> Ts {
+        self.note_seen();
+        self.seen
+    }
+
+    /// Whether there is anything to commit.
+    pub fn wrote(&self) -> bool {
+        self.part.as_ref().is_some_and(|part| part.wrote()) || self.extension.is_some()
+    }
+
+    /// Where it stands.
+    pub fn savepoint(&self) -> Savepoint {
+        self.part
+            .as_ref()
+            .map_or(Savepoint(0), |part| part.savepoint())
+    }
+
+    /// Undoes the writes after `to` and wakes who waited for them. The caller brings the crate
+    /// above in line first.
+    pub fn rollback_to(&mut self, to: Savepoint) {
+        if let Some(part) = &mut self.part {
+            part.rollback_to(to);
+            self.manager.waits().released(self.id);
+        }
+    }
+
+    /// Writes under a schema version.
+    pub fn note_schema(&mut self, used: SchemaUse) {
+        if !self.schema_set.contains(&used) {
+            self.schema_set.push(used);
+        }
+    }
+
+    /// Holds a row shared until the end.
+    pub fn share_row(&mut self, space: SpaceId, rid: RowId) {
+        self.part();
+        if self.manager.row_locks().share((space, rid), self.id) {
+            self.shared.push((space, rid));
+        }
+    }
+
+    /// Waits for another transaction's end (or for it to release something).
+    pub async fn wait_for(&self, holder: TxnId, limits: &Limits) -> Result<(), TxnError> {
+        self.manager.waits().wait(self.id, holder, limits).await
+    }
+
+    /// Restores everything and ends.
+    pub fn abort(mut self) {
+        self.abort_in_place();
+    }
+
+    fn abort_in_place(&mut self) {
+        let manager = self.manager.clone();
+        if self.extension.is_some()
+            && let Some(hook) = manager.hook()
+        {
+            hook.aborting(self);
+        }
+        if let Some(part) = self.part.take() {
+            part.abort();
+            self.ended();
+        }
+        self.view = None;
+    }
+
+    fn ended(&mut self) {
+        for row in self.shared.drain(..) {
+            self.manager.row_locks().release(row, self.id);
+        }
+        self.manager.waits().ended(self.id);
+    }
+
+    pub(crate) fn end_read_only(mut self) -> Committed {
+        let seen = self.seen();
+        if let Some(part) = self.part.take() {
+            part.abort();
+            self.ended();
+        }
+        Committed {
+            ts: None,
+            lsn: Lsn(0),
+            seen,
+        }
+    }
+
+    pub(crate) fn finish(
+        mut self,
+        hook: Option<&Arc<dyn CommitHook>>,
+        ts: Ts,
+    ) -> Result<Committed, TxnError> {
+        let seen = self.seen();
+        let part = self
+            .part
+            .take()
+            .expect("a transaction that wrote has a part");
+        let outcome = part.post_commit();
+        if let Some(hook) = hook {
+            match outcome {
+                Ok(_) => hook.committed(&mut self, ts),
+                Err(_) => hook.aborting(&mut self),
+            }
+        }
+        self.extension = None;
+        self.ended();
+        Ok(Committed {
+            ts: Some(ts),
+            lsn: outcome?,
+            seen,
+        })
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if self.part.is_some() || self.extension.is_some() {
+            self.abort_in_place();
+        }
+    }
+}
