@@ -16,6 +16,7 @@
 //! A type enters here when two crates need it, and only then. Dispatch through these traits is
 //! per batch or per statement; what happens per row happens inside an engine.
 
+pub mod batch;
 pub mod engine;
 pub mod env;
 pub mod error;

@@ -2,16 +2,22 @@
 //! own uncommitted changes on top.
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
+use arc_swap::ArcSwap;
 use froglet_engine::{Engine, Table, Ts};
-use froglet_txn::{Limits, Transaction, TxnManager};
+use froglet_txn::{Isolation, Limits, Transaction, TxnManager};
+use parking_lot::{Mutex, RwLock};
 
-use crate::change::Change;
-use crate::def::{ObjectId, SequenceDef, TableDef};
+use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
-use crate::migration::{MigrationOptions, MigrationStatus};
+use crate::flip::{Flip, Hook, TableState};
+use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
+use crate::migration::{Migration, MigrationPhase, MigrationStatus};
+use crate::sequence::Sequences;
+use crate::store::{Store, rebuild_indexes};
 
 /// One table under one schema version, bound to its rows.
 pub struct TableVersion {
@@ -44,31 +50,142 @@ pub struct CatalogVersion {
 impl CatalogVersion {
     /// The table of a name.
     pub fn table(&self, schema: &str, name: &str) -> Option<&Arc<TableVersion>> {
-        self.tables
-            .get(self.names.get(&(schema.to_owned(), name.to_owned()))?)
+        self.tables.get(self.names.get(&(schema.to_owned(), name.to_owned()))?)
     }
 
     /// The sequence of a name.
     pub fn sequence(&self, schema: &str, name: &str) -> Option<&Arc<SequenceDef>> {
-        self.sequences
-            .get(self.names.get(&(schema.to_owned(), name.to_owned()))?)
+        self.sequences.get(self.names.get(&(schema.to_owned(), name.to_owned()))?)
+    }
+
+    /// The table of an index and its position there, by the index's object id.
+    pub fn index(&self, id: ObjectId) -> Option<(&Arc<TableVersion>, usize)> {
+        self.tables.values().find_map(|t| Some((t, t.def.indexes.iter().position(|i| i.id == id)?)))
+    }
+
+    /// With a transaction's changes; committed at `ts` (`Ts(0)`: not yet).
+    fn with(&self, objects: &HashMap<ObjectId, Option<Changed>>, ts: Ts, stamp: u64) -> Self {
+        let mut next = CatalogVersion { ts: ts.max(self.ts), stamp, ..self.clone() };
+        for (id, changed) in objects {
+            next.tables.remove(id);
+            next.sequences.remove(id);
+            match changed {
+                None => {}
+                Some(Changed::Table(t)) if ts == t.version => {
+                    next.tables.insert(*id, t.clone());
+                }
+                Some(Changed::Table(t)) => {
+                    let version = TableVersion {
+                        def: t.def.clone(),
+                        version: ts,
+                        table: t.table.clone(),
+                        compiled: OnceLock::new(),
+                    };
+                    next.tables.insert(*id, Arc::new(version));
+                }
+                Some(Changed::Sequence(s)) => {
+                    next.sequences.insert(*id, s.clone());
+                }
+            }
+        }
+        next.rename();
+        next
+    }
+
+    /// Names follow from the objects.
+    fn rename(&mut self) {
+        self.names.clear();
+        for (id, table) in &self.tables {
+            let def = &table.def;
+            self.names.insert((def.schema.clone(), def.name.clone()), *id);
+            for index in &def.indexes {
+                self.names.insert((def.schema.clone(), index.name.clone()), index.id);
+            }
+        }
+        for (id, sequence) in &self.sequences {
+            self.names.insert((sequence.schema.clone(), sequence.name.clone()), *id);
+        }
     }
 }
 
 /// Where a transaction's schema changes stand; taken and restored with the engine savepoint.
 #[derive(Clone, Default)]
-pub struct CatalogSavepoint {}
+pub struct CatalogSavepoint {
+    changes: Changes,
+    /// Steps of each migration then.
+    steps: Vec<(u64, usize)>,
+}
+
+/// Ended migrations that are remembered for `froglet.migrations`.
+const REMEMBERED: usize = 256;
+/// Object ids logged ahead.
+const IDS_AHEAD: u32 = 64;
+/// The note that holds the next object id.
+const NEXT_ID_NOTE: u64 = 0;
+/// Versions of the catalog that a statement may still need are kept; this many at the least.
+const HOUSEKEEPING: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// The catalog of one database.
 pub struct Catalog {
     manager: Arc<TxnManager>,
+    pub(crate) store: Store,
+    sequences: Sequences,
+    latest: ArcSwap<CatalogVersion>,
+    /// Older versions that a snapshot may need, ascending.
+    history: RwLock<Vec<Arc<CatalogVersion>>>,
+    states: RwLock<HashMap<ObjectId, Arc<TableState>>>,
+    flips: Mutex<Vec<Arc<Flip>>>,
+    /// The transaction between commit timestamp and publication; 0 for none.
+    pub(crate) flipping: AtomicU64,
+    garbage: Mutex<Vec<(Ts, Remains)>>,
+    migrations: Mutex<VecDeque<Arc<Migration>>>,
+    next_migration: AtomicU64,
+    next_stamp: AtomicU64,
+    ids: Mutex<Ids>,
+}
+
+struct Ids {
+    next: u32,
+    logged: u32,
 }
 
 impl Catalog {
     /// Reads the catalog from row space 0 (makes it, in a new database), rebuilds every index
     /// after a restart, and installs itself as the commit hook.
     pub async fn open(manager: Arc<TxnManager>) -> Result<Arc<Catalog>, SchemaError> {
-        Ok(Arc::new(Catalog { manager }))
+        let engine = manager.engine().clone();
+        let store = Store::open(&*engine)?;
+        let snapshot = engine.snapshot();
+        let objects = store.load(&snapshot)?;
+        let (first, garbage) = load(&*engine, objects)?;
+        let ids = recover_ids(&*engine, &first);
+        let states = first.tables.iter().map(|(id, t)| {
+            let state = TableState::default();
+            state.version.store(t.version.0, Ordering::SeqCst);
+            (*id, Arc::new(state))
+        });
+        let catalog = Arc::new(Catalog {
+            store,
+            sequences: Sequences::recover(engine.clone()),
+            states: RwLock::new(states.collect()),
+            latest: ArcSwap::from_pointee(first),
+            history: RwLock::default(),
+            flips: Mutex::default(),
+            flipping: AtomicU64::new(0),
+            garbage: Mutex::new(garbage),
+            migrations: Mutex::default(),
+            next_migration: AtomicU64::new(1),
+            next_stamp: AtomicU64::new(2),
+            ids: Mutex::new(ids),
+            manager: manager.clone(),
+        });
+        let weak = Arc::downgrade(&catalog);
+        manager.set_hook(Arc::new(Hook { catalog: weak.clone() }));
+        std::thread::Builder::new()
+            .name("froglet-catalog".to_owned())
+            .spawn(move || housekeep(&weak))
+            .expect("a thread can be started");
+        Ok(catalog)
     }
 
     /// Begins a statement: takes its read view and returns the catalog that it sees, the
@@ -80,66 +197,161 @@ impl Catalog {
         writes: bool,
         limits: &Limits,
     ) -> Result<Arc<CatalogVersion>, SchemaError> {
-        let _ = (txn, writes, limits);
-        unimplemented!()
+        // Keeps what a carry-over below may need while the read view moves on.
+        let before = (!txn.schema_set.is_empty()).then(|| txn.snapshot());
+        if writes {
+            txn.part();
+        }
+        let migrates = local(txn).is_some_and(|l| !l.migrations.is_empty());
+        if migrates && txn.isolation() == Isolation::ReadCommitted {
+            self.steady_own_migrations(txn, limits).await?;
+        } else {
+            txn.begin_statement();
+        }
+        let view = self.view(txn);
+        if before.is_some() {
+            self.carry_over_to(txn, &view, limits).await?;
+        }
+        Ok(view)
+    }
+
+    /// READ COMMITTED: the statement sees a newer schema than the transaction wrote under.
+    async fn carry_over_to(
+        &self,
+        txn: &mut Transaction,
+        view: &CatalogVersion,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        for used in txn.schema_set.clone() {
+            let own = local(txn).is_some_and(|l| l.changes.objects.contains_key(&used.table));
+            let newest = view.tables.get(&used.table).map(|t| t.version);
+            if !own && newest.is_some_and(|v| v > used.version) {
+                self.carry_over(txn, used, limits).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The statement is over (capture for the transaction's own migrations goes on).
     pub fn end_statement(&self, txn: &mut Transaction) {
-        let _ = txn;
+        if let Some(local) = local(txn) {
+            local.migrations.iter().for_each(|m| m.resume());
+        }
+    }
+
+    /// The catalog at the transaction's read view, its own changes on top.
+    pub fn view(&self, txn: &mut Transaction) -> Arc<CatalogVersion> {
+        let base = self.at(txn.snapshot().ts);
+        if local(txn).is_none() {
+            return base;
+        }
+        let local = local_mut(txn);
+        match &local.view {
+            Some((stamp, view)) if *stamp == base.stamp => view.clone(),
+            _ => {
+                let stamp = self.next_stamp.fetch_add(1, Ordering::Relaxed);
+                let view = Arc::new(base.with(&local.changes.objects, Ts(0), stamp));
+                local.view = Some((base.stamp, view.clone()));
+                view
+            }
+        }
+    }
+
+    /// The catalog committed at or below a timestamp.
+    pub fn at(&self, ts: Ts) -> Arc<CatalogVersion> {
+        while self.flipping.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
+        let latest = self.latest.load();
+        if latest.ts <= ts {
+            return latest.clone();
+        }
+        let history = self.history.read();
+        let older = history.iter().rev().find(|v| v.ts <= ts);
+        older.expect("versions are kept while a snapshot may need them").clone()
     }
 
     /// The newest committed catalog.
     pub fn latest(&self) -> Arc<CatalogVersion> {
-        unimplemented!()
-    }
-
-    /// Makes one change in a transaction. Returns the id of the object it made, if it made one.
-    /// Everything it needs from the data is scanned before it returns; what changes afterwards
-    /// is captured until the commit.
-    pub async fn apply(
-        &self,
-        txn: &mut Transaction,
-        change: Change,
-        options: &MigrationOptions,
-        limits: &Limits,
-    ) -> Result<Option<ObjectId>, SchemaError> {
-        let _ = (txn, change, options, limits);
-        unimplemented!()
+        self.latest.load_full()
     }
 
     /// Where the transaction's schema changes stand.
     pub fn savepoint(&self, txn: &Transaction) -> CatalogSavepoint {
-        let _ = txn;
-        CatalogSavepoint::default()
+        match local(txn) {
+            None => CatalogSavepoint::default(),
+            Some(local) => CatalogSavepoint {
+                changes: local.changes.clone(),
+                steps: local.migrations.iter().map(|m| (m.id, m.step_count())).collect(),
+            },
+        }
     }
 
     /// Undoes schema changes after `to`. Call it before [`Transaction::rollback_to`].
     pub fn rollback_to(&self, txn: &mut Transaction, to: &CatalogSavepoint) {
-        let _ = (txn, to);
+        if local(txn).is_none() {
+            return;
+        }
+        let local = local_mut(txn);
+        local.changes = to.changes.clone();
+        local.view = None;
+        local.migrations.retain(|m| match to.steps.iter().find(|(id, _)| *id == m.id) {
+            Some((_, count)) => {
+                m.truncate_steps(*count);
+                true
+            }
+            None => {
+                m.stop(MigrationPhase::Aborted);
+                false
+            }
+        });
     }
 
     /// Migrations under way and ended ones that are still remembered, oldest first.
     pub fn migrations(&self) -> Vec<MigrationStatus> {
-        Vec::new()
+        self.migrations.lock().iter().map(|m| m.status()).collect()
     }
 
     /// Stops a migration under way; its statement or commit fails with 57014. False if there is
-    /// no such migration.
+    /// no such migration under way.
     pub fn cancel_migration(&self, id: u64) -> bool {
-        let _ = id;
-        false
+        let migrations = self.migrations.lock();
+        let found = migrations.iter().find(|m| m.id == id && m.status().ended_us.is_none());
+        found.inspect(|m| m.cancel()).is_some()
+    }
+
+    /// The transaction's migration of a table; begun here if it has none.
+    pub(crate) fn migration(
+        &self,
+        txn: &mut Transaction,
+        table: &TableDef,
+        rows: Arc<dyn Table>,
+    ) -> Arc<Migration> {
+        let owner = txn.id();
+        let local = local_mut(txn);
+        if let Some(migration) = local.migration(table.id) {
+            return migration.clone();
+        }
+        let id = self.next_migration.fetch_add(1, Ordering::Relaxed);
+        let migration = Migration::start(id, owner, table.id, table.name.clone(), rows);
+        local.migrations.push(migration.clone());
+        let mut remembered = self.migrations.lock();
+        remembered.push_back(migration.clone());
+        if remembered.len() > REMEMBERED {
+            let ended = remembered.iter().position(|m| m.status().ended_us.is_some());
+            ended.and_then(|i| remembered.remove(i));
+        }
+        migration
     }
 
     /// nextval: outside transactions, durable before any commit that can depend on it.
     pub fn next_value(&self, sequence: &SequenceDef) -> Result<i64, SchemaError> {
-        let _ = sequence;
-        unimplemented!()
+        self.sequences.next(sequence)
     }
 
     /// The last value given and whether it has been given (pg's last_value, is_called).
     pub fn sequence_state(&self, sequence: &SequenceDef) -> (i64, bool) {
-        (sequence.start, false)
+        self.sequences.state(sequence)
     }
 
     /// setval
@@ -149,8 +361,7 @@ impl Catalog {
         value: i64,
         called: bool,
     ) -> Result<(), SchemaError> {
-        let _ = (sequence, value, called);
-        unimplemented!()
+        self.sequences.set(sequence, value, called)
     }
 
     /// The transactions under this catalog.
@@ -161,5 +372,172 @@ impl Catalog {
     /// The engine under this catalog.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         self.manager.engine()
+    }
+
+    /// An object id that was never used.
+    pub(crate) fn next_id(&self) -> Result<ObjectId, SchemaError> {
+        let mut ids = self.ids.lock();
+        if ids.next == ids.logged {
+            ids.logged += IDS_AHEAD;
+            self.engine().put_note(NEXT_ID_NOTE, &ids.logged.to_le_bytes())?;
+        }
+        ids.next += 1;
+        Ok(ids.next - 1)
+    }
+
+    pub(crate) fn state(&self, table: ObjectId) -> Option<Arc<TableState>> {
+        self.states.read().get(&table).cloned()
+    }
+
+    pub(crate) fn flips_after(&self, table: ObjectId, version: Ts) -> Vec<Arc<Flip>> {
+        let flips = self.flips.lock();
+        flips.iter().filter(|f| f.table == table && f.ts > version).cloned().collect()
+    }
+
+    /// Makes a transaction's changes everybody's, as of its commit timestamp.
+    pub(crate) fn publish(&self, txn: &mut Transaction, ts: Ts) {
+        let local = local_mut(txn);
+        let changes = std::mem::take(&mut local.changes);
+        let created = std::mem::take(&mut local.created);
+        let before = self.latest.load_full();
+        let stamp = self.next_stamp.fetch_add(1, Ordering::Relaxed);
+        let after = Arc::new(before.with(&changes.objects, ts, stamp));
+        assert!(after.ts > before.ts, "flips are published in the order of their timestamps");
+
+        let mut garbage = self.garbage.lock();
+        let unused = created.into_iter().filter(|r| !in_use(&after, r));
+        garbage.extend(changes.replaced.iter().copied().chain(unused).map(|r| (ts, r)));
+        drop(garbage);
+        self.flips.lock().extend(flips(&changes, &before, ts).map(Arc::new));
+        let mut states = self.states.write();
+        for (id, changed) in &changes.objects {
+            let state = states.entry(*id).or_default();
+            state.version.store(ts.0, Ordering::SeqCst);
+            state.dropped.store(changed.is_none(), Ordering::SeqCst);
+        }
+        drop(states);
+        self.history.write().push(before);
+        self.latest.store(after);
+    }
+
+    /// Frees these once nobody can have them in use.
+    pub(crate) fn forget_after_now(&self, remains: Vec<Remains>) {
+        if !remains.is_empty() {
+            let ts = self.engine().barrier();
+            self.garbage.lock().extend(remains.into_iter().map(|r| (ts, r)));
+        }
+    }
+
+    /// Frees what no snapshot needs any more: columns, indexes, spaces, flips, catalog versions.
+    pub(crate) fn collect_garbage(&self) {
+        let oldest = self.engine().oldest_snapshot();
+        let mut free = Vec::new();
+        self.garbage.lock().retain(|(ts, remains)| {
+            let keep = *ts >= oldest;
+            if !keep {
+                free.push(*remains);
+            }
+            keep
+        });
+        for remains in free {
+            match remains {
+                Remains::Column(space, column) => self.engine().drop_column(space, column),
+                Remains::Index(space, index) => self.engine().drop_index(space, index),
+                Remains::Space(space) => self.engine().drop_space(space),
+            }
+        }
+        self.flips.lock().retain(|flip| flip.ts >= oldest);
+        let mut history = self.history.write();
+        let latest = self.latest.load().ts;
+        let next: Vec<Ts> =
+            history.iter().skip(1).map(|v| v.ts).chain(std::iter::once(latest)).collect();
+        let mut next = next.into_iter();
+        history.retain(|_| next.next().expect("one successor each") > oldest);
+    }
+}
+
+/// Decodes the objects that recovery found and binds their tables; what they do not name of the
+/// engine's spaces is garbage.
+fn load(
+    engine: &dyn Engine,
+    objects: Vec<ObjectDef>,
+) -> Result<(CatalogVersion, Vec<(Ts, Remains)>), SchemaError> {
+    let mut catalog = CatalogVersion { ts: Ts(0), stamp: 1, ..CatalogVersion::default() };
+    for object in objects {
+        match object {
+            ObjectDef::Table(def) => {
+                let table = engine.open(def.space, Arc::new(def.layout()))?;
+                rebuild_indexes(&*table)?;
+                let version =
+                    TableVersion { version: Ts(1), table, compiled: OnceLock::new(), def };
+                catalog.tables.insert(version.def.id, Arc::new(version));
+            }
+            ObjectDef::Sequence(def) => {
+                catalog.sequences.insert(def.id, Arc::new(def));
+            }
+            ObjectDef::Index(_) => {}
+        }
+    }
+    catalog.rename();
+    let used: Vec<_> = catalog.tables.values().map(|t| t.def.space).collect();
+    let garbage = engine
+        .spaces()
+        .into_iter()
+        .filter(|s| *s != crate::store::CATALOG_SPACE && !used.contains(s))
+        .map(|s| (Ts(0), Remains::Space(s)))
+        .collect();
+    Ok((catalog, garbage))
+}
+
+fn recover_ids(engine: &dyn Engine, catalog: &CatalogVersion) -> Ids {
+    let noted = engine.notes().into_iter().find(|(key, _)| *key == NEXT_ID_NOTE);
+    let noted = noted.and_then(|(_, v)| Some(u32::from_le_bytes(v.try_into().ok()?)));
+    let spaces = engine.spaces().into_iter().map(|s| s.0);
+    let ids = catalog.names.values().copied().chain(spaces).max().unwrap_or(0);
+    let next = noted.unwrap_or(FIRST_USER_ID).max(ids + 1).max(FIRST_USER_ID);
+    Ids { next, logged: next }
+}
+
+fn in_use(catalog: &CatalogVersion, remains: &Remains) -> bool {
+    catalog.tables.values().any(|t| match *remains {
+        Remains::Column(space, column) => {
+            t.def.space == space && t.def.column_by_id(column).is_some()
+        }
+        Remains::Index(space, index) => t.def.space == space && t.def.index_by_id(index).is_some(),
+        Remains::Space(space) => t.def.space == space,
+    })
+}
+
+fn flips<'a>(
+    changes: &'a Changes,
+    before: &'a CatalogVersion,
+    ts: Ts,
+) -> impl Iterator<Item = Flip> + 'a {
+    let existed = |id: &&ObjectId| before.tables.contains_key(*id);
+    changes.objects.keys().filter(existed).map(move |id| {
+        let refuses = match changes.objects.get(id) {
+            Some(None) => Some("was dropped"),
+            _ if changes.truncated.contains(id) => Some("was truncated"),
+            _ => None,
+        };
+        Flip { table: *id, ts, steps: changes.steps.get(id).cloned().unwrap_or_default(), refuses }
+    })
+}
+
+/// Collects garbage for as long as the catalog lives.
+fn housekeep(catalog: &Weak<Catalog>) {
+    while let Some(catalog) = catalog.upgrade() {
+        catalog.collect_garbage();
+        drop(catalog);
+        std::thread::sleep(HOUSEKEEPING);
+    }
+}
+
+impl Local {
+    /// Enters a table's new version.
+    pub(crate) fn set_table(&mut self, version: TableVersion) {
+        let id = version.def.id;
+        self.changes.objects.insert(id, Some(Changed::Table(Arc::new(version))));
+        self.view = None;
     }
 }

@@ -78,20 +78,12 @@ pub struct NewKeyPart {
 impl NewKeyPart {
     /// Ascending, NULLs last.
     pub fn plain(column: impl Into<String>) -> NewKeyPart {
-        NewKeyPart {
-            column: column.into(),
-            descending: false,
-            nulls_first: false,
-        }
+        NewKeyPart { column: column.into(), descending: false, nulls_first: false }
     }
 
     /// With the column resolved.
     pub fn bound(&self, column: ColumnId) -> KeyPart {
-        KeyPart {
-            column,
-            descending: self.descending,
-            nulls_first: self.nulls_first,
-        }
+        KeyPart { column, descending: self.descending, nulls_first: self.nulls_first }
     }
 }
 

@@ -203,16 +203,9 @@ impl TableDef {
         let columns = self
             .columns
             .iter()
-            .map(|c| ColumnSpec {
-                id: c.id,
-                ty: c.ty,
-                missing: c.missing.clone(),
-            })
+            .map(|c| ColumnSpec { id: c.id, ty: c.ty, missing: c.missing.clone() })
             .collect();
-        Layout {
-            columns,
-            indexes: self.indexes.iter().map(|i| i.spec.clone()).collect(),
-        }
+        Layout { columns, indexes: self.indexes.iter().map(|i| i.spec.clone()).collect() }
     }
 }
 
@@ -248,6 +241,21 @@ pub enum ObjectDef {
     Table(TableDef),
     /// A sequence.
     Sequence(SequenceDef),
+    /// An index's name; what it is stands with its table.
+    Index(IndexName),
+}
+
+/// An index's own row in the catalog: keeps its name unique among relations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexName {
+    /// The index's object id.
+    pub id: ObjectId,
+    /// Its table's schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Its table.
+    pub table: ObjectId,
 }
 
 impl ObjectDef {
@@ -256,6 +264,7 @@ impl ObjectDef {
         match self {
             ObjectDef::Table(t) => t.id,
             ObjectDef::Sequence(s) => s.id,
+            ObjectDef::Index(i) => i.id,
         }
     }
 
@@ -264,6 +273,7 @@ impl ObjectDef {
         match self {
             ObjectDef::Table(t) => (&t.schema, &t.name),
             ObjectDef::Sequence(s) => (&s.schema, &s.name),
+            ObjectDef::Index(i) => (&i.schema, &i.name),
         }
     }
 }

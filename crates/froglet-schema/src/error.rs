@@ -41,12 +41,7 @@ pub enum SchemaError {
 impl SchemaError {
     /// A refusal without detail.
     pub fn refused(state: SqlState, message: impl Into<String>) -> SchemaError {
-        SchemaError::Refused {
-            state,
-            message: message.into(),
-            detail: None,
-            hint: None,
-        }
+        SchemaError::Refused { state, message: message.into(), detail: None, hint: None }
     }
 
     /// With a detail line.
@@ -101,17 +96,9 @@ impl From<SchemaError> for TxnError {
         match e {
             SchemaError::Txn(e) => e,
             SchemaError::Engine(e) => TxnError::Engine(e),
-            SchemaError::Refused {
-                state,
-                message,
-                detail,
-                hint,
-            } => TxnError::Refused {
-                state,
-                message,
-                detail,
-                hint,
-            },
+            SchemaError::Refused { state, message, detail, hint } => {
+                TxnError::Refused { state, message, detail, hint }
+            }
             e @ (SchemaError::Stale | SchemaError::Corrupt { .. }) => TxnError::Refused {
                 state: e.sqlstate(),
                 message: e.to_string(),

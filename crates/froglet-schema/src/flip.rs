@@ -1,1 +1,485 @@
-//! (in work)
+//! The flip: how a schema change becomes everybody's, and what writers under the older schema do.
+//!
+//! ```text
+//!   DDL                                           writer under the older schema
+//!   ───                                           ─────────────────────────────
+//!   publish pending on its tables                 pending? park until the verdict
+//!   barrier t_pre                                 newer version? carry the rows over
+//!   wait for writers committing below t_pre       take commit_ts
+//!   drain capture, verify, hold the flip          pending or newer now? retreat, again
+//!   commit: new catalog version                   commit
+//! ```
+//!
+//! F1 (design, section 5): the writer takes its timestamp and then looks for "pending"; the DDL
+//!    publishes "pending" and then takes t_pre and waits for writers below it. All sequentially
+//!    consistent: a writer the DDL did not wait for has seen "pending" and has retreated.
+//! F2: between t_pre and the DDL's commit nobody commits a write to its tables, so that its commit
+//!    timestamp, taken at the very end, stands for t_pre, and no reader ever waits for a drain.
+//! F3: all tables of a transaction flip in one catalog version.
+//! F4: a statement that takes its snapshot during a flip waits for the catalog version (the few
+//!    instructions between commit timestamp and publication), so it never reads a version older
+//!    than its snapshot.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use froglet_engine::{RowId, RowWrite, Snapshot, SqlState, Ts, TxnId, Value, WriteStop, batch};
+use froglet_txn::{CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict};
+
+use crate::catalog::Catalog;
+use crate::def::ObjectId;
+use crate::error::SchemaError;
+use crate::local::{Changed, local, local_mut};
+use crate::migration::MigrationPhase;
+use crate::step::{ForeignKeyWatch, Step, StepKind};
+
+/// What every writer looks at when it commits.
+#[derive(Default)]
+pub struct TableState {
+    /// The transaction that is about to flip this table; 0 for nobody.
+    pub pending: AtomicU64,
+    /// The commit timestamp of the newest schema version.
+    pub version: AtomicU64,
+    /// Dropped.
+    pub dropped: AtomicBool,
+}
+
+/// A committed change of one table, kept while a writer may need to be carried over it.
+pub struct Flip {
+    /// The table.
+    pub table: ObjectId,
+    /// When.
+    pub ts: Ts,
+    /// What to do with a row written under the version before.
+    pub steps: Vec<Arc<Step>>,
+    /// Why a row cannot be carried over.
+    pub refuses: Option<&'static str>,
+}
+
+impl Catalog {
+    /// Makes the tables pending, in order, so that two flips cannot wait for each other unseen.
+    async fn publish_pending(
+        &self,
+        txn: &mut Transaction,
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        let me = txn.id();
+        let mut tables: Vec<ObjectId> =
+            local(txn).map(|l| l.changes.objects.keys().copied().collect()).unwrap_or_default();
+        tables.sort_unstable();
+        for table in tables {
+            let Some(state) = self.state(table) else { continue };
+            loop {
+                match state.pending.compare_exchange(0, me.0, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(_) => {
+                        local_mut(txn).pending.push(table);
+                        break;
+                    }
+                    Err(other) if other == me.0 => break,
+                    Err(other) => txn.wait_for(TxnId(other), limits).await?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn withdraw_pending(&self, txn: &mut Transaction) {
+        let me = txn.id().0;
+        for table in std::mem::take(&mut local_mut(txn).pending) {
+            if let Some(state) = self.state(table) {
+                let was = state.pending.swap(0, Ordering::SeqCst);
+                assert_eq!(was, me, "only its owner withdraws a pending flip");
+            }
+        }
+    }
+
+    /// Before a statement of a transaction that is itself migrating tables: brings the migrated
+    /// data up to the statement's read view and keeps it there until the statement ends.
+    pub(crate) async fn steady_own_migrations(
+        &self,
+        txn: &mut Transaction,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        let migrations = local(txn).map(|l| l.migrations.clone()).unwrap_or_default();
+        self.publish_pending(txn, limits).await?;
+        self.engine().settle();
+        let caught_up = migrations.iter().try_for_each(|m| m.catch_up_and_pause());
+        txn.begin_statement();
+        self.withdraw_pending(txn);
+        self.manager().waits().released(txn.id());
+        caught_up
+    }
+
+    /// The DDL's side of the commit, up to the commit timestamp.
+    async fn prepare_flip(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError> {
+        self.publish_pending(txn, limits).await?;
+        self.engine().barrier();
+        self.engine().settle();
+        let migrations = local(txn).map(|l| l.migrations.clone()).unwrap_or_default();
+        for migration in &migrations {
+            migration.set_phase(MigrationPhase::Flip);
+            migration.catch_up_and_pause()?;
+        }
+        for migration in &migrations {
+            migration.verify_at_flip()?;
+        }
+        let me = txn.id().0;
+        while self.flipping.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            if self.flipping.load(Ordering::SeqCst) == me {
+                break;
+            }
+            limits.check()?;
+            tokio::task::yield_now().await;
+        }
+        local_mut(txn).flipping = true;
+        Ok(())
+    }
+
+    fn release_flip(&self, txn: &mut Transaction) {
+        if std::mem::take(&mut local_mut(txn).flipping) {
+            let was = self.flipping.swap(0, Ordering::SeqCst);
+            assert_eq!(was, txn.id().0, "only its owner ends a flip");
+        }
+    }
+
+    /// Whether a schema version that the transaction wrote under is still the newest, and will
+    /// stay so until it commits.
+    fn still_current(&self, txn: &Transaction, used: &SchemaUse) -> bool {
+        let Some(state) = self.state(used.table) else { return true };
+        let pending = state.pending.load(Ordering::SeqCst);
+        (pending == 0 || pending == txn.id().0)
+            && !state.dropped.load(Ordering::SeqCst)
+            && state.version.load(Ordering::SeqCst) == used.version.0
+    }
+
+    /// Waits for pending flips of the tables the transaction wrote, then carries its rows over.
+    async fn catch_up_writer(
+        &self,
+        txn: &mut Transaction,
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        let mut i = 0;
+        while let Some(used) = txn.schema_set.get(i).copied() {
+            // A table that this transaction itself changes: its own migration has its rows.
+            let own = local(txn).is_some_and(|l| l.changes.objects.contains_key(&used.table));
+            if own || self.still_current(txn, &used) {
+                i += 1;
+                continue;
+            }
+            let state = self.state(used.table).expect("a table that is not current has a state");
+            let pending = state.pending.load(Ordering::SeqCst);
+            if pending != 0 && pending != txn.id().0 {
+                txn.wait_for(TxnId(pending), limits).await?;
+                continue;
+            }
+            self.carry_over(txn, used, limits).await?;
+        }
+        Ok(())
+    }
+
+    /// Carries the rows that a transaction wrote under an older version over to the newest.
+    pub(crate) async fn carry_over(
+        &self,
+        txn: &mut Transaction,
+        used: SchemaUse,
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        let flips = self.flips_after(used.table, used.version);
+        let mut reached = used.version;
+        for flip in &flips {
+            if let Some(why) = flip.refuses {
+                return Err(TxnError::Refused {
+                    state: SqlState::SERIALIZATION_FAILURE,
+                    message: "could not serialize access due to a concurrent schema change".into(),
+                    detail: Some(format!(
+                        "Table {} {why} at timestamp {}, after this transaction had written to it.",
+                        used.table, flip.ts
+                    )),
+                    hint: Some("Run the transaction again.".into()),
+                });
+            }
+            if !flip.steps.is_empty() {
+                let rows = txn.part().rows_written(used.space);
+                for step in &flip.steps {
+                    carry_rows(txn, step, &rows, limits).await?;
+                }
+            }
+            reached = flip.ts;
+        }
+        for entry in &mut txn.schema_set {
+            if *entry == used {
+                entry.version = reached;
+            }
+        }
+        if flips.is_empty() {
+            let state = self.state(used.table);
+            let newest = state.map_or(0, |s| s.version.load(Ordering::SeqCst));
+            return Err(TxnError::Refused {
+                state: SqlState::SERIALIZATION_FAILURE,
+                message: "could not serialize access due to a concurrent schema change".into(),
+                detail: Some(format!(
+                    "Table {} is at schema version {newest}, this transaction wrote under {}.",
+                    used.table, used.version
+                )),
+                hint: Some("Run the transaction again.".into()),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// One step for the rows of a writer that began under the older schema, inside its transaction.
+async fn carry_rows(
+    txn: &mut Transaction,
+    step: &Step,
+    rows: &[RowId],
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    let snapshot = txn.snapshot();
+    match &step.kind {
+        StepKind::Fill { source, target, ty, transform, not_null } => {
+            let (rids, batch) = read_rows(step, &snapshot, rows, source);
+            if rids.is_empty() {
+                return Ok(());
+            }
+            let filled = transform.eval(&batch)?;
+            for (i, rid) in rids.iter().enumerate() {
+                let value = batch::value_at(&filled, i, *ty);
+                if value.is_null()
+                    && let Some(error) = not_null
+                {
+                    return Err(error().into());
+                }
+                let columns = [*target];
+                let values = [value];
+                let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
+                write_own(txn, step, snapshot.ts, write, limits).await?;
+            }
+            Ok(())
+        }
+        StepKind::Verify { source, check } => {
+            let (rids, batch) = read_rows(step, &snapshot, rows, source);
+            if rids.is_empty() {
+                return Ok(());
+            }
+            let holds = check.eval(&batch)?;
+            for i in 0..rids.len() {
+                if arrow_array::Array::is_valid(&holds, i) && !holds.value(i) {
+                    return Err(check.violation(&row_of(step, &batch, source, i)).into());
+                }
+            }
+            Ok(())
+        }
+        StepKind::Index { position, name } => {
+            for rid in rows {
+                loop {
+                    match step.table.index_row(txn.part(), *rid, &[*position]) {
+                        Ok(()) => break,
+                        Err(stop) => stopped(txn, stop, name, limits).await?,
+                    }
+                }
+            }
+            Ok(())
+        }
+        StepKind::Child(watch) => {
+            let (rids, batch) = read_rows(step, &snapshot, rows, &watch.child);
+            for i in 0..rids.len() {
+                let values = row_of(step, &batch, &watch.child, i);
+                if values.iter().any(Value::is_null) {
+                    continue;
+                }
+                share_parent(txn, watch, &values)?;
+            }
+            Ok(())
+        }
+        StepKind::Parent(watch) => parents_unchanged(txn, watch, rows),
+    }
+}
+
+/// A child's parent, held shared so that it stays.
+fn share_parent(
+    txn: &mut Transaction,
+    watch: &ForeignKeyWatch,
+    values: &[Value],
+) -> Result<(), TxnError> {
+    let me = txn.id();
+    let relaxed = txn.manager().engine().relaxed(me);
+    let found = watch.find_parent(&relaxed, values);
+    if let Some(parent) = found {
+        txn.share_row(watch.parent.space(), parent);
+        if watch.find_parent(&relaxed, values).is_some() {
+            return Ok(());
+        }
+    }
+    Err(watch.missing_parent(values).into())
+}
+
+/// A writer of the parent table that knew nothing of the foreign key may go on if it left every
+/// key alone; whoever deleted a parent or changed its key has to run again.
+fn parents_unchanged(
+    txn: &mut Transaction,
+    watch: &ForeignKeyWatch,
+    rows: &[RowId],
+) -> Result<(), TxnError> {
+    let mine = txn.snapshot();
+    let committed = txn.manager().engine().relaxed(TxnId(0));
+    for rid in rows {
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        if !watch.parent.read_row(&committed, *rid, &watch.parent_key, &mut before) {
+            continue;
+        }
+        let there = watch.parent.read_row(&mine, *rid, &watch.parent_key, &mut after);
+        if !there || before != after {
+            return Err(TxnError::Refused {
+                state: SqlState::SERIALIZATION_FAILURE,
+                message: "could not serialize access due to a concurrent schema change".into(),
+                detail: Some(format!(
+                    "Foreign key \"{}\" was added while this transaction changed keys of \"{}\".",
+                    watch.names.constraint, watch.names.parent
+                )),
+                hint: Some("Run the transaction again.".into()),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn read_rows(
+    step: &Step,
+    snapshot: &Snapshot,
+    rows: &[RowId],
+    source: &[usize],
+) -> (Vec<RowId>, arrow_array::RecordBatch) {
+    let mut rids = Vec::new();
+    let mut values = Vec::new();
+    for rid in rows {
+        let mut row = Vec::new();
+        if step.table.read_row(snapshot, *rid, source, &mut row) {
+            rids.push(*rid);
+            values.push(row);
+        }
+    }
+    let types: Vec<_> = source.iter().map(|&p| step.table.layout().columns[p].ty).collect();
+    (rids, batch::batch_of(&types, &values))
+}
+
+fn row_of(step: &Step, batch: &arrow_array::RecordBatch, source: &[usize], i: usize) -> Vec<Value> {
+    let ty = |p: usize| step.table.layout().columns[p].ty;
+    source.iter().enumerate().map(|(c, &p)| batch::value_at(batch.column(c), i, ty(p))).collect()
+}
+
+async fn write_own(
+    txn: &mut Transaction,
+    step: &Step,
+    base: Ts,
+    write: RowWrite<'_>,
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    loop {
+        match step.table.write(txn.part(), base, std::slice::from_ref(&write)) {
+            Ok(()) => return Ok(()),
+            Err((_, stop)) => stopped(txn, stop, "", limits).await?,
+        }
+    }
+}
+
+async fn stopped(
+    txn: &mut Transaction,
+    stop: WriteStop,
+    index: &str,
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    match stop {
+        WriteStop::Busy { holder } => txn.wait_for(holder, limits).await,
+        WriteStop::Changed { .. } => Err(TxnError::Serialization),
+        // The row was deleted by this transaction itself: there is nothing to carry.
+        WriteStop::Gone => Ok(()),
+        WriteStop::Duplicate { .. } => Err(SchemaError::refused(
+            SqlState::UNIQUE_VIOLATION,
+            format!("duplicate key value violates unique constraint \"{index}\""),
+        )
+        .into()),
+        WriteStop::Engine(e) => Err(TxnError::Engine(e)),
+    }
+}
+
+/// The hook that [`froglet_txn`] calls.
+pub struct Hook {
+    /// Weak: the catalog owns the manager that owns this.
+    pub catalog: std::sync::Weak<Catalog>,
+}
+
+impl Hook {
+    fn catalog(&self) -> Result<Arc<Catalog>, TxnError> {
+        self.catalog.upgrade().ok_or(TxnError::Shutdown)
+    }
+}
+
+#[async_trait]
+impl CommitHook for Hook {
+    async fn prepare(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError> {
+        let catalog = self.catalog()?;
+        catalog.catch_up_writer(txn, limits).await?;
+        if local(txn).is_some_and(|l| !l.changes.objects.is_empty()) {
+            catalog.prepare_flip(txn, limits).await?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, txn: &mut Transaction, _commit_ts: Ts) -> Verdict {
+        let Ok(catalog) = self.catalog() else { return Verdict::Go };
+        let current = txn.schema_set.iter().all(|used| {
+            local(txn).is_some_and(|l| l.changes.objects.contains_key(&used.table))
+                || catalog.still_current(txn, used)
+        });
+        if current {
+            return Verdict::Go;
+        }
+        if local(txn).is_some() {
+            catalog.release_flip(txn);
+        }
+        Verdict::Retreat
+    }
+
+    fn committed(&self, txn: &mut Transaction, commit_ts: Ts) {
+        if local(txn).is_none() {
+            return;
+        }
+        if let Ok(catalog) = self.catalog() {
+            catalog.publish(txn, commit_ts);
+            catalog.release_flip(txn);
+            catalog.withdraw_pending(txn);
+            for migration in &local_mut(txn).migrations {
+                migration.stop(MigrationPhase::Done);
+            }
+            catalog.collect_garbage();
+        }
+    }
+
+    fn aborting(&self, txn: &mut Transaction) {
+        if local(txn).is_none() {
+            return;
+        }
+        if let Ok(catalog) = self.catalog() {
+            catalog.release_flip(txn);
+            catalog.withdraw_pending(txn);
+            let local = local_mut(txn);
+            for migration in &local.migrations {
+                migration.stop(MigrationPhase::Aborted);
+            }
+            let created = std::mem::take(&mut local.created);
+            catalog.forget_after_now(created);
+        }
+    }
+}
+
+impl Changed {
+    /// The table, if it is one.
+    pub fn table(&self) -> Option<&Arc<crate::catalog::TableVersion>> {
+        match self {
+            Changed::Table(t) => Some(t),
+            Changed::Sequence(_) => None,
+        }
+    }
+}

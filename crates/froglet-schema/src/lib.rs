@@ -17,13 +17,17 @@
 //! This crate knows no SQL text. Expressions pass through it as opaque strings
 //! ([`def::Expression`]) and come back compiled, as [`Transform`] and [`Check`].
 
+mod apply;
 pub mod catalog;
 pub mod change;
 pub mod def;
+mod edit;
 pub mod error;
 mod flip;
+mod local;
 pub mod migration;
 pub mod sequence;
+mod step;
 mod store;
 
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};

@@ -1,8 +1,37 @@
-//! (in work)
+//! The eager driver: scan and capture (Tesseract, paper 000, section 5).
+//!
+//! ```text
+//!        open feed                      statement returns                    commit
+//!            │                                 │                               │
+//!   scan     ├──block 0──┬──block 1──┬── … ────┤                               │
+//!   threads  │           └ in any order        │                               │
+//!   capture  ├─ drain ─ migrate again ─ drain ─┼─ … until the flip ────────────┤ final drain
+//! ```
+//!
+//! One [`Migration`] per transaction and table, with the steps of every statement in order.
+//! Snapshots are relaxed: each row is migrated from its latest committed version, whenever that
+//! is, and again whenever a commit changes it afterwards.
+//!
+//! M1: the feed is open before the scan counts the blocks, so a row is either in a block that is
+//!     scanned, or its insert reaches the feed.
+//! M2: steps run on a row in order, so a column computed from another new column follows it.
+//! M3: once writers stand still and the feed is drained, every step holds for every row.
+//!
+//! Left out on purpose: the driver knows nothing of flips; see `flip.rs`.
 
-use froglet_engine::TxnId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use froglet_engine::{Feed, RowId, SqlState, Table, TxnId};
+use froglet_txn::{Limits, TxnError};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
 
 use crate::def::ObjectId;
+use crate::error::SchemaError;
+use crate::step::{Step, StepKind};
 
 /// How a migration runs; from the session's `froglet.migration_*` settings.
 #[derive(Clone, Debug)]
@@ -15,17 +44,39 @@ pub struct MigrationOptions {
 
 /// What a migration is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum MigrationPhase {
     /// Scanning (and capturing).
-    Scan,
+    Scan = 0,
     /// Scanned; capturing until the commit.
-    Capture,
+    Capture = 1,
     /// Writers wait; the last captured changes are being finished.
-    Flip,
+    Flip = 2,
     /// Committed.
-    Done,
+    Done = 3,
     /// Rolled back, failed or cancelled.
-    Aborted,
+    Aborted = 4,
+}
+
+impl MigrationPhase {
+    const ALL: [MigrationPhase; 5] = [
+        MigrationPhase::Scan,
+        MigrationPhase::Capture,
+        MigrationPhase::Flip,
+        MigrationPhase::Done,
+        MigrationPhase::Aborted,
+    ];
+
+    /// The word in `froglet.migrations`.
+    pub fn name(self) -> &'static str {
+        match self {
+            MigrationPhase::Scan => "scan",
+            MigrationPhase::Capture => "capture",
+            MigrationPhase::Flip => "flip",
+            MigrationPhase::Done => "done",
+            MigrationPhase::Aborted => "aborted",
+        }
+    }
 }
 
 /// One row of `froglet.migrations`.
@@ -61,4 +112,308 @@ pub struct MigrationStatus {
     pub ended_us: Option<i64>,
     /// Why it failed.
     pub error: Option<String>,
+}
+
+/// The migration of one table by one transaction.
+pub struct Migration {
+    /// Its number.
+    pub id: u64,
+    /// Whose.
+    pub owner: TxnId,
+    /// The table.
+    pub table_id: ObjectId,
+    table_name: String,
+    table: Arc<dyn Table>,
+    feed: Mutex<Box<dyn Feed>>,
+    steps: RwLock<Vec<Arc<Step>>>,
+    /// Held while captured changes are applied; whoever needs capture to stand still holds it.
+    applying: Mutex<()>,
+    paused: AtomicBool,
+    stopped: AtomicBool,
+    cancelled: AtomicBool,
+    phase: AtomicU32,
+    blocks: AtomicU64,
+    blocks_done: AtomicU64,
+    rows_scanned: AtomicU64,
+    rows_captured: AtomicU64,
+    started_us: i64,
+    ended_us: AtomicU64,
+    kind: Mutex<&'static str>,
+    statement: Mutex<String>,
+    failure: Mutex<Option<SchemaError>>,
+    failure_text: Mutex<Option<String>>,
+}
+
+fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+impl Migration {
+    /// Opens the feed and starts the capture thread.
+    pub fn start(
+        id: u64,
+        owner: TxnId,
+        table_id: ObjectId,
+        table_name: String,
+        table: Arc<dyn Table>,
+    ) -> Arc<Migration> {
+        let migration = Arc::new(Migration {
+            id,
+            owner,
+            table_id,
+            table_name,
+            feed: Mutex::new(table.open_feed()),
+            table,
+            steps: RwLock::default(),
+            applying: Mutex::new(()),
+            paused: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
+            phase: AtomicU32::new(MigrationPhase::Scan as u32),
+            blocks: AtomicU64::new(0),
+            blocks_done: AtomicU64::new(0),
+            rows_scanned: AtomicU64::new(0),
+            rows_captured: AtomicU64::new(0),
+            started_us: now_us(),
+            ended_us: AtomicU64::new(0),
+            kind: Mutex::new("verify"),
+            statement: Mutex::default(),
+            failure: Mutex::default(),
+            failure_text: Mutex::default(),
+        });
+        let capture = migration.clone();
+        thread::Builder::new()
+            .name("froglet-capture".to_owned())
+            .spawn(move || capture.capture())
+            .expect("a thread can be started");
+        migration
+    }
+
+    /// Steps so far, for savepoints.
+    pub fn step_count(&self) -> usize {
+        self.steps.read().len()
+    }
+
+    /// Forgets steps after a savepoint.
+    pub fn truncate_steps(&self, count: usize) {
+        let _still = self.applying.lock();
+        self.steps.write().truncate(count);
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> Vec<Arc<Step>> {
+        self.steps.read().clone()
+    }
+
+    /// Adds a step and scans the table for it. Returns when the scan is done and its suspects
+    /// have been looked at again.
+    pub async fn run_step(
+        self: &Arc<Self>,
+        step: Step,
+        options: &MigrationOptions,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        let step = Arc::new(step);
+        *self.kind.lock() = step.kind_name();
+        self.statement.lock().clone_from(&options.statement);
+        {
+            let _still = self.applying.lock();
+            self.steps.write().push(step.clone());
+        }
+        if !step.scans() {
+            return Ok(());
+        }
+        self.set_phase(MigrationPhase::Scan);
+        let scanned = self.scan(&step, options.scan_threads.max(1));
+        tokio::pin!(scanned);
+        let interrupted = tokio::select! {
+            outcome = &mut scanned => { outcome?; None }
+            e = limits.exceeded() => Some(e),
+        };
+        if let Some(e) = interrupted {
+            // The scan threads stop at their next block; nobody may see their work afterwards.
+            self.cancelled.store(true, Ordering::SeqCst);
+            let _ = scanned.await;
+            return Err(e.into());
+        }
+        self.check_failure()?;
+        step.settle_suspects(self.owner)?;
+        self.set_phase(MigrationPhase::Capture);
+        Ok(())
+    }
+
+    /// Scans every block that exists, on threads of its own.
+    async fn scan(self: &Arc<Self>, step: &Arc<Step>, threads: usize) -> Result<(), SchemaError> {
+        let blocks = self.table.block_count();
+        self.blocks.fetch_add(u64::from(blocks), Ordering::Relaxed);
+        let next = Arc::new(AtomicU32::new(0));
+        let mut done = Vec::new();
+        for i in 0..threads.min(blocks as usize) {
+            let (tx, rx) = oneshot::channel();
+            let (this, step, next) = (self.clone(), step.clone(), next.clone());
+            thread::Builder::new()
+                .name(format!("froglet-scan-{i}"))
+                .spawn(move || {
+                    let outcome = this.scan_blocks(&step, &next, blocks);
+                    if outcome.is_err() {
+                        next.store(blocks, Ordering::Relaxed);
+                    }
+                    // The waiting statement may have been dropped with its session.
+                    let _ = tx.send(outcome);
+                })
+                .expect("a thread can be started");
+            done.push(rx);
+        }
+        let mut first = Ok(());
+        for rx in done {
+            let outcome = rx.await.unwrap_or_else(|_| {
+                Err(SchemaError::refused(SqlState::INTERNAL_ERROR, "a scan thread panicked"))
+            });
+            first = first.and(outcome);
+        }
+        first
+    }
+
+    fn scan_blocks(&self, step: &Step, next: &AtomicU32, blocks: u32) -> Result<(), SchemaError> {
+        loop {
+            let block = next.fetch_add(1, Ordering::Relaxed);
+            if block >= blocks {
+                return Ok(());
+            }
+            if self.cancelled.load(Ordering::SeqCst) || self.stopped.load(Ordering::SeqCst) {
+                return Err(TxnError::Canceled.into());
+            }
+            let rows = step.run(self.owner, block, None)?;
+            self.rows_scanned.fetch_add(rows, Ordering::Relaxed);
+            self.blocks_done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The capture thread.
+    fn capture(&self) {
+        let idle = Duration::from_millis(1);
+        while !self.stopped.load(Ordering::SeqCst) {
+            let applied = {
+                let _still = self.applying.lock();
+                if self.paused.load(Ordering::SeqCst) { Ok(0) } else { self.apply_captured() }
+            };
+            match applied {
+                Ok(0) => thread::sleep(idle),
+                Ok(_) => {}
+                Err(e) => {
+                    self.fail(e);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Migrates again what has changed. The caller holds `applying`.
+    fn apply_captured(&self) -> Result<usize, SchemaError> {
+        let mut rows: Vec<RowId> = Vec::new();
+        self.feed.lock().drain(&mut rows);
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        let steps = self.steps();
+        for block in rows.chunk_by(|a, b| a.block() == b.block()) {
+            for step in &steps {
+                step.run(self.owner, block[0].block(), Some(block))?;
+            }
+        }
+        self.rows_captured.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        Ok(rows.len())
+    }
+
+    /// Brings everything captured so far in line, and keeps capture still until
+    /// [`Migration::resume`]. The caller has made writers stand still.
+    pub fn catch_up_and_pause(&self) -> Result<(), SchemaError> {
+        let _still = self.applying.lock();
+        self.paused.store(true, Ordering::SeqCst);
+        self.check_failure()?;
+        while self.apply_captured()? > 0 {}
+        Ok(())
+    }
+
+    /// Lets capture go on.
+    pub fn resume(&self) {
+        self.paused.store(false, Ordering::SeqCst);
+    }
+
+    /// The last word before the commit: writers stand still, capture is paused and caught up.
+    pub fn verify_at_flip(&self) -> Result<(), SchemaError> {
+        let steps = self.steps();
+        for step in &steps {
+            if let StepKind::Child(watch) = &step.kind
+                && watch.take_dirty()
+            {
+                for block in 0..self.table.block_count() {
+                    step.run(self.owner, block, None)?;
+                }
+            }
+            step.settle_suspects(self.owner)?;
+        }
+        Ok(())
+    }
+
+    /// How much waits to be captured.
+    pub fn backlog(&self) -> usize {
+        self.feed.lock().backlog()
+    }
+
+    /// Stops it from outside.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        self.fail(TxnError::Canceled.into());
+    }
+
+    fn fail(&self, error: SchemaError) {
+        *self.failure_text.lock() = Some(error.to_string());
+        self.failure.lock().get_or_insert(error);
+    }
+
+    /// The error of a capture thread that failed, or of a cancel.
+    pub fn check_failure(&self) -> Result<(), SchemaError> {
+        match self.failure.lock().take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Where it is.
+    pub fn set_phase(&self, phase: MigrationPhase) {
+        self.phase.store(phase as u32, Ordering::Relaxed);
+    }
+
+    /// Ends the capture thread.
+    pub fn stop(&self, phase: MigrationPhase) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.set_phase(phase);
+        self.ended_us.store(now_us().unsigned_abs(), Ordering::Relaxed);
+    }
+
+    /// One row of `froglet.migrations`.
+    pub fn status(&self) -> MigrationStatus {
+        let ended = self.ended_us.load(Ordering::Relaxed);
+        MigrationStatus {
+            id: self.id,
+            txn: self.owner,
+            table: self.table_id,
+            table_name: self.table_name.clone(),
+            kind: *self.kind.lock(),
+            statement: self.statement.lock().clone(),
+            phase: MigrationPhase::ALL[self.phase.load(Ordering::Relaxed) as usize],
+            blocks_done: self.blocks_done.load(Ordering::Relaxed),
+            blocks: self.blocks.load(Ordering::Relaxed),
+            rows_scanned: self.rows_scanned.load(Ordering::Relaxed),
+            rows_captured: self.rows_captured.load(Ordering::Relaxed),
+            backlog: if ended == 0 { self.backlog() as u64 } else { 0 },
+            started_us: self.started_us,
+            ended_us: (ended != 0).then(|| i64::try_from(ended).unwrap_or(i64::MAX)),
+            error: self.failure_text.lock().clone(),
+        }
+    }
 }

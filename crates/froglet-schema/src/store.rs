@@ -1,1 +1,241 @@
-//! (in work)
+//! The catalog's own table: row space 0, one row per object.
+//!
+//! ```text
+//!   id int8 (unique) │ definition text: JSON of ObjectDef │ name text: "schema.name" (unique)
+//! ```
+//!
+//! An index has a row of its own beside its table's, so that the unique key on names covers every
+//! relation. Locks, conflicts, rollback, log and recovery are those of any row.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use froglet_engine::{
+    ColumnId, ColumnSpec, ColumnType, Direction, Engine, IndexId, IndexSpec, KeyPart, KeyRange,
+    Layout, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Value, WriteStop, key,
+};
+use froglet_txn::{Isolation, Limits, Transaction, TxnError};
+
+use crate::def::{ObjectDef, ObjectId};
+use crate::error::SchemaError;
+
+/// The catalog's row space.
+pub const CATALOG_SPACE: SpaceId = SpaceId(0);
+const BY_ID: usize = 0;
+const BY_NAME: IndexId = IndexId(1);
+
+/// The catalog's own table.
+pub struct Store {
+    table: Arc<dyn Table>,
+    by_id: KeyPart,
+}
+
+/// A row of the catalog that a transaction holds locked.
+#[derive(Clone, Copy, Debug)]
+pub struct Locked {
+    rid: RowId,
+}
+
+fn layout() -> Layout {
+    let column = |id, ty| ColumnSpec { id: ColumnId(id), ty, missing: Value::Null };
+    let part = |id| KeyPart { column: ColumnId(id), descending: false, nulls_first: false };
+    Layout {
+        columns: vec![
+            column(1, ColumnType::Int64),
+            column(2, ColumnType::Text),
+            column(3, ColumnType::Text),
+        ],
+        indexes: vec![
+            IndexSpec { id: IndexId(0), key: vec![part(1)], unique: true },
+            IndexSpec { id: BY_NAME, key: vec![part(3)], unique: true },
+        ],
+    }
+}
+
+impl Store {
+    /// Opens row space 0; makes it in a new database, fills its indexes in a recovered one.
+    pub fn open(engine: &dyn Engine) -> Result<Store, SchemaError> {
+        let recovered = engine.spaces().contains(&CATALOG_SPACE);
+        if !recovered {
+            engine.create_space(CATALOG_SPACE)?;
+        }
+        let layout = layout();
+        let by_id = layout.indexes[BY_ID].key[0];
+        let table = engine.open(CATALOG_SPACE, Arc::new(layout))?;
+        if recovered {
+            rebuild_indexes(&*table)?;
+        }
+        Ok(Store { table, by_id })
+    }
+
+    /// Every object that a snapshot sees.
+    pub fn load(&self, snapshot: &Snapshot) -> Result<Vec<ObjectDef>, SchemaError> {
+        let mut rows = Vec::new();
+        self.table.seek(
+            snapshot,
+            BY_ID,
+            &KeyRange::all(),
+            Direction::Forward,
+            &[0, 1],
+            &mut |_, row| {
+                rows.push(std::mem::take(row));
+                ControlFlow::Continue(())
+            },
+        );
+        rows.into_iter().map(decode).collect()
+    }
+
+    /// Holds an object's row until the transaction ends. `Stale` if somebody has changed it since
+    /// the statement's snapshot.
+    pub async fn lock(
+        &self,
+        txn: &mut Transaction,
+        id: ObjectId,
+        limits: &Limits,
+    ) -> Result<Locked, SchemaError> {
+        let rid = self.find(txn, id).ok_or(SchemaError::Stale)?;
+        self.write(txn, limits, RowWrite::Lock { rid }, "").await?;
+        Ok(Locked { rid })
+    }
+
+    /// Writes a new version of a locked object.
+    pub async fn update(
+        &self,
+        txn: &mut Transaction,
+        locked: Locked,
+        def: &ObjectDef,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        let row = encode(def);
+        let write = RowWrite::Update { rid: locked.rid, columns: &[1, 2], values: &row[1..] };
+        self.write(txn, limits, write, def.name().1).await
+    }
+
+    /// Deletes a locked object.
+    pub async fn delete(
+        &self,
+        txn: &mut Transaction,
+        locked: Locked,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        self.write(txn, limits, RowWrite::Delete { rid: locked.rid }, "").await
+    }
+
+    /// Writes a new object.
+    pub async fn insert(
+        &self,
+        txn: &mut Transaction,
+        def: &ObjectDef,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        let row = encode(def);
+        loop {
+            let outcome =
+                self.table.insert(txn.part(), std::slice::from_ref(&row), &mut Vec::new());
+            match outcome {
+                Ok(()) => return Ok(()),
+                Err((_, stop)) => self.stopped(txn, limits, stop, def.name().1).await?,
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        txn: &mut Transaction,
+        limits: &Limits,
+        write: RowWrite<'_>,
+        name: &str,
+    ) -> Result<(), SchemaError> {
+        let base = txn.snapshot().ts;
+        loop {
+            match self.table.write(txn.part(), base, std::slice::from_ref(&write)) {
+                Ok(()) => return Ok(()),
+                Err((_, stop)) => self.stopped(txn, limits, stop, name).await?,
+            }
+        }
+    }
+
+    /// Waits where waiting helps; otherwise says why it does not.
+    async fn stopped(
+        &self,
+        txn: &mut Transaction,
+        limits: &Limits,
+        stop: WriteStop,
+        name: &str,
+    ) -> Result<(), SchemaError> {
+        match stop {
+            WriteStop::Busy { holder } => Ok(txn.wait_for(holder, limits).await?),
+            WriteStop::Changed { .. } | WriteStop::Gone => match txn.isolation() {
+                Isolation::ReadCommitted => Err(SchemaError::Stale),
+                Isolation::RepeatableRead => Err(TxnError::Serialization.into()),
+            },
+            WriteStop::Duplicate { index, .. } => {
+                debug_assert_eq!(index, BY_NAME, "object ids are never reused");
+                Err(SchemaError::refused(
+                    SqlState::DUPLICATE_TABLE,
+                    format!("relation \"{name}\" already exists"),
+                ))
+            }
+            WriteStop::Engine(e) => Err(e.into()),
+        }
+    }
+
+    fn find(&self, txn: &mut Transaction, id: ObjectId) -> Option<RowId> {
+        let mut encoded = Vec::new();
+        key::encode_part(&mut encoded, &Value::Int64(i64::from(id)), &self.by_id);
+        let mut found = None;
+        self.table.seek(
+            &txn.snapshot(),
+            BY_ID,
+            &KeyRange::prefix(encoded),
+            Direction::Forward,
+            &[],
+            &mut |rid, _| {
+                found = Some(rid);
+                ControlFlow::Break(())
+            },
+        );
+        found
+    }
+}
+
+/// Enters every row into every index of a table: what recovery leaves to do.
+pub fn rebuild_indexes(table: &dyn Table) -> Result<(), SchemaError> {
+    for block in 0..table.block_count() {
+        for position in 0..table.layout().indexes.len() {
+            let mut duplicates = Vec::new();
+            table.index_block(froglet_engine::TxnId(0), position, block, None, &mut duplicates)?;
+            if let Some((a, b)) = duplicates.first() {
+                return Err(SchemaError::refused(
+                    SqlState::DATA_CORRUPTED,
+                    format!(
+                        "rows {a} and {b} of space {} share a key of unique index {}",
+                        table.space(),
+                        table.layout().indexes[position].id
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn encode(def: &ObjectDef) -> Vec<Value> {
+    let json = serde_json::to_string(def).expect("a definition has only string keys");
+    let (schema, name) = def.name();
+    vec![
+        Value::Int64(i64::from(def.id())),
+        Value::text(json),
+        Value::text(format!("{schema}.{name}")),
+    ]
+}
+
+fn decode(row: Vec<Value>) -> Result<ObjectDef, SchemaError> {
+    let [Value::Int64(id), Value::Text(json)] = row.as_slice() else {
+        return Err(SchemaError::refused(
+            SqlState::DATA_CORRUPTED,
+            format!("a row of the catalog holds {row:?}"),
+        ));
+    };
+    serde_json::from_str(json).map_err(|source| SchemaError::Corrupt { id: *id, source })
+}

@@ -191,7 +191,7 @@ impl Transaction {
     }
 
     /// Waits for another transaction's end (or for it to release something).
-    pub async fn wait_for(&self, holder: TxnId, limits: &Limits) -> Result<(), TxnError> {
+    pub async fn wait_for(&mut self, holder: TxnId, limits: &Limits) -> Result<(), TxnError> {
         self.manager.waits().wait(self.id, holder, limits).await
     }
 

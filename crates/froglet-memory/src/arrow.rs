@@ -1,0 +1,313 @@
+//! Between cells and Arrow arrays.
+//!
+//! A hot column is Arrow already but for being shared with writers, so materialising it is a copy of
+//! its words, validity bits and views. The bytes of long strings are not copied: arrays share the
+//! heap's chunks.
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType,
+};
+use arrow_array::{
+    Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray, RecordBatch,
+    RecordBatchOptions, StringViewArray,
+};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow_schema::{Field, Schema, SchemaRef};
+use crossbeam_epoch::Guard;
+use froglet_engine::{ColumnType, Value};
+
+use crate::column::{Cell, Column, Tag, Wanted, cell_of, outside_bytes, string_bytes, view_of};
+use crate::heap::{CHUNKS, INLINE_MAX};
+use crate::sync::atomic::Ordering;
+
+/// Cells of one width.
+#[derive(Debug)]
+enum Data {
+    W1(Vec<u8>),
+    W2(Vec<u16>),
+    W4(Vec<u32>),
+    W8(Vec<u64>),
+    W16(Vec<u128>),
+}
+
+macro_rules! each_width {
+    ($data:expr, $cells:ident => $body:expr) => {
+        match $data {
+            Data::W1($cells) => $body,
+            Data::W2($cells) => $body,
+            Data::W4($cells) => $body,
+            Data::W8($cells) => $body,
+            Data::W16($cells) => $body,
+        }
+    };
+}
+
+impl Data {
+    fn new(width: usize, rows: usize) -> Data {
+        match width {
+            1 => Data::W1(Vec::with_capacity(rows)),
+            2 => Data::W2(Vec::with_capacity(rows)),
+            4 => Data::W4(Vec::with_capacity(rows)),
+            8 => Data::W8(Vec::with_capacity(rows)),
+            _ => Data::W16(Vec::with_capacity(rows)),
+        }
+    }
+
+    fn set(&mut self, at: usize, cell: u128) {
+        match self {
+            Data::W1(cells) => cells[at] = cell as u8,
+            Data::W2(cells) => cells[at] = cell as u16,
+            Data::W4(cells) => cells[at] = cell as u32,
+            Data::W8(cells) => cells[at] = cell as u64,
+            Data::W16(cells) => cells[at] = cell,
+        }
+    }
+
+    fn extend(&mut self, n: usize, cell: u128) {
+        match self {
+            Data::W1(cells) => cells.resize(cells.len() + n, cell as u8),
+            Data::W2(cells) => cells.resize(cells.len() + n, cell as u16),
+            Data::W4(cells) => cells.resize(cells.len() + n, cell as u32),
+            Data::W8(cells) => cells.resize(cells.len() + n, cell as u64),
+            Data::W16(cells) => cells.resize(cells.len() + n, cell),
+        }
+    }
+
+    /// Replaces everything by the first `rows` cells of a column.
+    fn copy(&mut self, column: &Column, rows: usize) {
+        let cells = column.cells();
+        match self {
+            Data::W1(out) => {
+                out.clear();
+                out.extend(cells.as_u8()[..rows].iter().map(|c| c.load(Ordering::Relaxed)));
+            }
+            Data::W2(out) => {
+                out.clear();
+                out.extend(cells.as_u16()[..rows].iter().map(|c| c.load(Ordering::Relaxed)));
+            }
+            Data::W4(out) => {
+                out.clear();
+                out.extend(cells.as_u32()[..rows].iter().map(|c| c.load(Ordering::Relaxed)));
+            }
+            Data::W8(out) => {
+                out.clear();
+                out.extend(cells.as_u64()[..rows].iter().map(|c| c.load(Ordering::Relaxed)));
+            }
+            Data::W16(out) => {
+                out.clear();
+                out.extend(cells.as_u64()[..2 * rows].chunks_exact(2).map(|pair| {
+                    let lo = pair[0].load(Ordering::Relaxed);
+                    u128::from(lo) | (u128::from(pair[1].load(Ordering::Relaxed)) << 64)
+                }));
+            }
+        }
+    }
+}
+
+/// A chunk number that no heap uses: the gather's own bytes.
+const OWN_BYTES: usize = CHUNKS;
+
+/// One column of a batch in the making.
+#[derive(Debug)]
+pub(crate) struct Gather<'a> {
+    wanted: &'a Wanted,
+    column: Option<&'a Column>,
+    data: Data,
+    validity: Vec<u64>,
+    len: usize,
+    /// Bytes of long strings that are not in the column's heap: those of old versions.
+    own_bytes: Vec<u8>,
+}
+
+impl<'a> Gather<'a> {
+    pub fn new(wanted: &'a Wanted, column: Option<&'a Column>, rows: usize) -> Gather<'a> {
+        Gather {
+            wanted,
+            column,
+            data: Data::new(wanted.ty.width(), rows),
+            validity: Vec::with_capacity(rows.div_ceil(64)),
+            len: 0,
+            own_bytes: Vec::new(),
+        }
+    }
+
+    /// Replaces everything by the newest cells of the first `rows` rows.
+    pub fn copy(&mut self, rows: usize) {
+        self.validity.clear();
+        self.len = rows;
+        if let Some(column) = self.column {
+            self.data.copy(column, rows);
+            column.copy_validity(rows, &mut self.validity);
+            return;
+        }
+        each_width!(&mut self.data, cells => cells.clear());
+        let missing = &self.wanted.missing;
+        let cell = self.encode_value(missing);
+        self.data.extend(rows, cell);
+        self.validity.resize(rows.div_ceil(64), if missing.is_null() { 0 } else { u64::MAX });
+    }
+
+    fn encode_value(&mut self, value: &Value) -> u128 {
+        match string_bytes(value) {
+            Some(bytes) => self.encode_bytes(bytes),
+            None => cell_of(value),
+        }
+    }
+
+    fn encode_bytes(&mut self, bytes: &[u8]) -> u128 {
+        let view = view_of(bytes);
+        if bytes.len() <= INLINE_MAX {
+            return view;
+        }
+        let offset = self.own_bytes.len() as u128;
+        self.own_bytes.extend_from_slice(bytes);
+        view | ((OWN_BYTES as u128) << 64) | (offset << 96)
+    }
+
+    fn encode(&mut self, cell: &Cell) -> (u128, bool) {
+        match cell.tag {
+            Tag::Value => (u128::from(cell.lo) | (u128::from(cell.hi) << 64), true),
+            Tag::Null => (0, false),
+            Tag::Missing => {
+                let missing = &self.wanted.missing;
+                (self.encode_value(missing), !missing.is_null())
+            }
+            Tag::Outside => (self.encode_bytes(outside_bytes(cell)), true),
+        }
+    }
+
+    /// Replaces one cell.
+    pub fn set(&mut self, at: usize, cell: &Cell) {
+        let (cell, valid) = self.encode(cell);
+        self.data.set(at, cell);
+        let bit = 1u64 << (at % 64);
+        if valid {
+            self.validity[at / 64] |= bit;
+        } else {
+            self.validity[at / 64] &= !bit;
+        }
+    }
+
+    /// Appends one cell.
+    pub fn push(&mut self, cell: &Cell) {
+        if self.len.is_multiple_of(64) {
+            self.validity.push(0);
+        }
+        self.data.extend(1, 0);
+        self.len += 1;
+        self.set(self.len - 1, cell);
+    }
+
+    /// Keeps the cells at these positions, which ascend.
+    pub fn keep(&mut self, positions: &[u32]) {
+        each_width!(&mut self.data, cells => {
+            for (to, &from) in positions.iter().enumerate() {
+                cells[to] = cells[from as usize];
+            }
+            cells.truncate(positions.len());
+        });
+        let mut validity = vec![0u64; positions.len().div_ceil(64)];
+        for (to, &from) in positions.iter().enumerate() {
+            let from = from as usize;
+            validity[to / 64] |= (self.validity[from / 64] >> (from % 64) & 1) << (to % 64);
+        }
+        self.validity = validity;
+        self.len = positions.len();
+    }
+
+    /// The array. Views into the heap are followed under the pin they were copied under.
+    pub fn finish(self, guard: &Guard) -> ArrayRef {
+        let Gather { wanted, column, data, validity, len, own_bytes } = self;
+        let validity = BooleanBuffer::new(Buffer::from_vec(validity), 0, len);
+        let nulls = Some(NullBuffer::new(validity)).filter(|nulls| nulls.null_count() > 0);
+        match (wanted.ty, data) {
+            (ColumnType::Bool, Data::W1(cells)) => {
+                Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(len, |i| cells[i] != 0), nulls))
+            }
+            (ColumnType::Int16, Data::W2(cells)) => primitive::<Int16Type>(Buffer::from_vec(cells), nulls),
+            (ColumnType::Int32, Data::W4(cells)) => primitive::<Int32Type>(Buffer::from_vec(cells), nulls),
+            (ColumnType::Date, Data::W4(cells)) => primitive::<Date32Type>(Buffer::from_vec(cells), nulls),
+            (ColumnType::Float32, Data::W4(cells)) => primitive::<Float32Type>(Buffer::from_vec(cells), nulls),
+            (ColumnType::Int64, Data::W8(cells)) => primitive::<Int64Type>(Buffer::from_vec(cells), nulls),
+            (ColumnType::Float64, Data::W8(cells)) => primitive::<Float64Type>(Buffer::from_vec(cells), nulls),
+            (ColumnType::Timestamp | ColumnType::TimestampTz, Data::W8(cells)) => {
+                let array = PrimitiveArray::<TimestampMicrosecondType>::new(Buffer::from_vec(cells).into(), nulls);
+                Arc::new(array.with_data_type(wanted.ty.arrow()))
+            }
+            (ColumnType::Decimal { .. }, Data::W16(cells)) => {
+                let array = PrimitiveArray::<Decimal128Type>::new(Buffer::from_vec(cells).into(), nulls);
+                Arc::new(array.with_data_type(wanted.ty.arrow()))
+            }
+            (ColumnType::Uuid, Data::W16(cells)) => {
+                Arc::new(FixedSizeBinaryArray::new(16, Buffer::from_vec(cells), nulls))
+            }
+            (ColumnType::Text | ColumnType::Bytes, Data::W16(views)) => {
+                strings(wanted.ty, column, views, own_bytes, nulls, guard)
+            }
+            (ty, data) => unreachable!("cells of {ty:?} are not {data:?}"),
+        }
+    }
+}
+
+fn primitive<T: ArrowPrimitiveType>(cells: Buffer, nulls: Option<NullBuffer>) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(cells), nulls))
+}
+
+fn strings(
+    ty: ColumnType,
+    column: Option<&Column>,
+    mut views: Vec<u128>,
+    own_bytes: Vec<u8>,
+    nulls: Option<NullBuffer>,
+    guard: &Guard,
+) -> ArrayRef {
+    const NOT_YET: u32 = u32::MAX;
+    let mut buffers = Vec::new();
+    let mut places = [NOT_YET; CHUNKS + 1];
+    if !own_bytes.is_empty() {
+        places[OWN_BYTES] = 0;
+        buffers.push(Buffer::from_vec(own_bytes));
+    }
+    for view in &mut views {
+        if *view as u32 as usize <= INLINE_MAX {
+            continue;
+        }
+        let chunk = (*view >> 64) as u32 as usize;
+        if places[chunk] == NOT_YET {
+            let heap = column.and_then(Column::heap).expect("a long string in place has a heap");
+            places[chunk] = buffers.len() as u32;
+            buffers.push(heap.share(chunk, guard));
+        }
+        *view = (*view & !(u128::from(u32::MAX) << 64)) | (u128::from(places[chunk]) << 64);
+    }
+    let views = ScalarBuffer::from(views);
+    match ty {
+        // SAFETY: views come from validated cells: they lie within their chunk, their prefix is that
+        // of the string, and a text column's heap holds only what str values put there. NULL cells
+        // are empty views [C2].
+        ColumnType::Text => Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, nulls) }),
+        // SAFETY: as above; bytes need not be UTF-8.
+        _ => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) }),
+    }
+}
+
+/// A schema for columns of these types, named by position.
+pub(crate) fn schema_of<'a>(columns: impl Iterator<Item = &'a Wanted>) -> SchemaRef {
+    let fields: Vec<Field> =
+        columns.map(|c| Field::new(format!("c{}", c.id.0), c.ty.arrow(), true)).collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// A batch; `rows` counts where there are no columns.
+pub(crate) fn batch(schema: SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> RecordBatch {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema, arrays, &options).expect("arrays are of their columns' types")
+}
+
+/// The value at a position of an array of `ty.arrow()`; none if the array is of another type.
+pub(crate) fn value_at(array: &dyn Array, ty: ColumnType, at: usize) -> Option<Value> {
+    (array.data_type() == &ty.arrow()).then(|| froglet_engine::batch::value_at(array, at, ty))
+}

@@ -1,0 +1,307 @@
+//! A block: 8,192 rows of a space, their version chains and their columns.
+//!
+//! ```text
+//!            heads              presence   columns, by column id
+//!   slot 0   ──▶ undo ──▶ undo     1        [ 7 | ∅ | 3 ]
+//!   slot 1   null                  1        [ 9 | 4 | 1 ]
+//!   slot 2   null                  0        [ –         ]    free
+//! ```
+//!
+//! Cells hold the newest version, committed or not. The protocol, whose one word is the row's head:
+//!
+//! ```text
+//!   writer: link the undo record (CAS head) ─ fence(release) ─ store cells
+//!   reader: load head ─ copy cells ─ fence(acquire) ─ load head again: changed? again
+//! ```
+//!
+//! **[B1]** An undo record is linked before a cell it covers is stored, and an aborting writer restores
+//! its cells while its records are still in the chain. So a reader that copied a cell of a write sees
+//! that write's record in the head it validates against (the fences synchronise), and applies the
+//! before-image, which covers every cell that may be torn.
+//! **[B2]** A head goes back to null only by the collector, and only when the end timestamp of every
+//! record in the chain is at or below the oldest registered snapshot. A reader registers a value
+//! `p` before it loads a head; whatever is linked after that load ends at a timestamp taken later,
+//! so above `p`. Hence no record comes and goes between a reader's two loads of a head: equal
+//! heads mean that nothing happened in between (no ABA). The same holds for a writer between its
+//! load and its CAS.
+//! **[B3]** `version` counts linked records (low half) and links ever made (high half). A link is
+//! counted after the CAS and before the release fence. A reader that finds nothing linked, copies, and
+//! finds the same count has copied the cells of versions that everybody sees.
+//! **[B4]** A migration stores cells of columns that no committed schema has; it makes `fill` odd
+//! meanwhile, which sends readers back.
+
+use std::sync::Arc;
+
+use crossbeam_epoch::{Atomic, Guard, Owned};
+use froglet_engine::{ColumnId, ROWS_PER_BLOCK};
+use parking_lot::Mutex;
+
+use crate::clock::pause;
+use crate::column::{BITMAP_WORDS, Cell, Column, Found, set_bit};
+use crate::memory::{Budget, Zeroed};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::undo::{Record, Undo};
+
+const LINK: u64 = (1 << 32) | 1;
+const LINKED: u64 = u32::MAX as u64;
+/// Rows whose memory is charged at once.
+const CHARGED_ROWS: usize = 1024;
+
+/// The columns of a block, by id. Immutable: replaced as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    columns: Vec<Arc<Column>>,
+}
+
+impl Directory {
+    /// The column with this id. `hint` is where it probably is.
+    #[inline]
+    pub fn find(&self, id: ColumnId, hint: usize) -> Option<&Arc<Column>> {
+        if let Some(column) = self.columns.get(hint)
+            && column.id == id
+        {
+            return Some(column);
+        }
+        let at = self.columns.binary_search_by_key(&id, |c| c.id).ok()?;
+        Some(&self.columns[at])
+    }
+
+    /// All columns, by ascending id.
+    pub fn columns(&self) -> &[Arc<Column>] {
+        &self.columns
+    }
+}
+
+/// 8,192 rows.
+#[derive(Debug)]
+pub(crate) struct Block {
+    version: AtomicU64,
+    fill: AtomicU64,
+    directory: Atomic<Directory>,
+    heads: Zeroed,
+    presence: Box<[AtomicU64]>,
+    /// Held while the directory is replaced.
+    growth: Mutex<()>,
+    /// Held while rows are migrated, and by a checkpoint while it copies.
+    pub migration: Mutex<()>,
+    /// Something was written since the last checkpoint copied the block.
+    pub dirty: AtomicBool,
+    budget: Arc<Budget>,
+    charged_rows: AtomicUsize,
+    charged_bytes: AtomicUsize,
+}
+
+impl Block {
+    pub fn new(budget: Arc<Budget>) -> Block {
+        Block {
+            version: AtomicU64::new(0),
+            fill: AtomicU64::new(0),
+            directory: Atomic::new(Directory::default()),
+            heads: Zeroed::new(ROWS_PER_BLOCK * size_of::<AtomicPtr<Undo>>()),
+            presence: (0..BITMAP_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            growth: Mutex::new(()),
+            migration: Mutex::new(()),
+            dirty: AtomicBool::new(true),
+            budget,
+            charged_rows: AtomicUsize::new(0),
+            charged_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    #[inline]
+    fn heads(&self) -> &[AtomicPtr<Undo>] {
+        // SAFETY: as many zeroed words as rows; a zero word is a null pointer; only used as this type.
+        unsafe { std::slice::from_raw_parts(self.heads.start().as_ptr().cast(), ROWS_PER_BLOCK) }
+    }
+
+    /// The newest record of a row.
+    #[inline]
+    pub fn head<'g>(&self, slot: usize, _guard: &'g Guard) -> Option<&'g Undo> {
+        // SAFETY: [U1] records reachable from a head under a pin stay until the unpin.
+        unsafe { self.heads()[slot].load(Ordering::Acquire).as_ref() }
+    }
+
+    #[inline]
+    pub fn head_ptr(&self, slot: usize) -> *mut Undo {
+        self.heads()[slot].load(Ordering::Acquire)
+    }
+
+    /// Whether the head is still what a consistent copy was based on. Call it after the copy.
+    #[inline]
+    pub fn is_head(&self, slot: usize, head: *const Undo) -> bool {
+        fence(Ordering::Acquire);
+        std::ptr::eq(self.heads()[slot].load(Ordering::Relaxed), head)
+    }
+
+    /// Links a record onto `head`; false if the head has changed. After it, cells may be stored [B1].
+    pub fn link(&self, slot: usize, head: *const Undo, record: Record, undo: &Undo) -> bool {
+        undo.set_next(head.cast_mut());
+        let linked = self.heads()[slot]
+            .compare_exchange(head.cast_mut(), record.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if linked {
+            self.version.fetch_add(LINK, Ordering::Relaxed);
+            if !self.dirty.load(Ordering::Relaxed) {
+                self.dirty.store(true, Ordering::SeqCst);
+            }
+            fence(Ordering::Release);
+        }
+        linked
+    }
+
+    /// For the collector: cuts the whole chain that starts at `head` [B2].
+    pub fn cut_head(&self, slot: usize, head: *const Undo) -> bool {
+        self.heads()[slot]
+            .compare_exchange(head.cast_mut(), std::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// For the collector: `n` records are no longer linked.
+    pub fn uncount(&self, n: u64) {
+        let before = self.version.fetch_sub(n, Ordering::Release);
+        debug_assert!(before & LINKED >= n, "more records unlinked than linked");
+    }
+
+    /// The count of [B3].
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Whether a count says that nothing is linked.
+    pub fn nothing_linked(version: u64) -> bool {
+        version & LINKED == 0
+    }
+
+    /// The columns.
+    #[inline]
+    pub fn directory<'g>(&self, guard: &'g Guard) -> &'g Directory {
+        // SAFETY: never null; a replaced directory is destroyed only after this pin.
+        unsafe { self.directory.load(Ordering::Acquire, guard).deref() }
+    }
+
+    /// Replaces the directory.
+    fn change_directory(&self, guard: &Guard, change: impl FnOnce(&mut Vec<Arc<Column>>)) {
+        let _growing = self.growth.lock();
+        let mut columns = self.directory(guard).columns.clone();
+        change(&mut columns);
+        debug_assert!(columns.is_sorted_by_key(|c| c.id), "a directory is sorted by column id");
+        let new = Owned::new(Directory { columns });
+        let old = self.directory.swap(new, Ordering::AcqRel, guard);
+        // SAFETY: no longer reachable; the pins of those who have it are waited for.
+        unsafe { guard.defer_destroy(old) };
+    }
+
+    /// Makes sure that the block has a column.
+    pub fn add_column(&self, id: ColumnId, make: impl FnOnce() -> Column, guard: &Guard) {
+        self.change_directory(guard, |columns| {
+            if let Err(at) = columns.binary_search_by_key(&id, |c| c.id) {
+                let column = make();
+                self.charge(self.charged_rows.load(Ordering::Relaxed) * column.row_bytes());
+                columns.insert(at, Arc::new(column));
+            }
+        });
+    }
+
+    /// Takes a column away.
+    pub fn drop_column(&self, id: ColumnId, guard: &Guard) {
+        if self.directory(guard).find(id, 0).is_none() {
+            return;
+        }
+        self.change_directory(guard, |columns| columns.retain(|c| c.id != id));
+        self.dirty.store(true, Ordering::SeqCst);
+    }
+
+    /// Puts memory on the account as rows come into use.
+    pub fn charge_rows(&self, rows: usize, guard: &Guard) {
+        if rows <= self.charged_rows.load(Ordering::Relaxed) {
+            return;
+        }
+        let rows = rows.next_multiple_of(CHARGED_ROWS);
+        let before = self.charged_rows.fetch_max(rows, Ordering::Relaxed);
+        if before < rows {
+            let cells: usize = self.directory(guard).columns.iter().map(|c| c.row_bytes()).sum();
+            self.charge((rows - before) * (cells + size_of::<AtomicPtr<Undo>>()));
+        }
+    }
+
+    fn charge(&self, bytes: usize) {
+        self.budget.charge(bytes);
+        self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of heads and cells, heaps apart.
+    pub fn bytes(&self) -> usize {
+        self.charged_bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn is_present(&self, slot: usize) -> bool {
+        self.presence[slot / 64].load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
+    }
+
+    /// A cell like any other: see [B1] and [C1].
+    pub fn set_present(&self, slot: usize, present: bool) {
+        set_bit(&self.presence, slot, present);
+    }
+
+    /// Copies the presence bits of the first `rows` rows.
+    pub fn copy_presence(&self, rows: usize, out: &mut Vec<u64>) {
+        out.extend(self.presence[..rows.div_ceil(64)].iter().map(|w| w.load(Ordering::Relaxed)));
+    }
+
+    /// Copies the newest state of a row: its cells in `columns`, whether it is there, and the head
+    /// of the chain that this state belongs to. Consistent, but for the cells that the records of
+    /// unfinished writers in that chain cover.
+    #[inline]
+    pub fn copy_row<'g>(
+        &self,
+        slot: usize,
+        columns: &[Found<'_>],
+        cells: &mut [Cell],
+        guard: &'g Guard,
+    ) -> (Option<&'g Undo>, bool) {
+        let mut spins = 0;
+        loop {
+            let fill = self.fill.load(Ordering::Acquire);
+            let head = self.head(slot, guard);
+            let present = self.is_present(slot);
+            for (cell, column) in cells.iter_mut().zip(columns) {
+                *cell = column.load(slot);
+            }
+            let head_ptr = head.map_or(std::ptr::null(), std::ptr::from_ref);
+            if self.is_head(slot, head_ptr) && self.is_filled(fill) {
+                return (head, present);
+            }
+            pause(&mut spins);
+        }
+    }
+
+    /// The fill sequence at the start of a copy.
+    pub fn fill(&self) -> u64 {
+        self.fill.load(Ordering::Acquire)
+    }
+
+    /// Whether no migration stored cells since `fill`. Call it after an acquire fence.
+    pub fn is_filled(&self, fill: u64) -> bool {
+        fill.is_multiple_of(2) && self.fill.load(Ordering::Relaxed) == fill
+    }
+
+    /// Runs the stores of a migration [B4]. The caller holds the migration latch.
+    pub fn fill_cells(&self, store: impl FnOnce()) {
+        let fill = self.fill.load(Ordering::Relaxed);
+        debug_assert!(fill.is_multiple_of(2), "one migration at a time stores cells");
+        self.fill.store(fill + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        store();
+        self.fill.store(fill + 2, Ordering::Release);
+        self.dirty.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.budget.release(self.charged_bytes.load(Ordering::Relaxed));
+        // SAFETY: nobody else has the block any more.
+        drop(unsafe { std::mem::take(&mut self.directory).into_owned() });
+    }
+}

@@ -1,0 +1,314 @@
+//! Index keys: building them, keeping the index in step with the rows, and uniqueness.
+//!
+//! An index is one ordered set of (key, row id), not versioned. A hit is checked against the version
+//! that a reader sees.
+//!
+//! **[K1]** While any state in a row's chain (the cells in place, and what each before-image leads
+//! back to) has the key `K`, the entry (K, row) is in every index of the space that its writer
+//! maintained. So a registered snapshot finds every row it sees.
+//! **[K2]** Entries of `K` change only under the stripe of `K`: a writer stores the cells and adds the
+//! entry under it; whoever makes a state unreachable (the collector cutting a chain, an abort restoring
+//! cells) takes the stripe afterwards, looks whether any state in the chain still has `K`, and if none
+//! has, removes the entry. The last of several who look sees that none is left.
+//! **[K3]** A unique check holds the stripe of `K` from the look to the added entry, so of two
+//! writers of `K` the second sees the first: as committed, as its own, or as open and then it waits.
+
+use std::sync::Arc;
+
+use crossbeam_epoch::Guard;
+use froglet_engine::key::encode_part;
+use froglet_engine::{IndexSpec, RowId, TxnId, Value, WriteStop};
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+use crate::clock::{Owner, Timeline};
+use crate::column::{Cell, Found, Wanted};
+use crate::index::OrderedIndex;
+use crate::read::apply;
+use crate::space::Space;
+use crate::undo::{Kind, Undo};
+
+const STRIPES: usize = 4096;
+
+/// An index of a space.
+pub(crate) struct Index {
+    pub spec: IndexSpec,
+    /// The columns of the key, in its order.
+    pub parts: Vec<Wanted>,
+    pub tree: OrderedIndex,
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Index({} of {} entries)", self.spec.id, self.tree.len())
+    }
+}
+
+/// A key in the making.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub bytes: SmallVec<[u8; 48]>,
+    pub has_null: bool,
+}
+
+impl Index {
+    /// The key of values given by part.
+    pub fn key_of<'v>(&self, mut value: impl FnMut(usize) -> std::borrow::Cow<'v, Value>, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        let mut has_null = false;
+        for (i, part) in self.spec.key.iter().enumerate() {
+            let value = value(i);
+            has_null |= value.is_null();
+            encode_part(out, &value, part);
+        }
+        has_null
+    }
+
+    /// The key of validated cells, one for each part.
+    pub fn key_of_cells(&self, found: &[Found<'_>], cells: &[Cell], guard: &Guard, out: &mut Vec<u8>) -> bool {
+        self.key_of(|i| std::borrow::Cow::Owned(found[i].value(&cells[i], guard)), out)
+    }
+
+    /// Whether a column is part of the key.
+    pub fn has_column(&self, id: froglet_engine::ColumnId) -> bool {
+        self.parts.iter().any(|part| part.id == id)
+    }
+}
+
+/// One lock for all keys with the same hash.
+#[derive(Debug)]
+pub(crate) struct Stripes(Box<[Mutex<()>]>);
+
+impl Stripes {
+    pub fn new() -> Stripes {
+        Stripes((0..STRIPES).map(|_| Mutex::new(())).collect())
+    }
+
+    fn of(index: &Index, key: &[u8]) -> usize {
+        // FxHash over words; only equal keys need equal stripes.
+        const SEED: u64 = 0x517c_c1b7_2722_0a95;
+        let mut hash = u64::from(index.spec.id.0);
+        let mut mix = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(SEED);
+        for word in key.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..word.len()].copy_from_slice(word);
+            mix(u64::from_le_bytes(bytes));
+        }
+        (hash >> 40) as usize % STRIPES
+    }
+
+    /// Locks the stripe of one key.
+    pub fn lock(&self, index: &Index, key: &[u8]) -> MutexGuard<'_, ()> {
+        self.0[Self::of(index, key)].lock()
+    }
+
+    /// Locks the stripes of several keys, in one order for everybody, so without deadlock.
+    pub fn lock_all<'k>(
+        &self,
+        keys: impl Iterator<Item = (&'k Index, &'k [u8])>,
+    ) -> SmallVec<[MutexGuard<'_, ()>; 4]> {
+        let mut stripes: SmallVec<[usize; 8]> = keys.map(|(index, key)| Self::of(index, key)).collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        stripes.iter().map(|&at| self.0[at].lock()).collect()
+    }
+}
+
+type Parts<'a> = SmallVec<[Found<'a>; 4]>;
+type PartCells = SmallVec<[Cell; 4]>;
+
+fn ptr_of(head: Option<&Undo>) -> *const Undo {
+    head.map_or(std::ptr::null(), std::ptr::from_ref)
+}
+
+/// The states of a row as far as one index is concerned.
+struct KeyWalk<'a> {
+    index: &'a Index,
+    parts: Parts<'a>,
+    cells: PartCells,
+    present: bool,
+    guard: &'a Guard,
+}
+
+impl<'a> KeyWalk<'a> {
+    /// Starts at the state in place.
+    fn new(space: &'a Space, index: &'a Index, rid: RowId, guard: &'a Guard) -> Option<(KeyWalk<'a>, Option<&'a Undo>)> {
+        let block = space.block(rid.block())?;
+        let directory = block.directory(guard);
+        let parts: Parts<'a> = index.parts.iter().map(|part| part.find(directory)).collect();
+        let mut cells: PartCells = parts.iter().map(|_| Cell::MISSING).collect();
+        let (head, present) = block.copy_row(rid.slot(), &parts, &mut cells, guard);
+        Some((KeyWalk { index, parts, cells, present, guard }, head))
+    }
+
+    fn has(&self, key: &[u8], scratch: &mut Vec<u8>) -> bool {
+        if !self.present {
+            return false;
+        }
+        self.index.key_of_cells(&self.parts, &self.cells, self.guard, scratch);
+        scratch == key
+    }
+
+    fn back(&mut self, undo: &Undo) {
+        apply(undo, &self.parts, &mut self.cells, &mut self.present);
+    }
+}
+
+/// Whether any state in the chain of a row has the key.
+///
+/// A row that is being written may be copied torn. That hides no key from [K2]: the key that is being
+/// written is added after the stripe that the caller holds is free, and the keys before are in
+/// before-images.
+pub(crate) fn any_state_has_key(space: &Space, index: &Index, rid: RowId, key: &[u8], guard: &Guard) -> bool {
+    let Some((mut walk, head)) = KeyWalk::new(space, index, rid, guard) else { return false };
+    let mut scratch = Vec::with_capacity(key.len());
+    if walk.has(key, &mut scratch) {
+        return true;
+    }
+    let mut next = head;
+    while let Some(undo) = next {
+        walk.back(undo);
+        if undo.kind != Kind::Lock && walk.has(key, &mut scratch) {
+            return true;
+        }
+        next = undo.next(guard);
+    }
+    false
+}
+
+/// Removes an entry unless a state of its row still needs it [K2]. Whoever calls has made a state with
+/// the key unreachable.
+pub(crate) fn remove_unneeded(stripes: &Stripes, space: &Space, index: &Index, rid: RowId, key: &[u8], guard: &Guard) {
+    let _stripe = stripes.lock(index, key);
+    if !any_state_has_key(space, index, rid, key, guard) {
+        index.tree.remove(key, rid.0);
+    }
+}
+
+/// What another row with the same key in the index means for a write.
+enum Rival {
+    None,
+    Duplicate,
+    Busy(u64),
+}
+
+/// Under the stripe of `key`: why row `rid` of transaction `own` may not have it.
+pub(crate) fn conflict(
+    timeline: &Timeline,
+    space: &Space,
+    index: &Index,
+    key: &[u8],
+    rid: Option<RowId>,
+    own: u64,
+    guard: &Guard,
+) -> Option<WriteStop> {
+    let mut others = SmallVec::<[u64; 4]>::new();
+    index.tree.get(key, &mut others);
+    let mut scratch = Vec::new();
+    for other in others.into_iter().map(RowId).filter(|&other| Some(other) != rid) {
+        match rival(timeline, space, index, key, other, own, &mut scratch, guard) {
+            Rival::None => {}
+            Rival::Duplicate => return Some(WriteStop::Duplicate { index: index.spec.id, other }),
+            Rival::Busy(holder) => return Some(WriteStop::Busy { holder: TxnId(holder) }),
+        }
+    }
+    None
+}
+
+/// Whether the newest version of another row that is committed or own has a key: a candidate for a
+/// duplicate. For rows of open writers: whether any state of theirs has it.
+#[allow(clippy::too_many_arguments)]
+fn rival(
+    timeline: &Timeline,
+    space: &Space,
+    index: &Index,
+    key: &[u8],
+    other: RowId,
+    own: u64,
+    scratch: &mut Vec<u8>,
+    guard: &Guard,
+) -> Rival {
+    let Some(block) = space.block(other.block()) else { return Rival::None };
+    loop {
+        // The owner first, the cells second: what is committed now was stored before now.
+        let head = block.head(other.slot(), guard);
+        let owner = newest_owner(timeline, head, guard);
+        let Some((mut walk, copied)) = KeyWalk::new(space, index, other, guard) else { return Rival::None };
+        if !std::ptr::eq(ptr_of(copied), ptr_of(head)) {
+            continue;
+        }
+        let mut next = copied;
+        while let Some(undo) = next
+            && timeline.owner(&undo.word) == Owner::Aborted
+        {
+            walk.back(undo);
+            next = undo.next(guard);
+        }
+        let Some(Owner::Open(holder)) = owner.filter(|o| *o != Owner::Open(own)) else {
+            return if walk.has(key, scratch) { Rival::Duplicate } else { Rival::None };
+        };
+        let mut is_held = walk.has(key, scratch);
+        while let Some(undo) = next
+            && !is_held
+            && !matches!(timeline.owner(&undo.word), Owner::Committed(_))
+        {
+            walk.back(undo);
+            is_held = walk.has(key, scratch);
+            next = undo.next(guard);
+        }
+        return if is_held { Rival::Busy(holder) } else { Rival::None };
+    }
+}
+
+/// The owner of the newest record that is neither aborted nor a mere lock; none if there is none.
+fn newest_owner(timeline: &Timeline, head: Option<&Undo>, guard: &Guard) -> Option<Owner> {
+    let mut next = head;
+    while let Some(undo) = next {
+        if undo.kind != Kind::Lock {
+            match timeline.owner(&undo.word) {
+                Owner::Aborted => {}
+                owner => return Some(owner),
+            }
+        }
+        next = undo.next(guard);
+    }
+    None
+}
+
+/// The keys that a write gives to a row, and their indexes; filled and locked, then entered.
+#[derive(Debug, Default)]
+pub(crate) struct NewKeys {
+    /// Position of the index in the table, and where its key ends in `bytes`.
+    pub ends: SmallVec<[(usize, usize, bool); 4]>,
+    pub bytes: Vec<u8>,
+}
+
+impl NewKeys {
+    pub fn clear(&mut self) {
+        self.ends.clear();
+        self.bytes.clear();
+    }
+
+    pub fn push(&mut self, index: usize, key: &[u8], has_null: bool) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push((index, self.bytes.len(), has_null));
+    }
+
+    /// Index positions, keys, and whether a part is NULL.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8], bool)> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|&(_, end, _)| end));
+        starts.zip(&self.ends).map(|(start, &(index, end, has_null))| (index, &self.bytes[start..end], has_null))
+    }
+}
+
+/// A key that a version of a row had before a transaction changed it: to be removed when that
+/// version is collected.
+#[derive(Debug)]
+pub(crate) struct OldKey {
+    pub index: Arc<Index>,
+    pub space: u16,
+    pub rid: RowId,
+    /// The write that changed it.
+    pub seq: u32,
+    pub key: Box<[u8]>,
+}

@@ -1,0 +1,130 @@
+//! The memory budget, and zeroed memory that pages lend lazily.
+//!
+//! Every long-lived allocation of the engine (blocks, columns, heaps, undo segments, index nodes)
+//! is on one account. A write asks [`Budget::admit`] before it changes anything; past that check it
+//! allocates without failing. So a write at the limit fails with nothing half done, and the limit
+//! may be overshot by what the writes under way need.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+// Cells are laid over raw memory, which a model checker's atomics cannot be.
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use froglet_engine::EngineError;
+
+/// The account of the engine's memory.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit_bytes: u64,
+    used_bytes: AtomicU64,
+    /// What the indexes hold, as last measured by the collector.
+    index_bytes: AtomicU64,
+}
+
+impl Budget {
+    pub fn new(limit_bytes: u64) -> Budget {
+        Budget {
+            limit_bytes,
+            used_bytes: AtomicU64::new(0),
+            index_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether `bytes` more may be used.
+    pub fn admit(&self, bytes: usize) -> Result<(), EngineError> {
+        let used_bytes = self.used_bytes();
+        if used_bytes.saturating_add(bytes as u64) <= self.limit_bytes {
+            return Ok(());
+        }
+        Err(EngineError::MemoryLimit {
+            limit_bytes: self.limit_bytes,
+            used_bytes,
+            asked_bytes: bytes as u64,
+        })
+    }
+
+    pub fn charge(&self, bytes: usize) {
+        self.used_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub fn release(&self, bytes: usize) {
+        let before = self.used_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        debug_assert!(before >= bytes as u64, "released {bytes} bytes of {before}");
+    }
+
+    pub fn set_index_bytes(&self, bytes: u64) {
+        self.index_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed) + self.index_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+}
+
+/// Memory that starts as zeros, which the operating system lends page by page on first touch, seen
+/// only through atomics.
+#[derive(Debug)]
+pub(crate) struct Zeroed {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is owned by this value and reached only through atomics.
+unsafe impl Send for Zeroed {}
+// SAFETY: as above.
+unsafe impl Sync for Zeroed {}
+
+impl Zeroed {
+    pub fn new(bytes: usize) -> Zeroed {
+        let layout = Self::layout(bytes);
+        // SAFETY: the layout has a size above zero, see `layout`.
+        let start = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => Zeroed { start, bytes },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    /// 16-byte alignment: what malloc gives anyway, so that zeroed memory is calloc's.
+    fn layout(bytes: usize) -> Layout {
+        assert!(bytes > 0, "empty memory has no address");
+        Layout::from_size_align(bytes, 16).expect("a column fits the address space")
+    }
+
+    pub fn as_u8(&self) -> &[AtomicU8] {
+        // SAFETY: zeroed, owned, live as long as self; every access goes through atomics of one
+        // width, because a column's width never changes.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes) }
+    }
+
+    pub fn as_u16(&self) -> &[AtomicU16] {
+        // SAFETY: as in `as_u8`; the start is aligned to 16.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / 2) }
+    }
+
+    pub fn as_u32(&self) -> &[AtomicU32] {
+        // SAFETY: as in `as_u8`; the start is aligned to 16.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / 4) }
+    }
+
+    pub fn as_u64(&self) -> &[AtomicU64] {
+        // SAFETY: as in `as_u8`; the start is aligned to 16.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / 8) }
+    }
+
+    /// The start of the memory, for the owner of its layout.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Drop for Zeroed {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with the same layout; nobody holds a reference any more.
+        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.bytes)) };
+    }
+}

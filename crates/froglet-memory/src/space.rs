@@ -1,0 +1,277 @@
+//! A row space: blocks by number, row ids to hand out, declared columns, indexes, change feeds.
+//!
+//! ```text
+//!   row ids   0 ──────────────── tail ──▶        handed out: from the free list, else at the tail
+//!   buckets   [b0] [b1 b2] [b3 b4 b5 b6] …       bucket k holds 2^k blocks; nothing ever moves
+//! ```
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use arc_swap::ArcSwap;
+use crossbeam_epoch::Guard;
+use froglet_engine::{ColumnId, ColumnSpec, EngineError, Feed, IndexId, ROWS_PER_BLOCK, RowId, SpaceId};
+use parking_lot::Mutex;
+
+use crate::block::Block;
+use crate::column::Column;
+use crate::keys::Index;
+use crate::memory::Budget;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+const BUCKETS: usize = 32;
+/// Asked of the budget before a block is made: its heads and a first page of some columns.
+const BLOCK_BYTES: usize = ROWS_PER_BLOCK * 8;
+
+/// The rows of one table.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub id: SpaceId,
+    budget: Arc<Budget>,
+    buckets: [OnceLock<Box<[OnceLock<Box<Block>>]>>; BUCKETS],
+    /// Row ids below this were handed out at some time.
+    tail: AtomicU64,
+    free: Mutex<Vec<u64>>,
+    free_len: AtomicUsize,
+    /// Declared columns by id. A column is declared before a cell of it is written.
+    columns: ArcSwap<Vec<ColumnSpec>>,
+    indexes: ArcSwap<Vec<Arc<Index>>>,
+    feeds: Mutex<Vec<Weak<FeedQueue>>>,
+    feeds_open: AtomicUsize,
+}
+
+fn place(block: u32) -> (usize, usize) {
+    let n = u64::from(block) + 1;
+    let bucket = n.ilog2() as usize;
+    (bucket, (n - (1 << bucket)) as usize)
+}
+
+impl Space {
+    pub fn new(id: SpaceId, budget: Arc<Budget>) -> Space {
+        Space {
+            id,
+            budget,
+            buckets: [const { OnceLock::new() }; BUCKETS],
+            tail: AtomicU64::new(0),
+            free: Mutex::new(Vec::new()),
+            free_len: AtomicUsize::new(0),
+            columns: ArcSwap::default(),
+            indexes: ArcSwap::default(),
+            feeds: Mutex::new(Vec::new()),
+            feeds_open: AtomicUsize::new(0),
+        }
+    }
+
+    /// The block with this number, if it was ever needed.
+    #[inline]
+    pub fn block(&self, block: u32) -> Option<&Block> {
+        let (bucket, at) = place(block);
+        self.buckets.get(bucket)?.get()?.get(at)?.get().map(Box::as_ref)
+    }
+
+    /// The block with this number, made now if need be.
+    pub fn make_block(&self, block: u32) -> Result<&Block, EngineError> {
+        if let Some(block) = self.block(block) {
+            return Ok(block);
+        }
+        self.budget.admit(BLOCK_BYTES)?;
+        let (bucket, at) = place(block);
+        let bucket = self.buckets[bucket].get_or_init(|| (0..1usize << bucket).map(|_| OnceLock::new()).collect());
+        Ok(bucket[at].get_or_init(|| Box::new(Block::new(Arc::clone(&self.budget)))))
+    }
+
+    /// A row id whose slot is free: not present, no chain, in no index.
+    pub fn take_slot(&self, guard: &Guard) -> Result<RowId, EngineError> {
+        if self.free_len.load(Ordering::Relaxed) > 0
+            && let Some(rid) = self.pop_free()
+        {
+            return Ok(RowId(rid));
+        }
+        loop {
+            let rid = RowId(self.tail.load(Ordering::Acquire));
+            let block = self.make_block(rid.block())?;
+            let taken =
+                self.tail.compare_exchange(rid.0, rid.0 + 1, Ordering::AcqRel, Ordering::Relaxed);
+            if taken.is_ok() {
+                block.charge_rows(rid.slot() + 1, guard);
+                return Ok(rid);
+            }
+        }
+    }
+
+    fn pop_free(&self) -> Option<u64> {
+        let mut free = self.free.lock();
+        let rid = free.pop();
+        self.free_len.store(free.len(), Ordering::Relaxed);
+        rid
+    }
+
+    /// Gives slots back.
+    pub fn give_slots(&self, rids: impl IntoIterator<Item = u64>) {
+        let mut free = self.free.lock();
+        free.extend(rids);
+        self.free_len.store(free.len(), Ordering::Relaxed);
+    }
+
+    /// Row ids handed out so far are below this.
+    pub fn tail(&self) -> u64 {
+        self.tail.load(Ordering::Acquire)
+    }
+
+    /// Recovery: rows below `tail` may be there.
+    pub fn raise_tail(&self, tail: u64) {
+        self.tail.fetch_max(tail, Ordering::AcqRel);
+    }
+
+    pub fn row_estimate(&self) -> u64 {
+        self.tail().saturating_sub(self.free_len.load(Ordering::Relaxed) as u64)
+    }
+
+    pub fn block_count(&self) -> u32 {
+        u32::try_from(self.tail().div_ceil(ROWS_PER_BLOCK as u64)).expect("a space has at most 2^32 blocks")
+    }
+
+    /// Rows of a block that may be there, as of now.
+    pub fn rows_in_block(&self, block: u32) -> usize {
+        let first = u64::from(block) * ROWS_PER_BLOCK as u64;
+        self.tail().saturating_sub(first).min(ROWS_PER_BLOCK as u64) as usize
+    }
+
+    /// Every block.
+    pub fn blocks(&self) -> impl Iterator<Item = (u32, &Block)> {
+        (0..self.block_count()).filter_map(|n| self.block(n).map(|block| (n, block)))
+    }
+
+    pub fn bytes_estimate(&self, guard: &Guard) -> u64 {
+        let heap = |block: &Block| -> u64 {
+            let columns = block.directory(guard).columns();
+            columns.iter().filter_map(|c| c.heap()).map(|h| h.bytes_used()).sum()
+        };
+        self.blocks().map(|(_, block)| block.bytes() as u64 + heap(block)).sum()
+    }
+
+    /// The declared columns, by id.
+    pub fn columns(&self) -> Arc<Vec<ColumnSpec>> {
+        self.columns.load_full()
+    }
+
+    /// Adds declared columns; returns those that are new.
+    pub fn declare(&self, specs: &[ColumnSpec]) -> Vec<ColumnSpec> {
+        let is_new = |known: &[ColumnSpec], id| known.binary_search_by_key(&id, |c: &ColumnSpec| c.id).is_err();
+        let mut fresh = Vec::new();
+        self.columns.rcu(|known| {
+            fresh = specs.iter().filter(|c| is_new(known, c.id)).cloned().collect();
+            let mut all: Vec<ColumnSpec> = known.iter().chain(&fresh).cloned().collect();
+            all.sort_by_key(|c| c.id);
+            all.dedup_by_key(|c| c.id);
+            all
+        });
+        fresh
+    }
+
+    /// Takes a column away from the registry and from every block.
+    pub fn drop_column(&self, id: ColumnId, guard: &Guard) {
+        self.columns.rcu(|known| known.iter().filter(|c| c.id != id).cloned().collect::<Vec<_>>());
+        for (_, block) in self.blocks() {
+            block.drop_column(id, guard);
+        }
+    }
+
+    /// Makes sure that a block has a column.
+    pub fn add_column(&self, block: &Block, spec: &ColumnSpec, guard: &Guard) {
+        block.add_column(spec.id, || Column::new(spec.id, spec.ty, &spec.missing, &self.budget, guard), guard);
+    }
+
+    /// Every index of the space, whatever layouts it is in.
+    pub fn indexes(&self) -> arc_swap::Guard<Arc<Vec<Arc<Index>>>> {
+        self.indexes.load()
+    }
+
+    /// The index with this id, made now if need be.
+    pub fn make_index(&self, id: IndexId, make: impl Fn() -> Index) -> Arc<Index> {
+        let mut found = None;
+        self.indexes.rcu(|known| {
+            let mut all = Vec::clone(known);
+            let index = known.iter().find(|i| i.spec.id == id).cloned().unwrap_or_else(|| {
+                let index = Arc::new(make());
+                all.push(Arc::clone(&index));
+                index
+            });
+            found = Some(index);
+            all
+        });
+        found.expect("rcu ran")
+    }
+
+    pub fn drop_index(&self, id: IndexId) {
+        self.indexes.rcu(|known| known.iter().filter(|i| i.spec.id != id).cloned().collect::<Vec<_>>());
+    }
+
+    /// Opens a change feed. The counter is raised with sequential consistency before this returns: a
+    /// writer that takes its commit timestamp later sees it, see `txn`.
+    pub fn open_feed(self: &Arc<Self>) -> Box<dyn Feed> {
+        let queue = Arc::new(FeedQueue::default());
+        self.feeds.lock().push(Arc::downgrade(&queue));
+        self.feeds_open.fetch_add(1, Ordering::SeqCst);
+        Box::new(OpenFeed { space: Arc::clone(self), queue })
+    }
+
+    /// Whether anybody listens.
+    pub fn has_feeds(&self) -> bool {
+        self.feeds_open.load(Ordering::SeqCst) > 0
+    }
+
+    /// Pushes changed rows to every open feed.
+    pub fn feed(&self, rids: &[RowId]) {
+        for queue in self.feeds.lock().iter().filter_map(Weak::upgrade) {
+            let mut rows = queue.rows.lock();
+            rows.extend_from_slice(rids);
+            queue.len.store(rows.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct FeedQueue {
+    rows: Mutex<Vec<RowId>>,
+    len: AtomicUsize,
+}
+
+struct OpenFeed {
+    space: Arc<Space>,
+    queue: Arc<FeedQueue>,
+}
+
+impl Feed for OpenFeed {
+    fn drain(&mut self, out: &mut Vec<RowId>) {
+        let mut rows = self.queue.rows.lock();
+        out.append(&mut rows);
+        self.queue.len.store(0, Ordering::Relaxed);
+    }
+
+    fn backlog(&self) -> usize {
+        self.queue.len.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for OpenFeed {
+    fn drop(&mut self) {
+        self.space.feeds_open.fetch_sub(1, Ordering::SeqCst);
+        let own = Arc::downgrade(&self.queue);
+        self.space.feeds.lock().retain(|queue| !queue.ptr_eq(&own));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_cover_every_block_number_once() {
+        assert_eq!(place(0), (0, 0));
+        assert_eq!(place(1), (1, 0));
+        assert_eq!(place(2), (1, 1));
+        assert_eq!(place(3), (2, 0));
+        let (bucket, at) = place(u32::MAX - 1);
+        assert_eq!((bucket, at), (31, (1 << 31) - 1));
+    }
+}

@@ -1,0 +1,675 @@
+//! Applying a change: lock, edit, migrate, write the catalog.
+
+use std::sync::{Arc, OnceLock};
+
+use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
+use froglet_txn::{Limits, Transaction};
+
+use crate::catalog::{Catalog, CatalogVersion, TableVersion};
+use crate::change::{Change, Fill, NewTable};
+use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
+use crate::edit::{self, Edited, NewType, Surroundings, Work};
+use crate::error::SchemaError;
+use crate::local::{Changed, Remains, local_mut};
+use crate::migration::MigrationOptions;
+use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
+
+/// What every step of an application has at hand.
+struct Scope<'a> {
+    view: Arc<CatalogVersion>,
+    options: &'a MigrationOptions,
+    limits: &'a Limits,
+}
+
+impl Catalog {
+    /// Makes one change in a transaction. Returns the id of the object it made, if it made one.
+    /// Everything it needs from the data is scanned before it returns; what changes afterwards
+    /// is captured until the commit.
+    pub async fn apply(
+        &self,
+        txn: &mut Transaction,
+        change: Change,
+        options: &MigrationOptions,
+        limits: &Limits,
+    ) -> Result<Option<ObjectId>, SchemaError> {
+        txn.part();
+        let scope = Scope { view: self.view(txn), options, limits };
+        match change {
+            Change::CreateTable(new) => self.create_table(txn, &scope, new).await.map(Some),
+            Change::DropTable { table, cascade } => {
+                self.drop_table(txn, &scope, table, cascade).await.map(|()| None)
+            }
+            Change::Truncate { table } => self.truncate(txn, &scope, table).await.map(|()| None),
+            Change::CreateSequence(def) => self.create_sequence(txn, &scope, def).await.map(Some),
+            Change::DropSequence { sequence } => {
+                self.drop_object(txn, &scope, sequence).await.map(|()| None)
+            }
+            Change::AlterSequence(def) => {
+                let locked = self.store.lock(txn, def.id, limits).await?;
+                let object = ObjectDef::Sequence(def.clone());
+                self.store.update(txn, locked, &object, limits).await?;
+                local_set(txn, def.id, Some(Changed::Sequence(Arc::new(def))));
+                Ok(None)
+            }
+            Change::CreateIndex { table, index } => {
+                let base = scope.table(table)?.clone();
+                let locked = self.store.lock(txn, table, limits).await?;
+                let taken = scope.taken(&base.def.schema);
+                let (edited, id) =
+                    edit::create_index(&base.def, &index, &taken, &mut || self.next_id())?;
+                let object = edited.def.index_by_id(id).expect("just made").id;
+                self.alter(txn, &scope, &base, locked, edited).await?;
+                Ok(Some(object))
+            }
+            other => {
+                let table = other.table().expect("every other change names its table");
+                let base = scope.table(table)?.clone();
+                let locked = self.store.lock(txn, table, limits).await?;
+                let (edited, cascade) = self.edit(&scope, &base.def, other)?;
+                self.release_references(txn, &scope, &base.def, &edited, cascade).await?;
+                self.alter(txn, &scope, &base, locked, edited).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The pure part of a change of one table, and whether it cascades.
+    fn edit(
+        &self,
+        scope: &Scope<'_>,
+        def: &TableDef,
+        change: Change,
+    ) -> Result<(Edited, bool), SchemaError> {
+        let next_id = &mut || self.next_id();
+        let edited = match change {
+            Change::AddColumn { column, fill, .. } => edit::add_column(def, column, fill)?,
+            Change::DropColumn { column, cascade, .. } => {
+                return Ok((edit::drop_column(def, &column)?, cascade));
+            }
+            Change::DropConstraint { name, cascade, .. } => {
+                return Ok((edit::drop_constraint(def, &name)?, cascade));
+            }
+            Change::RenameColumn { column, name, .. } => edit::rename_column(def, &column, &name)?,
+            Change::AlterType { column, ty, sql_type, using, default, .. } => {
+                let new = NewType { ty, sql_type, using, default };
+                edit::alter_type(def, &column, new, next_id)?
+            }
+            Change::SetNotNull { column, check, .. } => {
+                edit::set_not_null(def, &column, true, Some(check))?
+            }
+            Change::DropNotNull { column, .. } => edit::set_not_null(def, &column, false, None)?,
+            Change::SetDefault { column, default, .. } => edit::set_default(def, &column, default)?,
+            Change::AddConstraint { constraint, .. } => {
+                let taken = scope.taken(&def.schema);
+                let table = |id| scope.view.tables.get(&id).map(|t| t.def.clone());
+                let around = Surroundings { taken: &taken, table: &table };
+                edit::add_constraint(def, constraint, &around, next_id)?
+            }
+            Change::DropIndex { index, .. } => edit::drop_index(def, index)?,
+            Change::RenameTable { name, .. } => rename(def, |d| {
+                d.name = name;
+                Ok(())
+            })?,
+            Change::RenameIndex { index, name, .. } => rename(def, |d| {
+                let found = d.indexes.iter_mut().find(|i| i.id == index);
+                found.ok_or(SchemaError::Stale)?.name = name;
+                Ok(())
+            })?,
+            Change::RenameConstraint { constraint, name, .. } => {
+                rename(def, |d| rename_constraint(d, &constraint, name))?
+            }
+            Change::CreateTable(_)
+            | Change::DropTable { .. }
+            | Change::Truncate { .. }
+            | Change::CreateIndex { .. }
+            | Change::CreateSequence(_)
+            | Change::DropSequence { .. }
+            | Change::AlterSequence(_) => unreachable!("handled by the caller"),
+        };
+        Ok((edited, false))
+    }
+
+    /// Gives a table its new definition: migrates what the data needs, then writes the catalog.
+    async fn alter(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        base: &TableVersion,
+        locked: crate::store::Locked,
+        edited: Edited,
+    ) -> Result<(), SchemaError> {
+        let Edited { def, work, old_columns, old_indexes } = edited;
+        let space = def.space;
+        let created = created(&base.def, &def);
+        let parents: Vec<_> = new_parents(&base.def, &def);
+        local_mut(txn).created.extend(created);
+        let rows = self.engine().open(space, Arc::new(def.layout()))?;
+        for parent in parents {
+            self.refer_to(txn, scope, parent, def.id).await?;
+        }
+        if !work.is_empty() {
+            self.migrate(txn, scope, base, &def, work).await?;
+        }
+        self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
+        self.sync_index_rows(txn, scope, Some(&base.def), Some(&def)).await?;
+        let local = local_mut(txn);
+        let replaced = &mut local.changes.replaced;
+        replaced.extend(old_columns.iter().map(|c| Remains::Column(space, *c)));
+        replaced.extend(old_indexes.iter().map(|i| Remains::Index(space, i.spec.id)));
+        // A self-reference was entered by `refer_to` under the same id; keep what it says.
+        let def = keep_references(&scope.view, local, def);
+        local.set_table(TableVersion {
+            def,
+            version: Ts(0),
+            table: rows,
+            compiled: OnceLock::new(),
+        });
+        Ok(())
+    }
+
+    /// Runs the steps that a change needs from the data.
+    async fn migrate(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        base: &TableVersion,
+        def: &TableDef,
+        work: Vec<Work>,
+    ) -> Result<(), SchemaError> {
+        let rows = self.engine().open(def.space, Arc::new(union(&base.def, def)))?;
+        for item in work {
+            let since = txn.savepoint();
+            if let Work::ForeignKey(name) = &item {
+                let watch = self.watch(scope, base, def, &rows, name)?;
+                let parent_id = watch.1;
+                let watch = Arc::new(watch.0);
+                let parent = Step::new(
+                    StepKind::Parent(watch.clone()),
+                    watch.parent.clone(),
+                    since,
+                    self.engine().clone(),
+                );
+                let parent_def = scope.view.tables.get(&parent_id).map_or(def, |t| &t.def).clone();
+                self.run_step(txn, scope, &parent_def, parent).await?;
+                let child =
+                    Step::new(StepKind::Child(watch), rows.clone(), since, self.engine().clone());
+                self.run_step(txn, scope, def, child).await?;
+                continue;
+            }
+            let kind = step_kind(&*rows, def, item);
+            let step = Step::new(kind, rows.clone(), since, self.engine().clone());
+            self.run_step(txn, scope, def, step).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_step(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: &TableDef,
+        step: Step,
+    ) -> Result<(), SchemaError> {
+        let migration = self.migration(txn, def, step.table.clone());
+        migration.run_step(step, scope.options, scope.limits).await?;
+        let steps = migration.steps();
+        local_mut(txn).changes.steps.insert(def.id, steps);
+        Ok(())
+    }
+
+    fn watch(
+        &self,
+        scope: &Scope<'_>,
+        base: &TableVersion,
+        def: &TableDef,
+        rows: &Arc<dyn Table>,
+        name: &str,
+    ) -> Result<(ForeignKeyWatch, ObjectId), SchemaError> {
+        let (_, fk) = def
+            .foreign_keys()
+            .find(|(n, _)| *n == name)
+            .expect("the edit that asked for the work added the constraint");
+        let (parent_def, parent) = if fk.parent == base.def.id {
+            (def, rows.clone())
+        } else {
+            let parent = scope.table(fk.parent)?;
+            (&parent.def, parent.table.clone())
+        };
+        let column = |id: &ColumnId| def.column_by_id(*id).map_or("?", |c| c.name.as_str()).into();
+        let names = ForeignKeyNames {
+            constraint: name.to_owned(),
+            child: def.name.clone(),
+            columns: fk.columns.iter().map(column).collect(),
+            parent: parent_def.name.clone(),
+        };
+        let index = parent.layout().index_position(fk.parent_index).ok_or(SchemaError::Stale)?;
+        let child = positions(&**rows, &fk.columns);
+        let parent_key = positions(&*parent, &fk.parent_columns);
+        Ok((ForeignKeyWatch::new(names, child, parent, index, parent_key), fk.parent))
+    }
+
+    /// Enters a child into its parent's definition.
+    async fn refer_to(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        parent: ObjectId,
+        child: ObjectId,
+    ) -> Result<(), SchemaError> {
+        if parent == child {
+            return Ok(());
+        }
+        let base = scope.table(parent)?.clone();
+        if base.def.referenced_by.contains(&child) {
+            return Ok(());
+        }
+        let mut def = base.def.clone();
+        def.referenced_by.push(child);
+        self.rewrite(txn, scope, &base, def).await
+    }
+
+    /// Writes a definition that differs in nothing that rows care about.
+    async fn rewrite(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        base: &TableVersion,
+        def: TableDef,
+    ) -> Result<(), SchemaError> {
+        let locked = self.store.lock(txn, def.id, scope.limits).await?;
+        self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
+        let table = self.engine().open(def.space, Arc::new(def.layout()))?;
+        let version = TableVersion { def, version: Ts(0), table, compiled: OnceLock::new() };
+        debug_assert_eq!(version.def.space, base.def.space, "rows stay where they are");
+        local_mut(txn).set_table(version);
+        Ok(())
+    }
+
+    /// Foreign keys of other tables that need an index which this change takes away: dropped
+    /// with CASCADE, else a refusal.
+    async fn release_references(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: &TableDef,
+        edited: &Edited,
+        cascade: bool,
+    ) -> Result<(), SchemaError> {
+        let gone: Vec<_> = edited.old_indexes.iter().map(|i| i.spec.id).collect();
+        for child in &def.referenced_by {
+            let Some(version) = scope.view.tables.get(child) else { continue };
+            let hit = version
+                .def
+                .foreign_keys()
+                .find(|(_, fk)| fk.parent == def.id && gone.contains(&fk.parent_index));
+            let Some((name, _)) = hit else { continue };
+            if !cascade {
+                return Err(SchemaError::refused(
+                    SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot change table {} because other objects depend on it", def.name),
+                )
+                .with_detail(format!(
+                    "constraint {name} on table {} depends on an index of table {}",
+                    version.def.name, def.name
+                ))
+                .with_hint(
+                    "Drop the foreign key first, or use CASCADE where the command has it.",
+                ));
+            }
+            let mut changed = version.def.clone();
+            changed.constraints.retain(|c| c.name != name);
+            self.rewrite(txn, scope, version, changed).await?;
+        }
+        Ok(())
+    }
+
+    async fn create_table(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        new: NewTable,
+    ) -> Result<ObjectId, SchemaError> {
+        if scope.view.names.contains_key(&(new.schema.clone(), new.name.clone())) {
+            return Err(already_exists(&new.name));
+        }
+        let id = self.next_id()?;
+        let mut def = TableDef {
+            id,
+            schema: new.schema,
+            name: new.name,
+            engine: self.engine().name().to_owned(),
+            space: SpaceId(id),
+            columns: vec![],
+            indexes: vec![],
+            constraints: vec![],
+            referenced_by: vec![],
+            next_column: 1,
+        };
+        for column in new.columns {
+            def = edit::add_column(&def, column, Fill::Constant(froglet_engine::Value::Null))?.def;
+        }
+        for constraint in new.constraints {
+            let names: Vec<String> = def.indexes.iter().map(|i| i.name.clone()).collect();
+            let schema = def.schema.clone();
+            let others = scope.taken(&schema);
+            let taken = |name: &str| others(name) || names.iter().any(|n| n == name);
+            let table = |id| scope.view.tables.get(&id).map(|t| t.def.clone());
+            let around = Surroundings { taken: &taken, table: &table };
+            def = edit::add_constraint(&def, constraint, &around, &mut || self.next_id())?.def;
+        }
+        if def.foreign_keys().any(|(_, fk)| fk.parent == id) {
+            def.referenced_by.push(id);
+        }
+        self.engine().create_space(def.space)?;
+        local_mut(txn).created.push(Remains::Space(def.space));
+        let table = self.engine().open(def.space, Arc::new(def.layout()))?;
+        self.store.insert(txn, &ObjectDef::Table(def.clone()), scope.limits).await?;
+        self.sync_index_rows(txn, scope, None, Some(&def)).await?;
+        let parents: Vec<_> = def.foreign_keys().map(|(_, fk)| fk.parent).collect();
+        for parent in parents {
+            self.refer_to(txn, scope, parent, id).await?;
+        }
+        let version = TableVersion { def, version: Ts(0), table, compiled: OnceLock::new() };
+        local_mut(txn).set_table(version);
+        Ok(id)
+    }
+
+    async fn drop_table(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        id: ObjectId,
+        cascade: bool,
+    ) -> Result<(), SchemaError> {
+        let base = scope.table(id)?.clone();
+        let children: Vec<ObjectId> =
+            base.def.referenced_by.iter().copied().filter(|child| *child != id).collect();
+        for child in children {
+            let Some(version) = scope.view.tables.get(&child).cloned() else { continue };
+            if !cascade {
+                return Err(SchemaError::refused(
+                    SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!(
+                        "cannot drop table {} because other objects depend on it",
+                        base.def.name
+                    ),
+                )
+                .with_detail(format!(
+                    "a foreign key of table {} depends on table {}",
+                    version.def.name, base.def.name
+                ))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            }
+            let mut def = version.def.clone();
+            def.constraints.retain(|c| match &c.kind {
+                crate::def::ConstraintKind::ForeignKey(fk) => fk.parent != id,
+                _ => true,
+            });
+            self.rewrite(txn, scope, &version, def).await?;
+        }
+        for (_, fk) in base.def.foreign_keys() {
+            let Some(parent) = self.view(txn).tables.get(&fk.parent).cloned() else { continue };
+            if parent.def.id != id && parent.def.referenced_by.contains(&id) {
+                let mut def = parent.def.clone();
+                def.referenced_by.retain(|child| *child != id);
+                self.rewrite(txn, scope, &parent, def).await?;
+            }
+        }
+        let owned: Vec<ObjectId> = scope
+            .view
+            .sequences
+            .values()
+            .filter(|s| s.owned_by.is_some_and(|(table, _)| table == id))
+            .map(|s| s.id)
+            .collect();
+        for sequence in owned {
+            self.drop_object(txn, scope, sequence).await?;
+        }
+        self.sync_index_rows(txn, scope, Some(&base.def), None).await?;
+        self.drop_object(txn, scope, id).await?;
+        local_mut(txn).changes.replaced.push(Remains::Space(base.def.space));
+        Ok(())
+    }
+
+    async fn drop_object(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        id: ObjectId,
+    ) -> Result<(), SchemaError> {
+        let locked = self.store.lock(txn, id, scope.limits).await?;
+        self.store.delete(txn, locked, scope.limits).await?;
+        local_set(txn, id, None);
+        Ok(())
+    }
+
+    /// TRUNCATE is a new row space: the old rows go when no snapshot needs them.
+    async fn truncate(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        id: ObjectId,
+    ) -> Result<(), SchemaError> {
+        let base = scope.table(id)?.clone();
+        let locked = self.store.lock(txn, id, scope.limits).await?;
+        let mut def = base.def.clone();
+        def.space = SpaceId(self.next_id()?);
+        self.engine().create_space(def.space)?;
+        let table = self.engine().open(def.space, Arc::new(def.layout()))?;
+        self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
+        let local = local_mut(txn);
+        local.created.push(Remains::Space(def.space));
+        local.changes.replaced.push(Remains::Space(base.def.space));
+        local.changes.truncated.insert(id);
+        local.changes.steps.remove(&id);
+        local.set_table(TableVersion { def, version: Ts(0), table, compiled: OnceLock::new() });
+        Ok(())
+    }
+
+    async fn create_sequence(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        mut def: SequenceDef,
+    ) -> Result<ObjectId, SchemaError> {
+        if scope.view.names.contains_key(&(def.schema.clone(), def.name.clone())) {
+            return Err(already_exists(&def.name));
+        }
+        def.id = self.next_id()?;
+        self.store.insert(txn, &ObjectDef::Sequence(def.clone()), scope.limits).await?;
+        let id = def.id;
+        local_set(txn, id, Some(Changed::Sequence(Arc::new(def))));
+        Ok(id)
+    }
+
+    /// Keeps the rows that hold index names in line with a table's indexes.
+    async fn sync_index_rows(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        before: Option<&TableDef>,
+        after: Option<&TableDef>,
+    ) -> Result<(), SchemaError> {
+        let names = |def: Option<&TableDef>| -> Vec<IndexName> {
+            let Some(def) = def else { return vec![] };
+            let name = |i: &crate::def::IndexDef| IndexName {
+                id: i.id,
+                schema: def.schema.clone(),
+                name: i.name.clone(),
+                table: def.id,
+            };
+            def.indexes.iter().map(name).collect()
+        };
+        let (before, after) = (names(before), names(after));
+        for old in before.iter().filter(|old| after.iter().all(|new| new.id != old.id)) {
+            let locked = self.store.lock(txn, old.id, scope.limits).await?;
+            self.store.delete(txn, locked, scope.limits).await?;
+        }
+        for new in &after {
+            let object = ObjectDef::Index(new.clone());
+            match before.iter().find(|old| old.id == new.id) {
+                Some(old) if old == new => {}
+                Some(_) => {
+                    let locked = self.store.lock(txn, new.id, scope.limits).await?;
+                    self.store.update(txn, locked, &object, scope.limits).await?;
+                }
+                None => self.store.insert(txn, &object, scope.limits).await?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Scope<'_> {
+    fn table(&self, id: ObjectId) -> Result<&Arc<TableVersion>, SchemaError> {
+        self.view.tables.get(&id).ok_or(SchemaError::Stale)
+    }
+
+    fn taken<'a>(&'a self, schema: &'a str) -> impl Fn(&str) -> bool + 'a {
+        move |name| self.view.names.contains_key(&(schema.to_owned(), name.to_owned()))
+    }
+}
+
+impl Change {
+    /// The existing table that a change is about.
+    pub fn table(&self) -> Option<ObjectId> {
+        match self {
+            Change::CreateTable(_)
+            | Change::CreateSequence(_)
+            | Change::DropSequence { .. }
+            | Change::AlterSequence(_) => None,
+            Change::DropTable { table, .. }
+            | Change::Truncate { table }
+            | Change::RenameTable { table, .. }
+            | Change::AddColumn { table, .. }
+            | Change::DropColumn { table, .. }
+            | Change::RenameColumn { table, .. }
+            | Change::AlterType { table, .. }
+            | Change::SetNotNull { table, .. }
+            | Change::DropNotNull { table, .. }
+            | Change::SetDefault { table, .. }
+            | Change::AddConstraint { table, .. }
+            | Change::DropConstraint { table, .. }
+            | Change::RenameConstraint { table, .. }
+            | Change::CreateIndex { table, .. }
+            | Change::DropIndex { table, .. }
+            | Change::RenameIndex { table, .. } => Some(*table),
+        }
+    }
+}
+
+fn already_exists(name: &str) -> SchemaError {
+    SchemaError::refused(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+}
+
+fn local_set(txn: &mut Transaction, id: ObjectId, changed: Option<Changed>) {
+    let local = local_mut(txn);
+    local.changes.objects.insert(id, changed);
+    local.view = None;
+}
+
+fn rename(
+    def: &TableDef,
+    edit: impl FnOnce(&mut TableDef) -> Result<(), SchemaError>,
+) -> Result<Edited, SchemaError> {
+    let mut def = def.clone();
+    edit(&mut def)?;
+    Ok(Edited { def, work: vec![], old_columns: vec![], old_indexes: vec![] })
+}
+
+/// A key's constraint and its index have one name.
+fn rename_constraint(def: &mut TableDef, from: &str, to: String) -> Result<(), SchemaError> {
+    use crate::def::ConstraintKind::{PrimaryKey, Unique};
+    if def.constraint(&to).is_some() {
+        return Err(SchemaError::refused(
+            SqlState::DUPLICATE_OBJECT,
+            format!("constraint \"{to}\" for relation \"{}\" already exists", def.name),
+        ));
+    }
+    let found = def.constraints.iter_mut().find(|c| c.name == from).ok_or_else(|| {
+        SchemaError::refused(
+            SqlState::UNDEFINED_OBJECT,
+            format!("constraint \"{from}\" for table \"{}\" does not exist", def.name),
+        )
+    })?;
+    found.name.clone_from(&to);
+    if let PrimaryKey(id) | Unique(id) = found.kind
+        && let Some(index) = def.indexes.iter_mut().find(|i| i.spec.id == id)
+    {
+        index.name = to;
+    }
+    Ok(())
+}
+
+/// Columns and indexes that are new.
+fn created(before: &TableDef, after: &TableDef) -> Vec<Remains> {
+    let columns = after.columns.iter().filter(|c| before.column_by_id(c.id).is_none());
+    let indexes = after.indexes.iter().filter(|i| before.index_by_id(i.spec.id).is_none());
+    columns
+        .map(|c| Remains::Column(after.space, c.id))
+        .chain(indexes.map(|i| Remains::Index(after.space, i.spec.id)))
+        .collect()
+}
+
+/// Parents of foreign keys that are new.
+fn new_parents(before: &TableDef, after: &TableDef) -> Vec<ObjectId> {
+    after
+        .foreign_keys()
+        .filter(|(name, _)| before.constraint(name).is_none())
+        .map(|(_, fk)| fk.parent)
+        .collect()
+}
+
+/// A self-referencing table lists itself among its children.
+fn keep_references(
+    view: &CatalogVersion,
+    local: &crate::local::Local,
+    mut def: TableDef,
+) -> TableDef {
+    let changed = local.changes.objects.get(&def.id).and_then(|c| c.as_ref()?.table().cloned());
+    let current = changed.or_else(|| view.tables.get(&def.id).cloned());
+    if let Some(current) = current {
+        for child in &current.def.referenced_by {
+            if !def.referenced_by.contains(child) {
+                def.referenced_by.push(*child);
+            }
+        }
+    }
+    if def.foreign_keys().any(|(_, fk)| fk.parent == def.id) && !def.referenced_by.contains(&def.id)
+    {
+        def.referenced_by.push(def.id);
+    }
+    def
+}
+
+/// The columns of both versions and the indexes of the new: what a migration reads and writes.
+fn union(before: &TableDef, after: &TableDef) -> Layout {
+    let mut layout = after.layout();
+    for column in before.layout().columns {
+        if layout.position(column.id).is_none() {
+            layout.columns.push(column);
+        }
+    }
+    layout
+}
+
+fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
+    match work {
+        Work::Fill { target, transform, not_null } => {
+            let column = def.column_by_id(target).expect("the edit added the column");
+            StepKind::Fill {
+                source: positions(rows, transform.inputs()),
+                target: positions(rows, &[target])[0],
+                ty: column.ty,
+                transform,
+                not_null: not_null.then(|| edit::not_null_violation(&def.name, &column.name)),
+            }
+        }
+        Work::Verify(check) => StepKind::Verify { source: positions(rows, check.inputs()), check },
+        Work::Index(id) => StepKind::Index {
+            position: rows.layout().index_position(id).expect("the layout has the new index"),
+            name: def.index_by_id(id).expect("the edit added the index").name.clone(),
+        },
+        Work::ForeignKey(_) => unreachable!("a foreign key has two steps, made by the caller"),
+    }
+}

@@ -1,0 +1,583 @@
+//! Schema changes as pure functions: a table's definition before, and after, and what the data
+//! needs. Nothing here touches a row, a transaction or an engine.
+
+use std::sync::Arc;
+
+use froglet_engine::{ColumnId, IndexId, IndexSpec, SqlState, Value};
+
+use crate::change::{
+    Check, Fill, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewKeyPart, Transform,
+};
+use crate::def::{
+    CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyDef, IndexDef,
+    ObjectId, SqlType, TableDef,
+};
+use crate::error::SchemaError;
+
+/// What the data needs for a change, by ids.
+pub enum Work {
+    /// Compute a column.
+    Fill {
+        /// The new column.
+        target: ColumnId,
+        /// How.
+        transform: Arc<dyn Transform>,
+        /// It must not be NULL.
+        not_null: bool,
+    },
+    /// Check a condition.
+    Verify(Arc<dyn Check>),
+    /// Fill an index.
+    Index(IndexId),
+    /// Verify a foreign key of the new definition, by its constraint's name.
+    ForeignKey(String),
+}
+
+/// A changed definition.
+pub struct Edited {
+    /// After.
+    pub def: TableDef,
+    /// What the data needs, in order.
+    pub work: Vec<Work>,
+    /// Columns that only the old versions have.
+    pub old_columns: Vec<ColumnId>,
+    /// Indexes that only the old versions have.
+    pub old_indexes: Vec<IndexDef>,
+}
+
+impl Edited {
+    fn of(def: &TableDef) -> Edited {
+        Edited { def: def.clone(), work: vec![], old_columns: vec![], old_indexes: vec![] }
+    }
+}
+
+/// Gives out object ids.
+pub type NextId<'a> = &'a mut dyn FnMut() -> Result<ObjectId, SchemaError>;
+
+fn undefined_column(def: &TableDef, column: &str) -> SchemaError {
+    SchemaError::refused(
+        SqlState::UNDEFINED_COLUMN,
+        format!("column \"{column}\" of relation \"{}\" does not exist", def.name),
+    )
+}
+
+fn column_mut<'a>(def: &'a mut TableDef, column: &str) -> Result<&'a mut ColumnDef, SchemaError> {
+    match def.columns.iter().position(|c| c.name == column) {
+        Some(i) => Ok(&mut def.columns[i]),
+        None => Err(undefined_column(def, column)),
+    }
+}
+
+fn fresh_column_name(def: &TableDef, name: &str) -> Result<(), SchemaError> {
+    if def.column(name).is_some() {
+        return Err(SchemaError::refused(
+            SqlState::DUPLICATE_COLUMN,
+            format!("column \"{name}\" of relation \"{}\" already exists", def.name),
+        ));
+    }
+    Ok(())
+}
+
+/// ADD COLUMN
+pub fn add_column(def: &TableDef, new: NewColumn, fill: Fill) -> Result<Edited, SchemaError> {
+    fresh_column_name(def, &new.name)?;
+    let mut edited = Edited::of(def);
+    let id = ColumnId(edited.def.next_column);
+    edited.def.next_column += 1;
+    let missing = match &fill {
+        Fill::Constant(value) => value.clone(),
+        Fill::Compute(_) => Value::Null,
+    };
+    if let (Fill::Constant(Value::Null), true) = (&fill, new.not_null) {
+        let name = new.name.clone();
+        let error = not_null_violation(&def.name, &name);
+        edited.work.push(Work::Verify(Arc::new(NoRows(error))));
+    }
+    if let Fill::Compute(transform) = fill {
+        edited.work.push(Work::Fill { target: id, transform, not_null: new.not_null });
+    }
+    edited.def.columns.push(ColumnDef {
+        id,
+        name: new.name,
+        ty: new.ty,
+        sql_type: new.sql_type,
+        not_null: new.not_null,
+        default: new.default,
+        missing,
+    });
+    Ok(edited)
+}
+
+/// A check that no row passes: a NOT NULL column without a value needs an empty table.
+struct NoRows(Arc<dyn Fn() -> SchemaError + Send + Sync>);
+
+impl Check for NoRows {
+    fn inputs(&self) -> &[ColumnId] {
+        &[]
+    }
+
+    fn eval(
+        &self,
+        batch: &arrow_array::RecordBatch,
+    ) -> Result<arrow_array::BooleanArray, SchemaError> {
+        Ok(vec![false; batch.num_rows()].into())
+    }
+
+    fn violation(&self, _row: &[Value]) -> SchemaError {
+        (self.0)()
+    }
+}
+
+/// 23502 for a column that holds NULLs.
+pub fn not_null_violation(table: &str, column: &str) -> Arc<dyn Fn() -> SchemaError + Send + Sync> {
+    let message = format!("column \"{column}\" of relation \"{table}\" contains null values");
+    Arc::new(move || SchemaError::refused(SqlState::NOT_NULL_VIOLATION, message.clone()))
+}
+
+/// DROP COLUMN: indexes and constraints over it go too; foreign keys of other tables that point
+/// to it do not let it.
+pub fn drop_column(def: &TableDef, column: &str) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    let id = column_mut(&mut edited.def, column)?.id;
+    let gone: Vec<IndexId> = def
+        .indexes
+        .iter()
+        .filter(|i| i.spec.key.iter().any(|part| part.column == id))
+        .map(|i| i.spec.id)
+        .collect();
+    edited.def.constraints.retain(|c| match &c.kind {
+        ConstraintKind::PrimaryKey(i) | ConstraintKind::Unique(i) => !gone.contains(i),
+        ConstraintKind::Check(check) => !check.columns.contains(&id),
+        ConstraintKind::ForeignKey(fk) => !fk.columns.contains(&id),
+    });
+    edited.def.columns.retain(|c| c.id != id);
+    drop_indexes(&mut edited, &gone);
+    edited.old_columns.push(id);
+    Ok(edited)
+}
+
+fn drop_indexes(edited: &mut Edited, gone: &[IndexId]) {
+    let (old, kept) =
+        edited.def.indexes.drain(..).partition(|i: &IndexDef| gone.contains(&i.spec.id));
+    edited.def.indexes = kept;
+    edited.old_indexes.extend::<Vec<_>>(old);
+}
+
+/// RENAME COLUMN
+pub fn rename_column(def: &TableDef, column: &str, name: &str) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    column_mut(&mut edited.def, column)?;
+    fresh_column_name(def, name)?;
+    column_mut(&mut edited.def, column)?.name = name.to_owned();
+    Ok(edited)
+}
+
+/// The new type of a column.
+pub struct NewType {
+    /// As stored.
+    pub ty: froglet_engine::ColumnType,
+    /// As declared.
+    pub sql_type: SqlType,
+    /// How cells are converted; `None` where they stay as they are.
+    pub using: Option<Arc<dyn Transform>>,
+    /// The default, converted.
+    pub default: Option<Expression>,
+}
+
+/// ALTER COLUMN TYPE: a new column id in the old one's place; indexes over it are built anew.
+pub fn alter_type(
+    def: &TableDef,
+    column: &str,
+    new: NewType,
+    next_id: NextId<'_>,
+) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    let new_id = ColumnId(edited.def.next_column);
+    let target = column_mut(&mut edited.def, column)?;
+    let old_id = target.id;
+    target.sql_type = new.sql_type;
+    target.default = new.default;
+    let Some(transform) = new.using else {
+        debug_assert_eq!(target.ty, new.ty, "without a transform the stored type stays");
+        return Ok(edited);
+    };
+    target.ty = new.ty;
+    target.id = new_id;
+    target.missing = Value::Null;
+    let not_null = target.not_null;
+    edited.def.next_column += 1;
+    edited.old_columns.push(old_id);
+    edited.work.push(Work::Fill { target: new_id, transform, not_null });
+
+    for constraint in &mut edited.def.constraints {
+        match &mut constraint.kind {
+            ConstraintKind::Check(check) => replace(&mut check.columns, old_id, new_id),
+            ConstraintKind::ForeignKey(fk) => replace(&mut fk.columns, old_id, new_id),
+            ConstraintKind::PrimaryKey(_) | ConstraintKind::Unique(_) => {}
+        }
+    }
+    let mut renamed = Vec::new();
+    for index in &mut edited.def.indexes {
+        if !index.spec.key.iter().any(|part| part.column == old_id) {
+            continue;
+        }
+        edited.old_indexes.push(index.clone());
+        let old_index = index.spec.id;
+        index.spec.id = IndexId(next_id()?);
+        for part in &mut index.spec.key {
+            if part.column == old_id {
+                part.column = new_id;
+            }
+        }
+        renamed.push((old_index, index.spec.id));
+        edited.work.push(Work::Index(index.spec.id));
+    }
+    for constraint in &mut edited.def.constraints {
+        if let ConstraintKind::PrimaryKey(i) | ConstraintKind::Unique(i) = &mut constraint.kind
+            && let Some((_, new)) = renamed.iter().find(|(old, _)| old == i)
+        {
+            *i = *new;
+        }
+    }
+    Ok(edited)
+}
+
+fn replace(columns: &mut [ColumnId], old: ColumnId, new: ColumnId) {
+    for column in columns {
+        if *column == old {
+            *column = new;
+        }
+    }
+}
+
+/// SET NOT NULL, DROP NOT NULL
+pub fn set_not_null(
+    def: &TableDef,
+    column: &str,
+    not_null: bool,
+    check: Option<Arc<dyn Check>>,
+) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    let target = column_mut(&mut edited.def, column)?;
+    let was = std::mem::replace(&mut target.not_null, not_null);
+    let id = target.id;
+    let in_key = def.primary_key().is_some_and(|i| i.spec.key.iter().any(|p| p.column == id));
+    if !not_null && in_key {
+        return Err(SchemaError::refused(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("column \"{column}\" is in a primary key"),
+        ));
+    }
+    if let (false, Some(check)) = (was, check) {
+        edited.work.push(Work::Verify(check));
+    }
+    Ok(edited)
+}
+
+/// SET DEFAULT, DROP DEFAULT
+pub fn set_default(
+    def: &TableDef,
+    column: &str,
+    default: Option<Expression>,
+) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    column_mut(&mut edited.def, column)?.default = default;
+    Ok(edited)
+}
+
+fn bind_columns(def: &TableDef, columns: &[String]) -> Result<Vec<ColumnId>, SchemaError> {
+    let missing = |name: &String| {
+        SchemaError::refused(
+            SqlState::UNDEFINED_COLUMN,
+            format!("column \"{name}\" named in key does not exist"),
+        )
+    };
+    columns.iter().map(|name| def.column(name).map(|c| c.id).ok_or_else(|| missing(name))).collect()
+}
+
+/// CREATE INDEX. Returns the engine's id of it beside the edit.
+pub fn create_index(
+    def: &TableDef,
+    new: &NewIndex,
+    taken: &dyn Fn(&str) -> bool,
+    next_id: NextId<'_>,
+) -> Result<(Edited, IndexId), SchemaError> {
+    let mut edited = Edited::of(def);
+    let id = add_index(&mut edited, new, "idx", taken, next_id)?;
+    Ok((edited, id))
+}
+
+fn add_index(
+    edited: &mut Edited,
+    new: &NewIndex,
+    suffix: &str,
+    taken: &dyn Fn(&str) -> bool,
+    next_id: NextId<'_>,
+) -> Result<IndexId, SchemaError> {
+    let names: Vec<String> = new.columns.iter().map(|part| part.column.clone()).collect();
+    let ids = bind_columns(&edited.def, &names)?;
+    let key = new.columns.iter().zip(&ids).map(|(part, id)| part.bound(*id)).collect();
+    let object = next_id()?;
+    let id = IndexId(object);
+    let name = match &new.name {
+        Some(name) => name.clone(),
+        None if suffix == "pkey" => choose_name(&edited.def.name, &[], suffix, taken),
+        None => choose_name(&edited.def.name, &names, suffix, taken),
+    };
+    edited.def.indexes.push(IndexDef {
+        id: object,
+        name,
+        spec: IndexSpec { id, key, unique: new.unique },
+    });
+    edited.work.push(Work::Index(id));
+    Ok(id)
+}
+
+/// PostgreSQL's way of naming: table_column_suffix, then a number.
+pub fn choose_name(
+    table: &str,
+    columns: &[String],
+    suffix: &str,
+    taken: &dyn Fn(&str) -> bool,
+) -> String {
+    let mut parts = vec![table.to_owned()];
+    parts.extend(columns.iter().cloned());
+    parts.push(suffix.to_owned());
+    let base = parts.join("_");
+    if !taken(&base) {
+        return base;
+    }
+    (1..).map(|n| format!("{base}{n}")).find(|name| !taken(name)).expect("numbers do not run out")
+}
+
+/// What ADD CONSTRAINT needs to know of the rest of the catalog.
+pub struct Surroundings<'a> {
+    /// Whether a relation has this name.
+    pub taken: &'a dyn Fn(&str) -> bool,
+    /// The definition of another table.
+    pub table: &'a dyn Fn(ObjectId) -> Option<TableDef>,
+}
+
+/// ADD CONSTRAINT
+pub fn add_constraint(
+    def: &TableDef,
+    new: NewConstraint,
+    around: &Surroundings<'_>,
+    next_id: NextId<'_>,
+) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    let id = next_id()?;
+    let (name, kind) = match new {
+        NewConstraint::PrimaryKey { name, columns } => {
+            if def.primary_key().is_some() {
+                return Err(SchemaError::refused(
+                    SqlState::INVALID_TABLE_DEFINITION,
+                    format!("multiple primary keys for table \"{}\" are not allowed", def.name),
+                ));
+            }
+            for column in &columns {
+                column_mut(&mut edited.def, column)?;
+            }
+            let index = key_index(&mut edited, name, &columns, "pkey", around, next_id)?;
+            for column in &columns {
+                set_key_not_null(&mut edited, column)?;
+            }
+            (
+                edited.def.index_by_id(index).expect("just added").name.clone(),
+                ConstraintKind::PrimaryKey(index),
+            )
+        }
+        NewConstraint::Unique { name, columns } => {
+            let index = key_index(&mut edited, name, &columns, "key", around, next_id)?;
+            (
+                edited.def.index_by_id(index).expect("just added").name.clone(),
+                ConstraintKind::Unique(index),
+            )
+        }
+        NewConstraint::Check { name, expression, columns, check } => {
+            let ids = bind_columns(def, &columns)?;
+            let taken = |n: &str| def.constraint(n).is_some();
+            let one: Vec<String> = if columns.len() == 1 { columns } else { vec![] };
+            let name = name.unwrap_or_else(|| choose_name(&def.name, &one, "check", &taken));
+            if let Some(check) = check {
+                edited.work.push(Work::Verify(check));
+            }
+            (name, ConstraintKind::Check(CheckDef { expression, columns: ids }))
+        }
+        NewConstraint::ForeignKey { name, key } => {
+            let taken = |n: &str| def.constraint(n).is_some();
+            let chosen =
+                name.unwrap_or_else(|| choose_name(&def.name, &key.columns, "fkey", &taken));
+            let fk = bind_foreign_key(def, &key, around)?;
+            edited.work.push(Work::ForeignKey(chosen.clone()));
+            (chosen, ConstraintKind::ForeignKey(fk))
+        }
+    };
+    if def.constraint(&name).is_some() {
+        return Err(SchemaError::refused(
+            SqlState::DUPLICATE_OBJECT,
+            format!("constraint \"{name}\" for relation \"{}\" already exists", def.name),
+        ));
+    }
+    edited.def.constraints.push(ConstraintDef { id, name, kind });
+    Ok(edited)
+}
+
+fn key_index(
+    edited: &mut Edited,
+    name: Option<String>,
+    columns: &[String],
+    suffix: &str,
+    around: &Surroundings<'_>,
+    next_id: NextId<'_>,
+) -> Result<IndexId, SchemaError> {
+    let columns = columns.iter().map(NewKeyPart::plain).collect();
+    add_index(edited, &NewIndex { name, columns, unique: true }, suffix, around.taken, next_id)
+}
+
+/// A primary key's columns become NOT NULL; those that were not are verified.
+fn set_key_not_null(edited: &mut Edited, column: &str) -> Result<(), SchemaError> {
+    let table = edited.def.name.clone();
+    let target = column_mut(&mut edited.def, column)?;
+    if !std::mem::replace(&mut target.not_null, true) {
+        let check = NotNull { column: [target.id], error: not_null_violation(&table, column) };
+        edited.work.push(Work::Verify(Arc::new(check)));
+    }
+    Ok(())
+}
+
+struct NotNull {
+    column: [ColumnId; 1],
+    error: Arc<dyn Fn() -> SchemaError + Send + Sync>,
+}
+
+impl Check for NotNull {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.column
+    }
+
+    fn eval(
+        &self,
+        batch: &arrow_array::RecordBatch,
+    ) -> Result<arrow_array::BooleanArray, SchemaError> {
+        let column = batch.column(0);
+        Ok((0..column.len()).map(|i| Some(column.is_valid(i))).collect())
+    }
+
+    fn violation(&self, _row: &[Value]) -> SchemaError {
+        (self.error)()
+    }
+}
+
+fn bind_foreign_key(
+    def: &TableDef,
+    key: &NewForeignKey,
+    around: &Surroundings<'_>,
+) -> Result<ForeignKeyDef, SchemaError> {
+    let parent = match key.parent {
+        None => def.clone(),
+        Some(id) if id == def.id => def.clone(),
+        Some(id) => (around.table)(id).ok_or(SchemaError::Stale)?,
+    };
+    let parent_columns = if key.parent_columns.is_empty() {
+        let index = parent.primary_key().ok_or_else(|| {
+            SchemaError::refused(
+                SqlState::UNDEFINED_OBJECT,
+                format!("there is no primary key for referenced table \"{}\"", parent.name),
+            )
+        })?;
+        index.spec.key.iter().map(|part| part.column).collect()
+    } else {
+        bind_columns(&parent, &key.parent_columns)?
+    };
+    let columns = bind_columns(def, &key.columns)?;
+    if columns.len() != parent_columns.len() {
+        return Err(SchemaError::refused(
+            SqlState::INVALID_FOREIGN_KEY,
+            "number of referencing and referenced columns for foreign key disagree",
+        ));
+    }
+    let index = parent
+        .indexes
+        .iter()
+        .find(|i| {
+            i.spec.unique
+                && i.spec.key.len() == parent_columns.len()
+                && i.spec.key.iter().all(|part| parent_columns.contains(&part.column))
+        })
+        .ok_or_else(|| {
+            SchemaError::refused(
+                SqlState::INVALID_FOREIGN_KEY,
+                format!(
+                    "there is no unique constraint matching given keys for referenced table \"{}\"",
+                    parent.name
+                ),
+            )
+        })?;
+    let mut ordered = Vec::new();
+    for part in &index.spec.key {
+        let i = parent_columns.iter().position(|c| *c == part.column).expect("checked above");
+        ordered.push((columns[i], part.column));
+    }
+    for (child, parent_column) in &ordered {
+        let (c, p) = (def.column_by_id(*child), parent.column_by_id(*parent_column));
+        if let (Some(c), Some(p)) = (c, p)
+            && c.ty != p.ty
+        {
+            return Err(SchemaError::refused(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!(
+                    "a foreign key between columns of different types (\"{}\" and \"{}\") is not supported",
+                    c.name, p.name
+                ),
+            )
+            .with_hint("Give both columns the same type first."));
+        }
+    }
+    let (columns, parent_columns) = ordered.into_iter().unzip();
+    Ok(ForeignKeyDef {
+        columns,
+        parent: parent.id,
+        parent_columns,
+        parent_index: index.spec.id,
+        on_delete: key.on_delete,
+        on_update: key.on_update,
+    })
+}
+
+/// DROP CONSTRAINT. A key's index goes with it.
+pub fn drop_constraint(def: &TableDef, name: &str) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    let i = def.constraints.iter().position(|c| c.name == name).ok_or_else(|| {
+        SchemaError::refused(
+            SqlState::UNDEFINED_OBJECT,
+            format!("constraint \"{name}\" of relation \"{}\" does not exist", def.name),
+        )
+    })?;
+    let constraint = edited.def.constraints.remove(i);
+    if let ConstraintKind::PrimaryKey(index) | ConstraintKind::Unique(index) = constraint.kind {
+        drop_indexes(&mut edited, &[index]);
+    }
+    Ok(edited)
+}
+
+/// DROP INDEX, by its object id.
+pub fn drop_index(def: &TableDef, index: ObjectId) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    let found = def.indexes.iter().find(|i| i.id == index).ok_or(SchemaError::Stale)?;
+    if let Some(constraint) = def.constraint_of_index(found.spec.id) {
+        return Err(SchemaError::refused(
+            SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+            format!(
+                "cannot drop index {} because constraint {} on table {} requires it",
+                found.name, constraint.name, def.name
+            ),
+        )
+        .with_hint(format!(
+            "You can drop constraint {} on table {} instead.",
+            constraint.name, def.name
+        )));
+    }
+    drop_indexes(&mut edited, &[found.spec.id]);
+    Ok(edited)
+}

@@ -1,0 +1,82 @@
+//! What a transaction keeps of its own uncommitted schema changes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use froglet_engine::{ColumnId, IndexId, SpaceId};
+use froglet_txn::Transaction;
+
+use crate::catalog::{CatalogVersion, TableVersion};
+use crate::def::{ObjectId, SequenceDef};
+use crate::migration::Migration;
+use crate::step::Step;
+
+/// An object as a transaction changed it; `None` in the map is dropped.
+#[derive(Clone)]
+pub enum Changed {
+    /// A table, under its new version.
+    Table(Arc<TableVersion>),
+    /// A sequence.
+    Sequence(Arc<SequenceDef>),
+}
+
+/// Physical things that outlive a change of mind: to be freed once no snapshot needs them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// A column of a space.
+    Column(SpaceId, ColumnId),
+    /// An index of a space.
+    Index(SpaceId, IndexId),
+    /// A space.
+    Space(SpaceId),
+}
+
+/// The part that a savepoint saves.
+#[derive(Clone, Default)]
+pub struct Changes {
+    /// By object.
+    pub objects: HashMap<ObjectId, Option<Changed>>,
+    /// What becomes garbage if this commits.
+    pub replaced: Vec<Remains>,
+    /// Steps by table, for the carry-over of other writers.
+    pub steps: HashMap<ObjectId, Vec<Arc<Step>>>,
+    /// Tables whose rows were replaced: a writer that wrote to the old ones cannot be carried over.
+    pub truncated: HashSet<ObjectId>,
+}
+
+/// A transaction's own uncommitted schema changes.
+#[derive(Default)]
+pub struct Local {
+    /// What it changed.
+    pub changes: Changes,
+    /// Its migrations, one per table.
+    pub migrations: Vec<Arc<Migration>>,
+    /// What becomes garbage if this does not commit.
+    pub created: Vec<Remains>,
+    /// The catalog with its changes, by the base's stamp.
+    pub view: Option<(u64, Arc<CatalogVersion>)>,
+    /// Its commit has made these tables pending.
+    pub pending: Vec<ObjectId>,
+    /// It holds the catalog's flip.
+    pub flipping: bool,
+}
+
+impl Local {
+    /// The migration of a table.
+    pub fn migration(&self, table: ObjectId) -> Option<&Arc<Migration>> {
+        self.migrations.iter().find(|m| m.table_id == table)
+    }
+}
+
+/// The transaction's own changes, if it has any.
+pub fn local(txn: &Transaction) -> Option<&Local> {
+    txn.extension.as_ref()?.downcast_ref::<Local>()
+}
+
+/// The transaction's own changes; made here if it has none.
+pub fn local_mut(txn: &mut Transaction) -> &mut Local {
+    txn.extension
+        .get_or_insert_with(|| Box::<Local>::default())
+        .downcast_mut::<Local>()
+        .expect("the schema crate is the only one to extend a transaction")
+}

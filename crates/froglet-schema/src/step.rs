@@ -1,0 +1,410 @@
+//! One step of a migration: what is done to a migration unit (a row) for one schema change.
+//!
+//! A step is idempotent: running it again for a row brings the target in line with the row's
+//! latest committed version. So scan and capture run the same code, and so does the carry-over
+//! of a writer that began under the older schema.
+//!
+//! Verifying steps do not fail at the first violation: a writer may mend it before the commit.
+//! They keep *suspects*, and a row leaves that list when it is looked at again and is in order.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use froglet_engine::{
+    BlockRows, ColumnId, ColumnType, Direction, Engine, KeyPart, KeyRange, MigrateError, Row,
+    RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, batch, key,
+};
+use parking_lot::Mutex;
+
+use crate::change::{Check, Transform};
+use crate::error::SchemaError;
+
+/// What a step does.
+pub enum StepKind {
+    /// Computes a new column.
+    Fill {
+        /// Layout positions of the transform's inputs.
+        source: Vec<usize>,
+        /// Layout position of the new column.
+        target: usize,
+        /// Its type.
+        ty: ColumnType,
+        /// How.
+        transform: Arc<dyn Transform>,
+        /// The error for a NULL, where the column is NOT NULL.
+        not_null: Option<Arc<dyn Fn() -> SchemaError + Send + Sync>>,
+    },
+    /// Checks a condition.
+    Verify {
+        /// Layout positions of the check's inputs.
+        source: Vec<usize>,
+        /// The condition.
+        check: Arc<dyn Check>,
+    },
+    /// Enters rows into a new index.
+    Index {
+        /// Its layout position.
+        position: usize,
+        /// Its name.
+        name: String,
+    },
+    /// Looks for every child's parent.
+    Child(Arc<ForeignKeyWatch>),
+    /// Watches parents that children have been found to refer to.
+    Parent(Arc<ForeignKeyWatch>),
+}
+
+/// One step of a migration.
+pub struct Step {
+    /// What it does.
+    pub kind: StepKind,
+    /// The rows, under a layout that has the old columns and the new.
+    pub table: Arc<dyn Table>,
+    /// The migrating transaction's own later writes already follow the new schema.
+    pub since: Savepoint,
+    engine: Arc<dyn Engine>,
+    suspects: Mutex<BTreeMap<RowId, SchemaError>>,
+}
+
+/// What both sides of a new foreign key share while it is verified.
+pub struct ForeignKeyWatch {
+    /// The constraint, its table and its parent, for messages.
+    pub names: ForeignKeyNames,
+    /// Layout positions of the child's columns, in the order of the parent's index.
+    pub child: Vec<usize>,
+    /// The parent's rows.
+    pub parent: Arc<dyn Table>,
+    /// Layout position of the parent's index.
+    pub parent_index: usize,
+    /// Layout positions of the parent's columns, in the same order.
+    pub parent_key: Vec<usize>,
+    /// Parents found, with the hash of the key they had then.
+    referenced: Mutex<HashMap<RowId, u64>>,
+    /// A parent that was found has changed its key or gone: children must be looked at again.
+    dirty: AtomicBool,
+}
+
+/// Names for the messages of a foreign key.
+#[derive(Clone, Debug)]
+pub struct ForeignKeyNames {
+    /// The constraint.
+    pub constraint: String,
+    /// The child table.
+    pub child: String,
+    /// The child's columns.
+    pub columns: Vec<String>,
+    /// The parent table.
+    pub parent: String,
+}
+
+impl ForeignKeyNames {
+    fn violation(&self, values: &[Value]) -> SchemaError {
+        SchemaError::refused(
+            SqlState::FOREIGN_KEY_VIOLATION,
+            format!(
+                "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+                self.child, self.constraint
+            ),
+        )
+        .with_detail(format!(
+            "Key ({})=({}) is not present in table \"{}\".",
+            self.columns.join(", "),
+            values.iter().map(show).collect::<Vec<_>>().join(", "),
+            self.parent
+        ))
+    }
+}
+
+impl ForeignKeyWatch {
+    /// A watch that has seen nothing yet.
+    pub fn new(
+        names: ForeignKeyNames,
+        child: Vec<usize>,
+        parent: Arc<dyn Table>,
+        parent_index: usize,
+        parent_key: Vec<usize>,
+    ) -> ForeignKeyWatch {
+        ForeignKeyWatch {
+            names,
+            child,
+            parent,
+            parent_index,
+            parent_key,
+            referenced: Mutex::default(),
+            dirty: AtomicBool::new(false),
+        }
+    }
+
+    /// The parent of a child's key values, if the snapshot sees it.
+    pub fn find_parent(&self, snapshot: &Snapshot, values: &[Value]) -> Option<RowId> {
+        let parts = &self.parent.layout().indexes[self.parent_index].key;
+        let encoded = encode_key(parts, values);
+        let mut found = None;
+        self.parent.seek(
+            snapshot,
+            self.parent_index,
+            &KeyRange::prefix(encoded),
+            Direction::Forward,
+            &[],
+            &mut |rid, _| {
+                found = Some(rid);
+                ControlFlow::Break(())
+            },
+        );
+        found
+    }
+
+    /// The error for a child without a parent.
+    pub fn missing_parent(&self, values: &[Value]) -> SchemaError {
+        self.names.violation(values)
+    }
+
+    fn key_hash(&self, values: &[Value]) -> u64 {
+        let parts = &self.parent.layout().indexes[self.parent_index].key;
+        let mut hasher = DefaultHasher::new();
+        encode_key(parts, values).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Whether children must be looked at once more; asking clears it.
+    pub fn take_dirty(&self) -> bool {
+        self.dirty.swap(false, Ordering::SeqCst)
+    }
+}
+
+fn encode_key(parts: &[KeyPart], values: &[Value]) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    for (part, value) in parts.iter().zip(values) {
+        key::encode_part(&mut encoded, value, part);
+    }
+    encoded
+}
+
+impl Step {
+    /// A step over a table.
+    pub fn new(
+        kind: StepKind,
+        table: Arc<dyn Table>,
+        since: Savepoint,
+        engine: Arc<dyn Engine>,
+    ) -> Step {
+        Step { kind, table, since, engine, suspects: Mutex::default() }
+    }
+
+    /// metadata, verify, column or index.
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            StepKind::Fill { .. } => "column",
+            StepKind::Verify { .. } | StepKind::Child(_) | StepKind::Parent(_) => "verify",
+            StepKind::Index { .. } => "index",
+        }
+    }
+
+    /// Whether it has to visit every row at its start.
+    pub fn scans(&self) -> bool {
+        !matches!(self.kind, StepKind::Parent(_))
+    }
+
+    /// Brings rows of a block (`None`: all) in line with their latest committed version, or with
+    /// `owner`'s own. Returns how many there were.
+    pub fn run(
+        &self,
+        owner: TxnId,
+        block: u32,
+        rows: Option<&[RowId]>,
+    ) -> Result<u64, SchemaError> {
+        match &self.kind {
+            StepKind::Fill { source, target, transform, not_null, .. } => {
+                let mut fill = |rows: &BlockRows| -> Result<_, MigrateError> {
+                    let array = transform.eval(&rows.batch)?;
+                    match not_null {
+                        Some(error) if array.null_count() > 0 => Err(error().into()),
+                        _ => Ok(vec![array]),
+                    }
+                };
+                let target = std::slice::from_ref(target);
+                let table = &self.table;
+                Ok(table
+                    .migrate_block(owner, self.since, block, rows, source, target, &mut fill)?)
+            }
+            StepKind::Verify { source, check } => {
+                self.verify(owner, block, rows, source, &mut |batch, suspects| {
+                    let holds = check.eval(&batch.batch)?;
+                    for (i, rid) in batch.rids.iter().enumerate() {
+                        if holds.is_valid_at(i) && !holds.value(i) {
+                            let row = row_at(&batch.batch, &self.types(source), i);
+                            suspects.insert(*rid, check.violation(&row));
+                        }
+                    }
+                    Ok(())
+                })
+            }
+            StepKind::Index { position, name } => self.index(owner, block, rows, *position, name),
+            StepKind::Child(watch) => {
+                let snapshot = self.engine.relaxed(owner);
+                let types = self.types(&watch.child);
+                self.verify(owner, block, rows, &watch.child, &mut |batch, suspects| {
+                    for (i, rid) in batch.rids.iter().enumerate() {
+                        let values = row_at(&batch.batch, &types, i);
+                        if values.iter().any(Value::is_null) {
+                            continue;
+                        }
+                        match watch.find_parent(&snapshot, &values) {
+                            Some(parent) => {
+                                let hash = watch.key_hash(&values);
+                                watch.referenced.lock().insert(parent, hash);
+                            }
+                            None => {
+                                suspects.insert(*rid, watch.names.violation(&values));
+                            }
+                        }
+                    }
+                    Ok(())
+                })
+            }
+            StepKind::Parent(watch) => Ok(self.watch_parents(owner, watch, rows.unwrap_or(&[]))),
+        }
+    }
+
+    fn types(&self, positions: &[usize]) -> Vec<ColumnType> {
+        positions.iter().map(|&p| self.table.layout().columns[p].ty).collect()
+    }
+
+    fn verify(
+        &self,
+        owner: TxnId,
+        block: u32,
+        rows: Option<&[RowId]>,
+        source: &[usize],
+        look: &mut dyn FnMut(
+            &BlockRows,
+            &mut BTreeMap<RowId, SchemaError>,
+        ) -> Result<(), SchemaError>,
+    ) -> Result<u64, SchemaError> {
+        let mut visit = |batch: &BlockRows| -> Result<_, MigrateError> {
+            let mut found = BTreeMap::new();
+            look(batch, &mut found)?;
+            let mut suspects = self.suspects.lock();
+            for rid in rows.unwrap_or(&[]) {
+                suspects.remove(rid);
+            }
+            suspects.append(&mut found);
+            Ok(Vec::new())
+        };
+        Ok(self.table.migrate_block(owner, self.since, block, rows, source, &[], &mut visit)?)
+    }
+
+    fn index(
+        &self,
+        owner: TxnId,
+        block: u32,
+        rows: Option<&[RowId]>,
+        position: usize,
+        name: &str,
+    ) -> Result<u64, SchemaError> {
+        let mut duplicates = Vec::new();
+        let n = self.table.index_block(owner, position, block, rows, &mut duplicates)?;
+        let mut suspects = self.suspects.lock();
+        for rid in rows.unwrap_or(&[]) {
+            suspects.remove(rid);
+        }
+        for (a, b) in duplicates {
+            for rid in [a, b] {
+                suspects.insert(rid, self.duplicate(owner, rid, position, name));
+            }
+        }
+        Ok(n)
+    }
+
+    fn duplicate(&self, owner: TxnId, rid: RowId, position: usize, name: &str) -> SchemaError {
+        let layout = self.table.layout();
+        let columns: Vec<usize> = layout.indexes[position]
+            .key
+            .iter()
+            .filter_map(|part| layout.position(part.column))
+            .collect();
+        let mut row = Row::new();
+        let error = SchemaError::refused(
+            SqlState::UNIQUE_VIOLATION,
+            format!("could not create unique index \"{name}\""),
+        );
+        if !self.table.read_row(&self.engine.relaxed(owner), rid, &columns, &mut row) {
+            return error;
+        }
+        let values: Vec<String> = row.iter().map(show).collect();
+        error.with_detail(format!("Key ({}) is duplicated.", values.join(", ")))
+    }
+
+    fn watch_parents(&self, owner: TxnId, watch: &ForeignKeyWatch, rows: &[RowId]) -> u64 {
+        let snapshot = self.engine.relaxed(owner);
+        let mut row = Row::new();
+        for rid in rows {
+            let Some(hash) = watch.referenced.lock().get(rid).copied() else { continue };
+            row.clear();
+            let there = watch.parent.read_row(&snapshot, *rid, &watch.parent_key, &mut row);
+            if !there || watch.key_hash(&row) != hash {
+                watch.dirty.store(true, Ordering::SeqCst);
+            }
+        }
+        rows.len() as u64
+    }
+
+    /// Looks at the suspects again. The first that still violates is the error.
+    pub fn settle_suspects(&self, owner: TxnId) -> Result<(), SchemaError> {
+        let suspects: Vec<RowId> = self.suspects.lock().keys().copied().collect();
+        for rows in suspects.chunk_by(|a, b| a.block() == b.block()) {
+            self.run(owner, rows[0].block(), Some(rows))?;
+        }
+        match self.suspects.lock().pop_first() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A value of an array that may be NULL.
+trait ValidAt {
+    fn is_valid_at(&self, i: usize) -> bool;
+}
+
+impl ValidAt for arrow_array::BooleanArray {
+    fn is_valid_at(&self, i: usize) -> bool {
+        arrow_array::Array::is_valid(self, i)
+    }
+}
+
+fn row_at(batch: &arrow_array::RecordBatch, types: &[ColumnType], i: usize) -> Row {
+    types.iter().enumerate().map(|(c, ty)| batch::value_at(batch.column(c), i, *ty)).collect()
+}
+
+/// A value in an error's detail line.
+pub fn show(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(b) => if *b { "t" } else { "f" }.to_owned(),
+        Value::Int16(v) => v.to_string(),
+        Value::Int32(v) | Value::Date(v) => v.to_string(),
+        Value::Int64(v) | Value::Timestamp(v) | Value::TimestampTz(v) => v.to_string(),
+        Value::Float32(v) => v.to_string(),
+        Value::Float64(v) => v.to_string(),
+        Value::Decimal(v) => v.to_string(),
+        Value::Text(s) => s.to_string(),
+        Value::Bytes(b) => b.iter().fold("\\x".to_owned(), |mut s, byte| {
+            s.push_str(&format!("{byte:02x}"));
+            s
+        }),
+        Value::Uuid(u) => format!("{:032x}", u128::from_be_bytes(*u)),
+    }
+}
+
+/// Columns by id, as positions in a layout.
+pub fn positions(table: &dyn Table, columns: &[ColumnId]) -> Vec<usize> {
+    columns
+        .iter()
+        .map(|id| table.layout().position(*id).expect("a migration's layout has its columns"))
+        .collect()
+}

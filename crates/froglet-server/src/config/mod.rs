@@ -1,0 +1,298 @@
+//! What a server is told before it starts.
+//!
+//! ```text
+//!   defaults ◀ froglet.toml ◀ FROGLET_* variables ◀ command line       (the right one wins)
+//! ```
+//! Every source is read into [`Entry`]s, a name, a text and the place it came from, so that one
+//! table of names serves all three and every complaint says where the offending value stands.
+
+mod file;
+mod units;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The file looked for in the data directory.
+pub const FILE_NAME: &str = "froglet.toml";
+/// The data directory where nobody names one.
+pub const DEFAULT_DATA: &str = "./froglet-data";
+/// The address where nobody names one.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:5432";
+
+/// A server's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `data`: everything durable is in here.
+    pub data_dir: PathBuf,
+    /// `listen`: loopback only, for as long as there is no authentication.
+    pub listen: SocketAddr,
+    /// `memory_limit`: of rows, indexes and undo records.
+    pub memory_limit_bytes: u64,
+    /// `max_connections`: sessions at one time.
+    pub max_connections: usize,
+    /// `checkpoint_timeout`: the longest time between two checkpoints.
+    pub checkpoint_timeout: Duration,
+    /// `max_wal_size`: so much log since the last checkpoint brings the next one.
+    pub max_log_bytes: u64,
+    /// `worker_threads` of the session runtime; 0 for as many as there are cores.
+    pub worker_threads: usize,
+    /// `[settings]`: what a session begins with.
+    pub settings: Vec<Setting>,
+}
+
+/// A session default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The setting's name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Where it was read.
+    pub place: String,
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read configuration file {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{place}: {message}")]
+    Syntax {
+        /// File and line.
+        place: String,
+        /// What the parser says.
+        message: String,
+    },
+    /// A name nobody knows.
+    #[error("{place}: unknown key {name:?}; known are {known}, and session defaults under [settings]")]
+    Unknown {
+        /// File and line, variable or switch.
+        place: String,
+        /// The name.
+        name: String,
+        /// All the names there are.
+        known: String,
+    },
+    /// A value out of range or of the wrong kind.
+    #[error("{place}: {name} cannot be {value:?}: {why}")]
+    Value {
+        /// File and line, variable or switch.
+        place: String,
+        /// The name.
+        name: String,
+        /// The value.
+        value: String,
+        /// What it should be.
+        why: String,
+    },
+}
+
+/// One value from one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// A key of [`KEYS`], or `settings.NAME`.
+    pub name: String,
+    /// The value.
+    pub value: String,
+    /// Where it was read.
+    pub place: String,
+}
+
+impl Entry {
+    /// A value given by the command-line switch of this name.
+    pub fn switch(name: &str, value: impl Into<String>) -> Entry {
+        Entry {
+            name: name.to_owned(),
+            value: value.into(),
+            place: match name.strip_prefix("settings.") {
+                Some(setting) => format!("--set {setting}"),
+                None => format!("--{}", name.replace('_', "-")),
+            },
+        }
+    }
+
+    fn error(&self, why: impl Into<String>) -> ConfigError {
+        ConfigError::Value {
+            place: self.place.clone(),
+            name: self.name.clone(),
+            value: self.value.clone(),
+            why: why.into(),
+        }
+    }
+}
+
+type Apply = fn(&mut Config, &Entry) -> Result<(), ConfigError>;
+
+/// Every key and what it does.
+const KEYS: &[(&str, Apply)] = &[
+    ("data", |config, e| {
+        config.data_dir = PathBuf::from(&e.value);
+        Ok(())
+    }),
+    ("listen", |config, e| {
+        config.listen = address(e)?;
+        Ok(())
+    }),
+    ("memory_limit", |config, e| {
+        config.memory_limit_bytes = match e.value.strip_suffix('%') {
+            Some(share) => units::share_of_memory(share.trim()).map_err(|why| e.error(why))?,
+            None => units::bytes(&e.value).map_err(|why| e.error(why))?,
+        };
+        at_least(e, config.memory_limit_bytes >= 16 << 20, "at least 16MB is needed")
+    }),
+    ("max_connections", |config, e| {
+        config.max_connections = integer(e)?;
+        at_least(e, config.max_connections >= 1, "at least one is needed")
+    }),
+    ("checkpoint_timeout", |config, e| {
+        config.checkpoint_timeout = units::duration(&e.value).map_err(|why| e.error(why))?;
+        let second = Duration::from_secs(1);
+        at_least(e, config.checkpoint_timeout >= second, "at least 1s is needed")
+    }),
+    ("max_wal_size", |config, e| {
+        config.max_log_bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
+        at_least(e, config.max_log_bytes >= 1 << 20, "at least 1MB is needed")
+    }),
+    ("worker_threads", |config, e| {
+        config.worker_threads = integer(e)?;
+        at_least(e, config.worker_threads <= 1024, "at most 1024 make sense")
+    }),
+];
+
+impl Config {
+    /// The defaults, on a data directory and an address.
+    pub fn new(data_dir: PathBuf, listen: SocketAddr) -> Config {
+        Config {
+            data_dir,
+            listen,
+            memory_limit_bytes: units::default_memory_limit_bytes(),
+            max_connections: 1000,
+            checkpoint_timeout: Duration::from_secs(300),
+            max_log_bytes: 1 << 30,
+            worker_threads: 0,
+            settings: Vec::new(),
+        }
+    }
+
+    /// Reads every source. `file` is the switch `--config`; `switches` what else the command line
+    /// says; `environment` every variable of the process.
+    pub fn load(
+        file: Option<&Path>,
+        switches: &[Entry],
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Config, ConfigError> {
+        let mut variables = Vec::new();
+        let mut named_file = file.map(Path::to_owned);
+        for (name, value) in environment {
+            match name.strip_prefix("FROGLET_") {
+                Some("CONFIG") if file.is_none() => named_file = Some(value.into()),
+                // The binary's own: they configure no server.
+                Some("CONFIG" | "LOG") | None => {}
+                Some(key) => variables.extend(variable(key, value)),
+            }
+        }
+        let above = || variables.iter().chain(switches);
+        let data = above().rfind(|e| e.name == "data");
+        let data = data.map_or(DEFAULT_DATA, |e| e.value.as_str());
+        let entries = match &named_file {
+            Some(path) => file::read(path)?,
+            None => file::read_if_there(&Path::new(data).join(FILE_NAME))?,
+        };
+
+        let loopback = DEFAULT_LISTEN.parse().expect("the default is an address");
+        let mut config = Config::new(DEFAULT_DATA.into(), loopback);
+        for entry in entries.iter().chain(above()) {
+            config.apply(entry)?;
+        }
+        if named_file.is_none() && config.data_dir != Path::new(data) {
+            let e = entries.iter().rfind(|e| e.name == "data");
+            let e = e.expect("only the file can have moved the data directory");
+            return Err(e.error(format!(
+                "this file was found in the data directory {data}, so it cannot name another"
+            )));
+        }
+        Ok(config)
+    }
+
+    fn apply(&mut self, entry: &Entry) -> Result<(), ConfigError> {
+        if let Some(name) = entry.name.strip_prefix("settings.") {
+            self.settings.retain(|s| s.name != name);
+            self.settings.push(Setting {
+                name: name.to_owned(),
+                value: entry.value.clone(),
+                place: entry.place.clone(),
+            });
+            return Ok(());
+        }
+        match KEYS.iter().find(|(key, _)| *key == entry.name) {
+            Some((_, apply)) => apply(self, entry),
+            None => {
+                let known: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+                Err(ConfigError::Unknown {
+                    place: entry.place.clone(),
+                    name: entry.name.clone(),
+                    known: known.join(", "),
+                })
+            }
+        }
+    }
+}
+
+/// `FROGLET_LISTEN` is `listen`, `FROGLET_SETTING_LOCK_TIMEOUT` the setting `lock_timeout`. Other
+/// variables of the prefix belong to somebody else (tests, scripts) and are left alone.
+fn variable(key: &str, value: String) -> Option<Entry> {
+    let lower = key.to_ascii_lowercase();
+    let name = match lower.strip_prefix("setting_") {
+        // A shell has no variables with a dot in their names: two underscores stand for it.
+        Some(setting) => format!("settings.{}", setting.replace("__", ".")),
+        None => {
+            KEYS.iter().find(|(known, _)| *known == lower)?;
+            lower
+        }
+    };
+    let place = format!("environment variable FROGLET_{key}");
+    Some(Entry { name, value, place })
+}
+
+fn integer(e: &Entry) -> Result<usize, ConfigError> {
+    e.value
+        .parse()
+        .map_err(|_| e.error("a whole number is needed"))
+}
+
+fn at_least(e: &Entry, holds: bool, why: &str) -> Result<(), ConfigError> {
+    if holds { Ok(()) } else { Err(e.error(why)) }
+}
+
+fn address(e: &Entry) -> Result<SocketAddr, ConfigError> {
+    let found: Vec<SocketAddr> = match e.value.to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(io) => {
+            let hint = "HOST:PORT is needed, 127.0.0.1:5433 for example";
+            return Err(e.error(format!("{hint} ({io})")));
+        }
+    };
+    // `localhost` may be ::1 and 127.0.0.1; the connection line we print is psql's favourite.
+    let first = found.iter().find(|a| a.is_ipv4()).or(found.first());
+    let Some(first) = first else {
+        return Err(e.error("no such host"));
+    };
+    if !first.ip().is_loopback() {
+        return Err(e.error(
+            "only loopback addresses (127.0.0.1, ::1, localhost) are served, because there is no \
+             authentication yet: whoever can reach the port is superuser",
+        ));
+    }
+    Ok(*first)
+}
+
+#[cfg(test)]
+mod tests;

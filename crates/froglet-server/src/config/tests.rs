@@ -1,0 +1,90 @@
+//! Precedence, and complaints that say where.
+
+use super::*;
+
+fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |(n, v): &(&str, &str)| ((*n).to_owned(), (*v).to_owned());
+    pairs.iter().map(owned).collect()
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), text).expect("written");
+    file
+}
+
+#[test]
+fn switches_beat_variables_beat_the_file_beats_defaults() {
+    let file = file(
+        "listen = \"127.0.0.1:1\"\nmax_connections = 1_0\nmemory_limit = \"1GB\"\n\
+         [settings]\nlock_timeout = 5\nfroglet.fast_path = false\nwork = \"file\"\n",
+    );
+    let environment = variables(&[
+        ("FROGLET_MAX_CONNECTIONS", "20"),
+        ("FROGLET_MEMORY_LIMIT", "2GB"),
+        ("FROGLET_SETTING_WORK", "variable"),
+        ("FROGLET_SOMEBODY_ELSES", "1"),
+        ("PATH", "/bin"),
+    ]);
+    let switches = [
+        Entry::switch("memory_limit", "3GB"),
+        Entry::switch("settings.other", "switch"),
+    ];
+    let config = Config::load(Some(file.path()), &switches, environment).expect("loads");
+    assert_eq!(config.listen.port(), 1);
+    assert_eq!(config.max_connections, 20);
+    assert_eq!(config.memory_limit_bytes, 3 << 30);
+    assert_eq!(config.checkpoint_timeout, Duration::from_secs(300));
+    let mut settings: Vec<(&str, &str)> = config
+        .settings
+        .iter()
+        .map(|s| (s.name.as_str(), s.value.as_str()))
+        .collect();
+    settings.sort_unstable();
+    let want = [
+        ("froglet.fast_path", "off"),
+        ("lock_timeout", "5"),
+        ("other", "switch"),
+        ("work", "variable"),
+    ];
+    assert_eq!(settings, want);
+}
+
+#[test]
+fn the_file_in_the_data_directory_is_found() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let data = dir.path().display().to_string();
+    std::fs::write(dir.path().join(FILE_NAME), "max_connections = 7\n").expect("written");
+    let load = || Config::load(None, &[Entry::switch("data", data.clone())], []);
+    assert_eq!(load().expect("loads").max_connections, 7);
+    std::fs::write(dir.path().join(FILE_NAME), "data = \"/elsewhere\"\n").expect("written");
+    let error = load().expect_err("a file cannot move the directory it lies in");
+    assert!(error.to_string().contains("froglet.toml:1"), "{error}");
+}
+
+#[test]
+fn complaints_name_file_and_line() {
+    let cases = [
+        ("\n\nmax_conections = 3\n", ":3: unknown key \"max_conections\""),
+        ("max_connections = \"many\"\n", ":1: max_connections cannot be \"many\""),
+        ("max_connections = 0\n", "at least one"),
+        ("memory_limit = \"1MB\"", "at least 16MB"),
+        ("\nmemory_limit = [1]\n", ":2: memory_limit"),
+        ("a = 1\na = 2\n", ":2: duplicate key"),
+        ("listen = \"0.0.0.0:5432\"", "no authentication"),
+        ("listen = \"nonsense\"", "HOST:PORT"),
+        ("x\n", ":1: "),
+    ];
+    for (text, want) in cases {
+        let file = file(text);
+        let error = Config::load(Some(file.path()), &[], []).expect_err(text);
+        let shown = error.to_string();
+        assert!(shown.contains(want), "{text:?} gave {shown:?}");
+    }
+    let missing = Path::new("/nonexistent/froglet.toml");
+    let error = Config::load(Some(missing), &[], []).expect_err("no such file");
+    assert!(error.to_string().contains("/nonexistent/froglet.toml"), "{error}");
+    let environment = variables(&[("FROGLET_LISTEN", "10.0.0.1:1")]);
+    let error = Config::load(None, &[], environment).expect_err("not loopback");
+    assert!(error.to_string().contains("FROGLET_LISTEN"), "{error}");
+}

@@ -1,0 +1,237 @@
+//! A socket with its two buffers.
+//!
+//! One read may bring many messages, and many answers leave in one write: at Sync, at Flush, after
+//! an error, or when [`Output`] is large. Whoever sends to a client that does not read waits here,
+//! with a bounded buffer and no thread.
+//!
+//! Long messages are paid for from a budget that all connections share, as their bytes arrive, so
+//! that neither a length field nor five hundred clients at once take more memory than that.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::BytesMut;
+use froglet_engine::SqlState;
+use froglet_sql::SqlError;
+use froglet_txn::{CancelReason, CancelToken, TxnError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::wire::WireError;
+use crate::wire::backend::Output;
+use crate::wire::frame::{self, Frame};
+
+/// What a connection's input may hold without asking the budget.
+const FREE_BYTES: usize = 64 << 10;
+/// The least that is read at once.
+const READ_BYTES: usize = 8 << 10;
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub enum End {
+    /// The client said goodbye, or is gone.
+    Closed,
+    /// It is told why.
+    Fatal(Box<SqlError>),
+}
+
+impl End {
+    /// The server's doing.
+    pub fn fatal(state: SqlState, message: impl Into<String>) -> End {
+        End::from(SqlError::new(state, message))
+    }
+}
+
+impl From<SqlError> for End {
+    fn from(error: SqlError) -> End {
+        End::Fatal(Box::new(SqlError {
+            fatal: true,
+            ..error
+        }))
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> End {
+        // There is nobody left to tell.
+        End::Closed
+    }
+}
+
+impl From<&WireError> for SqlError {
+    fn from(error: &WireError) -> SqlError {
+        SqlError {
+            fatal: error.fatal(),
+            ..SqlError::new(error.sqlstate(), error.to_string())
+        }
+    }
+}
+
+/// Memory for long messages, shared by all connections.
+#[derive(Debug)]
+pub struct Budget {
+    free_bytes: AtomicU64,
+}
+
+impl Budget {
+    /// So much in all.
+    pub fn new(bytes: u64) -> Arc<Budget> {
+        Arc::new(Budget {
+            free_bytes: AtomicU64::new(bytes),
+        })
+    }
+}
+
+/// What one connection has taken from the budget.
+#[derive(Debug)]
+struct Held {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Held {
+    fn hold(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let free = &self.budget.free_bytes;
+        let taken = free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |f| f.checked_sub(more));
+        if taken.is_ok() {
+            self.bytes += more;
+        }
+        taken.is_ok()
+    }
+
+    fn release(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        if bytes > 0 {
+            self.budget.free_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// A socket with its two buffers.
+#[derive(Debug)]
+pub struct Channel {
+    stream: TcpStream,
+    input: BytesMut,
+    held: Held,
+    /// Answers to send.
+    pub output: Output,
+}
+
+impl Channel {
+    /// Over a connected socket.
+    pub fn new(stream: TcpStream, budget: Arc<Budget>) -> Channel {
+        Channel {
+            stream,
+            input: BytesMut::new(),
+            held: Held { budget, bytes: 0 },
+            output: Output::default(),
+        }
+    }
+
+    /// The next message that is already here.
+    pub fn buffered(&mut self) -> Result<Option<(u8, BytesMut)>, WireError> {
+        match frame::take(&mut self.input)? {
+            Frame::Whole(kind, body) => Ok(Some((kind, body))),
+            Frame::Partial { .. } => Ok(None),
+        }
+    }
+
+    /// The next message.
+    pub async fn receive(&mut self) -> Result<(u8, BytesMut), End> {
+        self.next(frame::take).await
+    }
+
+    /// The next packet before startup.
+    pub async fn receive_startup(&mut self) -> Result<BytesMut, End> {
+        Ok(self.next(frame::take_startup).await?.1)
+    }
+
+    /// Dropped while it waits, it loses nothing that has arrived.
+    async fn next(
+        &mut self,
+        take: fn(&mut BytesMut) -> Result<Frame, WireError>,
+    ) -> Result<(u8, BytesMut), End> {
+        loop {
+            let total_bytes = match take(&mut self.input).map_err(|e| SqlError::from(&e))? {
+                Frame::Whole(kind, body) => return Ok((kind, body)),
+                Frame::Partial { total_bytes } => total_bytes.unwrap_or(0),
+            };
+            self.make_room(total_bytes)?;
+            if self.stream.read_buf(&mut self.input).await? == 0 {
+                return Err(End::Closed);
+            }
+        }
+    }
+
+    fn make_room(&mut self, total_bytes: usize) -> Result<(), End> {
+        let have = self.input.len();
+        if have == 0 && self.input.capacity() > FREE_BYTES {
+            self.input = BytesMut::new();
+            self.held.release();
+        }
+        // A long message's buffer doubles as its bytes come, whatever its length field says.
+        let want = total_bytes.saturating_sub(have).min(have.max(FREE_BYTES)).max(READ_BYTES);
+        if have + want > FREE_BYTES && !self.held.hold((have + want) as u64) {
+            return Err(End::fatal(
+                SqlState::OUT_OF_MEMORY,
+                format!("out of memory: no room for a message of {total_bytes} bytes"),
+            ));
+        }
+        self.input.reserve(want);
+        Ok(())
+    }
+
+    /// Sends what has been written.
+    pub async fn flush(&mut self, cancel: &CancelToken) -> Result<(), End> {
+        if self.output.bytes().is_empty() {
+            return Ok(());
+        }
+        let mut write = std::pin::pin!(self.stream.write_all(self.output.bytes()));
+        tokio::select! {
+            biased;
+            sent = &mut write => sent?,
+            why = cancel.cancelled() => match why {
+                // Half a message may be out: there is no telling this client anything more.
+                TxnError::Shutdown => return Err(End::Closed),
+                _ => write.await?,
+            },
+        }
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Sends what has been written to a client that has no session.
+    pub async fn flush_plain(&mut self) -> Result<(), End> {
+        self.stream.write_all(self.output.bytes()).await?;
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Does work for the client. When the client vanishes meanwhile, the work is cancelled: nobody
+    /// wants its result, and what it holds others may be waiting for.
+    pub async fn watch<T>(&self, cancel: &CancelToken, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            out = &mut work => return out,
+            () = vanished(&self.stream) => cancel.cancel(CancelReason::User),
+        }
+        work.await
+    }
+}
+
+/// Resolves when the client has closed its side and everything it sent has been read. While there
+/// is something to read, nobody can see whether more will come.
+async fn vanished(stream: &TcpStream) {
+    if matches!(stream.peek(&mut [0]).await, Ok(1..)) {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,271 @@
+//! One client's connection.
+//!
+//! ```text
+//!   startup ──▶ idle ──Query──▶ simple ─────────────────▶ ReadyForQuery ──▶ idle
+//!                │                                              ▲
+//!                └──Parse, Bind, …──▶ extended ──Sync───────────┤
+//!                                        │ error                │
+//!                                        └──▶ skipping ──Sync───┘
+//!   Terminate, a vanished client, a fatal error: the session is dropped, its transaction aborts
+//! ```
+//!
+//! C1: a statement's answer is in the buffer before its transaction may end, and leaves it after
+//!     the commit is durable (or when it is larger than the buffer).
+//! C2: between ReadyForQuery and the next message nothing of an implicit transaction is left, and
+//!     no portal of one.
+//! C3: a panic in a session ends that session with XX000; its transaction aborts as it is dropped.
+
+pub mod channel;
+mod copy;
+mod extended;
+mod portal;
+mod rows;
+mod simple;
+pub mod startup;
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use froglet_engine::SqlState;
+use froglet_sql::{Session, SqlError, TransactionStatus};
+use froglet_txn::{CancelToken, TxnError};
+use futures::FutureExt;
+
+use crate::wire::frontend::{self, Frontend};
+use channel::{Channel, End};
+use portal::Portal;
+
+/// How long a client that is told goodbye may take to listen.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Why a statement, or a message, or the connection is over.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// An error: the client is told, and the connection goes on.
+    Error(Box<SqlError>),
+    /// The connection ends.
+    End(End),
+}
+
+impl From<SqlError> for Stop {
+    fn from(error: SqlError) -> Stop {
+        if error.fatal {
+            Stop::End(error.into())
+        } else {
+            Stop::Error(Box::new(error))
+        }
+    }
+}
+
+impl From<End> for Stop {
+    fn from(end: End) -> Stop {
+        Stop::End(end)
+    }
+}
+
+/// One client's connection, from its startup on.
+pub(crate) struct Connection {
+    channel: Channel,
+    session: Session,
+    cancel: Arc<CancelToken>,
+    portals: HashMap<String, Portal>,
+    /// The unnamed statement.
+    unnamed: Option<Arc<froglet_sql::Prepared>>,
+    /// After an error in the extended protocol: everything up to Sync is ignored.
+    skipping: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(channel: Channel, session: Session) -> Connection {
+        Connection {
+            cancel: session.cancel_token(),
+            channel,
+            session,
+            portals: HashMap::new(),
+            unnamed: None,
+            skipping: false,
+        }
+    }
+
+    /// Serves the client until it goes. Returns its last words.
+    pub(crate) async fn serve(mut self) {
+        let served = AssertUnwindSafe(self.serve_messages()).catch_unwind().await;
+        let end = served.unwrap_or_else(|panic| {
+            tracing::error!(panic = panic_text(&*panic), "a session panicked");
+            self.channel.output.cut_to_whole();
+            End::fatal(
+                SqlState::INTERNAL_ERROR,
+                format!("internal error: {}", panic_text(&*panic)),
+            )
+        });
+        let Connection {
+            mut channel,
+            session,
+            portals,
+            ..
+        } = self;
+        // Others may wait for this session's rows: they are let go before the goodbye.
+        drop(portals);
+        drop(session);
+        if let End::Fatal(error) = end {
+            channel.output.error(&error);
+            let _ = tokio::time::timeout(GOODBYE, channel.flush_plain()).await;
+        }
+    }
+
+    async fn serve_messages(&mut self) -> End {
+        if let Err(end) = self.greet().await {
+            return end;
+        }
+        loop {
+            let outcome = match self.next_message().await {
+                Ok((kind, body)) => self.handle(kind, &body).await,
+                Err(end) => Err(end),
+            };
+            if let Err(end) = outcome {
+                return end;
+            }
+        }
+    }
+
+    async fn greet(&mut self) -> Result<(), End> {
+        let output = &mut self.channel.output;
+        output.authentication_ok();
+        for (name, value) in self.session.parameters() {
+            output.parameter_status(name, &value);
+        }
+        output.backend_key_data(self.session.pid(), self.session.secret());
+        self.ready().await
+    }
+
+    /// The next message, or why there will be none.
+    async fn next_message(&mut self) -> Result<(u8, BytesMut), End> {
+        if let Some(message) = self.channel.buffered().map_err(|e| SqlError::from(&e))? {
+            return Ok(message);
+        }
+        let idle_timeout = self.session.idle_timeout();
+        let cancel = self.cancel.clone();
+        let too_long = async {
+            match idle_timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            message = self.channel.receive() => message,
+            e = shut_down(&cancel) => Err(SqlError::from(e).into()),
+            () = too_long => Err(Session::idle_timeout_error().into()),
+        }
+    }
+
+    async fn handle(&mut self, kind: u8, body: &[u8]) -> Result<(), End> {
+        let message = match frontend::decode(kind, body) {
+            Ok(message) => message,
+            Err(_) if self.skipping && kind != b'S' => return Ok(()),
+            Err(e) => {
+                self.session.note_failure();
+                self.fail(kind, SqlError::from(&e).into()).await?;
+                return Ok(());
+            }
+        };
+        if self.skipping && !matches!(message, Frontend::Sync | Frontend::Terminate) {
+            return Ok(());
+        }
+        let outcome = match message {
+            Frontend::Query(text) => self.query(text).await,
+            Frontend::Sync => self.sync().await,
+            Frontend::Terminate => return Err(End::Closed),
+            // What is left of a COPY that failed.
+            Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
+            Frontend::Password => Err(End::fatal(
+                SqlState::PROTOCOL_VIOLATION,
+                "a password was sent and none was asked for",
+            )
+            .into()),
+            Frontend::FunctionCall => {
+                self.session.note_failure();
+                Err(SqlError::unsupported("the function call protocol").into())
+            }
+            other => self.extended(other).await,
+        };
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(stop) => self.fail(kind, stop).await,
+        }
+    }
+
+    /// A message of this kind failed: the client is told and put where the protocol says.
+    async fn fail(&mut self, kind: u8, stop: Stop) -> Result<(), End> {
+        let error = match stop {
+            Stop::Error(error) if error.fatal => return Err((*error).into()),
+            Stop::Error(error) => error,
+            Stop::End(end) => return Err(end),
+        };
+        self.notices();
+        self.channel.output.error(&error);
+        if matches!(kind, b'Q' | b'F' | b'S') {
+            self.skipping = false;
+            self.end_implicit(false).await?;
+            return self.ready().await;
+        }
+        self.skipping = true;
+        self.channel.flush(&self.cancel).await
+    }
+
+    /// Ends an implicit transaction. A failure of an abort has nobody to tell but the client.
+    async fn end_implicit(&mut self, ok: bool) -> Result<(), End> {
+        if self.session.status() == TransactionStatus::Idle {
+            self.portals.clear();
+        }
+        match self.session.finish_implicit(ok).await {
+            Ok(()) => Ok(()),
+            Err(error) if error.fatal => Err(error.into()),
+            Err(error) => {
+                self.channel.output.error(&error);
+                Ok(())
+            }
+        }
+    }
+
+    /// ReadyForQuery, and everything out.
+    async fn ready(&mut self) -> Result<(), End> {
+        self.notices();
+        for (name, value) in self.session.parameter_changes() {
+            self.channel.output.parameter_status(name, &value);
+        }
+        self.channel.output.ready_for_query(self.session.status());
+        self.channel.flush(&self.cancel).await
+    }
+
+    fn notices(&mut self) {
+        for notice in self.session.take_notices() {
+            self.channel.output.notice(&notice);
+        }
+    }
+
+    /// CommandComplete, after what the statement had to say.
+    fn complete(&mut self, tag: &str) {
+        self.notices();
+        self.channel.output.command_complete(tag);
+    }
+}
+
+/// Resolves when this session is to end. A cancel request that finds nothing to cancel is over.
+async fn shut_down(cancel: &CancelToken) -> TxnError {
+    loop {
+        match cancel.cancelled().await {
+            TxnError::Shutdown => return TxnError::Shutdown,
+            _ => cancel.rearm(),
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}

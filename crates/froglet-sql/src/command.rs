@@ -1,0 +1,626 @@
+//! Statements as the session sees them.
+//!
+//! Everything that needs a plan stays an sqlparser tree. What is about the session itself (SET,
+//! BEGIN, VACUUM, …) is parsed here, on the tokens: PostgreSQL's grammar for these is small and
+//! regular, and what sqlparser makes of them differs in too many corners.
+
+use datafusion::sql::sqlparser::ast::{self, Statement};
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use froglet_txn::Isolation;
+
+use crate::parse::parse_sql;
+
+/// `ISOLATION LEVEL …`, `READ ONLY`, `READ WRITE` of BEGIN and SET TRANSACTION.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionModes {
+    /// ISOLATION LEVEL
+    pub isolation: Option<IsolationName>,
+    /// READ ONLY, READ WRITE
+    pub read_only: Option<bool>,
+}
+
+/// An isolation level by its SQL name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum IsolationName {
+    ReadUncommitted,
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
+}
+
+impl IsolationName {
+    /// The level that gives at least what the name promises; `None` for SERIALIZABLE, which
+    /// nothing here gives yet.
+    pub fn level(self) -> Option<Isolation> {
+        match self {
+            IsolationName::ReadUncommitted | IsolationName::ReadCommitted => {
+                Some(Isolation::ReadCommitted)
+            }
+            IsolationName::RepeatableRead => Some(Isolation::RepeatableRead),
+            IsolationName::Serializable => None,
+        }
+    }
+
+    /// As SHOW prints it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            IsolationName::ReadUncommitted => "read uncommitted",
+            IsolationName::ReadCommitted => "read committed",
+            IsolationName::RepeatableRead => "repeatable read",
+            IsolationName::Serializable => "serializable",
+        }
+    }
+
+    /// From what SHOW prints.
+    pub fn parse(name: &str) -> Option<IsolationName> {
+        let all = [
+            IsolationName::ReadUncommitted,
+            IsolationName::ReadCommitted,
+            IsolationName::RepeatableRead,
+            IsolationName::Serializable,
+        ];
+        all.into_iter().find(|level| level.as_str().eq_ignore_ascii_case(name))
+    }
+}
+
+/// One statement.
+#[derive(Debug)]
+#[allow(missing_docs)] // the fields are what their SQL says
+pub enum Command {
+    Empty,
+    Begin { modes: TransactionModes, tag: &'static str },
+    Commit { chain: bool },
+    Rollback { chain: bool },
+    Savepoint(String),
+    Release(String),
+    RollbackTo(String),
+    SetTransaction(TransactionModes),
+    SetCharacteristics(TransactionModes),
+    /// `None`: DEFAULT
+    Set { local: bool, name: String, value: Option<String> },
+    /// SET ROLE, SESSION AUTHORIZATION, CONSTRAINTS in forms that change nothing here.
+    SetNothing,
+    Show(String),
+    ShowAll,
+    Reset(String),
+    ResetAll,
+    Discard(Discard),
+    Prepare { name: String, types: Vec<ast::DataType>, statement: Box<Command>, text: String },
+    Execute { name: String, arguments: Vec<ast::Expr> },
+    Deallocate(Option<String>),
+    Unlisten,
+    /// VACUUM, ANALYZE, REINDEX, CLUSTER: accepted; tables are checked to exist.
+    Maintenance { tag: &'static str, tables: Vec<ast::ObjectName> },
+    Checkpoint,
+    ExplainAlter(Box<Statement>),
+    Explain { analyze: bool, verbose: bool, statement: Box<Statement> },
+    Query(Box<ast::Query>),
+    Insert(Box<ast::Insert>),
+    Update(Box<ast::Update>),
+    Delete(Box<ast::Delete>),
+    Copy(Box<Statement>),
+    Ddl(Box<Statement>),
+    AlterSequence(Box<crate::sequence_ddl::AlterSequence>),
+    /// Named in the error.
+    Unsupported(String),
+}
+
+/// What DISCARD throws away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Discard {
+    All,
+    Plans,
+    Sequences,
+    Temp,
+}
+
+impl Command {
+    /// Whether it runs in a failed transaction.
+    pub fn ends_failure(&self) -> bool {
+        matches!(self, Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_))
+    }
+
+    /// Whether it needs no transaction of its own.
+    pub fn is_control(&self) -> bool {
+        matches!(
+            self,
+            Command::Empty
+                | Command::Begin { .. }
+                | Command::Commit { .. }
+                | Command::Rollback { .. }
+                | Command::Savepoint(_)
+                | Command::Release(_)
+                | Command::RollbackTo(_)
+                | Command::SetTransaction(_)
+                | Command::SetCharacteristics(_)
+                | Command::Set { .. }
+                | Command::SetNothing
+                | Command::Show(_)
+                | Command::ShowAll
+                | Command::Reset(_)
+                | Command::ResetAll
+                | Command::Discard(_)
+                | Command::Prepare { .. }
+                | Command::Deallocate(_)
+                | Command::Unlisten
+                | Command::Checkpoint
+                | Command::Unsupported(_)
+        )
+    }
+
+    pub(crate) fn from_statement(statement: Statement) -> Command {
+        match statement {
+            Statement::Query(query) => Command::Query(query),
+            Statement::Insert(insert) => Command::Insert(Box::new(insert)),
+            Statement::Update(update) => Command::Update(Box::new(update)),
+            Statement::Delete(delete) => Command::Delete(Box::new(delete)),
+            s @ Statement::Copy { .. } => Command::Copy(Box::new(s)),
+            Statement::Explain { analyze, verbose, statement, .. } => {
+                Command::Explain { analyze, verbose, statement }
+            }
+            s @ (Statement::CreateTable(_)
+            | Statement::CreateIndex(_)
+            | Statement::CreateSequence { .. }
+            | Statement::CreateSchema { .. }
+            | Statement::AlterTable(_)
+            | Statement::AlterIndex { .. }
+            | Statement::Drop { .. }
+            | Statement::Truncate(_)
+            | Statement::Comment { .. }) => Command::Ddl(Box::new(s)),
+            other => Command::Unsupported(name_of(&other)),
+        }
+    }
+}
+
+/// The first words of a statement, to name it in an error.
+fn name_of(statement: &Statement) -> String {
+    let text = statement.to_string();
+    let words: Vec<&str> = text
+        .split_whitespace()
+        .take_while(|w| w.chars().all(|c| c.is_ascii_uppercase()))
+        .take(3)
+        .collect();
+    if words.is_empty() { "this statement".to_owned() } else { words.join(" ") }
+}
+
+/// Parses the statement if it is one of ours.
+pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserError>> {
+    let mut cursor = Cursor { tokens, at: 0 };
+    let first = cursor.word()?.to_ascii_lowercase();
+    let command = match first.as_str() {
+        "begin" => {
+            cursor.skip_any(&["work", "transaction"]);
+            modes(&mut cursor).map(|modes| Command::Begin { modes, tag: "BEGIN" })
+        }
+        "start" => cursor.expect("transaction").and_then(|()| {
+            modes(&mut cursor).map(|modes| Command::Begin { modes, tag: "START TRANSACTION" })
+        }),
+        "commit" | "end" => end_of_transaction(&mut cursor, true),
+        "abort" => end_of_transaction(&mut cursor, false),
+        "rollback" => end_of_transaction(&mut cursor, false),
+        "savepoint" => cursor.name().map(Command::Savepoint),
+        "release" => {
+            cursor.skip("savepoint");
+            cursor.name().map(Command::Release)
+        }
+        "set" => set(&mut cursor),
+        "show" => show(&mut cursor),
+        "reset" => reset(&mut cursor),
+        "discard" => discard(&mut cursor),
+        "deallocate" => {
+            cursor.skip("prepare");
+            if cursor.skip("all") {
+                Ok(Command::Deallocate(None))
+            } else {
+                cursor.name().map(|name| Command::Deallocate(Some(name)))
+            }
+        }
+        "unlisten" => {
+            cursor.at = tokens.len();
+            Ok(Command::Unlisten)
+        }
+        "checkpoint" => Ok(Command::Checkpoint),
+        "vacuum" => maintenance(&mut cursor, "VACUUM"),
+        "analyze" | "analyse" => maintenance(&mut cursor, "ANALYZE"),
+        "reindex" => reindex(&mut cursor),
+        "explain" if cursor.peek_word("alter") => {
+            cursor.at = tokens.len();
+            parse_sql(tokens[1..].to_vec()).map(|s| Command::ExplainAlter(Box::new(s)))
+        }
+        "alter" if cursor.peek_word("sequence") => {
+            cursor.at += 1;
+            crate::sequence_ddl::parse_alter(&mut cursor)
+        }
+        "listen" | "notify" | "declare" | "fetch" | "close" | "move" | "lock" | "grant" | "revoke"
+        | "cluster" | "do" | "call" | "load" | "security" | "import" | "refresh" => {
+            cursor.at = tokens.len();
+            Ok(Command::Unsupported(first.to_ascii_uppercase()))
+        }
+        "prepare" => prepare(&mut cursor),
+        "execute" => {
+            cursor.at = 0;
+            return None.or_else(|| Some(execute(tokens)));
+        }
+        _ => return None,
+    };
+    Some(command.and_then(|command| cursor.end().map(|()| command)))
+}
+
+/// A place among a statement's tokens.
+pub(crate) struct Cursor<'a> {
+    pub(crate) tokens: &'a [TokenWithSpan],
+    pub(crate) at: usize,
+}
+
+impl Cursor<'_> {
+    pub(crate) fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|t| &t.token)
+    }
+
+    /// The unquoted word here, passed.
+    fn word(&mut self) -> Option<String> {
+        match self.peek() {
+            Some(Token::Word(w)) if w.quote_style.is_none() => {
+                let word = w.value.clone();
+                self.at += 1;
+                Some(word)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn peek_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Some(Token::Word(w))
+            if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+    }
+
+    pub(crate) fn skip(&mut self, word: &str) -> bool {
+        let there = self.peek_word(word);
+        self.at += usize::from(there);
+        there
+    }
+
+    fn skip_any(&mut self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.skip(word))
+    }
+
+    pub(crate) fn skip_token(&mut self, token: &Token) -> bool {
+        let there = self.peek() == Some(token);
+        self.at += usize::from(there);
+        there
+    }
+
+    fn expect(&mut self, word: &str) -> Result<(), ParserError> {
+        if self.skip(word) { Ok(()) } else { self.wrong(&word.to_ascii_uppercase()) }
+    }
+
+    /// A name, folded to lower case unless it is quoted.
+    pub(crate) fn name(&mut self) -> Result<String, ParserError> {
+        match self.peek() {
+            Some(Token::Word(w)) => {
+                let name = match w.quote_style {
+                    Some(_) => w.value.clone(),
+                    None => w.value.to_lowercase(),
+                };
+                self.at += 1;
+                Ok(name)
+            }
+            _ => self.wrong("a name"),
+        }
+    }
+
+    /// A name that may be qualified, as sqlparser has it.
+    pub(crate) fn object_name(&mut self) -> Result<ast::ObjectName, ParserError> {
+        let mut parts = Vec::new();
+        loop {
+            let quote = match self.peek() {
+                Some(Token::Word(w)) => w.quote_style,
+                _ => None,
+            };
+            let value = self.name()?;
+            let ident = ast::Ident { value, quote_style: quote, span: self.span() };
+            parts.push(ident);
+            if !self.skip_token(&Token::Period) {
+                return Ok(ast::ObjectName::from(parts));
+            }
+        }
+    }
+
+    fn span(&self) -> datafusion::sql::sqlparser::tokenizer::Span {
+        self.tokens[self.at - 1].span
+    }
+
+    pub(crate) fn end(&self) -> Result<(), ParserError> {
+        if self.at >= self.tokens.len() { Ok(()) } else { self.wrong("end of statement") }
+    }
+
+    /// A whole number, perhaps negative.
+    pub(crate) fn integer(&mut self) -> Result<i64, ParserError> {
+        let minus = self.skip_token(&Token::Minus);
+        if !minus {
+            self.skip_token(&Token::Plus);
+        }
+        match self.peek() {
+            Some(Token::Number(digits, _)) => {
+                let text = if minus { format!("-{digits}") } else { digits.clone() };
+                match text.parse() {
+                    Ok(value) => {
+                        self.at += 1;
+                        Ok(value)
+                    }
+                    Err(_) => self.wrong("a bigint"),
+                }
+            }
+            _ => self.wrong("a number"),
+        }
+    }
+
+    pub(crate) fn wrong<T>(&self, expected: &str) -> Result<T, ParserError> {
+        let message = match self.tokens.get(self.at) {
+            Some(t) => format!("Expected: {expected}, found: {t}{}", t.span.start),
+            None => format!("Expected: {expected}, found: EOF"),
+        };
+        Err(ParserError::ParserError(message))
+    }
+}
+
+fn modes(cursor: &mut Cursor<'_>) -> Result<TransactionModes, ParserError> {
+    let mut modes = TransactionModes::default();
+    loop {
+        if cursor.skip("isolation") {
+            cursor.expect("level")?;
+            modes.isolation = Some(isolation(cursor)?);
+        } else if cursor.skip("read") {
+            modes.read_only = Some(if cursor.skip("only") {
+                true
+            } else {
+                cursor.expect("write")?;
+                false
+            });
+        } else if cursor.skip("deferrable") {
+        } else if cursor.skip("not") {
+            cursor.expect("deferrable")?;
+        } else {
+            return Ok(modes);
+        }
+        cursor.skip_token(&Token::Comma);
+    }
+}
+
+fn isolation(cursor: &mut Cursor<'_>) -> Result<IsolationName, ParserError> {
+    if cursor.skip("serializable") {
+        return Ok(IsolationName::Serializable);
+    }
+    if cursor.skip("repeatable") {
+        cursor.expect("read")?;
+        return Ok(IsolationName::RepeatableRead);
+    }
+    cursor.expect("read")?;
+    if cursor.skip("committed") {
+        return Ok(IsolationName::ReadCommitted);
+    }
+    cursor.expect("uncommitted")?;
+    Ok(IsolationName::ReadUncommitted)
+}
+
+fn end_of_transaction(cursor: &mut Cursor<'_>, commit: bool) -> Result<Command, ParserError> {
+    if cursor.peek_word("prepared") {
+        cursor.at = cursor.tokens.len();
+        return Ok(Command::Unsupported("two-phase commit".to_owned()));
+    }
+    cursor.skip_any(&["work", "transaction"]);
+    if !commit && cursor.skip("to") {
+        cursor.skip("savepoint");
+        return cursor.name().map(Command::RollbackTo);
+    }
+    let mut chain = false;
+    if cursor.skip("and") {
+        chain = !cursor.skip("no");
+        cursor.expect("chain")?;
+    }
+    Ok(if commit { Command::Commit { chain } } else { Command::Rollback { chain } })
+}
+
+fn set(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    if cursor.skip("transaction") {
+        return modes(cursor).map(Command::SetTransaction);
+    }
+    if cursor.skip("constraints") {
+        cursor.at = cursor.tokens.len();
+        return Ok(Command::SetNothing);
+    }
+    let mut local = false;
+    if cursor.skip("session") {
+        if cursor.skip("characteristics") {
+            cursor.expect("as")?;
+            cursor.expect("transaction")?;
+            return modes(cursor).map(Command::SetCharacteristics);
+        }
+        if cursor.skip("authorization") {
+            cursor.at = cursor.tokens.len();
+            return Ok(Command::SetNothing);
+        }
+    } else {
+        local = cursor.skip("local");
+    }
+    if cursor.skip("role") {
+        cursor.at = cursor.tokens.len();
+        return Ok(Command::SetNothing);
+    }
+    if cursor.skip("time") {
+        cursor.expect("zone")?;
+        let value = if cursor.skip("local") { None } else { setting_value(cursor)? };
+        return Ok(Command::Set { local, name: "timezone".to_owned(), value });
+    }
+    if cursor.skip("names") {
+        let value = setting_value(cursor)?;
+        return Ok(Command::Set { local, name: "client_encoding".to_owned(), value });
+    }
+    if cursor.skip("schema") {
+        let value = setting_value(cursor)?;
+        return Ok(Command::Set { local, name: "search_path".to_owned(), value });
+    }
+    let name = setting_name(cursor)?;
+    if !cursor.skip_token(&Token::Eq) {
+        cursor.expect("to")?;
+    }
+    let value = setting_value(cursor)?;
+    Ok(Command::Set { local, name, value })
+}
+
+fn setting_name(cursor: &mut Cursor<'_>) -> Result<String, ParserError> {
+    let mut name = cursor.name()?;
+    while cursor.skip_token(&Token::Period) {
+        name.push('.');
+        name.push_str(&cursor.name()?);
+    }
+    Ok(name)
+}
+
+/// One value or a list of them; `None` for DEFAULT.
+fn setting_value(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParserError> {
+    if cursor.skip("default") {
+        return Ok(None);
+    }
+    let mut value = String::new();
+    loop {
+        let minus = cursor.skip_token(&Token::Minus);
+        let part = match cursor.peek() {
+            Some(Token::Word(w)) => w.value.clone(),
+            Some(Token::Number(n, _)) => n.clone(),
+            Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) => s.clone(),
+            _ => return cursor.wrong("a value"),
+        };
+        cursor.at += 1;
+        if minus {
+            value.push('-');
+        }
+        value.push_str(&part);
+        if !cursor.skip_token(&Token::Comma) {
+            return Ok(Some(value));
+        }
+        value.push_str(", ");
+    }
+}
+
+fn show(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    if cursor.skip("all") {
+        return Ok(Command::ShowAll);
+    }
+    if cursor.skip("time") {
+        cursor.expect("zone")?;
+        return Ok(Command::Show("timezone".to_owned()));
+    }
+    if cursor.skip("transaction") {
+        cursor.expect("isolation")?;
+        cursor.expect("level")?;
+        return Ok(Command::Show("transaction_isolation".to_owned()));
+    }
+    setting_name(cursor).map(Command::Show)
+}
+
+fn reset(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    if cursor.skip("all") {
+        return Ok(Command::ResetAll);
+    }
+    if cursor.skip("session") {
+        cursor.expect("authorization")?;
+        return Ok(Command::SetNothing);
+    }
+    if cursor.skip("role") {
+        return Ok(Command::SetNothing);
+    }
+    if cursor.skip("time") {
+        cursor.expect("zone")?;
+        return Ok(Command::Reset("timezone".to_owned()));
+    }
+    setting_name(cursor).map(Command::Reset)
+}
+
+fn discard(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    let what = cursor.name()?;
+    match what.as_str() {
+        "all" => Ok(Command::Discard(Discard::All)),
+        "plans" => Ok(Command::Discard(Discard::Plans)),
+        "sequences" => Ok(Command::Discard(Discard::Sequences)),
+        "temp" | "temporary" => Ok(Command::Discard(Discard::Temp)),
+        _ => {
+            cursor.at -= 1;
+            cursor.wrong("ALL, PLANS, SEQUENCES or TEMP")
+        }
+    }
+}
+
+/// `VACUUM (FULL, ANALYZE) a, b (col)` and its older forms.
+fn maintenance(cursor: &mut Cursor<'_>, tag: &'static str) -> Result<Command, ParserError> {
+    if cursor.skip_token(&Token::LParen) {
+        while cursor.peek().is_some() && !cursor.skip_token(&Token::RParen) {
+            cursor.at += 1;
+        }
+    }
+    while cursor.skip_any(&["full", "freeze", "verbose", "analyze", "analyse"]) {}
+    let mut tables = Vec::new();
+    while cursor.peek().is_some() {
+        tables.push(cursor.object_name()?);
+        if cursor.skip_token(&Token::LParen) {
+            while cursor.peek().is_some() && !cursor.skip_token(&Token::RParen) {
+                cursor.at += 1;
+            }
+        }
+        if !cursor.skip_token(&Token::Comma) {
+            break;
+        }
+    }
+    Ok(Command::Maintenance { tag, tables })
+}
+
+fn reindex(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    let mut tables = Vec::new();
+    if cursor.skip("table") {
+        cursor.skip("concurrently");
+        tables.push(cursor.object_name()?);
+    } else {
+        cursor.at = cursor.tokens.len();
+    }
+    Ok(Command::Maintenance { tag: "REINDEX", tables })
+}
+
+/// `PREPARE name [(types)] AS statement`
+fn prepare(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    if cursor.peek_word("transaction") {
+        cursor.at = cursor.tokens.len();
+        return Ok(Command::Unsupported("two-phase commit".to_owned()));
+    }
+    let statement = parse_sql(cursor.tokens.to_vec())?;
+    cursor.at = cursor.tokens.len();
+    match statement {
+        Statement::Prepare { name, data_types, statement } => Ok(Command::Prepare {
+            name: fold(&name),
+            types: data_types,
+            text: statement.to_string(),
+            statement: Box::new(Command::from_statement(*statement)),
+        }),
+        other => Ok(Command::Unsupported(name_of(&other))),
+    }
+}
+
+fn execute(tokens: &[TokenWithSpan]) -> Result<Command, ParserError> {
+    match parse_sql(tokens.to_vec())? {
+        Statement::Execute { name: Some(name), parameters, .. } => {
+            let name = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
+            Ok(Command::Execute { name, arguments: parameters })
+        }
+        other => Ok(Command::Unsupported(name_of(&other))),
+    }
+}
+
+/// An identifier as PostgreSQL folds it.
+pub(crate) fn fold(ident: &ast::Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}

@@ -1,0 +1,290 @@
+//! One database: the engine, its transactions, its catalog, and who is connected.
+//!
+//! ```text
+//!   Database ── Catalog ── TxnManager ── Engine
+//!      │
+//!      ├─ connect ─▶ Session  (one task's; aborts its transaction when it is dropped)
+//!      └─ registry: pid ─▶ SessionShared  what others may see of a session, and how they stop it
+//! ```
+//!
+//! A session's statement text is shared, not copied, into the registry, so that being visible in
+//! `pg_stat_activity` costs a statement two short locks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::SystemTime;
+
+use froglet_engine::{Engine, SqlState};
+use froglet_schema::Catalog;
+use froglet_txn::{CancelReason, CancelToken, TxnManager};
+use parking_lot::Mutex;
+
+use crate::error::SqlError;
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// What a configuration file, the environment and the command line say.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    /// Settings by name, as `SET` would take them.
+    pub settings: Vec<(String, String)>,
+}
+
+/// What a client says when it connects.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// Any name: everybody is a superuser for now.
+    pub user: String,
+    /// Only `postgres` exists.
+    pub database: String,
+    /// For `pg_stat_activity`.
+    pub application_name: String,
+    /// Startup parameters and `options=-c …`.
+    pub settings: Vec<(String, String)>,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        ConnectOptions {
+            user: "postgres".to_owned(),
+            database: "postgres".to_owned(),
+            application_name: String::new(),
+            settings: Vec::new(),
+        }
+    }
+}
+
+/// What a session is doing, in the words of `pg_stat_activity.state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// `active`
+    Active,
+    /// `idle`
+    Idle,
+    /// `idle in transaction`
+    IdleInTransaction,
+    /// `idle in transaction (aborted)`
+    IdleInFailedTransaction,
+}
+
+impl Activity {
+    /// PostgreSQL's word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Activity::Active => "active",
+            Activity::Idle => "idle",
+            Activity::IdleInTransaction => "idle in transaction",
+            Activity::IdleInFailedTransaction => "idle in transaction (aborted)",
+        }
+    }
+}
+
+/// One row of `pg_stat_activity`.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    /// The number a cancel request names.
+    pub pid: i32,
+    /// As given.
+    pub user: String,
+    /// As set last.
+    pub application_name: String,
+    /// What it does.
+    pub activity: Activity,
+    /// The statement under way, or the last one.
+    pub query: Arc<str>,
+    /// When it connected.
+    pub connected: SystemTime,
+    /// When `query` began.
+    pub query_start: Option<SystemTime>,
+    /// When its activity last changed.
+    pub state_change: SystemTime,
+}
+
+/// What others may see of a session.
+pub(crate) struct SessionShared {
+    pub(crate) pid: i32,
+    pub(crate) secret: i32,
+    pub(crate) user: String,
+    pub(crate) connected: SystemTime,
+    pub(crate) cancel: Arc<CancelToken>,
+    pub(crate) visible: Mutex<Visible>,
+}
+
+pub(crate) struct Visible {
+    pub(crate) application_name: String,
+    pub(crate) activity: Activity,
+    pub(crate) query: Arc<str>,
+    pub(crate) query_start: Option<SystemTime>,
+    pub(crate) state_change: SystemTime,
+}
+
+/// One database.
+pub struct Database {
+    catalog: Arc<Catalog>,
+    defaults: Settings,
+    sessions: Mutex<HashMap<i32, Arc<SessionShared>>>,
+    next_pid: AtomicI32,
+    stopping: AtomicBool,
+    started: SystemTime,
+}
+
+impl Database {
+    /// Opens the catalog over an engine that has recovered. A setting that does not exist or
+    /// does not parse is an error here, not at the first connection.
+    pub async fn open(
+        engine: Arc<dyn Engine>,
+        defaults: Defaults,
+    ) -> Result<Arc<Database>, SqlError> {
+        let mut settings = Settings::default();
+        for (name, value) in &defaults.settings {
+            settings.set_default(name, value)?;
+        }
+        let manager = TxnManager::new(engine);
+        let catalog = Catalog::open(manager).await?;
+        Ok(Arc::new(Database {
+            catalog,
+            defaults: settings,
+            sessions: Mutex::default(),
+            next_pid: AtomicI32::new(1),
+            stopping: AtomicBool::new(false),
+            started: SystemTime::now(),
+        }))
+    }
+
+    /// A new session. 3D000 for any database but `postgres`.
+    pub fn connect(self: &Arc<Self>, options: ConnectOptions) -> Result<Session, SqlError> {
+        if self.stopping.load(Ordering::SeqCst) {
+            return Err(SqlError {
+                fatal: true,
+                ..SqlError::new(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down")
+            });
+        }
+        if options.database != "postgres" {
+            return Err(SqlError {
+                fatal: true,
+                ..SqlError::new(
+                    SqlState::INVALID_CATALOG_NAME,
+                    format!("database \"{}\" does not exist", options.database),
+                )
+            });
+        }
+        let mut settings = self.defaults.clone();
+        settings.connect(&options).map_err(|e| SqlError { fatal: true, ..e })?;
+        let shared = self.register(&options, &settings);
+        Ok(Session::new(self.clone(), shared, settings))
+    }
+
+    fn register(&self, options: &ConnectOptions, settings: &Settings) -> Arc<SessionShared> {
+        let now = SystemTime::now();
+        let mut sessions = self.sessions.lock();
+        let pid = loop {
+            let pid = self.next_pid.fetch_add(1, Ordering::Relaxed) & i32::MAX;
+            if pid != 0 && !sessions.contains_key(&pid) {
+                break pid;
+            }
+        };
+        let shared = Arc::new(SessionShared {
+            pid,
+            secret: rand::random(),
+            user: options.user.clone(),
+            connected: now,
+            cancel: Arc::default(),
+            visible: Mutex::new(Visible {
+                application_name: settings.application_name().to_owned(),
+                activity: Activity::Idle,
+                query: Arc::from(""),
+                query_start: None,
+                state_change: now,
+            }),
+        });
+        sessions.insert(pid, shared.clone());
+        shared
+    }
+
+    pub(crate) fn forget(&self, pid: i32) {
+        self.sessions.lock().remove(&pid);
+    }
+
+    /// Stops the statement under way of the session that has this pid and secret. False where
+    /// there is none such; a client is not told which.
+    pub fn cancel(&self, pid: i32, secret: i32) -> bool {
+        match self.sessions.lock().get(&pid) {
+            Some(session) if session.secret == secret => {
+                session.cancel.cancel(CancelReason::User);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// `pg_cancel_backend`: as [`Database::cancel`], by one who is allowed to.
+    pub fn cancel_backend(&self, pid: i32) -> bool {
+        match self.sessions.lock().get(&pid) {
+            Some(session) => {
+                session.cancel.cancel(CancelReason::User);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// `pg_terminate_backend`: the session's statement fails with 57P01 and the server closes
+    /// the connection.
+    pub fn terminate_backend(&self, pid: i32) -> bool {
+        match self.sessions.lock().get(&pid) {
+            Some(session) => {
+                session.cancel.cancel(CancelReason::Shutdown);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Stops every session and takes no new ones.
+    pub fn shutdown(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        for session in self.sessions.lock().values() {
+            session.cancel.cancel(CancelReason::Shutdown);
+        }
+    }
+
+    /// Who is connected, by pid.
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        let mut infos: Vec<SessionInfo> = self
+            .sessions
+            .lock()
+            .values()
+            .map(|session| {
+                let visible = session.visible.lock();
+                SessionInfo {
+                    pid: session.pid,
+                    user: session.user.clone(),
+                    application_name: visible.application_name.clone(),
+                    activity: visible.activity,
+                    query: visible.query.clone(),
+                    connected: session.connected,
+                    query_start: visible.query_start,
+                    state_change: visible.state_change,
+                }
+            })
+            .collect();
+        infos.sort_by_key(|info| info.pid);
+        infos
+    }
+
+    /// The catalog.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The transactions.
+    pub fn manager(&self) -> &Arc<TxnManager> {
+        self.catalog.manager()
+    }
+
+    /// When it was opened.
+    pub fn started(&self) -> SystemTime {
+        self.started
+    }
+}

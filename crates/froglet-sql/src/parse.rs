@@ -1,0 +1,338 @@
+//! From text to statements.
+//!
+//! ```text
+//!   text ─ tokenizer ─▶ tokens ─ split at ; ─▶ one statement's tokens ─┬─▶ command.rs  SET, BEGIN, VACUUM, …
+//!                                  │                                   └─▶ sqlparser   everything else
+//!                                  └ guard: how deep would its tree be?
+//! ```
+//!
+//! The whole text is parsed before anything runs, as in PostgreSQL. A tree that is too deep is
+//! refused (54001) on the tokens, before anything recursive has been built: building, walking and
+//! dropping a tree all recurse, so the limit stands in front of every one of them.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use froglet_engine::SqlState;
+
+use crate::command::{self, Command};
+use crate::error::SqlError;
+
+/// The longest text of one message.
+pub const MAX_TEXT_BYTES: usize = 64 << 20;
+/// Parentheses within parentheses.
+const MAX_DEPTH: usize = 200;
+/// Operators in one expression, or set operations and joins in one statement.
+const MAX_CHAIN: usize = 1000;
+/// sqlparser's own counter; the guard above is the limit that users meet.
+const RECURSION_LIMIT: usize = 512;
+/// A statement nested more deeply than this is parsed on a stack of its own.
+const SHALLOW: usize = 12;
+const BIG_STACK_BYTES: usize = 64 << 20;
+
+/// One statement of a message.
+#[derive(Clone, Debug)]
+pub struct ParsedStatement {
+    /// What it says.
+    pub command: Arc<Command>,
+    /// Its own text.
+    pub sql: Arc<str>,
+    /// The text of the whole message, to which error positions refer.
+    pub source: Arc<str>,
+    /// Where in `source` it begins, in bytes.
+    pub offset: usize,
+}
+
+impl ParsedStatement {
+    /// Nothing.
+    pub fn empty() -> ParsedStatement {
+        let empty: Arc<str> = Arc::from("");
+        ParsedStatement {
+            command: Arc::new(Command::Empty),
+            sql: empty.clone(),
+            source: empty,
+            offset: 0,
+        }
+    }
+}
+
+/// Parses a text into its statements; none, if it is empty.
+pub fn split(text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("statement of {} bytes is longer than the {MAX_TEXT_BYTES} allowed", text.len()),
+        ));
+    }
+    if let Some(at) = text.find('\0') {
+        return Err(SqlError::new(
+            SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+            format!("invalid byte 0x00 at byte {at} of the statement"),
+        ));
+    }
+    let source: Arc<str> = Arc::from(text);
+    let groups = tokenize(text)?;
+    let offsets = match groups.as_slice() {
+        [] => return Ok(Vec::new()),
+        [_] => vec![(0, text.len())],
+        groups => byte_ranges(text, groups),
+    };
+    let mut statements = Vec::with_capacity(groups.len());
+    for (tokens, (start, end)) in groups.into_iter().zip(offsets) {
+        let sql = if (start, end) == (0, text.len()) {
+            source.clone()
+        } else {
+            Arc::from(text[start..end].trim())
+        };
+        let command = parse_guarded(tokens).map_err(|e| e.into_sql(text))?;
+        statements.push(ParsedStatement {
+            command: Arc::new(command),
+            sql,
+            source: source.clone(),
+            offset: start,
+        });
+    }
+    Ok(statements)
+}
+
+/// Parses an expression that the catalog holds (a default, a check).
+pub fn parse_expression(
+    text: &str,
+) -> Result<datafusion::sql::sqlparser::ast::Expr, SqlError> {
+    let run = || {
+        let mut parser = Parser::new(&PostgreSqlDialect {})
+            .with_recursion_limit(RECURSION_LIMIT)
+            .try_with_sql(text)?;
+        let expr = parser.parse_expr()?;
+        match parser.peek_token_ref().token {
+            Token::EOF => Ok(expr),
+            _ => parser.expected("end of expression", parser.peek_token()),
+        }
+    };
+    stacker::maybe_grow(1 << 20, BIG_STACK_BYTES, run)
+        .map_err(|e| Failure { error: e, tokens: Vec::new() }.into_sql(text))
+}
+
+fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
+    let dialect = PostgreSqlDialect {};
+    let tokens = Tokenizer::new(&dialect, text).tokenize_with_location().map_err(|e| {
+        let message = match e.message.as_str() {
+            m if m.contains("Unterminated") => lower_first(m),
+            m => format!("syntax error: {}", lower_first(m)),
+        };
+        SqlError::new(SqlState::SYNTAX_ERROR, message).at(char_position(text, e.location))
+    })?;
+    let mut groups = Vec::new();
+    let mut group: Vec<TokenWithSpan> = Vec::new();
+    for token in tokens {
+        match token.token {
+            Token::Whitespace(_) => {}
+            Token::EOF => break,
+            Token::SemiColon => {
+                if !group.is_empty() {
+                    groups.push(std::mem::take(&mut group));
+                }
+            }
+            _ => group.push(token),
+        }
+    }
+    if !group.is_empty() {
+        groups.push(group);
+    }
+    Ok(groups)
+}
+
+/// The byte range of each group: from its first token to the first of the next.
+fn byte_ranges(text: &str, groups: &[Vec<TokenWithSpan>]) -> Vec<(usize, usize)> {
+    let mut lines = vec![0];
+    lines.extend(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1));
+    let byte = |at: Location| {
+        let line = lines.get((at.line as usize).saturating_sub(1)).copied().unwrap_or(text.len());
+        let column = (at.column as usize).saturating_sub(1);
+        text[line..].char_indices().nth(column).map_or(text.len(), |(i, _)| line + i)
+    };
+    groups
+        .iter()
+        .map(|group| {
+            let first = group.first().expect("groups are not empty").span.start;
+            let last = group.last().expect("groups are not empty").span.end;
+            (byte(first), byte(last))
+        })
+        .collect()
+}
+
+/// Why a statement did not parse, with what is needed to say where.
+pub(crate) struct Failure {
+    pub(crate) error: ParserError,
+    pub(crate) tokens: Vec<TokenWithSpan>,
+}
+
+fn parse_guarded(tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
+    let shape = Shape::of(&tokens);
+    if shape.depth > MAX_DEPTH || shape.chain > MAX_CHAIN || shape.sets > MAX_CHAIN {
+        return Err(Failure { error: ParserError::RecursionLimitExceeded, tokens: Vec::new() });
+    }
+    if shape.depth > SHALLOW || shape.chain > 100 || shape.sets > 100 {
+        stacker::maybe_grow(BIG_STACK_BYTES / 2, BIG_STACK_BYTES, || parse_one(tokens))
+    } else {
+        stacker::maybe_grow(512 << 10, 8 << 20, || parse_one(tokens))
+    }
+}
+
+fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
+    match command::parse(&tokens) {
+        Some(Ok(command)) => return Ok(command),
+        Some(Err(error)) => return Err(Failure { error, tokens }),
+        None => {}
+    }
+    match parse_sql(tokens.clone()) {
+        Ok(statement) => Ok(Command::from_statement(statement)),
+        Err(error) => Err(Failure { error, tokens }),
+    }
+}
+
+pub(crate) fn parse_sql(
+    tokens: Vec<TokenWithSpan>,
+) -> Result<datafusion::sql::sqlparser::ast::Statement, ParserError> {
+    let dialect = PostgreSqlDialect {};
+    let mut parser = Parser::new(&dialect)
+        .with_recursion_limit(RECURSION_LIMIT)
+        .with_tokens_with_locations(tokens);
+    let statement = parser.parse_statement()?;
+    match parser.peek_token_ref().token {
+        Token::EOF => Ok(statement),
+        _ => parser.expected("end of statement", parser.peek_token()),
+    }
+}
+
+impl Failure {
+    /// As PostgreSQL words it; what the parser would have liked instead is the detail.
+    fn into_sql(self, text: &str) -> SqlError {
+        let message = match self.error {
+            ParserError::RecursionLimitExceeded => {
+                return SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+                    .detail(format!(
+                        "At most {MAX_DEPTH} nested parentheses and {MAX_CHAIN} operators in one expression are supported."
+                    ))
+                    .hint("Split the expression, or use IN (…) or a join instead of many ORs.");
+            }
+            ParserError::TokenizerError(m) | ParserError::ParserError(m) => m,
+        };
+        let (what, location) = split_location(&message);
+        let Some(location) = location else {
+            let tail_missing = what.contains("found: EOF");
+            let message = if tail_missing {
+                "syntax error at end of input".to_owned()
+            } else {
+                format!("syntax error: {}", lower_first(what))
+            };
+            let error = SqlError::new(SqlState::SYNTAX_ERROR, message);
+            return if tail_missing {
+                error.detail(detail(what)).at(text.trim_end().chars().count() as u32 + 1)
+            } else {
+                error
+            };
+        };
+        let token = self.tokens.iter().find(|t| t.span.start == location);
+        let near = match token {
+            Some(t) => token_text(text, t),
+            None => String::new(),
+        };
+        SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{near}\""))
+            .detail(detail(what))
+            .at(char_position(text, location))
+    }
+}
+
+fn detail(what: &str) -> String {
+    format!("{}.", what.trim_end_matches('.'))
+}
+
+/// The token as the user wrote it.
+fn token_text(text: &str, token: &TokenWithSpan) -> String {
+    let start = char_position(text, token.span.start) as usize - 1;
+    let end = char_position(text, token.span.end) as usize - 1;
+    let written: String = text.chars().skip(start).take(end.saturating_sub(start).max(1)).collect();
+    written.trim_end().to_owned()
+}
+
+/// Takes ` at Line: 1, Column: 8` off a parser's message.
+fn split_location(message: &str) -> (&str, Option<Location>) {
+    let parsed = message.rfind(" at Line: ").and_then(|at| {
+        let (line, column) = message[at + 10..].split_once(", Column: ")?;
+        let location = Location { line: line.parse().ok()?, column: column.trim().parse().ok()? };
+        Some((&message[..at], location))
+    });
+    match parsed {
+        Some((what, location)) => (what, Some(location)),
+        None => (message, None),
+    }
+}
+
+/// A position in characters from 1, as ErrorResponse wants it.
+pub(crate) fn char_position(text: &str, at: Location) -> u32 {
+    let before: usize = text
+        .split_inclusive('\n')
+        .take((at.line as usize).saturating_sub(1))
+        .map(|line| line.chars().count())
+        .sum();
+    before as u32 + (at.column as u32).max(1)
+}
+
+fn lower_first(message: &str) -> String {
+    let mut chars = message.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+/// An upper bound of the depth of a statement's tree, from its tokens.
+#[derive(Default)]
+struct Shape {
+    depth: usize,
+    chain: usize,
+    sets: usize,
+}
+
+impl Shape {
+    fn of(tokens: &[TokenWithSpan]) -> Shape {
+        let mut shape = Shape::default();
+        let mut chains: Vec<usize> = vec![0];
+        for token in tokens {
+            match &token.token {
+                Token::LParen | Token::LBracket => chains.push(0),
+                Token::RParen | Token::RBracket => {
+                    chains.pop();
+                    if chains.is_empty() {
+                        chains.push(0);
+                    }
+                }
+                Token::Comma => *chains.last_mut().expect("never empty") = 0,
+                Token::Word(w) => match w.keyword {
+                    Keyword::CASE => chains.push(0),
+                    Keyword::END if chains.len() > 1 => {
+                        chains.pop();
+                    }
+                    Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT | Keyword::JOIN => {
+                        shape.sets += 1;
+                    }
+                    Keyword::AND | Keyword::OR | Keyword::NOT | Keyword::IS | Keyword::LIKE
+                    | Keyword::COLLATE | Keyword::AT => {
+                        *chains.last_mut().expect("never empty") += 1;
+                    }
+                    _ => {}
+                },
+                Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_)
+                | Token::Period => {}
+                _ => *chains.last_mut().expect("never empty") += 1,
+            }
+            shape.depth = shape.depth.max(chains.len() - 1);
+            shape.chain = shape.chain.max(*chains.last().expect("never empty"));
+        }
+        shape
+    }
+}

@@ -1,0 +1,105 @@
+//! A statement that has been bound to types, and the plan that runs it for now.
+//!
+//! ```text
+//!   Prepared ─ sql, parameter types, result fields      fixed when it was described
+//!      └─ Plan ─ made under a catalog stamp             made anew, silently, when the stamp moves
+//! ```
+//!
+//! A client that has been told the result types of a statement keeps getting these: when a column
+//! has changed its type since, a new plan's values are cast back to them, and only a value that
+//! does not fit is an error. Where columns have come or gone under a `*`, no cast helps, and the
+//! answer is PostgreSQL's: 0A000, "cached plan must not change result type".
+
+use std::any::Any;
+use std::sync::Arc;
+
+use froglet_engine::ColumnType;
+use froglet_schema::{ObjectId, SqlType};
+use parking_lot::Mutex;
+
+use crate::parse::{Command, ParsedStatement};
+
+/// One column of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Its type as PostgreSQL knows it.
+    pub sql_type: SqlType,
+    /// How its values come in [`crate::Rows::Values`]: the scale of a decimal, for one, is here.
+    /// `None` for types that only results have (intervals, arrays): these come as batches.
+    pub ty: Option<ColumnType>,
+    /// The table it is a plain column of, or 0.
+    pub table: ObjectId,
+    /// Its attribute number there, or 0.
+    pub attnum: i16,
+}
+
+/// A bound statement. Shared between the session, its portals and the server.
+pub struct Prepared {
+    pub(crate) statement: ParsedStatement,
+    pub(crate) params: Vec<SqlType>,
+    pub(crate) param_types: Vec<ColumnType>,
+    pub(crate) fields: Option<Arc<[Field]>>,
+    /// The latest plan, with the catalog stamp and settings it was made under.
+    pub(crate) plan: Mutex<Option<Arc<CachedPlan>>>,
+}
+
+/// A plan and what it depends on.
+pub(crate) struct CachedPlan {
+    /// The catalog.
+    pub(crate) stamp: u64,
+    /// `froglet.fast_path`
+    pub(crate) fast: bool,
+    /// The plan, of the module that runs it.
+    pub(crate) plan: Arc<dyn Any + Send + Sync>,
+}
+
+impl Prepared {
+    /// What Parse of an empty string makes.
+    pub fn empty() -> Arc<Prepared> {
+        Arc::new(Prepared {
+            statement: ParsedStatement::empty(),
+            params: Vec::new(),
+            param_types: Vec::new(),
+            fields: None,
+            plan: Mutex::new(None),
+        })
+    }
+
+    /// Its text.
+    pub fn sql(&self) -> &str {
+        &self.statement.sql
+    }
+
+    /// Types of its parameters as the client knows them.
+    pub fn params(&self) -> &[SqlType] {
+        &self.params
+    }
+
+    /// Types of the values that [`crate::Session::run`] takes for its parameters.
+    pub fn param_types(&self) -> &[ColumnType] {
+        &self.param_types
+    }
+
+    /// Its result, if it has rows.
+    pub fn fields(&self) -> Option<&Arc<[Field]>> {
+        self.fields.as_ref()
+    }
+
+    /// Whether it runs in a failed transaction: COMMIT, ROLLBACK, ROLLBACK TO.
+    pub fn allowed_in_failed(&self) -> bool {
+        self.statement.command.ends_failure()
+    }
+
+    /// Whether there is nothing to run.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.statement.command, Command::Empty)
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Prepared({})", self.statement.sql)
+    }
+}

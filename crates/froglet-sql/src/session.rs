@@ -1,0 +1,338 @@
+//! A session: one client's transaction, settings and statements.
+//!
+//! ```text
+//!             BEGIN                    error                ROLLBACK, COMMIT
+//!   Idle ───────────▶ Explicit ───────────────▶ Failed ───────────────────▶ Idle
+//!     │  statement                                │ ROLLBACK TO
+//!     ▼                                           ▼
+//!   Implicit ── BEGIN ──▶ Explicit             Explicit
+//!     │ finish_implicit: end of a simple message, or Sync
+//!     ▼
+//!   Idle, committed and durable (or aborted)
+//! ```
+//!
+//! A session belongs to one task. Dropped, it aborts what it had begun: a client that vanishes
+//! leaves nothing behind.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use froglet_engine::{SqlState, Value};
+use froglet_schema::CatalogSavepoint;
+use froglet_txn::{CancelToken, Limits, Transaction};
+
+use crate::command::{Command, TransactionModes};
+use crate::database::{Activity, Database, SessionShared};
+use crate::error::{Notice, SqlError};
+use crate::functions::SessionState;
+use crate::parse::{self, ParsedStatement};
+use crate::prepared::Prepared;
+use crate::settings::{Settings, SettingsMark};
+use crate::stream::Outcome;
+
+/// What ReadyForQuery says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// `I`
+    Idle,
+    /// `T`
+    InTransaction,
+    /// `E`
+    Failed,
+}
+
+/// Where the session's transaction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    Idle,
+    Implicit,
+    Explicit,
+    Failed,
+}
+
+/// A savepoint by name, with all that a rollback to it restores.
+pub(crate) struct NamedSavepoint {
+    pub(crate) name: String,
+    pub(crate) rows: froglet_engine::Savepoint,
+    pub(crate) catalog: CatalogSavepoint,
+    pub(crate) settings: SettingsMark,
+}
+
+/// One client's session.
+pub struct Session {
+    pub(crate) db: Arc<Database>,
+    pub(crate) shared: Arc<SessionShared>,
+    pub(crate) settings: Settings,
+    pub(crate) txn: Option<Transaction>,
+    pub(crate) block: Block,
+    /// This transaction may not write.
+    pub(crate) read_only: bool,
+    /// What this transaction was begun with, for AND CHAIN.
+    pub(crate) modes: TransactionModes,
+    pub(crate) savepoints: Vec<NamedSavepoint>,
+    /// The settings to which a rollback of this transaction goes back.
+    pub(crate) begin_settings: Option<SettingsMark>,
+    pub(crate) notices: Vec<Notice>,
+    /// PREPARE's statements.
+    pub(crate) named: HashMap<String, Arc<Prepared>>,
+    /// What functions like now() and currval() look at.
+    pub(crate) state: Arc<SessionState>,
+    reported: Vec<Arc<str>>,
+    reported_at: SettingsMark,
+}
+
+impl Session {
+    pub(crate) fn new(
+        db: Arc<Database>,
+        shared: Arc<SessionShared>,
+        settings: Settings,
+    ) -> Session {
+        let state = Arc::new(SessionState::new(&db, &shared, &settings));
+        Session {
+            reported: settings.reported().map(|(_, value)| value.clone()).collect(),
+            reported_at: settings.mark(),
+            db,
+            shared,
+            settings,
+            txn: None,
+            block: Block::Idle,
+            read_only: false,
+            modes: TransactionModes::default(),
+            savepoints: Vec::new(),
+            begin_settings: None,
+            notices: Vec::new(),
+            named: HashMap::new(),
+            state,
+        }
+    }
+
+    /// The number that a cancel request names.
+    pub fn pid(&self) -> i32 {
+        self.shared.pid
+    }
+
+    /// The number that a cancel request must know.
+    pub fn secret(&self) -> i32 {
+        self.shared.secret
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.db
+    }
+
+    /// For ReadyForQuery.
+    pub fn status(&self) -> TransactionStatus {
+        match self.block {
+            Block::Idle | Block::Implicit => TransactionStatus::Idle,
+            Block::Explicit => TransactionStatus::InTransaction,
+            Block::Failed => TransactionStatus::Failed,
+        }
+    }
+
+    /// The parameters to report when the session starts.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        self.settings.reported().map(|(name, value)| (name, value.to_string())).collect()
+    }
+
+    /// The reported parameters that have changed since the last call.
+    pub fn parameter_changes(&mut self) -> Vec<(&'static str, String)> {
+        if self.settings.same_as(&self.reported_at) {
+            return Vec::new();
+        }
+        self.reported_at = self.settings.mark();
+        let mut changes = Vec::new();
+        for ((name, now), before) in self.settings.reported().zip(&mut self.reported) {
+            if now != before {
+                changes.push((name, now.to_string()));
+                *before = now.clone();
+            }
+        }
+        changes
+    }
+
+    /// Notices since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.append(&mut self.state.take_notices());
+        notices
+    }
+
+    /// Resolves, while the session waits for its client, when it is to end.
+    pub fn cancel_token(&self) -> Arc<CancelToken> {
+        self.shared.cancel.clone()
+    }
+
+    /// How long the session may wait for its client now; `None` for ever.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        match self.block {
+            Block::Explicit | Block::Failed => self.settings.hot().idle_in_transaction_timeout,
+            Block::Idle | Block::Implicit => None,
+        }
+    }
+
+    /// What ends a session that waited longer.
+    pub fn idle_timeout_error() -> SqlError {
+        SqlError {
+            fatal: true,
+            ..SqlError::new(
+                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "terminating connection due to idle-in-transaction timeout",
+            )
+        }
+    }
+
+    /// Parses a text into statements. Nothing of it runs if any of it does not parse.
+    pub fn split(&self, text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
+        parse::split(text)
+    }
+
+    /// Binds a statement: its parameters' types (0: to be inferred) and its result.
+    pub async fn prepare(
+        &mut self,
+        statement: &ParsedStatement,
+        param_oids: &[u32],
+    ) -> Result<Arc<Prepared>, SqlError> {
+        let outcome = self.prepare_inner(statement, param_oids).await;
+        outcome.map_err(|e| self.failed(e))
+    }
+
+    async fn prepare_inner(
+        &mut self,
+        statement: &ParsedStatement,
+        param_oids: &[u32],
+    ) -> Result<Arc<Prepared>, SqlError> {
+        self.refuse_if_failed(&statement.command)?;
+        crate::bind::prepare(self, statement, param_oids).await.map(Arc::new)
+    }
+
+    /// Runs a bound statement with values for its parameters.
+    pub async fn run(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: Vec<Value>,
+    ) -> Result<Outcome, SqlError> {
+        self.begin_activity(&prepared.statement.sql);
+        if let Err(e) = self.refuse_if_failed(&prepared.statement.command) {
+            return Err(self.failed(e));
+        }
+        let outcome = crate::execute::run(self, prepared, params).await;
+        outcome.map_err(|e| self.failed(e))
+    }
+
+    /// Prepares and runs one statement of a simple query.
+    pub async fn simple(&mut self, statement: &ParsedStatement) -> Result<Outcome, SqlError> {
+        let prepared = self.prepare(statement, &[]).await?;
+        if !prepared.params.is_empty() {
+            let e = SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1");
+            return Err(self.failed(e));
+        }
+        self.run(&prepared, Vec::new()).await
+    }
+
+    /// The end of a simple message or a Sync: commits, durably, or aborts what was implicit.
+    pub async fn finish_implicit(&mut self, ok: bool) -> Result<(), SqlError> {
+        let outcome = match (self.block, ok) {
+            (Block::Implicit, true) => self.commit_transaction().await,
+            (Block::Implicit, false) => {
+                self.abort_transaction();
+                Ok(())
+            }
+            (Block::Idle | Block::Explicit | Block::Failed, _) => Ok(()),
+        };
+        self.end_activity();
+        outcome
+    }
+
+    /// An error that this crate did not see (a malformed Bind, a failed stream).
+    pub fn note_failure(&mut self) {
+        if self.block == Block::Explicit {
+            self.fail_transaction();
+        }
+    }
+
+    fn failed(&mut self, error: SqlError) -> SqlError {
+        self.note_failure();
+        error
+    }
+
+    fn refuse_if_failed(&self, command: &Command) -> Result<(), SqlError> {
+        if self.block != Block::Failed || command.ends_failure() || matches!(command, Command::Empty)
+        {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            SqlState::IN_FAILED_SQL_TRANSACTION,
+            "current transaction is aborted, commands ignored until end of transaction block",
+        ))
+    }
+
+    /// What limits a statement that begins now.
+    pub(crate) fn limits(&self) -> Limits {
+        let hot = self.settings.hot();
+        Limits {
+            lock_timeout: hot.lock_timeout,
+            deadline: hot.statement_timeout.map(|timeout| Instant::now() + timeout),
+            cancel: self.shared.cancel.clone(),
+        }
+    }
+
+    pub(crate) fn notice(&mut self, severity: &'static str, state: SqlState, message: impl Into<String>) {
+        self.notices.push(Notice {
+            severity,
+            state,
+            message: message.into(),
+            detail: None,
+            hint: None,
+        });
+    }
+
+    fn begin_activity(&mut self, query: &Arc<str>) {
+        self.shared.cancel.rearm();
+        let now = SystemTime::now();
+        let mut visible = self.shared.visible.lock();
+        if !Arc::ptr_eq(&visible.query, query) {
+            visible.query = query.clone();
+        }
+        visible.activity = Activity::Active;
+        visible.query_start = Some(now);
+        visible.state_change = now;
+        drop(visible);
+        self.state.begin_statement(now);
+    }
+
+    fn end_activity(&mut self) {
+        let activity = match self.block {
+            Block::Idle | Block::Implicit => Activity::Idle,
+            Block::Explicit => Activity::IdleInTransaction,
+            Block::Failed => Activity::IdleInFailedTransaction,
+        };
+        let mut visible = self.shared.visible.lock();
+        visible.activity = activity;
+        visible.state_change = SystemTime::now();
+    }
+
+    /// Others see the session's new application name.
+    pub(crate) fn publish_settings(&mut self) {
+        let mut visible = self.shared.visible.lock();
+        if visible.application_name != self.settings.application_name() {
+            self.settings.application_name().clone_into(&mut visible.application_name);
+        }
+        drop(visible);
+        self.state.set_settings(&self.settings);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.txn = None;
+        self.db.forget(self.shared.pid);
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({}, {:?})", self.shared.pid, self.block)
+    }
+}

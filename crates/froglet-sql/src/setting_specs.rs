@@ -1,0 +1,130 @@
+//! The table of settings: PostgreSQL's that clients send or ask for, and Froglet's own.
+
+/// What values a setting takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Bool,
+    Int { min: i64, max: i64 },
+    Real,
+    /// Milliseconds, with units.
+    TimeMs,
+    Enum(&'static [&'static str]),
+    Text,
+    TimeZone,
+    DateStyle,
+    Encoding,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) default: &'static str,
+    pub(crate) changeable: bool,
+    /// Sent to the client as ParameterStatus.
+    pub(crate) report: bool,
+    pub(crate) hidden: bool,
+    pub(crate) no_reset_all: bool,
+    pub(crate) description: &'static str,
+}
+
+const fn spec(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Spec {
+    Spec {
+        name,
+        kind,
+        default,
+        changeable: true,
+        report: false,
+        hidden: false,
+        no_reset_all: false,
+        description,
+    }
+}
+
+const fn reported(mut spec: Spec) -> Spec {
+    spec.report = true;
+    spec
+}
+
+const fn fixed(mut spec: Spec) -> Spec {
+    spec.changeable = false;
+    spec
+}
+
+const ISOLATION: Kind =
+    Kind::Enum(&["read uncommitted", "read committed", "repeatable read", "serializable"]);
+const LEVELS: Kind = Kind::Enum(&[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "info", "notice", "warning",
+    "error", "fatal", "panic",
+]);
+
+/// The version string; its number is what drivers look at.
+pub(crate) const SERVER_VERSION: &str = concat!("15.0 (Froglet ", env!("CARGO_PKG_VERSION"), ")");
+
+pub(crate) const SPECS: &[Spec] = &[
+    reported(spec("application_name", Kind::Text, "", "The application's name, for pg_stat_activity.")),
+    spec("bytea_output", Kind::Enum(&["hex"]), "hex", "The output format of bytea."),
+    spec("check_function_bodies", Kind::Bool, "on", "Accepted; there are no function bodies."),
+    reported(spec("client_encoding", Kind::Encoding, "UTF8", "The client's character set.")),
+    spec("client_min_messages", LEVELS, "notice", "The least severe messages sent to the client."),
+    reported(spec("DateStyle", Kind::DateStyle, "ISO, MDY", "The display format of dates.")),
+    spec("default_table_access_method", Kind::Enum(&["memory", "heap"]), "memory", "The engine of new tables."),
+    spec("default_tablespace", Kind::Text, "", "Accepted; there are no tablespaces."),
+    spec("default_transaction_isolation", ISOLATION, "read committed", "The isolation level of new transactions."),
+    spec("default_transaction_read_only", Kind::Bool, "off", "Whether new transactions are read only."),
+    spec("default_transaction_deferrable", Kind::Bool, "off", "Accepted; changes nothing."),
+    spec("enable_seqscan", Kind::Bool, "on", "Accepted; changes nothing."),
+    spec("enable_indexscan", Kind::Bool, "on", "Accepted; changes nothing."),
+    spec("extra_float_digits", Kind::Int { min: -15, max: 3 }, "1", "Accepted; floats are printed shortest-exact."),
+    spec("froglet.fast_path", Kind::Bool, "on", "Runs point and range statements without the analytical planner."),
+    spec("froglet.migration", Kind::Enum(&["auto", "eager", "lazy"]), "auto", "How schema changes move data."),
+    spec("froglet.migration_cdc_threads", Kind::Int { min: 1, max: 64 }, "1", "Threads that capture changes during a migration."),
+    spec("froglet.migration_scan_threads", Kind::Int { min: 1, max: 64 }, "1", "Threads that scan during a migration."),
+    spec("froglet.on_violation", Kind::Enum(&["abort_ddl", "abort_writer"]), "abort_ddl", "Who fails when a row violates a constraint being added."),
+    spec("idle_in_transaction_session_timeout", Kind::TimeMs, "0", "The longest a session may idle in a transaction; 0 for ever."),
+    spec("idle_session_timeout", Kind::TimeMs, "0", "The longest a session may idle; 0 for ever."),
+    reported(fixed(spec("in_hot_standby", Kind::Bool, "off", "Whether this is a standby."))),
+    reported(fixed(spec("integer_datetimes", Kind::Bool, "on", "Timestamps are integers."))),
+    reported(spec("IntervalStyle", Kind::Enum(&["postgres"]), "postgres", "The display format of intervals.")),
+    reported(fixed(spec("is_superuser", Kind::Bool, "on", "Whether the user is a superuser."))),
+    spec("jit", Kind::Bool, "off", "Accepted; changes nothing."),
+    fixed(spec("lc_collate", Kind::Text, "C", "The collation: bytewise.")),
+    fixed(spec("lc_ctype", Kind::Text, "C.UTF-8", "The character classification.")),
+    spec("lc_messages", Kind::Text, "C", "The language of messages."),
+    spec("lc_monetary", Kind::Text, "C", "Accepted; changes nothing."),
+    spec("lc_numeric", Kind::Text, "C", "Accepted; changes nothing."),
+    spec("lc_time", Kind::Text, "C", "Accepted; changes nothing."),
+    spec("lock_timeout", Kind::TimeMs, "0", "The longest wait for a row or object; 0 for ever."),
+    spec("log_min_messages", LEVELS, "warning", "Accepted; the server logs by its own configuration."),
+    spec("log_statement", Kind::Enum(&["none", "ddl", "mod", "all"]), "none", "Accepted; changes nothing."),
+    spec("maintenance_work_mem", Kind::Text, "64MB", "Accepted; changes nothing."),
+    fixed(spec("max_connections", Kind::Int { min: 1, max: 262_143 }, "1000", "The most sessions at once.")),
+    fixed(spec("max_identifier_length", Kind::Int { min: 63, max: 63 }, "63", "The longest identifier, in bytes.")),
+    fixed(spec("max_index_keys", Kind::Int { min: 32, max: 32 }, "32", "The most columns of an index.")),
+    spec("random_page_cost", Kind::Real, "4", "Accepted; changes nothing."),
+    spec("row_security", Kind::Bool, "on", "Accepted; there are no policies."),
+    reported(spec("search_path", Kind::Text, "\"$user\", public", "The schemas in which unqualified names are looked up.")),
+    reported(fixed(spec("server_encoding", Kind::Encoding, "UTF8", "The database's character set."))),
+    reported(fixed(spec("server_version", Kind::Text, SERVER_VERSION, "The version clients should expect."))),
+    fixed(spec("server_version_num", Kind::Int { min: 0, max: 999_999 }, "150000", "The version as a number.")),
+    reported(fixed(spec("session_authorization", Kind::Text, "postgres", "The session's user."))),
+    spec("session_replication_role", Kind::Enum(&["origin", "replica", "local"]), "origin", "Accepted; changes nothing."),
+    reported(spec("standard_conforming_strings", Kind::Enum(&["on"]), "on", "Backslashes in '…' are literal.")),
+    spec("statement_timeout", Kind::TimeMs, "0", "The longest a statement may run; 0 for ever."),
+    spec("synchronous_commit", Kind::Enum(&["on", "off", "local", "remote_write", "remote_apply"]), "on", "Whether a commit waits until it is durable."),
+    spec("synchronize_seqscans", Kind::Bool, "on", "Accepted; changes nothing."),
+    spec("temp_tablespaces", Kind::Text, "", "Accepted; there are no tablespaces."),
+    reported(spec("TimeZone", Kind::TimeZone, "UTC", "The time zone of timestamps with time zone.")),
+    Spec { no_reset_all: true, ..spec("transaction_isolation", ISOLATION, "read committed", "The isolation level of this transaction.") },
+    Spec { no_reset_all: true, ..spec("transaction_read_only", Kind::Bool, "off", "Whether this transaction is read only.") },
+    Spec { no_reset_all: true, ..spec("transaction_deferrable", Kind::Bool, "off", "Accepted; changes nothing.") },
+    spec("vacuum_freeze_min_age", Kind::Int { min: 0, max: 1_000_000_000 }, "50000000", "Accepted; changes nothing."),
+    spec("work_mem", Kind::Text, "4MB", "Accepted; changes nothing."),
+    spec("xmloption", Kind::Enum(&["content", "document"]), "content", "Accepted; there is no xml."),
+];

@@ -1,0 +1,410 @@
+//! Settings: their names, kinds, defaults, and a session's values.
+//!
+//! ```text
+//!   SPECS (name, kind, default)          Settings of a session
+//!                                          base     what RESET goes back to
+//!   SET x        ──▶ current, session      session  what a commit leaves behind
+//!   SET LOCAL x  ──▶ current               current  what holds now
+//!   COMMIT       ──▶ current = session     (a rollback restores the State of BEGIN or SAVEPOINT)
+//! ```
+//!
+//! What statements ask for all the time is kept parsed in [`Hot`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use froglet_engine::SqlState;
+
+use crate::command::IsolationName;
+use crate::database::ConnectOptions;
+use crate::error::SqlError;
+use crate::setting_specs::{Kind, SPECS, Spec};
+
+/// What is asked for in every statement.
+#[derive(Clone, Debug)]
+pub struct Hot {
+    /// `froglet.fast_path`
+    pub fast_path: bool,
+    /// `synchronous_commit`
+    pub synchronous_commit: bool,
+    /// `statement_timeout`
+    pub statement_timeout: Option<Duration>,
+    /// `lock_timeout`
+    pub lock_timeout: Option<Duration>,
+    /// `idle_in_transaction_session_timeout`
+    pub idle_in_transaction_timeout: Option<Duration>,
+    /// `default_transaction_isolation`
+    pub isolation: IsolationName,
+    /// `default_transaction_read_only`
+    pub read_only: bool,
+    /// `froglet.migration_scan_threads`
+    pub scan_threads: usize,
+    /// `search_path` with `"$user"` left out
+    pub search_path: Arc<[String]>,
+    /// `timezone`
+    pub timezone: Arc<str>,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    session: Vec<Arc<str>>,
+    current: Vec<Arc<str>>,
+    hot: Hot,
+}
+
+/// A session's settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    base: Arc<Vec<Arc<str>>>,
+    state: Arc<State>,
+    local: bool,
+}
+
+/// Settings at a point to which a rollback goes back.
+#[derive(Clone, Debug)]
+pub struct SettingsMark {
+    state: Arc<State>,
+    local: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let base: Vec<Arc<str>> = SPECS.iter().map(|spec| Arc::from(spec.default)).collect();
+        let state = State { session: base.clone(), current: base.clone(), hot: Hot::of(&base) };
+        Settings { base: Arc::new(base), state: Arc::new(state), local: false }
+    }
+}
+
+impl Settings {
+    /// From the configuration: what RESET goes back to.
+    pub fn set_default(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        let at = find(name)?;
+        let value: Arc<str> = Arc::from(canonical(&SPECS[at], value)?);
+        Arc::make_mut(&mut self.base)[at] = value.clone();
+        self.store(at, value, false);
+        Ok(())
+    }
+
+    /// From a client's startup message.
+    pub(crate) fn connect(&mut self, options: &ConnectOptions) -> Result<(), SqlError> {
+        self.set_default("application_name", &options.application_name)?;
+        for (name, value) in &options.settings {
+            check_changeable(&SPECS[find(name)?])?;
+            self.set_default(name, value)?;
+        }
+        Ok(())
+    }
+
+    /// SET and SET LOCAL; `None` is DEFAULT.
+    pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<(), SqlError> {
+        let at = find(name)?;
+        check_changeable(&SPECS[at])?;
+        let value = match value {
+            Some(value) => Arc::from(canonical(&SPECS[at], value)?),
+            None => self.base[at].clone(),
+        };
+        self.store(at, value, local);
+        Ok(())
+    }
+
+    /// RESET ALL
+    pub fn reset_all(&mut self) {
+        for (at, spec) in SPECS.iter().enumerate() {
+            if spec.changeable && !spec.no_reset_all {
+                let value = self.base[at].clone();
+                self.store(at, value, false);
+            }
+        }
+    }
+
+    /// SHOW: the name as PostgreSQL spells it, and the value.
+    pub fn show(&self, name: &str) -> Result<(&'static str, &str), SqlError> {
+        let at = find(name)?;
+        Ok((SPECS[at].name, &self.state.current[at]))
+    }
+
+    /// SHOW ALL: name, value, description.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &str, &'static str)> {
+        SPECS
+            .iter()
+            .zip(&self.state.current)
+            .filter(|(spec, _)| !spec.hidden)
+            .map(|(spec, value)| (spec.name, &**value, spec.description))
+    }
+
+    /// The current value of a setting that exists.
+    pub fn get(&self, name: &'static str) -> &str {
+        match find(name) {
+            Ok(at) => &self.state.current[at],
+            Err(_) => "",
+        }
+    }
+
+    /// `application_name`
+    pub fn application_name(&self) -> &str {
+        self.get("application_name")
+    }
+
+    /// What every statement asks for.
+    pub fn hot(&self) -> &Hot {
+        &self.state.hot
+    }
+
+    /// The values that ParameterStatus reports.
+    pub fn reported(&self) -> impl Iterator<Item = (&'static str, &Arc<str>)> {
+        SPECS
+            .iter()
+            .zip(&self.state.current)
+            .filter(|(spec, _)| spec.report)
+            .map(|(spec, value)| (spec.name, value))
+    }
+
+    /// Whether two points have the same values, cheaply; false negatives are harmless.
+    pub(crate) fn same_as(&self, mark: &SettingsMark) -> bool {
+        Arc::ptr_eq(&self.state, &mark.state)
+    }
+
+    /// Now.
+    pub fn mark(&self) -> SettingsMark {
+        SettingsMark { state: self.state.clone(), local: self.local }
+    }
+
+    /// A rollback.
+    pub fn restore(&mut self, mark: &SettingsMark) {
+        self.state = mark.state.clone();
+        self.local = mark.local;
+    }
+
+    /// A commit: SET LOCAL ends.
+    pub fn commit(&mut self) {
+        if std::mem::take(&mut self.local) {
+            let state = Arc::make_mut(&mut self.state);
+            state.current = state.session.clone();
+            state.hot = Hot::of(&state.current);
+        }
+    }
+
+    fn store(&mut self, at: usize, value: Arc<str>, local: bool) {
+        let state = Arc::make_mut(&mut self.state);
+        if local {
+            self.local = true;
+        } else {
+            state.session[at] = value.clone();
+        }
+        state.current[at] = value;
+        state.hot = Hot::of(&state.current);
+    }
+}
+
+impl Hot {
+    fn of(values: &[Arc<str>]) -> Hot {
+        let get = |name: &str| &*values[find(name).expect("a setting of this module's own table")];
+        let on = |name| get(name) == "on";
+        let timeout = |name| match parse_time_ms(get(name)) {
+            Some(0) | None => None,
+            Some(ms) => Some(Duration::from_millis(ms)),
+        };
+        Hot {
+            fast_path: on("froglet.fast_path"),
+            synchronous_commit: get("synchronous_commit") != "off",
+            statement_timeout: timeout("statement_timeout"),
+            lock_timeout: timeout("lock_timeout"),
+            idle_in_transaction_timeout: timeout("idle_in_transaction_session_timeout"),
+            isolation: IsolationName::parse(get("default_transaction_isolation"))
+                .unwrap_or(IsolationName::ReadCommitted),
+            read_only: on("default_transaction_read_only"),
+            scan_threads: get("froglet.migration_scan_threads").parse().unwrap_or(1),
+            search_path: search_path(get("search_path")),
+            timezone: Arc::from(get("TimeZone")),
+        }
+    }
+}
+
+fn search_path(value: &str) -> Arc<[String]> {
+    value
+        .split(',')
+        .map(|part| part.trim().trim_matches('"').to_owned())
+        .filter(|part| !part.is_empty() && part != "$user")
+        .collect()
+}
+
+fn find(name: &str) -> Result<usize, SqlError> {
+    SPECS.iter().position(|spec| spec.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+        SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("unrecognized configuration parameter \"{name}\""),
+        )
+    })
+}
+
+fn check_changeable(spec: &Spec) -> Result<(), SqlError> {
+    if spec.changeable {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::CANT_CHANGE_RUNTIME_PARAM,
+        format!("parameter \"{}\" cannot be changed", spec.name),
+    ))
+}
+
+/// The value as it is stored and shown.
+fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
+    let invalid = || {
+        SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{}\": \"{value}\"", spec.name),
+        )
+    };
+    match spec.kind {
+        Kind::Bool => match parse_bool(value) {
+            Some(b) => Ok(if b { "on" } else { "off" }.to_owned()),
+            None => Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("parameter \"{}\" requires a Boolean value", spec.name),
+            )),
+        },
+        Kind::Int { min, max } => match value.trim().parse::<i64>() {
+            Ok(n) if (min..=max).contains(&n) => Ok(n.to_string()),
+            Ok(n) => Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!(
+                    "{n} is outside the valid range for parameter \"{}\" ({min} .. {max})",
+                    spec.name
+                ),
+            )),
+            Err(_) => Err(invalid()),
+        },
+        Kind::Real => match value.trim().parse::<f64>() {
+            Ok(n) if n.is_finite() => Ok(n.to_string()),
+            _ => Err(invalid()),
+        },
+        Kind::TimeMs => match parse_time_ms(value) {
+            Some(ms) if ms <= i32::MAX as u64 => Ok(show_time_ms(ms)),
+            _ => Err(invalid().hint("Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".")),
+        },
+        Kind::Enum(allowed) => allowed
+            .iter()
+            .find(|a| a.eq_ignore_ascii_case(value.trim()))
+            .map(|a| (*a).to_owned())
+            .or_else(|| bool_word(allowed, value))
+            .ok_or_else(|| {
+                invalid().hint(format!("Available values: {}.", allowed.join(", ")))
+            }),
+        Kind::Text => Ok(value.to_owned()),
+        Kind::TimeZone => timezone(value).ok_or_else(invalid),
+        Kind::DateStyle => datestyle(value).ok_or_else(invalid),
+        Kind::Encoding => match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+            "utf8" | "unicode" => Ok("UTF8".to_owned()),
+            "sqlascii" => Ok("SQL_ASCII".to_owned()),
+            _ => Err(invalid().hint("Only UTF8 is supported.")),
+        },
+    }
+}
+
+fn parse_bool(value: &str) -> Option<bool> {
+    let value = value.trim().to_ascii_lowercase();
+    let prefix = |word: &str| !value.is_empty() && word.starts_with(&value);
+    match value.as_str() {
+        "on" | "1" => Some(true),
+        "off" | "of" | "0" => Some(false),
+        _ if prefix("true") || prefix("yes") => Some(true),
+        _ if prefix("false") || prefix("no") => Some(false),
+        _ => None,
+    }
+}
+
+/// Enums that also take Boolean words (synchronous_commit = false).
+fn bool_word(allowed: &[&str], value: &str) -> Option<String> {
+    let word = if parse_bool(value)? { "on" } else { "off" };
+    allowed.contains(&word).then(|| word.to_owned())
+}
+
+/// `5000`, `5s`, `1.5 min` in milliseconds.
+fn parse_time_ms(value: &str) -> Option<u64> {
+    let value = value.trim();
+    let split = value.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(split);
+    let number: f64 = number.trim().parse().ok()?;
+    let ms = match unit {
+        "us" => number / 1000.0,
+        "" | "ms" => number,
+        "s" => number * 1000.0,
+        "min" => number * 60_000.0,
+        "h" => number * 3_600_000.0,
+        "d" => number * 86_400_000.0,
+        _ => return None,
+    };
+    (ms >= 0.0 && ms.is_finite()).then_some(ms.round() as u64)
+}
+
+/// In the largest unit that is exact, as PostgreSQL shows times.
+fn show_time_ms(ms: u64) -> String {
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
+    match units.iter().find(|(size, _)| ms > 0 && ms.is_multiple_of(*size)) {
+        Some((size, unit)) => format!("{}{unit}", ms / size),
+        None if ms == 0 => "0".to_owned(),
+        None => format!("{ms}ms"),
+    }
+}
+
+fn timezone(value: &str) -> Option<String> {
+    let value = value.trim();
+    if ["utc", "gmt", "zulu", "etc/utc"].contains(&value.to_ascii_lowercase().as_str()) {
+        let canonical = if value.eq_ignore_ascii_case("gmt") { "GMT" } else { "UTC" };
+        return Some(if value.contains('/') { "Etc/UTC" } else { canonical }.to_owned());
+    }
+    value.parse::<arrow::array::timezone::Tz>().ok().map(|_| value.to_owned())
+}
+
+fn datestyle(value: &str) -> Option<String> {
+    let mut order = "MDY";
+    for part in value.split(',') {
+        match part.trim().to_ascii_lowercase().as_str() {
+            "iso" | "" => {}
+            "mdy" | "us" => order = "MDY",
+            "dmy" | "european" => order = "DMY",
+            "ymd" => order = "YMD",
+            _ => return None,
+        }
+    }
+    Some(format!("ISO, {order}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_values_end_with_the_transaction_and_rollback_restores() {
+        let mut s = Settings::default();
+        let begin = s.mark();
+        s.set("lock_timeout", Some("1500"), true).unwrap();
+        assert_eq!(s.show("LOCK_TIMEOUT").unwrap(), ("lock_timeout", "1500ms"));
+        s.commit();
+        assert_eq!(s.show("lock_timeout").unwrap().1, "0");
+        s.set("statement_timeout", Some("2min"), false).unwrap();
+        assert_eq!(s.hot().statement_timeout, Some(Duration::from_secs(120)));
+        assert_eq!(s.show("statement_timeout").unwrap().1, "2min");
+        s.restore(&begin);
+        assert_eq!(s.hot().statement_timeout, None);
+    }
+
+    #[test]
+    fn wrong_names_and_values_say_so() {
+        let mut s = Settings::default();
+        let code = |r: Result<(), SqlError>| r.unwrap_err().state;
+        assert_eq!(code(s.set("no_such", Some("1"), false)), SqlState::UNDEFINED_OBJECT);
+        assert_eq!(
+            code(s.set("froglet.fast_path", Some("maybe"), false)),
+            SqlState::INVALID_PARAMETER_VALUE
+        );
+        assert_eq!(
+            code(s.set("server_version", Some("1"), false)),
+            SqlState::CANT_CHANGE_RUNTIME_PARAM
+        );
+        s.set("froglet.fast_path", Some("false"), false).unwrap();
+        assert!(!s.hot().fast_path);
+        s.set("synchronous_commit", Some("off"), false).unwrap();
+        assert!(!s.hot().synchronous_commit);
+    }
+}

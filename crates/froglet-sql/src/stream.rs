@@ -1,0 +1,145 @@
+//! What a statement hands back.
+//!
+//! A [`RowStream`] owns all that it needs (its read view above all), so that a portal may be
+//! suspended and the session used for something else meanwhile.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use froglet_engine::Row;
+use froglet_txn::Limits;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+
+use crate::copy::CopyIn;
+use crate::copy_out::CopyOut;
+use crate::error::SqlError;
+use crate::prepared::Field;
+
+/// The outcome of a statement.
+pub enum Outcome {
+    /// A result.
+    Rows(RowStream),
+    /// A command tag.
+    Done(String),
+    /// COPY … FROM STDIN: feed it.
+    CopyIn(Box<CopyIn>),
+    /// COPY … TO STDOUT: drain it.
+    CopyOut(Box<CopyOut>),
+    /// There was no statement.
+    Empty,
+}
+
+/// Some rows of a result.
+#[derive(Debug)]
+pub enum Rows {
+    /// One by one, each in the order of the fields.
+    Values(Vec<Row>),
+    /// In columns, of the Arrow types of the fields.
+    Batch(RecordBatch),
+}
+
+impl Rows {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Rows::Values(rows) => rows.len(),
+            Rows::Batch(batch) => batch.num_rows(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The words before the number in a command tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TagKind {
+    Select,
+    Insert,
+    Update,
+    Delete,
+    /// SHOW, EXPLAIN: the word alone.
+    Word(&'static str),
+}
+
+impl TagKind {
+    pub(crate) fn with(self, rows: u64) -> String {
+        match self {
+            TagKind::Select => format!("SELECT {rows}"),
+            TagKind::Insert => format!("INSERT 0 {rows}"),
+            TagKind::Update => format!("UPDATE {rows}"),
+            TagKind::Delete => format!("DELETE {rows}"),
+            TagKind::Word(word) => word.to_owned(),
+        }
+    }
+}
+
+enum Source {
+    Ready(Option<Vec<Row>>),
+    Batches {
+        stream: BoxStream<'static, Result<RecordBatch, SqlError>>,
+        limits: Limits,
+    },
+    Failed,
+}
+
+/// A result under way.
+pub struct RowStream {
+    fields: Arc<[Field]>,
+    source: Source,
+    tag: TagKind,
+}
+
+impl RowStream {
+    /// A result that is complete.
+    pub(crate) fn ready(fields: Arc<[Field]>, rows: Vec<Row>, tag: TagKind) -> RowStream {
+        RowStream { fields, source: Source::Ready(Some(rows)), tag }
+    }
+
+    /// A result that is still being computed.
+    pub(crate) fn batches(
+        fields: Arc<[Field]>,
+        stream: BoxStream<'static, Result<RecordBatch, SqlError>>,
+        limits: Limits,
+    ) -> RowStream {
+        RowStream { fields, source: Source::Batches { stream, limits }, tag: TagKind::Select }
+    }
+
+    /// The columns.
+    pub fn fields(&self) -> &Arc<[Field]> {
+        &self.fields
+    }
+
+    /// The next rows; `None` after the last, and after an error.
+    pub async fn next(&mut self) -> Option<Result<Rows, SqlError>> {
+        let outcome = match &mut self.source {
+            Source::Ready(rows) => {
+                return rows.take().filter(|rows| !rows.is_empty()).map(|rows| Ok(Rows::Values(rows)));
+            }
+            Source::Failed => return None,
+            Source::Batches { stream, limits } => tokio::select! {
+                biased;
+                e = limits.exceeded() => Err(e.into()),
+                batch = stream.next() => batch?,
+            },
+        };
+        if outcome.is_err() {
+            self.source = Source::Failed;
+        }
+        Some(outcome.map(Rows::Batch))
+    }
+
+    /// The command tag after `rows` rows were handed out.
+    pub fn tag(&self, rows: u64) -> String {
+        self.tag.with(rows)
+    }
+}
+
+impl std::fmt::Debug for RowStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowStream({} columns)", self.fields.len())
+    }
+}

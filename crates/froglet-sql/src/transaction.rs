@@ -1,0 +1,297 @@
+//! BEGIN, COMMIT, ROLLBACK and savepoints, with PostgreSQL's warnings.
+
+use froglet_engine::SqlState;
+use froglet_txn::Transaction;
+
+use crate::command::{IsolationName, TransactionModes};
+use crate::error::SqlError;
+use crate::session::{Block, NamedSavepoint, Session};
+
+impl Session {
+    /// The transaction under way; an implicit one is begun where there is none.
+    pub(crate) fn transaction(&mut self) -> Result<&mut Transaction, SqlError> {
+        if self.txn.is_none() {
+            if self.block == Block::Idle {
+                self.enter(Block::Implicit, TransactionModes::default())?;
+            }
+            let level = self.isolation_name().level().ok_or_else(|| {
+                SqlError::unsupported("isolation level SERIALIZABLE")
+                    .hint("Use REPEATABLE READ, which is snapshot isolation.")
+            })?;
+            self.txn = Some(self.db.manager().begin(level));
+        }
+        Ok(self.txn.as_mut().expect("just begun"))
+    }
+
+    /// The isolation level of the transaction under way, or of the next one.
+    pub(crate) fn isolation_name(&self) -> IsolationName {
+        self.modes.isolation.unwrap_or(self.settings.hot().isolation)
+    }
+
+    fn enter(&mut self, block: Block, modes: TransactionModes) -> Result<(), SqlError> {
+        self.block = block;
+        self.modes = modes;
+        self.read_only = modes.read_only.unwrap_or(self.settings.hot().read_only);
+        self.begin_settings = Some(self.settings.mark());
+        self.state.begin_transaction();
+        Ok(())
+    }
+
+    pub(crate) fn begin(&mut self, modes: TransactionModes) -> Result<(), SqlError> {
+        check_modes(modes)?;
+        match self.block {
+            Block::Idle => self.enter(Block::Explicit, modes),
+            Block::Implicit => {
+                self.block = Block::Explicit;
+                self.set_transaction(modes)
+            }
+            Block::Explicit | Block::Failed => {
+                self.notice(
+                    "WARNING",
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "there is already a transaction in progress",
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// SET TRANSACTION, and the modes of a BEGIN that turns an implicit transaction explicit.
+    pub(crate) fn set_transaction(&mut self, modes: TransactionModes) -> Result<(), SqlError> {
+        check_modes(modes)?;
+        if self.block == Block::Idle {
+            self.notice(
+                "WARNING",
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION can only be used in transaction blocks",
+            );
+            return Ok(());
+        }
+        if let Some(name) = modes.isolation {
+            let level = name.level().expect("checked above");
+            if let Some(txn) = &mut self.txn
+                && !txn.set_isolation(level)
+            {
+                return Err(SqlError::new(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                ));
+            }
+            self.modes.isolation = Some(name);
+        }
+        if let Some(read_only) = modes.read_only {
+            if self.read_only && !read_only && self.txn.is_some() {
+                return Err(SqlError::new(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "transaction read-write mode must be set before any query",
+                ));
+            }
+            self.modes.read_only = Some(read_only);
+            self.read_only = read_only;
+        }
+        Ok(())
+    }
+
+    /// COMMIT. Answers with its tag: a failed transaction is rolled back, and says so.
+    pub(crate) async fn commit(&mut self, chain: bool) -> Result<&'static str, SqlError> {
+        let modes = self.modes;
+        let tag = match self.block {
+            Block::Idle | Block::Implicit if chain => return Err(needs_block("COMMIT AND CHAIN")),
+            Block::Idle => {
+                self.warn_no_transaction();
+                "COMMIT"
+            }
+            Block::Implicit => {
+                self.warn_no_transaction();
+                self.commit_transaction().await?;
+                "COMMIT"
+            }
+            Block::Explicit => {
+                self.commit_transaction().await?;
+                "COMMIT"
+            }
+            Block::Failed => {
+                self.abort_transaction();
+                "ROLLBACK"
+            }
+        };
+        if chain {
+            self.enter(Block::Explicit, modes)?;
+        }
+        Ok(tag)
+    }
+
+    pub(crate) fn rollback(&mut self, chain: bool) -> Result<(), SqlError> {
+        let modes = self.modes;
+        match self.block {
+            Block::Idle | Block::Implicit if chain => {
+                return Err(needs_block("ROLLBACK AND CHAIN"));
+            }
+            Block::Idle => self.warn_no_transaction(),
+            Block::Implicit => {
+                self.warn_no_transaction();
+                self.abort_transaction();
+            }
+            Block::Explicit | Block::Failed => self.abort_transaction(),
+        }
+        if chain {
+            self.enter(Block::Explicit, modes)?;
+        }
+        Ok(())
+    }
+
+    fn warn_no_transaction(&mut self) {
+        self.notice(
+            "WARNING",
+            SqlState::NO_ACTIVE_SQL_TRANSACTION,
+            "there is no transaction in progress",
+        );
+    }
+
+    /// Commits what there is and waits until the client may be told.
+    pub(crate) async fn commit_transaction(&mut self) -> Result<(), SqlError> {
+        let txn = self.txn.take();
+        let durably = self.settings.hot().synchronous_commit;
+        let limits = self.limits();
+        let begun_with = self.begin_settings.take();
+        self.leave();
+        let Some(txn) = txn else {
+            self.settings.commit();
+            self.publish_settings();
+            return Ok(());
+        };
+        let manager = self.db.manager().clone();
+        let committed = match manager.commit(txn, &limits).await {
+            Ok(committed) => committed,
+            Err(e) => {
+                if let Some(mark) = begun_with {
+                    self.settings.restore(&mark);
+                    self.publish_settings();
+                }
+                return Err(e.into());
+            }
+        };
+        if begun_with.is_some_and(|mark| !self.settings.same_as(&mark)) {
+            self.settings.commit();
+            self.publish_settings();
+        }
+        if durably {
+            match committed.ts {
+                Some(_) => manager.wait_durable(committed.lsn).await?,
+                None => manager.wait_durable_ts(committed.seen).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes everything; the session is idle.
+    pub(crate) fn abort_transaction(&mut self) {
+        if let Some(txn) = self.txn.take() {
+            txn.abort();
+        }
+        if let Some(mark) = self.begin_settings.take()
+            && !self.settings.same_as(&mark)
+        {
+            self.settings.restore(&mark);
+            self.publish_settings();
+        }
+        self.leave();
+    }
+
+    fn leave(&mut self) {
+        self.block = Block::Idle;
+        self.savepoints.clear();
+        self.modes = TransactionModes::default();
+        self.read_only = false;
+    }
+
+    /// An error inside BEGIN … COMMIT: what the innermost savepoint does not protect is undone
+    /// now, so that nobody waits for a transaction that can only roll back.
+    pub(crate) fn fail_transaction(&mut self) {
+        self.block = Block::Failed;
+        match self.savepoints.last() {
+            Some(savepoint) => {
+                if let Some(txn) = &mut self.txn {
+                    self.db.catalog().rollback_to(txn, &savepoint.catalog);
+                    txn.rollback_to(savepoint.rows);
+                }
+            }
+            None => {
+                if let Some(txn) = self.txn.take() {
+                    txn.abort();
+                }
+            }
+        }
+    }
+
+    pub(crate) fn savepoint(&mut self, name: &str) -> Result<(), SqlError> {
+        if self.block != Block::Explicit {
+            return Err(needs_block("SAVEPOINT"));
+        }
+        self.transaction()?;
+        let txn = self.txn.as_ref().expect("just begun");
+        let savepoint = NamedSavepoint {
+            name: name.to_owned(),
+            rows: txn.savepoint(),
+            catalog: self.db.catalog().savepoint(txn),
+            settings: self.settings.mark(),
+        };
+        self.savepoints.push(savepoint);
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self, name: &str) -> Result<(), SqlError> {
+        if self.block != Block::Explicit {
+            return Err(needs_block("RELEASE SAVEPOINT"));
+        }
+        let at = self.find_savepoint(name)?;
+        self.savepoints.truncate(at);
+        Ok(())
+    }
+
+    pub(crate) fn rollback_to(&mut self, name: &str) -> Result<(), SqlError> {
+        if !matches!(self.block, Block::Explicit | Block::Failed) {
+            return Err(needs_block("ROLLBACK TO SAVEPOINT"));
+        }
+        let at = self.find_savepoint(name)?;
+        self.savepoints.truncate(at + 1);
+        let savepoint = &self.savepoints[at];
+        if let Some(txn) = &mut self.txn {
+            self.db.catalog().rollback_to(txn, &savepoint.catalog);
+            txn.rollback_to(savepoint.rows);
+        }
+        let mark = savepoint.settings.clone();
+        if !self.settings.same_as(&mark) {
+            self.settings.restore(&mark);
+            self.publish_settings();
+        }
+        self.block = Block::Explicit;
+        Ok(())
+    }
+
+    fn find_savepoint(&self, name: &str) -> Result<usize, SqlError> {
+        self.savepoints.iter().rposition(|s| s.name == name).ok_or_else(|| {
+            SqlError::new(
+                SqlState::INVALID_SAVEPOINT,
+                format!("savepoint \"{name}\" does not exist"),
+            )
+        })
+    }
+}
+
+fn check_modes(modes: TransactionModes) -> Result<(), SqlError> {
+    match modes.isolation {
+        Some(name) if name.level().is_none() => {
+            Err(SqlError::unsupported("isolation level SERIALIZABLE")
+                .hint("Use REPEATABLE READ, which is snapshot isolation."))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn needs_block(what: &str) -> SqlError {
+    SqlError::new(
+        SqlState::NO_ACTIVE_SQL_TRANSACTION,
+        format!("{what} can only be used in transaction blocks"),
+    )
+}
