@@ -252,6 +252,12 @@ pub trait Table: Send + Sync {
         writes: &[RowWrite<'_>],
     ) -> Result<(), (usize, WriteStop)>;
 
+    /// The transaction other than `own` whose unfinished write deletes the row or changes one of
+    /// the columns at these layout positions. Row locks and changes of other columns do not
+    /// count. A foreign key's child asks this of its parent's key, after it has entered its
+    /// shared lock (sequentially consistent with the write's linking).
+    fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId>;
+
     /// Opens a change feed. Every commit not visible to a relaxed read that starts after this
     /// returns reaches the feed before it becomes visible.
     fn open_feed(&self) -> Box<dyn Feed>;

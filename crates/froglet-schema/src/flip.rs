@@ -289,7 +289,7 @@ async fn carry_rows(
                 if values.iter().any(Value::is_null) {
                     continue;
                 }
-                share_parent(txn, watch, &values)?;
+                share_parent(txn, watch, &values, limits).await?;
             }
             Ok(())
         }
@@ -298,18 +298,20 @@ async fn carry_rows(
 }
 
 /// A child's parent, held shared so that it stays.
-fn share_parent(
+async fn share_parent(
     txn: &mut Transaction,
     watch: &ForeignKeyWatch,
     values: &[Value],
+    limits: &Limits,
 ) -> Result<(), TxnError> {
     let me = txn.id();
     let relaxed = txn.manager().engine().relaxed(me);
-    let found = watch.find_parent(&relaxed, values);
-    if let Some(parent) = found {
+    while let Some(parent) = watch.find_parent(&relaxed, values) {
         txn.share_row(watch.parent.space(), parent);
-        if watch.find_parent(&relaxed, values).is_some() {
-            return Ok(());
+        match watch.parent.changer(parent, &watch.parent_key, me) {
+            Some(holder) => txn.wait_for(holder, limits).await?,
+            None if watch.find_parent(&relaxed, values) == Some(parent) => return Ok(()),
+            None => {}
         }
     }
     Err(watch.missing_parent(values).into())

@@ -241,8 +241,8 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         }
         "prepare" => prepare(&mut cursor),
         "execute" => {
-            cursor.at = 0;
-            return None.or_else(|| Some(execute(tokens)));
+            cursor.at = tokens.len();
+            execute(tokens)
         }
         _ => return None,
     };

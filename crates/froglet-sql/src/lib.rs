@@ -34,4 +34,5 @@ pub use error::{Notice, SqlError};
 pub use parse::ParsedStatement;
 pub use prepared::{Field, Prepared};
 pub use session::{Session, TransactionStatus};
+pub use settings::check_setting;
 pub use stream::{Outcome, RowStream, Rows};

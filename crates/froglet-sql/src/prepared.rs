@@ -17,7 +17,8 @@ use froglet_engine::ColumnType;
 use froglet_schema::{ObjectId, SqlType};
 use parking_lot::Mutex;
 
-use crate::parse::{Command, ParsedStatement};
+use crate::command::Command;
+use crate::parse::ParsedStatement;
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +95,7 @@ impl Prepared {
 
     /// Whether there is nothing to run.
     pub fn is_empty(&self) -> bool {
-        matches!(self.statement.command, Command::Empty)
+        matches!(*self.statement.command, Command::Empty)
     }
 }
 

@@ -117,6 +117,32 @@ impl Session {
         self.shared.secret
     }
 
+    /// Keeps a statement under a name, for EXECUTE and Bind alike.
+    pub fn store_statement(
+        &mut self,
+        name: &str,
+        prepared: Arc<Prepared>,
+    ) -> Result<(), SqlError> {
+        if self.named.contains_key(name) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        }
+        self.named.insert(name.to_owned(), prepared);
+        Ok(())
+    }
+
+    /// The statement of a name.
+    pub fn statement(&self, name: &str) -> Option<&Arc<Prepared>> {
+        self.named.get(name)
+    }
+
+    /// Forgets the statement of a name; nothing, if there is none.
+    pub fn close_statement(&mut self, name: &str) {
+        self.named.remove(name);
+    }
+
     /// The database.
     pub fn database(&self) -> &Arc<Database> {
         &self.db

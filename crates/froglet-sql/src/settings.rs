@@ -228,6 +228,11 @@ fn search_path(value: &str) -> Arc<[String]> {
         .collect()
 }
 
+/// Whether a configuration may set `name` to `value`.
+pub fn check_setting(name: &str, value: &str) -> Result<(), SqlError> {
+    canonical(&SPECS[find(name)?], value).map(|_| ())
+}
+
 fn find(name: &str) -> Result<usize, SqlError> {
     SPECS.iter().position(|spec| spec.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
         SqlError::new(

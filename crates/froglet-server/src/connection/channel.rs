@@ -136,14 +136,6 @@ impl Channel {
         }
     }
 
-    /// The next message that is already here.
-    pub fn buffered(&mut self) -> Result<Option<(u8, BytesMut)>, WireError> {
-        match frame::take(&mut self.input)? {
-            Frame::Whole(kind, body) => Ok(Some((kind, body))),
-            Frame::Partial { .. } => Ok(None),
-        }
-    }
-
     /// The next message.
     pub async fn receive(&mut self) -> Result<(u8, BytesMut), End> {
         self.next(frame::take).await

@@ -143,9 +143,6 @@ impl Connection {
 
     /// The next message, or why there will be none.
     async fn next_message(&mut self) -> Result<(u8, BytesMut), End> {
-        if let Some(message) = self.channel.buffered().map_err(|e| SqlError::from(&e))? {
-            return Ok(message);
-        }
         let idle_timeout = self.session.idle_timeout();
         let cancel = self.cancel.clone();
         let too_long = async {
@@ -216,11 +213,16 @@ impl Connection {
         self.channel.flush(&self.cancel).await
     }
 
-    /// Ends an implicit transaction. A failure of an abort has nobody to tell but the client.
-    async fn end_implicit(&mut self, ok: bool) -> Result<(), End> {
+    /// Outside a transaction block no portal outlives its transaction, nor keeps its read view.
+    fn drop_portals_when_idle(&mut self) {
         if self.session.status() == TransactionStatus::Idle {
             self.portals.clear();
         }
+    }
+
+    /// Ends an implicit transaction; the client learns if that fails.
+    async fn end_implicit(&mut self, ok: bool) -> Result<(), End> {
+        self.drop_portals_when_idle();
         match self.session.finish_implicit(ok).await {
             Ok(()) => Ok(()),
             Err(error) if error.fatal => Err(error.into()),

@@ -281,7 +281,6 @@ impl<'a> Fields<'a> {
         let [a, b, c] = parts[..] else { return Err(Fault::Syntax) };
         if b.bytes().next().is_some_and(|x| x.is_ascii_alphabetic()) {
             self.take_word(b)?;
-            self.numbers.extend([0usize; 0].iter().map(|_| ""));
             let month = self.month.take().ok_or(Fault::Syntax)?;
             return self.set_date(number(c)?, month, number(a)?);
         }

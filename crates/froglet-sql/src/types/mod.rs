@@ -109,6 +109,7 @@ pub const fn plain(oid: u32) -> SqlType {
 }
 
 /// How a column or parameter of a type is stored; `None` for types that only results have.
+/// An array parameter travels as its text.
 pub fn column_type_of(oid: u32, modifier: i32) -> Option<ColumnType> {
     Some(match oid {
         oids::BOOL => ColumnType::Bool,
@@ -129,6 +130,7 @@ pub fn column_type_of(oid: u32, modifier: i32) -> Option<ColumnType> {
         oids::TIMESTAMP => ColumnType::Timestamp,
         oids::TIMESTAMPTZ => ColumnType::TimestampTz,
         oids::UUID => ColumnType::Uuid,
+        array if element_oid(array).is_some() => ColumnType::Text,
         _ => return None,
     })
 }
@@ -254,12 +256,11 @@ pub fn arrow_of(ty: SqlType) -> Option<DataType> {
         | oids::REGROLE => DataType::UInt32,
         oids::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
         oids::TIME => DataType::Time64(TimeUnit::Microsecond),
-        oid => match (column_type_of(oid, ty.modifier), element_oid(oid)) {
-            (Some(column), _) => column.arrow(),
-            (None, Some(element)) => {
+        oid => match element_oid(oid) {
+            Some(element) => {
                 DataType::List(Arc::new(Field::new("item", arrow_of(plain(element))?, true)))
             }
-            (None, None) => return None,
+            None => column_type_of(oid, ty.modifier)?.arrow(),
         },
     })
 }

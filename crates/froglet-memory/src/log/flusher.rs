@@ -1,0 +1,167 @@
+//! Flushing: the way of a batch to the disk, and of the verdict to those who wait.
+
+use super::writer::{Chunk, Shared, Sleep, State};
+use super::{DurableCallback, LogError, Lsn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+
+/// A buffer above this size is not kept for the next batch.
+const KEPT_BUFFER_BYTES: usize = 4 << 20;
+
+impl Shared {
+    /// The life of the thread `froglet-log`.
+    pub fn run(&self) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            while self.sleep() {
+                self.flush_step()?;
+            }
+            self.finish()
+        }));
+        // An ordinary error has been told to everybody where it arose.
+        if outcome.is_err() {
+            self.fail(LogError::Panicked);
+        }
+    }
+
+    /// Sleeps until there is something to flush that should not wait; false if the log is closing.
+    fn sleep(&self) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            state.sleep = Sleep::Awake;
+            if state.closing {
+                return false;
+            }
+            let Some(begin) = state.pending.first().map(|chunk| chunk.begin) else {
+                state.sleep = Sleep::UntilAppend;
+                self.work.wait(&mut state);
+                continue;
+            };
+            if state.requested > begin || state.pending_bytes >= self.flush_bytes {
+                return true;
+            }
+            state.sleep = Sleep::UntilInterval;
+            if self.work.wait_for(&mut state, self.flush_interval).timed_out() {
+                state.sleep = Sleep::Awake;
+                return !state.closing;
+            }
+        }
+    }
+
+    /// Writes and syncs what is pending now.
+    pub fn flush_step(&self) -> Result<(), LogError> {
+        let mut disk = self.disk.lock();
+        let batch = {
+            let mut state = self.state.lock();
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            state.take()
+        };
+        for mut chunk in batch {
+            let chunk_bytes = chunk.bytes.len();
+            let end = Lsn(chunk.begin + chunk_bytes as u64);
+            if let Err(error) = disk.write(&*self.env, &self.dir, &mut chunk) {
+                self.fail(error.clone());
+                return Err(error);
+            }
+            self.segment_has(disk.first, disk.file_bytes);
+            self.written(chunk, chunk_bytes);
+            self.publish(end);
+        }
+        Ok(())
+    }
+
+    /// Flushes the rest and ends the log with a sync mark, once.
+    pub fn finish(&self) -> Result<(), LogError> {
+        self.flush_step()?;
+        {
+            let mut state = self.state.lock();
+            if state.closed {
+                return Ok(());
+            }
+            state.closed = true;
+            if !state.ends_with_mark {
+                // A mark alone is not worth a new segment.
+                state.begin_chunk(self.key, u64::MAX);
+            }
+        }
+        self.flush_step()
+    }
+
+    fn segment_has(&self, first: Lsn, file_bytes: u64) {
+        let mut segments = self.segments.lock();
+        match segments.last_mut() {
+            Some(last) if last.first == first => last.file_bytes = file_bytes,
+            _ => segments.push(super::segment::Segment { first, file_bytes }),
+        }
+    }
+
+    /// Makes room for appends, and keeps the buffer for them.
+    fn written(&self, chunk: Chunk, chunk_bytes: usize) {
+        let mut state = self.state.lock();
+        state.flushing_bytes -= chunk_bytes;
+        if chunk.bytes.capacity() <= KEPT_BUFFER_BYTES {
+            state.spare = chunk.bytes;
+        }
+        self.room.notify_all();
+    }
+
+    /// Everything before `end` is durable: says so.
+    fn publish(&self, end: Lsn) {
+        let before = self.durable.swap(end.0, Ordering::AcqRel);
+        assert!(before < end.0, "the durable position only grows");
+        let due = {
+            let mut waiters = self.waiters.lock();
+            let later = waiters.callbacks.split_off(&(Lsn(end.0 + 1), 0));
+            std::mem::replace(&mut waiters.callbacks, later)
+        };
+        for callback in due.into_values() {
+            tell(callback, Ok(()));
+        }
+    }
+
+    /// The log fails for good: everybody who waits or will come hears of it.
+    fn fail(&self, error: LogError) {
+        tracing::error!(%error, durable = %Lsn(self.durable.load(Ordering::Acquire)), "the log has failed");
+        {
+            let mut state = self.state.lock();
+            if state.failed.is_some() {
+                return;
+            }
+            state.failed = Some(error.clone());
+            state.pending.clear();
+            state.pending_bytes = 0;
+            state.flushing_bytes = 0;
+            self.room.notify_all();
+        }
+        let hook = self.on_failure.lock().take();
+        if let Some(hook) = hook {
+            quietly(|| hook(&error));
+        }
+        let waiting = {
+            let mut waiters = self.waiters.lock();
+            waiters.failed = Some(error.clone());
+            std::mem::take(&mut waiters.callbacks)
+        };
+        for callback in waiting.into_values() {
+            tell(callback, Err(error.clone()));
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Vec<Chunk> {
+        self.flushing_bytes = self.pending_bytes;
+        self.pending_bytes = 0;
+        std::mem::take(&mut self.pending)
+    }
+}
+
+fn tell(callback: DurableCallback, verdict: Result<(), LogError>) {
+    quietly(|| callback(verdict));
+}
+
+/// A panic of a stranger's code must not take the flusher with it; the panic hook reports it.
+fn quietly(strange: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(strange));
+}

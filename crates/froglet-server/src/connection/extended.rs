@@ -1,0 +1,326 @@
+//! The extended protocol: statements prepared, bound, described and run in steps, answered in one
+//! go at Sync, where the implicit transaction of all steps since the last Sync ends.
+
+use std::sync::Arc;
+
+use froglet_engine::{SqlState, Value};
+use froglet_sql::types::{from_binary, from_text};
+use froglet_sql::{Outcome, Prepared, RowStream, Rows, SqlError, TransactionStatus};
+
+use super::portal::{Cursor, Portal, State};
+use super::rows::{Formats, descriptions, write_row};
+use super::{Connection, Stop};
+use crate::wire::frontend::{Bind, Frontend, Parse, Target};
+
+const DUPLICATE_CURSOR: SqlState = SqlState::new("42P03");
+
+impl Connection {
+    /// One message of the extended protocol.
+    pub(super) async fn extended(&mut self, message: Frontend<'_>) -> Result<(), Stop> {
+        let outcome = match message {
+            Frontend::Parse(parse) => self.parse(parse).await,
+            Frontend::Bind(bind) => self.bind(&bind),
+            Frontend::Describe(target) => self.describe(target),
+            Frontend::Execute { portal, max_rows } => self.execute(portal, max_rows).await,
+            Frontend::Close(target) => {
+                self.close(target);
+                Ok(())
+            }
+            Frontend::Flush => Ok(self.channel.flush(&self.cancel).await?),
+            other => unreachable!("{other:?} is not of the extended protocol"),
+        };
+        if outcome.is_err() {
+            self.session.note_failure();
+        }
+        outcome
+    }
+
+    /// Sync: errors are over, the implicit transaction ends, the client is told.
+    pub(super) async fn sync(&mut self) -> Result<(), Stop> {
+        let ok = !std::mem::take(&mut self.skipping);
+        self.end_implicit(ok).await?;
+        Ok(self.ready().await?)
+    }
+
+    async fn parse(&mut self, parse: Parse<'_>) -> Result<(), Stop> {
+        if parse.name.is_empty() {
+            self.unnamed = None;
+        } else if self.session.statement(parse.name).is_some() {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{}\" already exists", parse.name),
+            )
+            .into());
+        }
+        let statements = self.session.split(parse.query)?;
+        let prepared = match &statements[..] {
+            [] => Prepared::empty(),
+            [statement] => {
+                let types: Vec<u32> = parse.types.iter().collect();
+                let work = self.session.prepare(statement, &types);
+                self.channel.watch(&self.cancel, work).await?
+            }
+            _ => {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "cannot insert multiple commands into a prepared statement",
+                )
+                .into());
+            }
+        };
+        if parse.name.is_empty() {
+            self.unnamed = Some(prepared);
+        } else {
+            self.session.store_statement(parse.name, prepared)?;
+        }
+        self.channel.output.parse_complete();
+        Ok(())
+    }
+
+    fn statement(&self, name: &str) -> Result<Arc<Prepared>, SqlError> {
+        let (found, what) = if name.is_empty() {
+            let what = "unnamed prepared statement".to_owned();
+            (self.unnamed.as_ref(), what)
+        } else {
+            let what = format!("prepared statement \"{name}\"");
+            (self.session.statement(name), what)
+        };
+        found.cloned().ok_or_else(|| {
+            SqlError::new(
+                SqlState::INVALID_SQL_STATEMENT_NAME,
+                format!("{what} does not exist"),
+            )
+        })
+    }
+
+    fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Stop> {
+        let prepared = self.statement(bind.statement)?;
+        self.refuse_if_failed(&prepared)?;
+        if !bind.portal.is_empty() && self.portals.contains_key(bind.portal) {
+            return Err(SqlError::new(
+                DUPLICATE_CURSOR,
+                format!("cursor \"{}\" already exists", bind.portal),
+            )
+            .into());
+        }
+        let values = parameters(bind, &prepared)?;
+        let columns = prepared.fields().map_or(0, |fields| fields.len());
+        let codes = bind.result_formats;
+        let Some(formats) = Formats::from_codes(codes, columns) else {
+            return Err(SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message has {} result formats but query has {columns} columns",
+                    codes.len()
+                ),
+            )
+            .into());
+        };
+        let portal = Portal {
+            prepared,
+            formats,
+            state: State::Bound(values),
+        };
+        self.portals.insert(bind.portal.to_owned(), portal);
+        self.channel.output.bind_complete();
+        Ok(())
+    }
+
+    fn refuse_if_failed(&self, prepared: &Prepared) -> Result<(), SqlError> {
+        let failed = self.session.status() == TransactionStatus::Failed;
+        if !failed || prepared.allowed_in_failed() || prepared.is_empty() {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            SqlState::IN_FAILED_SQL_TRANSACTION,
+            "current transaction is aborted, commands ignored until end of transaction block",
+        ))
+    }
+
+    fn describe(&mut self, target: Target<'_>) -> Result<(), Stop> {
+        let text = Formats::default();
+        let (prepared, formats) = match target {
+            Target::Statement(name) => {
+                let prepared = self.statement(name)?;
+                let oids = prepared.params().iter().map(|ty| ty.oid).collect();
+                self.channel.output.parameter_description(oids);
+                (prepared, &text)
+            }
+            Target::Portal(name) => {
+                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                (portal.prepared.clone(), &portal.formats)
+            }
+        };
+        match prepared.fields() {
+            Some(fields) => self
+                .channel
+                .output
+                .row_description(descriptions(fields, formats)),
+            None => self.channel.output.no_data(),
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, target: Target<'_>) {
+        match target {
+            Target::Statement("") => self.unnamed = None,
+            Target::Statement(name) => self.session.close_statement(name),
+            Target::Portal(name) => {
+                self.portals.remove(name);
+            }
+        }
+        self.channel.output.close_complete();
+    }
+
+    async fn execute(&mut self, name: &str, max_rows: u32) -> Result<(), Stop> {
+        // Out of the map while it runs: the statement may end the transaction and every portal.
+        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        let before = self.session.status();
+        let outcome = self.run_portal(&mut portal, name, max_rows).await;
+        if before != TransactionStatus::Idle {
+            self.drop_portals_when_idle();
+        }
+        if self.session.status() != TransactionStatus::Idle || before == TransactionStatus::Idle {
+            self.portals.insert(name.to_owned(), portal);
+        }
+        outcome
+    }
+
+    async fn run_portal(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        max_rows: u32,
+    ) -> Result<(), Stop> {
+        let tag = match std::mem::replace(&mut portal.state, State::Spent) {
+            State::Bound(values) => {
+                let work = self.session.run(&portal.prepared, values);
+                match self.channel.watch(&self.cancel, work).await? {
+                    Outcome::Rows(stream) => {
+                        let cursor = Cursor {
+                            stream,
+                            rows: None,
+                            next: 0,
+                        };
+                        return self.fetch(portal, Box::new(cursor), max_rows).await;
+                    }
+                    Outcome::Done(tag) => tag,
+                    Outcome::CopyIn(copy) => self.copy_in(*copy).await?,
+                    Outcome::CopyOut(copy) => self.copy_out(*copy).await?,
+                    Outcome::Empty => {
+                        self.channel.output.empty_query();
+                        return Ok(());
+                    }
+                }
+            }
+            State::Rows(cursor) => {
+                self.refuse_if_failed(&portal.prepared)?;
+                return self.fetch(portal, cursor, max_rows).await;
+            }
+            State::Exhausted(tag) => {
+                portal.state = State::Exhausted(tag.clone());
+                tag
+            }
+            State::Spent => {
+                return Err(SqlError::new(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("portal \"{name}\" cannot be run"),
+                )
+                .into());
+            }
+        };
+        self.complete(&tag);
+        Ok(())
+    }
+
+    /// Sends at most `max_rows` more rows (0: all). The portal is suspended where the limit ends
+    /// it, also when no row is left: PostgreSQL does not look ahead either.
+    async fn fetch(
+        &mut self,
+        portal: &mut Portal,
+        mut cursor: Box<Cursor>,
+        max_rows: u32,
+    ) -> Result<(), Stop> {
+        let fields = cursor.stream.fields().clone();
+        let limit = if max_rows == 0 { u64::MAX } else { u64::from(max_rows) };
+        let mut sent = 0;
+        while sent < limit {
+            let rows = match cursor.rows.take() {
+                Some(rows) => rows,
+                None => match self.next_rows(&mut cursor.stream).await? {
+                    Some(rows) => rows,
+                    None => {
+                        portal.state = State::Exhausted(cursor.stream.tag(0));
+                        self.complete(&cursor.stream.tag(sent));
+                        return Ok(());
+                    }
+                },
+            };
+            while cursor.next < rows.len() && sent < limit {
+                let output = &mut self.channel.output;
+                write_row(output, &rows, cursor.next, &fields, &portal.formats);
+                cursor.next += 1;
+                sent += 1;
+                if output.is_large() {
+                    self.channel.flush(&self.cancel).await?;
+                }
+            }
+            if cursor.next < rows.len() {
+                cursor.rows = Some(rows);
+            } else {
+                cursor.next = 0;
+            }
+        }
+        portal.state = State::Rows(cursor);
+        self.notices();
+        self.channel.output.portal_suspended();
+        Ok(())
+    }
+
+    /// The next rows of a result.
+    pub(super) async fn next_rows(&mut self, stream: &mut RowStream) -> Result<Option<Rows>, Stop> {
+        match self.channel.watch(&self.cancel, stream.next()).await {
+            None => Ok(None),
+            Some(Ok(rows)) => Ok(Some(rows)),
+            Some(Err(error)) => {
+                self.session.note_failure();
+                Err(error.into())
+            }
+        }
+    }
+}
+
+fn no_portal(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_CURSOR_NAME,
+        format!("portal \"{name}\" does not exist"),
+    )
+}
+
+/// The values of a Bind, as many and of the types that its statement takes.
+fn parameters(bind: &Bind<'_>, prepared: &Prepared) -> Result<Vec<Value>, SqlError> {
+    let types = prepared.params();
+    let given = bind.parameters.len();
+    if given != types.len() {
+        return Err(SqlError::new(
+            SqlState::PROTOCOL_VIOLATION,
+            format!(
+                "bind message supplies {given} parameters, but prepared statement \"{}\" requires {}",
+                bind.statement,
+                types.len()
+            ),
+        ));
+    }
+    let formats = bind.parameter_formats;
+    let mut values = Vec::with_capacity(given);
+    for (i, bytes) in bind.parameters.iter().enumerate() {
+        let (ty, column) = (types[i], prepared.param_types()[i]);
+        let format = formats.get(if formats.len() == 1 { 0 } else { i });
+        values.push(match (bytes, format) {
+            (None, _) => Value::Null,
+            (Some(bytes), Some(1)) => from_binary(ty, column, bytes)?,
+            (Some(bytes), _) => from_text(ty, column, froglet_sql::types::utf8(bytes)?)?,
+        });
+    }
+    Ok(values)
+}

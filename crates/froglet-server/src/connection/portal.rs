@@ -1,0 +1,40 @@
+//! A bound statement on its way to being run.
+//!
+//! ```text
+//!   Bound ──Execute──▶ Rows ──limit reached──▶ Rows ──the end──▶ Exhausted
+//!     └────Execute──▶ Spent                       (a command without rows runs once)
+//! ```
+
+use std::sync::Arc;
+
+use froglet_engine::Value;
+use froglet_sql::{Prepared, RowStream, Rows};
+
+use super::rows::Formats;
+
+/// A portal.
+pub(crate) struct Portal {
+    pub(super) prepared: Arc<Prepared>,
+    pub(super) formats: Formats,
+    pub(super) state: State,
+}
+
+/// How far a portal has come.
+pub(super) enum State {
+    /// Not begun; the parameters wait.
+    Bound(Vec<Value>),
+    /// Some rows may be left.
+    Rows(Box<Cursor>),
+    /// All rows are sent: more executions return none, with this tag.
+    Exhausted(String),
+    /// It cannot be run again.
+    Spent,
+}
+
+/// A result, and how far it was sent.
+pub(super) struct Cursor {
+    pub(super) stream: RowStream,
+    /// Rows the stream has handed out, of which the first `next` are sent.
+    pub(super) rows: Option<Rows>,
+    pub(super) next: usize,
+}

@@ -1,0 +1,119 @@
+//! Rows on their way into DataRow messages.
+//!
+//! Cells go from Arrow arrays or values straight into the write buffer, in the format their column
+//! was asked in; nothing is allocated per row.
+
+use arrow::array::{Array, RecordBatch};
+use froglet_engine::Row;
+use froglet_sql::types::{value_binary, value_text, write_binary, write_text};
+use froglet_sql::{Field, Rows};
+use pgwire::messages::data::FieldDescription;
+
+use crate::wire::backend::Output;
+use crate::wire::frontend::Integers;
+
+/// Result formats, by column.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Formats {
+    /// For every column, unless `each` says otherwise.
+    all_binary: bool,
+    each: Vec<bool>,
+}
+
+impl Formats {
+    /// From a Bind: none is text, one is for all. `None` if they are not as many as the columns.
+    pub(crate) fn from_codes(codes: Integers<'_, 2>, columns: usize) -> Option<Formats> {
+        let binary = |i| codes.get(i) == Some(1);
+        match codes.len() {
+            0 | 1 => Some(Formats {
+                all_binary: binary(0),
+                each: Vec::new(),
+            }),
+            n if n == columns => Some(Formats {
+                all_binary: false,
+                each: (0..n).map(binary).collect(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn is_binary(&self, column: usize) -> bool {
+        self.each.get(column).copied().unwrap_or(self.all_binary)
+    }
+}
+
+/// RowDescription's fields.
+pub(crate) fn descriptions(fields: &[Field], formats: &Formats) -> Vec<FieldDescription> {
+    let describe = |(i, field): (usize, &Field)| {
+        FieldDescription::new(
+            field.name.clone(),
+            field.table as i32,
+            field.attnum,
+            field.sql_type.oid,
+            froglet_sql::types::type_length(field.sql_type.oid),
+            field.sql_type.modifier,
+            i16::from(formats.is_binary(i)),
+        )
+    };
+    fields.iter().enumerate().map(describe).collect()
+}
+
+/// Writes the `row`-th of these rows as a DataRow.
+pub(crate) fn write_row(
+    output: &mut Output,
+    rows: &Rows,
+    row: usize,
+    fields: &[Field],
+    formats: &Formats,
+) {
+    let written: Result<(), std::convert::Infallible> = output.message(b'D', |out| {
+        let columns = u16::try_from(fields.len()).expect("a result has at most 1664 columns");
+        out.extend_from_slice(&columns.to_be_bytes());
+        match rows {
+            Rows::Values(rows) => values(out, &rows[row], fields, formats),
+            Rows::Batch(batch) => cells(out, batch, row, fields, formats),
+        }
+        Ok(())
+    });
+    let Ok(()) = written;
+}
+
+fn values(out: &mut Vec<u8>, row: &Row, fields: &[Field], formats: &Formats) {
+    assert_eq!(row.len(), fields.len(), "a row has the columns described");
+    for (i, (value, field)) in row.iter().zip(fields).enumerate() {
+        let oid = field.sql_type.oid;
+        measured(out, value.is_null(), |out| {
+            if formats.is_binary(i) {
+                value_binary(value, field.ty, oid, out);
+            } else {
+                value_text(value, field.ty, oid, out);
+            }
+        });
+    }
+}
+
+fn cells(out: &mut Vec<u8>, batch: &RecordBatch, row: usize, fields: &[Field], formats: &Formats) {
+    let arrays = batch.columns();
+    assert_eq!(arrays.len(), fields.len(), "a batch has the columns described");
+    for (i, (array, field)) in arrays.iter().zip(fields).enumerate() {
+        let oid = field.sql_type.oid;
+        measured(out, array.is_null(row), |out| {
+            if formats.is_binary(i) {
+                write_binary(array.as_ref(), row, oid, out);
+            } else {
+                write_text(array.as_ref(), row, oid, out);
+            }
+        });
+    }
+}
+
+/// One cell behind its length; −1 for NULL.
+fn measured(out: &mut Vec<u8>, null: bool, cell: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    if !null {
+        cell(out);
+        let length = i32::try_from(out.len() - start - 4).expect("a cell is shorter than 2 GiB");
+        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    }
+}

@@ -1,0 +1,78 @@
+//! The simple protocol: a text with any number of statements, in one implicit transaction unless
+//! they say otherwise.
+
+use froglet_sql::{Outcome, ParsedStatement, RowStream};
+
+use super::rows::{Formats, descriptions, write_row};
+use super::{Connection, Stop};
+
+impl Connection {
+    /// A Query message.
+    pub(super) async fn query(&mut self, text: &str) -> Result<(), Stop> {
+        self.unnamed = None;
+        self.portals.remove("");
+        let statements = match self.session.split(text) {
+            Ok(statements) => statements,
+            Err(error) => {
+                self.session.note_failure();
+                return Err(error.into());
+            }
+        };
+        if statements.is_empty() {
+            self.channel.output.empty_query();
+        }
+        self.session.set_implicit_block(statements.len() > 1);
+        let last = statements.len().saturating_sub(1);
+        for (i, statement) in statements.iter().enumerate() {
+            self.simple_statement(statement, i == last).await?;
+        }
+        self.end_implicit(true).await?;
+        Ok(self.ready().await?)
+    }
+
+    async fn simple_statement(
+        &mut self,
+        statement: &ParsedStatement,
+        last: bool,
+    ) -> Result<(), Stop> {
+        let work = self.session.simple(statement);
+        let outcome = self.channel.watch(&self.cancel, work).await?;
+        let tag = match outcome {
+            Outcome::Rows(stream) => self.all_rows(stream).await?,
+            Outcome::Done(tag) => tag,
+            Outcome::CopyIn(copy) => self.copy_in(*copy).await?,
+            Outcome::CopyOut(copy) => self.copy_out(*copy).await?,
+            Outcome::Empty => {
+                self.channel.output.empty_query();
+                return Ok(());
+            }
+        };
+        if last {
+            // The client may not read of success before the commit.
+            self.drop_portals_when_idle();
+            self.session.finish_implicit(true).await?;
+        }
+        self.complete(&tag);
+        Ok(())
+    }
+
+    /// Describes and sends a whole result. Returns its tag.
+    async fn all_rows(&mut self, mut stream: RowStream) -> Result<String, Stop> {
+        let fields = stream.fields().clone();
+        let formats = Formats::default();
+        self.channel
+            .output
+            .row_description(descriptions(&fields, &formats));
+        let mut sent = 0;
+        while let Some(rows) = self.next_rows(&mut stream).await? {
+            for row in 0..rows.len() {
+                write_row(&mut self.channel.output, &rows, row, &fields, &formats);
+                if self.channel.output.is_large() {
+                    self.channel.flush(&self.cancel).await?;
+                }
+            }
+            sent += rows.len() as u64;
+        }
+        Ok(stream.tag(sent))
+    }
+}

@@ -1,0 +1,1 @@
+//! Expectations were printed by PostgreSQL 15.
