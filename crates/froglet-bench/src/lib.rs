@@ -1,1 +1,177 @@
+//! The workloads behind `froglet bench NAME`: one per paper figure or target of an issue.
+//!
+//! ```text
+//!   name      what it measures                                   where it comes from
+//!   tpcc      stored procedures straight on the engine           mainlining (paper 004), figure 8
+//!   pgbench   PostgreSQL 15 and froglet, the same pgbench        issue 2, "Speed and memory"
+//!   ddl       a worker's throughput while a schema changes       Tesseract (paper 000), figure 4
+//!   memory    bytes of 10 million rows against their raw size    issue 2, "Speed and memory"
+//! ```
+//!
+//! Every benchmark prints a table and, with `--json FILE`, writes the same numbers in one shape
+//! ([`report::Report`]); ratios between approaches are rows like any other. Approaches that are
+//! compared run in the same process or in interleaved rounds, on the same machine. None of this
+//! is a timed test: what a benchmark asserts is that the answers are right (TPC-C's consistency
+//! conditions), never that they were fast.
+//!
+//! Left out on purpose: the index has its own bench beside its code (`froglet-memory/benches`).
 
+pub mod ddl;
+pub mod histogram;
+pub mod machine;
+pub mod memory;
+pub mod pgbench;
+pub mod progress;
+pub mod report;
+pub mod stats;
+pub mod store;
+pub mod tpcc;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
+
+use crate::report::Report;
+
+/// A benchmark by name.
+struct Benchmark {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Args) -> Result<Report>,
+}
+
+const BENCHMARKS: &[Benchmark] = &[
+    Benchmark { name: "tpcc", about: tpcc::ABOUT, run: tpcc::run },
+    Benchmark { name: "pgbench", about: pgbench::ABOUT, run: pgbench::run },
+    Benchmark { name: "ddl", about: ddl::ABOUT, run: ddl::run },
+    Benchmark { name: "memory", about: memory::ABOUT, run: memory::run },
+];
+
+fn names() -> PossibleValuesParser {
+    let known = BENCHMARKS
+        .iter()
+        .map(|b| clap::builder::PossibleValue::new(b.name).help(b.about))
+        .chain([clap::builder::PossibleValue::new("list").help("Print the names and stop")]);
+    PossibleValuesParser::new(known)
+}
+
+/// Arguments of `froglet bench`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// Which benchmark
+    #[arg(value_parser = names())]
+    pub name: String,
+
+    /// Write the results to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Seconds of each measurement
+    #[arg(long, value_name = "N", value_parser = positive_seconds)]
+    pub seconds: Option<f64>,
+
+    /// Numbers of workers to measure, one after the other (tpcc)
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Vec<u16>,
+
+    /// Scale: warehouses (tpcc; at least the workers), pgbench's -s (pgbench, 10)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub scale: Option<u16>,
+
+    /// Rows of the table (ddl and memory; 10,000,000)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub rows: Option<u64>,
+
+    /// Interleaved rounds of each measurement, of which the median counts (pgbench)
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub rounds: u16,
+
+    /// Only what has this in its name: an approach (tpcc), an experiment (pgbench), a change (ddl)
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+
+    /// A population that loads in no time, for trying out (tpcc)
+    #[arg(long)]
+    pub small: bool,
+
+    /// Show where the time goes, by transaction type and kind of operation (tpcc)
+    #[arg(long)]
+    pub profile: bool,
+
+    /// Where data goes that belongs on a disk; a directory in it is made and removed again
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    pub dir: PathBuf,
+
+    /// The froglet binary to serve with (pgbench; this one if not given)
+    #[arg(long, value_name = "PATH")]
+    pub froglet: Option<PathBuf>,
+
+    /// PostgreSQL's bin directory (pgbench)
+    #[arg(long, value_name = "DIR", default_value = "/usr/lib/postgresql/15/bin")]
+    pub postgres: PathBuf,
+}
+
+fn positive_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(seconds),
+        _ => Err(format!("{text:?} is not a number of seconds above 0")),
+    }
+}
+
+impl Args {
+    /// Whether `--only` lets something of this name through.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+
+    /// Whether something else than the whole benchmark was asked for.
+    pub fn partial(&self) -> bool {
+        self.only.is_some()
+    }
+}
+
+/// Runs a benchmark: prints its table, writes its JSON.
+pub fn main(args: Args) -> Result<()> {
+    let Some(benchmark) = BENCHMARKS.iter().find(|b| b.name == args.name) else {
+        for benchmark in BENCHMARKS {
+            println!("{:<10}{}", benchmark.name, benchmark.about);
+        }
+        return Ok(());
+    };
+    if cfg!(debug_assertions) {
+        eprintln!("note: this binary is built without optimisation; its figures mean nothing");
+    }
+    let report = (benchmark.run)(&args)?;
+    report.print();
+    if let Some(file) = &args.json {
+        report.write(file).with_context(|| format!("{} cannot be written", file.display()))?;
+        println!("\nwritten to {}", file.display());
+    }
+    report.verdict()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn arguments_are_checked_before_anything_runs() {
+        let parse = |line: &str| Command::try_parse_from(line.split(' ')).map(|c| c.args);
+        let args = parse("bench tpcc --workers 1,2 --seconds 0.5").unwrap();
+        assert_eq!((args.workers.as_slice(), args.seconds), ([1, 2].as_slice(), Some(0.5)));
+        assert!(parse("bench list").is_ok());
+        for wrong in ["bench tpcd", "bench ddl --seconds 0", "bench ddl --rows 9", "bench"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -137,6 +137,14 @@ pub enum EngineError {
     /// A file could not be read or written.
     #[error(transparent)]
     Env(#[from] std::sync::Arc<EnvError>),
+    /// Something the engine cannot work without: the lock of its directory, a thread, a checkpoint's file.
+    #[error("{what}: {source}")]
+    Unusable {
+        /// What.
+        what: String,
+        /// Why.
+        source: std::sync::Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// A file holds bytes that it should not.
     #[error("{file} is corrupt at byte {offset}: {what}")]
     Corrupt {
@@ -167,7 +175,9 @@ impl EngineError {
     pub fn sqlstate(&self) -> SqlState {
         match self {
             EngineError::MemoryLimit { .. } => SqlState::OUT_OF_MEMORY,
-            EngineError::LogFailed(_) | EngineError::Env(_) => SqlState::IO_ERROR,
+            EngineError::LogFailed(_) | EngineError::Env(_) | EngineError::Unusable { .. } => {
+                SqlState::IO_ERROR
+            }
             EngineError::Corrupt { .. } => SqlState::DATA_CORRUPTED,
             EngineError::NoSpace(_) | EngineError::WrongType { .. } => SqlState::INTERNAL_ERROR,
         }
@@ -179,6 +189,7 @@ impl EngineError {
             EngineError::MemoryLimit { .. } => true,
             EngineError::LogFailed(_)
             | EngineError::Env(_)
+            | EngineError::Unusable { .. }
             | EngineError::Corrupt { .. }
             | EngineError::NoSpace(_)
             | EngineError::WrongType { .. } => false,

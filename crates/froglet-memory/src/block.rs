@@ -33,7 +33,8 @@
 use std::sync::Arc;
 
 use crossbeam_epoch::{Atomic, Guard, Owned};
-use froglet_engine::{ColumnId, ROWS_PER_BLOCK};
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::ColumnId;
 use parking_lot::Mutex;
 
 use crate::clock::pause;
@@ -137,11 +138,11 @@ impl Block {
     pub fn link(&self, slot: usize, head: *const Undo, record: Record, undo: &Undo) -> bool {
         undo.set_next(head.cast_mut());
         let linked = self.heads()[slot]
-            .compare_exchange(head.cast_mut(), record.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(head.cast_mut(), record.as_ptr(), Ordering::SeqCst, Ordering::Relaxed)
             .is_ok();
         if linked {
-            self.version.fetch_add(LINK, Ordering::Relaxed);
-            if !self.dirty.load(Ordering::Relaxed) {
+            self.version.fetch_add(LINK, Ordering::SeqCst);
+            if !self.dirty.load(Ordering::SeqCst) {
                 self.dirty.store(true, Ordering::SeqCst);
             }
             fence(Ordering::Release);
@@ -165,6 +166,11 @@ impl Block {
     /// The count of [B3].
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// The count, for a checkpoint that has lowered the flag.
+    pub fn version_after_dirty(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
     }
 
     /// Whether a count says that nothing is linked.

@@ -177,11 +177,6 @@ impl Timeline {
         self.clock.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Moves the clock to at least `ts` (recovery).
-    pub fn advance_to(&self, ts: u64) {
-        self.clock.0.fetch_max(ts, Ordering::SeqCst);
-    }
-
     pub fn durable(&self) -> u64 {
         self.durable.0.load(Ordering::Acquire)
     }

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use crossbeam_epoch::Guard;
-use froglet_engine::{ColumnId, ColumnType, ROWS_PER_BLOCK, Value};
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{ColumnId, ColumnType, Value};
 
 use crate::block::Directory;
 use crate::heap::{Heap, INLINE_MAX};

@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 
 use crate::clock::{Owner, Timeline};
 use crate::column::{Cell, Found, Wanted};
+use crate::engine::Core;
 use crate::index::OrderedIndex;
 use crate::read::apply;
 use crate::space::Space;
@@ -42,13 +43,6 @@ impl std::fmt::Debug for Index {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Index({} of {} entries)", self.spec.id, self.tree.len())
     }
-}
-
-/// A key in the making.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Key {
-    pub bytes: SmallVec<[u8; 48]>,
-    pub has_null: bool,
 }
 
 impl Index {
@@ -154,33 +148,38 @@ impl<'a> KeyWalk<'a> {
     }
 }
 
-/// Whether any state in the chain of a row has the key.
+/// Whether any state in the chain of a row has the key: the cells in place and what before-images
+/// lead back to, without those that only an aborted write made.
 ///
 /// A row that is being written may be copied torn. That hides no key from [K2]: the key that is being
 /// written is added after the stripe that the caller holds is free, and the keys before are in
 /// before-images.
-pub(crate) fn any_state_has_key(space: &Space, index: &Index, rid: RowId, key: &[u8], guard: &Guard) -> bool {
+pub(crate) fn any_state_has_key(
+    timeline: &Timeline,
+    space: &Space,
+    index: &Index,
+    rid: RowId,
+    key: &[u8],
+    guard: &Guard,
+) -> bool {
     let Some((mut walk, head)) = KeyWalk::new(space, index, rid, guard) else { return false };
     let mut scratch = Vec::with_capacity(key.len());
-    if walk.has(key, &mut scratch) {
-        return true;
-    }
     let mut next = head;
     while let Some(undo) = next {
-        walk.back(undo);
-        if undo.kind != Kind::Lock && walk.has(key, &mut scratch) {
+        if timeline.owner(&undo.word) != Owner::Aborted && walk.has(key, &mut scratch) {
             return true;
         }
+        walk.back(undo);
         next = undo.next(guard);
     }
-    false
+    walk.has(key, &mut scratch)
 }
 
 /// Removes an entry unless a state of its row still needs it [K2]. Whoever calls has made a state with
 /// the key unreachable.
-pub(crate) fn remove_unneeded(stripes: &Stripes, space: &Space, index: &Index, rid: RowId, key: &[u8], guard: &Guard) {
-    let _stripe = stripes.lock(index, key);
-    if !any_state_has_key(space, index, rid, key, guard) {
+pub(crate) fn remove_unneeded(core: &Core, space: &Space, index: &Index, rid: RowId, key: &[u8], guard: &Guard) {
+    let _stripe = core.stripes.lock(index, key);
+    if !any_state_has_key(&core.timeline, space, index, rid, key, guard) {
         index.tree.remove(key, rid.0);
     }
 }

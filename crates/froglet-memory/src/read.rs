@@ -11,7 +11,8 @@
 //! copied half, so it must not become visible after it.
 
 use crossbeam_epoch::{self as epoch, Guard};
-use froglet_engine::{Direction, EngineError, KeyRange, ROWS_PER_BLOCK, Row, RowId, Snapshot, Ts};
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{Direction, EngineError, KeyRange, Row, RowId, Snapshot, Ts};
 use froglet_engine::BlockRows;
 use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow};
@@ -44,7 +45,7 @@ pub(crate) fn apply(undo: &Undo, columns: &[Found<'_>], cells: &mut [Cell], pres
             for image in undo.images() {
                 for (cell, column) in cells.iter_mut().zip(columns) {
                     if column.wanted.id == image.column {
-                        *cell = image.cell;
+                        *cell = image.cell();
                     }
                 }
             }

@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use crossbeam_epoch::Guard;
-use froglet_engine::{ColumnId, ColumnSpec, EngineError, Feed, IndexId, ROWS_PER_BLOCK, RowId, SpaceId};
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{ColumnId, ColumnSpec, EngineError, Feed, IndexId, RowId, SpaceId};
 use parking_lot::Mutex;
 
 use crate::block::Block;

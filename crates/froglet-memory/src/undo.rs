@@ -46,7 +46,17 @@ pub(crate) enum Kind {
 #[repr(C)]
 pub(crate) struct Image {
     pub column: ColumnId,
-    pub cell: Cell,
+    tag: Tag,
+    lo: u64,
+    hi: u64,
+}
+
+impl Image {
+    /// The cell.
+    #[inline]
+    pub fn cell(&self) -> Cell {
+        Cell { lo: self.lo, hi: self.hi, tag: self.tag }
+    }
 }
 
 /// An undo record; its images follow it in memory.
@@ -79,10 +89,6 @@ impl Undo {
     pub fn next<'g>(&self, _guard: &'g Guard) -> Option<&'g Undo> {
         // SAFETY: [U1] the record was reached from a head under this pin.
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
-    }
-
-    pub fn next_ptr(&self) -> *mut Undo {
-        self.next.load(Ordering::Acquire)
     }
 
     /// Before linking: what the record stands on. After: null, by the collector.
@@ -251,7 +257,7 @@ impl UndoBuffer {
                     };
                     string = string.add(bytes.len().div_ceil(8));
                 }
-                image.write(Image { column, cell });
+                image.write(Image { column, tag: cell.tag, lo: cell.lo, hi: cell.hi });
                 image = image.add(1);
             }
         }

@@ -1,1 +1,27 @@
+//! The server: PostgreSQL's wire protocol over froglet-sql's sessions.
+//!
+//! ```text
+//!   config ──▶ server ──accept──▶ connection ──▶ froglet_sql::Session
+//!                 │                   │
+//!                 │                  wire      bytes ◀─▶ messages
+//!                 ├─ open         lock, engine, recovery, catalog
+//!                 └─ checkpoint   when one is due; whether the log lives
+//! ```
+//!
+//! A connection is a task on one multi-threaded runtime. It owns its socket, its session, and one
+//! buffer each way. It knows nothing of blocks, row ids or logs: only [`open`] and [`error`] name
+//! the engine that is below.
 
+mod checkpoint;
+pub mod config;
+mod connection;
+mod error;
+mod open;
+mod run;
+mod server;
+pub mod wire;
+
+pub use config::{Config, ConfigError};
+pub use error::ServerError;
+pub use run::{raise_file_limit, run};
+pub use server::Server;

@@ -218,23 +218,12 @@ impl Database {
         }
     }
 
-    /// `pg_cancel_backend`: as [`Database::cancel`], by one who is allowed to.
-    pub fn cancel_backend(&self, pid: i32) -> bool {
+    /// `pg_cancel_backend` and `pg_terminate_backend`: as [`Database::cancel`], by one who is
+    /// allowed to. After a `Shutdown` the server closes the connection.
+    pub fn signal(&self, pid: i32, reason: CancelReason) -> bool {
         match self.sessions.lock().get(&pid) {
             Some(session) => {
-                session.cancel.cancel(CancelReason::User);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// `pg_terminate_backend`: the session's statement fails with 57P01 and the server closes
-    /// the connection.
-    pub fn terminate_backend(&self, pid: i32) -> bool {
-        match self.sessions.lock().get(&pid) {
-            Some(session) => {
-                session.cancel.cancel(CancelReason::Shutdown);
+                session.cancel.cancel(reason);
                 true
             }
             None => false,

@@ -1,32 +1,44 @@
-//! What functions see of their session: the time, the user, its sequences.
+//! What functions see of their session: the time, the user, its settings and sequences.
 //!
 //! Expressions outlive the statement's borrow of the session (a portal may be suspended), so this
-//! part of it is shared.
+//! part of it is shared. What a function changes in it (`set_config`) the session takes over when
+//! it is next asked for anything.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use froglet_engine::SqlState;
+use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SequenceDef};
+use froglet_txn::{CancelReason, Limits};
 use parking_lot::Mutex;
 
+use crate::context::{ActivityRow, SessionFunctions, SettingRow};
 use crate::database::{Database, SessionShared};
-use crate::error::Notice;
+use crate::error::{Notice, SqlError};
 use crate::settings::Settings;
+
+/// A setting that a function has set: name, value, local.
+pub(crate) type SetByFunction = (String, String, bool);
 
 /// The shared part of a session.
 pub struct SessionState {
-    pub(crate) db: Arc<Database>,
-    pub(crate) shared: Arc<SessionShared>,
+    db: Arc<Database>,
+    shared: Arc<SessionShared>,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     settings: Settings,
+    set: Vec<SetByFunction>,
+    transaction_id: u64,
     transaction_start: Option<SystemTime>,
     statement_start: SystemTime,
+    catalog: Arc<CatalogVersion>,
+    limits: Limits,
     /// Sequence id → the last value given here.
-    given: HashMap<u32, i64>,
-    last_given: Option<u32>,
+    given: HashMap<ObjectId, i64>,
+    last_given: Option<ObjectId>,
     notices: Vec<Notice>,
 }
 
@@ -41,8 +53,12 @@ impl SessionState {
             shared: shared.clone(),
             inner: Mutex::new(Inner {
                 settings: settings.clone(),
+                set: Vec::new(),
+                transaction_id: 0,
                 transaction_start: None,
                 statement_start: SystemTime::now(),
+                catalog: Arc::default(),
+                limits: Limits::none(),
                 given: HashMap::new(),
                 last_given: None,
                 notices: Vec::new(),
@@ -51,15 +67,34 @@ impl SessionState {
     }
 
     pub(crate) fn begin_transaction(&self) {
+        let mut inner = self.inner.lock();
+        inner.transaction_start = Some(inner.statement_start);
+    }
+
+    pub(crate) fn end_transaction(&self) {
         self.inner.lock().transaction_start = None;
     }
 
+    /// What functions of the statement that begins now see.
     pub(crate) fn begin_statement(&self, now: SystemTime) {
         self.inner.lock().statement_start = now;
     }
 
+    pub(crate) fn set_catalog(&self, catalog: &Arc<CatalogVersion>, txn: u64, limits: &Limits) {
+        let mut inner = self.inner.lock();
+        if !Arc::ptr_eq(&inner.catalog, catalog) {
+            inner.catalog = catalog.clone();
+        }
+        inner.transaction_id = txn;
+        inner.limits = limits.clone();
+    }
+
     pub(crate) fn set_settings(&self, settings: &Settings) {
         self.inner.lock().settings = settings.clone();
+    }
+
+    pub(crate) fn take_set(&self) -> Vec<SetByFunction> {
+        std::mem::take(&mut self.inner.lock().set)
     }
 
     pub(crate) fn take_notices(&self) -> Vec<Notice> {
@@ -70,5 +105,160 @@ impl SessionState {
         let mut inner = self.inner.lock();
         inner.given.clear();
         inner.last_given = None;
+    }
+
+    fn sequence(&self, id: ObjectId) -> Result<Arc<SequenceDef>, SqlError> {
+        self.inner.lock().catalog.sequences.get(&id).cloned().ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_TABLE, format!("sequence {id} does not exist"))
+        })
+    }
+}
+
+fn micros(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |us| -us),
+    }
+}
+
+impl SessionFunctions for SessionState {
+    fn user(&self) -> String {
+        self.shared.user.clone()
+    }
+
+    fn backend_pid(&self) -> i32 {
+        self.shared.pid
+    }
+
+    fn search_path(&self) -> Vec<String> {
+        self.inner.lock().settings.hot().search_path.to_vec()
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        self.inner.lock().settings.show(name).ok().map(|(_, value)| value.to_owned())
+    }
+
+    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String, SqlError> {
+        let mut inner = self.inner.lock();
+        inner.settings.set(name, Some(value), local)?;
+        inner.set.push((name.to_owned(), value.to_owned(), local));
+        let (_, value) = inner.settings.show(name)?;
+        Ok(value.to_owned())
+    }
+
+    fn settings(&self) -> Vec<SettingRow> {
+        self.inner.lock().settings.rows()
+    }
+
+    fn activity(&self) -> Vec<ActivityRow> {
+        self.db
+            .sessions()
+            .into_iter()
+            .map(|info| ActivityRow {
+                pid: info.pid,
+                user: info.user,
+                application: info.application_name,
+                client: None,
+                port: None,
+                backend_start_us: micros(info.connected),
+                transaction_start_us: None,
+                query_start_us: info.query_start.map(micros),
+                state: info.activity.as_str().to_owned(),
+                wait: None,
+                query: info.query.to_string(),
+            })
+            .collect()
+    }
+
+    fn transaction_time_us(&self) -> i64 {
+        let inner = self.inner.lock();
+        micros(inner.transaction_start.unwrap_or(inner.statement_start))
+    }
+
+    fn statement_time_us(&self) -> i64 {
+        micros(self.inner.lock().statement_start)
+    }
+
+    fn transaction_id(&self) -> u64 {
+        self.inner.lock().transaction_id
+    }
+
+    fn server_start_us(&self) -> i64 {
+        micros(self.db.started())
+    }
+
+    fn catalog(&self) -> Arc<CatalogVersion> {
+        self.inner.lock().catalog.clone()
+    }
+
+    fn next_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
+        let def = self.sequence(sequence)?;
+        let value = self.db.catalog().next_value(&def)?;
+        let mut inner = self.inner.lock();
+        inner.given.insert(sequence, value);
+        inner.last_given = Some(sequence);
+        Ok(value)
+    }
+
+    fn current_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
+        let def = self.sequence(sequence)?;
+        self.inner.lock().given.get(&sequence).copied().ok_or_else(|| {
+            SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("currval of sequence \"{}\" is not yet defined in this session", def.name),
+            )
+        })
+    }
+
+    fn last_value(&self) -> Result<i64, SqlError> {
+        let inner = self.inner.lock();
+        inner.last_given.and_then(|id| inner.given.get(&id).copied()).ok_or_else(|| {
+            SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "lastval is not yet defined in this session",
+            )
+        })
+    }
+
+    fn set_value(&self, sequence: ObjectId, value: i64, called: bool) -> Result<(), SqlError> {
+        let def = self.sequence(sequence)?;
+        if !(def.min..=def.max).contains(&value) {
+            return Err(SqlError::new(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!(
+                    "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+                    def.name, def.min, def.max
+                ),
+            ));
+        }
+        self.db.catalog().set_value(&def, value, called)?;
+        if called {
+            let mut inner = self.inner.lock();
+            inner.given.insert(sequence, value);
+        }
+        Ok(())
+    }
+
+    fn sequence_state(&self, sequence: ObjectId) -> Option<(i64, bool)> {
+        let def = self.sequence(sequence).ok()?;
+        Some(self.db.catalog().sequence_state(&def))
+    }
+
+    fn migrations(&self) -> Vec<MigrationStatus> {
+        self.db.catalog().migrations()
+    }
+
+    fn signal_backend(&self, pid: i32, terminate: bool) -> bool {
+        let reason = if terminate { CancelReason::Shutdown } else { CancelReason::User };
+        self.db.signal(pid, reason)
+    }
+
+    fn cancel_migration(&self, id: u64) -> bool {
+        self.db.catalog().cancel_migration(id)
+    }
+
+    fn check_limits(&self) -> Result<(), SqlError> {
+        let limits = self.inner.lock().limits.clone();
+        limits.check().map_err(SqlError::from)
     }
 }

@@ -14,7 +14,7 @@
 //! A session belongs to one task. Dropped, it aborts what it had begun: a client that vanishes
 //! leaves nothing behind.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -76,6 +76,8 @@ pub struct Session {
     pub(crate) notices: Vec<Notice>,
     /// PREPARE's statements.
     pub(crate) named: HashMap<String, Arc<Prepared>>,
+    /// Parents that this transaction holds shared and has checked.
+    pub(crate) held_parents: HashSet<froglet_txn::Shared>,
     /// What functions like now() and currval() look at.
     pub(crate) state: Arc<SessionState>,
     reported: Vec<Arc<str>>,
@@ -103,6 +105,7 @@ impl Session {
             begin_settings: None,
             notices: Vec::new(),
             named: HashMap::new(),
+            held_parents: HashSet::new(),
             state,
         }
     }
@@ -164,6 +167,7 @@ impl Session {
 
     /// The reported parameters that have changed since the last call.
     pub fn parameter_changes(&mut self) -> Vec<(&'static str, String)> {
+        self.take_set();
         if self.settings.same_as(&self.reported_at) {
             return Vec::new();
         }
@@ -239,6 +243,7 @@ impl Session {
         prepared: &Arc<Prepared>,
         params: Vec<Value>,
     ) -> Result<Outcome, SqlError> {
+        self.take_set();
         self.begin_activity(&prepared.statement.sql);
         if let Err(e) = self.refuse_if_failed(&prepared.statement.command) {
             return Err(self.failed(e));
@@ -259,6 +264,7 @@ impl Session {
 
     /// The end of a simple message or a Sync: commits, durably, or aborts what was implicit.
     pub async fn finish_implicit(&mut self, ok: bool) -> Result<(), SqlError> {
+        self.take_set();
         let outcome = match (self.block, ok) {
             (Block::Implicit, true) => self.commit_transaction().await,
             (Block::Implicit, false) => {
@@ -337,6 +343,14 @@ impl Session {
         let mut visible = self.shared.visible.lock();
         visible.activity = activity;
         visible.state_change = SystemTime::now();
+    }
+
+    /// Takes over what functions have set.
+    pub(crate) fn take_set(&mut self) {
+        for (name, value, local) in self.state.take_set() {
+            // The function has checked it.
+            let _ = self.settings.set(&name, Some(&value), local);
+        }
     }
 
     /// Others see the session's new application name.

@@ -132,6 +132,29 @@ impl Settings {
             .map(|(spec, value)| (spec.name, &**value, spec.description))
     }
 
+    /// For pg_settings.
+    pub(crate) fn rows(&self) -> Vec<crate::context::SettingRow> {
+        let specs = SPECS.iter().zip(&self.state.current).zip(self.base.iter());
+        specs
+            .map(|((spec, value), base)| crate::context::SettingRow {
+                name: spec.name.to_owned(),
+                value: value.to_string(),
+                unit: matches!(spec.kind, Kind::TimeMs).then(|| "ms".to_owned()),
+                description: spec.description.to_owned(),
+                context: if spec.changeable { "user" } else { "internal" }.to_owned(),
+                kind: match spec.kind {
+                    Kind::Bool => "bool",
+                    Kind::Int { .. } | Kind::TimeMs => "integer",
+                    Kind::Real => "real",
+                    Kind::Enum(_) => "enum",
+                    Kind::Text | Kind::TimeZone | Kind::DateStyle | Kind::Encoding => "string",
+                }
+                .to_owned(),
+                boot: Some(base.to_string()),
+            })
+            .collect()
+    }
+
     /// The current value of a setting that exists.
     pub fn get(&self, name: &'static str) -> &str {
         match find(name) {

@@ -201,6 +201,8 @@ impl Session {
     fn leave(&mut self) {
         self.block = Block::Idle;
         self.savepoints.clear();
+        self.held_parents.clear();
+        self.state.end_transaction();
         self.modes = TransactionModes::default();
         self.read_only = false;
     }

@@ -1,1 +1,154 @@
-fn main() {}
+//! The command line: `froglet serve`, `froglet migrations`, `froglet bench`.
+//!
+//! It reads arguments and calls the crates that do the work; errors end it with one message on
+//! standard error and exit code 1.
+
+mod migrations;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use froglet_server::Config;
+use froglet_server::config::Entry;
+use tracing_subscriber::EnvFilter;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A PostgreSQL-compatible database whose schema changes while it runs at full speed.
+#[derive(Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        froglet serve                              serve ./froglet-data on 127.0.0.1:5432\n  \
+        psql -h 127.0.0.1 -U postgres postgres     connect\n  \
+        froglet migrations watch                   follow schema changes as they run\n\n\
+        FROGLET_LOG sets what is logged to standard error: error, warn, info (the default), debug,\n\
+        trace, or by module, as in FROGLET_LOG=info,froglet_memory=debug"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a data directory to PostgreSQL clients.
+    Serve(Box<Serve>),
+    /// List, follow or cancel schema changes of a running server.
+    Migrations(migrations::Args),
+    /// Run a benchmark.
+    Bench(froglet_bench::Args),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Each option may also stand in the configuration file under its name with underscores, and in the
+environment as FROGLET_ and its name in capitals: --max-connections is max_connections = 1000 in
+the file and FROGLET_MAX_CONNECTIONS. Options beat the environment, which beats the file.
+
+Any setting of a session can be given a default: --set lock_timeout=5s, or in the file
+
+  [settings]
+  lock_timeout = \"5s\"
+
+or FROGLET_SETTING_LOCK_TIMEOUT=5s in the environment.
+
+Examples:
+  froglet serve --data /var/lib/froglet
+  froglet serve --listen 127.0.0.1:5433 --memory-limit 4GB
+  froglet serve --config /etc/froglet.toml --set synchronous_commit=off")]
+struct Serve {
+    /// Keep everything in this directory; it is made if it is not there [default: ./froglet-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Listen on this loopback address [default: 127.0.0.1:5432]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// Read this configuration file [default: froglet.toml in the data directory, if it is there]
+    #[arg(long, value_name = "FILE", env = "FROGLET_CONFIG", hide_env_values = true)]
+    config: Option<PathBuf>,
+    /// Let rows, indexes and undo records take so much memory: 4GB, or 50% [default: 75%]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
+    /// Serve so many sessions at one time [default: 1000]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<String>,
+    /// Write a checkpoint at least so often [default: 5min]
+    #[arg(long, value_name = "DURATION")]
+    checkpoint_timeout: Option<String>,
+    /// Write a checkpoint after so much log [default: 1GB]
+    #[arg(long, value_name = "SIZE")]
+    max_wal_size: Option<String>,
+    /// Run sessions on so many threads; 0 for as many as there are cores [default: 0]
+    #[arg(long, value_name = "N")]
+    worker_threads: Option<String>,
+    /// Give a session setting a default; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+}
+
+impl Serve {
+    fn entries(self) -> Vec<Entry> {
+        let data = self.data.map(|path| path.display().to_string());
+        let options = [
+            ("data", data),
+            ("listen", self.listen),
+            ("memory_limit", self.memory_limit),
+            ("max_connections", self.max_connections),
+            ("checkpoint_timeout", self.checkpoint_timeout),
+            ("max_wal_size", self.max_wal_size),
+            ("worker_threads", self.worker_threads),
+        ];
+        let given = options
+            .into_iter()
+            .filter_map(|(name, value)| Some(Entry::switch(name, value?)));
+        let settings = self
+            .set
+            .into_iter()
+            .map(|(name, value)| Entry::switch(&format!("settings.{name}"), value));
+        given.chain(settings).collect()
+    }
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("NAME=VALUE is needed, lock_timeout=5s for example".to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr();
+    let outcome = match cli.command {
+        Command::Serve(serve) => serve_data(*serve),
+        Command::Migrations(args) => migrations::main(args),
+        Command::Bench(args) => froglet_bench::main(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("froglet: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_data(mut serve: Serve) -> anyhow::Result<()> {
+    let file = serve.config.take();
+    let config = Config::load(file.as_deref(), &serve.entries(), std::env::vars())?;
+    Ok(froglet_server::run(config)?)
+}
+
+fn log_to_stderr() {
+    let default = EnvFilter::new("info");
+    let filter = EnvFilter::try_from_env("FROGLET_LOG").unwrap_or(default);
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}

@@ -6,7 +6,9 @@ use crossbeam_epoch::Guard;
 
 use super::key::{WORD_BYTES, common_prefix_bytes, separator, tail_words, word_at};
 use super::latch::{Latch, Restart};
-use super::node::{Node, PREFIX_BYTES_MAX, SLOTS_MAX, Seen, Shape, Slot, heap_from_raw};
+use super::node::{
+    Node, PREFIX_BYTES_MAX, SLOTS_MAX, Seen, Shape, Slot, heap_from_raw, suffix_len,
+};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Why reading a node under its own latch cannot ask for a restart.
@@ -131,7 +133,14 @@ impl<'g> Held<'g> {
     }
 
     /// Inserts a slot at `at`; in an inner node, `child` becomes the child right of it.
-    pub fn insert(&mut self, at: usize, key: &[u8], rid: u64, child: Option<*mut Node>, memory: Memory<'_>) {
+    pub fn insert(
+        &mut self,
+        at: usize,
+        key: &[u8],
+        rid: u64,
+        child: Option<*mut Node>,
+        memory: Memory<'_>,
+    ) {
         self.latch.will_change();
         let node = self.seen.node;
         let Shape { count, prefix_len } = node.shape();
@@ -217,7 +226,7 @@ impl<'g> Held<'g> {
         if node.level > 0 {
             shift_down(node.children(), at + child_side, count + 1, copy_child);
         }
-        let words = tail_words(node.slots[at].tail.load(Ordering::Relaxed) as u32 as usize);
+        let words = tail_words(suffix_len(node.slots[at].tail.load(Ordering::Relaxed)));
         shift_down(&node.heads, at, count, copy_word);
         shift_down(&node.slots, at, count, Slot::copy);
         node.shape.store(Shape { count: count - 1, prefix_len }.pack(), Ordering::Relaxed);
@@ -241,17 +250,20 @@ impl<'g> Held<'g> {
         let count = batch.len();
         let right = Node::new(node.level);
         let mut between = Batch::default();
-        let prefix_max = self.shape().prefix_len.max(common_prefix_bytes(batch.key(0), batch.key(count - 2)));
+        let prefix_max =
+            self.shape().prefix_len.max(common_prefix_bytes(batch.key(0), batch.key(count - 2)));
         if node.level == 0 {
             let left_count = if ascending { count - 1 } else { count / 2 };
-            let (key, rid) = separator(batch.key(left_count - 1), batch.key(left_count), batch.rid(left_count));
+            let (key, rid) =
+                separator(batch.key(left_count - 1), batch.key(left_count), batch.rid(left_count));
             between.push(key, rid);
             fill(node, &batch, 0..left_count, PREFIX_BYTES_MAX, memory);
             fill(&right, &batch, left_count..count, prefix_max, memory);
         } else {
             let left_count = if ascending { count - 2 } else { count / 2 };
             between.push(batch.key(left_count), batch.rid(left_count));
-            for (to, from) in right.children().iter().zip(&node.children()[left_count + 1..=count]) {
+            for (to, from) in right.children().iter().zip(&node.children()[left_count + 1..=count])
+            {
                 to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
             }
             fill(node, &batch, 0..left_count, PREFIX_BYTES_MAX, memory);
@@ -261,7 +273,13 @@ impl<'g> Held<'g> {
     }
 
     /// Gives the node the entries of `batch`; in an inner node also the children.
-    pub fn refill(&mut self, batch: &Batch, range: Range<usize>, children: &[*mut Node], memory: Memory<'_>) {
+    pub fn refill(
+        &mut self,
+        batch: &Batch,
+        range: Range<usize>,
+        children: &[*mut Node],
+        memory: Memory<'_>,
+    ) {
         self.latch.will_change();
         let node = self.seen.node;
         for (to, from) in node.children().iter().zip(children) {
@@ -287,7 +305,10 @@ impl<'g> Held<'g> {
     /// `pointer` was the only pointer to this node in the tree, and the caller has removed it (I4).
     pub unsafe fn retire(mut self, pointer: *mut Node, memory: Memory<'_>) {
         let node = self.seen.node;
-        assert!(std::ptr::eq(node, pointer), "a node is retired by the pointer it was published as");
+        assert!(
+            std::ptr::eq(node, pointer),
+            "a node is retired by the pointer it was published as"
+        );
         self.latch.will_be_obsolete();
         memory.bytes.fetch_sub(node.bytes(), Ordering::Relaxed);
         // SAFETY: as the caller promises; consuming the latch of an obsolete node makes it once.
@@ -296,16 +317,25 @@ impl<'g> Held<'g> {
 }
 
 /// Fills a node that nobody else writes with `batch[range]`; children are the caller's business.
-pub(super) fn fill(node: &Node, batch: &Batch, range: Range<usize>, prefix_max: usize, memory: Memory<'_>) {
+pub(super) fn fill(
+    node: &Node,
+    batch: &Batch,
+    range: Range<usize>,
+    prefix_max: usize,
+    memory: Memory<'_>,
+) {
     assert!(range.len() <= SLOTS_MAX, "a node has no more than SLOTS_MAX slots");
     let longest = range.clone().map(|index| batch.key(index).len()).max().unwrap_or(0);
     // Keys that fit in their heads need no prefix.
     let prefix_len = if longest <= WORD_BYTES {
         0
     } else {
-        common_prefix_bytes(batch.key(range.start), batch.key(range.end - 1)).min(prefix_max).min(PREFIX_BYTES_MAX)
+        common_prefix_bytes(batch.key(range.start), batch.key(range.end - 1))
+            .min(prefix_max)
+            .min(PREFIX_BYTES_MAX)
     };
-    let live: usize = range.clone().map(|index| tail_words(batch.key(index).len() - prefix_len)).sum();
+    let live: usize =
+        range.clone().map(|index| tail_words(batch.key(index).len() - prefix_len)).sum();
     let room = if live == 0 { 0 } else { live + live / 2 + 4 };
     let heap: Box<[AtomicU64]> = (0..room).map(|_| AtomicU64::new(0)).collect();
     if longest > WORD_BYTES {

@@ -65,12 +65,12 @@ mod key;
 mod latch;
 mod node;
 mod scan;
+#[cfg(all(test, shuttle))]
+mod schedules;
 #[cfg(test)]
 mod sound;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
-#[cfg(all(test, shuttle))]
-mod schedules;
 mod tree;
 
 use std::ops::{Bound, ControlFlow};
@@ -115,7 +115,11 @@ impl OrderedIndex {
     /// # Panics
     /// If the key has 4 GiB or more; callers limit keys far below that.
     pub fn insert(&self, key: &[u8], rid: u64) -> bool {
-        assert!(key.len() < u32::MAX as usize, "a key of {} bytes is too long for the index", key.len());
+        assert!(
+            key.len() < u32::MAX as usize,
+            "a key of {} bytes is too long for the index",
+            key.len()
+        );
         let is_new = self.tree.insert(key, rid);
         if is_new {
             self.entries.fetch_add(1, Ordering::Relaxed);
@@ -152,7 +156,8 @@ impl OrderedIndex {
             match path.fence {
                 Some((inner, slot)) if index == rank.count => {
                     let prefix_len = inner.node.shape().prefix_len;
-                    let goes_on = inner.node.order_to_prefix(key, prefix_len).is_eq() && inner.has_key(slot, key)?;
+                    let goes_on = inner.node.order_to_prefix(key, prefix_len).is_eq()
+                        && inner.has_key(slot, key)?;
                     inner.check()?;
                     Ok(!goes_on)
                 }
@@ -163,10 +168,15 @@ impl OrderedIndex {
             out.extend(found);
             return;
         }
-        self.scan(Bound::Included(key), Bound::Included(key), Direction::Ascending, &mut |_, rid| {
-            out.extend([rid]);
-            ControlFlow::Continue(())
-        });
+        self.scan(
+            Bound::Included(key),
+            Bound::Included(key),
+            Direction::Ascending,
+            &mut |_, rid| {
+                out.extend([rid]);
+                ControlFlow::Continue(())
+            },
+        );
     }
 
     /// Visits the entries between the bounds in the given direction until `visit` breaks.

@@ -76,7 +76,8 @@ impl Slot {
 }
 
 #[cfg(not(shuttle))]
-const _: () = assert!(std::mem::offset_of!(Node, heads) == 64, "a search starts with one cache line");
+const _: () =
+    assert!(std::mem::offset_of!(Node, heads) == 64, "a search starts with one cache line");
 const _: () = assert!(SLOTS_MAX < 1 << 16 && PREFIX_BYTES_MAX < 1 << 16, "both fit in a shape");
 const _: () = assert!(SLOTS_MAX >= 4, "a split needs two slots on either side");
 
@@ -245,8 +246,12 @@ impl<'g> Seen<'g> {
     pub fn rank(&self, key: &[u8], rid: u64, or_equal: bool) -> Result<Rank, Restart> {
         let Shape { count, prefix_len } = self.node.shape();
         match self.node.order_to_prefix(key, prefix_len) {
-            Order::Less => return Ok(Rank { index: 0, count, in_prefix: false }),
-            Order::Greater => return Ok(Rank { index: count, count, in_prefix: false }),
+            Order::Less => {
+                return Ok(Rank { index: 0, count, in_prefix: false });
+            }
+            Order::Greater => {
+                return Ok(Rank { index: count, count, in_prefix: false });
+            }
             Order::Equal => {}
         }
         let heads = &self.node.heads[..count];
@@ -298,7 +303,7 @@ impl<'g> Seen<'g> {
     #[inline]
     fn order_tail(&self, index: usize, suffix: &[u8]) -> Result<Order, Restart> {
         let tail = self.node.slots[index].tail.load(Ordering::Relaxed);
-        let len = tail as u32 as usize;
+        let len = suffix_len(tail);
         if len > WORD_BYTES && suffix.len() > WORD_BYTES {
             let mut at = WORD_BYTES;
             for found in self.tail(tail)? {
@@ -343,12 +348,12 @@ impl<'g> Seen<'g> {
         key.truncate(start + prefix_len);
         let tail = self.node.slots[index].tail.load(Ordering::Relaxed);
         key.extend_from_slice(&self.node.heads[index].load(Ordering::Relaxed).to_be_bytes());
-        if tail as u32 as usize > WORD_BYTES {
+        if suffix_len(tail) > WORD_BYTES {
             for word in self.tail(tail)? {
                 key.extend_from_slice(&word.load(Ordering::Relaxed).to_be_bytes());
             }
         }
-        key.truncate(start + prefix_len + tail as u32 as usize);
+        key.truncate(start + prefix_len + suffix_len(tail));
         Ok(())
     }
 
@@ -365,7 +370,13 @@ impl<'g> Seen<'g> {
 #[inline]
 pub(super) fn tail_range(tail: u64) -> Range<usize> {
     let from = (tail >> 32) as usize;
-    from..from + tail_words(tail as u32 as usize)
+    from..from + tail_words(suffix_len(tail))
+}
+
+/// The length in bytes of a slot's key without the node's prefix.
+#[inline]
+pub(super) fn suffix_len(tail: u64) -> usize {
+    tail as u32 as usize
 }
 
 /// Asks for the part of a node that a search reads, before it is known to be one.

@@ -1,4 +1,4 @@
-//! Range scans, one leaf at a time: copy, check, then visit.
+//! Range scans, a few leaves at a time: copy, check, then visit.
 
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow, Range};
@@ -8,27 +8,42 @@ use crossbeam_epoch::Guard;
 use super::Direction;
 use super::key::{Cut, WORD_BYTES, tail_words};
 use super::latch::Restart;
-use super::node::{Node, PREFIX_BYTES_MAX, SEARCH_BYTES, Seen, prefetch, tail_range};
+use super::node::{PREFIX_BYTES_MAX, SLOTS_MAX, Seen, suffix_len, tail_range};
 use super::tree::{Tree, retry};
 use crate::sync::atomic::Ordering;
 
-/// A copy of the qualifying slots of one leaf, and where to go on.
+/// Leaves that are copied under one pin, at most.
+const LEAVES_MAX: usize = 4;
+
+/// A first leaf with fewer qualifying slots than this takes the next one with it.
+const SLOTS_ENOUGH: usize = 24;
+
+/// Copies of neighbouring leaves, and where to go on.
 #[derive(Default)]
-struct LeafCopy {
-    prefix: [u8; PREFIX_BYTES_MAX],
-    prefix_len: usize,
-    slots: Vec<CopiedSlot>,
-    /// Tails of all slots, in slot order.
-    tails: Vec<u64>,
-    longest_suffix: usize,
-    /// The separator at the far end of the leaf's range.
+struct Copies {
+    leaves: [LeafCopy; LEAVES_MAX],
+    /// How many of `leaves` are in use.
+    count: usize,
+    /// The separator at the far end of the last leaf's range.
     fence_key: Vec<u8>,
     fence_rid: u64,
     is_last: bool,
 }
 
+/// A copy of the qualifying slots of one leaf.
+struct LeafCopy {
+    prefix: [u8; PREFIX_BYTES_MAX],
+    prefix_len: usize,
+    /// Room for a full leaf, of which the first `count` are in use.
+    slots: Box<[CopiedSlot; SLOTS_MAX]>,
+    count: usize,
+    /// Tails of all slots, in slot order.
+    tails: Vec<u64>,
+    longest_suffix: usize,
+}
+
 /// One copied slot.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct CopiedSlot {
     head: u64,
     rid: u64,
@@ -57,15 +72,19 @@ pub(super) fn scan(
         Direction::Descending => (upper, lower),
     };
     let mut buffers = SPARE.take().unwrap_or_default();
-    let Buffers { copy, key, near_key } = &mut *buffers;
-    loop {
-        retry(|guard| copy.take(tree, &near, &far, direction, guard));
-        if copy.visit(direction, key, visit).is_break() || copy.is_last {
+    let Buffers { copies, key, near_key } = &mut *buffers;
+    // A scan that goes on is likely to go on for longer.
+    for round in 0.. {
+        let leaves_wanted = LEAVES_MAX.min(1 << round.min(LEAVES_MAX));
+        retry(|guard| copies.take(tree, &near, &far, direction, leaves_wanted, guard));
+        let taken = &copies.leaves[..copies.count];
+        let flow = taken.iter().try_for_each(|leaf| leaf.visit(direction, key, visit));
+        if flow.is_break() || copies.is_last {
             break;
         }
         // The next leaf starts at the fence, whatever it is called by then (I2).
-        std::mem::swap(near_key, &mut copy.fence_key);
-        near = Cut::before(near_key, copy.fence_rid);
+        std::mem::swap(near_key, &mut copies.fence_key);
+        near = Cut::before(near_key, copies.fence_rid);
     }
     SPARE.set(Some(buffers));
 }
@@ -78,33 +97,48 @@ thread_local! {
 /// What a scan needs to have allocated.
 #[derive(Default)]
 struct Buffers {
-    copy: LeafCopy,
+    copies: Copies,
     key: Vec<u8>,
     near_key: Vec<u8>,
 }
 
-impl LeafCopy {
-    /// Copies the leaf next to `near` up to `far`; all of it is of one version of the leaf.
+impl Copies {
+    /// Copies the leaf next to `near`, and up to `leaves_wanted` in all, as far as `far`.
+    ///
+    /// Each copy is of one version of its leaf, and their ranges meet.
     fn take(
         &mut self,
         tree: &Tree,
         near: &Cut<'_>,
         far: &Cut<'_>,
         direction: Direction,
+        leaves_wanted: usize,
         guard: &Guard,
     ) -> Result<(), Restart> {
-        let path = tree.descend(0, near, direction, guard)?;
-        let leaf = path.here;
-        prefetch(leaf.node, SEARCH_BYTES..size_of::<Node>());
-        let (near_rank, far_rank) = (leaf.rank_of(near)?, leaf.rank_of(far)?);
-        let slots = match direction {
-            Direction::Ascending => near_rank.index..far_rank.index.max(near_rank.index),
-            Direction::Descending => far_rank.index.min(near_rank.index)..near_rank.index,
-        };
-        self.take_slots(leaf, slots)?;
-        leaf.check()?;
-        path.prefetch_next(direction);
-        // The range of the leaf has not changed since the descent, so neither has its fence (I2).
+        let mut path = tree.descend(0, near, direction, guard)?;
+        self.count = 0;
+        loop {
+            let leaf = path.here;
+            path.prefetch_next(direction);
+            let (near_rank, far_rank) = (leaf.rank_of(near)?, leaf.rank_of(far)?);
+            let (slots, is_cut) = match direction {
+                Direction::Ascending => {
+                    (near_rank.index..far_rank.index, far_rank.index < far_rank.count)
+                }
+                Direction::Descending => (far_rank.index..near_rank.index, far_rank.index > 0),
+            };
+            // Bounds the wrong way round leave nothing.
+            let slots = slots.start..slots.end.max(slots.start);
+            let is_short = self.count == 0 && slots.len() < SLOTS_ENOUGH;
+            self.leaves[self.count].take(leaf, slots)?;
+            leaf.check()?;
+            self.count += 1;
+            let wants_more = self.count < leaves_wanted || is_short;
+            if is_cut || !wants_more || !path.advance(direction, guard)? {
+                break;
+            }
+        }
+        // The range of the last leaf was the same when it was checked, so its fence was, too (I2).
         self.is_last = true;
         if let Some((node, slot)) = path.fence {
             self.fence_rid = node.copy_entry(slot, &mut self.fence_key)?;
@@ -116,28 +150,49 @@ impl LeafCopy {
         }
         Ok(())
     }
+}
 
-    fn take_slots(&mut self, leaf: Seen<'_>, slots: Range<usize>) -> Result<(), Restart> {
-        self.slots.clear();
+impl Default for LeafCopy {
+    fn default() -> Self {
+        LeafCopy {
+            prefix: [0; PREFIX_BYTES_MAX],
+            prefix_len: 0,
+            slots: Box::new([CopiedSlot::default(); SLOTS_MAX]),
+            count: 0,
+            tails: Vec::new(),
+            longest_suffix: 0,
+        }
+    }
+}
+
+impl LeafCopy {
+    /// Copies some slots of a leaf, to be believed after its check.
+    fn take(&mut self, leaf: Seen<'_>, slots: Range<usize>) -> Result<(), Restart> {
         self.tails.clear();
         self.longest_suffix = 0;
         let node = leaf.node;
-        let (Some(heads), Some(slots)) = (node.heads.get(slots.clone()), node.slots.get(slots)) else {
+        let (Some(heads), Some(slots)) = (node.heads.get(slots.clone()), node.slots.get(slots))
+        else {
             return Err(Restart);
         };
         self.prefix_len = node.shape().prefix_len;
-        for (bytes, word) in self.prefix.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(&node.prefix) {
+        for (bytes, word) in
+            self.prefix.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(&node.prefix)
+        {
             *bytes = word.load(Ordering::Relaxed).to_be_bytes();
         }
-        self.slots.extend(heads.iter().zip(slots).map(|(head, slot)| CopiedSlot {
-            head: head.load(Ordering::Relaxed),
-            rid: slot.rid.load(Ordering::Relaxed),
-            tail: slot.tail.load(Ordering::Relaxed),
-        }));
-        self.longest_suffix = self.slots.iter().map(CopiedSlot::suffix_len).max().unwrap_or(0);
+        self.count = slots.len();
+        let mut longest_suffix = 0;
+        for ((to, head), slot) in self.slots.iter_mut().zip(heads).zip(slots) {
+            to.head = head.load(Ordering::Relaxed);
+            to.rid = slot.rid.load(Ordering::Relaxed);
+            to.tail = slot.tail.load(Ordering::Relaxed);
+            longest_suffix = longest_suffix.max(to.suffix_len());
+        }
+        self.longest_suffix = longest_suffix;
         if self.longest_suffix > WORD_BYTES {
             let heap = leaf.heap()?;
-            for slot in &self.slots {
+            for slot in &self.slots[..self.count] {
                 let words = heap.get(tail_range(slot.tail)).ok_or(Restart)?;
                 self.tails.extend(words.iter().map(|word| word.load(Ordering::Relaxed)));
             }
@@ -152,24 +207,30 @@ impl LeafCopy {
         key: &mut Vec<u8>,
         visit: &mut dyn FnMut(&[u8], u64) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let prefix_len = self.prefix_len;
+        let prefix_len = self.prefix_len.min(PREFIX_BYTES_MAX);
         key.clear();
         key.extend_from_slice(&self.prefix[..prefix_len]);
         key.resize(prefix_len + (1 + tail_words(self.longest_suffix)) * WORD_BYTES, 0);
+        let key = key.as_mut_slice();
+        let slots = &self.slots[..self.count];
         let mut tails = self.tails.as_slice();
+        if tails.is_empty() && direction == Direction::Ascending {
+            // The usual case, with nothing to do but to swap one word of the key.
+            return slots.iter().try_for_each(|slot| {
+                key[prefix_len..prefix_len + WORD_BYTES].copy_from_slice(&slot.head.to_be_bytes());
+                visit(&key[..prefix_len + slot.suffix_len()], slot.rid)
+            });
+        }
         let mut visit_slot = |slot: &CopiedSlot, tail: &[u64]| {
             visit(slot.put_together(prefix_len, tail, key), slot.rid)
         };
         match direction {
-            _ if tails.is_empty() && direction == Direction::Ascending => {
-                self.slots.iter().try_for_each(|slot| visit_slot(slot, &[]))
-            }
-            Direction::Ascending => self.slots.iter().try_for_each(|slot| {
+            Direction::Ascending => slots.iter().try_for_each(|slot| {
                 let (tail, rest) = tails.split_at(tail_words(slot.suffix_len()));
                 tails = rest;
                 visit_slot(slot, tail)
             }),
-            Direction::Descending => self.slots.iter().rev().try_for_each(|slot| {
+            Direction::Descending => slots.iter().rev().try_for_each(|slot| {
                 let (rest, tail) = tails.split_at(tails.len() - tail_words(slot.suffix_len()));
                 tails = rest;
                 visit_slot(slot, tail)
@@ -180,7 +241,7 @@ impl LeafCopy {
 
 impl CopiedSlot {
     fn suffix_len(&self) -> usize {
-        self.tail as u32 as usize
+        suffix_len(self.tail)
     }
 
     /// Writes head and tail behind the prefix that `key` starts with, and returns the whole key.

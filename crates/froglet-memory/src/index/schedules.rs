@@ -26,7 +26,10 @@ fn index_of(entries: impl IntoIterator<Item = u64>) -> Arc<OrderedIndex> {
     Arc::new(index)
 }
 
-fn spawn(index: &Arc<OrderedIndex>, work: impl Fn(&OrderedIndex) + Send + 'static) -> thread::JoinHandle<()> {
+fn spawn(
+    index: &Arc<OrderedIndex>,
+    work: impl Fn(&OrderedIndex) + Send + 'static,
+) -> thread::JoinHandle<()> {
     let index = Arc::clone(index);
     thread::spawn(move || work(&index))
 }
@@ -45,7 +48,11 @@ fn scan(index: &OrderedIndex, direction: Direction) -> Vec<u64> {
     rids
 }
 
-fn join_and_expect(threads: Vec<thread::JoinHandle<()>>, index: &OrderedIndex, wanted: impl Iterator<Item = u64>) {
+fn join_and_expect(
+    threads: Vec<thread::JoinHandle<()>>,
+    index: &OrderedIndex,
+    wanted: impl Iterator<Item = u64>,
+) {
     threads.into_iter().for_each(|thread| thread.join().expect("a thread failed"));
     index.tree.assert_sound();
     assert!(scan(index, Direction::Ascending).into_iter().eq(wanted), "what was inserted is there");
@@ -56,7 +63,11 @@ fn two_inserters_split_the_same_leaves() {
     explore(|| {
         let index = index_of([]);
         let threads = (0..2)
-            .map(|odd| spawn(&index, move |index| (0..6).for_each(|n| assert!(index.insert(&key(2 * n + odd), 2 * n + odd)))))
+            .map(|odd| {
+                spawn(&index, move |index| {
+                    (0..6).for_each(|n| assert!(index.insert(&key(2 * n + odd), 2 * n + odd)))
+                })
+            })
             .collect();
         join_and_expect(threads, &index, 0..12);
     });
@@ -94,7 +105,9 @@ fn two_removers_empty_the_tree() {
         let index = index_of(0..14);
         let threads = vec![
             spawn(&index, |index| (0..7).for_each(|n| assert!(index.remove(&key(2 * n), 2 * n)))),
-            spawn(&index, |index| (0..7).rev().for_each(|n| assert!(index.remove(&key(2 * n + 1), 2 * n + 1)))),
+            spawn(&index, |index| {
+                (0..7).rev().for_each(|n| assert!(index.remove(&key(2 * n + 1), 2 * n + 1)))
+            }),
         ];
         join_and_expect(threads, &index, 0..0);
         assert_eq!(index.bytes(), OrderedIndex::new().bytes(), "all memory came back");
@@ -105,11 +118,16 @@ fn two_removers_empty_the_tree() {
 fn scans_see_what_stays_while_leaves_split() {
     explore(|| {
         let index = index_of((0..8).map(|n| 2 * n));
-        let mut threads = vec![spawn(&index, |index| (0..8).for_each(|n| assert!(index.insert(&key(2 * n + 1), 2 * n + 1))))];
+        let mut threads = vec![spawn(&index, |index| {
+            (0..8).for_each(|n| assert!(index.insert(&key(2 * n + 1), 2 * n + 1)))
+        })];
         for direction in [Direction::Ascending, Direction::Descending] {
             threads.push(spawn(&index, move |index| {
                 let seen = scan(index, direction);
-                assert!(seen.iter().copied().filter(|n| n % 2 == 0).eq((0..8).map(|n| 2 * n)), "{seen:?}");
+                assert!(
+                    seen.iter().copied().filter(|n| n % 2 == 0).eq((0..8).map(|n| 2 * n)),
+                    "{seen:?}"
+                );
             }));
         }
         join_and_expect(threads, &index, 0..16);
@@ -139,11 +157,49 @@ fn gets_find_all_rids_of_a_key_across_leaves() {
     explore(|| {
         let index = Arc::new(OrderedIndex::new());
         (0..9).for_each(|rid| assert!(index.insert(b"key", 2 * rid)));
-        let writer = spawn(&index, |index| (0..5).for_each(|rid| assert!(index.insert(b"key", 2 * rid + 1))));
+        let writer = spawn(&index, |index| {
+            (0..5).for_each(|rid| assert!(index.insert(b"key", 2 * rid + 1)))
+        });
         let mut rids = Vec::new();
         index.get(b"key", &mut rids);
         assert!(rids.is_sorted_by(|a, b| a < b));
         assert!(rids.iter().copied().filter(|rid| rid % 2 == 0).eq((0..9).map(|rid| 2 * rid)));
+        writer.join().expect("the writer failed");
+    });
+}
+
+#[test]
+fn gets_find_a_key_that_stays_in_place_or_not() {
+    explore(|| {
+        // Keys that fit in their heads, so that no heap access checks the version by the way.
+        let index = Arc::new(OrderedIndex::new());
+        [3, 6, 7].iter().for_each(|n: &u64| assert!(index.insert(&n.to_be_bytes(), *n)));
+        let writer = spawn(&index, |index| {
+            (4..6_u64).for_each(|n| assert!(index.insert(&n.to_be_bytes(), n)));
+            (3..6_u64).for_each(|n| assert!(index.remove(&n.to_be_bytes(), n)));
+        });
+        for _ in 0..3 {
+            let mut rids = Vec::new();
+            index.get(&6_u64.to_be_bytes(), &mut rids);
+            assert_eq!(rids, [6], "the key was there all the time");
+        }
+        writer.join().expect("the writer failed");
+    });
+}
+
+#[test]
+fn gets_go_on_behind_a_separator_that_moves() {
+    explore(|| {
+        let index = Arc::new(OrderedIndex::new());
+        (0..4_u64).for_each(|n| assert!(index.insert(&[n as u8], n)));
+        (0..6_u64).for_each(|rid| assert!(index.insert(b"key", rid)));
+        let writer =
+            spawn(&index, |index| (0..5_u64).for_each(|n| assert!(index.insert(&[1, n as u8], n))));
+        for _ in 0..2 {
+            let mut rids = Vec::new();
+            index.get(b"key", &mut rids);
+            assert!(rids.iter().copied().eq(0..6), "all rids of the key were there: {rids:?}");
+        }
         writer.join().expect("the writer failed");
     });
 }

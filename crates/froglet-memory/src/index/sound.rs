@@ -3,7 +3,7 @@
 use crossbeam_epoch as epoch;
 
 use super::key::tail_words;
-use super::node::{Node, Seen};
+use super::node::{Node, Seen, suffix_len};
 use super::tree::Tree;
 use crate::sync::atomic::Ordering;
 
@@ -18,12 +18,17 @@ impl Tree {
         while let Some((pointer, level, low, high)) = pending.pop() {
             let guard = epoch::pin();
             // SAFETY: I3: the pointer comes from the tree, which nobody changes.
-            let seen = unsafe { Seen::observe(pointer, &guard) }.expect("a node of the tree is not obsolete");
+            let seen = unsafe { Seen::observe(pointer, &guard) }
+                .expect("a node of the tree is not obsolete");
             let node = seen.node;
             assert!(level.is_none_or(|level| level == node.level), "levels go down by one");
-            bytes += node.bytes() + node.heap_words.load(Ordering::Relaxed) as usize * size_of::<u64>();
+            bytes +=
+                node.bytes() + node.heap_words.load(Ordering::Relaxed) as usize * size_of::<u64>();
             let entries = assert_sound_node(seen, &low, &high);
-            assert!(node.level > 0 || !entries.is_empty() || pointer == root, "an empty leaf stays");
+            assert!(
+                node.level > 0 || !entries.is_empty() || pointer == root,
+                "an empty leaf stays"
+            );
             if node.level > 0 {
                 assert!(!entries.is_empty() || pointer != root, "a root has two children");
                 let lows = std::iter::once(low).chain(entries.iter().cloned().map(Some));
@@ -43,15 +48,25 @@ fn assert_sound_node(seen: Seen<'_>, low: &Fence, high: &Fence) -> Vec<(Vec<u8>,
     let mut live_words = 0;
     let entries: Vec<_> = (0..node.shape().count)
         .map(|slot| {
-            live_words += tail_words(node.slots[slot].tail.load(Ordering::Relaxed) as u32 as usize);
+            live_words += tail_words(suffix_len(node.slots[slot].tail.load(Ordering::Relaxed)));
             let mut key = Vec::new();
             let rid = seen.copy_entry(slot, &mut key).expect("nobody writes");
             (key, rid)
         })
         .collect();
     assert!(entries.is_sorted_by(|a, b| a < b), "slots are in order");
-    assert!(low.as_ref().zip(entries.first()).is_none_or(|(low, first)| low <= first), "the lower fence holds");
-    assert!(high.as_ref().zip(entries.last()).is_none_or(|(high, last)| last < high), "the upper fence holds");
-    assert_eq!(node.heap_live_words.load(Ordering::Relaxed) as usize, live_words, "live words are counted");
+    assert!(
+        low.as_ref().zip(entries.first()).is_none_or(|(low, first)| low <= first),
+        "the lower fence holds"
+    );
+    assert!(
+        high.as_ref().zip(entries.last()).is_none_or(|(high, last)| last < high),
+        "the upper fence holds"
+    );
+    assert_eq!(
+        node.heap_live_words.load(Ordering::Relaxed) as usize,
+        live_words,
+        "live words are counted"
+    );
     entries
 }

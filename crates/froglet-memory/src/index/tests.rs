@@ -32,7 +32,12 @@ impl Random {
     }
 }
 
-fn collect(index: &OrderedIndex, lower: Bound<&[u8]>, upper: Bound<&[u8]>, direction: Direction) -> Vec<(Vec<u8>, u64)> {
+fn collect(
+    index: &OrderedIndex,
+    lower: Bound<&[u8]>,
+    upper: Bound<&[u8]>,
+    direction: Direction,
+) -> Vec<(Vec<u8>, u64)> {
     let mut entries = Vec::new();
     index.scan(lower, upper, direction, &mut |key, rid| {
         entries.push((key.to_vec(), rid));
@@ -59,7 +64,11 @@ fn assert_scans(index: &OrderedIndex, model: &Model, lower: Bound<&[u8]>, upper:
     let mut wanted = expected(model, lower, upper);
     assert_eq!(collect(index, lower, upper, Direction::Ascending), wanted, "{lower:?}..{upper:?}");
     wanted.reverse();
-    assert_eq!(collect(index, lower, upper, Direction::Descending), wanted, "{lower:?}..{upper:?} descending");
+    assert_eq!(
+        collect(index, lower, upper, Direction::Descending),
+        wanted,
+        "{lower:?}..{upper:?} descending"
+    );
 }
 
 /// Runs random operations on keys from `key` on the index and on the model.
@@ -76,7 +85,11 @@ fn assert_as_model(seed: u64, step_count: u64, mut key: impl FnMut(&mut Random) 
                 let mut rids = Vec::new();
                 index.get(&wanted, &mut rids);
                 let in_model = model.range((wanted.clone(), 0)..=(wanted.clone(), u64::MAX));
-                assert_eq!(rids, in_model.map(|entry| entry.1).collect::<Vec<_>>(), "get {wanted:?}");
+                assert_eq!(
+                    rids,
+                    in_model.map(|entry| entry.1).collect::<Vec<_>>(),
+                    "get {wanted:?}"
+                );
             }
             choice if (choice < 8) == growing => {
                 assert_eq!(index.insert(&wanted, rid), model.insert((wanted, rid)));
@@ -85,7 +98,11 @@ fn assert_as_model(seed: u64, step_count: u64, mut key: impl FnMut(&mut Random) 
                 // Half of the removals aim at an entry that is there.
                 let present = model.range((wanted.clone(), rid)..).next().cloned();
                 let entry = present.filter(|_| random.below(2) == 0).unwrap_or((wanted, rid));
-                assert_eq!(index.remove(&entry.0, entry.1), model.remove(&entry), "remove {entry:?}");
+                assert_eq!(
+                    index.remove(&entry.0, entry.1),
+                    model.remove(&entry),
+                    "remove {entry:?}"
+                );
             }
         }
         if step % (step_count / 30).max(1) == 0 {
@@ -236,7 +253,8 @@ fn a_visit_may_change_the_index_and_stop() {
 fn words_and_separators_keep_the_order() {
     let mut random = Random(9);
     for _ in 0..steps(100_000) {
-        let mut key = || -> Vec<u8> { (0..random.below(20)).map(|_| random.below(3) as u8).collect() };
+        let mut key =
+            || -> Vec<u8> { (0..random.below(20)).map(|_| random.below(3) as u8).collect() };
         let (a, b) = (key(), key());
         let common = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
         assert_eq!(common_prefix_bytes(&a, &b), common);
@@ -247,7 +265,9 @@ fn words_and_separators_keep_the_order() {
         }
         let (left, right) = ((a.clone(), 5).min((b.clone(), 7)), (a, 5).max((b, 7)));
         let (key, rid) = separator(&left.0, &right.0, right.1);
-        assert!((left.0.as_slice(), left.1) < (key, rid) && (key, rid) <= (right.0.as_slice(), right.1));
+        assert!(
+            (left.0.as_slice(), left.1) < (key, rid) && (key, rid) <= (right.0.as_slice(), right.1)
+        );
     }
 }
 
@@ -271,10 +291,14 @@ fn threads_with_their_own_keys_and_scanners() {
     let stop = AtomicBool::new(false);
     let scans = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..owners).map(|owner| scope.spawn({
-            let index = &index;
-            move || write_own_keys(index, owner, keys, rounds)
-        })).collect();
+        let writers: Vec<_> = (0..owners)
+            .map(|owner| {
+                scope.spawn({
+                    let index = &index;
+                    move || write_own_keys(index, owner, keys, rounds)
+                })
+            })
+            .collect();
         for direction in [Direction::Ascending, Direction::Descending] {
             let (index, stop, scans) = (&index, &stop, &scans);
             scope.spawn(move || {

@@ -6,11 +6,11 @@
 
 use crossbeam_epoch::{self as epoch, Guard};
 
+use super::Direction;
 use super::edit::{Batch, Held, Memory, fill};
 use super::key::{Cut, tail_words};
 use super::latch::{Backoff, Restart, Version};
 use super::node::{Node, PREFIX_BYTES_MAX, SEARCH_BYTES, SLOTS_MAX, Seen, prefetch};
-use super::Direction;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Below this many slots a node looks for a sibling to merge with.
@@ -46,7 +46,29 @@ pub(super) struct Path<'g> {
     pub fence: Option<(Seen<'g>, usize)>,
 }
 
-impl Path<'_> {
+impl<'g> Path<'g> {
+    /// Moves on to the next leaf if its parent is the same and bounds its far end too.
+    ///
+    /// The parent has not changed since the descent, so the ranges of the two leaves meet (I2).
+    #[inline]
+    pub fn advance(&mut self, direction: Direction, guard: &'g Guard) -> Result<bool, Restart> {
+        let Some(parent) = self.edge.parent else {
+            return Ok(false);
+        };
+        let index = self.edge.index;
+        let (next, fence) = match direction {
+            Direction::Ascending if index + 1 < parent.node.shape().count => (index + 1, index + 1),
+            Direction::Descending if index >= 2 => (index - 1, index - 2),
+            _ => return Ok(false),
+        };
+        // SAFETY: I3: `child` checks the parent's version, and `guard` was pinned before.
+        self.here = unsafe { Seen::observe(parent.child(next)?, guard) }?;
+        parent.check()?;
+        self.edge.index = next;
+        self.fence = Some((parent, fence));
+        Ok(true)
+    }
+
     /// Asks for the leaf behind the fence, if that is a child of the same parent.
     #[inline]
     pub fn prefetch_next(&self, direction: Direction) {
@@ -116,8 +138,16 @@ impl Tree {
             }
             pointer = here.child(rank.index)?;
             // A leaf is most likely not cached, and what it is asked for is anywhere in it.
-            prefetch(pointer, 0..if here.node.level == 1 { size_of::<Node>() } else { SEARCH_BYTES });
-            edge = Edge { parent: Some(here), index: rank.index, version: &here.node.version, seen: here.version };
+            prefetch(
+                pointer,
+                0..if here.node.level == 1 { size_of::<Node>() } else { SEARCH_BYTES },
+            );
+            edge = Edge {
+                parent: Some(here),
+                index: rank.index,
+                version: &here.node.version,
+                seen: here.version,
+            };
         }
     }
 
@@ -181,11 +211,14 @@ impl Tree {
     }
 
     pub fn remove(&self, key: &[u8], rid: u64) -> bool {
-        let Some(left) = retry(|guard| self.try_remove(key, rid, guard)) else { return false };
+        let Some(left) = retry(|guard| self.try_remove(key, rid, guard)) else {
+            return false;
+        };
         // Not on each removal below the threshold, since a neighbour may stay too full for long.
         if left < SLOTS_FEW && left % SLOTS_FEW.div_ceil(4) == 0 {
             let mut level = 0;
-            while let Rebalanced::Merged = retry(|guard| self.try_rebalance(level, key, rid, guard)) {
+            while let Rebalanced::Merged = retry(|guard| self.try_rebalance(level, key, rid, guard))
+            {
                 level += 1;
             }
         }
@@ -205,7 +238,13 @@ impl Tree {
     }
 
     /// Merges the node of `level` on the way to the entry with a sibling if it has few slots.
-    fn try_rebalance(&self, level: u32, key: &[u8], rid: u64, guard: &Guard) -> Result<Rebalanced, Restart> {
+    fn try_rebalance(
+        &self,
+        level: u32,
+        key: &[u8],
+        rid: u64,
+        guard: &Guard,
+    ) -> Result<Rebalanced, Restart> {
         let path = self.descend(level, &Cut::before(key, rid), Direction::Ascending, guard)?;
         let count = path.here.node.shape().count;
         if path.here.node.level != level || count >= SLOTS_FEW.max(1) {
@@ -256,7 +295,13 @@ impl Tree {
 }
 
 /// Merges two leaves, unless together they have too many slots.
-fn merge_leaves(mut parent: Held<'_>, between: usize, mut left: Held<'_>, mut right: Held<'_>, memory: Memory<'_>) -> Rebalanced {
+fn merge_leaves(
+    mut parent: Held<'_>,
+    between: usize,
+    mut left: Held<'_>,
+    mut right: Held<'_>,
+    memory: Memory<'_>,
+) -> Rebalanced {
     let (left_count, right_count) = (left.shape().count, right.shape().count);
     if left_count == 0 {
         // The right leaf takes over the range, and its contents stay where they are.
@@ -287,7 +332,13 @@ fn merge_leaves(mut parent: Held<'_>, between: usize, mut left: Held<'_>, mut ri
 }
 
 /// Merges two inner nodes around their separator, or evens them out if one has a single child.
-fn merge_inner(mut parent: Held<'_>, between: usize, mut left: Held<'_>, mut right: Held<'_>, memory: Memory<'_>) -> Rebalanced {
+fn merge_inner(
+    mut parent: Held<'_>,
+    between: usize,
+    mut left: Held<'_>,
+    mut right: Held<'_>,
+    memory: Memory<'_>,
+) -> Rebalanced {
     let (left_count, right_count) = (left.shape().count, right.shape().count);
     let merged_count = left_count + right_count + 1;
     if merged_count > SLOTS_MERGED_MAX && left_count > 0 && right_count > 0 {
@@ -296,7 +347,8 @@ fn merge_inner(mut parent: Held<'_>, between: usize, mut left: Held<'_>, mut rig
     let mut batch = Batch::default();
     batch.push_all(&left.seen);
     let mut key = Vec::new();
-    let rid = parent.seen.copy_entry(between, &mut key).expect("nobody else changes a latched node");
+    let rid =
+        parent.seen.copy_entry(between, &mut key).expect("nobody else changes a latched node");
     batch.push(&key, rid);
     batch.push_all(&right.seen);
     let children: Vec<_> = left.children().chain(right.children()).collect();
@@ -336,7 +388,9 @@ impl Drop for Tree {
             let node = unsafe { Box::from_raw(pointer) };
             if node.level > 0 {
                 let count = node.shape().count;
-                pending.extend(node.children()[..=count].iter().map(|child| child.load(Ordering::Relaxed)));
+                pending.extend(
+                    node.children()[..=count].iter().map(|child| child.load(Ordering::Relaxed)),
+                );
             }
         }
     }

@@ -319,7 +319,7 @@ fn parameters(bind: &Bind<'_>, prepared: &Prepared) -> Result<Vec<Value>, SqlErr
         values.push(match (bytes, format) {
             (None, _) => Value::Null,
             (Some(bytes), Some(1)) => from_binary(ty, column, bytes)?,
-            (Some(bytes), _) => from_text(ty, column, froglet_sql::types::utf8(bytes)?)?,
+            (Some(bytes), _) => from_text(ty, column, froglet_sql::types::binary::utf8(bytes)?)?,
         });
     }
     Ok(values)

@@ -5,6 +5,7 @@
 
 use arrow::array::{Array, RecordBatch};
 use froglet_engine::Row;
+use froglet_sql::types::names::type_row;
 use froglet_sql::types::{value_binary, value_text, write_binary, write_text};
 use froglet_sql::{Field, Rows};
 use pgwire::messages::data::FieldDescription;
@@ -50,7 +51,7 @@ pub(crate) fn descriptions(fields: &[Field], formats: &Formats) -> Vec<FieldDesc
             field.table as i32,
             field.attnum,
             field.sql_type.oid,
-            froglet_sql::types::type_length(field.sql_type.oid),
+            type_row(field.sql_type.oid).map_or(-1, |row| row.length),
             field.sql_type.modifier,
             i16::from(formats.is_binary(i)),
         )
@@ -82,11 +83,12 @@ fn values(out: &mut Vec<u8>, row: &Row, fields: &[Field], formats: &Formats) {
     assert_eq!(row.len(), fields.len(), "a row has the columns described");
     for (i, (value, field)) in row.iter().zip(fields).enumerate() {
         let oid = field.sql_type.oid;
+        let ty = field.ty.expect("a type that no column has comes in batches");
         measured(out, value.is_null(), |out| {
             if formats.is_binary(i) {
-                value_binary(value, field.ty, oid, out);
+                value_binary(value, ty, oid, out);
             } else {
-                value_text(value, field.ty, oid, out);
+                value_text(value, ty, oid, out);
             }
         });
     }

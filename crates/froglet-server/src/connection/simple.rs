@@ -21,7 +21,6 @@ impl Connection {
         if statements.is_empty() {
             self.channel.output.empty_query();
         }
-        self.session.set_implicit_block(statements.len() > 1);
         let last = statements.len().saturating_sub(1);
         for (i, statement) in statements.iter().enumerate() {
             self.simple_statement(statement, i == last).await?;

@@ -1,0 +1,121 @@
+//! Opening an engine to measure. The only module that knows which engine it is.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use froglet_engine::{Direction, Engine, KeyRange, Row, RowId, Snapshot, Table};
+use froglet_memory::{MemoryEngine, MemoryOptions, MemoryTable};
+use froglet_txn::TxnManager;
+use tempfile::TempDir;
+
+/// Where commits go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Nowhere: no log.
+    Off,
+    /// To a log on a file system in memory: everything but the device.
+    Tmpfs,
+    /// To a log on the disk.
+    Disk,
+}
+
+impl Durability {
+    /// For tables.
+    pub fn label(self) -> &'static str {
+        match self {
+            Durability::Off => "no log",
+            Durability::Tmpfs => "log on tmpfs",
+            Durability::Disk => "log on disk",
+        }
+    }
+}
+
+/// An engine with nothing in it. Dropped, it leaves nothing behind.
+pub struct Store {
+    /// The transactions over the engine.
+    pub manager: Arc<TxnManager>,
+    /// The engine.
+    pub engine: Arc<dyn Engine>,
+    _dir: Option<TempDir>,
+}
+
+impl Store {
+    /// Opens one. `disk` is where a log goes that belongs on a disk.
+    pub fn open(durability: Durability, disk: &Path) -> Result<Store> {
+        let parent = match durability {
+            Durability::Off => None,
+            Durability::Tmpfs => Some(PathBuf::from("/dev/shm")),
+            Durability::Disk => Some(disk.to_owned()),
+        };
+        let dir = parent.map(|p| temporary(&p)).transpose()?;
+        let options = MemoryOptions {
+            data_dir: dir.as_ref().map(|d| d.path().to_owned()),
+            memory_limit_bytes: u64::MAX,
+            ..MemoryOptions::default()
+        };
+        let engine: Arc<dyn Engine> = MemoryEngine::open(options)?;
+        let manager = TxnManager::new(engine.clone());
+        Ok(Store { manager, engine, _dir: dir })
+    }
+}
+
+/// A directory that is removed again when dropped.
+pub fn temporary(parent: &Path) -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("froglet-bench-")
+        .tempdir_in(parent)
+        .with_context(|| format!("no directory can be made in {}", parent.display()))
+}
+
+/// The row with exactly this key in the index at a layout position, by the memory engine's own
+/// entrance: one virtual call, and no range to build.
+pub fn find(
+    table: &dyn Table,
+    snapshot: &Snapshot,
+    index: usize,
+    key: &[u8],
+    projection: &[usize],
+    out: &mut Row,
+) -> Option<RowId> {
+    match table.as_any().downcast_ref::<MemoryTable>() {
+        Some(table) => table.get_by_key(snapshot, index, key, projection, out),
+        None => seek_one(table, snapshot, index, key, projection, out),
+    }
+}
+
+/// The same through the engine contract.
+pub fn seek_one(
+    table: &dyn Table,
+    snapshot: &Snapshot,
+    index: usize,
+    key: &[u8],
+    projection: &[usize],
+    out: &mut Row,
+) -> Option<RowId> {
+    let range = KeyRange::prefix(key.to_vec());
+    let mut found = None;
+    table.seek(snapshot, index, &range, Direction::Forward, projection, &mut |rid, row| {
+        found = Some(rid);
+        out.append(row);
+        ControlFlow::Break(())
+    });
+    found
+}
+
+/// Waits until the engine's memory stands still: versions that nobody can see are collected.
+pub fn settle_memory(engine: &dyn Engine, at_most: Duration) -> u64 {
+    const STILL: Duration = Duration::from_millis(700);
+    let started = Instant::now();
+    let (mut last, mut since) = (engine.memory().0, Instant::now());
+    while since.elapsed() < STILL && started.elapsed() < at_most {
+        std::thread::sleep(Duration::from_millis(50));
+        let now = engine.memory().0;
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    last
+}

@@ -1,0 +1,275 @@
+//! The collector: cuts version chains that nobody needs, removes dead index entries, frees slots.
+//!
+//! ```text
+//!   ended transactions ──▶ queue, by end timestamp ──▶ end <= horizon? ──▶ cut ─ entries ─ slots ─ memory
+//!                                                          │
+//!                          horizon = min(oldest snapshot, newest durable commit)
+//! ```
+//!
+//! **[G1]** A chain is cut behind its last record that ends above the horizon (or has not ended). All
+//! behind is visible to every registered snapshot, or aborted; see `block`, [B2].
+//! **[G2]** Only the collector cuts, one thread at a time.
+//! **[G3]** A slot is given back when its row's chain is gone and its keys are out of the indexes.
+//! **[G4]** What is cut is durable, so a reader that meets no record depends on no undurable commit.
+//!
+//! Writers that produce garbage faster than the thread collects it do a part of its work themselves.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::Thread;
+use std::time::Duration;
+
+use crossbeam_epoch::{self as epoch, Guard};
+use froglet_engine::{Lsn, RowId};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::block::Block;
+use crate::clock::{stamped_aborted, stamped_end};
+use crate::engine::Core;
+use crate::keys::OldKey;
+use crate::space::Space;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::txn::own_key;
+use crate::undo::{Kind, Undo, UndoBuffer};
+
+/// Past this much waiting undo, writers help.
+const HELP_BYTES: usize = 16 << 20;
+/// Transactions that a helping writer collects.
+const HELP_TXNS: usize = 64;
+/// Past this much, with something to collect, they also wait a little.
+const WAIT_BYTES: usize = 64 << 20;
+/// Between two passes while there is something to wait for.
+const PASS_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A transaction that has ended, and what it left behind.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Its commit or abort timestamp.
+    pub end: u64,
+    pub undo: UndoBuffer,
+    pub spaces: SmallVec<[Arc<Space>; 4]>,
+    pub old_keys: Vec<OldKey>,
+}
+
+/// What waits to be collected.
+#[derive(Debug, Default)]
+pub(crate) struct Garbage {
+    queue: Mutex<VecDeque<Ended>>,
+    bytes: AtomicUsize,
+    /// Held by whoever collects [G2]; inside, what is being waited for to become durable.
+    working: Mutex<Option<(u64, Lsn)>>,
+    thread: Mutex<Option<Thread>>,
+    /// The thread sleeps until it is woken.
+    asleep: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Core {
+    /// Takes over what an ended transaction left behind.
+    pub fn hand_over(&self, ended: Ended) {
+        let bytes = ended.undo.bytes();
+        self.garbage.queue.lock().push_back(ended);
+        let waiting = self.garbage.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if self.garbage.asleep.load(Ordering::SeqCst) {
+            self.wake_collector();
+        }
+        if waiting > HELP_BYTES {
+            self.collect(HELP_TXNS);
+            if waiting > WAIT_BYTES && self.has_collectable() {
+                std::thread::sleep(PASS_INTERVAL / 4);
+            }
+        }
+    }
+
+    fn wake_collector(&self) {
+        if self.garbage.asleep.swap(false, Ordering::SeqCst)
+            && let Some(thread) = &*self.garbage.thread.lock()
+        {
+            thread.unpark();
+        }
+    }
+
+    fn has_collectable(&self) -> bool {
+        let horizon = self.horizon();
+        self.garbage.queue.lock().front().is_some_and(|ended| ended.end <= horizon)
+    }
+
+    fn horizon(&self) -> u64 {
+        self.timeline.oldest().min(self.timeline.durable())
+    }
+
+    /// Collects at most `limit` transactions. Returns how many; none if somebody else is at it.
+    pub fn collect(&self, limit: usize) -> usize {
+        let Some(mut waiting_for) = self.garbage.working.try_lock() else { return 0 };
+        self.advance_durable(&mut waiting_for);
+        let horizon = self.horizon();
+        let mut done = 0;
+        while done < limit {
+            let next = {
+                let mut queue = self.garbage.queue.lock();
+                match queue.front() {
+                    Some(ended) if ended.end <= horizon => queue.pop_front(),
+                    _ => None,
+                }
+            };
+            let Some(ended) = next else { break };
+            let bytes = ended.undo.bytes();
+            self.collect_one(ended, horizon);
+            self.garbage.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            done += 1;
+        }
+        done
+    }
+
+    /// Moves the newest surely durable commit: once the log is durable up to where it stood when
+    /// every commit up to a timestamp had been appended, all of those are durable.
+    fn advance_durable(&self, waiting_for: &mut Option<(u64, Lsn)>) {
+        let Some(log) = &self.log else { return };
+        if let Some((ts, lsn)) = *waiting_for {
+            if log.durable() < lsn {
+                return;
+            }
+            self.timeline.set_durable(ts);
+        }
+        let ts = self.timeline.now();
+        *waiting_for = None;
+        if ts > self.timeline.durable() {
+            self.timeline.settle();
+            let lsn = log.appended();
+            if log.durable() >= lsn {
+                self.timeline.set_durable(ts);
+            } else {
+                log.request_durable(lsn);
+                *waiting_for = Some((ts, lsn));
+            }
+        }
+    }
+
+    fn collect_one(&self, mut ended: Ended, horizon: u64) {
+        let guard = epoch::pin();
+        let mut freed: SmallVec<[(u16, u64); 16]> = SmallVec::new();
+        for undo in ended.undo.all() {
+            let space = &ended.spaces[usize::from(undo.space)];
+            let rid = RowId(undo.rid);
+            let block = space.block(rid.block()).expect("a written row has a block");
+            if !undo.unlinked.load(Ordering::Relaxed) {
+                cut(block, rid.slot(), horizon, &guard);
+            }
+            debug_assert!(undo.unlinked.load(Ordering::Relaxed), "what is behind the horizon is cut");
+            let is_aborted = stamped_aborted(undo.word.load(Ordering::Relaxed));
+            let row_died = match undo.kind {
+                Kind::Insert => is_aborted,
+                Kind::Delete => !is_aborted,
+                Kind::Update | Kind::Lock => false,
+            };
+            if row_died {
+                self.bury_row(space, block, rid, &guard);
+                freed.push((undo.space, rid.0));
+            }
+        }
+        for old in &ended.old_keys {
+            let space = &ended.spaces[usize::from(old.space)];
+            crate::keys::remove_unneeded(self, space, &old.index, old.rid, &old.key, &guard);
+        }
+        for (at, space) in ended.spaces.iter().enumerate() {
+            let rids = freed.iter().filter(|(space, _)| usize::from(*space) == at).map(|(_, rid)| *rid);
+            if !freed.is_empty() {
+                space.give_slots(rids);
+            }
+        }
+        ended.undo.retire(&self.pool, &guard);
+    }
+
+    /// Takes the keys of a row that is gone for everybody out of the indexes, and forgets its strings.
+    fn bury_row(&self, space: &Space, block: &Block, rid: RowId, guard: &Guard) {
+        assert!(block.head_ptr(rid.slot()).is_null(), "nobody writes to a row that is gone");
+        for index in space.indexes().iter() {
+            let key = own_key(block, index, rid, guard);
+            let _stripe = self.stripes.lock(index, &key);
+            index.tree.remove(&key, rid.0);
+        }
+        for column in block.directory(guard).columns() {
+            column.clear_string(rid.slot(), guard);
+        }
+    }
+
+    /// Runs on the thread `froglet-collector`.
+    pub fn run_collector(&self) {
+        *self.garbage.thread.lock() = Some(std::thread::current());
+        let mut passes = 0u64;
+        while !self.garbage.stop.load(Ordering::Relaxed) {
+            let done = self.collect(usize::MAX);
+            passes += 1;
+            if passes.is_multiple_of(64) || done > 0 {
+                self.measure_indexes(passes);
+            }
+            epoch::pin().flush();
+            if !self.garbage.queue.lock().is_empty() {
+                std::thread::park_timeout(PASS_INTERVAL);
+                continue;
+            }
+            self.garbage.asleep.store(true, Ordering::SeqCst);
+            if self.garbage.queue.lock().is_empty() && !self.garbage.stop.load(Ordering::Relaxed) {
+                // Now and then let the epoch move, so that the last garbage is freed too.
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+            self.garbage.asleep.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn measure_indexes(&self, pass: u64) {
+        if !pass.is_multiple_of(16) {
+            return;
+        }
+        let spaces = self.spaces.read();
+        let bytes = spaces.values().flat_map(|space| {
+            space.indexes().iter().map(|index| index.tree.bytes() as u64).collect::<Vec<_>>()
+        });
+        self.budget.set_index_bytes(bytes.sum());
+    }
+
+    pub fn stop_collector(&self) {
+        self.garbage.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = &*self.garbage.thread.lock() {
+            thread.unpark();
+        }
+    }
+}
+
+/// Cuts what nobody needs from a row's chain [G1].
+fn cut(block: &Block, slot: usize, horizon: u64, guard: &Guard) {
+    let is_old = |undo: &Undo| stamped_end(undo.word.load(Ordering::Acquire)).is_some_and(|end| end <= horizon);
+    loop {
+        let head = block.head(slot, guard);
+        let (mut keep, mut next) = (None, head);
+        while let Some(undo) = next {
+            next = undo.next(guard);
+            if !is_old(undo) {
+                keep = Some(undo);
+            }
+        }
+        let first = match keep {
+            Some(keep) => {
+                let first = keep.next(guard);
+                keep.set_next(std::ptr::null_mut());
+                first
+            }
+            None => {
+                let head_ptr = head.map_or(std::ptr::null(), std::ptr::from_ref);
+                if head.is_some() && !block.cut_head(slot, head_ptr) {
+                    continue;
+                }
+                head
+            }
+        };
+        let (mut cut, mut next) = (0, first);
+        while let Some(undo) = next {
+            undo.unlinked.store(true, Ordering::Relaxed);
+            cut += 1;
+            next = undo.next(guard);
+        }
+        block.uncount(cut);
+        return;
+    }
+}

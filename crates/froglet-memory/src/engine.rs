@@ -1,0 +1,338 @@
+//! The memory engine: spaces, transactions, log, collector behind the [`Engine`] trait.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_epoch as epoch;
+use froglet_engine::env::{Env, RealEnv};
+use froglet_engine::{
+    ColumnId, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
+};
+use parking_lot::{Mutex, RwLock};
+
+use crate::clock::{Registered, Timeline};
+use crate::collector::Garbage;
+use crate::column::Wanted;
+use crate::index::OrderedIndex;
+use crate::keys::{Index, Stripes};
+use crate::lock_file::DataDirLock;
+use crate::log::{Log, LogError, LogOptions};
+use crate::memory::Budget;
+use crate::redo;
+use crate::space::Space;
+use crate::table::{MemoryTable, wanted};
+use crate::txn::MemoryTxn;
+use crate::undo::Pool;
+
+/// How an engine is opened.
+pub struct MemoryOptions {
+    /// Where log and checkpoints are; none: nothing is kept.
+    pub data_dir: Option<PathBuf>,
+    /// Time, randomness and files.
+    pub env: Arc<dyn Env>,
+    /// Past this many bytes, writes fail.
+    pub memory_limit_bytes: u64,
+    /// How the log behaves.
+    pub log: LogOptions,
+    /// Whether a thread collects garbage. Without, [`MemoryEngine::collect_garbage`] does.
+    pub collector_thread: bool,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> MemoryOptions {
+        MemoryOptions {
+            data_dir: None,
+            env: Arc::new(RealEnv::new()),
+            memory_limit_bytes: 8 << 30,
+            log: LogOptions::default(),
+            collector_thread: true,
+        }
+    }
+}
+
+/// What everything on an engine shares.
+pub(crate) struct Core {
+    pub timeline: Arc<Timeline>,
+    pub budget: Arc<Budget>,
+    pub pool: Arc<Pool>,
+    pub stripes: Stripes,
+    pub spaces: RwLock<BTreeMap<SpaceId, Arc<Space>>>,
+    pub garbage: Garbage,
+    pub log: Option<Log>,
+    pub notes: Mutex<BTreeMap<u64, Vec<u8>>>,
+    /// The data directory and its lock.
+    pub disk: Option<Disk>,
+}
+
+/// Where an engine with a log keeps its files.
+pub(crate) struct Disk {
+    pub dir: PathBuf,
+    pub env: Arc<dyn Env>,
+    pub _lock: DataDirLock,
+    /// What the last checkpoint wrote; held while the next one runs.
+    pub manifest: Mutex<crate::checkpoint::Manifest>,
+}
+
+impl Disk {
+    /// Where checkpoints are.
+    pub fn checkpoint_dir(&self) -> PathBuf {
+        self.dir.join("checkpoint")
+    }
+}
+
+/// The engine's error for one of the log.
+pub(crate) fn log_failed(error: LogError) -> EngineError {
+    match error {
+        LogError::Env(error) => EngineError::Env(error),
+        LogError::Damaged { path, offset, damage, .. } => {
+            EngineError::Corrupt { file: path.display().to_string(), offset, what: damage.to_string() }
+        }
+        LogError::Replay { lsn, source } => match source.downcast_ref::<EngineError>() {
+            Some(EngineError::Corrupt { file, offset, what }) => EngineError::Corrupt {
+                file: format!("{file} (it ends at LSN {lsn})"),
+                offset: *offset,
+                what: what.clone(),
+            },
+            Some(error) => error.clone(),
+            None => EngineError::LogFailed(source),
+        },
+        error => EngineError::LogFailed(Arc::new(error)),
+    }
+}
+
+impl Core {
+    /// Appends the record of a transaction.
+    pub fn log_txn(&self, ts: u64, operations: &[u8]) -> Result<Lsn, EngineError> {
+        let Some(log) = &self.log else { return Ok(Lsn(0)) };
+        if operations.is_empty() {
+            return Ok(Lsn(0));
+        }
+        let mut head = Vec::with_capacity(11);
+        redo::txn_head(&mut head, ts);
+        log.append(&[&head, operations]).map_err(log_failed)
+    }
+
+    /// Appends another record.
+    pub fn log_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
+        match &self.log {
+            Some(log) => log.append(&[record]).map_err(log_failed),
+            None => Ok(Lsn(0)),
+        }
+    }
+
+    /// A registered view of the newest committed versions, and of what `own` writes.
+    pub fn relaxed(&self, own: TxnId) -> Snapshot {
+        let (registered, _) = Registered::new(&self.timeline);
+        Snapshot::new(Ts::LATEST, own, Box::new(registered))
+    }
+
+    pub fn space(&self, space: SpaceId) -> Result<Arc<Space>, EngineError> {
+        self.spaces.read().get(&space).cloned().ok_or(EngineError::NoSpace(space))
+    }
+}
+
+/// Tables in memory, as Arrow, with multi-version concurrency control.
+pub struct MemoryEngine {
+    pub(crate) core: Arc<Core>,
+    collector: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for MemoryEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemoryEngine(at {} with {} spaces)", self.core.timeline.now(), self.core.spaces.read().len())
+    }
+}
+
+impl MemoryEngine {
+    /// Opens an engine, recovering what its data directory holds.
+    pub fn open(options: MemoryOptions) -> Result<Arc<MemoryEngine>, EngineError> {
+        let collector_thread = options.collector_thread;
+        let core = Arc::new(crate::recovery::open(options)?);
+        let mut collector = None;
+        if collector_thread {
+            let core = Arc::clone(&core);
+            let started = std::thread::Builder::new()
+                .name("froglet-collector".to_owned())
+                .spawn(move || core.run_collector());
+            collector = Some(started.map_err(|error| {
+                EngineError::Unusable { what: "the collector thread cannot be started".into(), source: Arc::new(error) }
+            })?);
+        }
+        Ok(Arc::new(MemoryEngine { core, collector: Mutex::new(collector) }))
+    }
+
+    /// A transaction, without a trait object.
+    pub fn begin_txn(&self, id: TxnId) -> MemoryTxn {
+        MemoryTxn::begin(&self.core, id)
+    }
+
+    /// A space under a layout, without a trait object.
+    pub fn open_table(&self, space: SpaceId, layout: Arc<Layout>) -> Result<MemoryTable, EngineError> {
+        let space = self.core.space(space)?;
+        self.declare(&space, &layout)?;
+        let columns = wanted(&layout);
+        let make = |spec: &IndexSpec| {
+            let find = |part: &froglet_engine::KeyPart| -> Wanted {
+                let column = columns.iter().find(|c| c.id == part.column);
+                column.expect("a layout has the columns of its indexes").clone()
+            };
+            Index { spec: spec.clone(), parts: spec.key.iter().map(find).collect(), tree: OrderedIndex::new() }
+        };
+        let indexes = layout.indexes.iter().map(|spec| space.make_index(spec.id, || make(spec))).collect();
+        Ok(MemoryTable::new(Arc::clone(&self.core), space, layout, indexes))
+    }
+
+    /// Declares the columns of a layout that the space has not met.
+    fn declare(&self, space: &Space, layout: &Layout) -> Result<(), EngineError> {
+        let known = space.columns();
+        let is_new = |id: ColumnId| known.binary_search_by_key(&id, |c| c.id).is_err();
+        let fresh: Vec<_> = layout.columns.iter().filter(|c| is_new(c.id)).cloned().collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        // Logged before any row that uses them can be; twice does no harm.
+        self.core.log_record(&redo::declare(space.id, &fresh))?;
+        space.declare(&fresh);
+        Ok(())
+    }
+
+    /// Collects what nobody needs; returns how many transactions were cleaned up after.
+    pub fn collect_garbage(&self) -> usize {
+        let done = self.core.collect(usize::MAX);
+        epoch::pin().flush();
+        done
+    }
+}
+
+impl Drop for MemoryEngine {
+    fn drop(&mut self) {
+        self.core.stop_collector();
+        if let Some(thread) = self.collector.lock().take() {
+            // A collector that panicked has said so; there is nothing left to stop.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn create_space(&self, space: SpaceId) -> Result<(), EngineError> {
+        let mut spaces = self.core.spaces.write();
+        if spaces.contains_key(&space) {
+            return Ok(());
+        }
+        self.core.log_record(&redo::create_space(space))?;
+        spaces.insert(space, Arc::new(Space::new(space, Arc::clone(&self.core.budget))));
+        Ok(())
+    }
+
+    fn drop_space(&self, space: SpaceId) {
+        let dropped = self.core.spaces.write().remove(&space);
+        if dropped.is_some() {
+            // A log that has failed fails the next commit; this record alone is not worth more.
+            let _ = self.core.log_record(&redo::drop_space(space));
+        }
+    }
+
+    fn spaces(&self) -> Vec<SpaceId> {
+        self.core.spaces.read().keys().copied().collect()
+    }
+
+    fn open(&self, space: SpaceId, layout: Arc<Layout>) -> Result<Arc<dyn Table>, EngineError> {
+        Ok(Arc::new(self.open_table(space, layout)?))
+    }
+
+    fn drop_column(&self, space: SpaceId, column: ColumnId) {
+        let Ok(space) = self.core.space(space) else { return };
+        // As in `drop_space`.
+        let _ = self.core.log_record(&redo::drop_column(space.id, column));
+        space.drop_column(column, &epoch::pin());
+    }
+
+    fn drop_index(&self, space: SpaceId, index: IndexId) {
+        if let Ok(space) = self.core.space(space) {
+            space.drop_index(index);
+        }
+    }
+
+    fn begin(&self, id: TxnId) -> Box<dyn EngineTxn> {
+        Box::new(self.begin_txn(id))
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        let (registered, ts) = Registered::new(&self.core.timeline);
+        Arc::new(Snapshot::new(Ts(ts), TxnId(0), Box::new(registered)))
+    }
+
+    fn relaxed(&self, own: TxnId) -> Arc<Snapshot> {
+        Arc::new(self.core.relaxed(own))
+    }
+
+    fn now(&self) -> Ts {
+        Ts(self.core.timeline.now())
+    }
+
+    fn oldest_snapshot(&self) -> Ts {
+        Ts(self.core.timeline.oldest())
+    }
+
+    fn settle(&self) {
+        self.core.timeline.settle();
+    }
+
+    fn barrier(&self) -> Ts {
+        Ts(self.core.timeline.tick())
+    }
+
+    fn durable(&self) -> Lsn {
+        self.core.log.as_ref().map_or(Lsn(u64::MAX), Log::durable)
+    }
+
+    fn appended(&self) -> Lsn {
+        self.core.log.as_ref().map_or(Lsn(0), Log::appended)
+    }
+
+    fn durable_ts(&self) -> Ts {
+        Ts(self.core.timeline.durable().min(self.core.timeline.now()))
+    }
+
+    fn when_durable(&self, lsn: Lsn, done: Box<dyn FnOnce(Result<(), EngineError>) + Send>) {
+        match &self.core.log {
+            Some(log) => log.subscribe(lsn, Box::new(move |outcome| done(outcome.map_err(log_failed)))),
+            None => done(Ok(())),
+        }
+    }
+
+    fn put_note(&self, key: u64, value: &[u8]) -> Result<Lsn, EngineError> {
+        // One lock for log and map, so that the newest note is the same in both.
+        let mut notes = self.core.notes.lock();
+        let lsn = match &self.core.log {
+            Some(log) => log.append(&[&redo::note_head(key), value]).map_err(log_failed)?,
+            None => Lsn(0),
+        };
+        notes.insert(key, value.to_vec());
+        Ok(lsn)
+    }
+
+    fn notes(&self) -> Vec<(u64, Vec<u8>)> {
+        self.core.notes.lock().iter().map(|(key, value)| (*key, value.clone())).collect()
+    }
+
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        self.write_checkpoint()
+    }
+
+    fn memory(&self) -> (u64, u64) {
+        (self.core.budget.used_bytes(), self.core.budget.limit_bytes())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

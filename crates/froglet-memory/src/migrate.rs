@@ -1,0 +1,221 @@
+//! Filling columns and indexes of a schema that is not committed yet.
+//!
+//! ```text
+//!   latch the block ─▶ read newest committed rows ─▶ transform ─▶ log ─▶ store cells ─▶ unlatch
+//! ```
+//!
+//! Both the scan and the capture of changes call this, on any thread. **[M1]** The latch covers reading,
+//! logging and storing. So of two calls for one row the later one reads the later version, stands in
+//! the block, and stands later in the log. The row written meanwhile comes through the feed again.
+//! **[M2]** A fill's timestamp is taken from the clock under the latch. A checkpoint at `s` copies
+//! under the latch later than `s` was the clock's value; so a fill with a timestamp below `s` is in
+//! the checkpoint, and recovery skips it.
+
+use std::sync::Arc;
+
+use crossbeam_epoch::{self as epoch, Guard};
+use froglet_engine::{
+    BlockRows, ColumnFill, EngineError, MigrateError, RowId, Savepoint, Snapshot, TxnId, Value,
+};
+use smallvec::SmallVec;
+
+use crate::arrow::value_at;
+use crate::block::Block;
+use crate::clock::Owner;
+use crate::column::string_bytes;
+use crate::keys::{Index, any_state_has_key, conflict, remove_unneeded};
+use crate::redo::Fill;
+use crate::table::MemoryTable;
+use crate::txn::own_key;
+
+impl MemoryTable {
+    fn read_rows(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        rows: Option<&[RowId]>,
+        projection: &[usize],
+    ) -> Result<BlockRows, EngineError> {
+        match rows {
+            None => self.read_all(snapshot, block, projection),
+            Some(rows) => {
+                let mut rows = rows.to_vec();
+                rows.sort_unstable();
+                rows.dedup();
+                self.read_some(snapshot, block, &rows, projection)
+            }
+        }
+    }
+
+    /// See [`froglet_engine::Table::migrate_block`].
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn migrate(
+        &self,
+        owner: TxnId,
+        since: Savepoint,
+        number: u32,
+        rows: Option<&[RowId]>,
+        source: &[usize],
+        target: &[usize],
+        transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
+    ) -> Result<u64, MigrateError> {
+        let Some(block) = self.space.block(number) else { return Ok(0) };
+        let _latch = block.migration.lock();
+        let fill_ts = self.core.timeline.now();
+        let snapshot = self.core.relaxed(owner);
+        let read = self.read_rows(&snapshot, number, rows, source)?;
+        let count = read.rids.len();
+        if count == 0 {
+            return Ok(0);
+        }
+        let arrays = transform(&read)?;
+        self.check_fill(&arrays, target, count)?;
+        let guard = epoch::pin();
+        let mut fill = Fill {
+            ts: fill_ts,
+            space: self.space.id,
+            block: number,
+            columns: target.iter().map(|&at| self.columns[at].id).collect(),
+            slots: Vec::with_capacity(count),
+            values: Vec::with_capacity(count * target.len()),
+        };
+        for (at, rid) in read.rids.iter().enumerate() {
+            if self.wrote_since(block, *rid, owner, since, &guard) {
+                continue;
+            }
+            fill.slots.push(rid.slot() as u16);
+            for (array, &position) in arrays.iter().zip(target) {
+                let value = value_at(array, self.columns[position].ty, at).expect("types were checked");
+                fill.values.push(value);
+            }
+        }
+        self.store_fill(block, &fill, target, &guard)?;
+        Ok(count as u64)
+    }
+
+    fn check_fill(&self, arrays: &ColumnFill, target: &[usize], count: usize) -> Result<(), MigrateError> {
+        let wrong = |what: String| MigrateError::Transform(what.into());
+        if arrays.len() != target.len() {
+            return Err(wrong(format!("{} columns computed for {} targets", arrays.len(), target.len())));
+        }
+        for (array, &at) in arrays.iter().zip(target) {
+            let ty = self.columns[at].ty.arrow();
+            if array.len() != count {
+                return Err(wrong(format!("{} values computed for {count} rows", array.len())));
+            }
+            if array.data_type() != &ty {
+                return Err(wrong(format!("values of type {} computed for a column of {ty}", array.data_type())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `owner` wrote a row with its write number `since` or a later one.
+    fn wrote_since(&self, block: &Block, rid: RowId, owner: TxnId, since: Savepoint, guard: &Guard) -> bool {
+        block.head(rid.slot(), guard).is_some_and(|undo| {
+            owner.0 != 0 && undo.seq >= since.0 && self.core.timeline.owner(&undo.word) == Owner::Open(owner.0)
+        })
+    }
+
+    fn store_fill(&self, block: &Block, fill: &Fill, target: &[usize], guard: &Guard) -> Result<(), EngineError> {
+        let strings: usize = fill.values.iter().filter_map(string_bytes).map(<[u8]>::len).sum();
+        self.core.budget.admit(strings + fill.values.len() * 16)?;
+        let columns = self.find_or_add(block, target, guard);
+        self.core.log_record(&fill.encode())?;
+        let old_keys = self.filled_keys(block, fill, guard);
+        block.fill_cells(|| {
+            for (slot, values) in fill.slots.iter().zip(fill.values.chunks(target.len().max(1))) {
+                for (found, value) in columns.iter().zip(values) {
+                    let column = found.column.expect("the block has the target columns");
+                    column.store(usize::from(*slot), value, guard);
+                }
+            }
+        });
+        for (index, rid, key) in old_keys {
+            remove_unneeded(&self.core, &self.space, &index, rid, &key, guard);
+        }
+        Ok(())
+    }
+
+    /// The keys that the rows to be filled have now, in indexes over filled columns.
+    fn filled_keys(&self, block: &Block, fill: &Fill, guard: &Guard) -> Vec<(Arc<Index>, RowId, Vec<u8>)> {
+        let indexes = self.space.indexes();
+        let is_filled = |index: &&Arc<Index>| fill.columns.iter().any(|&id| index.has_column(id));
+        let mut keys = Vec::new();
+        for index in indexes.iter().filter(is_filled).filter(|index| !index.tree.is_empty()) {
+            for &slot in &fill.slots {
+                let rid = RowId::of(fill.block, usize::from(slot));
+                keys.push((Arc::clone(index), rid, own_key(block, index, rid, guard)));
+            }
+        }
+        keys
+    }
+
+    /// See [`froglet_engine::Table::index_block`].
+    pub(crate) fn index_rows(
+        &self,
+        owner: TxnId,
+        at: usize,
+        number: u32,
+        rows: Option<&[RowId]>,
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        let Some(block) = self.space.block(number) else { return Ok(0) };
+        self.core.budget.admit(froglet_engine::id::ROWS_PER_BLOCK * 32)?;
+        let index = self.index(at);
+        let snapshot = self.core.relaxed(owner);
+        let before = block.version();
+        let projection: SmallVec<[usize; 4]> = self.key_projection(at);
+        let read = self.read_rows(&snapshot, number, rows, &projection)?;
+        let guard = epoch::pin();
+        let mut key = Vec::new();
+        for (i, &rid) in read.rids.iter().enumerate() {
+            let value = |part: usize| {
+                let ty = index.parts[part].ty;
+                let value = value_at(read.batch.column(part), ty, i).expect("a block is read in its own types");
+                std::borrow::Cow::Owned::<Value>(value)
+            };
+            let has_null = index.key_of(value, &mut key);
+            let _stripe = self.core.stripes.lock(index, &key);
+            if index.spec.unique && !has_null {
+                self.note_duplicate(index, &key, rid, owner, duplicates, &guard);
+            }
+            index.tree.insert(&key, rid.0);
+            // The row may have lost this key since it was read, and nobody would remove the entry.
+            if block.version() != before
+                && !any_state_has_key(&self.core.timeline, &self.space, index, rid, &key, &guard)
+            {
+                index.tree.remove(&key, rid.0);
+            }
+        }
+        Ok(read.rids.len() as u64)
+    }
+
+    fn key_projection(&self, at: usize) -> SmallVec<[usize; 4]> {
+        let position = |id| self.columns.iter().position(|c| c.id == id);
+        let parts = self.index(at).parts.iter();
+        parts.map(|part| position(part.id).expect("a layout has the columns of its indexes")).collect()
+    }
+
+    fn note_duplicate(
+        &self,
+        index: &Index,
+        key: &[u8],
+        rid: RowId,
+        owner: TxnId,
+        duplicates: &mut Vec<(RowId, RowId)>,
+        guard: &Guard,
+    ) {
+        let timeline = &self.core.timeline;
+        match conflict(timeline, &self.space, index, key, Some(rid), owner.0, guard) {
+            Some(froglet_engine::WriteStop::Duplicate { other, .. }) => duplicates.push((rid, other)),
+            Some(froglet_engine::WriteStop::Busy { .. }) => {
+                // Undecided: a candidate all the same.
+                let mut others = Vec::new();
+                index.tree.get(key, &mut others);
+                duplicates.extend(others.into_iter().map(RowId).filter(|&other| other != rid).map(|other| (rid, other)));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,569 @@
+//! What the log holds: one record for each committed transaction, and a few for what is not one.
+//!
+//! ```text
+//!   record = kind u8, body                          integers are LEB128 unless said otherwise
+//!   1 transaction   ts, then to the end: operation…
+//!       operation = 1 insert  space rid n (column value)…
+//!                 | 2 update  space rid n (column value)…
+//!                 | 3 delete  space rid
+//!   2 declare       space n (column type missing-value)…
+//!   3 fill          ts space block c (column)… n (slot)… then n × c values, row by row
+//!   4 note          key, bytes to the end
+//!   5 create space  space
+//!   6 drop space    space
+//!   7 drop column   space column
+//!   value = tag u8, body; integers zigzag; strings length and bytes; floats, uuid raw
+//! ```
+//!
+//! Values describe themselves. Nothing here panics on bytes from a disk.
+
+use compact_str::CompactString;
+use froglet_engine::{ColumnId, ColumnSpec, ColumnType, RowId, SpaceId, Value};
+
+const TXN: u8 = 1;
+const DECLARE: u8 = 2;
+const FILL: u8 = 3;
+const NOTE: u8 = 4;
+const CREATE_SPACE: u8 = 5;
+const DROP_SPACE: u8 = 6;
+const DROP_COLUMN: u8 = 7;
+
+const INSERT: u8 = 1;
+const UPDATE: u8 = 2;
+const DELETE: u8 = 3;
+
+/// Where and why bytes are not a record.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    pub offset: usize,
+    pub what: String,
+}
+
+/// The head of a transaction's record; the operations follow.
+pub(crate) fn txn_head(out: &mut Vec<u8>, ts: u64) {
+    out.push(TXN);
+    put(out, ts);
+}
+
+/// Appends an insert to a transaction's operations.
+pub(crate) fn insert<'a>(
+    out: &mut Vec<u8>,
+    space: SpaceId,
+    rid: RowId,
+    cells: impl ExactSizeIterator<Item = (ColumnId, &'a Value)>,
+) {
+    put_row(out, INSERT, space, rid, cells);
+}
+
+/// Appends an update to a transaction's operations.
+pub(crate) fn update<'a>(
+    out: &mut Vec<u8>,
+    space: SpaceId,
+    rid: RowId,
+    cells: impl ExactSizeIterator<Item = (ColumnId, &'a Value)>,
+) {
+    put_row(out, UPDATE, space, rid, cells);
+}
+
+/// Appends a delete to a transaction's operations.
+pub(crate) fn delete(out: &mut Vec<u8>, space: SpaceId, rid: RowId) {
+    out.push(DELETE);
+    put(out, u64::from(space.0));
+    put(out, rid.0);
+}
+
+fn put_row<'a>(
+    out: &mut Vec<u8>,
+    operation: u8,
+    space: SpaceId,
+    rid: RowId,
+    cells: impl ExactSizeIterator<Item = (ColumnId, &'a Value)>,
+) {
+    out.push(operation);
+    put(out, u64::from(space.0));
+    put(out, rid.0);
+    put(out, cells.len() as u64);
+    for (column, value) in cells {
+        put(out, u64::from(column.0));
+        put_value(out, value);
+    }
+}
+
+/// The record that declares columns.
+pub(crate) fn declare(space: SpaceId, columns: &[ColumnSpec]) -> Vec<u8> {
+    let mut out = vec![DECLARE];
+    put(&mut out, u64::from(space.0));
+    put(&mut out, columns.len() as u64);
+    for column in columns {
+        put(&mut out, u64::from(column.id.0));
+        put_type(&mut out, column.ty);
+        put_value(&mut out, &column.missing);
+    }
+    out
+}
+
+/// A migration's stores in one block.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fill {
+    /// A clock value from inside the block's migration latch.
+    pub ts: u64,
+    pub space: SpaceId,
+    pub block: u32,
+    pub columns: Vec<ColumnId>,
+    pub slots: Vec<u16>,
+    /// Row by row, one for each column.
+    pub values: Vec<Value>,
+}
+
+impl Fill {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FILL];
+        put(&mut out, self.ts);
+        put(&mut out, u64::from(self.space.0));
+        put(&mut out, u64::from(self.block));
+        put(&mut out, self.columns.len() as u64);
+        self.columns.iter().for_each(|c| put(&mut out, u64::from(c.0)));
+        put(&mut out, self.slots.len() as u64);
+        self.slots.iter().for_each(|&s| put(&mut out, u64::from(s)));
+        self.values.iter().for_each(|v| put_value(&mut out, v));
+        out
+    }
+}
+
+/// The head of a note's record; its bytes follow.
+pub(crate) fn note_head(key: u64) -> Vec<u8> {
+    let mut out = vec![NOTE];
+    put(&mut out, key);
+    out
+}
+
+pub(crate) fn create_space(space: SpaceId) -> Vec<u8> {
+    space_record(CREATE_SPACE, space)
+}
+
+pub(crate) fn drop_space(space: SpaceId) -> Vec<u8> {
+    space_record(DROP_SPACE, space)
+}
+
+fn space_record(kind: u8, space: SpaceId) -> Vec<u8> {
+    let mut out = vec![kind];
+    put(&mut out, u64::from(space.0));
+    out
+}
+
+pub(crate) fn drop_column(space: SpaceId, column: ColumnId) -> Vec<u8> {
+    let mut out = space_record(DROP_COLUMN, space);
+    put(&mut out, u64::from(column.0));
+    out
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Operation {
+    Insert { space: SpaceId, rid: RowId, cells: Vec<(ColumnId, Value)> },
+    Update { space: SpaceId, rid: RowId, cells: Vec<(ColumnId, Value)> },
+    Delete { space: SpaceId, rid: RowId },
+}
+
+/// One record of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Entry {
+    Txn { ts: u64, operations: Vec<Operation> },
+    Declare { space: SpaceId, columns: Vec<ColumnSpec> },
+    Fill(Fill),
+    Note { key: u64, value: Vec<u8> },
+    CreateSpace(SpaceId),
+    DropSpace(SpaceId),
+    DropColumn { space: SpaceId, column: ColumnId },
+}
+
+impl Entry {
+    /// Reads one record.
+    pub fn decode(bytes: &[u8]) -> Result<Entry, Malformed> {
+        let mut input = Input { bytes, at: 0 };
+        let entry = match input.byte()? {
+            TXN => {
+                let ts = input.number()?;
+                let mut operations = Vec::new();
+                while !input.is_empty() {
+                    operations.push(operation(&mut input)?);
+                }
+                Entry::Txn { ts, operations }
+            }
+            DECLARE => {
+                let space = input.space()?;
+                let n = input.count()?;
+                let columns = (0..n).map(|_| column_spec(&mut input)).collect::<Result<_, _>>()?;
+                Entry::Declare { space, columns }
+            }
+            FILL => Entry::Fill(fill(&mut input)?),
+            NOTE => {
+                let key = input.number()?;
+                Entry::Note { key, value: input.rest().to_vec() }
+            }
+            CREATE_SPACE => Entry::CreateSpace(input.space()?),
+            DROP_SPACE => Entry::DropSpace(input.space()?),
+            DROP_COLUMN => Entry::DropColumn { space: input.space()?, column: input.column()? },
+            kind => return Err(input.fail(format!("record kind {kind} is unknown"))),
+        };
+        if input.is_empty() { Ok(entry) } else { Err(input.fail("bytes after the end of a record".into())) }
+    }
+}
+
+/// Reads one value.
+pub(crate) fn value(bytes: &[u8]) -> Result<Value, Malformed> {
+    Input { bytes, at: 0 }.value()
+}
+
+fn operation(input: &mut Input<'_>) -> Result<Operation, Malformed> {
+    let kind = input.byte()?;
+    let (space, rid) = (input.space()?, RowId(input.number()?));
+    let mut cells = Vec::new();
+    if kind != DELETE {
+        for _ in 0..input.count()? {
+            cells.push((input.column()?, input.value()?));
+        }
+    }
+    match kind {
+        INSERT => Ok(Operation::Insert { space, rid, cells }),
+        UPDATE => Ok(Operation::Update { space, rid, cells }),
+        DELETE => Ok(Operation::Delete { space, rid }),
+        kind => Err(input.fail(format!("operation {kind} is unknown"))),
+    }
+}
+
+fn column_spec(input: &mut Input<'_>) -> Result<ColumnSpec, Malformed> {
+    let (id, ty, missing) = (input.column()?, input.ty()?, input.value()?);
+    if !ty.accepts(&missing) {
+        return Err(input.fail(format!("missing value {missing:?} is not of type {ty:?}")));
+    }
+    Ok(ColumnSpec { id, ty, missing })
+}
+
+fn fill(input: &mut Input<'_>) -> Result<Fill, Malformed> {
+    let (ts, space) = (input.number()?, input.space()?);
+    let block = input.small()?;
+    let columns: Vec<ColumnId> = (0..input.count()?).map(|_| input.column()).collect::<Result<_, _>>()?;
+    let n = input.count()?;
+    let mut slots = Vec::new();
+    for _ in 0..n {
+        let slot = input.small()?;
+        if slot as usize >= froglet_engine::id::ROWS_PER_BLOCK {
+            return Err(input.fail(format!("slot {slot} is past the end of a block")));
+        }
+        slots.push(slot as u16);
+    }
+    let values = (0..n * columns.len()).map(|_| input.value()).collect::<Result<_, _>>()?;
+    Ok(Fill { ts, space, block, columns, slots, values })
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn put_signed(out: &mut Vec<u8>, number: i64) {
+    put(out, ((number << 1) ^ (number >> 63)) as u64);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn put_type(out: &mut Vec<u8>, ty: ColumnType) {
+    let tag = match ty {
+        ColumnType::Bool => 1,
+        ColumnType::Int16 => 2,
+        ColumnType::Int32 => 3,
+        ColumnType::Int64 => 4,
+        ColumnType::Float32 => 5,
+        ColumnType::Float64 => 6,
+        ColumnType::Decimal { precision, scale } => {
+            out.extend_from_slice(&[7, precision, scale as u8]);
+            return;
+        }
+        ColumnType::Text => 8,
+        ColumnType::Bytes => 9,
+        ColumnType::Date => 10,
+        ColumnType::Timestamp => 11,
+        ColumnType::TimestampTz => 12,
+        ColumnType::Uuid => 13,
+    };
+    out.push(tag);
+}
+
+/// Appends a value.
+pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Null => out.push(0),
+        Value::Bool(v) => out.push(1 + u8::from(*v)),
+        Value::Int16(v) => put_tagged(out, 3, i64::from(*v)),
+        Value::Int32(v) => put_tagged(out, 4, i64::from(*v)),
+        Value::Int64(v) => put_tagged(out, 5, *v),
+        Value::Float32(v) => {
+            out.push(6);
+            out.extend_from_slice(&v.to_le_bytes());
+        }
+        Value::Float64(v) => {
+            out.push(7);
+            out.extend_from_slice(&v.to_le_bytes());
+        }
+        Value::Decimal(v) => match i64::try_from(*v) {
+            Ok(small) => put_tagged(out, 8, small),
+            Err(_) => {
+                out.push(9);
+                out.extend_from_slice(&v.to_le_bytes());
+            }
+        },
+        Value::Text(v) => {
+            out.push(10);
+            put_bytes(out, v.as_bytes());
+        }
+        Value::Bytes(v) => {
+            out.push(11);
+            put_bytes(out, v);
+        }
+        Value::Date(v) => put_tagged(out, 12, i64::from(*v)),
+        Value::Timestamp(v) => put_tagged(out, 13, *v),
+        Value::TimestampTz(v) => put_tagged(out, 14, *v),
+        Value::Uuid(v) => {
+            out.push(15);
+            out.extend_from_slice(v);
+        }
+    }
+}
+
+fn put_tagged(out: &mut Vec<u8>, tag: u8, number: i64) {
+    out.push(tag);
+    put_signed(out, number);
+}
+
+/// Bytes being read.
+struct Input<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Input<'a> {
+    fn fail(&self, what: String) -> Malformed {
+        Malformed { offset: self.at, what }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.at..];
+        self.at = self.bytes.len();
+        rest
+    }
+
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Malformed> {
+        let left = &self.bytes[self.at..];
+        let Some(taken) = left.get(..n) else {
+            return Err(self.fail(format!("{n} bytes expected, {} left", left.len())));
+        };
+        self.at += n;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        Ok(self.take(N)?.try_into().expect("as many bytes as asked for"))
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn number(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(self.fail("a number of more than ten bytes".into()))
+    }
+
+    fn signed(&mut self) -> Result<i64, Malformed> {
+        let number = self.number()?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
+    fn narrow<T: TryFrom<i64>>(&mut self) -> Result<T, Malformed> {
+        let number = self.signed()?;
+        T::try_from(number).map_err(|_| self.fail(format!("{number} does not fit its type")))
+    }
+
+    fn small(&mut self) -> Result<u32, Malformed> {
+        let number = self.number()?;
+        u32::try_from(number).map_err(|_| self.fail(format!("{number} is more than 32 bits")))
+    }
+
+    /// A number of things that follow; each takes at least a byte.
+    fn count(&mut self) -> Result<usize, Malformed> {
+        let n = self.number()?;
+        let left = self.bytes.len() - self.at;
+        usize::try_from(n)
+            .ok()
+            .filter(|&n| n <= left)
+            .ok_or_else(|| self.fail(format!("{n} things expected in {left} bytes")))
+    }
+
+    fn space(&mut self) -> Result<SpaceId, Malformed> {
+        Ok(SpaceId(self.small()?))
+    }
+
+    fn column(&mut self) -> Result<ColumnId, Malformed> {
+        Ok(ColumnId(self.small()?))
+    }
+
+    fn counted(&mut self) -> Result<&'a [u8], Malformed> {
+        let n = self.count()?;
+        self.take(n)
+    }
+
+    fn ty(&mut self) -> Result<ColumnType, Malformed> {
+        Ok(match self.byte()? {
+            1 => ColumnType::Bool,
+            2 => ColumnType::Int16,
+            3 => ColumnType::Int32,
+            4 => ColumnType::Int64,
+            5 => ColumnType::Float32,
+            6 => ColumnType::Float64,
+            7 => ColumnType::Decimal { precision: self.byte()?, scale: self.byte()? as i8 },
+            8 => ColumnType::Text,
+            9 => ColumnType::Bytes,
+            10 => ColumnType::Date,
+            11 => ColumnType::Timestamp,
+            12 => ColumnType::TimestampTz,
+            13 => ColumnType::Uuid,
+            tag => return Err(self.fail(format!("column type {tag} is unknown"))),
+        })
+    }
+
+    fn value(&mut self) -> Result<Value, Malformed> {
+        Ok(match self.byte()? {
+            0 => Value::Null,
+            1 => Value::Bool(false),
+            2 => Value::Bool(true),
+            3 => Value::Int16(self.narrow()?),
+            4 => Value::Int32(self.narrow()?),
+            5 => Value::Int64(self.signed()?),
+            6 => Value::Float32(f32::from_le_bytes(self.array()?)),
+            7 => Value::Float64(f64::from_le_bytes(self.array()?)),
+            8 => Value::Decimal(i128::from(self.signed()?)),
+            9 => Value::Decimal(i128::from_le_bytes(self.array()?)),
+            10 => {
+                let text = std::str::from_utf8(self.counted()?);
+                let text = text.map_err(|e| self.fail(format!("text is not UTF-8: {e}")))?;
+                Value::Text(CompactString::new(text))
+            }
+            11 => Value::Bytes(self.counted()?.into()),
+            12 => Value::Date(self.narrow()?),
+            13 => Value::Timestamp(self.signed()?),
+            14 => Value::TimestampTz(self.signed()?),
+            15 => Value::Uuid(self.array()?),
+            tag => return Err(self.fail(format!("value tag {tag} is unknown"))),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values() -> Vec<Value> {
+        vec![
+            Value::Null,
+            Value::Bool(true),
+            Value::Int16(i16::MIN),
+            Value::Int32(-7),
+            Value::Int64(i64::MAX),
+            Value::Float32(1.5),
+            Value::Float64(-2.5),
+            Value::Decimal(-3),
+            Value::Decimal(i128::MAX),
+            Value::text("a text that is longer than a view"),
+            Value::Bytes([0, 1, 255].into()),
+            Value::Date(-1),
+            Value::Timestamp(i64::MIN),
+            Value::TimestampTz(9),
+            Value::Uuid([7; 16]),
+        ]
+    }
+
+    fn samples() -> Vec<(Entry, Vec<u8>)> {
+        let (space, rid) = (SpaceId(300), RowId(1 << 40));
+        let values = values();
+        let cells: Vec<(ColumnId, Value)> =
+            values.iter().enumerate().map(|(i, v)| (ColumnId(i as u32 * 100), v.clone())).collect();
+        let mut txn = Vec::new();
+        txn_head(&mut txn, 99);
+        insert(&mut txn, space, rid, cells.iter().map(|(c, v)| (*c, v)));
+        update(&mut txn, space, rid, cells[..2].iter().map(|(c, v)| (*c, v)));
+        delete(&mut txn, space, rid);
+        let operations = vec![
+            Operation::Insert { space, rid, cells: cells.clone() },
+            Operation::Update { space, rid, cells: cells[..2].to_vec() },
+            Operation::Delete { space, rid },
+        ];
+        let columns = vec![
+            ColumnSpec { id: ColumnId(1), ty: ColumnType::Text, missing: Value::text("x") },
+            ColumnSpec {
+                id: ColumnId(2),
+                ty: ColumnType::Decimal { precision: 10, scale: 2 },
+                missing: Value::Null,
+            },
+        ];
+        let fill = Fill {
+            ts: 5,
+            space,
+            block: 77,
+            columns: vec![ColumnId(1), ColumnId(2)],
+            slots: vec![0, 8191],
+            values: values[..4].to_vec(),
+        };
+        let mut note = note_head(1 << 63);
+        note.extend_from_slice(b"value");
+        vec![
+            (Entry::Txn { ts: 99, operations }, txn),
+            (Entry::Declare { space, columns: columns.clone() }, declare(space, &columns)),
+            (Entry::Fill(fill.clone()), fill.encode()),
+            (Entry::Note { key: 1 << 63, value: b"value".to_vec() }, note),
+            (Entry::CreateSpace(space), create_space(space)),
+            (Entry::DropSpace(space), drop_space(space)),
+            (Entry::DropColumn { space, column: ColumnId(3) }, drop_column(space, ColumnId(3))),
+        ]
+    }
+
+    #[test]
+    fn every_record_comes_back() {
+        for (entry, bytes) in samples() {
+            assert_eq!(Entry::decode(&bytes), Ok(entry));
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_the_decoder_panic() {
+        for (_, bytes) in samples() {
+            for cut in 0..bytes.len() {
+                let _ = Entry::decode(&bytes[..cut]);
+            }
+            for at in 0..bytes.len() {
+                for flip in [1, 0x80, 0xFF] {
+                    let mut broken = bytes.clone();
+                    broken[at] ^= flip;
+                    let _ = Entry::decode(&broken);
+                }
+            }
+        }
+    }
+}

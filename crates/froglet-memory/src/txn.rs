@@ -1,0 +1,367 @@
+//! A transaction's part on this engine: its undo records, its redo bytes, its end.
+//!
+//! ```text
+//!   write      link undo record, store cells, append redo operation
+//!   commit     PREPARING ─ clock+1 ─ COMMITTING(ts)        pre_commit
+//!              feeds ─ log ─ COMMITTED(ts) ─ stamp words   post_commit, then the collector has it
+//!   abort      restore cells, newest first ─ clock+1 ─ ABORTED ─ stamp words
+//! ```
+//!
+//! **[X1] feeds.** Feeds are looked for after the commit timestamp was taken, rows are pushed before the
+//! verdict; all of it sequentially consistent. A relaxed read that starts after a feed was opened either
+//! has a timestamp at or above the commit's, and waits for the verdict and sees it, or the commit's
+//! timestamp was taken later, and the feed was found.
+//! **[X2] log order.** The log has the record before the verdict, and a row has one open writer at a
+//! time: records of one row are in the order of their commits.
+//! **[X3] an abort has an end timestamp** too, taken after its cells are restored: its records stay
+//! linked for everybody who may have copied an aborted cell (see `block`, [B2]).
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crossbeam_epoch::{self as epoch, Guard};
+use froglet_engine::{EngineError, EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts, TxnId};
+use smallvec::SmallVec;
+
+use crate::block::Block;
+use crate::clock::{Registered, View, Writer, aborted_word, pause};
+use crate::collector::Ended;
+use crate::column::{Cell, Wanted};
+use crate::engine::Core;
+use crate::keys::{Index, NewKeys, OldKey, remove_unneeded};
+use crate::space::Space;
+use crate::sync::atomic::Ordering;
+use crate::undo::{Header, Kind, Record, Undo, UndoBuffer};
+
+/// Tries to get a writer slot before a write fails.
+const CLAIM_TRIES: u32 = 100_000;
+
+/// A transaction on the memory engine.
+pub struct MemoryTxn {
+    pub(crate) core: Arc<Core>,
+    id: TxnId,
+    view: View,
+    snapshot: Arc<Snapshot>,
+    writer: Option<Writer>,
+    pub(crate) undo: UndoBuffer,
+    pub(crate) spaces: SmallVec<[Arc<Space>; 4]>,
+    pub(crate) redo: Vec<u8>,
+    pub(crate) old_keys: Vec<OldKey>,
+    commit_ts: Option<u64>,
+    /// Reused by writes.
+    pub(crate) new_keys: NewKeys,
+}
+
+impl std::fmt::Debug for MemoryTxn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemoryTxn({} with {} writes)", self.id, self.undo.len())
+    }
+}
+
+/// The registered view behind a transaction's snapshot.
+fn new_snapshot(core: &Core, own: TxnId) -> (View, Arc<Snapshot>) {
+    let (registered, ts) = Registered::new(&core.timeline);
+    let view = registered.view();
+    (view, Arc::new(Snapshot::new(Ts(ts), own, Box::new(registered))))
+}
+
+impl MemoryTxn {
+    pub(crate) fn begin(core: &Arc<Core>, id: TxnId) -> MemoryTxn {
+        assert!(id.0 != 0 && id.0 != u64::MAX, "transaction ids 0 and 2^64-1 are nobody's");
+        let (view, snapshot) = new_snapshot(core, id);
+        MemoryTxn {
+            core: Arc::clone(core),
+            id,
+            view,
+            snapshot,
+            writer: None,
+            undo: UndoBuffer::default(),
+            spaces: SmallVec::new(),
+            redo: Vec::new(),
+            old_keys: Vec::new(),
+            commit_ts: None,
+            new_keys: NewKeys::default(),
+        }
+    }
+
+    /// What [`EngineTxn::id`] returns.
+    pub(crate) fn own_id(&self) -> u64 {
+        self.id.0
+    }
+
+    /// Called before the first record of a write: makes sure that the transaction has a writer slot.
+    pub(crate) fn begin_write(&mut self) -> Result<(), EngineError> {
+        assert!(self.commit_ts.is_none(), "a transaction writes nothing after pre_commit");
+        if self.writer.is_some() {
+            return Ok(());
+        }
+        let mut spins = 0;
+        while spins < CLAIM_TRIES {
+            if let Some(writer) = self.core.timeline.claim_writer(self.id.0) {
+                self.writer = Some(writer);
+                return Ok(());
+            }
+            pause(&mut spins);
+        }
+        // Too many open writers are memory we do not have.
+        self.core.budget.admit(usize::MAX)
+    }
+
+    /// Makes an undo record, not linked yet.
+    pub(crate) fn push(&mut self, space: &Arc<Space>, kind: Kind, rid: RowId, images: &[(froglet_engine::ColumnId, Cell, &[u8])]) -> Record {
+        let writer = self.writer.expect("begin_write was called");
+        let header = Header {
+            word: writer.word(),
+            rid: rid.0,
+            redo_at: self.redo.len() as u64,
+            seq: self.seq(),
+            space: self.space_at(space),
+            kind,
+        };
+        self.undo.push(&self.core.pool, header, images)
+    }
+
+    pub(crate) fn seq(&self) -> u32 {
+        u32::try_from(self.undo.len()).expect("a transaction writes fewer than 2^32 rows")
+    }
+
+    pub(crate) fn space_at(&mut self, space: &Arc<Space>) -> u16 {
+        let at = self.spaces.iter().position(|known| Arc::ptr_eq(known, space)).unwrap_or_else(|| {
+            self.spaces.push(Arc::clone(space));
+            self.spaces.len() - 1
+        });
+        u16::try_from(at).expect("a transaction writes fewer than 2^16 spaces")
+    }
+
+    /// Whether redo is kept.
+    pub(crate) fn logs(&self) -> bool {
+        self.core.log.is_some()
+    }
+
+    /// Undoes the writes from the n-th on, newest first, then ends their records with `end`.
+    fn undo_from(&mut self, n: usize, end: impl FnOnce(&Core) -> u64) {
+        let guard = epoch::pin();
+        let mut old_keys = Vec::new();
+        for i in (n..self.undo.len()).rev() {
+            let undo = self.undo.get(i);
+            restore(undo, &self.spaces[usize::from(undo.space)], &mut old_keys, &guard);
+        }
+        let end = end(&self.core);
+        for undo in (n..self.undo.len()).map(|i| self.undo.get(i)) {
+            undo.word.store(aborted_word(end), Ordering::Release);
+        }
+        for (space, index, rid, key) in old_keys {
+            remove_unneeded(&self.core, &space, &index, rid, &key, &guard);
+        }
+    }
+
+    /// The rows written from the n-th write on, to every open feed of their spaces.
+    fn feed_from(&self, n: usize) {
+        for (at, space) in self.spaces.iter().enumerate().filter(|(_, space)| space.has_feeds()) {
+            let writes = (n..self.undo.len()).map(|i| self.undo.get(i));
+            let rids: Vec<RowId> = writes
+                .filter(|undo| usize::from(undo.space) == at && undo.kind != Kind::Lock)
+                .map(|undo| RowId(undo.rid))
+                .collect();
+            if !rids.is_empty() {
+                space.feed(&rids);
+            }
+        }
+    }
+
+    /// Releases the writer slot and hands everything to the collector. Words are stamped.
+    fn hand_over(&mut self, end: u64) {
+        if let Some(writer) = self.writer.take() {
+            self.core.timeline.release_writer(writer);
+        }
+        let undo = std::mem::take(&mut self.undo);
+        if !undo.is_empty() {
+            let spaces = std::mem::take(&mut self.spaces);
+            let old_keys = std::mem::take(&mut self.old_keys);
+            self.core.hand_over(Ended { end, undo, spaces, old_keys });
+        }
+    }
+
+    fn finish_abort(&mut self) {
+        let Some(writer) = self.writer else { return };
+        self.commit_ts = None;
+        let mut ended = 0;
+        self.undo_from(0, |core| {
+            ended = core.timeline.tick();
+            core.timeline.abort(writer, ended);
+            ended
+        });
+        self.old_keys.clear();
+        self.hand_over(ended);
+    }
+
+    /// Takes a commit timestamp, logs, makes the writes visible: everything that
+    /// [`EngineTxn::pre_commit`] and [`EngineTxn::post_commit`] do.
+    pub fn commit(mut self) -> Result<Lsn, EngineError> {
+        if self.writer.is_none() {
+            return Ok(Lsn(0));
+        }
+        self.pre_commit();
+        self.finish_commit()
+    }
+
+    fn finish_commit(&mut self) -> Result<Lsn, EngineError> {
+        let Some(writer) = self.writer else { return Ok(Lsn(0)) };
+        let ts = match self.commit_ts {
+            Some(ts) => ts,
+            None => self.pre_commit().0,
+        };
+        self.feed_from(0);
+        let lsn = match self.core.log_txn(ts, &self.redo) {
+            Ok(lsn) => lsn,
+            Err(error) => {
+                self.finish_abort();
+                return Err(error);
+            }
+        };
+        self.core.timeline.commit(writer, ts);
+        for undo in self.undo.live() {
+            undo.word.store(ts, Ordering::Release);
+        }
+        self.hand_over(ts);
+        Ok(lsn)
+    }
+}
+
+type DeadKey = (Arc<Space>, Arc<Index>, RowId, Vec<u8>);
+
+/// Takes a row back to what it was before a write, and collects the index keys that the write had
+/// given to it.
+fn restore(undo: &Undo, space: &Arc<Space>, dead: &mut Vec<DeadKey>, guard: &Guard) {
+    let rid = RowId(undo.rid);
+    let block = space.block(rid.block()).expect("a written row has a block");
+    match undo.kind {
+        Kind::Lock => {}
+        // The collector removes the keys of a row that was never there.
+        Kind::Insert => block.set_present(rid.slot(), false),
+        Kind::Delete => block.set_present(rid.slot(), true),
+        Kind::Update => {
+            let indexes = space.indexes();
+            let touched: SmallVec<[&Arc<Index>; 4]> =
+                indexes.iter().filter(|index| index.parts.iter().any(|part| undo.changes(part.id))).collect();
+            let key = |index: &Index| own_key(block, index, rid, guard);
+            let before: SmallVec<[Vec<u8>; 4]> = touched.iter().map(|index| key(index)).collect();
+            let directory = block.directory(guard);
+            for image in undo.images() {
+                if let Some(column) = directory.find(image.column, usize::MAX) {
+                    column.restore(rid.slot(), &image.cell(), guard);
+                }
+            }
+            for (index, undone) in touched.into_iter().zip(before) {
+                if key(index) != undone {
+                    dead.push((Arc::clone(space), Arc::clone(index), rid, undone));
+                }
+            }
+        }
+    }
+}
+
+/// The key of the cells in place, which nobody else may change.
+pub(crate) fn own_key(block: &Block, index: &Index, rid: RowId, guard: &Guard) -> Vec<u8> {
+    let directory = block.directory(guard);
+    let found: SmallVec<[_; 4]> = index.parts.iter().map(|part: &Wanted| part.find(directory)).collect();
+    let cells: SmallVec<[Cell; 4]> = found.iter().map(|found| found.load(rid.slot())).collect();
+    let mut key = Vec::new();
+    index.key_of_cells(&found, &cells, guard, &mut key);
+    key
+}
+
+impl EngineTxn for MemoryTxn {
+    fn id(&self) -> TxnId {
+        self.id
+    }
+
+    fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    fn refresh(&mut self) {
+        if let (View::Slot(_), Some(snapshot)) = (self.view, Arc::get_mut(&mut self.snapshot)) {
+            // Nobody reads in this view now.
+            let (_, ts) = self.core.timeline.renew(self.view);
+            snapshot.ts = Ts(ts);
+            return;
+        }
+        let (view, snapshot) = new_snapshot(&self.core, self.id);
+        snapshot.note_seen(self.snapshot.newest_seen());
+        self.view = view;
+        self.snapshot = snapshot;
+    }
+
+    fn savepoint(&self) -> Savepoint {
+        Savepoint(self.seq())
+    }
+
+    fn rollback_to(&mut self, to: Savepoint) {
+        assert!(self.commit_ts.is_none(), "a transaction rolls nothing back after pre_commit");
+        let n = to.0 as usize;
+        if n >= self.undo.len() {
+            return;
+        }
+        let redo_at = usize::try_from(self.undo.get(n).redo_at).expect("redo is in memory");
+        self.undo_from(n, |core| core.timeline.tick());
+        self.feed_from(n);
+        self.redo.truncate(redo_at);
+        self.old_keys.retain(|old| old.seq < to.0);
+        self.undo.bury(n);
+    }
+
+    fn wrote(&self) -> bool {
+        self.undo.len() > 0
+    }
+
+    fn rows_written(&self, space: SpaceId) -> Vec<RowId> {
+        let is_in = |undo: &&Undo| self.spaces[usize::from(undo.space)].id == space && undo.kind != Kind::Lock;
+        let mut rids: Vec<RowId> = self.undo.live().filter(is_in).map(|undo| RowId(undo.rid)).collect();
+        rids.sort_unstable();
+        rids.dedup();
+        rids
+    }
+
+    fn spaces_written(&self) -> Vec<SpaceId> {
+        let written = |at: usize| {
+            self.undo.live().any(|undo| usize::from(undo.space) == at && undo.kind != Kind::Lock)
+        };
+        self.spaces.iter().enumerate().filter(|(at, _)| written(*at)).map(|(_, space)| space.id).collect()
+    }
+
+    fn pre_commit(&mut self) -> Ts {
+        assert!(self.commit_ts.is_none(), "pre_commit comes once, or again after retreat");
+        let ts = match self.writer {
+            Some(writer) => self.core.timeline.prepare(writer),
+            None => self.core.timeline.tick(),
+        };
+        self.commit_ts = Some(ts);
+        Ts(ts)
+    }
+
+    fn retreat(&mut self) {
+        assert!(self.commit_ts.take().is_some(), "retreat comes after pre_commit");
+        if let Some(writer) = self.writer {
+            self.core.timeline.retreat(writer);
+        }
+    }
+
+    fn post_commit(mut self: Box<Self>) -> Result<Lsn, EngineError> {
+        self.finish_commit()
+    }
+
+    fn abort(mut self: Box<Self>) {
+        self.finish_abort();
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Drop for MemoryTxn {
+    fn drop(&mut self) {
+        self.finish_abort();
+    }
+}

@@ -1,0 +1,199 @@
+//! Columns and indexes filled under load, by a scan and by what a feed captures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, StringViewArray};
+use froglet_engine::{
+    BlockRows, ColumnFill, ColumnType, Direction, Engine, KeyRange, Layout, MigrateError, Row, RowId, Savepoint, Table,
+    TxnId, Value,
+};
+
+use crate::support::*;
+
+/// The new column, from `n`.
+fn computed(n: &Value) -> Value {
+    match n {
+        Value::Int64(n) => Value::text(format!("computed from the number {n}")),
+        _ => Value::Null,
+    }
+}
+
+fn transform(rows: &BlockRows) -> Result<ColumnFill, MigrateError> {
+    let n = rows.batch.column(0).as_primitive::<Int64Type>();
+    let text = n.iter().map(|n| n.map(|n| format!("computed from the number {n}")));
+    Ok(vec![Arc::new(StringViewArray::from_iter(text)) as ArrayRef])
+}
+
+fn wide() -> Arc<Layout> {
+    let mut layout = Layout::clone(&accounts());
+    layout.columns.push(column(4, ColumnType::Text));
+    layout.indexes.push(index(5, &[4, 1], true));
+    Arc::new(layout)
+}
+
+fn writer(db: &Db, rids: &[RowId], stop: &AtomicBool, seed: u64) {
+    let mut random = Random(seed);
+    let mut key = 1_000_000 * seed as i64;
+    let mut own = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let mut txn = db.begin();
+        for _ in 0..4 {
+            let rid = rids[random.below(rids.len() as u64) as usize];
+            let n = Value::Int64(random.below(1000) as i64);
+            match random.below(8) {
+                0 => {
+                    key += 1;
+                    own.push(insert(&*db.table, &mut *txn, account(key, "new", key)).expect("a new key"));
+                }
+                1 => {
+                    let _ = delete(&*db.table, &mut *txn, rid);
+                }
+                2 if !own.is_empty() => {
+                    let at = random.below(own.len() as u64) as usize;
+                    let _ = delete(&*db.table, &mut *txn, own.swap_remove(at));
+                }
+                _ => {
+                    let _ = update(&*db.table, &mut *txn, rid, &[2], &[n]);
+                }
+            }
+        }
+        if random.below(5) == 0 { txn.abort() } else { commit(txn) }
+    }
+}
+
+fn migrate(new: &dyn Table, block: u32, rows: Option<&[RowId]>) {
+    new.migrate_block(TxnId(0), Savepoint(0), block, rows, &[2], &[3], &mut transform).expect("migrated");
+    new.index_block(TxnId(0), 2, block, rows, &mut Vec::new()).expect("indexed");
+}
+
+fn migrate_rows(new: &dyn Table, rids: &mut Vec<RowId>) {
+    rids.sort_unstable();
+    rids.dedup();
+    for rows in rids.chunk_by(|a, b| a.block() == b.block()) {
+        migrate(new, rows[0].block(), Some(rows));
+    }
+    rids.clear();
+}
+
+#[test]
+fn a_column_filled_under_load_equals_the_offline_result() {
+    let db = Arc::new(Db::collected());
+    let rids = db.insert(&(0..20_000).map(|i| account(i, "x", i)).collect::<Vec<_>>());
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (1..3)
+        .map(|seed| {
+            let (db, rids, stop) = (Arc::clone(&db), rids.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || writer(&db, &rids, &stop, seed))
+        })
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let new = db.engine.open(SPACE, wide()).expect("opens");
+    let mut feed = db.table.open_feed();
+    let mut captured = Vec::new();
+    for block in 0..new.block_count() {
+        migrate(&*new, block, None);
+        feed.drain(&mut captured);
+        migrate_rows(&*new, &mut captured);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    stop.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().expect("a writer failed"));
+    let mut rounds = 0;
+    while feed.backlog() > 0 {
+        feed.drain(&mut captured);
+        migrate_rows(&*new, &mut captured);
+        rounds += 1;
+        assert!(rounds < 10, "capture catches up with writers that have stopped");
+    }
+    let snapshot = db.engine.snapshot();
+    let got = scan(&*new, &snapshot);
+    let want: Vec<Row> = db
+        .scan(&snapshot)
+        .into_iter()
+        .map(|mut row| {
+            row.push(computed(&row[2]));
+            row
+        })
+        .collect();
+    assert_eq!(got, want);
+    // The new index finds every row, once.
+    let mut by_index = seek(&*new, &snapshot, 2, &KeyRange::all(), Direction::Forward);
+    by_index.sort_by_key(|row| match row[0] {
+        Value::Int64(id) => id,
+        _ => 0,
+    });
+    assert_eq!(by_index, want);
+    drop(snapshot);
+    // Entries of keys that rows no longer have are gone.
+    let table = new.as_any().downcast_ref::<froglet_memory::MemoryTable>().expect("ours");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while table.index_entries(2) != want.len() {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "{} rows, {} entries",
+            want.len(),
+            table.index_entries(2)
+        );
+        db.engine.collect_garbage();
+    }
+}
+
+#[test]
+fn rows_that_the_owner_wrote_keep_what_it_wrote() {
+    let db = Db::new();
+    let rids = db.insert(&(0..4).map(|i| account(i, "x", i)).collect::<Vec<_>>());
+    let new = db.engine.open(SPACE, wide()).expect("opens");
+    let mut owner = db.begin();
+    // Before the migration statement: migrated as the owner sees it. After it: kept.
+    update(&*new, &mut *owner, rids[0], &[2], &[Value::Int64(100)]).expect("free");
+    let since = owner.savepoint();
+    update(&*new, &mut *owner, rids[1], &[2, 3], &[Value::Int64(101), Value::text("mine")]).expect("free");
+    // A row of somebody else that is not committed is migrated as it was.
+    let mut other = db.begin();
+    update(&*db.table, &mut *other, rids[2], &[2], &[Value::Int64(102)]).expect("free");
+    let done = new
+        .migrate_block(owner.id(), since, 0, None, &[2], &[3], &mut transform)
+        .expect("migrated");
+    assert_eq!(done, 4);
+    let column: Vec<Value> = scan(&*new, owner.snapshot()).into_iter().map(|row| row[3].clone()).collect();
+    let n = |n| computed(&Value::Int64(n));
+    assert_eq!(column, vec![n(100), Value::text("mine"), n(2), n(3)]);
+    let wrong = new.migrate_block(owner.id(), since, 0, None, &[2], &[3], &mut |_| Ok(vec![]));
+    assert!(matches!(wrong, Err(MigrateError::Transform(_))));
+}
+
+#[test]
+fn a_unique_index_reports_rows_that_share_a_key() {
+    let db = Db::new();
+    let rids = db.insert(&[account(1, "x", 5), account(2, "x", 6), account(3, "x", 5), account(4, "x", 7)]);
+    let mut layout = Layout::clone(&accounts());
+    layout.indexes.push(index(6, &[3], true));
+    let new = db.engine.open(SPACE, Arc::new(layout)).expect("opens");
+    let mut owner = db.begin();
+    update(&*db.table, &mut *owner, rids[3], &[2], &[Value::Int64(6)]).expect("free");
+    let mut duplicates = Vec::new();
+    assert_eq!(new.index_block(owner.id(), 2, 0, None, &mut duplicates).expect("indexed"), 4);
+    assert_eq!(duplicates, vec![(rids[2], rids[0]), (rids[3], rids[1])]);
+}
+
+#[test]
+fn a_row_written_under_an_older_layout_is_carried_over() {
+    let db = Db::new();
+    let rids = db.insert(&[account(1, "x", 5), account(2, "x", 6)]);
+    let mut layout = Layout::clone(&accounts());
+    layout.indexes.push(index(6, &[3], true));
+    let new = db.engine.open(SPACE, Arc::new(layout)).expect("opens");
+    let mut txn = db.begin();
+    update(&*db.table, &mut *txn, rids[1], &[2], &[Value::Int64(7)]).expect("free");
+    assert_eq!(new.index_block(TxnId(0), 2, 0, None, &mut Vec::new()).expect("indexed"), 2);
+    new.index_row(&mut *txn, rids[1], &[2]).expect("no other row has the key");
+    commit(txn);
+    let found = seek(&*new, &db.engine.snapshot(), 2, &KeyRange::all(), Direction::Forward);
+    assert_eq!(found, vec![account(1, "x", 5), account(2, "x", 7)]);
+    let mut txn = db.begin();
+    update(&*db.table, &mut *txn, rids[1], &[2], &[Value::Int64(5)]).expect("the old layout has no such index");
+    assert!(new.index_row(&mut *txn, rids[1], &[2]).is_err());
+}

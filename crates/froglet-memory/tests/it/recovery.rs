@@ -1,0 +1,247 @@
+//! What a crash leaves: everything acknowledged, nothing half done.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use froglet_engine::env::MemEnv;
+use froglet_engine::{
+    ColumnSpec, ColumnType, Direction, Engine, EngineError, KeyRange, Layout, Row, Savepoint, TxnId, Value,
+};
+use froglet_memory::{MemoryEngine, MemoryOptions};
+
+use crate::support::*;
+
+fn options(env: &MemEnv) -> MemoryOptions {
+    MemoryOptions { data_dir: Some(PathBuf::from("/data")), env: Arc::new(env.clone()), ..MemoryOptions::default() }
+}
+
+fn open(env: &MemEnv) -> Db {
+    let db = Db::with(accounts(), options(env));
+    fill_indexes(&db);
+    db
+}
+
+fn fill_indexes(db: &Db) {
+    for index in 0..db.table.layout().indexes.len() {
+        let mut duplicates = Vec::new();
+        for block in 0..db.table.block_count() {
+            db.table.index_block(TxnId(0), index, block, None, &mut duplicates).expect("an index is filled");
+        }
+        assert_eq!(duplicates, vec![]);
+    }
+}
+
+/// Waits until everything committed so far is durable.
+fn sync(db: &Db) {
+    let (send, receive) = mpsc::channel();
+    db.engine.when_durable(db.engine.appended(), Box::new(move |outcome| send.send(outcome).expect("waited for")));
+    receive.recv().expect("called back").expect("durable");
+}
+
+fn crash(env: &MemEnv, db: Db) -> Db {
+    env.crash();
+    drop(db);
+    open(env)
+}
+
+fn everything(db: &Db) -> Vec<Row> {
+    db.scan(&db.engine.snapshot())
+}
+
+#[test]
+fn what_was_durable_comes_back_at_its_place() {
+    let env = MemEnv::new(1);
+    let db = open(&env);
+    let rids = db.insert(&(0..100).map(|i| account(i, &long(i), -i)).collect::<Vec<_>>());
+    let mut txn = db.begin();
+    for rid in rids.iter().step_by(3) {
+        delete(&*db.table, &mut *txn, *rid).expect("free");
+    }
+    let point = txn.savepoint();
+    delete(&*db.table, &mut *txn, rids[1]).expect("free");
+    txn.rollback_to(point);
+    update(&*db.table, &mut *txn, rids[1], &[1, 2], &[Value::Null, Value::Int64(77)]).expect("free");
+    commit(txn);
+    let mut aborted = db.begin();
+    delete(&*db.table, &mut *aborted, rids[2]).expect("free");
+    aborted.abort();
+    db.engine.put_note(5, b"old").expect("noted");
+    db.engine.put_note(5, b"new").expect("noted");
+    sync(&db);
+    assert!(db.engine.durable() >= db.engine.appended());
+    let want = everything(&db);
+    let now = db.engine.now();
+    let mut unfinished = db.begin();
+    delete(&*db.table, &mut *unfinished, rids[4]).expect("free");
+    drop(unfinished);
+    let db = crash(&env, db);
+    assert_eq!(everything(&db), want);
+    assert_eq!(db.row(rids[1]), Some(vec![Value::Int64(1), Value::Null, Value::Int64(77)]));
+    assert_eq!(db.row(rids[0]), None);
+    assert_eq!(db.engine.notes(), vec![(5, b"new".to_vec())]);
+    assert!(db.engine.now() >= now.min(db.engine.durable_ts()));
+    let by_n = seek(&*db.table, &db.engine.snapshot(), 1, &KeyRange::all(), Direction::Backward);
+    assert_eq!(by_n.len(), want.len());
+    // Free slots are used again, and keys are watched again.
+    let fresh = db.insert(&[account(1000, "x", 0)])[0];
+    assert!(rids.contains(&fresh));
+    assert!(insert(&*db.table, &mut *db.begin(), account(1000, "y", 0)).is_err());
+}
+
+#[test]
+fn a_checkpoint_takes_the_place_of_the_log() {
+    let env = MemEnv::new(2);
+    let mut db = open(&env);
+    let mut random = Random(2);
+    let mut next = 0;
+    for round in 0..6 {
+        for _ in 0..40 {
+            let mut txn = db.begin();
+            for _ in 0..50 {
+                let choice = random.below(10);
+                let rid = froglet_engine::RowId(random.below(9000));
+                if choice < 6 {
+                    insert(&*db.table, &mut *txn, account(next, &long(next), next)).expect("new");
+                    next += 1;
+                } else if db.row(rid).is_some() {
+                    let name = Value::text(long(random.below(1 << 30) as i64));
+                    let _ = match choice {
+                        6 => delete(&*db.table, &mut *txn, rid),
+                        _ => update(&*db.table, &mut *txn, rid, &[1], &[name]),
+                    };
+                }
+            }
+            commit(txn);
+        }
+        sync(&db);
+        let want = everything(&db);
+        if round % 2 == 0 {
+            db.engine.checkpoint().expect("a checkpoint is written");
+        }
+        if round % 3 == 0 {
+            db.engine.checkpoint().expect("an empty checkpoint is written");
+        }
+        db = crash(&env, db);
+        assert_eq!(everything(&db), want, "round {round}");
+    }
+}
+
+#[test]
+fn a_crash_in_a_checkpoint_leaves_the_old_one() {
+    for nth in 1..40 {
+        let env = MemEnv::new(nth);
+        let db = open(&env);
+        let rids = db.insert(&(0..50).map(|i| account(i, &long(i), i)).collect::<Vec<_>>());
+        sync(&db);
+        db.engine.checkpoint().expect("a checkpoint is written");
+        let mut txn = db.begin();
+        update(&*db.table, &mut *txn, rids[3], &[1], &[Value::text("new")]).expect("free");
+        commit(txn);
+        sync(&db);
+        let want = everything(&db);
+        env.inject(froglet_engine::env::Fault {
+            point: froglet_engine::env::FaultPoint::Change,
+            nth,
+            kind: froglet_engine::env::FaultKind::Io,
+        });
+        let done = db.engine.checkpoint().is_ok();
+        let db = crash(&env, db);
+        assert_eq!(everything(&db), want, "the {nth}-th change failed");
+        db.engine.checkpoint().expect("the next checkpoint is written");
+        let db = crash(&env, db);
+        assert_eq!(everything(&db), want, "after the next checkpoint, the {nth}-th change failed");
+        if done {
+            return;
+        }
+    }
+    panic!("a checkpoint takes fewer changes than that");
+}
+
+#[test]
+fn a_failed_checkpoint_loses_no_change() {
+    let env = MemEnv::new(3);
+    let db = open(&env);
+    let rids = db.insert(&(0..50).map(|i| account(i, &long(i), i)).collect::<Vec<_>>());
+    db.engine.checkpoint().expect("a checkpoint is written");
+    let mut txn = db.begin();
+    update(&*db.table, &mut *txn, rids[3], &[1], &[Value::text("new")]).expect("free");
+    commit(txn);
+    sync(&db);
+    env.inject(froglet_engine::env::Fault {
+        point: froglet_engine::env::FaultPoint::Write,
+        nth: 1,
+        kind: froglet_engine::env::FaultKind::DiskFull,
+    });
+    assert!(db.engine.checkpoint().is_err());
+    db.engine.checkpoint().expect("there is space again");
+    let want = everything(&db);
+    let db = crash(&env, db);
+    assert_eq!(everything(&db), want);
+}
+
+#[test]
+fn columns_and_fills_come_back() {
+    let env = MemEnv::new(4);
+    let mut wide = Layout::clone(&accounts());
+    let missing = Value::text("a missing value longer than its view");
+    wide.columns.push(ColumnSpec { id: froglet_engine::ColumnId(4), ty: ColumnType::Text, missing: missing.clone() });
+    wide.columns.push(column(5, ColumnType::Int32));
+    let wide = Arc::new(wide);
+    let db = open(&env);
+    let rids = db.insert(&(0..10).map(|i| account(i, "x", i)).collect::<Vec<_>>());
+    let new = db.engine.open(SPACE, wide.clone()).expect("opens");
+    new.migrate_block(TxnId(0), Savepoint(0), 0, None, &[0], &[4], &mut |rows| {
+        let ids = rows.batch.num_rows() as i32;
+        Ok(vec![Arc::new(arrow_array::Int32Array::from_iter_values(0..ids))])
+    })
+    .expect("a block is migrated");
+    // A row of a writer that knows the old layout only.
+    let late = db.insert(&[account(10, "y", 10)])[0];
+    sync(&db);
+    let want = scan(&*new, &db.engine.snapshot());
+    assert_eq!(read(&*new, &db.engine.snapshot(), rids[7]).expect("there")[3..], [missing, Value::Int32(7)]);
+    assert_eq!(read(&*new, &db.engine.snapshot(), late).expect("there")[4], Value::Null);
+    drop(new);
+    let db = crash(&env, db);
+    let new = db.engine.open(SPACE, wide.clone()).expect("opens");
+    assert_eq!(scan(&*new, &db.engine.snapshot()), want);
+    db.engine.checkpoint().expect("a checkpoint is written");
+    drop(new);
+    let db = crash(&env, db);
+    let new = db.engine.open(SPACE, wide).expect("opens");
+    assert_eq!(scan(&*new, &db.engine.snapshot()), want);
+    db.engine.drop_column(SPACE, froglet_engine::ColumnId(4));
+    db.engine.drop_space(froglet_engine::SpaceId(99));
+    drop(new);
+    sync(&db);
+    let db = crash(&env, db);
+    assert_eq!(everything(&db).len(), 11);
+}
+
+#[test]
+fn damage_is_reported_with_its_place() {
+    let env = MemEnv::new(5);
+    let db = open(&env);
+    db.insert(&(0..50).map(|i| account(i, &long(i), i)).collect::<Vec<_>>());
+    db.engine.checkpoint().expect("a checkpoint is written");
+    drop(db);
+    let path = PathBuf::from("/data/checkpoint").join(format!("000001-space-{SPACE}.arrow"));
+    let good = env.contents(&path).expect("the file is there");
+    let mut bad = good.clone();
+    bad[good.len() / 2] ^= 1;
+    env.overwrite(&path, bad);
+    let error = MemoryEngine::open(options(&env)).expect_err("damaged");
+    assert!(matches!(error, EngineError::Corrupt { .. }), "{error}");
+    env.overwrite(&path, good);
+    let manifest = PathBuf::from("/data/checkpoint/manifest.json");
+    let good = env.contents(&manifest).expect("the file is there");
+    for at in [0, good.len() / 2, good.len() - 3] {
+        let mut bad = good.clone();
+        bad[at] ^= 4;
+        env.overwrite(&manifest, bad);
+        assert!(matches!(MemoryEngine::open(options(&env)), Err(EngineError::Corrupt { .. })));
+    }
+    env.overwrite(&manifest, good);
+    assert_eq!(everything(&open(&env)).len(), 50);
+}

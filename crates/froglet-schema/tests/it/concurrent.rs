@@ -1,0 +1,122 @@
+//! Writers that never stop while the schema changes: afterwards every row is as if the change had
+//! been made offline at its commit, and later writes on top. Writers keep `d` at `double(v)` once
+//! they see it, so the rule holds for every row at every moment after the flip.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use froglet_engine::Value;
+use froglet_txn::Isolation;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::world::{World, double};
+
+/// Inserts, updates and deletes at random until told to stop; returns its commits.
+async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits: Arc<AtomicU64>) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut next = 1_000_000 * (seed as i64 + 1);
+    while !stop.load(Ordering::Relaxed) {
+        let mut txn = world.begin(Isolation::ReadCommitted);
+        let mut ok = true;
+        for _ in 0..rng.random_range(1..4) {
+            let id = rng.random_range(0..3000);
+            let v = rng.random_range(0..1000) * 10;
+            let outcome = match rng.random_range(0..10) {
+                0 => world.delete(&mut txn, id).await.map(|_| ()),
+                1 | 2 => {
+                    next += 1;
+                    world.insert(&mut txn, next, v).await
+                }
+                _ => world.update(&mut txn, id, v).await.map(|_| ()),
+            };
+            ok &= outcome.is_ok();
+        }
+        if ok && rng.random_range(0..8) > 0 {
+            world.commit(txn).await.expect("no writer fails because the schema changed");
+            commits.fetch_add(1, Ordering::Relaxed);
+        } else {
+            txn.abort();
+        }
+    }
+}
+
+/// Writers stop however the test ends: they never wait, so a runtime could not stop them.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_row_is_migrated_exactly_while_writers_run() {
+    let world = Arc::new(World { keeps_d: true, ..World::with_rows(3000).await });
+    let stop = Arc::new(AtomicBool::new(false));
+    let _stop = Stop(stop.clone());
+    let commits = Arc::new(AtomicU64::new(0));
+    let writers: Vec<_> = (0..3)
+        .map(|seed| tokio::spawn(writer(world.clone(), seed, stop.clone(), commits.clone())))
+        .collect();
+    for round in 0..20 {
+        let before = commits.load(Ordering::Relaxed);
+        while commits.load(Ordering::Relaxed) < before + 50 {
+            tokio::task::yield_now().await;
+        }
+        let mut txn = world.begin(Isolation::ReadCommitted);
+        world.change(&mut txn, world.add_double("d")).await.unwrap();
+        if round % 4 == 3 {
+            txn.abort();
+            continue;
+        }
+        world.commit(txn).await.unwrap();
+        let mut txn = world.begin(Isolation::RepeatableRead);
+        let rows = world.rows(&mut txn, &["id", "v", "d"]).await;
+        assert!(rows.len() > 1000, "the table did not vanish");
+        for row in rows {
+            let Value::Int64(v) = row[1] else { panic!("v is never NULL here") };
+            assert_eq!(row[2], Value::Int64(double(v)), "round {round}, row {:?}", row[0]);
+        }
+        let drop = froglet_schema::Change::DropColumn {
+            table: world.table,
+            column: "d".to_owned(),
+            cascade: false,
+        };
+        txn.abort();
+        world.alter(drop).await.unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.expect("no writer panics");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_type_loses_and_tears_nothing() {
+    let world = Arc::new(World::with_rows(3000).await);
+    let stop = Arc::new(AtomicBool::new(false));
+    let _stop = Stop(stop.clone());
+    let commits = Arc::new(AtomicU64::new(0));
+    let writers: Vec<_> = (0..3)
+        .map(|seed| tokio::spawn(writer(world.clone(), seed, stop.clone(), commits.clone())))
+        .collect();
+    while commits.load(Ordering::Relaxed) < 100 {
+        tokio::task::yield_now().await;
+    }
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    world.change(&mut txn, world.alter_v()).await.unwrap();
+    world.commit(txn).await.unwrap();
+    while commits.load(Ordering::Relaxed) < 300 {
+        tokio::task::yield_now().await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.expect("no writer panics");
+    }
+    // Old values 10 k became 20 k + 1; values written under the new version are 10 k.
+    for row in world.all(&["id", "v"]).await {
+        let Value::Int64(v) = row[1] else { panic!("v is never NULL: row {:?}", row[0]) };
+        assert!(v % 10 == 0 || (v - 1) % 20 == 0, "row {:?} holds {v}", row[0]);
+    }
+}

@@ -1,0 +1,70 @@
+//! Changes that verify: they fail as a whole, naming the row, or hold for ever after.
+
+use froglet_engine::WriteStop;
+use froglet_schema::{Change, ForeignKeyAction, NewConstraint, NewForeignKey};
+use froglet_txn::Isolation;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn a_check_that_does_not_hold_leaves_everything_as_it_was() {
+    let world = World::with_rows(1000).await;
+    let before = world.version().def.clone();
+    let error = world.alter(world.add_check(9_990)).await.unwrap_err();
+    assert_eq!(error.sqlstate().as_str(), "23514");
+    assert_eq!(world.version().def, before);
+    world.alter(world.add_check(9_991)).await.expect("every v is at most 9990");
+}
+
+#[tokio::test]
+async fn a_unique_constraint_meets_a_duplicate() {
+    let world = World::with_rows(1000).await;
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    world.update(&mut txn, 7, 80).await.unwrap();
+    world.commit(txn).await.unwrap();
+    let error = world.alter(world.add_unique()).await.unwrap_err();
+    assert_eq!(error.sqlstate().as_str(), "23505");
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    world.update(&mut txn, 7, 81).await.unwrap();
+    world.commit(txn).await.unwrap();
+    world.alter(world.add_unique()).await.expect("mended");
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    let stop = world.insert(&mut txn, 5000, 81).await.unwrap_err();
+    assert!(matches!(stop, WriteStop::Duplicate { .. }), "{stop:?}");
+}
+
+#[tokio::test]
+async fn a_foreign_key_needs_every_parent() {
+    let world = World::with_rows(100).await;
+    let parent = World {
+        catalog: world.catalog.clone(),
+        table: world.create("p").await,
+        keeps_d: false,
+    };
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    for id in 0..99 {
+        parent.insert(&mut txn, 10 * id, 0).await.unwrap();
+    }
+    world.commit(txn).await.unwrap();
+    let add = || Change::AddConstraint {
+        table: world.table,
+        constraint: NewConstraint::ForeignKey {
+            name: None,
+            key: NewForeignKey {
+                columns: vec!["v".to_owned()],
+                parent: Some(parent.table),
+                parent_columns: vec![],
+                on_delete: ForeignKeyAction::NoAction,
+                on_update: ForeignKeyAction::NoAction,
+            },
+        },
+    };
+    let error = world.alter(add()).await.unwrap_err();
+    assert_eq!(error.sqlstate().as_str(), "23503");
+    assert!(format!("{error:?}").contains("990"), "names the missing key: {error:?}");
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    parent.insert(&mut txn, 990, 0).await.unwrap();
+    world.commit(txn).await.unwrap();
+    world.alter(add()).await.expect("every parent is there");
+    assert_eq!(parent.version().def.referenced_by, [world.table]);
+}

@@ -1,0 +1,347 @@
+//! A small database and hand-written expressions.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use froglet_engine::{
+    ColumnId, ColumnType, Direction, KeyRange, RowId, RowWrite, SqlState, Value, WriteStop, key,
+};
+use froglet_memory::{MemoryEngine, MemoryOptions};
+use froglet_schema::{
+    Catalog, CatalogVersion, Change, Check, Fill, MigrationOptions, NewColumn, NewConstraint,
+    NewTable, ObjectId, SchemaError, SqlType, TableVersion, Transform,
+};
+use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnError, TxnManager};
+
+pub const INT8: SqlType = SqlType { oid: 20, modifier: -1 };
+
+pub struct World {
+    pub catalog: Arc<Catalog>,
+    pub table: ObjectId,
+    /// Writers that see a column `d` keep it at `double(v)`, as a generated column would be.
+    pub keeps_d: bool,
+}
+
+pub fn options() -> MigrationOptions {
+    MigrationOptions { scan_threads: 1, statement: "test".to_owned() }
+}
+
+pub fn column(name: &str, ty: ColumnType) -> NewColumn {
+    NewColumn { name: name.to_owned(), ty, sql_type: INT8, not_null: false, default: None }
+}
+
+impl World {
+    /// Table `t` (id int8 primary key, v int8, s text) with rows 0..n where v = 10 * id.
+    pub async fn with_rows(n: i64) -> World {
+        let engine = MemoryEngine::open(MemoryOptions::default()).expect("an engine opens");
+        let manager = TxnManager::new(engine);
+        let catalog = Catalog::open(manager).await.expect("a catalog opens");
+        let mut world = World { catalog, table: 0, keeps_d: false };
+        world.table = world.create("t").await;
+        let mut txn = world.begin(Isolation::ReadCommitted);
+        for id in 0..n {
+            world.insert(&mut txn, id, 10 * id).await.expect("a fresh key");
+        }
+        world.commit(txn).await.expect("nobody interferes");
+        world
+    }
+
+    pub async fn create(&self, name: &str) -> ObjectId {
+        let new = NewTable {
+            schema: "public".to_owned(),
+            name: name.to_owned(),
+            columns: vec![
+                column("id", ColumnType::Int64),
+                column("v", ColumnType::Int64),
+                column("s", ColumnType::Text),
+            ],
+            constraints: vec![NewConstraint::PrimaryKey {
+                name: None,
+                columns: vec!["id".to_owned()],
+            }],
+        };
+        let mut txn = self.begin(Isolation::ReadCommitted);
+        let id = self.change(&mut txn, Change::CreateTable(new)).await.expect("a fresh name");
+        self.commit(txn).await.expect("nobody interferes");
+        id.expect("a table was made")
+    }
+
+    pub fn begin(&self, isolation: Isolation) -> Transaction {
+        self.catalog.manager().begin(isolation)
+    }
+
+    pub async fn commit(&self, txn: Transaction) -> Result<(), TxnError> {
+        self.catalog.manager().clone().commit(txn, &Limits::none()).await.map(|_| ())
+    }
+
+    /// One DDL statement.
+    pub async fn change(
+        &self,
+        txn: &mut Transaction,
+        change: Change,
+    ) -> Result<Option<ObjectId>, SchemaError> {
+        let limits = Limits::none();
+        self.catalog.begin_statement(txn, true, &limits).await?;
+        let outcome = self.catalog.apply(txn, change, &options(), &limits).await;
+        self.catalog.end_statement(txn);
+        outcome
+    }
+
+    /// One DDL statement in a transaction of its own.
+    pub async fn alter(&self, change: Change) -> Result<(), SchemaError> {
+        let mut txn = self.begin(Isolation::ReadCommitted);
+        self.change(&mut txn, change).await?;
+        Ok(self.commit(txn).await?)
+    }
+
+    pub async fn statement(&self, txn: &mut Transaction, writes: bool) -> Arc<CatalogVersion> {
+        let limits = Limits::none();
+        self.catalog.begin_statement(txn, writes, &limits).await.expect("a statement begins")
+    }
+
+    fn note(txn: &mut Transaction, version: &TableVersion) {
+        if version.version.0 != 0 {
+            txn.note_schema(SchemaUse {
+                table: version.def.id,
+                space: version.def.space,
+                version: version.version,
+            });
+        }
+    }
+
+    /// INSERT INTO t (id, v) — later columns are NULL.
+    pub async fn insert(&self, txn: &mut Transaction, id: i64, v: i64) -> Result<(), WriteStop> {
+        let view = self.statement(txn, true).await;
+        let version = &view.tables[&self.table];
+        let mut row = vec![Value::Null; version.def.columns.len()];
+        for (at, column) in version.def.columns.iter().enumerate() {
+            match column.name.as_str() {
+                "id" => row[at] = Value::Int64(id),
+                "v" => row[at] = Value::Int64(v),
+                "d" if self.keeps_d => row[at] = Value::Int64(double(v)),
+                "s" => row[at] = Value::text(format!("row number {id} of the table")),
+                _ => {}
+            }
+        }
+        Self::note(txn, version);
+        let outcome = loop {
+            let stop = version.table.insert(txn.part(), &[row.clone()], &mut Vec::new());
+            match stop {
+                Err((_, WriteStop::Busy { holder })) => {
+                    let wait = txn.wait_for(holder, &Limits::none()).await;
+                    if wait.is_err() {
+                        break Err(WriteStop::Gone);
+                    }
+                }
+                other => break other.map_err(|(_, stop)| stop),
+            }
+        };
+        self.catalog.end_statement(txn);
+        outcome
+    }
+
+    /// UPDATE t SET v = … WHERE id = …; false if there is no such row. READ COMMITTED.
+    pub async fn update(&self, txn: &mut Transaction, id: i64, v: i64) -> Result<bool, WriteStop> {
+        self.write(txn, id, Some(v)).await
+    }
+
+    /// DELETE FROM t WHERE id = …
+    pub async fn delete(&self, txn: &mut Transaction, id: i64) -> Result<bool, WriteStop> {
+        self.write(txn, id, None).await
+    }
+
+    async fn write(
+        &self,
+        txn: &mut Transaction,
+        id: i64,
+        v: Option<i64>,
+    ) -> Result<bool, WriteStop> {
+        loop {
+            let view = self.statement(txn, true).await;
+            let version = view.tables[&self.table].clone();
+            let Some(rid) = self.find(txn, &version, id) else {
+                self.catalog.end_statement(txn);
+                return Ok(false);
+            };
+            Self::note(txn, &version);
+            let base = txn.snapshot().ts;
+            let at = version.def.columns.iter().position(|c| c.name == "v").expect("v stays");
+            let mut columns = vec![at];
+            let mut values = vec![v.map_or(Value::Null, Value::Int64)];
+            let d = version.def.columns.iter().position(|c| c.name == "d");
+            if let (true, Some(d), Some(v)) = (self.keeps_d, d, v) {
+                columns.push(d);
+                values.push(Value::Int64(double(v)));
+            }
+            let write = match v {
+                Some(_) => RowWrite::Update { rid, columns: &columns, values: &values },
+                None => RowWrite::Delete { rid },
+            };
+            let outcome = version.table.write(txn.part(), base, &[write]);
+            self.catalog.end_statement(txn);
+            match outcome {
+                Ok(()) => return Ok(true),
+                Err((_, WriteStop::Busy { holder })) => {
+                    if txn.wait_for(holder, &Limits::none()).await.is_err() {
+                        return Err(WriteStop::Gone);
+                    }
+                }
+                // READ COMMITTED: with a new read view, again.
+                Err((_, WriteStop::Changed { .. } | WriteStop::Gone)) => {}
+                Err((_, stop)) => return Err(stop),
+            }
+        }
+    }
+
+    fn find(&self, txn: &mut Transaction, version: &TableVersion, id: i64) -> Option<RowId> {
+        let pk = version.def.primary_key().expect("t has a primary key").spec.id;
+        let index = version.table.layout().index_position(pk).expect("bound");
+        let part = version.table.layout().indexes[index].key[0];
+        let mut encoded = Vec::new();
+        key::encode_part(&mut encoded, &Value::Int64(id), &part);
+        let mut found = None;
+        version.table.seek(
+            &txn.snapshot(),
+            index,
+            &KeyRange::prefix(encoded),
+            Direction::Forward,
+            &[],
+            &mut |rid, _| {
+                found = Some(rid);
+                ControlFlow::Break(())
+            },
+        );
+        found
+    }
+
+    /// Every row of a table by id: the named columns, read by a full scan.
+    pub async fn rows(&self, txn: &mut Transaction, columns: &[&str]) -> Vec<Vec<Value>> {
+        let view = self.statement(txn, false).await;
+        let version = &view.tables[&self.table];
+        let at: Vec<usize> = columns
+            .iter()
+            .map(|name| {
+                let found = version.def.columns.iter().position(|c| c.name == *name);
+                found.unwrap_or_else(|| panic!("no column {name} in this version"))
+            })
+            .collect();
+        let snapshot = txn.snapshot();
+        let mut rows = Vec::new();
+        for block in 0..version.table.block_count() {
+            let found = version.table.read_block(&snapshot, block, &at).expect("a block reads");
+            for i in 0..found.rids.len() {
+                let value = |(c, p): (usize, &usize)| {
+                    let ty = version.table.layout().columns[*p].ty;
+                    froglet_engine::batch::value_at(found.batch.column(c), i, ty)
+                };
+                rows.push(at.iter().enumerate().map(value).collect::<Vec<_>>());
+            }
+        }
+        self.catalog.end_statement(txn);
+        rows.sort_by_key(|row| match row[0] {
+            Value::Int64(id) => id,
+            ref other => panic!("an id is never {other:?}"),
+        });
+        rows
+    }
+
+    pub async fn all(&self, columns: &[&str]) -> Vec<Vec<Value>> {
+        let mut txn = self.begin(Isolation::ReadCommitted);
+        self.rows(&mut txn, columns).await
+    }
+
+    pub fn version(&self) -> Arc<TableVersion> {
+        self.catalog.latest().tables[&self.table].clone()
+    }
+
+    pub fn id_of(&self, name: &str) -> ColumnId {
+        self.version().def.column(name).expect("a column of t").id
+    }
+
+    /// ADD COLUMN `name` int8, computed as v * 2 + 1.
+    pub fn add_double(&self, name: &str) -> Change {
+        Change::AddColumn {
+            table: self.table,
+            column: column(name, ColumnType::Int64),
+            fill: Fill::Compute(Arc::new(Double { inputs: [self.id_of("v")] })),
+        }
+    }
+
+    /// ALTER COLUMN v TYPE int8 USING v * 2 + 1.
+    pub fn alter_v(&self) -> Change {
+        Change::AlterType {
+            table: self.table,
+            column: "v".to_owned(),
+            ty: ColumnType::Int64,
+            sql_type: INT8,
+            using: Some(Arc::new(Double { inputs: [self.id_of("v")] })),
+            default: None,
+        }
+    }
+
+    /// ADD CONSTRAINT small CHECK (v < limit).
+    pub fn add_check(&self, limit: i64) -> Change {
+        Change::AddConstraint {
+            table: self.table,
+            constraint: NewConstraint::Check {
+                name: Some("small".to_owned()),
+                expression: froglet_schema::Expression(format!("v < {limit}")),
+                columns: vec!["v".to_owned()],
+                check: Some(Arc::new(Below { inputs: [self.id_of("v")], limit })),
+            },
+        }
+    }
+
+    /// ADD UNIQUE (v).
+    pub fn add_unique(&self) -> Change {
+        Change::AddConstraint {
+            table: self.table,
+            constraint: NewConstraint::Unique { name: None, columns: vec!["v".to_owned()] },
+        }
+    }
+}
+
+/// 2 v + 1
+pub struct Double {
+    pub inputs: [ColumnId; 1],
+}
+
+pub fn double(v: i64) -> i64 {
+    2 * v + 1
+}
+
+impl Transform for Double {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, SchemaError> {
+        let v = batch.column(0).as_primitive::<Int64Type>();
+        Ok(Arc::new(v.iter().map(|v| v.map(double)).collect::<Int64Array>()))
+    }
+}
+
+/// v < limit
+pub struct Below {
+    pub inputs: [ColumnId; 1],
+    pub limit: i64,
+}
+
+impl Check for Below {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, SchemaError> {
+        let v = batch.column(0).as_primitive::<Int64Type>();
+        Ok(v.iter().map(|v| v.map(|v| v < self.limit)).collect())
+    }
+
+    fn violation(&self, row: &[Value]) -> SchemaError {
+        SchemaError::refused(SqlState::CHECK_VIOLATION, "check constraint \"small\" is violated")
+            .with_detail(format!("v is {:?}, the limit {}.", row[0], self.limit))
+    }
+}

@@ -1,0 +1,82 @@
+//! When a checkpoint is due, and whether the log still works.
+//!
+//! A checkpoint is due when so much log has been written since the last one that replaying it
+//! would take long, or so much time has passed that an idle machine may as well. Once a second
+//! this task looks at both, and asks whether the log is alive: after a failed write nothing can be
+//! acknowledged, so the server says so and ends rather than guess.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use froglet_engine::{Engine, EngineError, Lsn};
+
+use crate::config::Config;
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The checkpoint task of a server.
+pub(crate) struct Checkpointer {
+    engine: Arc<dyn Engine>,
+    timeout: Duration,
+    max_log_bytes: u64,
+    last: Lsn,
+    last_at: Instant,
+}
+
+impl Checkpointer {
+    pub(crate) fn new(engine: Arc<dyn Engine>, config: &Config) -> Checkpointer {
+        Checkpointer {
+            last: engine.appended(),
+            engine,
+            timeout: config.checkpoint_timeout,
+            max_log_bytes: config.max_log_bytes,
+            last_at: Instant::now(),
+        }
+    }
+
+    /// Runs until the log fails. A failed checkpoint is reported and tried again later: the log
+    /// that it would have cut is still there.
+    pub(crate) async fn run(mut self) -> EngineError {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if let Err(e) = log_alive(&self.engine).await {
+                return e;
+            }
+            if self.due() {
+                self.last = self.engine.appended();
+                self.last_at = Instant::now();
+                match checkpoint(&self.engine).await {
+                    Ok(()) => tracing::info!(took = ?self.last_at.elapsed(), "checkpoint"),
+                    Err(e) => tracing::error!(error = %e, "the checkpoint failed"),
+                }
+            }
+        }
+    }
+
+    fn due(&self) -> bool {
+        let written_bytes = self.engine.appended().0.saturating_sub(self.last.0);
+        written_bytes >= self.max_log_bytes
+            || (written_bytes > 0 && self.last_at.elapsed() >= self.timeout)
+    }
+}
+
+/// Writes a checkpoint, on a thread that may block.
+pub(crate) async fn checkpoint(engine: &Arc<dyn Engine>) -> Result<(), EngineError> {
+    let engine = engine.clone();
+    match tokio::task::spawn_blocking(move || engine.checkpoint()).await {
+        Ok(outcome) => outcome,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+/// An error if what has been written so far cannot become durable.
+async fn log_alive(engine: &Arc<dyn Engine>) -> Result<(), EngineError> {
+    let (tx, rx) = tokio::sync::oneshot::channel();
+    let done = move |outcome| {
+        // The server may have ended meanwhile.
+        let _ = tx.send(outcome);
+    };
+    engine.when_durable(engine.appended(), Box::new(done));
+    // A callback dropped without a call is an engine that is shutting down.
+    rx.await.unwrap_or(Ok(()))
+}

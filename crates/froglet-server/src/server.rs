@@ -1,0 +1,163 @@
+//! A server's life.
+//!
+//! ```text
+//!   check ▶ bind ▶ recover ▶ listen ══ accept … ══ stop ▶ cancel all ▶ goodbyes ▶ checkpoint
+//!                                        │
+//!                                        └ the log failed ▶ cancel all ▶ error, no checkpoint
+//! ```
+//! The address is taken before recovery, so that a taken one is reported at once, and listened on
+//! after it, so that whoever can connect is served.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use froglet_engine::EngineError;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::checkpoint::{self, Checkpointer};
+use crate::config::Config;
+use crate::connection::channel::Budget;
+use crate::connection::startup::{self, Shared};
+use crate::error::ServerError;
+use crate::open::{self, Opened};
+
+/// Connections the kernel may hold for us.
+const BACKLOG: u32 = 1024;
+/// How long sessions may take to end when the server does.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The share of the memory limit that long messages may take: one part in so many.
+const MESSAGE_SHARE: u64 = 4;
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<Result<(), ServerError>>,
+}
+
+impl Server {
+    /// Opens the data directory and listens. Resolves when clients can connect.
+    pub async fn start(config: Config) -> Result<Server, ServerError> {
+        // Two servers on one directory often have one address too: the directory is the news.
+        open::check(&config)?;
+        let socket = bind(config.listen)?;
+        let opened = open::open(&config).await?;
+        let listener = socket.listen(BACKLOG).map_err(|e| listen_error(config.listen, e))?;
+        let address = listener
+            .local_addr()
+            .map_err(|e| listen_error(config.listen, e))?;
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(run(config, opened, listener, stopped));
+        Ok(Server {
+            address,
+            stop,
+            task,
+        })
+    }
+
+    /// Where it listens; the port it chose where it was given port 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Asks it to stop. [`Server::ended`] says when it has.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Resolves when it has stopped, as asked or because its log failed.
+    pub async fn ended(&mut self) -> Result<(), ServerError> {
+        (&mut self.task).await.map_err(ServerError::task)?
+    }
+}
+
+async fn run(
+    config: Config,
+    opened: Opened,
+    listener: TcpListener,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), ServerError> {
+    let shared = Arc::new(Shared {
+        db: opened.db.clone(),
+        slots: Arc::new(Semaphore::new(config.max_connections)),
+        budget: Budget::new(config.memory_limit_bytes / MESSAGE_SHARE),
+    });
+    let mut sessions = JoinSet::new();
+    let checkpointer = Checkpointer::new(opened.engine.clone(), &config);
+    let failed: Option<EngineError> = tokio::select! {
+        // A dropped Server is one that was asked to stop.
+        _ = stopped.wait_for(|stop| *stop) => None,
+        error = checkpointer.run() => Some(error),
+        () = accept(&listener, &shared, &mut sessions) => unreachable!("accepting never ends"),
+    };
+    drop(listener);
+    if let Some(error) = &failed {
+        tracing::error!(%error, "nothing can be acknowledged any more: the server ends");
+    }
+    end_sessions(&opened, sessions).await;
+    drop(shared);
+    match failed {
+        Some(error) => Err(error.into()),
+        None => {
+            tracing::info!("writing the last checkpoint");
+            checkpoint::checkpoint(&opened.engine).await?;
+            Ok(())
+        }
+    }
+}
+
+async fn accept(listener: &TcpListener, shared: &Arc<Shared>, sessions: &mut JoinSet<()>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                sessions.spawn(startup::serve(stream, shared.clone()));
+            }
+            Err(error) => {
+                // Out of file descriptors, mostly: some will come back as sessions end.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        while sessions.try_join_next().is_some() {}
+    }
+}
+
+/// Tells every session to end and waits for them, but not for ever: what a session that does not
+/// end has not committed is lost with it, as it must be.
+async fn end_sessions(opened: &Opened, mut sessions: JoinSet<()>) {
+    opened.db.shutdown();
+    let all_ended = async { while sessions.join_next().await.is_some() {} };
+    if tokio::time::timeout(PATIENCE, all_ended).await.is_err() {
+        tracing::warn!(sessions = sessions.len(), "sessions do not end: leaving them");
+        sessions.shutdown().await;
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpSocket, ServerError> {
+    let bound = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // The port of a server that has just ended is free at once.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    bound().map_err(|e| listen_error(address, e))
+}
+
+fn listen_error(address: SocketAddr, source: std::io::Error) -> ServerError {
+    if source.kind() != std::io::ErrorKind::AddrInUse {
+        return ServerError::Listen { address, source };
+    }
+    let port = address.port().checked_add(1).unwrap_or(15_432);
+    ServerError::AddressTaken {
+        address,
+        other: SocketAddr::new(address.ip(), port),
+    }
+}

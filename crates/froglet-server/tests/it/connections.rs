@@ -1,0 +1,187 @@
+//! Connections that wait, vanish, are cancelled, are too many, or outlive the server.
+
+use std::sync::Arc;
+
+use tokio_postgres::NoTls;
+
+use crate::support::{TestServer, code, kinds, query, rows, start, start_with};
+
+async fn table(server: &TestServer) {
+    let sql = "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0)";
+    server.connect().await.batch_execute(sql).await.expect("runs");
+}
+
+#[tokio::test]
+async fn a_cancel_request_ends_a_wait() {
+    let server = start().await;
+    table(&server).await;
+    let holder = server.connect().await;
+    holder.batch_execute("BEGIN; UPDATE t SET n = 1 WHERE id = 1").await.expect("runs");
+    let waiter = server.connect().await;
+    let cancel = waiter.cancel_token();
+    let waiting = tokio::spawn(async move {
+        let outcome = waiter.execute("UPDATE t SET n = 2 WHERE id = 1", &[]).await;
+        (waiter, outcome)
+    });
+    // A request that comes before the statement finds nothing to cancel.
+    while !waiting.is_finished() {
+        cancel.cancel_query(NoTls).await.expect("sent");
+        tokio::task::yield_now().await;
+    }
+    let (waiter, outcome) = waiting.await.expect("no panic");
+    assert_eq!(code(outcome), "57014");
+    // Neither does a late one, and the next statement is not its victim.
+    cancel.cancel_query(NoTls).await.expect("sent");
+    let messages = waiter.simple_query("SELECT 1").await.expect("runs");
+    assert_eq!(rows(&messages), ["1"]);
+    holder.batch_execute("ROLLBACK").await.expect("runs");
+}
+
+#[tokio::test]
+async fn a_cancel_request_with_a_wrong_secret_does_nothing() {
+    let server = start().await;
+    let mut raw = server.socket().await;
+    raw.startup(&[("user", "postgres")]).await;
+    let greeting = raw.ready().await;
+    let key = greeting.iter().find(|m| m.kind == b'K').expect("BackendKeyData");
+    let mut request = b"\0\0\0\x10\x04\xd2\x16\x2e".to_vec();
+    request.extend(&key.body);
+    *request.last_mut().expect("a secret") ^= 1;
+    let mut other = server.socket().await;
+    other.send(&request).await;
+    assert_eq!(other.next().await, None);
+    assert_eq!(kinds(&raw.query("SELECT 1").await), "TDCZ");
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_lets_go_of_its_rows() {
+    let server = start().await;
+    table(&server).await;
+    let mut gone = server.raw().await;
+    gone.query("BEGIN").await;
+    gone.query("UPDATE t SET n = 7 WHERE id = 1").await;
+    drop(gone);
+    let client = server.connect().await;
+    // Waits for as long as the row is held.
+    client.execute("UPDATE t SET n = n + 1 WHERE id = 1", &[]).await.expect("runs");
+    let messages = client.simple_query("SELECT n FROM t WHERE id = 1").await.expect("runs");
+    assert_eq!(rows(&messages), ["1"]);
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_while_it_waits_waits_no_more() {
+    let server = start().await;
+    table(&server).await;
+    let holder = server.connect().await;
+    holder.batch_execute("BEGIN; UPDATE t SET n = 1 WHERE id = 1").await.expect("runs");
+    let mut waiter = server.raw().await;
+    waiter.query("BEGIN").await;
+    waiter.query("UPDATE t SET n = 2 WHERE id = 2").await;
+    waiter.send(&query("UPDATE t SET n = 2 WHERE id = 1")).await;
+    drop(waiter);
+    // It held row 2, which is free although row 1 is not.
+    let client = server.connect().await;
+    client.execute("UPDATE t SET n = 3 WHERE id = 2", &[]).await.expect("runs");
+    holder.batch_execute("ROLLBACK").await.expect("runs");
+}
+
+#[tokio::test]
+async fn idle_in_a_transaction_for_too_long() {
+    let server = start().await;
+    table(&server).await;
+    let mut raw = server.raw().await;
+    raw.query("SET idle_in_transaction_session_timeout = '20ms'").await;
+    raw.query("BEGIN; UPDATE t SET n = 1 WHERE id = 1").await;
+    let error = raw.next().await.expect("last words");
+    assert_eq!((error.code(), error.field(b'S')), ("25P03", Some("FATAL")));
+    assert_eq!(raw.next().await, None);
+    let client = server.connect().await;
+    client.execute("UPDATE t SET n = 2 WHERE id = 1", &[]).await.expect("the row is free");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_connections() {
+    froglet_server::raise_file_limit();
+    let server = Arc::new(start().await);
+    table(&server).await;
+    let mut connecting = Vec::new();
+    for _ in 0..500 {
+        let server = server.clone();
+        connecting.push(tokio::spawn(async move {
+            let client = server.connect().await;
+            client.execute("UPDATE t SET n = n + 1 WHERE id = 1", &[]).await.expect("runs");
+            client
+        }));
+    }
+    let mut clients = Vec::new();
+    for connected in connecting {
+        clients.push(connected.await.expect("no panic"));
+    }
+    for client in &clients {
+        let messages = client.simple_query("SELECT n FROM t WHERE id = 1").await.expect("runs");
+        assert_eq!(rows(&messages), ["500"]);
+    }
+}
+
+#[tokio::test]
+async fn one_connection_too_many() {
+    let server = start_with(|config| config.max_connections = 2).await;
+    let (_first, second) = (server.connect().await, server.connect().await);
+    let mut third = server.socket().await;
+    third.startup(&[("user", "postgres")]).await;
+    let error = third.next().await.expect("an answer");
+    assert_eq!((error.code(), error.field(b'S')), ("53300", Some("FATAL")));
+    assert_eq!(error.field(b'M'), Some("sorry, too many clients already"));
+    drop(second);
+    // Its place is free once the server has seen it go.
+    while server.connect_with(|_| {}).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn who_may_connect_to_what() {
+    let server = start().await;
+    let refused = server.connect_with(|c| {
+        c.dbname("elsewhere");
+    });
+    assert_eq!(code(refused.await.map(drop)), "3D000");
+    let anybody = server.connect_with(|c| {
+        c.user("anna");
+    });
+    anybody.await.expect("loopback is trusted");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_says_goodbye_and_keeps_everything() {
+    let server = start().await;
+    table(&server).await;
+    let mut idle = server.raw().await;
+    let mut busy = server.raw().await;
+    let mut waiting = server.raw().await;
+    busy.query("BEGIN; UPDATE t SET n = 9 WHERE id = 1").await;
+    waiting.send(&query("UPDATE t SET n = 9 WHERE id = 1")).await;
+    let dir = server.stop().await;
+    for client in [&mut idle, &mut busy, &mut waiting] {
+        let error = client.next().await.expect("last words");
+        assert_eq!((error.code(), error.field(b'S')), ("57P01", Some("FATAL")));
+        assert_eq!(client.next().await, None);
+    }
+    let server = crate::support::start_in(dir, |_| {}).await;
+    let client = server.connect().await;
+    let messages = client.simple_query("SELECT * FROM t ORDER BY id").await.expect("runs");
+    assert_eq!(rows(&messages), ["1|0", "2|0"]);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_waited_for() {
+    let server = start().await;
+    let mut slow = server.raw().await;
+    // Far more than socket buffers hold: the server has to wait with most of it unsent.
+    let sql = "SELECT repeat('x', 10000) FROM generate_series(1, 5000)";
+    slow.send(&query(sql)).await;
+    let other = server.connect().await;
+    other.simple_query("SELECT 1").await.expect("others are served");
+    let messages = slow.ready().await;
+    assert_eq!(messages.iter().filter(|m| m.kind == b'D').count(), 5000);
+}

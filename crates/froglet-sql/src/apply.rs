@@ -1,0 +1,358 @@
+//! The second phase of a write: rows collected under the statement's read view are written, one
+//! conflict at a time.
+//!
+//! ```text
+//!   write ─▶ done
+//!     │ Busy      wait for the holder, write again
+//!     │ Changed   READ COMMITTED: a new read view, the row as it is now, the predicate and the
+//!     │           new values again (Recheck), write with the new view as base
+//!     │           REPEATABLE READ: 40001
+//!     │ Gone      READ COMMITTED: skip;  REPEATABLE READ: 40001
+//!     └ Duplicate 23505
+//! ```
+//!
+//! The new view is taken before the newest catalog is asked for: when the table's version is still
+//! the statement's, whatever the view shows was written under that version, and reading it in the
+//! statement's columns is right. When it is not, the statement restarts under the new version.
+//! Statements whose predicate is not a matter of one row (subqueries) restart, too.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use froglet_engine::{Row, RowId, RowWrite, Snapshot, SqlState, Ts, Value, WriteStop};
+use froglet_schema::{Catalog, CatalogVersion, SchemaError, TableVersion};
+use froglet_txn::{Isolation, Limits, SchemaUse, Shared, Transaction, TxnError};
+
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::violation;
+
+/// Why a statement stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Undo what it wrote and run it again under a new read view (READ COMMITTED only).
+    Restart,
+    /// It failed.
+    Error(SqlError),
+}
+
+impl From<SqlError> for Stop {
+    fn from(e: SqlError) -> Stop {
+        Stop::Error(e)
+    }
+}
+
+impl From<TxnError> for Stop {
+    fn from(e: TxnError) -> Stop {
+        Stop::Error(e.into())
+    }
+}
+
+impl From<SchemaError> for Stop {
+    fn from(e: SchemaError) -> Stop {
+        match e {
+            SchemaError::Stale => Stop::Restart,
+            e => Stop::Error(e.into()),
+        }
+    }
+}
+
+/// What happens when a row is held by another transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OnBusy {
+    /// Wait.
+    #[default]
+    Wait,
+    /// 55P03
+    NoWait,
+    /// Leave the row out.
+    Skip,
+}
+
+/// A statement that writes.
+pub(crate) struct Writer<'a> {
+    pub(crate) txn: &'a mut Transaction,
+    pub(crate) catalog: &'a Arc<Catalog>,
+    /// The statement's catalog version.
+    pub(crate) version: Arc<CatalogVersion>,
+    pub(crate) limits: &'a Limits,
+    /// Parents that the transaction holds shared and has checked.
+    pub(crate) held: &'a mut HashSet<Shared>,
+    /// Parameters and session of the statement's expressions.
+    pub(crate) eval: &'a EvalContext,
+}
+
+/// The values a row takes; nothing for a delete or a lock.
+pub(crate) type NewValues = Vec<Value>;
+
+/// What one row of a statement became when its conflict was looked at.
+pub(crate) type Rechecked = Result<Option<(NewValues, Row)>, SqlError>;
+
+/// Looks at a row again under a new view; `None`: it no longer concerns the statement.
+pub(crate) type Recheck<'r> = &'r mut (dyn FnMut(&Snapshot, RowId) -> Rechecked + Send);
+
+/// What is done to each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind<'c> {
+    /// The columns set, ascending.
+    Update(&'c [usize]),
+    Delete,
+    Lock,
+}
+
+/// The rows of an UPDATE, DELETE or lock, as collected.
+pub(crate) struct Targets {
+    pub(crate) rids: Vec<RowId>,
+    /// UPDATE: for each row a value for each column set.
+    pub(crate) values: Vec<NewValues>,
+    /// What the statement keeps of the row it read (for RETURNING and foreign keys).
+    pub(crate) olds: Vec<Row>,
+}
+
+impl Targets {
+    pub(crate) fn new() -> Targets {
+        Targets { rids: Vec::new(), values: Vec::new(), olds: Vec::new() }
+    }
+
+    fn write<'v>(&'v self, at: usize, kind: Kind<'v>) -> RowWrite<'v> {
+        let rid = self.rids[at];
+        match kind {
+            Kind::Update(columns) => RowWrite::Update { rid, columns, values: &self.values[at] },
+            Kind::Delete => RowWrite::Delete { rid },
+            Kind::Lock => RowWrite::Lock { rid },
+        }
+    }
+
+    fn remove(&mut self, rows: &[usize]) {
+        let mut doomed = rows.iter().copied().peekable();
+        let mut keep = Vec::with_capacity(self.rids.len());
+        for at in 0..self.rids.len() {
+            keep.push(doomed.next_if_eq(&at).is_none());
+        }
+        let mut flags = keep.iter();
+        self.rids.retain(|_| *flags.next().expect("a flag for each row"));
+        for list in [&mut self.values, &mut self.olds] {
+            if !list.is_empty() {
+                let mut flags = keep.iter();
+                list.retain(|_| *flags.next().expect("a flag for each row"));
+            }
+        }
+    }
+}
+
+/// Rows handed to the engine at once.
+const CHUNK_ROWS: usize = 1024;
+
+impl Writer<'_> {
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.txn.isolation()
+    }
+
+    /// The transaction writes this table under this version. Call it before the first write.
+    pub(crate) fn note(&mut self, table: &TableVersion) {
+        if table.version != Ts(0) {
+            self.txn.note_schema(SchemaUse {
+                table: table.def.id,
+                space: table.def.space,
+                version: table.version,
+            });
+        }
+    }
+
+    pub(crate) async fn wait_for(
+        &mut self,
+        holder: froglet_engine::TxnId,
+    ) -> Result<(), TxnError> {
+        let (manager, id) = (self.txn.manager().clone(), self.txn.id());
+        manager.waits().wait(id, holder, self.limits).await
+    }
+
+    /// A read view at the present that sees this transaction's writes (REPEATABLE READ: the
+    /// transaction's own view, since it has no other).
+    pub(crate) fn fresh_view(&mut self) -> Arc<Snapshot> {
+        if self.isolation() == Isolation::ReadCommitted {
+            self.txn.part().refresh();
+        }
+        self.txn.part().snapshot().clone()
+    }
+
+    /// Whether the table is still what the statement takes it for.
+    pub(crate) fn still_current(&self, table: &TableVersion) -> bool {
+        if table.version == Ts(0) {
+            return true;
+        }
+        let latest = self.catalog.latest();
+        latest.tables.get(&table.def.id).is_some_and(|now| now.version == table.version)
+    }
+
+    /// Inserts rows in layout order.
+    pub(crate) async fn insert(
+        &mut self,
+        table: &TableVersion,
+        rows: &[Row],
+    ) -> Result<Vec<RowId>, Stop> {
+        let mut rids = Vec::with_capacity(rows.len());
+        let mut done = 0;
+        while let Err((n, stop)) = table.table.insert(self.txn.part(), &rows[done..], &mut rids) {
+            done += n;
+            match stop {
+                WriteStop::Busy { holder } => self.wait_for(holder).await?,
+                WriteStop::Duplicate { index, .. } => {
+                    return Err(violation::unique(&table.def, index, &rows[done]).into());
+                }
+                WriteStop::Engine(e) => return Err(SqlError::from(e).into()),
+                WriteStop::Changed { .. } | WriteStop::Gone => {
+                    return Err(internal("an insert met an older version of its own row"));
+                }
+            }
+        }
+        Ok(rids)
+    }
+
+    /// Writes the collected rows. Rows that turn out not to concern the statement any more leave
+    /// `targets`; rows that have changed have their new values in it afterwards. Without
+    /// `recheck` the statement restarts where a row has changed.
+    pub(crate) async fn modify(
+        &mut self,
+        table: &TableVersion,
+        kind: Kind<'_>,
+        base: Ts,
+        targets: &mut Targets,
+        on_busy: OnBusy,
+        mut recheck: Option<Recheck<'_>>,
+    ) -> Result<(), Stop> {
+        let mut at = 0;
+        let mut skipped = Vec::new();
+        // The base of the row at `at`, when it had to be read again.
+        let mut rebased: Option<Ts> = None;
+        while at < targets.rids.len() {
+            let end = match rebased {
+                Some(_) => at + 1,
+                None => targets.rids.len().min(at + CHUNK_ROWS),
+            };
+            let row_base = rebased.unwrap_or(base);
+            let outcome = if end == at + 1 {
+                let write = targets.write(at, kind);
+                table.table.write(self.txn.part(), row_base, std::slice::from_ref(&write))
+            } else {
+                let writes: Vec<RowWrite<'_>> =
+                    (at..end).map(|row| targets.write(row, kind)).collect();
+                table.table.write(self.txn.part(), row_base, &writes)
+            };
+            let Err((n, stop)) = outcome else {
+                at = end;
+                rebased = None;
+                continue;
+            };
+            if n > 0 {
+                rebased = None;
+            }
+            at += n;
+            match self.conflict(table, kind, stop, at, targets, on_busy, &mut recheck).await? {
+                Next::Again => {}
+                Next::AgainFrom(ts) => rebased = Some(ts),
+                Next::Skip => {
+                    skipped.push(at);
+                    at += 1;
+                    rebased = None;
+                }
+            }
+        }
+        if !skipped.is_empty() {
+            targets.remove(&skipped);
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn conflict(
+        &mut self,
+        table: &TableVersion,
+        kind: Kind<'_>,
+        stop: WriteStop,
+        at: usize,
+        targets: &mut Targets,
+        on_busy: OnBusy,
+        recheck: &mut Option<Recheck<'_>>,
+    ) -> Result<Next, Stop> {
+        let read_committed = self.isolation() == Isolation::ReadCommitted;
+        match stop {
+            WriteStop::Busy { holder } => match on_busy {
+                OnBusy::Wait => {
+                    self.wait_for(holder).await?;
+                    Ok(Next::Again)
+                }
+                OnBusy::NoWait => Err(row_not_available(table)),
+                OnBusy::Skip => Ok(Next::Skip),
+            },
+            WriteStop::Changed { .. } | WriteStop::Gone if !read_committed => {
+                Err(TxnError::Serialization.into())
+            }
+            WriteStop::Gone => Ok(Next::Skip),
+            WriteStop::Changed { .. } => {
+                let view = self.fresh_view();
+                let Some(recheck) = recheck else { return Err(Stop::Restart) };
+                let now = recheck(&view, targets.rids[at])?;
+                if !self.still_current(table) {
+                    return Err(Stop::Restart);
+                }
+                let Some((values, old)) = now else { return Ok(Next::Skip) };
+                if matches!(kind, Kind::Update(_)) {
+                    targets.values[at] = values;
+                }
+                if let Some(place) = targets.olds.get_mut(at) {
+                    *place = old;
+                }
+                Ok(Next::AgainFrom(view.ts))
+            }
+            WriteStop::Duplicate { index, .. } => {
+                let row = self.new_row(table, kind, at, targets);
+                Err(violation::unique(&table.def, index, &row).into())
+            }
+            WriteStop::Engine(e) => Err(SqlError::from(e).into()),
+        }
+    }
+
+    /// The row as the update would have made it, for an error's detail.
+    fn new_row(
+        &mut self,
+        table: &TableVersion,
+        kind: Kind<'_>,
+        at: usize,
+        targets: &Targets,
+    ) -> Row {
+        let all: Vec<usize> = (0..table.def.columns.len()).collect();
+        let mut row = Row::new();
+        let view = self.txn.part().snapshot().clone();
+        if !table.table.read_row(&view, targets.rids[at], &all, &mut row) {
+            row = vec![Value::Null; all.len()];
+        }
+        if let Kind::Update(columns) = kind {
+            for (column, value) in columns.iter().zip(&targets.values[at]) {
+                row[*column] = value.clone();
+            }
+        }
+        row
+    }
+}
+
+/// How [`Writer::modify`] goes on after a conflict.
+enum Next {
+    /// The same write.
+    Again,
+    /// The write with its new values, derived from this view.
+    AgainFrom(Ts),
+    /// The next row.
+    Skip,
+}
+
+fn row_not_available(table: &TableVersion) -> Stop {
+    Stop::Error(SqlError::new(
+        SqlState::LOCK_NOT_AVAILABLE,
+        format!("could not obtain lock on row in relation \"{}\"", table.def.name),
+    ))
+}
+
+pub(crate) fn internal(what: &str) -> Stop {
+    Stop::Error(SqlError::new(SqlState::INTERNAL_ERROR, what))
+}

@@ -1,0 +1,289 @@
+//! What expressions see beside their rows: parameter values and the session.
+//!
+//! Compiled expressions are shared (a table version's checks and defaults by every session, a
+//! prepared plan by every execution), so neither is baked in. [`EvalContext`] is put in place for
+//! the evaluating thread around each evaluation; a query, which DataFusion may poll on any thread
+//! of its runtime, carries its session in the configuration instead ([`SessionRef`]).
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::{DataFusionError, ScalarValue};
+use froglet_engine::Value;
+use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SqlType};
+
+use crate::error::SqlError;
+use crate::types;
+
+/// One row of pg_settings.
+#[derive(Clone, Debug, Default)]
+pub struct SettingRow {
+    /// name
+    pub name: String,
+    /// setting
+    pub value: String,
+    /// unit
+    pub unit: Option<String>,
+    /// short_desc
+    pub description: String,
+    /// context: user, postmaster, internal
+    pub context: String,
+    /// vartype: bool, integer, real, string, enum
+    pub kind: String,
+    /// boot_val
+    pub boot: Option<String>,
+}
+
+/// One row of pg_stat_activity.
+#[derive(Clone, Debug, Default)]
+pub struct ActivityRow {
+    /// pid
+    pub pid: i32,
+    /// usename
+    pub user: String,
+    /// application_name
+    pub application: String,
+    /// client_addr, as text
+    pub client: Option<String>,
+    /// client_port
+    pub port: Option<i32>,
+    /// backend_start, microseconds since 1970
+    pub backend_start_us: i64,
+    /// xact_start
+    pub transaction_start_us: Option<i64>,
+    /// query_start
+    pub query_start_us: Option<i64>,
+    /// state: active, idle, idle in transaction, …
+    pub state: String,
+    /// wait_event_type and wait_event
+    pub wait: Option<(String, String)>,
+    /// query
+    pub query: String,
+}
+
+/// What functions and system tables need from the session. Every method has a default, so that
+/// expressions can be compiled and evaluated without a session (recovery, tests).
+#[allow(missing_docs)] // the methods are what the functions of their names return
+pub trait SessionFunctions: Send + Sync {
+    fn user(&self) -> String {
+        "postgres".to_owned()
+    }
+    fn session_user(&self) -> String {
+        self.user()
+    }
+    fn database(&self) -> String {
+        "postgres".to_owned()
+    }
+    fn backend_pid(&self) -> i32 {
+        0
+    }
+    /// Schemas searched for a name without one, pg_catalog apart.
+    fn search_path(&self) -> Vec<String> {
+        vec!["public".to_owned()]
+    }
+    /// A setting's value as SHOW prints it; `None` if there is no such setting.
+    fn setting(&self, name: &str) -> Option<String> {
+        let _ = name;
+        None
+    }
+    /// set_config: returns the new value.
+    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String, SqlError> {
+        let _ = (name, value, local);
+        Err(SqlError::unsupported("set_config without a session"))
+    }
+    fn settings(&self) -> Vec<SettingRow> {
+        Vec::new()
+    }
+    fn activity(&self) -> Vec<ActivityRow> {
+        Vec::new()
+    }
+    /// now(): microseconds since 1970, the same in the whole transaction.
+    fn transaction_time_us(&self) -> i64 {
+        types::datetime::now_us()
+    }
+    fn statement_time_us(&self) -> i64 {
+        types::datetime::now_us()
+    }
+    fn transaction_id(&self) -> u64 {
+        0
+    }
+    fn server_start_us(&self) -> i64 {
+        0
+    }
+    /// The catalog that the statement under way sees.
+    fn catalog(&self) -> Arc<CatalogVersion> {
+        Arc::new(CatalogVersion::default())
+    }
+    fn next_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
+        let _ = sequence;
+        Err(SqlError::unsupported("nextval without a session"))
+    }
+    fn current_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
+        let _ = sequence;
+        Err(SqlError::unsupported("currval without a session"))
+    }
+    fn last_value(&self) -> Result<i64, SqlError> {
+        Err(SqlError::unsupported("lastval without a session"))
+    }
+    fn set_value(&self, sequence: ObjectId, value: i64, called: bool) -> Result<(), SqlError> {
+        let _ = (sequence, value, called);
+        Err(SqlError::unsupported("setval without a session"))
+    }
+    /// last_value and is_called of a sequence.
+    fn sequence_state(&self, sequence: ObjectId) -> Option<(i64, bool)> {
+        let _ = sequence;
+        None
+    }
+    fn migrations(&self) -> Vec<MigrationStatus> {
+        Vec::new()
+    }
+    /// pg_cancel_backend, pg_terminate_backend: whether there was such a session.
+    fn signal_backend(&self, pid: i32, terminate: bool) -> bool {
+        let _ = (pid, terminate);
+        false
+    }
+    /// froglet.cancel_migration
+    fn cancel_migration(&self, id: u64) -> bool {
+        let _ = id;
+        false
+    }
+    /// The error of a cancel request or of a limit passed. Long functions ask between steps.
+    fn check_limits(&self) -> Result<(), SqlError> {
+        Ok(())
+    }
+}
+
+/// Nobody's session.
+#[derive(Debug, Default)]
+pub struct NoSession;
+
+impl SessionFunctions for NoSession {}
+
+/// What an evaluation sees beside its rows. Cheap to clone.
+#[derive(Clone)]
+pub struct EvalContext {
+    /// `$1` is the first.
+    pub params: Arc<[ScalarValue]>,
+    /// The session.
+    pub session: Arc<dyn SessionFunctions>,
+}
+
+impl EvalContext {
+    /// Without parameters.
+    pub fn new(session: Arc<dyn SessionFunctions>) -> EvalContext {
+        EvalContext { params: Arc::from([]), session }
+    }
+
+    /// With parameters of these types.
+    pub fn with_params(
+        session: Arc<dyn SessionFunctions>,
+        values: &[Value],
+        types: &[SqlType],
+    ) -> Result<EvalContext, SqlError> {
+        Ok(EvalContext { params: bind_params(values, types)?.into(), session })
+    }
+
+    /// Without parameters or session.
+    pub fn none() -> EvalContext {
+        EvalContext::new(Arc::new(NoSession))
+    }
+
+    /// Runs `f` with this context in place on this thread.
+    pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                CURRENT.with_borrow_mut(|stack| stack.pop());
+            }
+        }
+        CURRENT.with_borrow_mut(|stack| stack.push(self.clone()));
+        let _leave = Leave;
+        f()
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Vec<EvalContext>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The value of a parameter (from 0) of the evaluation under way on this thread.
+pub(crate) fn current_param(index: usize) -> Result<ScalarValue, DataFusionError> {
+    CURRENT
+        .with_borrow(|stack| stack.last().and_then(|c| c.params.get(index).cloned()))
+        .ok_or_else(|| {
+            SqlError::new(
+                froglet_engine::SqlState::UNDEFINED_PARAMETER,
+                format!("there is no parameter ${}", index + 1),
+            )
+            .into()
+        })
+}
+
+/// The session of the evaluation under way: this thread's, or the configuration's.
+pub(crate) fn current_session(options: &ConfigOptions) -> Arc<dyn SessionFunctions> {
+    let here = CURRENT.with_borrow(|stack| stack.last().map(|c| c.session.clone()));
+    here.or_else(|| options.extensions.get::<SessionRef>().map(|s| s.0.clone()))
+        .unwrap_or_else(|| Arc::new(NoSession))
+}
+
+/// Values as scalars of the Arrow types that expressions compute with.
+pub fn bind_params(values: &[Value], types: &[SqlType]) -> Result<Vec<ScalarValue>, SqlError> {
+    values
+        .iter()
+        .zip(types)
+        .map(|(value, ty)| bind_param(value, *ty))
+        .collect()
+}
+
+fn bind_param(value: &Value, ty: SqlType) -> Result<ScalarValue, SqlError> {
+    let column = types::column_type_of(ty.oid, ty.modifier)
+        .ok_or_else(|| SqlError::unsupported(format!("a parameter of type {}", types::type_name(ty))))?;
+    let arrow = types::arrow_of(ty).unwrap_or_else(|| column.arrow());
+    if arrow == column.arrow() {
+        return Ok(types::scalar_of(value, column));
+    }
+    crate::semantics::casts::cast_scalar(&types::scalar_of(value, column), ty)
+}
+
+/// The session in DataFusion's configuration.
+#[derive(Clone)]
+pub struct SessionRef(pub Arc<dyn SessionFunctions>);
+
+impl std::fmt::Debug for SessionRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionRef")
+    }
+}
+
+impl ConfigExtension for SessionRef {
+    const PREFIX: &'static str = "froglet_session";
+}
+
+impl ExtensionOptions for SessionRef {
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, _value: &str) -> Result<(), DataFusionError> {
+        Err(DataFusionError::Configuration(format!("{key} is not a setting")))
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        Vec::new()
+    }
+}
+
+impl From<SqlError> for DataFusionError {
+    fn from(e: SqlError) -> DataFusionError {
+        DataFusionError::External(Box::new(e))
+    }
+}

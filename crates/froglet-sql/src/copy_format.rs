@@ -1,0 +1,610 @@
+//! COPY's formats: options, and records out of bytes that arrive in pieces.
+//!
+//! ```text
+//!   text    a<TAB>b\n        \N is NULL, \t \n \\ … are escapes, \. ends the data
+//!   csv     a,"b ""c"""\n    quoted fields may hold line ends; an empty unquoted field is NULL
+//!   binary  PGCOPY\n\377\r\n\0 flags extension { count { length bytes } } -1
+//! ```
+//!
+//! [`Splitter`] keeps what is not yet a whole record and hands out fields as ranges of one
+//! scratch buffer, so that a million rows cost no allocation per field.
+
+use std::ops::Range;
+
+use datafusion::sql::sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, Ident};
+use froglet_engine::SqlState;
+
+use crate::command::fold;
+use crate::error::SqlError;
+
+/// Which of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Csv,
+    Binary,
+}
+
+/// COPY's options.
+#[derive(Clone, Debug)]
+pub(crate) struct CopyOptions {
+    pub(crate) format: Format,
+    pub(crate) delimiter: u8,
+    pub(crate) null: String,
+    pub(crate) header: bool,
+    pub(crate) quote: u8,
+    pub(crate) escape: u8,
+    pub(crate) force_quote: Vec<String>,
+    pub(crate) force_not_null: Vec<String>,
+    pub(crate) force_null: Vec<String>,
+}
+
+/// The longest record, so that a missing quote cannot eat the memory.
+const MAX_RECORD_BYTES: usize = 256 << 20;
+const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+
+impl CopyOptions {
+    pub(crate) fn parse(
+        options: &[CopyOption],
+        legacy: &[CopyLegacyOption],
+    ) -> Result<CopyOptions, SqlError> {
+        let mut parsed = Given::default();
+        for option in options {
+            parsed.modern(option)?;
+        }
+        for option in legacy {
+            parsed.legacy(option)?;
+        }
+        parsed.finish()
+    }
+}
+
+/// What the statement says, before defaults.
+#[derive(Default)]
+struct Given {
+    format: Option<Format>,
+    delimiter: Option<char>,
+    null: Option<String>,
+    header: bool,
+    quote: Option<char>,
+    escape: Option<char>,
+    force_quote: Vec<String>,
+    force_not_null: Vec<String>,
+    force_null: Vec<String>,
+}
+
+impl Given {
+    fn modern(&mut self, option: &CopyOption) -> Result<(), SqlError> {
+        match option {
+            CopyOption::Format(name) => {
+                self.format = Some(match fold(name).as_str() {
+                    "text" => Format::Text,
+                    "csv" => Format::Csv,
+                    "binary" => Format::Binary,
+                    other => {
+                        return Err(invalid(format!("COPY format \"{other}\" not recognized")));
+                    }
+                });
+            }
+            CopyOption::Freeze(_) => {}
+            CopyOption::Delimiter(c) => self.delimiter = Some(*c),
+            CopyOption::Null(text) => self.null = Some(text.clone()),
+            CopyOption::Header(on) => self.header = *on,
+            CopyOption::Quote(c) => self.quote = Some(*c),
+            CopyOption::Escape(c) => self.escape = Some(*c),
+            CopyOption::ForceQuote(columns) => self.force_quote = names(columns),
+            CopyOption::ForceNotNull(columns) => self.force_not_null = names(columns),
+            CopyOption::ForceNull(columns) => self.force_null = names(columns),
+            CopyOption::Encoding(name) => {
+                if !["utf8", "utf-8", "unicode"].contains(&name.to_ascii_lowercase().as_str()) {
+                    return Err(SqlError::unsupported(format!("encoding {name}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn legacy(&mut self, option: &CopyLegacyOption) -> Result<(), SqlError> {
+        match option {
+            CopyLegacyOption::Binary => self.format = Some(Format::Binary),
+            CopyLegacyOption::Delimiter(c) => self.delimiter = Some(*c),
+            CopyLegacyOption::Null(text) => self.null = Some(text.clone()),
+            CopyLegacyOption::Header => self.header = true,
+            CopyLegacyOption::Csv(options) => {
+                self.format = Some(Format::Csv);
+                for option in options {
+                    match option {
+                        CopyLegacyCsvOption::Header => self.header = true,
+                        CopyLegacyCsvOption::Quote(c) => self.quote = Some(*c),
+                        CopyLegacyCsvOption::Escape(c) => self.escape = Some(*c),
+                        CopyLegacyCsvOption::ForceQuote(columns) => {
+                            self.force_quote = names(columns);
+                        }
+                        CopyLegacyCsvOption::ForceNotNull(columns) => {
+                            self.force_not_null = names(columns);
+                        }
+                    }
+                }
+            }
+            other => return Err(SqlError::unsupported(format!("the COPY option {other}"))),
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<CopyOptions, SqlError> {
+        let format = self.format.unwrap_or(Format::Text);
+        let csv = format == Format::Csv;
+        if format == Format::Binary
+            && (self.delimiter.is_some() || self.null.is_some() || self.header)
+        {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "cannot specify DELIMITER, NULL or HEADER in BINARY mode",
+            ));
+        }
+        if !csv && (self.quote.is_some() || self.escape.is_some()) {
+            return Err(SqlError::unsupported("COPY QUOTE or ESCAPE outside CSV mode"));
+        }
+        let quote = byte("quote", self.quote.unwrap_or('"'))?;
+        let delimiter = byte("delimiter", self.delimiter.unwrap_or(if csv { ',' } else { '\t' }))?;
+        if matches!(delimiter, b'\n' | b'\r' | b'\\') && !(csv && delimiter == b'\\') {
+            return Err(invalid("COPY delimiter cannot be newline, carriage return or backslash"));
+        }
+        if csv && delimiter == quote {
+            return Err(invalid("COPY delimiter and quote must be different"));
+        }
+        let null = self.null.unwrap_or_else(|| if csv { "" } else { "\\N" }.to_owned());
+        if null.contains(['\n', '\r']) {
+            return Err(invalid("COPY null representation cannot use newline or carriage return"));
+        }
+        if null.as_bytes().contains(&delimiter) {
+            return Err(invalid("COPY delimiter character must not appear in the NULL specification"));
+        }
+        Ok(CopyOptions {
+            format,
+            delimiter,
+            null,
+            header: self.header,
+            quote,
+            escape: match self.escape {
+                Some(c) => byte("escape", c)?,
+                None => quote,
+            },
+            force_quote: self.force_quote,
+            force_not_null: self.force_not_null,
+            force_null: self.force_null,
+        })
+    }
+}
+
+fn names(columns: &[Ident]) -> Vec<String> {
+    columns.iter().map(fold).collect()
+}
+
+fn byte(what: &str, c: char) -> Result<u8, SqlError> {
+    u8::try_from(c)
+        .ok()
+        .filter(u8::is_ascii)
+        .ok_or_else(|| invalid(format!("COPY {what} must be a single one-byte character")))
+}
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+/// 22P04
+pub(crate) fn bad(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+}
+
+/// A field: where it is in the scratch buffer, or NULL. `quoted` matters to CSV's NULL.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FieldRange {
+    pub(crate) bytes: Option<Range<usize>>,
+}
+
+/// One record's fields.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) fields: Vec<FieldRange>,
+}
+
+impl Record {
+    fn clear(&mut self) {
+        self.scratch.clear();
+        self.fields.clear();
+    }
+
+    /// The bytes of a field; `None` for NULL.
+    pub(crate) fn field(&self, at: usize) -> Option<&[u8]> {
+        self.fields[at].bytes.clone().map(|range| &self.scratch[range])
+    }
+}
+
+/// Cuts arriving bytes into records.
+pub(crate) struct Splitter {
+    options: CopyOptions,
+    buffer: Vec<u8>,
+    /// Of `buffer`: consumed.
+    start: usize,
+    /// Of `buffer`: searched for the end of the record, and whether inside quotes there.
+    searched: usize,
+    in_quotes: bool,
+    /// Lines (text, csv) or tuples (binary) begun so far.
+    line: u64,
+    begun: bool,
+    ended: bool,
+}
+
+impl Splitter {
+    pub(crate) fn new(options: CopyOptions) -> Splitter {
+        Splitter {
+            options,
+            buffer: Vec::new(),
+            start: 0,
+            searched: 0,
+            in_quotes: false,
+            line: 0,
+            begun: false,
+            ended: false,
+        }
+    }
+
+    pub(crate) fn options(&self) -> &CopyOptions {
+        &self.options
+    }
+
+    /// The number of the record handed out last, from 1.
+    pub(crate) fn line(&self) -> u64 {
+        self.line
+    }
+
+    pub(crate) fn push(&mut self, data: &[u8]) -> Result<(), SqlError> {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.searched -= self.start;
+            self.start = 0;
+        }
+        if self.buffer.len() + data.len() > MAX_RECORD_BYTES {
+            return Err(SqlError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("COPY record of line {} is longer than {MAX_RECORD_BYTES} bytes", self.line + 1),
+            ));
+        }
+        self.buffer.extend_from_slice(data);
+        Ok(())
+    }
+
+    /// The next whole record; false if more bytes are needed. At the end (`last`) what is left is
+    /// a record, too.
+    pub(crate) fn next(&mut self, record: &mut Record, last: bool) -> Result<bool, SqlError> {
+        if self.ended {
+            self.start = self.buffer.len();
+            self.searched = self.start;
+            return Ok(false);
+        }
+        match self.options.format {
+            Format::Binary => self.next_binary(record, last),
+            Format::Text | Format::Csv => self.next_line(record, last),
+        }
+    }
+
+    fn next_line(&mut self, record: &mut Record, last: bool) -> Result<bool, SqlError> {
+        loop {
+            let Some((end, next)) = self.line_end(last) else { return Ok(false) };
+            let range = self.start..end;
+            self.start = next;
+            self.searched = next;
+            self.line += 1;
+            if self.line == 1 && self.options.header {
+                continue;
+            }
+            let line = &self.buffer[range];
+            if line == b"\\." {
+                self.ended = true;
+                return Ok(false);
+            }
+            record.clear();
+            if self.options.format == Format::Csv {
+                split_csv(line, &self.options, record)?;
+            } else {
+                split_text(line, &self.options, record)?;
+            }
+            return Ok(true);
+        }
+    }
+
+    /// Where the record at `start` ends, and where the next begins.
+    fn line_end(&mut self, last: bool) -> Option<(usize, usize)> {
+        let csv = self.options.format == Format::Csv;
+        while self.searched < self.buffer.len() {
+            let at = self.searched;
+            let byte = self.buffer[at];
+            if csv && byte == self.options.quote {
+                self.in_quotes = !self.in_quotes;
+            } else if csv && self.in_quotes && byte == self.options.escape {
+                // An escape that is not the quote itself: the next byte is data.
+                if at + 1 >= self.buffer.len() && !last {
+                    return None;
+                }
+                self.searched += 1;
+            } else if !csv && byte == b'\\' {
+                if at + 1 >= self.buffer.len() && !last {
+                    return None;
+                }
+                self.searched += 1;
+            } else if byte == b'\n' && !self.in_quotes {
+                let end = match at > self.start && self.buffer[at - 1] == b'\r' {
+                    true => at - 1,
+                    false => at,
+                };
+                return Some((end, at + 1));
+            }
+            self.searched += 1;
+        }
+        if last && self.start < self.buffer.len() {
+            let mut end = self.buffer.len();
+            if self.buffer[end - 1] == b'\r' {
+                end -= 1;
+            }
+            return Some((end, self.buffer.len()));
+        }
+        None
+    }
+
+    fn next_binary(&mut self, record: &mut Record, last: bool) -> Result<bool, SqlError> {
+        if !self.begun && !self.binary_header(last)? {
+            return Ok(false);
+        }
+        let short = |last| match last {
+            true => Err(bad("unexpected EOF in COPY data")),
+            false => Ok(false),
+        };
+        let data = &self.buffer[self.start..];
+        let Some(count) = read_i16(data, 0) else {
+            return if data.is_empty() && last { Ok(false) } else { short(last) };
+        };
+        if count == -1 {
+            self.ended = true;
+            return Ok(false);
+        }
+        if count < 0 {
+            return Err(bad(format!("row field count is {count}")));
+        }
+        record.clear();
+        let mut at = 2;
+        for _ in 0..count {
+            let Some(length) = read_i32(data, at) else { return short(last) };
+            at += 4;
+            if length == -1 {
+                record.fields.push(FieldRange { bytes: None });
+                continue;
+            }
+            let Ok(length) = usize::try_from(length) else {
+                return Err(bad("invalid field size"));
+            };
+            let Some(bytes) = data.get(at..at.saturating_add(length)) else { return short(last) };
+            let begin = record.scratch.len();
+            record.scratch.extend_from_slice(bytes);
+            record.fields.push(FieldRange { bytes: Some(begin..record.scratch.len()) });
+            at += length;
+        }
+        self.start += at;
+        self.searched = self.start;
+        self.line += 1;
+        Ok(true)
+    }
+
+    fn binary_header(&mut self, last: bool) -> Result<bool, SqlError> {
+        let data = &self.buffer[self.start..];
+        let known = data.len().min(SIGNATURE.len());
+        if data[..known] != SIGNATURE[..known] {
+            return Err(bad("COPY file signature not recognized"));
+        }
+        let header = (read_i32(data, SIGNATURE.len()), read_i32(data, SIGNATURE.len() + 4));
+        let (Some(flags), Some(extension)) = header else {
+            return if last { Err(bad("invalid COPY file header (missing flags)")) } else { Ok(false) };
+        };
+        if flags & !0xFFFF != 0 {
+            return Err(bad("unrecognized critical flags in COPY file header"));
+        }
+        let Ok(extension) = usize::try_from(extension) else {
+            return Err(bad("invalid COPY file header (wrong length)"));
+        };
+        let header = SIGNATURE.len() + 8 + extension;
+        if data.len() < header {
+            return if last { Err(bad("invalid COPY file header (wrong length)")) } else { Ok(false) };
+        }
+        self.start += header;
+        self.searched = self.start;
+        self.begun = true;
+        Ok(true)
+    }
+}
+
+fn read_i16(data: &[u8], at: usize) -> Option<i16> {
+    Some(i16::from_be_bytes(data.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn read_i32(data: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn split_text(line: &[u8], options: &CopyOptions, record: &mut Record) -> Result<(), SqlError> {
+    let mut at = 0;
+    loop {
+        let begin = record.scratch.len();
+        let raw = at;
+        while at < line.len() && line[at] != options.delimiter {
+            if line[at] == b'\\' && at + 1 < line.len() {
+                at = unescape(line, at + 1, &mut record.scratch);
+            } else {
+                record.scratch.push(line[at]);
+                at += 1;
+            }
+        }
+        let null = line[raw..at] == *options.null.as_bytes();
+        let bytes = (!null).then(|| begin..record.scratch.len());
+        record.fields.push(FieldRange { bytes });
+        if at >= line.len() {
+            return Ok(());
+        }
+        at += 1;
+    }
+}
+
+/// Takes the escape whose letter is at `at`; where the text goes on.
+fn unescape(line: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
+    let digits = |at: usize, radix: u32, most: usize| {
+        let mut value: u32 = 0;
+        let mut n = 0;
+        while n < most
+            && let Some(digit) = line.get(at + n).and_then(|b| char::from(*b).to_digit(radix))
+        {
+            value = value * radix + digit;
+            n += 1;
+        }
+        ((value & 0xFF) as u8, n)
+    };
+    match line[at] {
+        b'b' => out.push(8),
+        b'f' => out.push(12),
+        b'n' => out.push(b'\n'),
+        b'r' => out.push(b'\r'),
+        b't' => out.push(b'\t'),
+        b'v' => out.push(11),
+        b'0'..=b'7' => {
+            let (byte, n) = digits(at, 8, 3);
+            out.push(byte);
+            return at + n;
+        }
+        b'x' => {
+            let (byte, n) = digits(at + 1, 16, 2);
+            if n > 0 {
+                out.push(byte);
+                return at + 1 + n;
+            }
+            out.push(b'x');
+        }
+        other => out.push(other),
+    }
+    at + 1
+}
+
+fn split_csv(line: &[u8], options: &CopyOptions, record: &mut Record) -> Result<(), SqlError> {
+    let mut at = 0;
+    loop {
+        let begin = record.scratch.len();
+        let mut quoted = false;
+        let mut inside = false;
+        while at < line.len() && (inside || line[at] != options.delimiter) {
+            let byte = line[at];
+            at += 1;
+            if !inside && byte == options.quote {
+                (inside, quoted) = (true, true);
+            } else if inside
+                && byte == options.escape
+                && line.get(at).is_some_and(|next| *next == options.quote || *next == options.escape)
+            {
+                record.scratch.push(line[at]);
+                at += 1;
+            } else if inside && byte == options.quote {
+                inside = false;
+            } else {
+                record.scratch.push(byte);
+            }
+        }
+        if inside {
+            return Err(bad("unterminated CSV quoted field"));
+        }
+        let null = !quoted && record.scratch[begin..] == *options.null.as_bytes();
+        let bytes = (!null).then(|| begin..record.scratch.len());
+        record.fields.push(FieldRange { bytes });
+        if at >= line.len() {
+            return Ok(());
+        }
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(options: CopyOptions, pieces: &[&[u8]]) -> Vec<Vec<Option<String>>> {
+        let mut splitter = Splitter::new(options);
+        let mut record = Record::default();
+        let mut rows = Vec::new();
+        let mut take = |splitter: &mut Splitter, last| {
+            while splitter.next(&mut record, last).unwrap() {
+                let fields = (0..record.fields.len())
+                    .map(|i| record.field(i).map(|b| String::from_utf8_lossy(b).into_owned()))
+                    .collect();
+                rows.push(fields);
+            }
+        };
+        for piece in pieces {
+            splitter.push(piece).unwrap();
+            take(&mut splitter, false);
+        }
+        take(&mut splitter, true);
+        rows
+    }
+
+    fn row(fields: &[Option<&str>]) -> Vec<Option<String>> {
+        fields.iter().map(|f| f.map(str::to_owned)).collect()
+    }
+
+    #[test]
+    fn text_arrives_in_any_pieces() {
+        let data = b"1\t\\N\tx\\ty\r\n2\t\\\\N\t\\x41\\101\n\\.\nignored\n";
+        let options = CopyOptions::parse(&[], &[]).unwrap();
+        let expected = vec![
+            row(&[Some("1"), None, Some("x\ty")]),
+            row(&[Some("2"), Some("\\N"), Some("AA")]),
+        ];
+        for size in 1..data.len() {
+            let pieces: Vec<&[u8]> = data.chunks(size).collect();
+            assert_eq!(split(options.clone(), &pieces), expected, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn csv_quotes_hold_delimiters_line_ends_and_quotes() {
+        let data = b"h1,h2,h3\na,\"b,\nc\",\"say \"\"hi\"\"\"\n,\"\",x";
+        let options = CopyOptions::parse(
+            &[CopyOption::Format(Ident::new("csv")), CopyOption::Header(true)],
+            &[],
+        )
+        .unwrap();
+        let expected = vec![
+            row(&[Some("a"), Some("b,\nc"), Some("say \"hi\"")]),
+            row(&[None, Some(""), Some("x")]),
+        ];
+        for size in 1..data.len() {
+            let pieces: Vec<&[u8]> = data.chunks(size).collect();
+            assert_eq!(split(options.clone(), &pieces), expected, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn binary_tuples_end_with_the_trailer() {
+        let mut data = SIGNATURE.to_vec();
+        data.extend_from_slice(&[0; 8]);
+        data.extend_from_slice(&2_i16.to_be_bytes());
+        data.extend_from_slice(&1_i32.to_be_bytes());
+        data.push(b'a');
+        data.extend_from_slice(&(-1_i32).to_be_bytes());
+        data.extend_from_slice(&(-1_i16).to_be_bytes());
+        let options =
+            CopyOptions::parse(&[CopyOption::Format(Ident::new("binary"))], &[]).unwrap();
+        for size in 1..data.len() {
+            let pieces: Vec<&[u8]> = data.chunks(size).collect();
+            assert_eq!(split(options.clone(), &pieces), vec![row(&[Some("a"), None])]);
+        }
+        let mut splitter = Splitter::new(options);
+        splitter.push(b"not a copy").unwrap();
+        assert!(splitter.next(&mut Record::default(), true).is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! Data definition: from a statement to [`Change`]s.
+//!
+//! ```text
+//!   CREATE TABLE t (id serial, …)          ALTER TABLE t a, b, c
+//!      │                                      │ in PostgreSQL's order: drops, types, columns, rest
+//!      ▼                                      ▼
+//!   CreateSequence, CreateTable,           one Change each, compiled against the catalog that
+//!   AlterSequence (owned by)               the changes before it have left
+//!      └──────────────── Catalog::apply ──────┘
+//! ```
+//!
+//! A change is compiled (transforms, checks) here and moved through the data by froglet-schema.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType, Statement};
+use froglet_engine::SqlState;
+use froglet_schema::{
+    Catalog, CatalogVersion, Change, MigrationOptions, ObjectId, SequenceDef, TableVersion,
+};
+use froglet_txn::{Limits, Transaction};
+
+use crate::apply::Stop;
+use crate::command::Command;
+use crate::context::EvalContext;
+use crate::error::{Notice, SqlError};
+use crate::resolve::{Names, Relation};
+
+/// A statement that changes the schema.
+pub(crate) struct Ddl<'a> {
+    pub(crate) txn: &'a mut Transaction,
+    pub(crate) catalog: &'a Arc<Catalog>,
+    /// With the changes so far.
+    pub(crate) version: Arc<CatalogVersion>,
+    pub(crate) path: Arc<[String]>,
+    pub(crate) limits: &'a Limits,
+    pub(crate) options: MigrationOptions,
+    pub(crate) eval: &'a EvalContext,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl Ddl<'_> {
+    /// Runs a statement; its command tag.
+    pub(crate) async fn run(&mut self, command: &Command) -> Result<String, Stop> {
+        match command {
+            Command::AlterSequence(alter) => self.alter_sequence(alter).await,
+            Command::Ddl(statement) => self.statement(statement).await,
+            _ => Err(SqlError::unsupported("this statement").into()),
+        }
+    }
+
+    async fn statement(&mut self, statement: &Statement) -> Result<String, Stop> {
+        match statement {
+            Statement::CreateTable(create) => self.create_table(create).await,
+            Statement::AlterTable(alter) => self.alter_table(alter).await,
+            Statement::Truncate(truncate) => self.truncate(truncate).await,
+            Statement::CreateIndex(create) => self.create_index(create).await,
+            Statement::AlterIndex { name, operation } => self.alter_index(name, operation).await,
+            Statement::CreateSequence { .. } => self.create_sequence_statement(statement).await,
+            Statement::CreateSchema { schema_name, if_not_exists, .. } => {
+                if schema_name.to_string().eq_ignore_ascii_case("public") {
+                    return self.public_exists(*if_not_exists);
+                }
+                Err(SqlError::unsupported("CREATE SCHEMA").into())
+            }
+            Statement::Drop { object_type, if_exists, names, cascade, .. } => match object_type {
+                ObjectType::Table => self.drop_tables(names, *if_exists, *cascade).await,
+                ObjectType::Index => self.drop_indexes(names, *if_exists, *cascade).await,
+                ObjectType::Sequence => self.drop_sequences(names, *if_exists, *cascade).await,
+                ObjectType::View if *if_exists => {
+                    for name in names {
+                        self.skip("view", name)?;
+                    }
+                    Ok("DROP VIEW".to_owned())
+                }
+                other => Err(SqlError::unsupported(format!("DROP {other}")).into()),
+            },
+            Statement::Comment { .. } => Err(SqlError::unsupported("COMMENT").into()),
+            _ => Err(SqlError::unsupported("this statement").into()),
+        }
+    }
+
+    fn public_exists(&mut self, if_not_exists: bool) -> Result<String, Stop> {
+        let message = "schema \"public\" already exists";
+        if !if_not_exists {
+            return Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, message).into());
+        }
+        self.notice(SqlState::DUPLICATE_SCHEMA, format!("{message}, skipping"));
+        Ok("CREATE SCHEMA".to_owned())
+    }
+
+    /// Makes one change and sees what it has made.
+    pub(crate) async fn apply(&mut self, change: Change) -> Result<Option<ObjectId>, Stop> {
+        let made = self.catalog.apply(self.txn, change, &self.options, self.limits).await?;
+        self.version = self.catalog.view(self.txn);
+        Ok(made)
+    }
+
+    pub(crate) fn names(&self) -> Names<'_> {
+        Names { catalog: &self.version, path: &self.path }
+    }
+
+    pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<TableVersion>, Stop> {
+        Ok(self.names().table(name)?.clone())
+    }
+
+    /// The table as the changes so far have left it.
+    pub(crate) fn table_by_id(&self, id: ObjectId) -> Result<Arc<TableVersion>, Stop> {
+        self.version.tables.get(&id).cloned().ok_or(Stop::Restart)
+    }
+
+    pub(crate) fn sequence(&self, name: &ObjectName) -> Result<Option<Arc<SequenceDef>>, SqlError> {
+        match self.names().relation(name)? {
+            Some(Relation::Sequence(sequence)) => Ok(Some(sequence.clone())),
+            Some(_) => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{}\" is not a sequence", Names::parts(name)?.1),
+            )),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn notice(&mut self, state: SqlState, message: impl Into<String>) {
+        self.notices.push(Notice {
+            severity: "NOTICE",
+            state,
+            message: message.into(),
+            detail: None,
+            hint: None,
+        });
+    }
+
+    /// `table "x" does not exist, skipping`
+    pub(crate) fn skip(&mut self, what: &str, name: &ObjectName) -> Result<(), SqlError> {
+        let name = Names::parts(name)?.1;
+        self.notice(
+            SqlState::SUCCESSFUL_COMPLETION,
+            format!("{what} \"{name}\" does not exist, skipping"),
+        );
+        Ok(())
+    }
+}

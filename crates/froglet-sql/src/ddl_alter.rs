@@ -1,0 +1,433 @@
+//! ALTER TABLE.
+//!
+//! The actions of one statement run in PostgreSQL's order whatever the order they are written in:
+//! first what goes, then types, then new columns, then the rest.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident,
+    RenameTableNameKind,
+};
+use froglet_engine::SqlState;
+use froglet_schema::{Change, Expression, Fill, ObjectId, TableVersion};
+
+use crate::apply::Stop;
+use crate::command::fold;
+use crate::ddl::Ddl;
+use crate::ddl_column::{self, Serial, Source};
+use crate::error::SqlError;
+use crate::resolve::{self, Names};
+use crate::stored::{self, DefaultKind};
+use crate::types;
+
+impl Ddl<'_> {
+    pub(crate) async fn alter_table(&mut self, alter: &AlterTable) -> Result<String, Stop> {
+        if alter.if_exists && self.names().relation(&alter.name)?.is_none() {
+            self.skip("relation", &alter.name)?;
+            return Ok("ALTER TABLE".to_owned());
+        }
+        let id = self.table(&alter.name)?.def.id;
+        let mut operations: Vec<&AlterTableOperation> = alter.operations.iter().collect();
+        operations.sort_by_key(|operation| pass(operation));
+        for operation in operations {
+            self.alter(id, operation).await?;
+        }
+        Ok("ALTER TABLE".to_owned())
+    }
+
+    async fn alter(&mut self, id: ObjectId, operation: &AlterTableOperation) -> Result<(), Stop> {
+        use AlterTableOperation as Op;
+        let table = self.table_by_id(id)?;
+        let change = match operation {
+            Op::AddColumn { if_not_exists, column_def, column_position, .. } => {
+                if column_position.is_some() {
+                    return Err(SqlError::unsupported("a column position").into());
+                }
+                return self.add_column(&table, column_def, *if_not_exists).await;
+            }
+            Op::DropColumn { column_names, if_exists, drop_behavior, .. } => {
+                return self.drop_columns(&table, column_names, *if_exists, *drop_behavior).await;
+            }
+            Op::AlterColumn { column_name, op } => {
+                return self.alter_column(&table, column_name, op).await;
+            }
+            Op::AddConstraint { constraint, not_valid } => {
+                if *not_valid {
+                    return Err(SqlError::unsupported("NOT VALID").into());
+                }
+                let constraint = self.constraint(constraint, &table.def, Some(&table), &[])?;
+                Change::AddConstraint { table: id, constraint }
+            }
+            Op::DropConstraint { if_exists, name, drop_behavior } => {
+                let name = fold(name);
+                if *if_exists && table.def.constraint(&name).is_none() {
+                    self.notice(
+                        SqlState::SUCCESSFUL_COMPLETION,
+                        format!(
+                            "constraint \"{name}\" of relation \"{}\" does not exist, skipping",
+                            table.def.name
+                        ),
+                    );
+                    return Ok(());
+                }
+                Change::DropConstraint { table: id, name, cascade: cascades(*drop_behavior) }
+            }
+            Op::RenameColumn { old_column_name, new_column_name } => {
+                let column = existing(&table, old_column_name)?;
+                let name = fold(new_column_name);
+                ddl_column::check_name(&name)?;
+                Change::RenameColumn { table: id, column, name }
+            }
+            Op::RenameTable { table_name } => {
+                let (RenameTableNameKind::To(name) | RenameTableNameKind::As(name)) = table_name;
+                let (_, name) = Names::parts(name)?;
+                self.refuse_taken(&table.def.schema, &name)?;
+                Change::RenameTable { table: id, name }
+            }
+            Op::RenameConstraint { old_name, new_name } => Change::RenameConstraint {
+                table: id,
+                constraint: fold(old_name),
+                name: fold(new_name),
+            },
+            Op::SetOptionsParens { options } => {
+                return Ok(options.iter().try_for_each(crate::ddl_table::storage_option)?);
+            }
+            Op::OwnerTo { .. } | Op::ReplicaIdentity { .. } | Op::ValidateConstraint { .. } => {
+                return Ok(());
+            }
+            other => return Err(SqlError::unsupported(format!("ALTER TABLE … {other}")).into()),
+        };
+        self.apply(change).await?;
+        Ok(())
+    }
+
+    async fn add_column(
+        &mut self,
+        table: &Arc<TableVersion>,
+        def: &datafusion::sql::sqlparser::ast::ColumnDef,
+        if_not_exists: bool,
+    ) -> Result<(), Stop> {
+        let id = table.def.id;
+        let mut plan = ddl_column::plan(def)?;
+        if table.def.column(&plan.column.name).is_some() {
+            let message = format!(
+                "column \"{}\" of relation \"{}\" already exists",
+                plan.column.name, table.def.name
+            );
+            if if_not_exists {
+                self.notice(SqlState::DUPLICATE_COLUMN, format!("{message}, skipping"));
+                return Ok(());
+            }
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());
+        }
+        let mut draft = table.def.clone();
+        ddl_column::add_to_draft(&mut draft, &plan.column);
+        let sequence = self.compile_source(&draft, &mut plan).await?;
+        // The sequence is a change of its own; the table is as it was.
+        let fill = self.fill(&table.def, &plan)?;
+        let name = plan.column.name.clone();
+        self.apply(Change::AddColumn { table: id, column: plan.column, fill }).await?;
+        if let Some(sequence) = sequence {
+            self.own_sequences(id, vec![(sequence, name)]).await?;
+        }
+        for constraint in &plan.constraints {
+            let table = self.table_by_id(id)?;
+            let constraint = self.constraint(constraint, &table.def, Some(&table), &[])?;
+            self.apply(Change::AddConstraint { table: id, constraint }).await?;
+        }
+        Ok(())
+    }
+
+    /// What the rows that are there get in a new column.
+    fn fill(
+        &mut self,
+        table: &froglet_schema::TableDef,
+        plan: &ddl_column::ColumnPlan,
+    ) -> Result<Fill, Stop> {
+        match &plan.source {
+            Source::Nothing => Ok(Fill::Constant(froglet_engine::Value::Null)),
+            Source::Default(expr) => Ok(self.default_fill(expr, &plan.column)?),
+            Source::Generated(expr) => {
+                Ok(Fill::Compute(self.transform(expr, table, &plan.column)?))
+            }
+            Source::Sequence(_) => {
+                let text = plan.column.default.as_ref().map_or("", |default| default.0.as_str());
+                let expr = crate::parse::parse_expression(text)?;
+                Ok(self.default_fill(&expr, &plan.column)?)
+            }
+        }
+    }
+
+    async fn drop_columns(
+        &mut self,
+        table: &Arc<TableVersion>,
+        names: &[Ident],
+        if_exists: bool,
+        behavior: Option<DropBehavior>,
+    ) -> Result<(), Stop> {
+        for name in names {
+            let column = fold(name);
+            if table.def.column(&column).is_none() && if_exists {
+                self.notice(
+                    SqlState::SUCCESSFUL_COMPLETION,
+                    format!(
+                        "column \"{column}\" of relation \"{}\" does not exist, skipping",
+                        table.def.name
+                    ),
+                );
+                continue;
+            }
+            let at = resolve::column(&table.def, name)?;
+            let cascade = cascades(behavior);
+            self.release_generated(table, at, cascade).await?;
+            let owned: Vec<ObjectId> = self
+                .version
+                .sequences
+                .values()
+                .filter(|s| s.owned_by == Some((table.def.id, table.def.columns[at].id)))
+                .map(|s| s.id)
+                .collect();
+            let change = Change::DropColumn { table: table.def.id, column, cascade };
+            self.apply(change).await?;
+            for sequence in owned {
+                self.apply(Change::DropSequence { sequence }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Generated columns that are computed from a column go before it, or keep it.
+    async fn release_generated(
+        &mut self,
+        table: &Arc<TableVersion>,
+        column: usize,
+        cascade: bool,
+    ) -> Result<(), Stop> {
+        for (at, generated) in crate::table::generated_from(&table.def, column)? {
+            if at == column {
+                continue;
+            }
+            if !cascade {
+                return Err(SqlError::new(
+                    SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!(
+                        "cannot drop column {} of table {} because other objects depend on it",
+                        table.def.columns[column].name, table.def.name
+                    ),
+                )
+                .detail(format!(
+                    "column {generated} of table {0} depends on column {1} of table {0}",
+                    table.def.name, table.def.columns[column].name
+                ))
+                .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+                .into());
+            }
+            let change = Change::DropColumn { table: table.def.id, column: generated, cascade };
+            self.apply(change).await?;
+        }
+        Ok(())
+    }
+
+    async fn alter_column(
+        &mut self,
+        table: &Arc<TableVersion>,
+        name: &Ident,
+        operation: &AlterColumnOperation,
+    ) -> Result<(), Stop> {
+        let id = table.def.id;
+        let column = existing(table, name)?;
+        let def = table.def.column(&column).expect("just found");
+        let kind = stored::default_kind(def);
+        let change = match operation {
+            AlterColumnOperation::SetNotNull if def.not_null => return Ok(()),
+            AlterColumnOperation::SetNotNull => {
+                let check = self.not_null_check(&table.def, def);
+                Change::SetNotNull { table: id, column, check }
+            }
+            AlterColumnOperation::DropNotNull => {
+                self.refuse_drop_not_null(table, def)?;
+                Change::DropNotNull { table: id, column }
+            }
+            AlterColumnOperation::SetDefault { value } => {
+                refuse_default(kind, table, def)?;
+                let new = new_column(def);
+                self.check_default(value, &new)?;
+                let default = Some(Expression(value.to_string()));
+                Change::SetDefault { table: id, column, default }
+            }
+            AlterColumnOperation::DropDefault => {
+                refuse_default(kind, table, def)?;
+                Change::SetDefault { table: id, column, default: None }
+            }
+            AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                return self.alter_type(table, &column, data_type, using.as_ref()).await;
+            }
+            AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
+                use datafusion::sql::sqlparser::ast::GeneratedAs;
+                let always = !matches!(generated_as, Some(GeneratedAs::ByDefault));
+                let serial = Serial {
+                    identity: Some(always),
+                    options: sequence_options.clone().unwrap_or_default(),
+                };
+                return self.add_identity(table, &column, serial).await;
+            }
+        };
+        self.apply(change).await?;
+        Ok(())
+    }
+
+    async fn add_identity(
+        &mut self,
+        table: &Arc<TableVersion>,
+        column: &str,
+        serial: Serial,
+    ) -> Result<(), Stop> {
+        let def = table.def.column(column).expect("found by the caller");
+        let refusal = if def.default.is_some() {
+            Some("already has a default value")
+        } else if !def.not_null {
+            Some("must be declared NOT NULL before identity can be added")
+        } else {
+            None
+        };
+        if let Some(why) = refusal {
+            return Err(SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("column \"{column}\" of relation \"{}\" {why}", table.def.name),
+            )
+            .into());
+        }
+        let new = new_column(def);
+        let (sequence, nextval) = self.column_sequence(&table.def, &new, &serial.options).await?;
+        let always = serial.identity.unwrap_or(true);
+        let default = Some(stored::store_identity(always, &nextval));
+        self.apply(Change::SetDefault { table: table.def.id, column: column.to_owned(), default })
+            .await?;
+        self.own_sequences(table.def.id, vec![(sequence, column.to_owned())]).await
+    }
+
+    async fn alter_type(
+        &mut self,
+        table: &Arc<TableVersion>,
+        column: &str,
+        data_type: &datafusion::sql::sqlparser::ast::DataType,
+        using: Option<&Expr>,
+    ) -> Result<(), Stop> {
+        let def = table.def.column(column).expect("found by the caller");
+        let at = table.def.columns.iter().position(|c| c.id == def.id).expect("just found");
+        let (ty, sql_type) = types::parse_type(data_type)?;
+        if let Some((_, generated)) =
+            crate::table::generated_from(&table.def, at)?.into_iter().find(|(g, _)| *g != at)
+        {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cannot alter type of a column used by a generated column",
+            )
+            .detail(format!("Column \"{column}\" is used by generated column \"{generated}\"."))
+            .into());
+        }
+        let mut new = new_column(def);
+        (new.ty, new.sql_type) = (ty, sql_type);
+        self.recheck_default(def, &new)?;
+        self.recheck_constraints(&table.def, at, &new)?;
+        let using = match using {
+            Some(expr) => Some(self.transform(expr, &table.def, &new)?),
+            None if crate::ddl_compile::keeps_cells(def, &new) => None,
+            None => Some(self.conversion(&table.def, def, &new)?),
+        };
+        let change = Change::AlterType {
+            table: table.def.id,
+            column: column.to_owned(),
+            ty,
+            sql_type,
+            using,
+            default: def.default.clone(),
+        };
+        self.apply(change).await?;
+        Ok(())
+    }
+
+    fn refuse_drop_not_null(
+        &self,
+        table: &TableVersion,
+        column: &froglet_schema::ColumnDef,
+    ) -> Result<(), SqlError> {
+        let in_key = table
+            .def
+            .primary_key()
+            .is_some_and(|key| key.spec.key.iter().any(|part| part.column == column.id));
+        if in_key {
+            return Err(SqlError::new(
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!("column \"{}\" is in a primary key", column.name),
+            ));
+        }
+        let identity = matches!(
+            stored::default_kind(column),
+            DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault
+        );
+        if identity {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!(
+                    "column \"{}\" of relation \"{}\" is an identity column",
+                    column.name, table.def.name
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A column as if it were new.
+pub(crate) fn new_column(def: &froglet_schema::ColumnDef) -> froglet_schema::NewColumn {
+    froglet_schema::NewColumn {
+        name: def.name.clone(),
+        ty: def.ty,
+        sql_type: def.sql_type,
+        not_null: def.not_null,
+        default: def.default.clone(),
+    }
+}
+
+fn existing(table: &TableVersion, name: &Ident) -> Result<String, SqlError> {
+    let at = resolve::column(&table.def, name)?;
+    Ok(table.def.columns[at].name.clone())
+}
+
+fn refuse_default(
+    kind: DefaultKind,
+    table: &TableVersion,
+    column: &froglet_schema::ColumnDef,
+) -> Result<(), SqlError> {
+    let what = match kind {
+        DefaultKind::None | DefaultKind::Plain => return Ok(()),
+        DefaultKind::Generated => "a generated column",
+        DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault => "an identity column",
+    };
+    Err(SqlError::new(
+        SqlState::SYNTAX_ERROR,
+        format!("column \"{}\" of relation \"{}\" is {what}", column.name, table.def.name),
+    ))
+}
+
+fn cascades(behavior: Option<DropBehavior>) -> bool {
+    behavior == Some(DropBehavior::Cascade)
+}
+
+/// When an action runs (PostgreSQL's AT_PASS_…).
+fn pass(operation: &AlterTableOperation) -> u8 {
+    use AlterTableOperation as Op;
+    match operation {
+        Op::DropColumn { .. } | Op::DropConstraint { .. } => 0,
+        Op::AlterColumn { op, .. } => match op {
+            AlterColumnOperation::DropDefault | AlterColumnOperation::DropNotNull => 0,
+            AlterColumnOperation::SetDataType { .. } => 1,
+            _ => 4,
+        },
+        Op::AddColumn { .. } => 2,
+        Op::AddConstraint { .. } => 5,
+        _ => 3,
+    }
+}

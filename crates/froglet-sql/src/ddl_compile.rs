@@ -1,0 +1,313 @@
+//! Expressions of schema changes, compiled for the data: what fills a new column, what converts
+//! an old one, what every row is checked against.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use datafusion::sql::sqlparser::ast::Expr;
+use froglet_engine::{ColumnId, SqlState, Value};
+use froglet_schema::{
+    Check, ColumnDef, Fill, NewColumn, SchemaError, TableDef, Transform,
+};
+
+use crate::context::EvalContext;
+use crate::ddl::Ddl;
+use crate::error::SqlError;
+use crate::expr::{RowExpr, Scope};
+use crate::stored;
+use crate::types::cast::{CastContext, assignable};
+use crate::types::{self, cast_array};
+
+/// A column computed by an expression.
+struct Computed {
+    expr: RowExpr,
+    inputs: Vec<ColumnId>,
+    context: EvalContext,
+}
+
+impl Transform for Computed {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, SchemaError> {
+        eval(&self.expr, batch, &self.context)
+    }
+}
+
+fn eval(
+    expr: &RowExpr,
+    batch: &RecordBatch,
+    context: &EvalContext,
+) -> Result<ArrayRef, SchemaError> {
+    let batch = expr.batch(batch.columns().to_vec(), batch.num_rows()).map_err(refusal)?;
+    expr.eval(&batch, context).map_err(refusal)
+}
+
+/// A column converted as an assignment converts.
+struct Converted {
+    input: [ColumnId; 1],
+    to: NewColumn,
+}
+
+impl Transform for Converted {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.input
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, SchemaError> {
+        cast_array(batch.column(0), self.to.ty, self.to.sql_type, CastContext::Assignment)
+            .map_err(refusal)
+    }
+}
+
+/// A condition on every row.
+struct Condition {
+    expr: RowExpr,
+    inputs: Vec<ColumnId>,
+    context: EvalContext,
+    violation: SqlError,
+}
+
+impl Check for Condition {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, SchemaError> {
+        let array = eval(&self.expr, batch, &self.context)?;
+        match array.as_any().downcast_ref::<BooleanArray>() {
+            Some(flags) => Ok(flags.clone()),
+            // A condition that is always NULL holds.
+            None => Ok(BooleanArray::new_null(batch.num_rows())),
+        }
+    }
+
+    fn violation(&self, _row: &[Value]) -> SchemaError {
+        refusal(self.violation.clone())
+    }
+}
+
+/// A column without NULLs.
+struct NotNull {
+    input: [ColumnId; 1],
+    violation: SqlError,
+}
+
+impl Check for NotNull {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.input
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, SchemaError> {
+        let column = batch.column(0);
+        Ok((0..column.len()).map(|row| Some(!column.is_null(row))).collect())
+    }
+
+    fn violation(&self, _row: &[Value]) -> SchemaError {
+        refusal(self.violation.clone())
+    }
+}
+
+/// What of an error goes through froglet-schema.
+fn refusal(e: SqlError) -> SchemaError {
+    SchemaError::Refused { state: e.state, message: e.message, detail: e.detail, hint: e.hint }
+}
+
+/// Whether every old cell is a cell of the new type as it stands.
+pub(crate) fn keeps_cells(old: &ColumnDef, new: &NewColumn) -> bool {
+    if old.ty != new.ty {
+        return false;
+    }
+    let (from, to) = (old.sql_type, new.sql_type);
+    if from == to {
+        return true;
+    }
+    use types::oids::{NUMERIC, TEXT, VARCHAR};
+    match (from.oid, to.oid) {
+        (TEXT | VARCHAR, TEXT) => true,
+        (TEXT | VARCHAR, VARCHAR) => {
+            to.modifier < 0 || (from.oid == VARCHAR && from.modifier >= 0 && from.modifier <= to.modifier)
+        }
+        (NUMERIC, NUMERIC) => true,
+        _ => false,
+    }
+}
+
+impl Ddl<'_> {
+    /// 42804 and the like where a default does not suit its column.
+    pub(crate) fn check_default(&self, expr: &Expr, column: &NewColumn) -> Result<(), SqlError> {
+        self.compile_default(expr, column).map(|_| ())
+    }
+
+    fn compile_default(&self, expr: &Expr, column: &NewColumn) -> Result<RowExpr, SqlError> {
+        let no_columns = |_: &str| false;
+        if let Err(e) = stored::columns_of(expr, "", &no_columns) {
+            return Err(match e.state {
+                SqlState::UNDEFINED_COLUMN => SqlError::unsupported(
+                    "a column reference in a DEFAULT expression",
+                )
+                .hint("GENERATED ALWAYS AS (…) STORED computes a column from others."),
+                _ => e,
+            });
+        }
+        let scope = Scope::empty();
+        RowExpr::compile_for(&scope, expr, &[], &column.name, column.ty, column.sql_type)
+    }
+
+    pub(crate) fn check_generated(
+        &self,
+        expr: &Expr,
+        table: &TableDef,
+        column: &NewColumn,
+    ) -> Result<(), SqlError> {
+        let exists = |name: &str| table.column(name).is_some();
+        for name in stored::columns_of(expr, &table.name, &exists)? {
+            let source = table.column(&name).expect("columns_of has asked");
+            if name == column.name || stored::default_kind(source) == stored::DefaultKind::Generated
+            {
+                return Err(SqlError::new(
+                    SqlState::new("42P17"),
+                    format!("cannot use generated column \"{name}\" in column generation expression"),
+                ));
+            }
+        }
+        let scope = Scope::table(table, None);
+        let compiled =
+            RowExpr::compile_for(&scope, expr, &[], &column.name, column.ty, column.sql_type)?;
+        if compiled.volatile() {
+            return Err(SqlError::new(
+                SqlState::new("42P17"),
+                "generation expression is not immutable",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the rows that are there get from a default: one value for all where every evaluation
+    /// within this transaction gives the same, else one each.
+    pub(crate) fn default_fill(&self, expr: &Expr, column: &NewColumn) -> Result<Fill, SqlError> {
+        let compiled = self.compile_default(expr, column)?;
+        if !compiled.volatile() {
+            return Ok(Fill::Constant(compiled.eval_row(&[], self.eval)?));
+        }
+        Ok(Fill::Compute(Arc::new(Computed {
+            expr: compiled,
+            inputs: Vec::new(),
+            context: self.eval.clone(),
+        })))
+    }
+
+    /// What computes a column from the columns of the table.
+    pub(crate) fn transform(
+        &self,
+        expr: &Expr,
+        table: &TableDef,
+        column: &NewColumn,
+    ) -> Result<Arc<dyn Transform>, SqlError> {
+        let scope = Scope::table(table, None);
+        let expr =
+            RowExpr::compile_for(&scope, expr, &[], &column.name, column.ty, column.sql_type)
+                .map_err(|e| match e.state {
+                    SqlState::DATATYPE_MISMATCH => SqlError::new(
+                        e.state,
+                        format!(
+                            "result of USING clause for column \"{}\" cannot be cast automatically to type {}",
+                            column.name,
+                            types::type_name(column.sql_type)
+                        ),
+                    )
+                    .hint("You might need to add an explicit cast."),
+                    _ => e,
+                })?;
+        let inputs = expr.inputs().iter().map(|at| table.columns[*at].id).collect();
+        Ok(Arc::new(Computed { expr, inputs, context: self.eval.clone() }))
+    }
+
+    /// What converts a column to its new type without USING.
+    pub(crate) fn conversion(
+        &self,
+        _table: &TableDef,
+        old: &ColumnDef,
+        new: &NewColumn,
+    ) -> Result<Arc<dyn Transform>, SqlError> {
+        if !assignable(old.sql_type.oid, new.sql_type.oid) {
+            let ty = types::type_name(new.sql_type);
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!("column \"{}\" cannot be cast automatically to type {ty}", old.name),
+            )
+            .hint(format!(
+                "You might need to specify \"USING {}::{ty}\".",
+                crate::ddl_sequence::quote(&old.name)
+            )));
+        }
+        Ok(Arc::new(Converted { input: [old.id], to: new.clone() }))
+    }
+
+    /// A check's condition over a table.
+    pub(crate) fn condition(&self, expr: &Expr, table: &TableDef) -> Result<RowExpr, SqlError> {
+        let scope = Scope::table(table, None);
+        RowExpr::compile_condition(&scope, expr, &[], "CHECK")
+    }
+
+    pub(crate) fn row_check(
+        &self,
+        expr: RowExpr,
+        table: &TableDef,
+        violation: SqlError,
+    ) -> Arc<dyn Check> {
+        let inputs = expr.inputs().iter().map(|at| table.columns[*at].id).collect();
+        Arc::new(Condition { expr, inputs, context: self.eval.clone(), violation })
+    }
+
+    pub(crate) fn not_null_check(&self, table: &TableDef, column: &ColumnDef) -> Arc<dyn Check> {
+        let violation = SqlError::new(
+            SqlState::NOT_NULL_VIOLATION,
+            format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name),
+        );
+        Arc::new(NotNull { input: [column.id], violation })
+    }
+
+    /// The default of a column that changes its type must suit the new one.
+    pub(crate) fn recheck_default(
+        &self,
+        old: &ColumnDef,
+        new: &NewColumn,
+    ) -> Result<(), SqlError> {
+        let table = crate::ddl_column::draft("", "", &[]);
+        let Ok(Some((kind, expr))) = stored::default_expression(old, &table) else { return Ok(()) };
+        if kind == stored::DefaultKind::Generated {
+            return Err(SqlError::unsupported("ALTER TYPE of a generated column"));
+        }
+        self.compile_default(&expr, new).map(|_| ()).map_err(|_| {
+            SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!(
+                    "default for column \"{}\" cannot be cast automatically to type {}",
+                    new.name,
+                    types::type_name(new.sql_type)
+                ),
+            )
+        })
+    }
+
+    /// Checks that read a column must still make sense when it changes its type.
+    pub(crate) fn recheck_constraints(
+        &self,
+        table: &TableDef,
+        column: usize,
+        new: &NewColumn,
+    ) -> Result<(), SqlError> {
+        let mut changed = table.clone();
+        let place = &mut changed.columns[column];
+        (place.ty, place.sql_type) = (new.ty, new.sql_type);
+        let id = place.id;
+        let scope = Scope::table(&changed, None);
+        for (_, check) in changed.checks().filter(|(_, check)| check.columns.contains(&id)) {
+            let expr = stored::check_expression(check, &changed)?;
+            RowExpr::compile_condition(&scope, &expr, &[], "CHECK")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,314 @@
+//! CREATE, ALTER and DROP SEQUENCE, and the sequences of serial columns.
+
+use datafusion::sql::sqlparser::ast::{Expr, ObjectName, SequenceOptions, Statement};
+use froglet_engine::SqlState;
+use froglet_schema::{Change, NewColumn, ObjectId, SequenceDef, TableDef};
+
+use crate::apply::Stop;
+use crate::ddl::Ddl;
+use crate::error::SqlError;
+use crate::resolve::Names;
+use crate::sequence_ddl::AlterSequence;
+use crate::types::{self, oids};
+
+impl Ddl<'_> {
+    /// Makes the sequence of a serial column; its id, and the column's default.
+    pub(crate) async fn column_sequence(
+        &mut self,
+        table: &TableDef,
+        column: &NewColumn,
+        options: &[SequenceOptions],
+    ) -> Result<(ObjectId, String), Stop> {
+        let base = format!("{}_{}_seq", table.name, column.name);
+        let mut name = base.clone();
+        let mut n = 0;
+        while self.names().find(Some(&table.schema), &name).is_some() {
+            n += 1;
+            name = format!("{base}{n}");
+        }
+        let def = define(&table.schema, &name, column.sql_type.oid, options)?;
+        let id = self.apply(Change::CreateSequence(def)).await?.ok_or(Stop::Restart)?;
+        let path = format!("{}.{}", quote(&table.schema), quote(&name)).replace('\'', "''");
+        Ok((id, format!("nextval('{path}'::regclass)")))
+    }
+
+    pub(crate) async fn create_sequence_statement(
+        &mut self,
+        statement: &Statement,
+    ) -> Result<String, Stop> {
+        let Statement::CreateSequence {
+            temporary,
+            if_not_exists,
+            name,
+            data_type,
+            sequence_options,
+            owned_by,
+        } = statement
+        else {
+            return Err(SqlError::unsupported("this statement").into());
+        };
+        if *temporary {
+            return Err(SqlError::unsupported("CREATE TEMPORARY SEQUENCE").into());
+        }
+        let (schema, sequence) = Names::parts(name)?;
+        let schema = self.names().creation_schema(schema)?;
+        if self.names().find(Some(&schema), &sequence).is_some() {
+            let message = format!("relation \"{sequence}\" already exists");
+            if *if_not_exists {
+                self.notice(SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
+                return Ok("CREATE SEQUENCE".to_owned());
+            }
+            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+        }
+        let oid = match data_type {
+            Some(ty) => types::parse_type(ty)?.1.oid,
+            None => oids::INT8,
+        };
+        let mut def = define(&schema, &sequence, oid, sequence_options)?;
+        def.owned_by = match owned_by {
+            Some(column) => self.owner(column)?,
+            None => None,
+        };
+        self.apply(Change::CreateSequence(def)).await?;
+        Ok("CREATE SEQUENCE".to_owned())
+    }
+
+    /// OWNED BY table.column; `None` for NONE.
+    fn owner(
+        &self,
+        column: &ObjectName,
+    ) -> Result<Option<(ObjectId, froglet_engine::ColumnId)>, Stop> {
+        let mut parts = column.0.clone();
+        let last = parts.pop();
+        let Some(ident) = last.as_ref().and_then(|part| part.as_ident()) else {
+            return Err(SqlError::unsupported("this OWNED BY").into());
+        };
+        if parts.is_empty() {
+            if ident.value.eq_ignore_ascii_case("none") {
+                return Ok(None);
+            }
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
+                .hint("Specify OWNED BY table.column or OWNED BY NONE.")
+                .into());
+        }
+        let table = self.table(&ObjectName(parts))?;
+        let at = crate::resolve::column(&table.def, ident)?;
+        Ok(Some((table.def.id, table.def.columns[at].id)))
+    }
+
+    pub(crate) async fn alter_sequence(&mut self, alter: &AlterSequence) -> Result<String, Stop> {
+        let Some(sequence) = self.sequence(&alter.name)? else {
+            if alter.if_exists {
+                self.skip("relation", &alter.name)?;
+                return Ok("ALTER SEQUENCE".to_owned());
+            }
+            let name = Names::parts(&alter.name)?.1;
+            return Err(crate::resolve::no_relation(&name).into());
+        };
+        let mut def = (*sequence).clone();
+        if let Some(name) = &alter.rename {
+            self.refuse_taken(&def.schema, name)?;
+            def.name.clone_from(name);
+        }
+        if let Some(increment) = alter.increment {
+            def.increment = increment;
+        }
+        let (low, high) = bounds(def.type_oid, def.increment)?;
+        if let Some(min) = alter.min {
+            def.min = min.unwrap_or(low);
+        }
+        if let Some(max) = alter.max {
+            def.max = max.unwrap_or(high);
+        }
+        if let Some(start) = alter.start {
+            def.start = start;
+        }
+        if let Some(cycle) = alter.cycle {
+            def.cycle = cycle;
+        }
+        match &alter.owned_by {
+            Some(Some(column)) => def.owned_by = self.owner(column)?,
+            Some(None) => def.owned_by = None,
+            None => {}
+        }
+        check(&def)?;
+        if let Some(restart) = alter.restart {
+            let value = restart.unwrap_or(def.start);
+            if !(def.min..=def.max).contains(&value) {
+                return Err(SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("RESTART value ({value}) is out of the sequence's bounds"),
+                )
+                .into());
+            }
+            self.catalog.set_value(&def, value, false)?;
+        }
+        if def != *sequence {
+            self.apply(Change::AlterSequence(def)).await?;
+        }
+        Ok("ALTER SEQUENCE".to_owned())
+    }
+
+    pub(crate) async fn drop_sequences(
+        &mut self,
+        names: &[ObjectName],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<String, Stop> {
+        for name in names {
+            let Some(sequence) = self.sequence(name)? else {
+                if if_exists {
+                    self.skip("sequence", name)?;
+                    continue;
+                }
+                let name = Names::parts(name)?.1;
+                return Err(SqlError::new(
+                    SqlState::UNDEFINED_TABLE,
+                    format!("sequence \"{name}\" does not exist"),
+                )
+                .into());
+            };
+            self.release_default(&sequence, cascade).await?;
+            self.apply(Change::DropSequence { sequence: sequence.id }).await?;
+        }
+        Ok("DROP SEQUENCE".to_owned())
+    }
+
+    /// The default of the column that a sequence goes with goes before it.
+    async fn release_default(&mut self, sequence: &SequenceDef, cascade: bool) -> Result<(), Stop> {
+        let Some((table, column)) = sequence.owned_by else { return Ok(()) };
+        let Ok(table) = self.table_by_id(table) else { return Ok(()) };
+        let Some(column) = table.def.column_by_id(column) else { return Ok(()) };
+        if column.default.is_none() {
+            return Ok(());
+        }
+        if !cascade {
+            return Err(SqlError::new(
+                SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!(
+                    "cannot drop sequence {} because other objects depend on it",
+                    sequence.name
+                ),
+            )
+            .detail(format!(
+                "default value for column {} of table {} depends on sequence {}",
+                column.name, table.def.name, sequence.name
+            ))
+            .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+            .into());
+        }
+        let change = Change::SetDefault {
+            table: table.def.id,
+            column: column.name.clone(),
+            default: None,
+        };
+        self.apply(change).await?;
+        Ok(())
+    }
+
+    /// TRUNCATE … RESTART IDENTITY
+    pub(crate) fn restart_owned(&self, table: ObjectId) -> Result<(), SqlError> {
+        for sequence in self.version.sequences.values() {
+            if sequence.owned_by.is_some_and(|(owner, _)| owner == table) {
+                self.catalog.set_value(sequence, sequence.start, false)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn define(
+    schema: &str,
+    name: &str,
+    oid: u32,
+    options: &[SequenceOptions],
+) -> Result<SequenceDef, SqlError> {
+    let mut increment = 1;
+    for option in options {
+        if let SequenceOptions::IncrementBy(value, _) = option {
+            increment = integer(value)?;
+        }
+    }
+    let (low, high) = bounds(oid, increment)?;
+    let mut def = SequenceDef {
+        id: 0,
+        schema: schema.to_owned(),
+        name: name.to_owned(),
+        type_oid: oid,
+        start: 0,
+        increment,
+        min: low,
+        max: high,
+        cycle: false,
+        owned_by: None,
+    };
+    let mut start = None;
+    for option in options {
+        match option {
+            SequenceOptions::IncrementBy(..) | SequenceOptions::Cache(_) => {}
+            SequenceOptions::MinValue(value) => {
+                def.min = value.as_ref().map_or(Ok(low), integer)?;
+            }
+            SequenceOptions::MaxValue(value) => {
+                def.max = value.as_ref().map_or(Ok(high), integer)?;
+            }
+            SequenceOptions::StartWith(value, _) => start = Some(integer(value)?),
+            // sqlparser's flag says NO CYCLE.
+            SequenceOptions::Cycle(no) => def.cycle = !no,
+        }
+    }
+    def.start = start.unwrap_or(if increment > 0 { def.min } else { def.max });
+    check(&def)?;
+    Ok(def)
+}
+
+/// The bounds that a sequence has unless it is told others.
+fn bounds(oid: u32, increment: i64) -> Result<(i64, i64), SqlError> {
+    let (min, max) = match oid {
+        oids::INT2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        oids::INT4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        oids::INT8 => (i64::MIN, i64::MAX),
+        _ => {
+            return Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                "sequence type must be smallint, integer, or bigint",
+            ));
+        }
+    };
+    Ok(if increment > 0 { (1, max) } else { (min, -1) })
+}
+
+fn check(def: &SequenceDef) -> Result<(), SqlError> {
+    let wrong = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    let (min, max, start) = (def.min, def.max, def.start);
+    if def.increment == 0 {
+        return wrong("INCREMENT must not be zero".to_owned());
+    }
+    if min >= max {
+        return wrong(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})"));
+    }
+    if start < min {
+        return wrong(format!("START value ({start}) cannot be less than MINVALUE ({min})"));
+    }
+    if start > max {
+        return wrong(format!("START value ({start}) cannot be greater than MAXVALUE ({max})"));
+    }
+    Ok(())
+}
+
+fn integer(value: &Expr) -> Result<i64, SqlError> {
+    value.to_string().replace(' ', "").parse().map_err(|_| {
+        SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("sequence option must be a bigint, not {value}"),
+        )
+    })
+}
+
+/// An identifier as it must be written to be read back.
+pub(crate) fn quote(name: &str) -> String {
+    let plain = !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit());
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}

@@ -1,0 +1,307 @@
+//! CREATE TABLE, DROP TABLE, TRUNCATE.
+
+use datafusion::sql::sqlparser::ast::{
+    CascadeOption, CreateTable, CreateTableOptions, ObjectName, SqlOption, TableConstraint,
+    Truncate, TruncateIdentityOption,
+};
+use froglet_engine::SqlState;
+use froglet_schema::{Change, NewColumn, NewTable, ObjectId, TableDef};
+
+use crate::apply::Stop;
+use crate::ddl::Ddl;
+use crate::ddl_column::{self, ColumnPlan, Source};
+use crate::error::SqlError;
+use crate::resolve::{self, Names};
+use crate::stored;
+
+/// The most columns of a table, as in PostgreSQL.
+const MAX_COLUMNS: usize = 1600;
+
+impl Ddl<'_> {
+    pub(crate) async fn create_table(&mut self, create: &CreateTable) -> Result<String, Stop> {
+        refuse_forms(create)?;
+        let (schema, name) = Names::parts(&create.name)?;
+        let schema = self.names().creation_schema(schema)?;
+        if self.names().find(Some(&schema), &name).is_some() {
+            let message = format!("relation \"{name}\" already exists");
+            if create.if_not_exists {
+                self.notice(SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
+                return Ok("CREATE TABLE".to_owned());
+            }
+            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+        }
+        let mut plans = Vec::with_capacity(create.columns.len());
+        for column in &create.columns {
+            plans.push(ddl_column::plan(column)?);
+        }
+        refuse_duplicates(&plans)?;
+        let owned = self.compile_sources(&schema, &name, &mut plans).await?;
+        let columns: Vec<NewColumn> = plans.iter().map(|plan| plan.column.clone()).collect();
+        let draft = ddl_column::draft(&schema, &name, &columns);
+        let mut constraints = Vec::new();
+        for constraint in written(&plans, &create.constraints) {
+            constraints.push(self.constraint(constraint, &draft, None, &constraints)?);
+        }
+        let new = NewTable { schema, name, columns, constraints };
+        let id = self.apply(Change::CreateTable(new)).await?.ok_or(Stop::Restart)?;
+        self.own_sequences(id, owned).await?;
+        Ok("CREATE TABLE".to_owned())
+    }
+
+    /// Makes the sequences of serial columns and writes every column's default. Returns which
+    /// sequence goes with which column.
+    async fn compile_sources(
+        &mut self,
+        schema: &str,
+        table: &str,
+        plans: &mut [ColumnPlan],
+    ) -> Result<Vec<(ObjectId, String)>, Stop> {
+        let columns: Vec<NewColumn> = plans.iter().map(|plan| plan.column.clone()).collect();
+        let draft = ddl_column::draft(schema, table, &columns);
+        let mut owned = Vec::new();
+        for plan in plans {
+            if let Some(sequence) = self.compile_source(&draft, plan).await? {
+                owned.push((sequence, plan.column.name.clone()));
+            }
+        }
+        Ok(owned)
+    }
+
+    /// Writes one column's default. A serial column's sequence is made, and returned.
+    pub(crate) async fn compile_source(
+        &mut self,
+        draft: &TableDef,
+        plan: &mut ColumnPlan,
+    ) -> Result<Option<ObjectId>, Stop> {
+        match plan.source.clone() {
+            Source::Nothing => Ok(None),
+            Source::Default(expr) => {
+                self.check_default(&expr, &plan.column)?;
+                plan.column.default = Some(froglet_schema::Expression(expr.to_string()));
+                Ok(None)
+            }
+            Source::Sequence(serial) => {
+                let (id, nextval) =
+                    self.column_sequence(draft, &plan.column, &serial.options).await?;
+                plan.column.default = Some(match serial.identity {
+                    Some(always) => stored::store_identity(always, &nextval),
+                    None => froglet_schema::Expression(nextval),
+                });
+                Ok(Some(id))
+            }
+            Source::Generated(expr) => {
+                self.check_generated(&expr, draft, &plan.column)?;
+                let id_of = |name: &str| draft.column(name).map(|c| c.id);
+                plan.column.default = Some(stored::store_generated(&expr, &draft.name, &id_of)?);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sequences of serial columns go with them.
+    pub(crate) async fn own_sequences(
+        &mut self,
+        table: ObjectId,
+        owned: Vec<(ObjectId, String)>,
+    ) -> Result<(), Stop> {
+        for (sequence, column) in owned {
+            let table = self.table_by_id(table)?;
+            let column = table.def.column(&column).ok_or(Stop::Restart)?.id;
+            let def = self.version.sequences.get(&sequence).ok_or(Stop::Restart)?;
+            let mut def = (**def).clone();
+            def.owned_by = Some((table.def.id, column));
+            self.apply(Change::AlterSequence(def)).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn drop_tables(
+        &mut self,
+        names: &[ObjectName],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<String, Stop> {
+        let mut tables = Vec::new();
+        for name in names {
+            match self.names().relation(name)? {
+                Some(_) => tables.push(self.table(name)?.def.id),
+                None if if_exists => self.skip("table", name)?,
+                None => {
+                    let (_, table) = Names::parts(name)?;
+                    return Err(SqlError::new(
+                        SqlState::UNDEFINED_TABLE,
+                        format!("table \"{table}\" does not exist"),
+                    )
+                    .into());
+                }
+            }
+        }
+        tables.sort_unstable();
+        tables.dedup();
+        // A table whose children go in the same statement needs no CASCADE: children first.
+        while !tables.is_empty() {
+            let free = tables.iter().position(|id| {
+                self.version.tables.get(id).is_none_or(|t| {
+                    t.def.referenced_by.iter().all(|child| child == id || !tables.contains(child))
+                })
+            });
+            let id = tables.swap_remove(free.unwrap_or(0));
+            let in_circle = free.is_none();
+            self.apply(Change::DropTable { table: id, cascade: cascade || in_circle }).await?;
+        }
+        Ok("DROP TABLE".to_owned())
+    }
+
+    pub(crate) async fn truncate(&mut self, truncate: &Truncate) -> Result<String, Stop> {
+        if truncate.partitions.is_some() {
+            return Err(SqlError::unsupported("TRUNCATE of partitions").into());
+        }
+        let cascade = truncate.cascade == Some(CascadeOption::Cascade);
+        let mut tables: Vec<ObjectId> = Vec::new();
+        for target in &truncate.table_names {
+            let id = self.table(&target.name)?.def.id;
+            if !tables.contains(&id) {
+                tables.push(id);
+            }
+        }
+        let mut at = 0;
+        while at < tables.len() {
+            let table = self.table_by_id(tables[at])?;
+            for child in &table.def.referenced_by {
+                if tables.contains(child) {
+                    continue;
+                }
+                if !cascade {
+                    return Err(self.referenced(&table.def, *child).into());
+                }
+                let name = self.table_by_id(*child)?.def.name.clone();
+                self.notice(
+                    SqlState::SUCCESSFUL_COMPLETION,
+                    format!("truncate cascades to table \"{name}\""),
+                );
+                tables.push(*child);
+            }
+            at += 1;
+        }
+        let restart = truncate.identity == Some(TruncateIdentityOption::Restart);
+        for table in tables {
+            if restart {
+                self.restart_owned(table)?;
+            }
+            self.apply(Change::Truncate { table }).await?;
+        }
+        Ok("TRUNCATE TABLE".to_owned())
+    }
+
+    fn referenced(&self, table: &TableDef, child: ObjectId) -> SqlError {
+        let child = self.version.tables.get(&child);
+        let key = child.and_then(|c| c.def.foreign_keys().find(|(_, fk)| fk.parent == table.id));
+        let error = SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "cannot truncate a table referenced in a foreign key constraint",
+        )
+        .hint("Truncate the referencing table at the same time, or use TRUNCATE ... CASCADE.");
+        match (child, key) {
+            (Some(child), Some((name, _))) => error.detail(format!(
+                "Table \"{}\" references \"{}\" via foreign key constraint \"{name}\".",
+                child.def.name, table.name
+            )),
+            _ => error,
+        }
+    }
+}
+
+/// Constraints in the order in which they are made: keys before what may refer to them.
+fn written<'a>(
+    plans: &'a [ColumnPlan],
+    table: &'a [TableConstraint],
+) -> Vec<&'a TableConstraint> {
+    let mut all: Vec<&TableConstraint> =
+        plans.iter().flat_map(|plan| &plan.constraints).chain(table).collect();
+    all.sort_by_key(|constraint| match constraint {
+        TableConstraint::PrimaryKey(_) => 0,
+        TableConstraint::Unique(_) => 1,
+        TableConstraint::ForeignKey(_) => 3,
+        _ => 2,
+    });
+    all
+}
+
+fn refuse_duplicates(plans: &[ColumnPlan]) -> Result<(), SqlError> {
+    if plans.len() > MAX_COLUMNS {
+        return Err(SqlError::new(
+            SqlState::new("54011"),
+            format!("tables can have at most {MAX_COLUMNS} columns"),
+        ));
+    }
+    let mut names = std::collections::HashSet::new();
+    match plans.iter().find(|plan| !names.insert(plan.column.name.as_str())) {
+        Some(plan) => Err(SqlError::new(
+            SqlState::DUPLICATE_COLUMN,
+            format!("column \"{}\" specified more than once", plan.column.name),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn refuse_forms(create: &CreateTable) -> Result<(), SqlError> {
+    let forms = [
+        (create.temporary, "CREATE TEMPORARY TABLE"),
+        (create.query.is_some(), "CREATE TABLE AS"),
+        (create.like.is_some(), "CREATE TABLE (LIKE …)"),
+        (create.inherits.is_some(), "INHERITS"),
+        (create.partition_by.is_some() || create.partition_of.is_some(), "partitioning"),
+        (create.external || create.or_replace, "this form of CREATE TABLE"),
+        (create.clone.is_some(), "CLONE"),
+        (create.on_commit.is_some(), "ON COMMIT"),
+    ];
+    if let Some((_, what)) = forms.iter().find(|(present, _)| *present) {
+        return Err(SqlError::unsupported(what));
+    }
+    match &create.table_options {
+        CreateTableOptions::None => Ok(()),
+        CreateTableOptions::With(options) => options.iter().try_for_each(storage_option),
+        _ => Err(SqlError::unsupported("this table option")),
+    }
+}
+
+/// PostgreSQL's storage parameters mean nothing here; pgbench and dumps send them all the same.
+pub(crate) fn storage_option(option: &SqlOption) -> Result<(), SqlError> {
+    let name = match option {
+        SqlOption::KeyValue { key, .. } => key.value.to_ascii_lowercase(),
+        other => other.to_string().to_ascii_lowercase(),
+    };
+    let known = ["fillfactor", "toast_tuple_target", "parallel_workers", "user_catalog_table"];
+    if known.contains(&name.as_str())
+        || ["autovacuum_", "toast.", "log_autovacuum", "vacuum_"].iter().any(|p| name.starts_with(p))
+    {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::INVALID_PARAMETER_VALUE,
+        format!("unrecognized parameter \"{name}\""),
+    ))
+}
+
+impl Ddl<'_> {
+    /// The id of a foreign key's parent; `None` for the table itself.
+    pub(crate) fn parent(
+        &self,
+        name: &ObjectName,
+        child: &TableDef,
+    ) -> Result<Option<ObjectId>, SqlError> {
+        let (schema, parent) = Names::parts(name)?;
+        let same_schema = schema.as_ref().is_none_or(|schema| *schema == child.schema);
+        if same_schema && parent == child.name {
+            return Ok(None);
+        }
+        match self.names().relation(name)? {
+            Some(resolve::Relation::Table(table)) => Ok(Some(table.def.id)),
+            Some(_) => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("referenced relation \"{parent}\" is not a table"),
+            )),
+            None => Err(resolve::no_relation(&parent)),
+        }
+    }
+}

@@ -1,0 +1,672 @@
+//! Expressions over one table's rows, compiled once and evaluated often: values of INSERT and
+//! UPDATE, conditions of the short path, defaults, checks, the USING of ALTER TYPE.
+//!
+//! ```text
+//!   AST ─ rewrite ─ SqlToRel ─ casts ─ coerce ─ simplify ─▶ logical ─▶ physical
+//!                                                             │  $n is a column beside the table's,
+//!                                                             ▼  then a ParamExpr
+//!                                                       Column | Constant | Param | General
+//! ```
+//!
+//! The physical expressions are DataFusion's own, those of its filters and projections: one
+//! semantics. An expression that is a column, a constant or a parameter is answered without them.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, ScalarValue, TableReference};
+use datafusion::error::DataFusionError;
+use datafusion::execution::context::ExecutionProps;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::expressions::{Column as PhysicalColumn, Literal};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::sql::planner::PlannerContext;
+use datafusion::sql::sqlparser::ast;
+use froglet_engine::{ColumnType, SqlState, Value};
+use froglet_schema::{SqlType, TableDef};
+
+use crate::context::EvalContext;
+use crate::df_error::map_df_error;
+use crate::error::SqlError;
+use crate::planning::{NoTables, PlanContext, param_fields};
+use crate::semantics::casts;
+use crate::semantics::param::ParamExpr;
+use crate::types::cast::{CastContext, assignable, not_assignable};
+use crate::types::{self, cast_array, sql_field, sql_type_of_field};
+
+/// The qualifier of parameters while an expression is planned.
+const PARAMS: &str = "froglet param";
+const TEXT: SqlType = types::plain(types::oids::TEXT);
+
+/// The columns an expression may name.
+#[derive(Clone)]
+pub struct Scope {
+    schema: DFSchemaRef,
+    columns: Arc<[(ColumnType, SqlType)]>,
+}
+
+impl Scope {
+    /// No columns.
+    pub fn empty() -> Scope {
+        Scope { schema: Arc::new(DFSchema::empty()), columns: Arc::from([]) }
+    }
+
+    /// The columns of a table under its name or an alias.
+    pub fn table(def: &TableDef, alias: Option<&str>) -> Scope {
+        let qualifier = TableReference::bare(alias.unwrap_or(&def.name));
+        let mut scope = Scope::empty();
+        scope.extend(&qualifier, def);
+        scope
+    }
+
+    /// A table and the row proposed for insertion, `excluded` (ON CONFLICT). Positions of the
+    /// latter follow those of the table.
+    pub fn table_and_excluded(def: &TableDef, alias: Option<&str>) -> Scope {
+        let mut scope = Scope::table(def, alias);
+        scope.extend(&TableReference::bare("excluded"), def);
+        scope
+    }
+
+    fn extend(&mut self, qualifier: &TableReference, def: &TableDef) {
+        // A row that is being checked may hold NULL where its column does not allow it.
+        let more = def.columns.iter().map(|c| {
+            (Some(qualifier.clone()), sql_field(&c.name, c.sql_type, c.ty.arrow(), true))
+        });
+        let old = self.schema.iter().map(|(q, f)| (q.cloned(), f.clone()));
+        let fields = old.chain(more).collect();
+        self.schema = Arc::new(
+            DFSchema::new_with_metadata(fields, Default::default())
+                .expect("column names of a table differ"),
+        );
+        let columns = def.columns.iter().map(|c| (c.ty, c.sql_type));
+        self.columns = self.columns.iter().copied().chain(columns).collect();
+    }
+}
+
+/// What an expression comes down to.
+#[derive(Debug)]
+enum Shape {
+    /// The first input as it is.
+    Column,
+    /// Always the same.
+    Constant(ScalarValue),
+    /// A parameter as it is.
+    Param(usize),
+    /// Anything else.
+    General,
+}
+
+/// What an assignment makes of the result.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    column: ColumnType,
+    ty: SqlType,
+}
+
+/// A compiled expression. Shared by sessions.
+#[derive(Debug)]
+pub struct RowExpr {
+    physical: Arc<dyn PhysicalExpr>,
+    shape: Shape,
+    inputs: Vec<usize>,
+    input_types: Vec<ColumnType>,
+    schema: SchemaRef,
+    data_type: DataType,
+    sql_type: SqlType,
+    volatile: bool,
+    uses_params: bool,
+    target: Option<Target>,
+}
+
+fn options() -> Arc<ConfigOptions> {
+    static OPTIONS: LazyLock<Arc<ConfigOptions>> = LazyLock::new(|| {
+        let mut options = ConfigOptions::new();
+        options.execution.time_zone = Some("+00:00".to_owned());
+        Arc::new(options)
+    });
+    OPTIONS.clone()
+}
+
+impl RowExpr {
+    /// Compiles an expression. `params` are the types of `$1…`; an oid of 0 is inferred.
+    pub fn compile(
+        scope: &Scope,
+        expr: &ast::Expr,
+        params: &[SqlType],
+    ) -> Result<RowExpr, SqlError> {
+        let (logical, found) = plan(scope, expr, params)?;
+        RowExpr::of_logical(scope, logical, &found)
+    }
+
+    /// Compiles a condition: 42804 unless it is boolean.
+    pub fn compile_condition(
+        scope: &Scope,
+        expr: &ast::Expr,
+        params: &[SqlType],
+        clause: &str,
+    ) -> Result<RowExpr, SqlError> {
+        let boolean = types::plain(types::oids::BOOL);
+        let compiled = match untyped(expr) {
+            true => RowExpr::compile_for(scope, expr, params, "", ColumnType::Bool, boolean)?,
+            false => RowExpr::compile(scope, expr, params)?,
+        };
+        if !matches!(compiled.data_type, DataType::Boolean | DataType::Null) {
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!(
+                    "argument of {clause} must be type boolean, not type {}",
+                    types::input::input_name(compiled.sql_type)
+                ),
+            ));
+        }
+        Ok(compiled)
+    }
+
+    /// Compiles an expression whose value is assigned to a column: a literal or parameter without
+    /// a type takes the column's, another type is cast as an assignment does, or is 42804.
+    pub fn compile_for(
+        scope: &Scope,
+        expr: &ast::Expr,
+        params: &[SqlType],
+        column_name: &str,
+        column: ColumnType,
+        ty: SqlType,
+    ) -> Result<RowExpr, SqlError> {
+        let typed;
+        let expr = match strip(expr) {
+            bare if untyped(bare) => {
+                typed = typed_by(bare, ty, params);
+                match &typed {
+                    Typed::Literal(value) => {
+                        let scalar = types::scalar_of(value, column);
+                        return RowExpr::constant(scalar, column, ty);
+                    }
+                    Typed::Failed(e) => return Err((**e).clone()),
+                    Typed::Param(params) => return RowExpr::compile_assigned(
+                        scope, bare, params, column_name, column, ty,
+                    ),
+                    Typed::No => bare,
+                }
+            }
+            other => other,
+        };
+        RowExpr::compile_assigned(scope, expr, params, column_name, column, ty)
+    }
+
+    fn compile_assigned(
+        scope: &Scope,
+        expr: &ast::Expr,
+        params: &[SqlType],
+        column_name: &str,
+        column: ColumnType,
+        ty: SqlType,
+    ) -> Result<RowExpr, SqlError> {
+        let mut compiled = RowExpr::compile(scope, expr, params)?;
+        let null = compiled.data_type.is_null();
+        if !null && !assignable(compiled.sql_type.oid, ty.oid) {
+            return Err(not_assignable(column_name, ty, compiled.sql_type));
+        }
+        compiled.target = Some(Target { column, ty });
+        if let (Shape::Constant(_), false) = (&compiled.shape, compiled.volatile) {
+            // Cast once, here.
+            let array = compiled.eval(&compiled.no_rows(1)?, &EvalContext::none())?;
+            let scalar = ScalarValue::try_from_array(&array, 0).map_err(map_df_error)?;
+            return RowExpr::constant(scalar, column, ty);
+        }
+        Ok(compiled)
+    }
+
+    /// A constant of a column's type.
+    pub fn constant(
+        value: ScalarValue,
+        column: ColumnType,
+        ty: SqlType,
+    ) -> Result<RowExpr, SqlError> {
+        Ok(RowExpr {
+            physical: Arc::new(Literal::new(value.clone())),
+            shape: Shape::Constant(value),
+            inputs: Vec::new(),
+            input_types: Vec::new(),
+            schema: Arc::new(Schema::empty()),
+            data_type: column.arrow(),
+            sql_type: ty,
+            volatile: false,
+            uses_params: false,
+            target: None,
+        })
+    }
+
+    fn of_logical(
+        scope: &Scope,
+        logical: Expr,
+        params: &[SqlType],
+    ) -> Result<RowExpr, SqlError> {
+        let inputs = columns_of(scope, &logical)?;
+        let fields: Vec<Arc<Field>> =
+            inputs.iter().map(|i| scope.schema.field(*i).clone()).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let params = param_fields_of(params)?;
+        let full = input_schema(scope, &inputs, &params).map_err(map_df_error)?;
+        let field = logical.to_field(&full).map_err(map_df_error)?.1;
+        let props = execution_props();
+        let physical =
+            create_physical_expr(&logical, &full, &props, &PhysicalPlanningContext::default())
+                .map_err(map_df_error)?;
+        let physical = bind_params(physical, inputs.len(), &params)?;
+        let shape = shape_of(&physical);
+        Ok(RowExpr {
+            shape,
+            input_types: inputs.iter().map(|i| scope.columns[*i].0).collect(),
+            schema,
+            data_type: field.data_type().clone(),
+            sql_type: sql_type_of_field(&field),
+            volatile: logical.is_volatile(),
+            uses_params: logical.column_refs().into_iter().any(is_param),
+            physical,
+            inputs,
+            target: None,
+        })
+    }
+
+    /// Positions in the scope of the columns it reads; batches have exactly these, in this order.
+    pub fn inputs(&self) -> &[usize] {
+        &self.inputs
+    }
+
+    /// The Arrow type of its result.
+    pub fn data_type(&self) -> DataType {
+        match &self.target {
+            Some(target) => target.column.arrow(),
+            None => self.data_type.clone(),
+        }
+    }
+
+    /// The SQL type of its result.
+    pub fn sql_type(&self) -> SqlType {
+        self.target.map_or(self.sql_type, |t| t.ty)
+    }
+
+    /// How its result is stored as a [`Value`]; `None` for types that only results have.
+    pub fn column_type(&self) -> Option<ColumnType> {
+        match &self.target {
+            Some(target) => Some(target.column),
+            None => types::column_type_of_arrow(&self.data_type),
+        }
+    }
+
+    /// Whether two evaluations may differ (random(), nextval()).
+    pub fn volatile(&self) -> bool {
+        self.volatile
+    }
+
+    /// Whether it reads parameters.
+    pub fn uses_params(&self) -> bool {
+        self.uses_params
+    }
+
+    /// The value, if it is the same for every row and every execution.
+    pub fn constant_value(&self) -> Option<Value> {
+        match &self.shape {
+            Shape::Constant(value) if self.target.is_none() => {
+                types::value_of_scalar(value, self.column_type()?).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// The parameter (from 0) that it is, if it is just that.
+    pub fn as_param(&self) -> Option<usize> {
+        match self.shape {
+            Shape::Param(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// Whether it is just its one input.
+    pub fn is_column(&self) -> bool {
+        matches!(self.shape, Shape::Column)
+    }
+
+    /// The compiled expression itself. Its columns are positions in a batch of its inputs.
+    pub fn physical(&self) -> &Arc<dyn PhysicalExpr> {
+        &self.physical
+    }
+
+    /// Evaluates it for every row of a batch of its inputs.
+    pub fn eval(&self, batch: &RecordBatch, context: &EvalContext) -> Result<ArrayRef, SqlError> {
+        let rows = batch.num_rows();
+        let array = context
+            .enter(|| self.physical.evaluate(batch)?.into_array(rows))
+            .map_err(map_df_error)?;
+        match &self.target {
+            None => Ok(array),
+            Some(t) => cast_array(&array, t.column, t.ty, CastContext::Assignment),
+        }
+    }
+
+    /// Evaluates it for one row, given as the values of its inputs.
+    pub fn eval_row(&self, row: &[Value], context: &EvalContext) -> Result<Value, SqlError> {
+        debug_assert_eq!(row.len(), self.inputs.len(), "a row has the expression's inputs");
+        let column = self.column_type().ok_or_else(|| {
+            SqlError::unsupported(format!("a value of type {}", types::type_name(self.sql_type)))
+        })?;
+        let (value, from) = match &self.shape {
+            Shape::Column => (row[0].clone(), self.input_types[0]),
+            Shape::Constant(value) if self.target.is_none() => {
+                return types::value_of_scalar(value, column);
+            }
+            Shape::Param(index) if types::column_type_of_arrow(&self.data_type).is_some() => {
+                let scalar = context.params.get(*index).ok_or_else(|| no_param(*index))?;
+                let from = types::column_type_of_arrow(&self.data_type).unwrap_or(column);
+                (types::value_of_scalar(scalar, from)?, from)
+            }
+            _ => {
+                let array = self.eval(&self.batch_of(row)?, context)?;
+                return Ok(types::value_at(array.as_ref(), 0, column));
+            }
+        };
+        match &self.target {
+            None => Ok(value),
+            Some(t) => types::cast_value(value, from, t.column, t.ty, CastContext::Assignment),
+        }
+    }
+
+    /// A batch of one row of its inputs.
+    pub fn batch_of(&self, row: &[Value]) -> Result<RecordBatch, SqlError> {
+        let columns = row
+            .iter()
+            .zip(&self.input_types)
+            .map(|(value, ty)| types::array_of(*ty, &mut std::iter::once(value)))
+            .collect();
+        self.batch(columns, 1)
+    }
+
+    /// A batch of columns in the order of its inputs.
+    pub fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, SqlError> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(crate::df_error::arrow)
+    }
+
+    fn no_rows(&self, rows: usize) -> Result<RecordBatch, SqlError> {
+        self.batch(Vec::new(), rows)
+    }
+}
+
+fn no_param(index: usize) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter ${}", index + 1))
+}
+
+enum Typed {
+    Literal(Value),
+    Failed(Box<SqlError>),
+    Param(Vec<SqlType>),
+    No,
+}
+
+/// Without parentheses.
+fn strip(expr: &ast::Expr) -> &ast::Expr {
+    match expr {
+        ast::Expr::Nested(inner) => strip(inner),
+        other => other,
+    }
+}
+
+/// A literal or parameter that takes its type from where it stands.
+fn untyped(expr: &ast::Expr) -> bool {
+    use ast::Value as V;
+    match strip(expr) {
+        ast::Expr::Value(v) => matches!(
+            v.value,
+            V::SingleQuotedString(_)
+                | V::EscapedStringLiteral(_)
+                | V::DollarQuotedString(_)
+                | V::Null
+                | V::Placeholder(_)
+        ),
+        _ => false,
+    }
+}
+
+fn typed_by(expr: &ast::Expr, ty: SqlType, params: &[SqlType]) -> Typed {
+    use ast::Value as V;
+    let ast::Expr::Value(v) = expr else { return Typed::No };
+    let text = match &v.value {
+        V::SingleQuotedString(s) | V::EscapedStringLiteral(s) => s,
+        V::DollarQuotedString(s) => &s.value,
+        V::Null => return Typed::Literal(Value::Null),
+        V::Placeholder(name) => {
+            let Some(index) = param_index(name) else { return Typed::No };
+            let mut params = params.to_vec();
+            if params.len() <= index {
+                params.resize(index + 1, types::plain(0));
+            }
+            if params[index].oid == 0 {
+                params[index] = types::plain(ty.oid);
+            }
+            return Typed::Param(params);
+        }
+        _ => return Typed::No,
+    };
+    let Some(column) = types::column_type_of(ty.oid, ty.modifier) else { return Typed::No };
+    match types::from_text(ty, column, text) {
+        Ok(value) => Typed::Literal(value),
+        Err(e) => Typed::Failed(Box::new(e)),
+    }
+}
+
+/// `$3` is 2.
+pub(crate) fn param_index(name: &str) -> Option<usize> {
+    name.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+fn execution_props() -> ExecutionProps {
+    let mut props = ExecutionProps::new();
+    props.mark_start_execution(options());
+    props
+}
+
+/// Plans an expression as far as it goes without rows. Returns the types of its parameters.
+fn plan(
+    scope: &Scope,
+    expr: &ast::Expr,
+    params: &[SqlType],
+) -> Result<(Expr, Vec<SqlType>), SqlError> {
+    let expr = crate::rewrite::rewrite_expr(expr)?;
+    let context = PlanContext::new(&NoTables, options());
+    let mut planner_context =
+        PlannerContext::new().with_prepare_param_data_types(param_fields(params)?);
+    let logical = context
+        .planner()
+        .sql_to_expr(expr, &scope.schema, &mut planner_context)
+        .map_err(map_df_error)?;
+    forbid_aggregates(&logical)?;
+    let logical = casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data;
+    let (logical, found) = type_params(logical, params)?;
+    let schema = input_schema(scope, &all(scope), &param_fields_of(&found)?).map_err(map_df_error)?;
+    let simplify = SimplifyContext::builder()
+        .with_config_options(options())
+        .with_schema(Arc::new(schema.clone()))
+        .build();
+    let simplifier = ExprSimplifier::new(simplify);
+    let logical = simplifier
+        .coerce(logical, &schema)
+        .and_then(|e| simplifier.simplify(e))
+        .map_err(map_df_error)?;
+    Ok((logical, found))
+}
+
+fn all(scope: &Scope) -> Vec<usize> {
+    (0..scope.columns.len()).collect()
+}
+
+fn forbid_aggregates(expr: &Expr) -> Result<(), SqlError> {
+    let mut found = None;
+    expr.apply(|node| {
+        found = match node {
+            Expr::AggregateFunction(_) => Some("aggregate functions"),
+            Expr::WindowFunction(_) => Some("window functions"),
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        Ok(TreeNodeRecursion::Stop)
+    })
+    .map_err(map_df_error)?;
+    match found {
+        None => Ok(()),
+        Some(what) => Err(SqlError::new(
+            SqlState::GROUPING_ERROR,
+            format!("{what} are not allowed in this expression"),
+        )),
+    }
+}
+
+/// Turns placeholders into columns, and collects their types: what the client says, or what has
+/// been inferred, or oid 0.
+fn type_params(logical: Expr, params: &[SqlType]) -> Result<(Expr, Vec<SqlType>), SqlError> {
+    let mut found: Vec<SqlType> = params.to_vec();
+    let logical = logical
+        .transform(|node| {
+            let Expr::Placeholder(Placeholder { id, field }) = node else {
+                return Ok(Transformed::no(node));
+            };
+            let index = param_index(&id).ok_or_else(|| {
+                DataFusionError::from(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!("parameter {id} has no number"),
+                ))
+            })?;
+            if found.len() <= index {
+                found.resize(index + 1, types::plain(0));
+            }
+            let ty = field.as_ref().map(|f| sql_type_of_field(f));
+            if found[index].oid == 0 || found[index].oid == types::oids::UNKNOWN {
+                found[index] = ty.unwrap_or(types::plain(0));
+            }
+            Ok(Transformed::yes(Expr::Column(param_column(index))))
+        })
+        .map_err(map_df_error)?
+        .data;
+    Ok((logical, found))
+}
+
+fn param_column(index: usize) -> Column {
+    Column::new(Some(TableReference::bare(PARAMS)), format!("${}", index + 1))
+}
+
+/// Fields of the parameters. One whose type nothing tells is text.
+fn param_fields_of(found: &[SqlType]) -> Result<Vec<(usize, Arc<Field>)>, SqlError> {
+    let mut fields = Vec::new();
+    for (index, ty) in found.iter().enumerate() {
+        let ty = if ty.oid == 0 { &TEXT } else { ty };
+        let arrow = types::arrow_of(*ty).ok_or_else(|| {
+            SqlError::unsupported(format!("a parameter of type {}", types::type_name(*ty)))
+        })?;
+        fields.push((index, sql_field(&format!("${}", index + 1), *ty, arrow, true)));
+    }
+    Ok(fields)
+}
+
+/// The columns at `inputs`, then the parameters.
+fn input_schema(
+    scope: &Scope,
+    inputs: &[usize],
+    params: &[(usize, Arc<Field>)],
+) -> Result<DFSchema, DataFusionError> {
+    let columns = inputs.iter().map(|i| {
+        let (qualifier, field) = scope.schema.qualified_field(*i);
+        (qualifier.cloned(), field.clone())
+    });
+    let qualifier = TableReference::bare(PARAMS);
+    let params = params.iter().map(|(_, field)| (Some(qualifier.clone()), field.clone()));
+    DFSchema::new_with_metadata(columns.chain(params).collect(), Default::default())
+}
+
+fn is_param(column: &Column) -> bool {
+    column.relation.as_ref().is_some_and(|r| r.table() == PARAMS)
+}
+
+/// Positions of the columns that an expression reads, ascending.
+fn columns_of(scope: &Scope, logical: &Expr) -> Result<Vec<usize>, SqlError> {
+    let mut inputs = Vec::new();
+    for column in logical.column_refs() {
+        if is_param(column) {
+            continue;
+        }
+        inputs.push(scope.schema.index_of_column(column).map_err(map_df_error)?);
+    }
+    inputs.sort_unstable();
+    inputs.dedup();
+    Ok(inputs)
+}
+
+/// Replaces the columns that stand for parameters.
+fn bind_params(
+    physical: Arc<dyn PhysicalExpr>,
+    columns: usize,
+    params: &[(usize, Arc<Field>)],
+) -> Result<Arc<dyn PhysicalExpr>, SqlError> {
+    physical
+        .transform(|node| {
+            let Some(column) = node.downcast_ref::<PhysicalColumn>() else {
+                return Ok(Transformed::no(node));
+            };
+            let Some((index, field)) =
+                column.index().checked_sub(columns).and_then(|i| params.get(i))
+            else {
+                return Ok(Transformed::no(node));
+            };
+            let param = ParamExpr { index: *index, field: field.clone() };
+            Ok(Transformed::yes(Arc::new(param) as Arc<dyn PhysicalExpr>))
+        })
+        .map(|t| t.data)
+        .map_err(map_df_error)
+}
+
+fn shape_of(physical: &Arc<dyn PhysicalExpr>) -> Shape {
+    if physical.downcast_ref::<PhysicalColumn>().is_some() {
+        Shape::Column
+    } else if let Some(literal) = physical.downcast_ref::<Literal>() {
+        Shape::Constant(literal.value().clone())
+    } else if let Some(param) = physical.downcast_ref::<ParamExpr>() {
+        Shape::Param(param.index)
+    } else {
+        Shape::General
+    }
+}
+
+/// The types of the parameters of expressions over a table, `given` where the client says (an oid
+/// other than 0). With an expression comes the column it is assigned to, if it is.
+pub fn infer_params(
+    scope: &Scope,
+    exprs: &[(&ast::Expr, Option<SqlType>)],
+    given: &[SqlType],
+) -> Result<Vec<SqlType>, SqlError> {
+    let mut types = given.to_vec();
+    for (expr, target) in exprs {
+        if let (Some(ty), true) = (target, untyped(expr)) {
+            if let Typed::Param(found) = typed_by(strip(expr), *ty, &types) {
+                types = found;
+            }
+            continue;
+        }
+        let (_, found) = plan(scope, expr, &types)?;
+        types = found;
+    }
+    for ty in &mut types {
+        if ty.oid == 0 || ty.oid == crate::types::oids::UNKNOWN {
+            *ty = TEXT;
+        }
+    }
+    Ok(types)
+}
+
+#[cfg(test)]
+#[path = "expr_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+//! Rows of a table by the values of some columns: through an index where one begins with these
+//! columns, else by reading every block.
+
+use std::ops::ControlFlow;
+
+use froglet_engine::{Direction, KeyRange, RowId, Snapshot, Value, batch, key};
+use froglet_schema::TableVersion;
+use froglet_txn::Limits;
+
+use crate::error::SqlError;
+
+/// The way to rows by equality on some columns; made once per schema version.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookup {
+    /// Layout positions.
+    pub(crate) columns: Vec<usize>,
+    /// An index that begins with these columns, and for each of its first parts the place in
+    /// `columns`.
+    index: Option<(usize, Vec<usize>)>,
+}
+
+impl Lookup {
+    pub(crate) fn new(table: &TableVersion, columns: Vec<usize>) -> Lookup {
+        let layout = table.table.layout();
+        let index = layout.indexes.iter().enumerate().find_map(|(at, index)| {
+            let parts = index.key.get(..columns.len())?;
+            let places: Option<Vec<usize>> = parts
+                .iter()
+                .map(|part| {
+                    let position = layout.position(part.column)?;
+                    columns.iter().position(|c| *c == position)
+                })
+                .collect();
+            Some((at, places?))
+        });
+        Lookup { columns, index }
+    }
+
+    /// The rows that `snapshot` sees with these values (none of them NULL), at most `limit`.
+    pub(crate) fn rows(
+        &self,
+        table: &TableVersion,
+        snapshot: &Snapshot,
+        values: &[Value],
+        limit: usize,
+        limits: &Limits,
+    ) -> Result<Vec<RowId>, SqlError> {
+        let mut found = Vec::new();
+        match &self.index {
+            Some((index, places)) => {
+                let spec = &table.table.layout().indexes[*index];
+                let mut bytes = Vec::new();
+                for (place, part) in places.iter().zip(&spec.key) {
+                    key::encode_part(&mut bytes, &values[*place], part);
+                }
+                table.table.seek(
+                    snapshot,
+                    *index,
+                    &KeyRange::prefix(bytes),
+                    Direction::Forward,
+                    &[],
+                    &mut |rid, _| {
+                        found.push(rid);
+                        if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                    },
+                );
+            }
+            None => self.scan(table, snapshot, values, limit, limits, &mut found)?,
+        }
+        Ok(found)
+    }
+
+    fn scan(
+        &self,
+        table: &TableVersion,
+        snapshot: &Snapshot,
+        values: &[Value],
+        limit: usize,
+        limits: &Limits,
+        found: &mut Vec<RowId>,
+    ) -> Result<(), SqlError> {
+        for block in 0..table.table.block_count() {
+            limits.check()?;
+            let rows = table.table.read_block(snapshot, block, &self.columns)?;
+            for (row, rid) in rows.rids.iter().enumerate() {
+                let equal = self.columns.iter().zip(values).enumerate().all(|(i, (column, value))| {
+                    let ty = table.def.columns[*column].ty;
+                    batch::value_at(rows.batch.column(i).as_ref(), row, ty) == *value
+                });
+                if equal {
+                    found.push(*rid);
+                    if found.len() >= limit {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

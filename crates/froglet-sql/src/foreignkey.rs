@@ -1,0 +1,409 @@
+//! Foreign keys, from both sides.
+//!
+//! ```text
+//!   child inserted                         parent deleted, or its key changed
+//!   ──────────────                         ──────────────────────────────────
+//!   find the parent (newest)               write it                (done by the statement)
+//!   hold it shared                         somebody holds it shared? wait
+//!   somebody is deleting it? wait,         children (newest)? an unfinished change of one: wait
+//!     find again                             NO ACTION, RESTRICT  23503
+//!   still there                              CASCADE, SET …       write them, and so on
+//! ```
+//!
+//! F1: the child enters its shared lock before it looks for a deleter; the parent's writer links
+//!     its write before it looks for shared locks. Both are sequentially consistent, so of two
+//!     racing transactions one waits for the other (froglet-txn, R1).
+//!
+//! Checks run after the statement has written all its rows, so that rows of one statement may
+//! refer to each other, and see the newest committed state and the transaction's own writes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use froglet_engine::{ColumnId, Row, RowId, Snapshot, SqlState, Value};
+use froglet_schema::def::ForeignKeyDef;
+use froglet_schema::{CatalogVersion, ForeignKeyAction, TableDef, TableVersion};
+use froglet_txn::Isolation;
+
+use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
+use crate::error::SqlError;
+use crate::find::Lookup;
+use crate::key::{Fit, fit};
+use crate::violation;
+
+/// Cascades within cascades.
+const MAX_DEPTH: usize = 64;
+
+/// One foreign key, bound to both tables.
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) def: ForeignKeyDef,
+    pub(crate) child: Arc<TableVersion>,
+    pub(crate) parent: Arc<TableVersion>,
+    child_lookup: Lookup,
+    parent_lookup: Lookup,
+}
+
+impl Key {
+    fn bind(
+        name: &str,
+        def: &ForeignKeyDef,
+        child: &Arc<TableVersion>,
+        catalog: &CatalogVersion,
+    ) -> Option<Key> {
+        let parent = catalog.tables.get(&def.parent)?.clone();
+        let child_lookup = Lookup::new(child, positions(&child.def, &def.columns)?);
+        let parent_lookup = Lookup::new(&parent, positions(&parent.def, &def.parent_columns)?);
+        Some(Key {
+            name: name.to_owned(),
+            def: def.clone(),
+            child: child.clone(),
+            parent,
+            child_lookup,
+            parent_lookup,
+        })
+    }
+
+    /// The foreign keys of a table.
+    pub(crate) fn of_child(child: &Arc<TableVersion>, catalog: &CatalogVersion) -> Vec<Key> {
+        child
+            .def
+            .foreign_keys()
+            .filter_map(|(name, def)| Key::bind(name, def, child, catalog))
+            .collect()
+    }
+
+    /// The foreign keys that point to a table.
+    pub(crate) fn of_parent(parent: &TableDef, catalog: &CatalogVersion) -> Vec<Key> {
+        let mut children = parent.referenced_by.clone();
+        children.sort_unstable();
+        children.dedup();
+        children
+            .iter()
+            .filter_map(|id| catalog.tables.get(id))
+            .flat_map(|child| Key::of_child(child, catalog))
+            .filter(|key| key.def.parent == parent.id)
+            .collect()
+    }
+
+    /// Layout positions of the child's columns.
+    pub(crate) fn child_columns(&self) -> &[usize] {
+        &self.child_lookup.columns
+    }
+
+    /// Layout positions of the parent's columns.
+    pub(crate) fn parent_columns(&self) -> &[usize] {
+        &self.parent_lookup.columns
+    }
+
+    /// The child's values as the parent stores them; `None` if the parent cannot have them.
+    fn as_parent(&self, values: &[Value]) -> Option<Vec<Value>> {
+        self.convert(values, &self.child, self.child_columns(), &self.parent, self.parent_columns())
+    }
+
+    /// The parent's values as the child stores them.
+    fn as_child(&self, values: &[Value]) -> Option<Vec<Value>> {
+        self.convert(values, &self.parent, self.parent_columns(), &self.child, self.child_columns())
+    }
+
+    fn convert(
+        &self,
+        values: &[Value],
+        from: &TableVersion,
+        from_columns: &[usize],
+        to: &TableVersion,
+        to_columns: &[usize],
+    ) -> Option<Vec<Value>> {
+        let columns = from_columns.iter().zip(to_columns);
+        values
+            .iter()
+            .zip(columns)
+            .map(|(value, (a, b))| {
+                let (from, to) = (from.def.columns[*a].ty, to.def.columns[*b].ty);
+                match fit(value.clone(), from, to) {
+                    Fit::Exact(value) => Some(value),
+                    Fit::Below | Fit::Above | Fit::Unusable => None,
+                }
+            })
+            .collect()
+    }
+}
+
+fn positions(table: &TableDef, columns: &[ColumnId]) -> Option<Vec<usize>> {
+    columns.iter().map(|id| table.columns.iter().position(|c| c.id == *id)).collect()
+}
+
+/// A parent row as it was, and as it is now if it still is.
+pub(crate) struct ChangedParent {
+    pub(crate) rid: RowId,
+    /// In layout order.
+    pub(crate) old: Row,
+    /// In layout order; `None` if it was deleted.
+    pub(crate) new: Option<Row>,
+}
+
+type Boxed<'f> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'f>>;
+
+impl Writer<'_> {
+    /// The newest committed state and this transaction's writes.
+    fn newest(&self) -> Arc<Snapshot> {
+        self.txn.manager().engine().relaxed(self.txn.id())
+    }
+
+    /// The child has written a row with these values in the key's columns: its parent exists and
+    /// is held until the transaction ends.
+    pub(crate) async fn hold_parent(&mut self, key: &Key, values: &[Value]) -> Result<(), Stop> {
+        if values.iter().any(Value::is_null) {
+            return Ok(());
+        }
+        let missing =
+            || violation::no_parent(&key.child.def, &key.name, &key.def, &key.parent.def, values);
+        let Some(wanted) = key.as_parent(values) else { return Err(missing().into()) };
+        let mut shared = None;
+        loop {
+            let view = self.newest();
+            let found = key.parent_lookup.rows(&key.parent, &view, &wanted, 1, self.limits)?;
+            let Some(&rid) = found.first() else {
+                return Err(missing().into());
+            };
+            let place = (key.parent.def.space, rid);
+            if shared == Some(rid) || self.held.contains(&place) {
+                self.held.insert(place);
+                return Ok(());
+            }
+            self.txn.share_row(key.parent.def.space, rid);
+            let me = self.txn.id();
+            match key.parent.table.changer(rid, key.parent_columns(), me) {
+                Some(holder) => {
+                    // Nothing is held while waiting: the deleter waits for holders.
+                    let locks = self.txn.manager().row_locks();
+                    locks.release(place, me);
+                    self.wait_for(holder).await?;
+                }
+                None => shared = Some(rid),
+            }
+        }
+    }
+
+    /// Parent rows were deleted or changed: their children's say.
+    pub(crate) fn parents_changed<'f>(
+        &'f mut self,
+        table: &'f Arc<TableVersion>,
+        keys: &'f [Key],
+        rows: &'f [ChangedParent],
+        depth: usize,
+    ) -> Boxed<'f> {
+        Box::pin(async move {
+            if depth > MAX_DEPTH {
+                return Err(SqlError::new(
+                    SqlState::STATEMENT_TOO_COMPLEX,
+                    format!("foreign key cascades are nested more than {MAX_DEPTH} deep"),
+                )
+                .into());
+            }
+            for key in keys {
+                for row in rows {
+                    self.parent_changed(table, key, row, depth).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    async fn parent_changed(
+        &mut self,
+        table: &Arc<TableVersion>,
+        key: &Key,
+        row: &ChangedParent,
+        depth: usize,
+    ) -> Result<(), Stop> {
+        let pick = |row: &Row| -> Vec<Value> {
+            key.parent_columns().iter().map(|c| row[*c].clone()).collect()
+        };
+        let old = pick(&row.old);
+        let new = row.new.as_ref().map(pick);
+        if old.iter().any(Value::is_null) || new.as_ref() == Some(&old) {
+            return Ok(());
+        }
+        let place = (table.def.space, row.rid);
+        while let Some(holder) = self.txn.manager().row_locks().other_holder(place, self.txn.id()) {
+            self.wait_for(holder).await?;
+        }
+        let Some(wanted) = key.as_child(&old) else { return Ok(()) };
+        let action = if new.is_some() { key.def.on_update } else { key.def.on_delete };
+        match action {
+            ForeignKeyAction::NoAction | ForeignKeyAction::Restrict => {
+                self.no_children(key, &old, &wanted, action).await
+            }
+            ForeignKeyAction::Cascade
+            | ForeignKeyAction::SetNull
+            | ForeignKeyAction::SetDefault => {
+                self.cascade(key, action, &wanted, new.as_deref(), depth).await
+            }
+        }
+    }
+
+    async fn no_children(
+        &mut self,
+        key: &Key,
+        old: &[Value],
+        wanted: &[Value],
+        action: ForeignKeyAction,
+    ) -> Result<(), Stop> {
+        loop {
+            let view = self.newest();
+            let children = key.child_lookup.rows(&key.child, &view, wanted, 1, self.limits)?;
+            let Some(&child) = children.first() else { return Ok(()) };
+            let me = self.txn.id();
+            if let Some(holder) = key.child.table.changer(child, key.child_columns(), me) {
+                self.wait_for(holder).await?;
+                continue;
+            }
+            // NO ACTION is content when another row has the key by now.
+            if action == ForeignKeyAction::NoAction
+                && !key.parent_lookup.rows(&key.parent, &view, old, 1, self.limits)?.is_empty()
+            {
+                return Ok(());
+            }
+            let error = violation::still_referenced(
+                &key.parent.def,
+                &key.def,
+                &key.child.def,
+                &key.name,
+                old,
+            );
+            return Err(error.into());
+        }
+    }
+
+    async fn cascade(
+        &mut self,
+        key: &Key,
+        action: ForeignKeyAction,
+        wanted: &[Value],
+        new: Option<&[Value]>,
+        depth: usize,
+    ) -> Result<(), Stop> {
+        let child = &key.child;
+        let base = self.fresh_view();
+        let view = match self.isolation() {
+            Isolation::ReadCommitted => base.clone(),
+            Isolation::RepeatableRead => self.newest(),
+        };
+        let rids = key.child_lookup.rows(child, &view, wanted, usize::MAX, self.limits)?;
+        if rids.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<usize> = (0..child.def.columns.len()).collect();
+        let mut targets = Targets::new();
+        for rid in rids {
+            let mut old = Row::new();
+            if child.table.read_row(&view, rid, &all, &mut old) {
+                targets.rids.push(rid);
+                targets.olds.push(old);
+            }
+        }
+        self.note(child);
+        let grandchildren = Key::of_parent(&child.def, &self.version);
+        if action == ForeignKeyAction::Cascade && new.is_none() {
+            let mut recheck = |view: &Snapshot, rid: RowId| {
+                let mut row = Row::new();
+                let there = child.table.read_row(view, rid, &all, &mut row);
+                Ok((there && matches(key, &row, wanted)).then_some((Vec::new(), row)))
+            };
+            self.modify(child, Kind::Delete, base.ts, &mut targets, OnBusy::Wait, Some(&mut recheck))
+                .await?;
+            let rows: Vec<ChangedParent> = std::mem::take(&mut targets.rids)
+                .into_iter()
+                .zip(std::mem::take(&mut targets.olds))
+                .map(|(rid, old)| ChangedParent { rid, old, new: None })
+                .collect();
+            return self.parents_changed(child, &grandchildren, &rows, depth + 1).await;
+        }
+        self.cascade_update(key, action, wanted, new, base, targets, &grandchildren, depth).await
+    }
+
+    /// ON … SET NULL, SET DEFAULT, and ON UPDATE CASCADE.
+    #[allow(clippy::too_many_arguments)]
+    async fn cascade_update(
+        &mut self,
+        key: &Key,
+        action: ForeignKeyAction,
+        wanted: &[Value],
+        new: Option<&[Value]>,
+        base: Arc<Snapshot>,
+        mut targets: Targets,
+        grandchildren: &[Key],
+        depth: usize,
+    ) -> Result<(), Stop> {
+        let child = &key.child;
+        let values = self.cascaded_values(key, action, new)?;
+        // Layout positions ascend; the key's columns need not.
+        let mut pairs: Vec<(usize, Value)> =
+            key.child_columns().iter().copied().zip(values.iter().cloned()).collect();
+        pairs.sort_by_key(|(column, _)| *column);
+        let columns: Vec<usize> = pairs.iter().map(|(column, _)| *column).collect();
+        let set: Vec<Value> = pairs.into_iter().map(|(_, value)| value).collect();
+        let renew = |old: &Row| {
+            let mut row = old.clone();
+            for (column, value) in columns.iter().zip(&set) {
+                row[*column] = value.clone();
+            }
+            row
+        };
+        let compiled = crate::table::compiled(child)?;
+        for old in &targets.olds {
+            compiled.check(&child.def, &renew(old), self.eval)?;
+            targets.values.push(set.clone());
+        }
+        let all: Vec<usize> = (0..child.def.columns.len()).collect();
+        let mut recheck = |view: &Snapshot, rid: RowId| {
+            let mut row = Row::new();
+            let there = child.table.read_row(view, rid, &all, &mut row);
+            Ok((there && matches(key, &row, wanted)).then_some((set.clone(), row)))
+        };
+        let kind = Kind::Update(&columns);
+        self.modify(child, kind, base.ts, &mut targets, OnBusy::Wait, Some(&mut recheck)).await?;
+        if action == ForeignKeyAction::SetDefault {
+            self.hold_parent(key, &values).await?;
+        }
+        let rows: Vec<ChangedParent> = targets
+            .rids
+            .iter()
+            .zip(&targets.olds)
+            .map(|(rid, old)| ChangedParent { rid: *rid, old: old.clone(), new: Some(renew(old)) })
+            .collect();
+        self.parents_changed(child, grandchildren, &rows, depth + 1).await
+    }
+
+    /// What the child's columns become, in the key's order.
+    fn cascaded_values(
+        &mut self,
+        key: &Key,
+        action: ForeignKeyAction,
+        new: Option<&[Value]>,
+    ) -> Result<Vec<Value>, Stop> {
+        match (action, new) {
+            (ForeignKeyAction::Cascade, Some(new)) => key.as_child(new).ok_or_else(|| {
+                SqlError::new(
+                    SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                    format!("the new key does not fit the columns of \"{}\"", key.child.def.name),
+                )
+                .into()
+            }),
+            (ForeignKeyAction::SetDefault, _) => {
+                let compiled = crate::table::compiled(&key.child)?;
+                key.child_columns()
+                    .iter()
+                    .map(|column| compiled.default(*column, self.eval).map_err(Stop::from))
+                    .collect()
+            }
+            _ => Ok(vec![Value::Null; key.child_columns().len()]),
+        }
+    }
+}
+
+fn matches(key: &Key, row: &Row, wanted: &[Value]) -> bool {
+    key.child_columns().iter().zip(wanted).all(|(column, value)| row[*column] == *value)
+}

@@ -1,0 +1,173 @@
+//! Values as index keys.
+//!
+//! A comparison may mix types (a bigint column and an int constant). An index is of use only where
+//! the value has an exact counterpart in the column's type; [`fit`] finds it, or says on which
+//! side of every value of that type it lies, or that the index does not help.
+
+use froglet_engine::{ColumnType, KeyPart, KeyRange, Value, key};
+use std::ops::Bound;
+
+/// A value in a column's type.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fit {
+    /// The same value.
+    Exact(Value),
+    /// Below every value of the type.
+    Below,
+    /// Above every value of the type.
+    Above,
+    /// The index does not help.
+    Unusable,
+}
+
+/// The counterpart of `value`, of type `from`, in a column of type `to`.
+pub(crate) fn fit(value: Value, from: ColumnType, to: ColumnType) -> Fit {
+    if from == to {
+        return Fit::Exact(value);
+    }
+    match (&value, to) {
+        (Value::Null, _) => Fit::Exact(Value::Null),
+        (_, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) => match integer(&value) {
+            Some(n) => fit_integer(n, to),
+            None => Fit::Unusable,
+        },
+        (Value::Float32(f), ColumnType::Float64) => Fit::Exact(Value::Float64(f64::from(*f))),
+        (_, ColumnType::Float64) => match integer(&value) {
+            Some(n) if n.abs() < 1 << 53 => Fit::Exact(Value::Float64(n as f64)),
+            _ => Fit::Unusable,
+        },
+        (Value::Decimal(d), ColumnType::Decimal { precision, scale }) => match from {
+            ColumnType::Decimal { scale: had, .. } => rescale(*d, had, precision, scale),
+            _ => Fit::Unusable,
+        },
+        (_, ColumnType::Decimal { precision, scale }) => match integer(&value) {
+            Some(n) => rescale(i128::from(n), 0, precision, scale),
+            None => Fit::Unusable,
+        },
+        _ => Fit::Unusable,
+    }
+}
+
+fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int16(n) => Some(i64::from(*n)),
+        Value::Int32(n) => Some(i64::from(*n)),
+        Value::Int64(n) => Some(*n),
+        _ => None,
+    }
+}
+
+fn fit_integer(n: i64, to: ColumnType) -> Fit {
+    let fitted = match to {
+        ColumnType::Int16 => i16::try_from(n).ok().map(Value::Int16),
+        ColumnType::Int32 => i32::try_from(n).ok().map(Value::Int32),
+        _ => Some(Value::Int64(n)),
+    };
+    match fitted {
+        Some(value) => Fit::Exact(value),
+        None if n < 0 => Fit::Below,
+        None => Fit::Above,
+    }
+}
+
+fn rescale(unscaled: i128, from: i8, precision: u8, to: i8) -> Fit {
+    let steps = i32::from(to) - i32::from(from);
+    let factor = 10_i128.checked_pow(steps.unsigned_abs());
+    let scaled = match (factor, steps >= 0) {
+        (Some(factor), true) => unscaled.checked_mul(factor),
+        (Some(factor), false) => (unscaled % factor == 0).then(|| unscaled / factor),
+        (None, _) => None,
+    };
+    let limit = 10_i128.checked_pow(u32::from(precision)).unwrap_or(i128::MAX);
+    match scaled {
+        Some(d) if d.abs() < limit => Fit::Exact(Value::Decimal(d)),
+        _ => Fit::Unusable,
+    }
+}
+
+/// The first byte of every key part that is a value, and the first above it (see
+/// [`froglet_engine::key`]).
+const VALUES: u8 = 1;
+const ABOVE_VALUES: u8 = 2;
+
+/// The keys that begin with `prefix` and whose next part lies within the bounds.
+pub(crate) fn range(
+    prefix: &[u8],
+    part: &KeyPart,
+    low: Bound<&Value>,
+    high: Bound<&Value>,
+) -> KeyRange {
+    let (first, last) = if part.descending { (high, low) } else { (low, high) };
+    let with = |value: &Value| {
+        let mut bytes = prefix.to_vec();
+        key::encode_part(&mut bytes, value, part);
+        bytes
+    };
+    let marker = |byte: u8| {
+        let mut bytes = prefix.to_vec();
+        bytes.push(byte);
+        bytes
+    };
+    let after = |bytes: Vec<u8>| match key::successor(&bytes) {
+        Some(next) => next,
+        None => marker(ABOVE_VALUES),
+    };
+    let lower = match first {
+        Bound::Included(value) => with(value),
+        Bound::Excluded(value) => after(with(value)),
+        Bound::Unbounded => marker(VALUES),
+    };
+    let upper = match last {
+        Bound::Included(value) => after(with(value)),
+        Bound::Excluded(value) => with(value),
+        Bound::Unbounded => marker(ABOVE_VALUES),
+    };
+    KeyRange { lower: Bound::Included(lower), upper: Bound::Excluded(upper) }
+}
+
+/// Whether a range surely has no keys.
+pub(crate) fn is_empty(range: &KeyRange) -> bool {
+    match (&range.lower, &range.upper) {
+        (Bound::Included(low), Bound::Excluded(high)) => low >= high,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use froglet_engine::ColumnId;
+
+    #[test]
+    fn values_fit_exactly_or_not_at_all() {
+        let (int2, int4, int8) = (ColumnType::Int16, ColumnType::Int32, ColumnType::Int64);
+        let money = ColumnType::Decimal { precision: 10, scale: 2 };
+        assert_eq!(fit(Value::Int64(7), int8, int4), Fit::Exact(Value::Int32(7)));
+        assert_eq!(fit(Value::Int64(1 << 40), int8, int4), Fit::Above);
+        assert_eq!(fit(Value::Int32(-40_000), int4, int2), Fit::Below);
+        assert_eq!(fit(Value::Int32(3), int4, money), Fit::Exact(Value::Decimal(300)));
+        assert_eq!(fit(Value::Decimal(5), money, int4), Fit::Unusable);
+        assert_eq!(fit(Value::text("x"), ColumnType::Text, int4), Fit::Unusable);
+    }
+
+    #[test]
+    fn ranges_leave_nulls_out_in_both_directions() {
+        for descending in [false, true] {
+            for nulls_first in [false, true] {
+                let part = KeyPart { column: ColumnId(1), descending, nulls_first };
+                let five = Value::Int32(5);
+                let all = range(&[], &part, Bound::Excluded(&five), Bound::Unbounded);
+                let holds = |value: &Value| {
+                    let mut bytes = Vec::new();
+                    key::encode_part(&mut bytes, value, &part);
+                    let Bound::Included(low) = &all.lower else { unreachable!() };
+                    let Bound::Excluded(high) = &all.upper else { unreachable!() };
+                    *low <= bytes && bytes < *high
+                };
+                assert!(holds(&Value::Int32(6)) && holds(&Value::Int32(i32::MAX)));
+                assert!(!holds(&Value::Int32(5)) && !holds(&Value::Int32(4)));
+                assert!(!holds(&Value::Null));
+            }
+        }
+    }
+}

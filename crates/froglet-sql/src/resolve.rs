@@ -1,0 +1,141 @@
+//! Names of relations: from what a statement says to what its catalog version has.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use froglet_engine::SqlState;
+use froglet_schema::{CatalogVersion, SequenceDef, TableDef, TableVersion};
+
+use crate::command::fold;
+use crate::error::SqlError;
+
+/// Where unqualified names are looked up.
+pub(crate) struct Names<'a> {
+    /// The statement's catalog.
+    pub(crate) catalog: &'a CatalogVersion,
+    /// Schemas, in order.
+    pub(crate) path: &'a [String],
+}
+
+/// What a name means.
+pub(crate) enum Relation<'a> {
+    Table(&'a Arc<TableVersion>),
+    Sequence(&'a Arc<SequenceDef>),
+    /// An index: its table and its position there.
+    Index(&'a Arc<TableVersion>, usize),
+}
+
+impl<'a> Names<'a> {
+    /// Schema and name, folded; the schema only where it is given.
+    pub(crate) fn parts(name: &ObjectName) -> Result<(Option<String>, String), SqlError> {
+        let idents: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
+        match idents.as_deref() {
+            Some([table]) => Ok((None, fold(table))),
+            Some([schema, table]) => Ok((Some(fold(schema)), fold(table))),
+            Some([database, schema, table]) if fold(database) == "postgres" => {
+                Ok((Some(fold(schema)), fold(table)))
+            }
+            Some([_, _, _]) => Err(SqlError::unsupported(format!("the cross-database reference {name}"))),
+            _ => Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("improper qualified name (too many dotted names): {name}"),
+            )),
+        }
+    }
+
+    pub(crate) fn relation(&self, name: &ObjectName) -> Result<Option<Relation<'a>>, SqlError> {
+        let (schema, name) = Self::parts(name)?;
+        Ok(self.find(schema.as_deref(), &name))
+    }
+
+    pub(crate) fn find(&self, schema: Option<&str>, name: &str) -> Option<Relation<'a>> {
+        match schema {
+            Some(schema) => self.find_in(schema, name),
+            None => self.path.iter().find_map(|schema| self.find_in(schema, name)),
+        }
+    }
+
+    fn find_in(&self, schema: &str, name: &str) -> Option<Relation<'a>> {
+        let id = self.catalog.names.get(&(schema.to_owned(), name.to_owned()))?;
+        if let Some(table) = self.catalog.tables.get(id) {
+            return Some(Relation::Table(table));
+        }
+        if let Some(sequence) = self.catalog.sequences.get(id) {
+            return Some(Relation::Sequence(sequence));
+        }
+        self.catalog.tables.values().find_map(|table| {
+            let at = table.def.indexes.iter().position(|index| index.id == *id)?;
+            Some(Relation::Index(table, at))
+        })
+    }
+
+    /// The table of a name; 42P01 or 42809 where there is none.
+    pub(crate) fn table(&self, name: &ObjectName) -> Result<&'a Arc<TableVersion>, SqlError> {
+        match self.relation(name)? {
+            Some(Relation::Table(table)) => Ok(table),
+            Some(Relation::Sequence(_) | Relation::Index(..)) => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{}\" is not a table", Self::parts(name)?.1),
+            )),
+            None => Err(self.missing(name)),
+        }
+    }
+
+    fn missing(&self, name: &ObjectName) -> SqlError {
+        let Ok((schema, relation)) = Self::parts(name) else {
+            return no_relation(&name.to_string());
+        };
+        match schema.as_deref() {
+            Some("pg_catalog" | "information_schema" | "froglet") => SqlError::new(
+                SqlState::new("42501"),
+                format!("permission denied: \"{relation}\" is a system catalog"),
+            ),
+            Some(schema) => no_relation(&format!("{schema}.{relation}")),
+            None => no_relation(&relation),
+        }
+    }
+
+    /// The schema in which an unqualified name is made.
+    pub(crate) fn creation_schema(&self, schema: Option<String>) -> Result<String, SqlError> {
+        match schema {
+            Some(schema) if schema == "public" => Ok(schema),
+            Some(schema) if schema.starts_with("pg_") || schema == "information_schema" => {
+                Err(SqlError::new(
+                    SqlState::new("42501"),
+                    format!("permission denied to create in \"{schema}\""),
+                ))
+            }
+            Some(schema) => Err(SqlError::new(
+                SqlState::INVALID_SCHEMA_NAME,
+                format!("schema \"{schema}\" does not exist"),
+            )),
+            None => self
+                .path
+                .iter()
+                .find(|schema| *schema == "public")
+                .cloned()
+                .ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::INVALID_SCHEMA_NAME,
+                        "no schema has been selected to create in",
+                    )
+                }),
+        }
+    }
+}
+
+/// 42P01
+pub(crate) fn no_relation(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+}
+
+/// The position of a column by name; 42703 where there is none.
+pub(crate) fn column(table: &TableDef, name: &Ident) -> Result<usize, SqlError> {
+    let folded = fold(name);
+    table.columns.iter().position(|c| c.name == folded).ok_or_else(|| {
+        SqlError::new(
+            SqlState::UNDEFINED_COLUMN,
+            format!("column \"{folded}\" of relation \"{}\" does not exist", table.name),
+        )
+    })
+}

@@ -1,0 +1,158 @@
+//! Output lists over one table: RETURNING, and the select list of the short path.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, ObjectName, SelectItem, SelectItemQualifiedWildcardKind,
+};
+use froglet_engine::{Row, SqlState, Value};
+use froglet_schema::{SqlType, TableDef};
+
+use crate::bound::BoundExpr;
+use crate::command::fold;
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::expr::{RowExpr, Scope};
+use crate::prepared::Field;
+use crate::semantics::fieldnames::figure_name;
+
+/// An output column, before it is bound to places.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) expr: RowExpr,
+    pub(crate) field: Field,
+}
+
+/// What an output list may say.
+pub(crate) enum Item<'a> {
+    /// A column of the table.
+    Column(usize),
+    Expr(&'a Expr, Option<String>),
+}
+
+/// Takes an output list apart: stars become columns.
+pub(crate) fn items<'a>(
+    list: &'a [SelectItem],
+    table: &TableDef,
+    alias: Option<&str>,
+) -> Result<Vec<Item<'a>>, SqlError> {
+    let mut items = Vec::new();
+    for item in list {
+        match item {
+            SelectItem::UnnamedExpr(expr) => items.push(Item::Expr(expr, None)),
+            SelectItem::ExprWithAlias { expr, alias } => {
+                items.push(Item::Expr(expr, Some(fold(alias))));
+            }
+            SelectItem::Wildcard(options) if options.to_string().is_empty() => {
+                items.extend((0..table.columns.len()).map(Item::Column));
+            }
+            SelectItem::QualifiedWildcard(kind, _) => {
+                let SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
+                    return Err(SqlError::unsupported("this form of *"));
+                };
+                require_qualifier(name, table, alias)?;
+                items.extend((0..table.columns.len()).map(Item::Column));
+            }
+            other => return Err(SqlError::unsupported(format!("the output column {other}"))),
+        }
+    }
+    Ok(items)
+}
+
+fn require_qualifier(
+    name: &ObjectName,
+    table: &TableDef,
+    alias: Option<&str>,
+) -> Result<(), SqlError> {
+    let named = name.0.last().and_then(|part| part.as_ident()).map(fold);
+    if named.as_deref() == Some(alias.unwrap_or(&table.name)) {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::UNDEFINED_TABLE,
+        format!("missing FROM-clause entry for table \"{name}\""),
+    ))
+}
+
+/// The field of a table's column.
+pub(crate) fn column_field(table: &TableDef, column: usize) -> Field {
+    let def = &table.columns[column];
+    Field {
+        name: def.name.clone(),
+        sql_type: def.sql_type,
+        ty: Some(def.ty),
+        table: table.id,
+        attnum: i16::try_from(def.id.0).unwrap_or(0),
+    }
+}
+
+/// Compiles an output list.
+pub(crate) fn compile(
+    list: &[SelectItem],
+    table: &TableDef,
+    alias: Option<&str>,
+    scope: &Scope,
+    params: &[SqlType],
+) -> Result<Vec<Output>, SqlError> {
+    let mut outputs = Vec::new();
+    for item in items(list, table, alias)? {
+        outputs.push(match item {
+            Item::Column(column) => {
+                let field = column_field(table, column);
+                let expr = column_expr(table, column, scope)?;
+                Output { expr, field }
+            }
+            Item::Expr(expr, name) => {
+                let name = name.unwrap_or_else(|| figure_name(expr));
+                let expr = RowExpr::compile(scope, expr, params)?;
+                let field = match expr.is_column() {
+                    true => Field { name, ..column_field(table, expr.inputs()[0]) },
+                    false => Field {
+                        name,
+                        sql_type: expr.sql_type(),
+                        ty: expr.column_type(),
+                        table: 0,
+                        attnum: 0,
+                    },
+                };
+                Output { expr, field }
+            }
+        });
+    }
+    Ok(outputs)
+}
+
+fn column_expr(table: &TableDef, column: usize, scope: &Scope) -> Result<RowExpr, SqlError> {
+    use datafusion::sql::sqlparser::ast::Ident;
+    let ident = Ident::with_quote('"', table.columns[column].name.clone());
+    RowExpr::compile(scope, &Expr::Identifier(ident), &[])
+}
+
+/// An output list bound to a row.
+#[derive(Debug)]
+pub(crate) struct OutputList {
+    pub(crate) fields: Arc<[Field]>,
+    pub(crate) exprs: Vec<BoundExpr>,
+    /// The row's places, where every output is a plain column.
+    plain: Option<Vec<usize>>,
+}
+
+impl OutputList {
+    pub(crate) fn bind(outputs: Vec<Output>, projection: &[usize]) -> OutputList {
+        let fields = outputs.iter().map(|o| o.field.clone()).collect();
+        let exprs: Vec<BoundExpr> =
+            outputs.into_iter().map(|o| BoundExpr::new(o.expr, projection)).collect();
+        let plain = exprs
+            .iter()
+            .map(|e| projection.iter().position(|c| Some(*c) == e.as_column()))
+            .collect();
+        OutputList { fields, exprs, plain }
+    }
+
+    pub(crate) fn row(&self, row: &[Value], context: &EvalContext) -> Result<Row, SqlError> {
+        match &self.plain {
+            Some(places) => Ok(places.iter().map(|place| row[*place].clone()).collect()),
+            None => self.exprs.iter().map(|e| e.eval(row, context)).collect(),
+        }
+    }
+}

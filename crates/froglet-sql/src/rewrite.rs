@@ -1,0 +1,352 @@
+//! What is rewritten in the parsed statement before DataFusion plans it, and why.
+//!
+//! | written | becomes | because |
+//! |---|---|---|
+//! | `1` | `1::int4` | PostgreSQL's literal is an integer, DataFusion's a bigint; not where the number is a position (ORDER BY 1, GROUP BY 1) or a count (LIMIT) |
+//! | `x OPERATOR(pg_catalog.~) y` | `x ~ y` | psql writes it so |
+//! | `x COLLATE "default"` | `x` | there is one collation |
+//! | `pg_catalog.f(x)` | `f(x)` | functions have no schemas here |
+//! | `ARRAY(SELECT …)` | `(SELECT array_agg(…) FROM (SELECT …))` | DataFusion has no array subquery |
+//! | `SELECT a, a`, `SELECT 1` | aliases | DataFusion wants different names, PostgreSQL gives `?column?`; see [`name_columns`] |
+//! | `x ~~ y`, `x !~~ y` | `x LIKE y` | |
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use crate::error::SqlError;
+use crate::semantics::fieldnames::figure_name;
+
+/// Rewrites an expression that stands alone.
+pub fn rewrite_expr(expr: &Expr) -> Result<Expr, SqlError> {
+    let mut expr = expr.clone();
+    run(&mut expr)?;
+    Ok(expr)
+}
+
+/// Rewrites a query.
+pub fn rewrite_query(query: &ast::Query) -> Result<ast::Query, SqlError> {
+    let mut query = query.clone();
+    run(&mut query)?;
+    Ok(query)
+}
+
+fn run<T: VisitMut>(node: &mut T) -> Result<(), SqlError> {
+    match node.visit(&mut Rewriter) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(e) => Err(*e),
+    }
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = Box<SqlError>;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        match rewrite_one(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(e) => ControlFlow::Break(Box::new(e)),
+        }
+    }
+
+    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+        restore_counts(query);
+        name_inner_columns(query);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<Self::Break> {
+        restore_positions(select);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The type that marks a literal rewritten here.
+const MARK: ast::DataType = ast::DataType::Int4(None);
+
+fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
+    match expr {
+        Expr::Value(value) => {
+            let ast::Value::Number(digits, _) = &value.value else { return Ok(()) };
+            if digits.replace('_', "").parse::<i32>().is_ok() {
+                *expr = cast_mark(take(expr));
+            }
+        }
+        Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: inner } => {
+            // -5 is one literal, not the negative of one.
+            if let Some(number) = marked(inner) {
+                let number = number.clone();
+                **inner = number;
+                *expr = cast_mark(take(expr));
+            }
+        }
+        Expr::Collate { expr: inner, collation } => {
+            let name = collation.0.last().map(|p| p.to_string().to_lowercase()).unwrap_or_default();
+            if !matches!(name.trim_matches('"'), "default" | "c" | "posix" | "c.utf-8" | "c.utf8") {
+                return Err(SqlError::unsupported(format!("collation {collation}")));
+            }
+            *expr = take(inner);
+        }
+        Expr::BinaryOp { op, .. } => rewrite_operator(op)?,
+        Expr::AnyOp { compare_op, .. } | Expr::AllOp { compare_op, .. } => {
+            rewrite_operator(compare_op)?;
+        }
+        Expr::Function(function) => rewrite_function(function),
+        _ => {}
+    }
+    if let Expr::BinaryOp { op, .. } = expr
+        && let Some((negated, case_insensitive)) = like_operator(op)
+    {
+        let Expr::BinaryOp { left, right, .. } = take(expr) else { return Ok(()) };
+        *expr = like(left, right, negated, case_insensitive);
+    }
+    if let Expr::Function(function) = expr
+        && let Some(query) = array_subquery(function)
+    {
+        *expr = Expr::Subquery(Box::new(array_agg_of(query)));
+    }
+    Ok(())
+}
+
+fn take(expr: &mut Expr) -> Expr {
+    let null = ast::ValueWithSpan { value: ast::Value::Null, span: Span::empty() };
+    std::mem::replace(expr, Expr::Value(null))
+}
+
+fn cast_mark(number: Expr) -> Expr {
+    Expr::Cast {
+        kind: ast::CastKind::DoubleColon,
+        expr: Box::new(number),
+        data_type: MARK,
+        array: false,
+        format: None,
+    }
+}
+
+/// The number inside a literal rewritten here.
+fn marked(expr: &Expr) -> Option<&Expr> {
+    let Expr::Cast { kind: ast::CastKind::DoubleColon, expr, data_type, .. } = expr else {
+        return None;
+    };
+    let number = matches!(&**expr, Expr::Value(v) if matches!(v.value, ast::Value::Number(..)));
+    (number && *data_type == MARK).then_some(expr)
+}
+
+fn unmark(expr: &mut Expr) {
+    if let Some(number) = marked(expr) {
+        *expr = number.clone();
+    }
+}
+
+/// Numbers that count rows.
+fn restore_counts(query: &mut ast::Query) {
+    if let Some(order_by) = &mut query.order_by
+        && let ast::OrderByKind::Expressions(keys) = &mut order_by.kind
+    {
+        keys.iter_mut().for_each(|key| unmark(&mut key.expr));
+    }
+    match &mut query.limit_clause {
+        Some(ast::LimitClause::LimitOffset { limit, offset, .. }) => {
+            limit.iter_mut().for_each(unmark);
+            offset.iter_mut().for_each(|o| unmark(&mut o.value));
+        }
+        Some(ast::LimitClause::OffsetCommaLimit { offset, limit }) => {
+            unmark(offset);
+            unmark(limit);
+        }
+        None => {}
+    }
+    if let Some(fetch) = query.fetch.take() {
+        let one = ast::Value::Number("1".to_owned(), false);
+        let mut quantity = fetch.quantity.unwrap_or(Expr::Value(one.with_empty_span()));
+        unmark(&mut quantity);
+        match &mut query.limit_clause {
+            Some(ast::LimitClause::LimitOffset { limit, .. }) => *limit = Some(quantity),
+            other => {
+                *other = Some(ast::LimitClause::LimitOffset {
+                    limit: Some(quantity),
+                    offset: None,
+                    limit_by: Vec::new(),
+                });
+            }
+        }
+    }
+}
+
+/// Numbers that are positions in the select list.
+fn restore_positions(select: &mut ast::Select) {
+    if let ast::GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+        keys.iter_mut().for_each(unmark);
+    }
+    select.sort_by.iter_mut().for_each(|key| unmark(&mut key.expr));
+}
+
+fn rewrite_operator(op: &mut ast::BinaryOperator) -> Result<(), SqlError> {
+    let ast::BinaryOperator::PGCustomBinaryOperator(parts) = op else { return Ok(()) };
+    let symbol = parts.last().map(String::as_str).unwrap_or_default();
+    use ast::BinaryOperator::*;
+    *op = match symbol {
+        "=" => Eq,
+        "<>" | "!=" => NotEq,
+        "<" => Lt,
+        "<=" => LtEq,
+        ">" => Gt,
+        ">=" => GtEq,
+        "+" => Plus,
+        "-" => Minus,
+        "*" => Multiply,
+        "/" => Divide,
+        "%" => Modulo,
+        "||" => StringConcat,
+        "~" => PGRegexMatch,
+        "~*" => PGRegexIMatch,
+        "!~" => PGRegexNotMatch,
+        "!~*" => PGRegexNotIMatch,
+        "~~" => PGLikeMatch,
+        "~~*" => PGILikeMatch,
+        "!~~" => PGNotLikeMatch,
+        "!~~*" => PGNotILikeMatch,
+        other => return Err(SqlError::unsupported(format!("operator {other}"))),
+    };
+    Ok(())
+}
+
+fn like_operator(op: &ast::BinaryOperator) -> Option<(bool, bool)> {
+    match op {
+        ast::BinaryOperator::PGLikeMatch => Some((false, false)),
+        ast::BinaryOperator::PGNotLikeMatch => Some((true, false)),
+        ast::BinaryOperator::PGILikeMatch => Some((false, true)),
+        ast::BinaryOperator::PGNotILikeMatch => Some((true, true)),
+        _ => None,
+    }
+}
+
+fn like(expr: Box<Expr>, pattern: Box<Expr>, negated: bool, case_insensitive: bool) -> Expr {
+    if case_insensitive {
+        Expr::ILike { negated, any: false, expr, pattern, escape_char: None }
+    } else {
+        Expr::Like { negated, any: false, expr, pattern, escape_char: None }
+    }
+}
+
+fn rewrite_function(function: &mut ast::Function) {
+    let parts = &mut function.name.0;
+    if parts.len() == 2
+        && parts[0].as_ident().is_some_and(|i| i.value.eq_ignore_ascii_case("pg_catalog"))
+    {
+        parts.remove(0);
+    }
+}
+
+/// The query of `ARRAY(SELECT …)`.
+fn array_subquery(function: &ast::Function) -> Option<&ast::Query> {
+    let name = function.name.0.last()?.as_ident()?;
+    match &function.args {
+        ast::FunctionArguments::Subquery(query) if name.value.eq_ignore_ascii_case("array") => {
+            Some(query)
+        }
+        _ => None,
+    }
+}
+
+/// `SELECT array_agg(s.c) FROM (query) s(c)`
+fn array_agg_of(query: &ast::Query) -> ast::Query {
+    let sql = "SELECT array_agg(froglet_array.item) FROM (SELECT 1) froglet_array(item)";
+    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
+    let parsed = datafusion::sql::sqlparser::parser::Parser::parse_sql(&dialect, sql);
+    let Ok([ast::Statement::Query(outer)]) = parsed.as_deref() else {
+        unreachable!("a constant text parses");
+    };
+    let mut outer = (**outer).clone();
+    if let ast::SetExpr::Select(select) = &mut *outer.body
+        && let Some(ast::TableFactor::Derived { subquery, .. }) =
+            select.from.first_mut().map(|t| &mut t.relation)
+    {
+        **subquery = query.clone();
+    }
+    outer
+}
+
+/// Inner queries get PostgreSQL's names where DataFusion would not know any.
+fn name_inner_columns(query: &mut ast::Query) {
+    name_columns(query);
+}
+
+/// Gives the columns of a query's select list different names, and returns what PostgreSQL calls
+/// them; `None` for a wildcard, whose names the planner knows.
+pub fn name_columns(query: &mut ast::Query) -> Vec<Option<String>> {
+    let Some(select) = leading_select(&mut query.body) else { return Vec::new() };
+    let mut taken = HashSet::new();
+    let mut names = Vec::with_capacity(select.projection.len());
+    for item in &mut select.projection {
+        let (name, plain) = match item {
+            ast::SelectItem::UnnamedExpr(expr) => {
+                (figure_name(expr), matches!(expr, Expr::Identifier(_)))
+            }
+            ast::SelectItem::ExprWithAlias { alias, .. } => (folded(alias), true),
+            ast::SelectItem::ExprWithAliases { .. }
+            | ast::SelectItem::Wildcard(_)
+            | ast::SelectItem::QualifiedWildcard(..) => {
+                names.push(None);
+                continue;
+            }
+        };
+        let fresh = taken.insert(name.clone());
+        if !fresh || !plain {
+            let qualified_column = matches!(
+                item,
+                ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(_))
+            );
+            if !fresh || !qualified_column {
+                realias(item, unique(&name, &mut taken, fresh));
+            }
+        }
+        names.push(Some(name));
+    }
+    names
+}
+
+fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
+    if fresh {
+        return name.to_owned();
+    }
+    let mut n = 1;
+    loop {
+        let candidate = format!("{name}:{n}");
+        if taken.insert(candidate.clone()) {
+            return candidate;
+        }
+        n += 1;
+    }
+}
+
+/// An identifier in PostgreSQL's case.
+pub fn folded(ident: &ast::Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+fn realias(item: &mut ast::SelectItem, name: String) {
+    let expr = match item {
+        ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. } => {
+            take(expr)
+        }
+        _ => return,
+    };
+    *item = ast::SelectItem::ExprWithAlias { expr, alias: ast::Ident::with_quote('"', name) };
+}
+
+fn leading_select(body: &mut ast::SetExpr) -> Option<&mut ast::Select> {
+    match body {
+        ast::SetExpr::Select(select) => Some(select),
+        ast::SetExpr::Query(query) => leading_select(&mut query.body),
+        // The other branches follow the first one's names.
+        ast::SetExpr::SetOperation { left, .. } => leading_select(left),
+        _ => None,
+    }
+}

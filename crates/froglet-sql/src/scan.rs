@@ -1,0 +1,118 @@
+//! Reading the rows of a short statement: through its access, or all of them.
+
+use std::ops::ControlFlow;
+
+use froglet_engine::{Direction, Row, RowId, Snapshot, batch};
+use froglet_schema::TableVersion;
+use froglet_txn::Limits;
+
+use crate::access::Access;
+use crate::bound::BoundExpr;
+use crate::context::EvalContext;
+use crate::error::SqlError;
+
+/// Rows visited between two looks at the limits.
+const CHECK_ROWS: u32 = 1024;
+
+/// What a scan reads.
+pub(crate) struct Scan<'a> {
+    pub(crate) table: &'a TableVersion,
+    pub(crate) access: Option<&'a Access>,
+    /// Layout positions of the columns read.
+    pub(crate) projection: &'a [usize],
+    /// Over the projection.
+    pub(crate) residual: Option<&'a BoundExpr>,
+    pub(crate) direction: Direction,
+}
+
+impl Scan<'_> {
+    /// Visits the rows that `snapshot` sees and the conditions let through.
+    pub(crate) fn run(
+        &self,
+        snapshot: &Snapshot,
+        context: &EvalContext,
+        limits: &Limits,
+        visit: &mut dyn FnMut(RowId, &mut Row) -> Result<ControlFlow<()>, SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut seen: u32 = 0;
+        let mut outcome = Ok(());
+        let mut each = |rid: RowId, row: &mut Row| {
+            seen = seen.wrapping_add(1);
+            let step = || {
+                if seen.is_multiple_of(CHECK_ROWS) {
+                    limits.check()?;
+                }
+                match self.residual {
+                    Some(residual) if !residual.holds(row, context)? => {
+                        Ok(ControlFlow::Continue(()))
+                    }
+                    _ => visit(rid, row),
+                }
+            };
+            match step() {
+                Ok(flow) => flow,
+                Err(e) => {
+                    outcome = Err(e);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        match self.access {
+            Some(access) => self.seek(access, snapshot, context, &mut each)?,
+            None => self.all(snapshot, &mut each)?,
+        }
+        outcome
+    }
+
+    fn seek(
+        &self,
+        access: &Access,
+        snapshot: &Snapshot,
+        context: &EvalContext,
+        each: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let mut ranges = access.ranges(self.table, context)?;
+        if self.direction == Direction::Backward {
+            ranges.reverse();
+        }
+        let mut flow = ControlFlow::Continue(());
+        for range in &ranges {
+            self.table.table.seek(
+                snapshot,
+                access.index,
+                range,
+                self.direction,
+                self.projection,
+                &mut |rid, row| {
+                    flow = each(rid, row);
+                    flow
+                },
+            );
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn all(
+        &self,
+        snapshot: &Snapshot,
+        each: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let types: Vec<_> = self.projection.iter().map(|c| self.table.def.columns[*c].ty).collect();
+        let mut row = Row::new();
+        for block in 0..self.table.table.block_count() {
+            let rows = self.table.table.read_block(snapshot, block, self.projection)?;
+            for (at, rid) in rows.rids.iter().enumerate() {
+                row.clear();
+                let cells = rows.batch.columns().iter().zip(&types);
+                row.extend(cells.map(|(array, ty)| batch::value_at(array.as_ref(), at, *ty)));
+                if each(*rid, &mut row).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}

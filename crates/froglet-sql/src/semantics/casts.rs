@@ -1,0 +1,368 @@
+//! Casts as PostgreSQL does them.
+//!
+//! DataFusion plans `x::t` as a cast of Arrow's, which truncates where PostgreSQL rounds, knows no
+//! lengths and prints other texts. This pass runs over a fresh logical plan, before DataFusion's
+//! own coercions are added: a literal is converted on the spot, casts that Arrow does exactly stay,
+//! every other one becomes a call of [`CastFunction`].
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ExprSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use froglet_engine::ColumnType;
+use froglet_schema::SqlType;
+
+use crate::context::{SessionFunctions, current_session};
+use crate::error::SqlError;
+use crate::types::cast::{CastContext, castable, text_array};
+use crate::types::cell::{Cell, cell_at};
+use crate::types::{self, input, names, numeric, oids, sql_field, sql_type_of_field};
+use crate::udf::lookup;
+
+/// Rewrites the casts of a plan, of its subqueries too.
+pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        let mut schema = merge_schema(&node.inputs());
+        if let LogicalPlan::TableScan(scan) = &node {
+            schema.merge(&scan.projected_schema);
+        }
+        let preserver = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = preserver.save(&expr);
+            Ok(rewrite_expr(expr, &schema)?.update_data(|e| name.restore(e)))
+        })
+    })
+    .map(|t| t.data)
+}
+
+/// Rewrites the casts of an expression.
+pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    expr.transform_up(|node| match node {
+        Expr::Cast(cast) => rewrite_cast(cast, schema),
+        _ => Ok(Transformed::no(node)),
+    })
+}
+
+fn rewrite_cast(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let target = sql_type_of_field(&cast.field);
+    let Cast { expr, field } = cast;
+    match *expr {
+        Expr::Placeholder(Placeholder { id, field: None }) => {
+            let typed = Expr::Placeholder(Placeholder { id, field: Some(field) });
+            Ok(Transformed::yes(typed))
+        }
+        Expr::Literal(value, None) => match literal(&value, target)? {
+            Some(converted) => Ok(Transformed::yes(converted)),
+            None => cast_call(Expr::Literal(value, None), field, target, schema),
+        },
+        expr => cast_call(expr, field, target, schema),
+    }
+}
+
+fn cast_call(
+    expr: Expr,
+    field: FieldRef,
+    target: SqlType,
+    schema: &DFSchema,
+) -> Result<Transformed<Expr>> {
+    let Ok((_, source)) = expr.to_field(schema) else {
+        return Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(expr), field))));
+    };
+    let from = sql_type_of_field(&source);
+    if arrow_does_it(&source, from, &field, target) {
+        return Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(expr), field))));
+    }
+    if !possible(&source, from, target) {
+        return Err(types::cast::cannot_cast(&input::input_name(from), target).into());
+    }
+    Ok(Transformed::yes(call(expr, target)))
+}
+
+/// A call of the cast function.
+pub fn call(expr: Expr, target: SqlType) -> Expr {
+    let function = Arc::new(ScalarUDF::new_from_impl(CastFunction::to(target)));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr]))
+}
+
+fn possible(source: &Field, from: SqlType, target: SqlType) -> bool {
+    let registered = |oid| {
+        matches!(
+            oid,
+            oids::OID | oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGNAMESPACE
+                | oids::REGROLE | oids::XID
+        )
+    };
+    let integer = |oid| matches!(oid, oids::INT2 | oids::INT4 | oids::INT8);
+    source.data_type().is_null()
+        || castable(from.oid, target.oid)
+        || (registered(from.oid) || integer(from.oid))
+            && (registered(target.oid) || integer(target.oid))
+        || (types::element_oid(from.oid).is_some() && types::element_oid(target.oid).is_some())
+}
+
+/// Whether Arrow's cast gives PostgreSQL's result.
+fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) -> bool {
+    use DataType::*;
+    let has_length = match target.oid {
+        oids::VARCHAR | oids::BPCHAR | oids::NUMERIC => target.modifier >= 4,
+        oids::NAME | oids::CHAR => true,
+        _ => false,
+    };
+    let named = |oid| matches!(oid, oids::REGCLASS | oids::REGTYPE);
+    if named(from.oid) != named(target.oid) {
+        return false;
+    }
+    match (source.data_type(), field.data_type()) {
+        (Null, _) => true,
+        (a, b) if a == b => !has_length || (from == target),
+        (Int16, Int32 | Int64 | Float64) | (Int32, Int64 | Float64) | (Float32, Float64) => true,
+        (Date32, Timestamp(..)) | (Timestamp(..), Timestamp(..)) => true,
+        (Interval(_) | Duration(_) | Time64(_), to) => !to.is_string(),
+        (Utf8 | Utf8View | LargeUtf8, Interval(_)) => true,
+        (_, Time64(_)) => true,
+        _ => false,
+    }
+}
+
+/// A literal of another type, converted now. `None` where that takes more than the literal.
+pub fn literal(value: &ScalarValue, target: SqlType) -> Result<Option<Expr>, SqlError> {
+    match target.oid {
+        oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGNAMESPACE | oids::REGROLE => {
+            return Ok(None);
+        }
+        oids::INTERVAL | oids::TIME => return Ok(None),
+        oids::NUMERIC if target.modifier < 4 => {
+            if let ScalarValue::Utf8(Some(text)) = value {
+                let (unscaled, scale) = numeric::parse(text)?;
+                let exact = ScalarValue::Decimal128(Some(unscaled), 38, scale);
+                return Ok(Some(Expr::Literal(exact, None)));
+            }
+            if matches!(value, ScalarValue::Decimal128(..)) {
+                return Ok(Some(Expr::Literal(value.clone(), None)));
+            }
+        }
+        _ => {}
+    }
+    let converted = cast_scalar(value, target)?;
+    let field = sql_field("", target, converted.data_type(), true);
+    let metadata = (!field.metadata().is_empty()).then(|| FieldMetadata::from(field.as_ref()));
+    Ok(Some(Expr::Literal(converted, metadata)))
+}
+
+/// A scalar in another type.
+pub fn cast_scalar(value: &ScalarValue, target: SqlType) -> Result<ScalarValue, SqlError> {
+    let map = crate::df_error::map_df_error;
+    let array = value.to_array().map_err(map)?;
+    let from = types::plain(types::oid_of_arrow(array.data_type()));
+    let session = crate::context::NoSession;
+    let cast = cast_any(&array, from, target, &session)?;
+    ScalarValue::try_from_array(&cast, 0).map_err(map)
+}
+
+/// A cast as a function of one argument.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct CastFunction {
+    oid: u32,
+    modifier: i32,
+    signature: Signature,
+}
+
+impl CastFunction {
+    /// To a type.
+    pub fn to(target: SqlType) -> CastFunction {
+        // Names of relations change, and are looked up when the cast is evaluated.
+        let volatility = match target.oid {
+            oids::REGCLASS | oids::REGTYPE => Volatility::Stable,
+            _ => Volatility::Immutable,
+        };
+        CastFunction {
+            oid: target.oid,
+            modifier: target.modifier,
+            signature: Signature::any(1, volatility),
+        }
+    }
+
+    fn target(&self) -> SqlType {
+        SqlType { oid: self.oid, modifier: self.modifier }
+    }
+}
+
+impl ScalarUDFImpl for CastFunction {
+    fn name(&self) -> &str {
+        "cast"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let inner = args.first().map(|a| a.schema_name().to_string()).unwrap_or_default();
+        Ok(format!("{inner}::{}", names::type_name(self.target())))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(types::arrow_of(self.target()).unwrap_or(DataType::Utf8View))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let mut arrow = self.return_type(&[])?;
+        if let (oids::NUMERIC, false) = (self.oid, self.modifier >= 4) {
+            arrow = unconstrained(args.arg_fields[0].data_type());
+        }
+        Ok(sql_field("cast", self.target(), arrow, args.arg_fields[0].is_nullable()))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let from = sql_type_of_field(&args.arg_fields[0]);
+        let session = current_session(&args.config_options);
+        let wanted = args.return_field.data_type();
+        let run = |array: &ArrayRef| -> Result<ArrayRef> {
+            if self.oid == oids::NUMERIC && self.modifier < 4 {
+                return Ok(to_numeric(array, wanted)?);
+            }
+            Ok(cast_any(array, from, self.target(), session.as_ref())?)
+        };
+        match &args.args[0] {
+            ColumnarValue::Array(array) => run(array).map(ColumnarValue::Array),
+            ColumnarValue::Scalar(scalar) => {
+                let array = run(&scalar.to_array()?)?;
+                ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar)
+            }
+        }
+    }
+}
+
+/// `::numeric` without precision keeps a decimal's scale and an integer's being one.
+fn unconstrained(source: &DataType) -> DataType {
+    match source {
+        DataType::Decimal128(..) => source.clone(),
+        t if t.is_integer() => DataType::Decimal128(38, 0),
+        _ => types::UNCONSTRAINED.arrow(),
+    }
+}
+
+fn to_numeric(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, SqlError> {
+    let DataType::Decimal128(precision, scale) = *wanted else {
+        return Err(types::cast::cannot_cast("unknown", types::plain(oids::NUMERIC)));
+    };
+    let column = ColumnType::Decimal { precision, scale };
+    types::cast_array(array, column, types::plain(oids::NUMERIC), CastContext::Explicit)
+}
+
+/// An array in another type, explicitly.
+pub fn cast_any(
+    array: &ArrayRef,
+    from: SqlType,
+    target: SqlType,
+    session: &dyn SessionFunctions,
+) -> Result<ArrayRef, SqlError> {
+    match target.oid {
+        oids::OID | oids::XID => return to_oid(array, |text| input::oid(text).map(Some)),
+        oids::REGCLASS => return to_oid(array, |text| lookup::relation_oid(session, text).map(Some)),
+        oids::REGTYPE => return to_oid(array, |text| lookup::type_oid(text).map(Some)),
+        oids::REGNAMESPACE => return to_oid(array, |text| lookup::schema_oid(session, text).map(Some)),
+        oids::REGPROC | oids::REGROLE => return to_oid(array, |text| input::oid(text).map(Some)),
+        oids::INTERVAL | oids::TIME => return arrow_cast(array, target),
+        _ => {}
+    }
+    if let Some(element) = types::element_oid(target.oid) {
+        return to_list(array, types::plain(element), target);
+    }
+    let column = types::column_type_of(target.oid, target.modifier)
+        .ok_or_else(|| types::cast::cannot_cast(&input::input_name(from), target))?;
+    if column == ColumnType::Text && matches!(array.data_type(), DataType::UInt32) {
+        let named = lookup::names_of(session, from.oid, array);
+        return types::cast_array(&named, column, target, CastContext::Explicit);
+    }
+    if column == ColumnType::Text && matches!(array.data_type(), DataType::List(_)) {
+        let text = text_array(array, from.oid);
+        return types::cast_array(&text, column, target, CastContext::Explicit);
+    }
+    types::cast_array(array, column, target, CastContext::Explicit)
+}
+
+fn arrow_cast(array: &ArrayRef, target: SqlType) -> Result<ArrayRef, SqlError> {
+    let arrow = types::arrow_of(target)
+        .ok_or_else(|| SqlError::unsupported(format!("a cast to {}", names::type_name(target))))?;
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(array, &arrow, &options)
+        .map_err(|e| crate::df_error::map_df_error(e.into()))
+}
+
+fn to_oid(
+    array: &ArrayRef,
+    of_text: impl Fn(&str) -> Result<Option<u32>, SqlError>,
+) -> Result<ArrayRef, SqlError> {
+    let mut builder = UInt32Builder::with_capacity(array.len());
+    let range = || {
+        SqlError::new(froglet_engine::SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range")
+    };
+    for row in 0..array.len() {
+        let oid = match cell_at(array.as_ref(), row) {
+            Cell::Null => None,
+            Cell::Oid(v) => Some(v),
+            Cell::Int16(v) => Some(i32::from(v) as u32),
+            Cell::Int32(v) => Some(v as u32),
+            Cell::Int64(v) => Some(u32::try_from(v).map_err(|_| range())?),
+            Cell::Text(text) => of_text(text)?,
+            _ => return Err(types::cast::cannot_cast("this", types::plain(oids::OID))),
+        };
+        builder.append_option(oid);
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+fn to_list(array: &ArrayRef, element: SqlType, target: SqlType) -> Result<ArrayRef, SqlError> {
+    if !array.data_type().is_string() {
+        return arrow_cast(array, target);
+    }
+    let map = |e: arrow::error::ArrowError| crate::df_error::map_df_error(e.into());
+    let mut items = StringViewBuilder::new();
+    let mut offsets = vec![0i32];
+    let mut present = Vec::with_capacity(array.len());
+    let mut count = 0;
+    for row in 0..array.len() {
+        let cell = cell_at(array.as_ref(), row);
+        present.push(!matches!(cell, Cell::Null));
+        if let Cell::Text(text) = cell {
+            for item in input::array_items(text)? {
+                items.append_option(item);
+                count += 1;
+            }
+        }
+        offsets.push(count);
+    }
+    let texts: ArrayRef = Arc::new(items.finish());
+    let values = cast_any(&texts, types::plain(oids::TEXT), element, &crate::context::NoSession)?;
+    let field = Arc::new(Field::new("item", values.data_type().clone(), true));
+    let list = ListArray::try_new(
+        field,
+        arrow::buffer::OffsetBuffer::new(offsets.into()),
+        values,
+        Some(present.into()),
+    )
+    .map_err(map)?;
+    Ok(Arc::new(list))
+}
+
+/// Whether a schema knows a column; for passes that see partial schemas.
+pub fn knows(schema: &dyn ExprSchema, expr: &Expr) -> bool {
+    expr.get_type(schema).is_ok()
+}

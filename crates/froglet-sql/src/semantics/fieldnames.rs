@@ -1,0 +1,81 @@
+//! The name PostgreSQL gives to a column of a select list without AS (FigureColname).
+
+use datafusion::sql::sqlparser::ast::{self, Expr};
+
+use crate::rewrite::folded;
+use crate::types;
+
+/// The name; `?column?` where PostgreSQL knows none.
+pub fn figure_name(expr: &Expr) -> String {
+    weak_name(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
+}
+
+/// A name and whether it is a strong one: a cast takes its operand's strong name before its type's.
+fn weak_name(expr: &Expr) -> Option<(String, bool)> {
+    let strong = |name: &str| Some((name.to_owned(), true));
+    match expr {
+        Expr::Identifier(ident) => Some((folded(ident), true)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(|p| (folded(p), true)),
+        Expr::Nested(inner) => weak_name(inner),
+        Expr::Collate { expr, .. } => weak_name(expr),
+        Expr::CompoundFieldAccess { root, .. } => weak_name(root),
+        Expr::Function(function) => {
+            function.name.0.last().and_then(|p| p.as_ident()).map(|i| (folded(i), true))
+        }
+        Expr::Cast { expr, data_type, .. } => match weak_name(expr) {
+            Some((name, true)) => Some((name, true)),
+            // A literal that rewrite.rs has typed is still a literal.
+            _ if *data_type == ast::DataType::Int4(None) && is_number(expr) => None,
+            _ => type_name(data_type).map(|name| (name, false)),
+        },
+        Expr::TypedString(typed) => type_name(&typed.data_type).map(|name| (name, false)),
+        Expr::Interval(_) => Some(("interval".to_owned(), false)),
+        Expr::Case { else_result, .. } => match else_result.as_deref().and_then(weak_name) {
+            Some((name, true)) => Some((name, true)),
+            _ => Some(("case".to_owned(), false)),
+        },
+        Expr::Exists { .. } => strong("exists"),
+        Expr::Array(_) => strong("array"),
+        Expr::Subquery(query) => subquery_name(query).map(|name| (name, true)),
+        Expr::Extract { .. } => strong("extract"),
+        Expr::Substring { .. } => strong("substring"),
+        Expr::Position { .. } => strong("position"),
+        Expr::Overlay { .. } => strong("overlay"),
+        Expr::Ceil { .. } => strong("ceil"),
+        Expr::Floor { .. } => strong("floor"),
+        Expr::Trim { trim_where, .. } => match trim_where {
+            Some(ast::TrimWhereField::Leading) => strong("ltrim"),
+            Some(ast::TrimWhereField::Trailing) => strong("rtrim"),
+            _ => strong("btrim"),
+        },
+        Expr::Tuple(_) => strong("row"),
+        Expr::AtTimeZone { .. } => strong("timezone"),
+        Expr::Value(value) => match value.value {
+            ast::Value::Boolean(_) => Some(("bool".to_owned(), false)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_number(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(v) => matches!(v.value, ast::Value::Number(..)),
+        Expr::UnaryOp { expr, .. } => is_number(expr),
+        _ => false,
+    }
+}
+
+fn type_name(ty: &ast::DataType) -> Option<String> {
+    let ty = types::names::parse_sql_type(ty).ok()?;
+    types::names::type_row(ty.oid).map(|row| row.name.to_owned())
+}
+
+fn subquery_name(query: &ast::Query) -> Option<String> {
+    let ast::SetExpr::Select(select) = &*query.body else { return None };
+    match select.projection.first()? {
+        ast::SelectItem::UnnamedExpr(expr) => weak_name(expr).map(|(name, _)| name),
+        ast::SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
+    }
+}

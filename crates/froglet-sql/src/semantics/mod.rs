@@ -1,0 +1,14 @@
+//! PostgreSQL's semantics where DataFusion's differ: operators, casts, names of types, literals.
+//!
+//! ```text
+//!   AST ─ rewrite.rs ─▶ AST ─ SqlToRel ─▶ plan ─ casts.rs ─▶ plan ─▶ DataFusion's analyzer, optimizer
+//!                               │  operators.rs  a + b becomes a checked call
+//!                               └  type_names.rs varchar(20), regclass, pg_catalog.text
+//! ```
+
+pub mod arith;
+pub mod casts;
+pub mod fieldnames;
+pub mod operators;
+pub mod param;
+pub mod type_names;

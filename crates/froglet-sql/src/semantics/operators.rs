@@ -1,0 +1,202 @@
+//! Binary operators as PostgreSQL resolves them.
+//!
+//! A string literal beside a value of another type is a literal of that type (`a = '5'`), an
+//! untyped parameter has the type of the other side, text and number do not meet (42883), and
+//! arithmetic is checked ([`super::arith`]).
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use froglet_engine::SqlState;
+use froglet_schema::SqlType;
+
+use super::arith::{self, Op};
+use super::casts;
+use crate::error::SqlError;
+use crate::types::{self, oids, sql_type_of_field};
+
+/// Plans binary operators.
+#[derive(Debug)]
+pub struct Operators;
+
+impl ExprPlanner for Operators {
+    fn plan_binary_op(
+        &self,
+        raw: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let RawBinaryExpr { op, left, right } = raw;
+        let (left, right) = match shape_of(&op) {
+            Shape::Other => (left, right),
+            Shape::Comparison | Shape::Arithmetic(_) => unify(&op, left, right, schema)?,
+        };
+        if let Shape::Arithmetic(arithmetic) = shape_of(&op) {
+            return plan_arithmetic(op, arithmetic, left, right, schema);
+        }
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
+enum Shape {
+    Comparison,
+    Arithmetic(Op),
+    Other,
+}
+
+fn shape_of(op: &BinaryOperator) -> Shape {
+    use BinaryOperator::*;
+    match op {
+        Eq | NotEq | Lt | LtEq | Gt | GtEq | Spaceship => Shape::Comparison,
+        Plus => Shape::Arithmetic(Op::Add),
+        Minus => Shape::Arithmetic(Op::Sub),
+        Multiply => Shape::Arithmetic(Op::Mul),
+        Divide => Shape::Arithmetic(Op::Div),
+        Modulo => Shape::Arithmetic(Op::Rem),
+        _ => Shape::Other,
+    }
+}
+
+fn plan_arithmetic(
+    op: BinaryOperator,
+    arithmetic: Op,
+    left: Expr,
+    right: Expr,
+    schema: &DFSchema,
+) -> Result<PlannerResult<RawBinaryExpr>> {
+    let (l, r) = (type_of(&left, schema), type_of(&right, schema));
+    let (Some(l), Some(r)) = (l, r) else {
+        return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+    };
+    if arith::operand_types(arithmetic, &l, &r).is_some() {
+        let call = ScalarFunction::new_udf(arith::function(arithmetic), vec![left, right]);
+        return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
+    }
+    // date ± interval is a timestamp; the rest of date arithmetic is DataFusion's.
+    let (left, right) = match (&l, &r) {
+        (DataType::Date32, DataType::Interval(_)) => (as_timestamp(left), right),
+        (DataType::Interval(_), DataType::Date32) => (left, as_timestamp(right)),
+        (l, r) if !is_time(l) && !is_time(r) => {
+            return Err(no_operator(&op, &left, &right, schema).into());
+        }
+        _ => (left, right),
+    };
+    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+fn as_timestamp(expr: Expr) -> Expr {
+    let timestamp = froglet_engine::ColumnType::Timestamp.arrow();
+    Expr::Cast(Cast::new(Box::new(expr), timestamp))
+}
+
+fn is_time(ty: &DataType) -> bool {
+    matches!(
+        ty,
+        DataType::Date32
+            | DataType::Timestamp(..)
+            | DataType::Interval(_)
+            | DataType::Duration(_)
+            | DataType::Time64(_)
+    )
+}
+
+/// The type of an operand; `None` for an untyped parameter.
+fn type_of(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
+    match expr {
+        Expr::Placeholder(Placeholder { field: None, .. }) => None,
+        _ => expr.get_type(schema).ok(),
+    }
+}
+
+/// Gives literals and parameters of no type of their own the type of the other side.
+fn unify(
+    op: &BinaryOperator,
+    left: Expr,
+    right: Expr,
+    schema: &DFSchema,
+) -> Result<(Expr, Expr)> {
+    let left = adopt(left, &right, schema)?;
+    let right = adopt(right, &left, schema)?;
+    let (Some(l), Some(r)) = (type_of(&left, schema), type_of(&right, schema)) else {
+        return Ok((left, right));
+    };
+    let string = |t: &DataType| t.is_string();
+    let strange = |t: &DataType| {
+        t.is_numeric() || is_time(t) || matches!(t, DataType::FixedSizeBinary(_))
+    };
+    if (string(&l) && strange(&r)) || (strange(&l) && string(&r)) {
+        return Err(no_operator(op, &left, &right, schema).into());
+    }
+    Ok((left, right))
+}
+
+fn adopt(expr: Expr, other: &Expr, schema: &DFSchema) -> Result<Expr> {
+    if unknown_literal(other).is_some() {
+        return Ok(expr);
+    }
+    match expr {
+        Expr::Placeholder(Placeholder { id, field: None }) => {
+            let Ok((_, field)) = other.to_field(schema) else {
+                return Ok(Expr::Placeholder(Placeholder { id, field: None }));
+            };
+            let ty = parameter_type(&field);
+            let known = types::arrow_of(ty).unwrap_or_else(|| field.data_type().clone());
+            let typed = types::sql_field("", ty, known, true);
+            Ok(Expr::Placeholder(Placeholder { id, field: Some(typed) }))
+        }
+        literal => match (unknown_literal(&literal), other.to_field(schema)) {
+            (Some(text), Ok((_, field))) if !field.data_type().is_string() => {
+                let ty = operand_type(&field);
+                match casts::literal(&ScalarValue::Utf8(Some(text.to_owned())), ty)? {
+                    Some(typed) => Ok(typed),
+                    None => Ok(literal),
+                }
+            }
+            _ => Ok(literal),
+        },
+    }
+}
+
+/// The type of a parameter beside a value of this type: without length or precision, and a string
+/// is text.
+fn parameter_type(field: &Field) -> SqlType {
+    match sql_type_of_field(field).oid {
+        oids::VARCHAR | oids::NAME | oids::CHAR => types::plain(oids::TEXT),
+        oid => types::plain(oid),
+    }
+}
+
+/// The type in which a literal beside a value of this type is read. A decimal keeps its digits.
+fn operand_type(field: &Field) -> SqlType {
+    types::plain(match sql_type_of_field(field).oid {
+        oids::REGCLASS | oids::REGTYPE => oids::OID,
+        oid => oid,
+    })
+}
+
+/// A string literal, which PostgreSQL calls unknown until its context gives it a type.
+pub fn unknown_literal(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), None) => Some(text),
+        _ => None,
+    }
+}
+
+/// 42883
+fn no_operator(op: &BinaryOperator, left: &Expr, right: &Expr, schema: &DFSchema) -> SqlError {
+    let name = |expr: &Expr| match (unknown_literal(expr), expr.to_field(schema)) {
+        (Some(_), _) | (_, Err(_)) => "unknown".to_owned(),
+        (None, Ok((_, field))) => types::input::input_name(sql_type_of_field(&field)),
+    };
+    SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        format!("operator does not exist: {} {op} {}", name(left), name(right)),
+    )
+    .hint(
+        "No operator matches the given name and argument types. \
+         You might need to add explicit type casts.",
+    )
+}

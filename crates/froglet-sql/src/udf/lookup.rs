@@ -1,0 +1,182 @@
+//! Names and oids: regclass, regtype, regnamespace.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
+use arrow::datatypes::UInt32Type;
+use froglet_engine::SqlState;
+use froglet_schema::CatalogVersion;
+
+use crate::context::SessionFunctions;
+use crate::error::SqlError;
+use crate::types::{self, names, oids};
+
+/// Splits `schema.name`, with quotes, into its parts in PostgreSQL's case.
+pub fn split_name(text: &str) -> Result<Vec<String>, SqlError> {
+    let bad = || {
+        SqlError::new(SqlState::new("42602"), format!("invalid name syntax: \"{text}\""))
+    };
+    let mut parts = Vec::new();
+    let mut chars = text.trim().chars().peekable();
+    loop {
+        let mut part = String::new();
+        if chars.next_if_eq(&'"').is_some() {
+            loop {
+                match chars.next().ok_or_else(bad)? {
+                    '"' if chars.next_if_eq(&'"').is_some() => part.push('"'),
+                    '"' => break,
+                    c => part.push(c),
+                }
+            }
+        } else {
+            while let Some(c) = chars.next_if(|c| *c != '.') {
+                part.extend(c.to_lowercase());
+            }
+        }
+        if part.is_empty() {
+            return Err(bad());
+        }
+        parts.push(part);
+        match chars.next() {
+            None => return Ok(parts),
+            Some('.') => {}
+            Some(_) => return Err(bad()),
+        }
+    }
+}
+
+/// The oid of a relation by name: user objects along the search path, then system tables.
+pub fn relation_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
+    if let Ok(oid) = text.trim().parse::<u32>() {
+        return Ok(oid);
+    }
+    find_relation(session, text)?.ok_or_else(|| {
+        SqlError::new(
+            SqlState::UNDEFINED_TABLE,
+            format!("relation \"{text}\" does not exist"),
+        )
+    })
+}
+
+/// The oid of a relation by name, or `None`.
+pub fn find_relation(session: &dyn SessionFunctions, text: &str) -> Result<Option<u32>, SqlError> {
+    let mut parts = split_name(text)?;
+    let Some(name) = parts.pop() else { return Ok(None) };
+    let catalog = session.catalog();
+    let schemas = match parts.pop() {
+        Some(schema) => vec![schema],
+        None => {
+            let mut path = vec!["pg_catalog".to_owned()];
+            path.extend(session.search_path());
+            path
+        }
+    };
+    Ok(schemas.into_iter().find_map(|schema| {
+        crate::pgcatalog::system_relation(&schema, &name)
+            .or_else(|| catalog.names.get(&(schema, name.clone())).copied())
+    }))
+}
+
+/// The oid of a type by name.
+pub fn type_oid(text: &str) -> Result<u32, SqlError> {
+    if let Ok(oid) = text.trim().parse::<u32>() {
+        return Ok(oid);
+    }
+    names::type_by_name(text).map(|row| row.oid).ok_or_else(|| {
+        SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist"))
+    })
+}
+
+/// The oid of a schema by name.
+pub fn schema_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
+    let _ = session;
+    crate::pgcatalog::schema_oid(text).ok_or_else(|| {
+        SqlError::new(
+            SqlState::INVALID_SCHEMA_NAME,
+            format!("schema \"{text}\" does not exist"),
+        )
+    })
+}
+
+/// Where an oid's relation is: schema and name.
+pub fn relation_of(catalog: &CatalogVersion, oid: u32) -> Option<(String, String)> {
+    if let Some((schema, name)) = crate::pgcatalog::system_relation_name(oid) {
+        return Some((schema.to_owned(), name.to_owned()));
+    }
+    if let Some(table) = catalog.tables.get(&oid) {
+        return Some((table.def.schema.clone(), table.def.name.clone()));
+    }
+    if let Some(sequence) = catalog.sequences.get(&oid) {
+        return Some((sequence.schema.clone(), sequence.name.clone()));
+    }
+    catalog.tables.values().find_map(|table| {
+        let index = table.def.indexes.iter().find(|i| i.id == oid)?;
+        Some((table.def.schema.clone(), index.name.clone()))
+    })
+}
+
+/// A name in quotes where PostgreSQL needs them.
+pub fn quote_ident(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !is_reserved(name);
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+fn is_reserved(name: &str) -> bool {
+    const RESERVED: &[&str] = &[
+        "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both",
+        "case", "cast", "check", "collate", "column", "constraint", "create", "current_date",
+        "current_role", "current_time", "current_timestamp", "current_user", "default",
+        "deferrable", "desc", "distinct", "do", "else", "end", "except", "false", "fetch", "for",
+        "foreign", "from", "grant", "group", "having", "in", "initially", "intersect", "into",
+        "lateral", "leading", "limit", "localtime", "localtimestamp", "not", "null", "offset",
+        "on", "only", "or", "order", "placing", "primary", "references", "returning", "select",
+        "session_user", "some", "symmetric", "table", "then", "to", "trailing", "true", "union",
+        "unique", "user", "using", "variadic", "when", "where", "window", "with",
+    ];
+    RESERVED.binary_search(&name).is_ok()
+}
+
+/// A relation as regclass prints it: with its schema where the search path does not find it.
+pub fn relation_text(session: &dyn SessionFunctions, oid: u32) -> String {
+    if oid == 0 {
+        return "-".to_owned();
+    }
+    match relation_of(&session.catalog(), oid) {
+        None => oid.to_string(),
+        Some((schema, name)) => {
+            let found = schema == "pg_catalog" || session.search_path().contains(&schema);
+            if found {
+                quote_ident(&name)
+            } else {
+                format!("{}.{}", quote_ident(&schema), quote_ident(&name))
+            }
+        }
+    }
+}
+
+/// The texts of oids of a kind (regclass, regtype, …; plain oids are numbers).
+pub fn names_of(session: &dyn SessionFunctions, kind: u32, array: &ArrayRef) -> ArrayRef {
+    let ids = array.as_primitive::<UInt32Type>();
+    let mut builder = StringViewBuilder::with_capacity(ids.len());
+    for row in 0..ids.len() {
+        if ids.is_null(row) {
+            builder.append_null();
+            continue;
+        }
+        let oid = ids.value(row);
+        builder.append_value(match kind {
+            oids::REGCLASS => relation_text(session, oid),
+            oids::REGTYPE if oid == 0 => "-".to_owned(),
+            oids::REGTYPE => names::type_row(oid)
+                .map_or_else(|| oid.to_string(), |_| names::type_name(types::plain(oid))),
+            oids::REGNAMESPACE => {
+                crate::pgcatalog::schema_name(oid).map_or_else(|| oid.to_string(), str::to_owned)
+            }
+            oids::REGROLE if oid == 10 => "postgres".to_owned(),
+            _ => oid.to_string(),
+        });
+    }
+    Arc::new(builder.finish())
+}

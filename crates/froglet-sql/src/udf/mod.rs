@@ -1,0 +1,10 @@
+//! Functions that PostgreSQL's clients expect and DataFusion has not.
+pub mod lookup;
+
+use std::sync::Arc;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+
+/// Ours.
+pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> { Vec::new() }
+/// Ours.
+pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> { Vec::new() }

@@ -1,0 +1,66 @@
+"""Fixtures: a Froglet of its own for each test, a PostgreSQL 15 for all of them.
+
+`froglet`   a fresh server on a fresh data directory
+`start`     starts more of them, with settings of their own
+`postgres`  PostgreSQL 15 with a fresh database
+`server`    both, one after the other: the same test proves what it expects on PostgreSQL
+`LONG`      FROGLET_TEST_LONG=1 runs the loads as long as the issue says, not as long as CI can wait
+"""
+
+import pytest
+
+from support.servers import Froglet, Postgres
+
+STARTED = pytest.StashKey[list]()
+
+
+@pytest.fixture
+def start(request):
+    """Starts Froglet servers; `start()`, or `start(environment={"FROGLET_…": "…"})`."""
+    started = request.node.stash.setdefault(STARTED, [])
+
+    def start_one(directory=None, ready=True, **options):
+        server = Froglet(directory, **options)
+        started.append(server)
+        return server.start() if ready else server
+
+    yield start_one
+    for server in started:
+        server.remove()
+
+
+@pytest.fixture
+def froglet(start):
+    server = start()
+    yield server
+    assert server.alive(), f"the server died: {server.process and server.process.returncode}"
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    server = Postgres()
+    try:
+        yield server.start()
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres(postgres_server):
+    return postgres_server.fresh_database()
+
+
+@pytest.fixture(params=["froglet", "postgres"])
+def server(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows the last of what its servers wrote."""
+    report = (yield).get_result()
+    if report.failed:
+        for started in item.stash.get(STARTED, []):
+            if tail := started.log.exists() and started.tail():
+                report.sections.append((f"stderr of the server on port {started.port}", tail))

@@ -1,0 +1,83 @@
+# kill -9 and a new start. A schema change that had committed is there with all its data; one that had
+# not never was.
+
+== in the middle of a migration
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+M> begin
+M> alter table t add column d bigint generated always as (v * 2) stored
+M> create index by_v on t (v)
+W> update t set v = 11 where id = 1
+server> \kill
+W> select * from t order by id
+    (id, v)
+    1|11, 2|20, 3|30
+W> alter table t add column d text default 'x'
+W> create index by_v on t (v)
+W> select * from t where v = 11
+    1|11|x
+
+== after its commit
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+M> begin
+M> alter table t add column d bigint generated always as (v * 2) stored
+M> alter table t alter column v type text using 'v' || v
+M> create unique index by_v on t (v)
+M> alter table t add constraint even check (d % 2 = 0)
+M> alter table t add column c int not null default 5
+W> update t set v = 11 where id = 1
+M> commit
+server> \kill
+W> select * from t order by id
+    (id, v, d, c)
+    1|v11|22|5, 2|v20|40|5, 3|v30|60|5
+W> select id from t where v = 'v11'
+    1
+W> insert into t (id, v, c) values (4, 'v11', 5)
+    ERROR 23505
+W> insert into t (id, v, c) values (4, 'v4', null)
+    ERROR 23502
+
+== several times, with writes before and after each change
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+M> alter table t add column a int default 1
+M> insert into t values (4, 40, 4)
+server> \kill
+M> alter table t rename column v to w
+M> update t set w = w + 1
+M> alter table t drop column a
+server> \kill
+M> alter table t add column a text default 'new'
+M> insert into t values (5, 50, 'five')
+server> \kill
+M> select * from t order by id
+    (id, w, a)
+    1|11|new, 2|21|new, 3|31|new, 4|41|new, 5|50|five
+
+== tables dropped and emptied stay so
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+setup> create table u (id int primary key); insert into u values (1)
+M> truncate t
+M> insert into t values (7, 70)
+M> drop table u
+M> create table u (name text)
+M> insert into u values ('new')
+server> \kill
+M> select * from t
+    7|70
+M> select * from u
+    (name)
+    new
+
+== a checkpoint in between
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+M> alter table t add column d bigint generated always as (v * 2) stored
+M> checkpoint
+M> update t set v = 11 where id = 1
+M> alter table t alter column v type text using 'v' || v
+server> \kill
+M> select * from t order by id
+    1|v11|22, 2|v20|40, 3|v30|60
+M> checkpoint
+server> \kill
+M> select * from t order by id
+    1|v11|22, 2|v20|40, 3|v30|60
