@@ -82,7 +82,9 @@ impl Catalog {
     ) -> Result<(Edited, bool), SchemaError> {
         let next_id = &mut || self.next_id();
         let edited = match change {
-            Change::AddColumn { column, fill, .. } => edit::add_column(def, column, fill)?,
+            Change::AddColumn { column, fill, .. } => {
+                edit::add_column(def, ColumnId(self.next_id()?), column, fill)?
+            },
             Change::DropColumn { column, cascade, .. } => {
                 return Ok((edit::drop_column(def, &column)?, cascade));
             }
@@ -343,10 +345,10 @@ impl Catalog {
             indexes: vec![],
             constraints: vec![],
             referenced_by: vec![],
-            next_column: 1,
         };
-        for column in new.columns {
-            def = edit::add_column(&def, column, Fill::Constant(froglet_engine::Value::Null))?.def;
+        for (id, column) in (1..).map(ColumnId).zip(new.columns) {
+            let fill = Fill::Constant(froglet_engine::Value::Null);
+            def = edit::add_column(&def, id, column, fill)?.def;
         }
         for constraint in new.constraints {
             let names: Vec<String> = def.indexes.iter().map(|i| i.name.clone()).collect();

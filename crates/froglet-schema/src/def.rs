@@ -27,7 +27,8 @@ pub struct SqlType {
 /// One column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnDef {
-    /// Unique in the table for ever.
+    /// Unique in the table for ever: 1, 2, … as created, object ids for what is added later, so
+    /// that a rolled-back or crashed ADD COLUMN does not leave its id to the next one.
     pub id: ColumnId,
     /// Its name.
     pub name: String,
@@ -141,8 +142,6 @@ pub struct TableDef {
     pub constraints: Vec<ConstraintDef>,
     /// Tables whose foreign keys point here (with this one if it points to itself).
     pub referenced_by: Vec<ObjectId>,
-    /// The next column id.
-    pub next_column: u32,
 }
 
 impl TableDef {

@@ -78,12 +78,15 @@ fn fresh_column_name(def: &TableDef, name: &str) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// ADD COLUMN
-pub fn add_column(def: &TableDef, new: NewColumn, fill: Fill) -> Result<Edited, SchemaError> {
+/// ADD COLUMN, under an id that the table never had.
+pub fn add_column(
+    def: &TableDef,
+    id: ColumnId,
+    new: NewColumn,
+    fill: Fill,
+) -> Result<Edited, SchemaError> {
     fresh_column_name(def, &new.name)?;
     let mut edited = Edited::of(def);
-    let id = ColumnId(edited.def.next_column);
-    edited.def.next_column += 1;
     let missing = match &fill {
         Fill::Constant(value) => value.clone(),
         Fill::Compute(_) => Value::Null,
@@ -192,7 +195,7 @@ pub fn alter_type(
     next_id: NextId<'_>,
 ) -> Result<Edited, SchemaError> {
     let mut edited = Edited::of(def);
-    let new_id = ColumnId(edited.def.next_column);
+    let new_id = ColumnId(next_id()?);
     let target = column_mut(&mut edited.def, column)?;
     let old_id = target.id;
     target.sql_type = new.sql_type;
@@ -205,7 +208,6 @@ pub fn alter_type(
     target.id = new_id;
     target.missing = Value::Null;
     let not_null = target.not_null;
-    edited.def.next_column += 1;
     edited.old_columns.push(old_id);
     edited.work.push(Work::Fill { target: new_id, transform, not_null });
 

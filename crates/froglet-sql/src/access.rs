@@ -86,13 +86,12 @@ pub(crate) fn conjuncts(expr: &Expr) -> Vec<&Expr> {
 /// evaluated.
 pub(crate) fn choose(
     table: &TableVersion,
-    scope: &Scope,
     conditions: &[&Expr],
     params: &[SqlType],
 ) -> Result<(Option<Access>, Vec<usize>), SqlError> {
     let mut comparisons = Vec::new();
     for (conjunct, condition) in conditions.iter().enumerate() {
-        compare(&table.def, scope, condition, conjunct, params, &mut comparisons)?;
+        compare(&table.def, condition, conjunct, params, &mut comparisons)?;
     }
     let indexes = &table.table.layout().indexes;
     let best = (0..indexes.len())
@@ -164,13 +163,12 @@ fn build(table: &TableVersion, index: usize, mut comparisons: Vec<Comparison>) -
 /// The comparisons with a column that a condition makes, if it is made of such.
 fn compare(
     table: &TableDef,
-    scope: &Scope,
     condition: &Expr,
     conjunct: usize,
     params: &[SqlType],
     out: &mut Vec<Comparison>,
 ) -> Result<(), SqlError> {
-    let mut add = |column: &Expr, op: Op, values: &[&Expr], out: &mut Vec<Comparison>| {
+    let add = |column: &Expr, op: Op, values: &[&Expr], out: &mut Vec<Comparison>| {
         let Some(position) = column_of(table, column) else { return Ok(()) };
         let mut compiled = Vec::with_capacity(values.len());
         let def = &table.columns[position];
@@ -185,7 +183,6 @@ fn compare(
         }
         Ok::<(), SqlError>(())
     };
-    let _ = scope;
     match condition {
         Expr::BinaryOp { left, op, right } => {
             let (straight, mirrored) = match op {
@@ -271,14 +268,14 @@ fn bare_literal(expr: &Expr) -> bool {
 }
 
 impl Access {
-    fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
-        self.equal.iter().chain(&self.low).chain(&self.high)
-    }
-
-    /// Whether the range alone answers a condition.
+    /// Whether the range alone answers a condition. A comparison counts only if those before it
+    /// are exact: one that turns out to have no counterpart ends the range at its part.
     fn answers(&self, conjunct: usize, condition: &Expr) -> bool {
         let wanted = if matches!(condition, Expr::Between { .. }) { 2 } else { 1 };
-        let mine = self.comparisons().filter(|c| c.conjunct == conjunct && c.exact);
+        let sound = self.equal.iter().take_while(|c| c.exact).count();
+        let ends = [&self.low, &self.high].into_iter().flatten();
+        let ends = ends.filter(|c| c.exact && sound == self.equal.len());
+        let mine = self.equal[..sound].iter().chain(ends).filter(|c| c.conjunct == conjunct);
         mine.count() == wanted
     }
 
@@ -322,6 +319,8 @@ impl Access {
                     Fit::Unusable => return Ok(in_order(prefixes)),
                 }
             }
+            next.sort_unstable();
+            next.dedup();
             prefixes = next;
         }
         if self.low.is_none() && self.high.is_none() {
@@ -330,12 +329,11 @@ impl Access {
         let part = &spec.key[self.equal.len()];
         let (low, high) = (self.bound(&self.low, table, context)?, self.bound(&self.high, table, context)?);
         let (Some(low), Some(high)) = (low, high) else { return Ok(Vec::new()) };
-        let mut ranges: Vec<KeyRange> = prefixes
+        let ranges: Vec<KeyRange> = prefixes
             .iter()
             .map(|prefix| key::range(prefix, part, low.as_ref(), high.as_ref()))
             .filter(|range| !key::is_empty(range))
             .collect();
-        ranges.sort_by(|a, b| bytes(&a.lower).cmp(bytes(&b.lower)));
         Ok(ranges)
     }
 
@@ -363,16 +361,7 @@ impl Access {
     }
 }
 
-fn bytes(bound: &Bound<Vec<u8>>) -> &[u8] {
-    match bound {
-        Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
-        Bound::Unbounded => &[],
-    }
-}
-
-fn in_order(mut prefixes: Vec<Vec<u8>>) -> Vec<KeyRange> {
-    prefixes.sort_unstable();
-    prefixes.dedup();
+fn in_order(prefixes: Vec<Vec<u8>>) -> Vec<KeyRange> {
     prefixes
         .into_iter()
         .map(|prefix| if prefix.is_empty() { KeyRange::all() } else { KeyRange::prefix(prefix) })

@@ -212,7 +212,6 @@ pub(crate) fn draft(schema: &str, name: &str, columns: &[NewColumn]) -> TableDef
         indexes: Vec::new(),
         constraints: Vec::new(),
         referenced_by: Vec::new(),
-        next_column: 1,
     };
     for column in columns {
         add_to_draft(&mut def, column);
@@ -222,7 +221,7 @@ pub(crate) fn draft(schema: &str, name: &str, columns: &[NewColumn]) -> TableDef
 
 pub(crate) fn add_to_draft(def: &mut TableDef, column: &NewColumn) {
     def.columns.push(froglet_schema::ColumnDef {
-        id: froglet_engine::ColumnId(def.next_column),
+        id: next_draft_id(def),
         name: column.name.clone(),
         ty: column.ty,
         sql_type: column.sql_type,
@@ -230,5 +229,9 @@ pub(crate) fn add_to_draft(def: &mut TableDef, column: &NewColumn) {
         default: column.default.clone(),
         missing: froglet_engine::Value::Null,
     });
-    def.next_column += 1;
+}
+
+/// CREATE TABLE numbers columns from 1.
+fn next_draft_id(def: &TableDef) -> froglet_engine::ColumnId {
+    froglet_engine::ColumnId(1 + def.columns.iter().map(|c| c.id.0).max().unwrap_or(0))
 }

@@ -53,7 +53,6 @@ fn table() -> TableDef {
         indexes: Vec::new(),
         constraints: Vec::new(),
         referenced_by: Vec::new(),
-        next_column: 15,
     }
 }
 
