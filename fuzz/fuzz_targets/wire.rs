@@ -8,22 +8,18 @@
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 
+#[path = "../../crates/froglet-server/src/wire/error.rs"]
+mod error;
+#[path = "../../crates/froglet-server/src/wire/frame.rs"]
+mod frame;
 #[allow(dead_code)]
-mod wire {
-    #[path = "../../../crates/froglet-server/src/wire/error.rs"]
-    mod error;
-    #[path = "../../../crates/froglet-server/src/wire/frame.rs"]
-    pub mod frame;
-    #[path = "../../../crates/froglet-server/src/wire/frontend.rs"]
-    pub mod frontend;
-    #[path = "../../../crates/froglet-server/src/wire/startup.rs"]
-    pub mod startup;
+#[path = "../../crates/froglet-server/src/wire/frontend.rs"]
+mod frontend;
+#[path = "../../crates/froglet-server/src/wire/startup.rs"]
+mod startup;
 
-    pub use error::{WireError, utf8};
-}
-
-use wire::frame::Frame;
-use wire::{frame, frontend, startup};
+use error::{WireError, utf8};
+use frame::Frame;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut input = BytesMut::from(bytes);
@@ -43,7 +39,11 @@ fuzz_target!(|bytes: &[u8]| {
                 assert!(total_bytes.is_none_or(|total| total > before), "it was all there");
                 break;
             }
-            Err(_) => break,
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                let _ = (error.sqlstate(), error.fatal());
+                break;
+            }
         }
     }
 });

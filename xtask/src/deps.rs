@@ -26,10 +26,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Beside the floors: they may use anything, and only these may use them.
-const BESIDE: &[(&str, &[&str])] = &[
-    ("froglet-testkit", &["froglet-bench"]),
-    ("froglet-bench", &["froglet"]),
-];
+const BESIDE: &[(&str, &[&str])] =
+    &[("froglet-testkit", &["froglet-bench"]), ("froglet-bench", &["froglet"])];
 
 /// Other people's crates that a crate must not reach, directly or through others.
 const MUST_NOT_REACH: &[(&str, &[&str])] = &[
@@ -113,14 +111,9 @@ impl Graph {
             bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
         }
         let metadata: Value = serde_json::from_slice(&output.stdout)?;
-        let mut graph = Graph {
-            names: HashMap::new(),
-            uses: HashMap::new(),
-            ours: HashMap::new(),
-        };
-        let members: HashSet<&str> = list(&metadata["workspace_members"])
-            .filter_map(Value::as_str)
-            .collect();
+        let mut graph = Graph { names: HashMap::new(), uses: HashMap::new(), ours: HashMap::new() };
+        let members: HashSet<&str> =
+            list(&metadata["workspace_members"]).filter_map(Value::as_str).collect();
         for package in list(&metadata["packages"]) {
             let id = text(&package["id"])?;
             graph.names.insert(id.to_owned(), text(&package["name"])?.to_owned());
@@ -167,7 +160,8 @@ impl Graph {
     fn reached(&self, findings: &mut Vec<Finding>) {
         for (id, manifest) in &self.ours {
             let name = &self.names[id];
-            let Some((_, forbidden)) = MUST_NOT_REACH.iter().find(|(known, _)| known == name) else {
+            let Some((_, forbidden)) = MUST_NOT_REACH.iter().find(|(known, _)| known == name)
+            else {
                 continue;
             };
             let mut reached = HashSet::from([id]);
@@ -178,7 +172,8 @@ impl Graph {
             for other in reached {
                 let other = self.names[other].as_str();
                 if forbidden.contains(&other) {
-                    let what = format!("{name} must not depend on {other}, not even through others");
+                    let what =
+                        format!("{name} must not depend on {other}, not even through others");
                     findings.push(Finding::wrong(manifest, 0, what));
                 }
             }

@@ -21,20 +21,12 @@ pub struct Finding {
 impl Finding {
     /// One that must change.
     pub fn wrong(path: &Path, line: usize, what: impl Into<String>) -> Finding {
-        Finding {
-            path: path.to_owned(),
-            line,
-            what: what.into(),
-            fails: true,
-        }
+        Finding { path: path.to_owned(), line, what: what.into(), fails: true }
     }
 
     /// A remark.
     pub fn remark(path: &Path, line: usize, what: impl Into<String>) -> Finding {
-        Finding {
-            fails: false,
-            ..Finding::wrong(path, line, what)
-        }
+        Finding { fails: false, ..Finding::wrong(path, line, what) }
     }
 }
 
@@ -77,7 +69,8 @@ impl Source {
     }
 }
 
-const NOT_OURS: [&str; 6] = ["target", ".git", "froglet-data", "corpus", "artifacts", "node_modules"];
+const NOT_OURS: [&str; 6] =
+    ["target", ".git", "froglet-data", "corpus", "artifacts", "node_modules"];
 
 /// Every file below the root with one of these extensions, in order.
 pub fn files(root: &Path, extensions: &[&str]) -> anyhow::Result<Vec<Source>> {

@@ -90,7 +90,9 @@ fn functions(source: &Source, findings: &mut Vec<Finding>) {
             Some(_) => {}
             None => begun = function_name(code).map(|name| (n, name, indent)),
         }
-        if begun.is_some_and(|(start, ..)| start == n) && (code.ends_with('}') || code.ends_with(';')) {
+        if begun.is_some_and(|(start, ..)| start == n)
+            && (code.ends_with('}') || code.ends_with(';'))
+        {
             begun = None;
         }
     }
@@ -99,7 +101,8 @@ fn functions(source: &Source, findings: &mut Vec<Finding>) {
 fn function_name(code: &str) -> Option<&str> {
     let (before, after) = code.split_once("fn ")?;
     let modifiers = |word: &str| {
-        word.starts_with("pub") || matches!(word, "const" | "async" | "extern" | "\"C\"")
+        word.starts_with("pub")
+            || matches!(word, "const" | "async" | "extern" | "\"C\"")
             || word == concat!("un", "safe")
     };
     if !before.split_whitespace().all(modifiers) {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// Processor, cores, memory and kernel of this machine, in one line.
 pub fn describe() -> String {
@@ -38,6 +39,13 @@ pub fn commit() -> String {
 pub fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     kib(&status, "RssAnon") << 10
+}
+
+/// Time that the calling thread has had a processor; `None` where the kernel does not say. On a
+/// machine that others use too, this is steadier than the clock.
+pub fn thread_cpu_time() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(stat.split(' ').next()?.parse().ok()?))
 }
 
 /// Keeps the calling thread, and threads it starts from now on, on one core. False where that

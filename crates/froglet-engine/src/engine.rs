@@ -326,7 +326,7 @@ impl From<EngineError> for MigrateError {
 pub struct Savepoint(pub u32);
 
 /// A transaction's part on one engine.
-pub trait EngineTxn: Send + Any {
+pub trait EngineTxn: Send + Sync + Any {
     /// Its id.
     fn id(&self) -> TxnId;
     /// Its current read view.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Engine, EngineTxn, IndexId, IndexSpec, KeyPart, KeyRange, Layout, Row, RowId,
-    SpaceId, Table, TxnId, Value, key,
+    ColumnId, ColumnSpec, ColumnType, Engine, EngineTxn, IndexId, IndexSpec, KeyPart, KeyRange,
+    Layout, Row, RowId, SpaceId, Table, TxnId, Value, key,
 };
 use froglet_memory::{MemoryEngine, MemoryOptions, MemoryTable};
 
@@ -22,7 +22,11 @@ fn layout() -> Arc<Layout> {
         ColumnType::Decimal { precision: 12, scale: 2 },
         ColumnType::Text,
     ];
-    let column = |(i, ty): (usize, &ColumnType)| ColumnSpec { id: ColumnId(i as u32 + 1), ty: *ty, missing: Value::Null };
+    let column = |(i, ty): (usize, &ColumnType)| ColumnSpec {
+        id: ColumnId(i as u32 + 1),
+        ty: *ty,
+        missing: Value::Null,
+    };
     let part = KeyPart { column: ColumnId(1), descending: false, nulls_first: false };
     Arc::new(Layout {
         columns: types.iter().enumerate().map(column).collect(),
@@ -64,7 +68,8 @@ struct Cpu(Duration);
 impl Cpu {
     fn now() -> Cpu {
         let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
-        let ns = stat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number of nanoseconds");
+        let ns =
+            stat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number of nanoseconds");
         Cpu(Duration::from_nanos(ns))
     }
 
@@ -165,11 +170,25 @@ fn reads(engine: &Arc<MemoryEngine>, table: &MemoryTable, ids: &mut Ids, rids: &
     });
     timed("seek 100 rows, each", 1_000, |_| {
         let mut left = 100;
-        let range = KeyRange { lower: std::ops::Bound::Included(encoded(ids.random() / 2, table)), ..KeyRange::all() };
-        table.seek(&snapshot, 0, &range, froglet_engine::Direction::Forward, &[0, 1], &mut |_, _| {
-            left -= 1;
-            if left == 0 { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
-        });
+        let range = KeyRange {
+            lower: std::ops::Bound::Included(encoded(ids.random() / 2, table)),
+            ..KeyRange::all()
+        };
+        table.seek(
+            &snapshot,
+            0,
+            &range,
+            froglet_engine::Direction::Forward,
+            &[0, 1],
+            &mut |_, _| {
+                left -= 1;
+                if left == 0 {
+                    std::ops::ControlFlow::Break(())
+                } else {
+                    std::ops::ControlFlow::Continue(())
+                }
+            },
+        );
         assert_eq!(left, 0);
     });
 }
@@ -190,7 +209,11 @@ fn scans(engine: &Arc<MemoryEngine>, table: &MemoryTable, what: &str) {
             for block in 0..table.block_count() {
                 let read = table.read_block(&snapshot, block, projection).expect("read");
                 rows += read.rids.len();
-                bytes += read.rids.len() * projection.iter().map(|&p| table.layout().columns[p].ty.width()).sum::<usize>();
+                bytes += read.rids.len()
+                    * projection
+                        .iter()
+                        .map(|&p| table.layout().columns[p].ty.width())
+                        .sum::<usize>();
             }
             best = best.min(start.elapsed().as_secs_f64());
         }
@@ -221,7 +244,9 @@ fn main() {
         let mut txn = engine.begin_txn(ids.next());
         let base = txn.snapshot().ts;
         for id in (first..first + 1000).step_by(20) {
-            table.update_row(&mut txn, base, rids[id as usize], &[1], &[Value::Int64(id)]).expect("free");
+            table
+                .update_row(&mut txn, base, rids[id as usize], &[1], &[Value::Int64(id)])
+                .expect("free");
         }
         txn.commit().expect("commits");
     }

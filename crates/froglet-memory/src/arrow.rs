@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType,
 };
 use arrow_array::{
-    Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray, RecordBatch,
-    RecordBatchOptions, StringViewArray,
+    Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray,
+    RecordBatch, RecordBatchOptions, StringViewArray,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{Field, Schema, SchemaRef};
@@ -224,21 +224,38 @@ impl<'a> Gather<'a> {
         let validity = BooleanBuffer::new(Buffer::from_vec(validity), 0, len);
         let nulls = Some(NullBuffer::new(validity)).filter(|nulls| nulls.null_count() > 0);
         match (wanted.ty, data) {
-            (ColumnType::Bool, Data::W1(cells)) => {
-                Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(len, |i| cells[i] != 0), nulls))
+            (ColumnType::Bool, Data::W1(cells)) => Arc::new(BooleanArray::new(
+                BooleanBuffer::collect_bool(len, |i| cells[i] != 0),
+                nulls,
+            )),
+            (ColumnType::Int16, Data::W2(cells)) => {
+                primitive::<Int16Type>(Buffer::from_vec(cells), nulls)
             }
-            (ColumnType::Int16, Data::W2(cells)) => primitive::<Int16Type>(Buffer::from_vec(cells), nulls),
-            (ColumnType::Int32, Data::W4(cells)) => primitive::<Int32Type>(Buffer::from_vec(cells), nulls),
-            (ColumnType::Date, Data::W4(cells)) => primitive::<Date32Type>(Buffer::from_vec(cells), nulls),
-            (ColumnType::Float32, Data::W4(cells)) => primitive::<Float32Type>(Buffer::from_vec(cells), nulls),
-            (ColumnType::Int64, Data::W8(cells)) => primitive::<Int64Type>(Buffer::from_vec(cells), nulls),
-            (ColumnType::Float64, Data::W8(cells)) => primitive::<Float64Type>(Buffer::from_vec(cells), nulls),
+            (ColumnType::Int32, Data::W4(cells)) => {
+                primitive::<Int32Type>(Buffer::from_vec(cells), nulls)
+            }
+            (ColumnType::Date, Data::W4(cells)) => {
+                primitive::<Date32Type>(Buffer::from_vec(cells), nulls)
+            }
+            (ColumnType::Float32, Data::W4(cells)) => {
+                primitive::<Float32Type>(Buffer::from_vec(cells), nulls)
+            }
+            (ColumnType::Int64, Data::W8(cells)) => {
+                primitive::<Int64Type>(Buffer::from_vec(cells), nulls)
+            }
+            (ColumnType::Float64, Data::W8(cells)) => {
+                primitive::<Float64Type>(Buffer::from_vec(cells), nulls)
+            }
             (ColumnType::Timestamp | ColumnType::TimestampTz, Data::W8(cells)) => {
-                let array = PrimitiveArray::<TimestampMicrosecondType>::new(Buffer::from_vec(cells).into(), nulls);
+                let array = PrimitiveArray::<TimestampMicrosecondType>::new(
+                    Buffer::from_vec(cells).into(),
+                    nulls,
+                );
                 Arc::new(array.with_data_type(wanted.ty.arrow()))
             }
             (ColumnType::Decimal { .. }, Data::W16(cells)) => {
-                let array = PrimitiveArray::<Decimal128Type>::new(Buffer::from_vec(cells).into(), nulls);
+                let array =
+                    PrimitiveArray::<Decimal128Type>::new(Buffer::from_vec(cells).into(), nulls);
                 Arc::new(array.with_data_type(wanted.ty.arrow()))
             }
             (ColumnType::Uuid, Data::W16(cells)) => {
@@ -284,14 +301,16 @@ fn strings(
         *view = (*view & !(u128::from(u32::MAX) << 64)) | (u128::from(places[chunk]) << 64);
     }
     let views = ScalarBuffer::from(views);
-    match ty {
-        // SAFETY: views come from validated cells: they lie within their chunk, their prefix is that
-        // of the string, and a text column's heap holds only what str values put there. NULL cells
-        // are empty views [C2].
-        ColumnType::Text => Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, nulls) }),
-        // SAFETY: as above; bytes need not be UTF-8.
-        _ => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) }),
+    if ty == ColumnType::Text {
+        // SAFETY: views come from validated cells: they lie within their chunk, their prefix is
+        // that of the string, and a text column's heap holds only what str values put there. NULL
+        // cells are empty views [C2].
+        let array = unsafe { StringViewArray::new_unchecked(views, buffers, nulls) };
+        return Arc::new(array);
     }
+    // SAFETY: as above; bytes need not be UTF-8.
+    let array = unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) };
+    Arc::new(array)
 }
 
 /// A schema for columns of these types, named by position.
@@ -304,7 +323,8 @@ pub(crate) fn schema_of<'a>(columns: impl Iterator<Item = &'a Wanted>) -> Schema
 /// A batch; `rows` counts where there are no columns.
 pub(crate) fn batch(schema: SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> RecordBatch {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(schema, arrays, &options).expect("arrays are of their columns' types")
+    RecordBatch::try_new_with_options(schema, arrays, &options)
+        .expect("arrays are of their columns' types")
 }
 
 /// The value at a position of an array of `ty.arrow()`; none if the array is of another type.

@@ -32,14 +32,17 @@
 
 use std::sync::Arc;
 
+use crate::sync::Mutex;
 use crossbeam_epoch::{Atomic, Guard, Owned};
-use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::ColumnId;
-use parking_lot::Mutex;
+#[cfg(not(shuttle))]
+use froglet_engine::id::ROWS_PER_BLOCK;
 
 use crate::clock::pause;
 use crate::column::{BITMAP_WORDS, Cell, Column, Found, set_bit};
-use crate::memory::{Budget, Zeroed};
+use crate::memory::Budget;
+#[cfg(not(shuttle))]
+use crate::memory::Zeroed;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::undo::{Record, Undo};
 
@@ -73,13 +76,49 @@ impl Directory {
     }
 }
 
+/// The newest record of each row.
+#[cfg(not(shuttle))]
+#[derive(Debug)]
+struct Heads(Zeroed);
+
+#[cfg(not(shuttle))]
+impl Heads {
+    fn new() -> Heads {
+        Heads(Zeroed::new(ROWS_PER_BLOCK * size_of::<AtomicPtr<Undo>>()))
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[AtomicPtr<Undo>] {
+        let start = self.0.start().as_ptr().cast();
+        // SAFETY: as many zeroed words as rows; a zero word is a null pointer; the memory is used
+        // as this type only.
+        unsafe { std::slice::from_raw_parts(start, ROWS_PER_BLOCK) }
+    }
+}
+
+/// A model checker's atomics cannot be laid over zeroed memory. Its blocks use the first rows only.
+#[cfg(shuttle)]
+#[derive(Debug)]
+struct Heads(Box<[AtomicPtr<Undo>]>);
+
+#[cfg(shuttle)]
+impl Heads {
+    fn new() -> Heads {
+        Heads((0..64).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect())
+    }
+
+    fn as_slice(&self) -> &[AtomicPtr<Undo>] {
+        &self.0
+    }
+}
+
 /// 8,192 rows.
 #[derive(Debug)]
 pub(crate) struct Block {
     version: AtomicU64,
     fill: AtomicU64,
     directory: Atomic<Directory>,
-    heads: Zeroed,
+    heads: Heads,
     presence: Box<[AtomicU64]>,
     /// Held while the directory is replaced.
     growth: Mutex<()>,
@@ -98,7 +137,7 @@ impl Block {
             version: AtomicU64::new(0),
             fill: AtomicU64::new(0),
             directory: Atomic::new(Directory::default()),
-            heads: Zeroed::new(ROWS_PER_BLOCK * size_of::<AtomicPtr<Undo>>()),
+            heads: Heads::new(),
             presence: (0..BITMAP_WORDS).map(|_| AtomicU64::new(0)).collect(),
             growth: Mutex::new(()),
             migration: Mutex::new(()),
@@ -111,8 +150,7 @@ impl Block {
 
     #[inline]
     fn heads(&self) -> &[AtomicPtr<Undo>] {
-        // SAFETY: as many zeroed words as rows; a zero word is a null pointer; only used as this type.
-        unsafe { std::slice::from_raw_parts(self.heads.start().as_ptr().cast(), ROWS_PER_BLOCK) }
+        self.heads.as_slice()
     }
 
     /// The newest record of a row.
@@ -153,7 +191,12 @@ impl Block {
     /// For the collector: cuts the whole chain that starts at `head` [B2].
     pub fn cut_head(&self, slot: usize, head: *const Undo) -> bool {
         self.heads()[slot]
-            .compare_exchange(head.cast_mut(), std::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(
+                head.cast_mut(),
+                std::ptr::null_mut(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
             .is_ok()
     }
 
@@ -213,7 +256,14 @@ impl Block {
         if self.directory(guard).find(id, 0).is_none() {
             return;
         }
-        self.change_directory(guard, |columns| columns.retain(|c| c.id != id));
+        self.change_directory(guard, |columns| {
+            if let Ok(at) = columns.binary_search_by_key(&id, |c| c.id) {
+                let bytes =
+                    columns.remove(at).row_bytes() * self.charged_rows.load(Ordering::Relaxed);
+                self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.budget.release(bytes);
+            }
+        });
         self.dirty.store(true, Ordering::SeqCst);
     }
 

@@ -31,7 +31,9 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, StringViewArray, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use froglet_engine::env::{Env, EnvError};
-use froglet_engine::{ColumnSpec, ColumnType, EngineError, Layout, Lsn, Snapshot, SpaceId, Ts, TxnId};
+use froglet_engine::{
+    ColumnSpec, ColumnType, EngineError, Layout, Lsn, Snapshot, SpaceId, Ts, TxnId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
@@ -125,17 +127,29 @@ impl Manifest {
             Err(error) => return Err(env_error(error)),
         };
         let mut text = String::new();
-        std::io::Read::read_to_string(&mut file, &mut text).map_err(|e| corrupt(&path, 0, e.to_string()))?;
-        let (body, crc) = text.split_once('\n').ok_or_else(|| corrupt(&path, 0, "no checksum line"))?;
+        std::io::Read::read_to_string(&mut file, &mut text)
+            .map_err(|e| corrupt(&path, 0, e.to_string()))?;
+        let (body, crc) =
+            text.split_once('\n').ok_or_else(|| corrupt(&path, 0, "no checksum line"))?;
         let at = body.len() as u64;
-        let stored = u32::from_str_radix(crc.trim(), 16).map_err(|e| corrupt(&path, at, e.to_string()))?;
+        let stored =
+            u32::from_str_radix(crc.trim(), 16).map_err(|e| corrupt(&path, at, e.to_string()))?;
         let computed = crc32fast::hash(body.as_bytes());
         if stored != computed {
-            return Err(corrupt(&path, at, format!("checksum {stored:08x}, computed {computed:08x}")));
+            return Err(corrupt(
+                &path,
+                at,
+                format!("checksum {stored:08x}, computed {computed:08x}"),
+            ));
         }
-        let manifest: Manifest = serde_json::from_str(body).map_err(|e| corrupt(&path, e.column() as u64, e.to_string()))?;
+        let manifest: Manifest = serde_json::from_str(body)
+            .map_err(|e| corrupt(&path, e.column() as u64, e.to_string()))?;
         if manifest.format != FORMAT {
-            return Err(corrupt(&path, 0, format!("format {}, this program reads {FORMAT}", manifest.format)));
+            return Err(corrupt(
+                &path,
+                0,
+                format!("format {}, this program reads {FORMAT}", manifest.format),
+            ));
         }
         Ok(manifest)
     }
@@ -158,7 +172,11 @@ impl Manifest {
 
     /// The files that blocks refer to.
     fn names(&self) -> BTreeSet<&str> {
-        self.spaces.iter().flat_map(|space| &space.blocks).map(|block| block.file.as_str()).collect()
+        self.spaces
+            .iter()
+            .flat_map(|space| &space.blocks)
+            .map(|block| block.file.as_str())
+            .collect()
     }
 }
 
@@ -221,7 +239,8 @@ impl MemoryEngine {
         for space in spaces {
             let name = format!("{:06}-space-{}.arrow", manifest.seq, space.id);
             let old = last.space(space.id);
-            let (entry, file) = self.write_space(disk, &dir.join(&name), name, &space, old, snapshot, copied)?;
+            let (entry, file) =
+                self.write_space(disk, &dir.join(&name), name, &space, old, snapshot, copied)?;
             manifest.spaces.push(entry);
             manifest.files.extend(file);
         }
@@ -245,7 +264,12 @@ impl MemoryEngine {
     ) -> Result<(SpaceEntry, Option<FileEntry>), EngineError> {
         let columns = space.columns();
         let layout = Layout { columns: columns.to_vec(), indexes: Vec::new() };
-        let table = MemoryTable::new(Arc::clone(&self.core), Arc::clone(space), Arc::new(layout), Vec::new());
+        let table = MemoryTable::new(
+            Arc::clone(&self.core),
+            Arc::clone(space),
+            Arc::new(layout),
+            Vec::new(),
+        );
         let all: Vec<usize> = (0..columns.len()).collect();
         let mut entry = SpaceEntry {
             id: space.id,
@@ -301,7 +325,11 @@ fn schema(columns: &[ColumnSpec]) -> SchemaRef {
 }
 
 /// A batch with its row ids in front, and strings without what they share with other rows.
-fn with_rids(schema: &SchemaRef, rids: &[froglet_engine::RowId], columns: &[ArrayRef]) -> RecordBatch {
+fn with_rids(
+    schema: &SchemaRef,
+    rids: &[froglet_engine::RowId],
+    columns: &[ArrayRef],
+) -> RecordBatch {
     let rids: ArrayRef = Arc::new(UInt64Array::from_iter_values(rids.iter().map(|rid| rid.0)));
     let compact = |array: &ArrayRef| -> ArrayRef {
         if let Some(strings) = array.as_any().downcast_ref::<StringViewArray>() {
@@ -336,7 +364,11 @@ pub(crate) fn open_file(
     let path = dir.join(&entry.name);
     let mut file = FileReader::open(env, &path).map_err(env_error)?;
     if file.len() != entry.bytes {
-        return Err(corrupt(&path, file.len().min(entry.bytes), format!("{} bytes, not {}", file.len(), entry.bytes)));
+        return Err(corrupt(
+            &path,
+            file.len().min(entry.bytes),
+            format!("{} bytes, not {}", file.len(), entry.bytes),
+        ));
     }
     let crc32 = file.checksum().map_err(|e| corrupt(&path, 0, e.to_string()))?;
     if crc32 != entry.crc32 {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::{Lsn, RowId};
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use smallvec::SmallVec;
 
 use crate::block::Block;
@@ -75,7 +75,7 @@ impl Core {
             self.wake_collector();
         }
         if waiting > HELP_BYTES {
-            self.collect(HELP_TXNS);
+            self.collect(HELP_TXNS, false);
             if waiting > WAIT_BYTES && self.has_collectable() {
                 std::thread::sleep(PASS_INTERVAL / 4);
             }
@@ -100,9 +100,13 @@ impl Core {
     }
 
     /// Collects at most `limit` transactions. Returns how many; none if somebody else is at it.
-    pub fn collect(&self, limit: usize) -> usize {
+    /// Only with `may_settle` it waits for writers between commit timestamp and verdict: a writer
+    /// that helps may be on the thread of one of them.
+    pub fn collect(&self, limit: usize, may_settle: bool) -> usize {
         let Some(mut waiting_for) = self.garbage.working.try_lock() else { return 0 };
-        self.advance_durable(&mut waiting_for);
+        if may_settle {
+            self.advance_durable(&mut waiting_for);
+        }
         let horizon = self.horizon();
         let mut done = 0;
         while done < limit {
@@ -156,7 +160,10 @@ impl Core {
             if !undo.unlinked.load(Ordering::Relaxed) {
                 cut(block, rid.slot(), horizon, &guard);
             }
-            debug_assert!(undo.unlinked.load(Ordering::Relaxed), "what is behind the horizon is cut");
+            debug_assert!(
+                undo.unlinked.load(Ordering::Relaxed),
+                "what is behind the horizon is cut"
+            );
             let is_aborted = stamped_aborted(undo.word.load(Ordering::Relaxed));
             let row_died = match undo.kind {
                 Kind::Insert => is_aborted,
@@ -173,7 +180,8 @@ impl Core {
             crate::keys::remove_unneeded(self, space, &old.index, old.rid, &old.key, &guard);
         }
         for (at, space) in ended.spaces.iter().enumerate() {
-            let rids = freed.iter().filter(|(space, _)| usize::from(*space) == at).map(|(_, rid)| *rid);
+            let rids =
+                freed.iter().filter(|(space, _)| usize::from(*space) == at).map(|(_, rid)| *rid);
             if !freed.is_empty() {
                 space.give_slots(rids);
             }
@@ -199,7 +207,7 @@ impl Core {
         *self.garbage.thread.lock() = Some(std::thread::current());
         let mut passes = 0u64;
         while !self.garbage.stop.load(Ordering::Relaxed) {
-            let done = self.collect(usize::MAX);
+            let done = self.collect(usize::MAX, true);
             passes += 1;
             if passes.is_multiple_of(64) || done > 0 {
                 self.measure_indexes(passes);
@@ -239,7 +247,9 @@ impl Core {
 
 /// Cuts what nobody needs from a row's chain [G1].
 fn cut(block: &Block, slot: usize, horizon: u64, guard: &Guard) {
-    let is_old = |undo: &Undo| stamped_end(undo.word.load(Ordering::Acquire)).is_some_and(|end| end <= horizon);
+    let is_old = |undo: &Undo| {
+        stamped_end(undo.word.load(Ordering::Acquire)).is_some_and(|end| end <= horizon)
+    };
     loop {
         let head = block.head(slot, guard);
         let (mut keep, mut next) = (None, head);

@@ -20,12 +20,13 @@ use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnType, Value};
 
 use crate::block::Directory;
-use crate::heap::{Heap, INLINE_MAX};
+use crate::heap::{Heap, INLINE_MAX, Move};
 use crate::memory::{Budget, Zeroed};
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// 64-bit words of a bitmap over a block's rows.
-pub(crate) const BITMAP_WORDS: usize = ROWS_PER_BLOCK / 64;
+/// A model checker's blocks use the first rows only.
+pub(crate) const BITMAP_WORDS: usize = if cfg!(shuttle) { 1 } else { ROWS_PER_BLOCK / 64 };
 
 /// What a copied cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +172,8 @@ pub(crate) fn string_bytes(value: &Value) -> Option<&[u8]> {
 fn string_value(ty: ColumnType, bytes: &[u8]) -> Value {
     match ty {
         ColumnType::Text => {
-            let text = std::str::from_utf8(bytes).expect("a validated text cell holds what a str put there");
+            let text = std::str::from_utf8(bytes)
+                .expect("a validated text cell holds what a str put there");
             Value::Text(CompactString::new(text))
         }
         _ => Value::Bytes(bytes.into()),
@@ -193,7 +195,13 @@ pub(crate) struct Column {
 
 impl Column {
     /// A column whose every cell has the missing value, not yet published.
-    pub fn new(id: ColumnId, ty: ColumnType, missing: &Value, budget: &Arc<Budget>, guard: &Guard) -> Column {
+    pub fn new(
+        id: ColumnId,
+        ty: ColumnType,
+        missing: &Value,
+        budget: &Arc<Budget>,
+        guard: &Guard,
+    ) -> Column {
         debug_assert!(ty.accepts(missing), "a missing value is of its column's type");
         let column = Column {
             id,
@@ -352,7 +360,7 @@ impl Column {
     }
 
     /// Under the heap's latch: gives every long view a new second word.
-    fn relocate(&self, relocate: &mut dyn FnMut(u64, u64) -> u64) {
+    fn relocate(&self, relocate: &mut Move<'_>) {
         // Readers that load a new second word acquire the chunk it points into.
         let cells = self.cells.as_u64();
         for slot in 0..ROWS_PER_BLOCK {
@@ -396,7 +404,13 @@ impl Column {
 }
 
 /// The value of a validated cell. `column` is the column in its block, if the block has it.
-pub(crate) fn value_of(cell: &Cell, ty: ColumnType, column: Option<&Column>, missing: &Value, guard: &Guard) -> Value {
+pub(crate) fn value_of(
+    cell: &Cell,
+    ty: ColumnType,
+    column: Option<&Column>,
+    missing: &Value,
+    guard: &Guard,
+) -> Value {
     match cell.tag {
         Tag::Missing => missing.clone(),
         Tag::Null => Value::Null,
@@ -414,7 +428,7 @@ pub(crate) fn value_of(cell: &Cell, ty: ColumnType, column: Option<&Column>, mis
 }
 
 /// The bytes of a long string that an undo record holds.
-pub(crate) fn outside_bytes<'a>(cell: &'a Cell) -> &'a [u8] {
+pub(crate) fn outside_bytes(cell: &Cell) -> &[u8] {
     assert!(cell.tag == Tag::Outside, "only an undo record's cell points outside");
     let start = std::ptr::with_exposed_provenance(cell.hi as usize);
     // SAFETY: `UndoBuffer::push` wrote as many bytes there; cells are copied out of records and

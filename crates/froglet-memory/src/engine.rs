@@ -9,9 +9,10 @@ use std::thread::JoinHandle;
 use crossbeam_epoch as epoch;
 use froglet_engine::env::{Env, RealEnv};
 use froglet_engine::{
-    ColumnId, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
+    ColumnId, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout, Lsn, Snapshot, SpaceId,
+    Table, Ts, TxnId,
 };
-use parking_lot::{Mutex, RwLock};
+use crate::sync::{Mutex, RwLock};
 
 use crate::clock::{Registered, Timeline};
 use crate::collector::Garbage;
@@ -87,9 +88,11 @@ impl Disk {
 pub(crate) fn log_failed(error: LogError) -> EngineError {
     match error {
         LogError::Env(error) => EngineError::Env(error),
-        LogError::Damaged { path, offset, damage, .. } => {
-            EngineError::Corrupt { file: path.display().to_string(), offset, what: damage.to_string() }
-        }
+        LogError::Damaged { path, offset, damage, .. } => EngineError::Corrupt {
+            file: path.display().to_string(),
+            offset,
+            what: damage.to_string(),
+        },
         LogError::Replay { lsn, source } => match source.downcast_ref::<EngineError>() {
             Some(EngineError::Corrupt { file, offset, what }) => EngineError::Corrupt {
                 file: format!("{file} (it ends at LSN {lsn})"),
@@ -142,7 +145,12 @@ pub struct MemoryEngine {
 
 impl std::fmt::Debug for MemoryEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MemoryEngine(at {} with {} spaces)", self.core.timeline.now(), self.core.spaces.read().len())
+        write!(
+            f,
+            "MemoryEngine(at {} with {} spaces)",
+            self.core.timeline.now(),
+            self.core.spaces.read().len()
+        )
     }
 }
 
@@ -157,8 +165,9 @@ impl MemoryEngine {
             let started = std::thread::Builder::new()
                 .name("froglet-collector".to_owned())
                 .spawn(move || core.run_collector());
-            collector = Some(started.map_err(|error| {
-                EngineError::Unusable { what: "the collector thread cannot be started".into(), source: Arc::new(error) }
+            collector = Some(started.map_err(|error| EngineError::Unusable {
+                what: "the collector thread cannot be started".into(),
+                source: Arc::new(error),
             })?);
         }
         Ok(Arc::new(MemoryEngine { core, collector: Mutex::new(collector) }))
@@ -170,7 +179,11 @@ impl MemoryEngine {
     }
 
     /// A space under a layout, without a trait object.
-    pub fn open_table(&self, space: SpaceId, layout: Arc<Layout>) -> Result<MemoryTable, EngineError> {
+    pub fn open_table(
+        &self,
+        space: SpaceId,
+        layout: Arc<Layout>,
+    ) -> Result<MemoryTable, EngineError> {
         let space = self.core.space(space)?;
         self.declare(&space, &layout)?;
         let columns = wanted(&layout);
@@ -179,9 +192,14 @@ impl MemoryEngine {
                 let column = columns.iter().find(|c| c.id == part.column);
                 column.expect("a layout has the columns of its indexes").clone()
             };
-            Index { spec: spec.clone(), parts: spec.key.iter().map(find).collect(), tree: OrderedIndex::new() }
+            Index {
+                spec: spec.clone(),
+                parts: spec.key.iter().map(find).collect(),
+                tree: OrderedIndex::new(),
+            }
         };
-        let indexes = layout.indexes.iter().map(|spec| space.make_index(spec.id, || make(spec))).collect();
+        let indexes =
+            layout.indexes.iter().map(|spec| space.make_index(spec.id, || make(spec))).collect();
         Ok(MemoryTable::new(Arc::clone(&self.core), space, layout, indexes))
     }
 
@@ -201,7 +219,7 @@ impl MemoryEngine {
 
     /// Collects what nobody needs; returns how many transactions were cleaned up after.
     pub fn collect_garbage(&self) -> usize {
-        let done = self.core.collect(usize::MAX);
+        let done = self.core.collect(usize::MAX, true);
         epoch::pin().flush();
         done
     }
@@ -304,7 +322,9 @@ impl Engine for MemoryEngine {
 
     fn when_durable(&self, lsn: Lsn, done: Box<dyn FnOnce(Result<(), EngineError>) + Send>) {
         match &self.core.log {
-            Some(log) => log.subscribe(lsn, Box::new(move |outcome| done(outcome.map_err(log_failed)))),
+            Some(log) => {
+                log.subscribe(lsn, Box::new(move |outcome| done(outcome.map_err(log_failed))))
+            }
             None => done(Ok(())),
         }
     }

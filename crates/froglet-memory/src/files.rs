@@ -93,7 +93,8 @@ impl FileReader {
 
 impl Read for FileReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let buffered = self.at.checked_sub(self.buffer_at).filter(|&skip| skip < self.buffer.len() as u64);
+        let buffered =
+            self.at.checked_sub(self.buffer_at).filter(|&skip| skip < self.buffer.len() as u64);
         let skip = match buffered {
             Some(skip) => skip as usize,
             None => {

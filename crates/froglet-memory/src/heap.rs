@@ -22,13 +22,14 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
+// Not a model checker's: retired chunks are cleared by whoever moves the epoch, in a later schedule.
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use crate::sync::Mutex;
 use arrow_buffer::Buffer;
 use crossbeam_epoch::Guard;
-use parking_lot::Mutex;
 
 use crate::memory::Budget;
-use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The longest string that lies in its view.
 pub(crate) const INLINE_MAX: usize = 12;
@@ -36,6 +37,8 @@ pub(crate) const INLINE_MAX: usize = 12;
 pub(crate) const CHUNKS: usize = 64;
 const _: () = assert!(CHUNKS == 64, "chunks in use are the bits of one word");
 const CHUNK_BYTES_MIN: usize = 1024;
+/// Chunks of many strings are not longer, so that offsets have 32 bits.
+const CHUNK_BYTES_MAX: usize = 1 << 30;
 const WASTE_BYTES_MIN: usize = 64 * 1024;
 
 /// Append-only bytes.
@@ -79,6 +82,9 @@ impl Drop for Chunk {
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.bytes)) };
     }
 }
+
+/// Moves one string: from its view to the new second word of that.
+pub(crate) type Move<'a> = dyn FnMut(u64, u64) -> u64 + 'a;
 
 /// What the latch protects.
 #[derive(Debug, Default)]
@@ -131,7 +137,7 @@ impl Heap {
             chunk.bytes - chunk.used.load(Ordering::Relaxed) >= bytes.len()
         });
         if !room {
-            let size = bytes.len().max(CHUNK_BYTES_MIN).max((state.total / 2).min(1 << 30));
+            let size = bytes.len().max(CHUNK_BYTES_MIN).max((state.total / 2).min(CHUNK_BYTES_MAX));
             self.add_chunk(state, size);
         }
         let at = state.current.expect("there is a chunk by now");
@@ -139,7 +145,11 @@ impl Heap {
         let used = chunk.used.load(Ordering::Relaxed);
         // SAFETY: [H2] bytes above `used` are ours, and there is room.
         unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), chunk.start.as_ptr().add(used), bytes.len());
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                chunk.start.as_ptr().add(used),
+                bytes.len(),
+            );
         }
         chunk.used.store(used + bytes.len(), Ordering::Release);
         state.total += bytes.len();
@@ -148,7 +158,8 @@ impl Heap {
 
     fn chunk_latched(&self, at: usize) -> &Chunk {
         // SAFETY: a chunk in use is not cleared while the latch is held.
-        unsafe { self.chunks[at].load(Ordering::Acquire).as_ref() }.expect("a chunk in use is there")
+        unsafe { self.chunks[at].load(Ordering::Acquire).as_ref() }
+            .expect("a chunk in use is there")
     }
 
     fn add_chunk(&self, state: &mut HeapState, bytes: usize) {
@@ -194,22 +205,23 @@ impl Heap {
         }
     }
 
-    /// Moves the strings that `views` gives into a new chunk, and retires the old ones. `views` is
-    /// called with a function that moves one string: from its view to its new second word.
+    /// Moves every string into a new chunk and retires the old ones. `live` goes through the cells
+    /// with a function that moves one string.
     pub fn compact(
         self: &Arc<Self>,
         state: &mut HeapState,
         guard: &Guard,
-        live: &mut dyn FnMut(&mut dyn FnMut(u64, u64) -> u64),
+        live: &mut dyn FnMut(&mut Move<'_>),
     ) {
-        let taken = self.chunks.iter().filter(|chunk| !chunk.load(Ordering::Acquire).is_null()).count();
+        let taken =
+            self.chunks.iter().filter(|chunk| !chunk.load(Ordering::Acquire).is_null()).count();
         if taken > CHUNKS / 2 {
             // Readers still hold chunks of an earlier move. Growth takes few chunks; wait for them.
             return;
         }
         let bytes = (state.total - state.wasted.min(state.total)).max(CHUNK_BYTES_MIN);
         let mut fresh = HeapState::default();
-        self.add_chunk(&mut fresh, bytes + bytes / 4);
+        self.add_chunk(&mut fresh, (bytes + bytes / 4).min(CHUNK_BYTES_MAX));
         live(&mut |lo, hi| {
             let bytes = self.bytes(lo, hi, guard);
             self.append(&mut fresh, bytes)

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crossbeam_epoch::Guard;
 use froglet_engine::key::encode_part;
 use froglet_engine::{IndexSpec, RowId, TxnId, Value, WriteStop};
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::clock::{Owner, Timeline};
@@ -29,7 +29,7 @@ use crate::read::apply;
 use crate::space::Space;
 use crate::undo::{Kind, Undo};
 
-const STRIPES: usize = 4096;
+const STRIPES: usize = if cfg!(shuttle) { 2 } else { 4096 };
 
 /// An index of a space.
 pub(crate) struct Index {
@@ -47,7 +47,11 @@ impl std::fmt::Debug for Index {
 
 impl Index {
     /// The key of values given by part.
-    pub fn key_of<'v>(&self, mut value: impl FnMut(usize) -> std::borrow::Cow<'v, Value>, out: &mut Vec<u8>) -> bool {
+    pub fn key_of<'v>(
+        &self,
+        mut value: impl FnMut(usize) -> std::borrow::Cow<'v, Value>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         out.clear();
         let mut has_null = false;
         for (i, part) in self.spec.key.iter().enumerate() {
@@ -59,7 +63,13 @@ impl Index {
     }
 
     /// The key of validated cells, one for each part.
-    pub fn key_of_cells(&self, found: &[Found<'_>], cells: &[Cell], guard: &Guard, out: &mut Vec<u8>) -> bool {
+    pub fn key_of_cells(
+        &self,
+        found: &[Found<'_>],
+        cells: &[Cell],
+        guard: &Guard,
+        out: &mut Vec<u8>,
+    ) -> bool {
         self.key_of(|i| std::borrow::Cow::Owned(found[i].value(&cells[i], guard)), out)
     }
 
@@ -101,7 +111,8 @@ impl Stripes {
         &self,
         keys: impl Iterator<Item = (&'k Index, &'k [u8])>,
     ) -> SmallVec<[MutexGuard<'_, ()>; 4]> {
-        let mut stripes: SmallVec<[usize; 8]> = keys.map(|(index, key)| Self::of(index, key)).collect();
+        let mut stripes: SmallVec<[usize; 8]> =
+            keys.map(|(index, key)| Self::of(index, key)).collect();
         stripes.sort_unstable();
         stripes.dedup();
         stripes.iter().map(|&at| self.0[at].lock()).collect()
@@ -126,7 +137,12 @@ struct KeyWalk<'a> {
 
 impl<'a> KeyWalk<'a> {
     /// Starts at the state in place.
-    fn new(space: &'a Space, index: &'a Index, rid: RowId, guard: &'a Guard) -> Option<(KeyWalk<'a>, Option<&'a Undo>)> {
+    fn new(
+        space: &'a Space,
+        index: &'a Index,
+        rid: RowId,
+        guard: &'a Guard,
+    ) -> Option<(KeyWalk<'a>, Option<&'a Undo>)> {
         let block = space.block(rid.block())?;
         let directory = block.directory(guard);
         let parts: Parts<'a> = index.parts.iter().map(|part| part.find(directory)).collect();
@@ -177,7 +193,14 @@ pub(crate) fn any_state_has_key(
 
 /// Removes an entry unless a state of its row still needs it [K2]. Whoever calls has made a state with
 /// the key unreachable.
-pub(crate) fn remove_unneeded(core: &Core, space: &Space, index: &Index, rid: RowId, key: &[u8], guard: &Guard) {
+pub(crate) fn remove_unneeded(
+    core: &Core,
+    space: &Space,
+    index: &Index,
+    rid: RowId,
+    key: &[u8],
+    guard: &Guard,
+) {
     let _stripe = core.stripes.lock(index, key);
     if !any_state_has_key(&core.timeline, space, index, rid, key, guard) {
         index.tree.remove(key, rid.0);
@@ -232,7 +255,9 @@ fn rival(
         // The owner first, the cells second: what is committed now was stored before now.
         let head = block.head(other.slot(), guard);
         let owner = newest_owner(timeline, head, guard);
-        let Some((mut walk, copied)) = KeyWalk::new(space, index, other, guard) else { return Rival::None };
+        let Some((mut walk, copied)) = KeyWalk::new(space, index, other, guard) else {
+            return Rival::None;
+        };
         if !std::ptr::eq(ptr_of(copied), ptr_of(head)) {
             continue;
         }
@@ -296,7 +321,9 @@ impl NewKeys {
     /// Index positions, keys, and whether a part is NULL.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8], bool)> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|&(_, end, _)| end));
-        starts.zip(&self.ends).map(|(start, &(index, end, has_null))| (index, &self.bytes[start..end], has_null))
+        starts
+            .zip(&self.ends)
+            .map(|(start, &(index, end, has_null))| (index, &self.bytes[start..end], has_null))
     }
 }
 

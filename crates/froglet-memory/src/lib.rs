@@ -37,11 +37,14 @@ mod migrate;
 mod read;
 mod recovery;
 mod redo;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod space;
 mod sync;
 mod table;
 mod txn;
 mod undo;
+mod write;
 
 pub use engine::{MemoryEngine, MemoryOptions};
 pub use table::MemoryTable;

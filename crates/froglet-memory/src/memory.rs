@@ -23,11 +23,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub fn new(limit_bytes: u64) -> Budget {
-        Budget {
-            limit_bytes,
-            used_bytes: AtomicU64::new(0),
-            index_bytes: AtomicU64::new(0),
-        }
+        Budget { limit_bytes, used_bytes: AtomicU64::new(0), index_bytes: AtomicU64::new(0) }
     }
 
     /// Whether `bytes` more may be used.
@@ -36,11 +32,16 @@ impl Budget {
         if used_bytes.saturating_add(bytes as u64) <= self.limit_bytes {
             return Ok(());
         }
-        Err(EngineError::MemoryLimit {
+        Err(self.refusal(bytes as u64))
+    }
+
+    /// The error for memory that is not to be had.
+    pub fn refusal(&self, asked_bytes: u64) -> EngineError {
+        EngineError::MemoryLimit {
             limit_bytes: self.limit_bytes,
-            used_bytes,
-            asked_bytes: bytes as u64,
-        })
+            used_bytes: self.used_bytes(),
+            asked_bytes,
+        }
     }
 
     pub fn charge(&self, bytes: usize) {

@@ -27,6 +27,7 @@ use crate::keys::{Index, any_state_has_key, conflict, remove_unneeded};
 use crate::redo::Fill;
 use crate::table::MemoryTable;
 use crate::txn::own_key;
+use crate::undo::Kind;
 
 impl MemoryTable {
     fn read_rows(
@@ -85,7 +86,8 @@ impl MemoryTable {
             }
             fill.slots.push(rid.slot() as u16);
             for (array, &position) in arrays.iter().zip(target) {
-                let value = value_at(array, self.columns[position].ty, at).expect("types were checked");
+                let value =
+                    value_at(array, self.columns[position].ty, at).expect("types were checked");
                 fill.values.push(value);
             }
         }
@@ -93,10 +95,19 @@ impl MemoryTable {
         Ok(count as u64)
     }
 
-    fn check_fill(&self, arrays: &ColumnFill, target: &[usize], count: usize) -> Result<(), MigrateError> {
+    fn check_fill(
+        &self,
+        arrays: &ColumnFill,
+        target: &[usize],
+        count: usize,
+    ) -> Result<(), MigrateError> {
         let wrong = |what: String| MigrateError::Transform(what.into());
         if arrays.len() != target.len() {
-            return Err(wrong(format!("{} columns computed for {} targets", arrays.len(), target.len())));
+            return Err(wrong(format!(
+                "{} columns computed for {} targets",
+                arrays.len(),
+                target.len()
+            )));
         }
         for (array, &at) in arrays.iter().zip(target) {
             let ty = self.columns[at].ty.arrow();
@@ -104,24 +115,52 @@ impl MemoryTable {
                 return Err(wrong(format!("{} values computed for {count} rows", array.len())));
             }
             if array.data_type() != &ty {
-                return Err(wrong(format!("values of type {} computed for a column of {ty}", array.data_type())));
+                return Err(wrong(format!(
+                    "values of type {} computed for a column of {ty}",
+                    array.data_type()
+                )));
             }
         }
         Ok(())
     }
 
-    /// Whether `owner` wrote a row with its write number `since` or a later one.
-    fn wrote_since(&self, block: &Block, rid: RowId, owner: TxnId, since: Savepoint, guard: &Guard) -> bool {
-        block.head(rid.slot(), guard).is_some_and(|undo| {
-            owner.0 != 0 && undo.seq >= since.0 && self.core.timeline.owner(&undo.word) == Owner::Open(owner.0)
-        })
+    /// Whether `owner` wrote a row with its write number `since` or a later one. Row locks do not
+    /// count.
+    fn wrote_since(
+        &self,
+        block: &Block,
+        rid: RowId,
+        owner: TxnId,
+        since: Savepoint,
+        guard: &Guard,
+    ) -> bool {
+        let mut next = block.head(rid.slot(), guard).filter(|_| owner.0 != 0);
+        while let Some(undo) = next {
+            match self.core.timeline.owner(&undo.word) {
+                Owner::Open(id) if id != owner.0 => return false,
+                Owner::Open(_) if undo.kind == Kind::Lock => {}
+                Owner::Open(_) => return undo.seq >= since.0,
+                Owner::Committed(_) => return false,
+                Owner::Aborted => {}
+            }
+            next = undo.next(guard);
+        }
+        false
     }
 
-    fn store_fill(&self, block: &Block, fill: &Fill, target: &[usize], guard: &Guard) -> Result<(), EngineError> {
+    fn store_fill(
+        &self,
+        block: &Block,
+        fill: &Fill,
+        target: &[usize],
+        guard: &Guard,
+    ) -> Result<(), EngineError> {
         let strings: usize = fill.values.iter().filter_map(string_bytes).map(<[u8]>::len).sum();
         self.core.budget.admit(strings + fill.values.len() * 16)?;
         let columns = self.find_or_add(block, target, guard);
-        self.core.log_record(&fill.encode())?;
+        if self.core.log.is_some() {
+            self.core.log_record(&fill.encode())?;
+        }
         let old_keys = self.filled_keys(block, fill, guard);
         block.fill_cells(|| {
             for (slot, values) in fill.slots.iter().zip(fill.values.chunks(target.len().max(1))) {
@@ -138,7 +177,12 @@ impl MemoryTable {
     }
 
     /// The keys that the rows to be filled have now, in indexes over filled columns.
-    fn filled_keys(&self, block: &Block, fill: &Fill, guard: &Guard) -> Vec<(Arc<Index>, RowId, Vec<u8>)> {
+    fn filled_keys(
+        &self,
+        block: &Block,
+        fill: &Fill,
+        guard: &Guard,
+    ) -> Vec<(Arc<Index>, RowId, Vec<u8>)> {
         let indexes = self.space.indexes();
         let is_filled = |index: &&Arc<Index>| fill.columns.iter().any(|&id| index.has_column(id));
         let mut keys = Vec::new();
@@ -172,7 +216,8 @@ impl MemoryTable {
         for (i, &rid) in read.rids.iter().enumerate() {
             let value = |part: usize| {
                 let ty = index.parts[part].ty;
-                let value = value_at(read.batch.column(part), ty, i).expect("a block is read in its own types");
+                let value = value_at(read.batch.column(part), ty, i)
+                    .expect("a block is read in its own types");
                 std::borrow::Cow::Owned::<Value>(value)
             };
             let has_null = index.key_of(value, &mut key);
@@ -194,7 +239,9 @@ impl MemoryTable {
     fn key_projection(&self, at: usize) -> SmallVec<[usize; 4]> {
         let position = |id| self.columns.iter().position(|c| c.id == id);
         let parts = self.index(at).parts.iter();
-        parts.map(|part| position(part.id).expect("a layout has the columns of its indexes")).collect()
+        parts
+            .map(|part| position(part.id).expect("a layout has the columns of its indexes"))
+            .collect()
     }
 
     fn note_duplicate(
@@ -208,12 +255,20 @@ impl MemoryTable {
     ) {
         let timeline = &self.core.timeline;
         match conflict(timeline, &self.space, index, key, Some(rid), owner.0, guard) {
-            Some(froglet_engine::WriteStop::Duplicate { other, .. }) => duplicates.push((rid, other)),
+            Some(froglet_engine::WriteStop::Duplicate { other, .. }) => {
+                duplicates.push((rid, other))
+            }
             Some(froglet_engine::WriteStop::Busy { .. }) => {
                 // Undecided: a candidate all the same.
                 let mut others = Vec::new();
                 index.tree.get(key, &mut others);
-                duplicates.extend(others.into_iter().map(RowId).filter(|&other| other != rid).map(|other| (rid, other)));
+                duplicates.extend(
+                    others
+                        .into_iter()
+                        .map(RowId)
+                        .filter(|&other| other != rid)
+                        .map(|other| (rid, other)),
+                );
             }
             _ => {}
         }

@@ -11,9 +11,9 @@
 //! copied half, so it must not become visible after it.
 
 use crossbeam_epoch::{self as epoch, Guard};
+use froglet_engine::BlockRows;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{Direction, EngineError, KeyRange, Row, RowId, Snapshot, Ts};
-use froglet_engine::BlockRows;
 use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow};
 
@@ -100,7 +100,14 @@ impl<'a> ReadView<'a> {
 
     /// Copies the visible version of a row; false if there is none.
     #[inline]
-    pub fn row(&self, block: &Block, slot: usize, columns: &[Found<'_>], cells: &mut [Cell], guard: &Guard) -> bool {
+    pub fn row(
+        &self,
+        block: &Block,
+        slot: usize,
+        columns: &[Found<'_>],
+        cells: &mut [Cell],
+        guard: &Guard,
+    ) -> bool {
         let (head, present) = block.copy_row(slot, columns, cells, guard);
         match head {
             None => present,
@@ -116,14 +123,25 @@ impl MemoryTable {
 
     /// The columns at layout positions, as a block has them.
     #[inline]
-    pub(crate) fn find<'a>(&'a self, block: &'a Block, projection: &[usize], guard: &'a Guard) -> Columns<'a> {
+    pub(crate) fn find<'a>(
+        &'a self,
+        block: &'a Block,
+        projection: &[usize],
+        guard: &'a Guard,
+    ) -> Columns<'a> {
         let directory = block.directory(guard);
         projection.iter().map(|&p| self.columns[p].find(directory)).collect()
     }
 
     /// See [`froglet_engine::Table::read_row`].
     #[inline]
-    pub fn get(&self, snapshot: &Snapshot, rid: RowId, projection: &[usize], out: &mut Row) -> bool {
+    pub fn get(
+        &self,
+        snapshot: &Snapshot,
+        rid: RowId,
+        projection: &[usize],
+        out: &mut Row,
+    ) -> bool {
         let guard = epoch::pin();
         let Some(block) = self.space.block(rid.block()) else { return false };
         let columns = self.find(block, projection, &guard);
@@ -148,9 +166,9 @@ impl MemoryTable {
         let mut rids = SmallVec::<[u64; 8]>::new();
         self.indexes[index].tree.get(key, &mut rids);
         let mut scratch = Vec::with_capacity(key.len());
-        rids.into_iter()
-            .map(RowId)
-            .find(|&rid| self.read_if_key(snapshot, index, key, rid, projection, out, &mut scratch, &guard))
+        rids.into_iter().map(RowId).find(|&rid| {
+            self.read_if_key(snapshot, index, key, rid, projection, out, &mut scratch, &guard)
+        })
     }
 
     /// Reads a row if its visible version has the key of the index entry that led to it.
@@ -205,14 +223,28 @@ impl MemoryTable {
             let rid = RowId(rid);
             let found = {
                 let guard = epoch::pin();
-                self.read_if_key(snapshot, index, key, rid, projection, &mut row, &mut scratch, &guard)
+                self.read_if_key(
+                    snapshot,
+                    index,
+                    key,
+                    rid,
+                    projection,
+                    &mut row,
+                    &mut scratch,
+                    &guard,
+                )
             };
             if found { visit(rid, &mut row) } else { ControlFlow::Continue(()) }
         });
     }
 
     /// See [`froglet_engine::Table::read_block`].
-    pub(crate) fn read_all(&self, snapshot: &Snapshot, number: u32, projection: &[usize]) -> Result<BlockRows, EngineError> {
+    pub(crate) fn read_all(
+        &self,
+        snapshot: &Snapshot,
+        number: u32,
+        projection: &[usize],
+    ) -> Result<BlockRows, EngineError> {
         let guard = epoch::pin();
         let Some(block) = self.space.block(number) else {
             return self.batch(Vec::new(), self.gathers(projection, &[], 0), projection, &guard);
@@ -266,9 +298,18 @@ impl MemoryTable {
         self.batch(rids, gathers, projection, &guard)
     }
 
-    fn gathers<'a>(&'a self, projection: &[usize], columns: &[Found<'a>], rows: usize) -> Vec<Gather<'a>> {
+    fn gathers<'a>(
+        &'a self,
+        projection: &[usize],
+        columns: &[Found<'a>],
+        rows: usize,
+    ) -> Vec<Gather<'a>> {
         let column = |i: usize| columns.get(i).and_then(|found| found.column);
-        projection.iter().enumerate().map(|(i, &p)| Gather::new(&self.columns[p], column(i), rows)).collect()
+        projection
+            .iter()
+            .enumerate()
+            .map(|(i, &p)| Gather::new(&self.columns[p], column(i), rows))
+            .collect()
     }
 
     fn batch(

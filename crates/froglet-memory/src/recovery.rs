@@ -23,7 +23,7 @@ use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::env::Env;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnSpec, EngineError, Lsn, RowId, SpaceId, Value};
-use parking_lot::{Mutex, RwLock};
+use crate::sync::{Mutex, RwLock};
 
 use crate::arrow::value_at;
 use crate::block::Block;
@@ -83,22 +83,37 @@ struct Recovered {
 fn lock_error(error: LockError) -> EngineError {
     match error {
         LockError::Env(error) => EngineError::Env(Arc::new(error)),
-        error => EngineError::Unusable { what: "the data directory cannot be used".into(), source: Arc::new(error) },
+        error => EngineError::Unusable {
+            what: "the data directory cannot be used".into(),
+            source: Arc::new(error),
+        },
     }
 }
 
 impl Recovered {
-    fn open_dir(&mut self, env: Arc<dyn Env>, dir: &Path, options: LogOptions) -> Result<(Log, Disk), EngineError> {
+    fn open_dir(
+        &mut self,
+        env: Arc<dyn Env>,
+        dir: &Path,
+        options: LogOptions,
+    ) -> Result<(Log, Disk), EngineError> {
         env.create_dir_all(dir).map_err(|e| EngineError::Env(Arc::new(e)))?;
         let lock = DataDirLock::acquire(&*env, dir).map_err(lock_error)?;
-        let disk = Disk { dir: dir.to_owned(), env: Arc::clone(&env), _lock: lock, manifest: Mutex::default() };
+        let disk = Disk {
+            dir: dir.to_owned(),
+            env: Arc::clone(&env),
+            _lock: lock,
+            manifest: Mutex::default(),
+        };
         let checkpoints = disk.checkpoint_dir();
         env.create_dir_all(&checkpoints).map_err(|e| EngineError::Env(Arc::new(e)))?;
         let manifest = Manifest::read(&*env, &checkpoints)?;
         self.load(&*env, &checkpoints, &manifest)?;
-        let log = Log::open(env, &dir.join("log"), options, Lsn(manifest.lsn), &mut |lsn, record| {
-            self.replay(record).map_err(|error| LogError::Replay { lsn, source: Arc::new(error) })
-        });
+        let log =
+            Log::open(env, &dir.join("log"), options, Lsn(manifest.lsn), &mut |lsn, record| {
+                self.replay(record)
+                    .map_err(|error| LogError::Replay { lsn, source: Arc::new(error) })
+            });
         *disk.manifest.lock() = manifest;
         Ok((log.map_err(log_failed)?, disk))
     }
@@ -111,7 +126,8 @@ impl Recovered {
         for entry in &manifest.spaces {
             let space = self.make_space(entry.id);
             let columns = entry.columns.iter().map(|column| {
-                let missing = redo::value(&column.missing).map_err(|e| malformed(dir, "manifest.json", e.what))?;
+                let missing = redo::value(&column.missing)
+                    .map_err(|e| malformed(dir, "manifest.json", e.what))?;
                 Ok(ColumnSpec { id: column.id, ty: column.ty, missing })
             });
             space.declare(&columns.collect::<Result<Vec<_>, EngineError>>()?);
@@ -135,7 +151,8 @@ impl Recovered {
     ) -> Result<(), EngineError> {
         let space = &self.spaces[&entry.id];
         for place in entry.blocks.iter().filter(|place| place.file == file) {
-            let broken = |what: String| malformed(dir, file, format!("batch {}: {what}", place.batch));
+            let broken =
+                |what: String| malformed(dir, file, format!("batch {}: {what}", place.batch));
             if place.batch >= reader.num_batches() {
                 return Err(broken("there is no such batch".into()));
             }
@@ -152,7 +169,9 @@ impl Recovered {
 
     fn make_space(&mut self, id: SpaceId) -> Arc<Space> {
         let budget = &self.budget;
-        Arc::clone(self.spaces.entry(id).or_insert_with(|| Arc::new(Space::new(id, Arc::clone(budget)))))
+        Arc::clone(
+            self.spaces.entry(id).or_insert_with(|| Arc::new(Space::new(id, Arc::clone(budget)))),
+        )
     }
 
     /// Applies one record of the log.
@@ -205,14 +224,21 @@ impl Recovered {
                 let Some((space, block)) = self.place(space, rid, &guard)? else { return Ok(()) };
                 add_columns(space, block, cells.iter().map(|(id, _)| *id), &guard);
                 for column in block.directory(&guard).columns() {
-                    let given = cells.iter().find(|(id, _)| *id == column.id).map(|(_, value)| value);
+                    let given =
+                        cells.iter().find(|(id, _)| *id == column.id).map(|(_, value)| value);
                     store(column, rid.slot(), given.unwrap_or(&column.missing), &guard)?;
                 }
                 block.set_present(rid.slot(), true);
             }
             Operation::Update { space, rid, cells } => {
                 let Some((space, block)) = self.place(space, rid, &guard)? else { return Ok(()) };
-                store_cells(space, block, rid.slot(), cells.iter().map(|(id, value)| (*id, value)), &guard)?;
+                store_cells(
+                    space,
+                    block,
+                    rid.slot(),
+                    cells.iter().map(|(id, value)| (*id, value)),
+                    &guard,
+                )?;
             }
             Operation::Delete { space, rid } => {
                 if let Some((_, block)) = self.place(space, rid, &guard)? {
@@ -237,7 +263,12 @@ impl Recovered {
     }
 
     /// The block of a row; none if its space was dropped later.
-    fn place(&self, space: SpaceId, rid: RowId, guard: &Guard) -> Result<Option<(&Space, &Block)>, EngineError> {
+    fn place(
+        &self,
+        space: SpaceId,
+        rid: RowId,
+        guard: &Guard,
+    ) -> Result<Option<(&Space, &Block)>, EngineError> {
         let Some(space) = self.spaces.get(&space) else { return Ok(None) };
         if rid.0 >> 13 >= u64::from(u32::MAX) {
             return Err(EngineError::Corrupt {
@@ -259,7 +290,8 @@ impl Recovered {
             let tail = space.tail();
             for number in (0..space.block_count()).rev() {
                 let rows = space.rows_in_block(number);
-                let is_free = |slot: &usize| space.block(number).is_none_or(|block| !block.is_present(*slot));
+                let is_free =
+                    |slot: &usize| space.block(number).is_none_or(|block| !block.is_present(*slot));
                 let free: Vec<u64> =
                     (0..rows).rev().filter(is_free).map(|slot| RowId::of(number, slot).0).collect();
                 debug_assert!(free.iter().all(|&rid| rid < tail), "free slots are below the tail");
@@ -284,9 +316,18 @@ fn add_columns(space: &Space, block: &Block, ids: impl Iterator<Item = ColumnId>
     }
 }
 
-fn store(column: &crate::column::Column, slot: usize, value: &Value, guard: &Guard) -> Result<(), EngineError> {
+fn store(
+    column: &crate::column::Column,
+    slot: usize,
+    value: &Value,
+    guard: &Guard,
+) -> Result<(), EngineError> {
     if !column.ty.accepts(value) {
-        return Err(EngineError::WrongType { column: column.id, ty: column.ty, value: Box::new(value.clone()) });
+        return Err(EngineError::WrongType {
+            column: column.id,
+            ty: column.ty,
+            value: Box::new(value.clone()),
+        });
     }
     column.store(slot, value, guard);
     Ok(())
@@ -324,12 +365,16 @@ impl From<EngineError> for LoadError {
 fn load_block(space: &Space, number: u32, batch: &RecordBatch) -> Result<(), LoadError> {
     let guard = epoch::pin();
     let schema = batch.schema();
-    let rids = batch.column_by_name(RID_COLUMN).and_then(|rids| rids.as_primitive_opt::<UInt64Type>());
+    let rids =
+        batch.column_by_name(RID_COLUMN).and_then(|rids| rids.as_primitive_opt::<UInt64Type>());
     let rids = rids.ok_or_else(|| LoadError::Broken("there are no row ids".into()))?;
     let block = space.make_block(number)?;
     let first = RowId::of(number, 0).0;
-    let in_block = |rid: u64| rid.checked_sub(first).is_some_and(|slot| slot < ROWS_PER_BLOCK as u64);
-    if rids.null_count() > 0 || !rids.values().iter().all(|&rid| in_block(rid) && rid < space.tail()) {
+    let in_block =
+        |rid: u64| rid.checked_sub(first).is_some_and(|slot| slot < ROWS_PER_BLOCK as u64);
+    if rids.null_count() > 0
+        || !rids.values().iter().all(|&rid| in_block(rid) && rid < space.tail())
+    {
         return Err(LoadError::Broken(format!("row ids outside block {number}")));
     }
     let slots: Vec<usize> = rids.values().iter().map(|rid| (rid - first) as usize).collect();
@@ -342,7 +387,11 @@ fn load_block(space: &Space, number: u32, batch: &RecordBatch) -> Result<(), Loa
         let column = directory.find(spec.id, 0).expect("added above");
         let array = batch.column(at);
         if array.data_type() != &spec.ty.arrow() {
-            let what = format!("column {name} is of type {}, declared as {:?}", array.data_type(), spec.ty);
+            let what = format!(
+                "column {name} is of type {}, declared as {:?}",
+                array.data_type(),
+                spec.ty
+            );
             return Err(LoadError::Broken(what));
         }
         for (i, &slot) in slots.iter().enumerate() {

@@ -206,7 +206,11 @@ impl Entry {
             DROP_COLUMN => Entry::DropColumn { space: input.space()?, column: input.column()? },
             kind => return Err(input.fail(format!("record kind {kind} is unknown"))),
         };
-        if input.is_empty() { Ok(entry) } else { Err(input.fail("bytes after the end of a record".into())) }
+        if input.is_empty() {
+            Ok(entry)
+        } else {
+            Err(input.fail("bytes after the end of a record".into()))
+        }
     }
 }
 
@@ -243,7 +247,8 @@ fn column_spec(input: &mut Input<'_>) -> Result<ColumnSpec, Malformed> {
 fn fill(input: &mut Input<'_>) -> Result<Fill, Malformed> {
     let (ts, space) = (input.number()?, input.space()?);
     let block = input.small()?;
-    let columns: Vec<ColumnId> = (0..input.count()?).map(|_| input.column()).collect::<Result<_, _>>()?;
+    let columns: Vec<ColumnId> =
+        (0..input.count()?).map(|_| input.column()).collect::<Result<_, _>>()?;
     let n = input.count()?;
     let mut slots = Vec::new();
     for _ in 0..n {

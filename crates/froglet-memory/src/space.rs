@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnSpec, EngineError, Feed, IndexId, RowId, SpaceId};
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use crate::block::Block;
 use crate::column::Column;
@@ -23,12 +23,15 @@ const BUCKETS: usize = 32;
 /// Asked of the budget before a block is made: its heads and a first page of some columns.
 const BLOCK_BYTES: usize = ROWS_PER_BLOCK * 8;
 
+/// Blocks with neighbouring numbers, made when they are needed.
+type Bucket = Box<[OnceLock<Box<Block>>]>;
+
 /// The rows of one table.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub id: SpaceId,
     budget: Arc<Budget>,
-    buckets: [OnceLock<Box<[OnceLock<Box<Block>>]>>; BUCKETS],
+    buckets: [OnceLock<Bucket>; BUCKETS],
     /// Row ids below this were handed out at some time.
     tail: AtomicU64,
     free: Mutex<Vec<u64>>,
@@ -76,7 +79,8 @@ impl Space {
         }
         self.budget.admit(BLOCK_BYTES)?;
         let (bucket, at) = place(block);
-        let bucket = self.buckets[bucket].get_or_init(|| (0..1usize << bucket).map(|_| OnceLock::new()).collect());
+        let bucket = self.buckets[bucket]
+            .get_or_init(|| (0..1usize << bucket).map(|_| OnceLock::new()).collect());
         Ok(bucket[at].get_or_init(|| Box::new(Block::new(Arc::clone(&self.budget)))))
     }
 
@@ -128,7 +132,8 @@ impl Space {
     }
 
     pub fn block_count(&self) -> u32 {
-        u32::try_from(self.tail().div_ceil(ROWS_PER_BLOCK as u64)).expect("a space has at most 2^32 blocks")
+        u32::try_from(self.tail().div_ceil(ROWS_PER_BLOCK as u64))
+            .expect("a space has at most 2^32 blocks")
     }
 
     /// Rows of a block that may be there, as of now.
@@ -157,7 +162,9 @@ impl Space {
 
     /// Adds declared columns; returns those that are new.
     pub fn declare(&self, specs: &[ColumnSpec]) -> Vec<ColumnSpec> {
-        let is_new = |known: &[ColumnSpec], id| known.binary_search_by_key(&id, |c: &ColumnSpec| c.id).is_err();
+        let is_new = |known: &[ColumnSpec], id| {
+            known.binary_search_by_key(&id, |c: &ColumnSpec| c.id).is_err()
+        };
         let mut fresh = Vec::new();
         self.columns.rcu(|known| {
             fresh = specs.iter().filter(|c| is_new(known, c.id)).cloned().collect();
@@ -179,7 +186,11 @@ impl Space {
 
     /// Makes sure that a block has a column.
     pub fn add_column(&self, block: &Block, spec: &ColumnSpec, guard: &Guard) {
-        block.add_column(spec.id, || Column::new(spec.id, spec.ty, &spec.missing, &self.budget, guard), guard);
+        block.add_column(
+            spec.id,
+            || Column::new(spec.id, spec.ty, &spec.missing, &self.budget, guard),
+            guard,
+        );
     }
 
     /// Every index of the space, whatever layouts it is in.
@@ -204,7 +215,8 @@ impl Space {
     }
 
     pub fn drop_index(&self, id: IndexId) {
-        self.indexes.rcu(|known| known.iter().filter(|i| i.spec.id != id).cloned().collect::<Vec<_>>());
+        self.indexes
+            .rcu(|known| known.iter().filter(|i| i.spec.id != id).cloned().collect::<Vec<_>>());
     }
 
     /// Opens a change feed. The counter is raised with sequential consistency before this returns: a

@@ -15,3 +15,51 @@ pub(crate) use std::{hint, sync::atomic, thread};
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::{hint, sync::atomic, thread};
+
+#[cfg(not(shuttle))]
+pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
+
+#[cfg(shuttle)]
+pub(crate) use locks::{Mutex, MutexGuard, RwLock};
+
+/// `parking_lot`'s interface over shuttle's locks: a task that waits lets other tasks run.
+#[cfg(shuttle)]
+mod locks {
+    pub(crate) use shuttle::sync::MutexGuard;
+
+    const POISONED: &str = "a task that panics ends the schedule";
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub fn new(value: T) -> Mutex<T> {
+            Mutex(shuttle::sync::Mutex::new(value))
+        }
+
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect(POISONED)
+        }
+
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub(crate) struct RwLock<T>(shuttle::sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub fn new(value: T) -> RwLock<T> {
+            RwLock(shuttle::sync::RwLock::new(value))
+        }
+
+        pub fn read(&self) -> shuttle::sync::RwLockReadGuard<'_, T> {
+            self.0.read().expect(POISONED)
+        }
+
+        pub fn write(&self) -> shuttle::sync::RwLockWriteGuard<'_, T> {
+            self.0.write().expect(POISONED)
+        }
+    }
+}

@@ -104,11 +104,17 @@ impl MemoryTxn {
             pause(&mut spins);
         }
         // Too many open writers are memory we do not have.
-        self.core.budget.admit(usize::MAX)
+        Err(self.core.budget.refusal(size_of::<Writer>() as u64))
     }
 
     /// Makes an undo record, not linked yet.
-    pub(crate) fn push(&mut self, space: &Arc<Space>, kind: Kind, rid: RowId, images: &[(froglet_engine::ColumnId, Cell, &[u8])]) -> Record {
+    pub(crate) fn push(
+        &mut self,
+        space: &Arc<Space>,
+        kind: Kind,
+        rid: RowId,
+        images: &[(froglet_engine::ColumnId, Cell, &[u8])],
+    ) -> Record {
         let writer = self.writer.expect("begin_write was called");
         let header = Header {
             word: writer.word(),
@@ -126,10 +132,11 @@ impl MemoryTxn {
     }
 
     pub(crate) fn space_at(&mut self, space: &Arc<Space>) -> u16 {
-        let at = self.spaces.iter().position(|known| Arc::ptr_eq(known, space)).unwrap_or_else(|| {
-            self.spaces.push(Arc::clone(space));
-            self.spaces.len() - 1
-        });
+        let at =
+            self.spaces.iter().position(|known| Arc::ptr_eq(known, space)).unwrap_or_else(|| {
+                self.spaces.push(Arc::clone(space));
+                self.spaces.len() - 1
+            });
         u16::try_from(at).expect("a transaction writes fewer than 2^16 spaces")
     }
 
@@ -175,7 +182,7 @@ impl MemoryTxn {
             self.core.timeline.release_writer(writer);
         }
         let undo = std::mem::take(&mut self.undo);
-        if !undo.is_empty() {
+        if undo.has_records() {
             let spaces = std::mem::take(&mut self.spaces);
             let old_keys = std::mem::take(&mut self.old_keys);
             self.core.hand_over(Ended { end, undo, spaces, old_keys });
@@ -242,8 +249,10 @@ fn restore(undo: &Undo, space: &Arc<Space>, dead: &mut Vec<DeadKey>, guard: &Gua
         Kind::Delete => block.set_present(rid.slot(), true),
         Kind::Update => {
             let indexes = space.indexes();
-            let touched: SmallVec<[&Arc<Index>; 4]> =
-                indexes.iter().filter(|index| index.parts.iter().any(|part| undo.changes(part.id))).collect();
+            let touched: SmallVec<[&Arc<Index>; 4]> = indexes
+                .iter()
+                .filter(|index| index.parts.iter().any(|part| undo.changes(part.id)))
+                .collect();
             let key = |index: &Index| own_key(block, index, rid, guard);
             let before: SmallVec<[Vec<u8>; 4]> = touched.iter().map(|index| key(index)).collect();
             let directory = block.directory(guard);
@@ -264,7 +273,8 @@ fn restore(undo: &Undo, space: &Arc<Space>, dead: &mut Vec<DeadKey>, guard: &Gua
 /// The key of the cells in place, which nobody else may change.
 pub(crate) fn own_key(block: &Block, index: &Index, rid: RowId, guard: &Guard) -> Vec<u8> {
     let directory = block.directory(guard);
-    let found: SmallVec<[_; 4]> = index.parts.iter().map(|part: &Wanted| part.find(directory)).collect();
+    let found: SmallVec<[_; 4]> =
+        index.parts.iter().map(|part: &Wanted| part.find(directory)).collect();
     let cells: SmallVec<[Cell; 4]> = found.iter().map(|found| found.load(rid.slot())).collect();
     let mut key = Vec::new();
     index.key_of_cells(&found, &cells, guard, &mut key);
@@ -312,12 +322,15 @@ impl EngineTxn for MemoryTxn {
     }
 
     fn wrote(&self) -> bool {
-        self.undo.len() > 0
+        !self.undo.is_empty()
     }
 
     fn rows_written(&self, space: SpaceId) -> Vec<RowId> {
-        let is_in = |undo: &&Undo| self.spaces[usize::from(undo.space)].id == space && undo.kind != Kind::Lock;
-        let mut rids: Vec<RowId> = self.undo.live().filter(is_in).map(|undo| RowId(undo.rid)).collect();
+        let is_in = |undo: &&Undo| {
+            self.spaces[usize::from(undo.space)].id == space && undo.kind != Kind::Lock
+        };
+        let mut rids: Vec<RowId> =
+            self.undo.live().filter(is_in).map(|undo| RowId(undo.rid)).collect();
         rids.sort_unstable();
         rids.dedup();
         rids
@@ -327,7 +340,12 @@ impl EngineTxn for MemoryTxn {
         let written = |at: usize| {
             self.undo.live().any(|undo| usize::from(undo.space) == at && undo.kind != Kind::Lock)
         };
-        self.spaces.iter().enumerate().filter(|(at, _)| written(*at)).map(|(_, space)| space.id).collect()
+        self.spaces
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| written(*at))
+            .map(|(_, space)| space.id)
+            .collect()
     }
 
     fn pre_commit(&mut self) -> Ts {

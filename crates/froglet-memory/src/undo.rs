@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use crossbeam_epoch::Guard;
 use froglet_engine::ColumnId;
+// Not a model checker's: segments come back from whoever moves the epoch, in a later schedule.
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -81,6 +82,7 @@ pub(crate) struct Undo {
     pub unlinked: AtomicBool,
 }
 
+#[cfg(not(shuttle))]
 const _: () = assert!(size_of::<Undo>() == 48, "a record's header is six words");
 const _: () = assert!(size_of::<Image>() == 24, "an image is three words");
 
@@ -210,6 +212,10 @@ pub(crate) struct UndoBuffer {
 // SAFETY: records are shared through atomics and immutable otherwise; the buffer owns the memory.
 unsafe impl Send for UndoBuffer {}
 
+// SAFETY: through a shared reference only records can be read, whose fields are atomics or never
+// change; making, burying and retiring records takes `&mut`.
+unsafe impl Sync for UndoBuffer {}
+
 /// What goes into a record beside its images.
 pub(crate) struct Header {
     pub word: u64,
@@ -223,7 +229,12 @@ pub(crate) struct Header {
 impl UndoBuffer {
     /// Makes a record that is not linked yet. `images` are consistent cells of the row; the bytes of a
     /// long string are given beside its cell and copied.
-    pub fn push(&mut self, pool: &Pool, header: Header, images: &[(ColumnId, Cell, &[u8])]) -> Record {
+    pub fn push(
+        &mut self,
+        pool: &Pool,
+        header: Header,
+        images: &[(ColumnId, Cell, &[u8])],
+    ) -> Record {
         const HEADER_WORDS: usize = size_of::<Undo>() / 8;
         const IMAGE_WORDS: usize = size_of::<Image>() / 8;
         let strings: usize = images.iter().map(|(_, _, bytes)| bytes.len().div_ceil(8)).sum();
@@ -249,12 +260,13 @@ impl UndoBuffer {
             let mut string = start.add(HEADER_WORDS + IMAGE_WORDS * images.len());
             for &(column, mut cell, bytes) in images {
                 if !bytes.is_empty() {
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), string.cast().as_ptr(), bytes.len());
-                    cell = Cell {
-                        tag: Tag::Outside,
-                        lo: cell.lo,
-                        hi: string.as_ptr().addr() as u64,
-                    };
+                    std::ptr::copy_nonoverlapping(
+                        bytes.as_ptr(),
+                        string.cast().as_ptr(),
+                        bytes.len(),
+                    );
+                    cell =
+                        Cell { tag: Tag::Outside, lo: cell.lo, hi: string.as_ptr().addr() as u64 };
                     string = string.add(bytes.len().div_ceil(8));
                 }
                 image.write(Image { column, tag: cell.tag, lo: cell.lo, hi: cell.hi });
@@ -271,7 +283,10 @@ impl UndoBuffer {
         let segment = self.segments.last_mut().expect("a record lies in a segment");
         let start = segment.start.as_ptr() as usize;
         let at = record.as_ptr() as usize;
-        debug_assert!(at >= start && at < start + segment.words * 8, "the newest record is in the newest segment");
+        debug_assert!(
+            at >= start && at < start + segment.words * 8,
+            "the newest record is in the newest segment"
+        );
         segment.used = (at - start) / 8;
     }
 
@@ -297,9 +312,14 @@ impl UndoBuffer {
         self.live.len()
     }
 
-    /// Whether no record was ever linked.
+    /// Whether no write stands.
     pub fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.dead.is_empty()
+        self.live.is_empty()
+    }
+
+    /// Whether there are records at all, of undone writes too.
+    pub fn has_records(&self) -> bool {
+        !self.live.is_empty() || !self.dead.is_empty()
     }
 
     /// The i-th write that stands.

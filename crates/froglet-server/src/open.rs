@@ -25,16 +25,11 @@ pub(crate) struct Opened {
 pub(crate) fn check(config: &Config) -> Result<(), ServerError> {
     for setting in &config.settings {
         froglet_sql::check_setting(&setting.name, &setting.value).map_err(|error| {
-            ServerError::Setting {
-                place: setting.place.clone(),
-                error: Box::new(error),
-            }
+            ServerError::Setting { place: setting.place.clone(), error: Box::new(error) }
         })?;
     }
-    std::fs::create_dir_all(&config.data_dir).map_err(|source| ServerError::DataDir {
-        path: config.data_dir.clone(),
-        source,
-    })?;
+    std::fs::create_dir_all(&config.data_dir)
+        .map_err(|source| ServerError::DataDir { path: config.data_dir.clone(), source })?;
     match DataDirLock::acquire(&RealEnv::new(), &config.data_dir) {
         Ok(free) => drop(free),
         Err(error @ (LockError::Held { .. } | LockError::HeldByUnknown { .. })) => {
@@ -57,9 +52,8 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     let opening = tokio::task::spawn_blocking(move || MemoryEngine::open(options));
     let engine: Arc<dyn Engine> = opening.await.map_err(ServerError::task)??;
     let settings = config.settings.iter();
-    let defaults = Defaults {
-        settings: settings.map(|s| (s.name.clone(), s.value.clone())).collect(),
-    };
+    let defaults =
+        Defaults { settings: settings.map(|s| (s.name.clone(), s.value.clone())).collect() };
     let db = Database::open(engine.clone(), defaults).await?;
     let (used_bytes, limit_bytes) = engine.memory();
     tracing::info!(used_bytes, limit_bytes, "recovered");

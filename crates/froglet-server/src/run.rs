@@ -59,10 +59,7 @@ fn ready(server: &Server) {
 /// customary 1024 are fewer than `max_connections`.
 pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let raised = rustix::process::Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }

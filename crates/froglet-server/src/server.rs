@@ -47,16 +47,10 @@ impl Server {
         let socket = bind(config.listen)?;
         let opened = open::open(&config).await?;
         let listener = socket.listen(BACKLOG).map_err(|e| listen_error(config.listen, e))?;
-        let address = listener
-            .local_addr()
-            .map_err(|e| listen_error(config.listen, e))?;
+        let address = listener.local_addr().map_err(|e| listen_error(config.listen, e))?;
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(run(config, opened, listener, stopped));
-        Ok(Server {
-            address,
-            stop,
-            task,
-        })
+        Ok(Server { address, stop, task })
     }
 
     /// Where it listens; the port it chose where it was given port 0.
@@ -156,8 +150,5 @@ fn listen_error(address: SocketAddr, source: std::io::Error) -> ServerError {
         return ServerError::Listen { address, source };
     }
     let port = address.port().checked_add(1).unwrap_or(15_432);
-    ServerError::AddressTaken {
-        address,
-        other: SocketAddr::new(address.ip(), port),
-    }
+    ServerError::AddressTaken { address, other: SocketAddr::new(address.ip(), port) }
 }

@@ -25,6 +25,7 @@ use froglet_txn::{Isolation, Limits, SchemaUse, Shared, Transaction, TxnError};
 
 use crate::context::EvalContext;
 use crate::error::SqlError;
+use crate::functions::SessionState;
 use crate::violation;
 
 /// Why a statement stopped.
@@ -80,6 +81,9 @@ pub(crate) struct Writer<'a> {
     pub(crate) held: &'a mut HashSet<Shared>,
     /// Parameters and session of the statement's expressions.
     pub(crate) eval: &'a EvalContext,
+    /// The parameters as they came.
+    pub(crate) params: &'a [Value],
+    pub(crate) session: &'a Arc<SessionState>,
 }
 
 /// The values a row takes; nothing for a delete or a lock.

@@ -1,15 +1,200 @@
-//! Binding: from a parsed statement to a [`Prepared`].
+//! Binding: from a parsed statement to a [`Prepared`], and from that to a plan that fits the
+//! catalog of the moment.
 
+use std::sync::Arc;
+
+use froglet_engine::{ColumnType, SqlState};
+use froglet_schema::{CatalogVersion, SqlType};
+use parking_lot::Mutex;
+
+use crate::apply::Stop;
+use crate::command::Command;
+use crate::convert::{Conversion, origins};
 use crate::error::SqlError;
 use crate::parse::ParsedStatement;
-use crate::prepared::Prepared;
+use crate::plan::{self, Plan, Planner};
+use crate::prepared::{CachedPlan, Field, Prepared};
 use crate::session::Session;
+use crate::types::{self, oids, plain};
 
+/// Binds a statement. Outside a transaction it is bound to the newest catalog; running it looks
+/// again.
 pub(crate) async fn prepare(
     session: &mut Session,
     statement: &ParsedStatement,
     param_oids: &[u32],
 ) -> Result<Prepared, SqlError> {
-    let _ = (session, statement, param_oids);
-    unimplemented!()
+    let mut prepared = Prepared {
+        statement: statement.clone(),
+        params: Vec::new(),
+        param_types: Vec::new(),
+        fields: described(session, &statement.command)?,
+        origins: Vec::new(),
+        plan: Mutex::new(None),
+    };
+    if !plannable(&statement.command) {
+        return Ok(prepared);
+    }
+    let given = given_types(param_oids)?;
+    let catalog = view(session);
+    let (plan, params) = plan_now(session, &statement.command, &catalog, &given)
+        .await
+        .map_err(|stop| match stop {
+            Stop::Error(e) => e,
+            Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),
+        })?;
+    prepared.param_types = params.iter().map(|ty| param_type(*ty)).collect::<Result<_, _>>()?;
+    prepared.params = params;
+    prepared.fields = plan.fields().cloned();
+    prepared.origins = origins(prepared.fields.as_deref().unwrap_or_default(), &catalog);
+    let cached = CachedPlan {
+        stamp: catalog.stamp,
+        fast: session.settings.hot().fast_path,
+        path: session.settings.hot().search_path.clone(),
+        plan,
+        conversion: None,
+    };
+    prepared.plan = Mutex::new(Some(Arc::new(cached)));
+    Ok(prepared)
+}
+
+/// The catalog as the session sees it now.
+fn view(session: &mut Session) -> Arc<CatalogVersion> {
+    match &mut session.txn {
+        Some(txn) => session.db.catalog().view(txn),
+        None => session.db.catalog().latest(),
+    }
+}
+
+fn plannable(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_)
+    )
+}
+
+/// The client's types; trailing unknown ones are left to be found.
+fn given_types(oids: &[u32]) -> Result<Vec<SqlType>, SqlError> {
+    let known = oids.iter().rposition(|oid| *oid != 0).map_or(0, |last| last + 1);
+    oids[..known]
+        .iter()
+        .map(|oid| {
+            let ty = plain(if *oid == oids::UNKNOWN { 0 } else { *oid });
+            if ty.oid != 0 {
+                param_type(ty)?;
+            }
+            Ok(ty)
+        })
+        .collect()
+}
+
+fn param_type(ty: SqlType) -> Result<ColumnType, SqlError> {
+    types::column_type_of(ty.oid, ty.modifier)
+        .or_else(|| types::element_oid(ty.oid).map(|_| ColumnType::Text))
+        .or(match ty.oid {
+            oids::INTERVAL | oids::TIME => Some(ColumnType::Text),
+            _ => None,
+        })
+        .ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("parameters of type {} are not supported", types::type_name(ty)),
+            )
+        })
+}
+
+async fn plan_now(
+    session: &Session,
+    command: &Command,
+    catalog: &Arc<CatalogVersion>,
+    given: &[SqlType],
+) -> Result<(Plan, Vec<SqlType>), Stop> {
+    let hot = session.settings.hot();
+    let path = hot.search_path.clone();
+    session.state.set_planning(catalog);
+    let mut planner =
+        Planner { catalog, path: &path, fast: hot.fast_path, session: &session.state };
+    match plan::plan(&mut planner, command, given).await? {
+        Some(planned) => Ok(planned),
+        None => Err(SqlError::unsupported("this statement").into()),
+    }
+}
+
+/// The plan of a prepared statement under a catalog: the one it has, or a new one.
+pub(crate) async fn current_plan(
+    session: &Session,
+    prepared: &Prepared,
+    catalog: &Arc<CatalogVersion>,
+) -> Result<Arc<CachedPlan>, Stop> {
+    let hot = session.settings.hot();
+    let known = prepared.plan.lock().clone();
+    if let Some(known) = known
+        && known.stamp == catalog.stamp
+        && known.fast == hot.fast_path
+        && known.path == hot.search_path
+    {
+        return Ok(known);
+    }
+    let command = &prepared.statement.command;
+    let (plan, params) = plan_now(session, command, catalog, &prepared.params).await?;
+    if params.len() > prepared.params.len() {
+        return Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "cached plan must not change parameter types",
+        )
+        .into());
+    }
+    let conversion = match (&prepared.fields, plan.fields()) {
+        (Some(described), Some(now)) => {
+            Conversion::between(described, &prepared.origins, now, &origins(now, catalog))?
+        }
+        _ => None,
+    };
+    let new = Arc::new(CachedPlan {
+        stamp: catalog.stamp,
+        fast: hot.fast_path,
+        path: hot.search_path.clone(),
+        plan,
+        conversion,
+    });
+    *prepared.plan.lock() = Some(new.clone());
+    Ok(new)
+}
+
+/// The result of statements without a plan.
+fn described(session: &Session, command: &Command) -> Result<Option<Arc<[Field]>>, SqlError> {
+    Ok(match command {
+        Command::Show(name) => {
+            let (name, _) = session.settings.show(name)?;
+            Some(text_fields(&[name]))
+        }
+        Command::ShowAll => Some(text_fields(&["name", "setting", "description"])),
+        Command::Explain { .. } | Command::ExplainAlter(_) => Some(text_fields(&["QUERY PLAN"])),
+        Command::Execute { name, .. } => named(session, name)?.fields.clone(),
+        _ => None,
+    })
+}
+
+/// PREPARE's statement of a name; 26000 where there is none.
+pub(crate) fn named<'s>(session: &'s Session, name: &str) -> Result<&'s Arc<Prepared>, SqlError> {
+    session.named.get(name).ok_or_else(|| {
+        SqlError::new(
+            SqlState::INVALID_SQL_STATEMENT_NAME,
+            format!("prepared statement \"{name}\" does not exist"),
+        )
+    })
+}
+
+/// A result of text columns.
+pub(crate) fn text_fields(names: &[&str]) -> Arc<[Field]> {
+    names
+        .iter()
+        .map(|name| Field {
+            name: (*name).to_owned(),
+            sql_type: plain(oids::TEXT),
+            ty: Some(ColumnType::Text),
+            table: 0,
+            attnum: 0,
+        })
+        .collect()
 }

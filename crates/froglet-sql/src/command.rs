@@ -4,6 +4,8 @@
 //! BEGIN, VACUUM, …) is parsed here, on the tokens: PostgreSQL's grammar for these is small and
 //! regular, and what sqlparser makes of them differs in too many corners.
 
+use std::sync::Arc;
+
 use datafusion::sql::sqlparser::ast::{self, Statement};
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -87,7 +89,7 @@ pub enum Command {
     Reset(String),
     ResetAll,
     Discard(Discard),
-    Prepare { name: String, types: Vec<ast::DataType>, statement: Box<Command>, text: String },
+    Prepare { name: String, types: Vec<ast::DataType>, statement: Arc<Command>, text: String },
     Execute { name: String, arguments: Vec<ast::Expr> },
     Deallocate(Option<String>),
     Unlisten,
@@ -601,7 +603,7 @@ fn prepare(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
             name: fold(&name),
             types: data_types,
             text: statement.to_string(),
-            statement: Box::new(Command::from_statement(*statement)),
+            statement: Arc::new(Command::from_statement(*statement)),
         }),
         other => Ok(Command::Unsupported(name_of(&other))),
     }

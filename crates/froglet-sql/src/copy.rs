@@ -1,40 +1,278 @@
 //! COPY … FROM STDIN.
+//!
+//! Bytes become records (copy_format.rs), records become rows, rows are inserted in batches as
+//! the data arrives, so that a long COPY needs no more memory than the table it fills. Under READ
+//! COMMITTED a schema change may commit while the client sends: the rows of later batches go on
+//! under the version the COPY began with, and are carried over at the commit like any writer's.
 
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{CopySource, CopyTarget, Statement};
+use froglet_engine::{ColumnType, Row, SqlState, Value};
+use froglet_schema::{CatalogVersion, SqlType};
+use froglet_txn::Limits;
+
+use crate::apply::Stop;
+use crate::context::EvalContext;
+use crate::copy_format::{CopyOptions, Format, Record, Splitter, bad};
 use crate::error::SqlError;
+use crate::insert::Inserter;
+use crate::insert_plan::refuse_given;
+use crate::plan::read_only;
+use crate::resolve::{self, Names};
 use crate::session::Session;
+use crate::stream::Outcome;
+use crate::table::compiled;
+use crate::types;
+
+/// Rows inserted at once.
+const BATCH_ROWS: usize = 1000;
 
 /// A COPY that takes rows from the client.
 pub struct CopyIn {
-    columns: usize,
-    binary: bool,
+    inserter: Inserter,
+    version: Arc<CatalogVersion>,
+    /// The columns that the client sends.
+    columns: Vec<(String, ColumnType, SqlType)>,
+    /// CSV: whether an unquoted empty field is text all the same, or a quoted one NULL.
+    forced: Vec<Forced>,
+    splitter: Splitter,
+    record: Record,
+    batch: Vec<Row>,
+    context: EvalContext,
+    limits: Limits,
+    rows: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Forced {
+    not_null: bool,
+    null: bool,
+}
+
+/// Whether a COPY takes data.
+pub(crate) fn is_from(statement: &Statement) -> bool {
+    matches!(statement, Statement::Copy { to: false, .. })
+}
+
+pub(crate) async fn begin(
+    session: &mut Session,
+    statement: &Statement,
+) -> Result<Outcome, SqlError> {
+    let Statement::Copy { source, target, options, legacy_options, .. } = statement else {
+        return Err(SqlError::unsupported("this statement"));
+    };
+    let CopySource::Table { table_name, columns } = source else {
+        return Err(SqlError::unsupported("COPY of a query FROM"));
+    };
+    if !matches!(target, CopyTarget::Stdin) {
+        return Err(SqlError::unsupported("COPY from a file or program of the server")
+            .hint("Use COPY FROM STDIN, or psql's \\copy."));
+    }
+    let options = CopyOptions::parse(options, legacy_options)?;
+    session.transaction()?;
+    if session.read_only {
+        return Err(read_only("COPY FROM"));
+    }
+    let limits = session.limits();
+    let db = session.db.clone();
+    let path = session.settings.hot().search_path.clone();
+    let txn = session.txn.as_mut().expect("just begun");
+    let version = db.catalog().begin_statement(txn, true, &limits).await?;
+    session.state.set_catalog(&version, txn.id().0, &limits);
+    let names = Names { catalog: &version, path: &path };
+    let table = names.table(table_name)?.clone();
+    let compiled = compiled(&table)?;
+    let mut positions = Vec::new();
+    for ident in columns {
+        let at = resolve::column(&table.def, ident)?;
+        if positions.contains(&at) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{}\" specified more than once", table.def.columns[at].name),
+            ));
+        }
+        refuse_given(&table.def, &compiled, at).or_else(|e| {
+            // COPY gives identity columns their values, as in PostgreSQL; generated ones never.
+            if compiled.generated.contains(&at) { Err(e) } else { Ok(()) }
+        })?;
+        positions.push(at);
+    }
+    if columns.is_empty() {
+        let given = (0..table.def.columns.len()).filter(|at| !compiled.generated.contains(at));
+        positions.extend(given);
+    }
+    let described = positions.iter().map(|at| {
+        let column = &table.def.columns[*at];
+        (column.name.clone(), column.ty, column.sql_type)
+    });
+    let described: Vec<(String, ColumnType, SqlType)> = described.collect();
+    let forced = described
+        .iter()
+        .map(|(name, _, _)| Forced {
+            not_null: options.force_not_null.contains(name),
+            null: options.force_null.contains(name),
+        })
+        .collect();
+    let inserter = Inserter::new(&table, compiled, positions, &version);
+    Ok(Outcome::CopyIn(Box::new(CopyIn {
+        inserter,
+        version,
+        columns: described,
+        forced,
+        splitter: Splitter::new(options),
+        record: Record::default(),
+        batch: Vec::new(),
+        context: EvalContext::new(session.state.clone()),
+        limits,
+        rows: 0,
+    })))
 }
 
 impl CopyIn {
     /// How many columns the client sends.
     pub fn columns(&self) -> usize {
-        self.columns
+        self.columns.len()
     }
 
     /// Whether it sends the binary format.
     pub fn binary(&self) -> bool {
-        self.binary
+        self.splitter.options().format == Format::Binary
     }
 
     /// CopyData. After an error the server drains the client and feeds no more.
     pub async fn feed(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
-        let _ = (session, data);
-        unimplemented!()
+        let outcome = self.feed_inner(session, data, false).await;
+        outcome.map_err(|e| session.failed(e))
     }
 
     /// CopyDone: the command tag.
-    pub async fn finish(self, session: &mut Session) -> Result<String, SqlError> {
-        let _ = session;
-        unimplemented!()
+    pub async fn finish(mut self, session: &mut Session) -> Result<String, SqlError> {
+        let outcome = self.feed_inner(session, &[], true).await;
+        if let Some(txn) = &mut session.txn {
+            session.db.catalog().end_statement(txn);
+        }
+        outcome.map_err(|e| session.failed(e))?;
+        Ok(format!("COPY {}", self.rows))
     }
 
     /// CopyFail, or the client has gone.
     pub fn fail(self, session: &mut Session, message: &str) -> SqlError {
-        let _ = (session, message);
-        unimplemented!()
+        session.failed(SqlError::new(
+            SqlState::QUERY_CANCELED,
+            format!("COPY from stdin failed: {message}"),
+        ))
     }
+
+    async fn feed_inner(
+        &mut self,
+        session: &mut Session,
+        data: &[u8],
+        last: bool,
+    ) -> Result<(), SqlError> {
+        self.limits.check()?;
+        self.splitter.push(data)?;
+        loop {
+            let more = self
+                .splitter
+                .next(&mut self.record, last)
+                .map_err(|e| self.in_line(e, None))?;
+            if !more {
+                break;
+            }
+            let row = self.row()?;
+            self.batch.push(row);
+            if self.batch.len() >= BATCH_ROWS {
+                self.flush(session).await?;
+            }
+        }
+        if last {
+            self.flush(session).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self, session: &mut Session) -> Result<(), SqlError> {
+        let rows = std::mem::take(&mut self.batch);
+        let mut writer =
+            session.writer(self.version.clone(), &self.limits, &self.context, &[])?;
+        self.inserter.insert(&mut writer, &rows).await.map_err(|stop| match stop {
+            Stop::Error(e) => self.in_batch(e),
+            Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),
+        })?;
+        self.rows += rows.len() as u64;
+        self.batch = rows;
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// The complete row of the record at hand.
+    fn row(&self) -> Result<Row, SqlError> {
+        let found = self.record.fields.len();
+        let wanted = self.columns.len();
+        if self.binary() && found != wanted {
+            let e = bad(format!("row field count is {found}, expected {wanted}"));
+            return Err(self.in_line(e, None));
+        }
+        if found > wanted {
+            return Err(self.in_line(bad("extra data after last expected column"), None));
+        }
+        // An empty line is a row of one empty column.
+        if found < wanted {
+            let (name, _, _) = &self.columns[found];
+            return Err(self.in_line(bad(format!("missing data for column \"{name}\"")), None));
+        }
+        let values = (0..wanted).map(|at| self.value(at).map(Some));
+        let completed = self.inserter.complete(values, &self.context);
+        completed.map_err(|e| if e.detail.as_deref().is_some_and(|d| d.contains("COPY ")) {
+            e
+        } else {
+            self.in_line(e, None)
+        })
+    }
+
+    fn value(&self, at: usize) -> Result<Value, SqlError> {
+        let (_, ty, sql_type) = &self.columns[at];
+        let null = self.splitter.options().null.as_bytes();
+        let forced = self.forced[at];
+        let bytes = match self.record.field(at) {
+            None if forced.not_null => null,
+            None => return Ok(Value::Null),
+            Some(bytes) if forced.null && bytes == null => return Ok(Value::Null),
+            Some(bytes) => bytes,
+        };
+        let value = match self.binary() {
+            true => types::from_binary(*sql_type, *ty, bytes),
+            false => types::binary::utf8(bytes)
+                .and_then(|text| types::from_text(*sql_type, *ty, text)),
+        };
+        value.map_err(|e| self.in_line(e, Some((at, bytes))))
+    }
+
+    /// Says where in the data an error is.
+    fn in_line(&self, e: SqlError, field: Option<(usize, &[u8])>) -> SqlError {
+        let table = &self.inserter.table.def.name;
+        let mut place = format!("COPY {table}, line {}", self.splitter.line().max(1));
+        if let Some((at, bytes)) = field {
+            place.push_str(&format!(", column {}", self.columns[at].0));
+            if !self.binary() {
+                let shown: String = String::from_utf8_lossy(bytes).chars().take(100).collect();
+                place.push_str(&format!(": \"{shown}\""));
+            }
+        }
+        with_place(e, place)
+    }
+
+    fn in_batch(&self, e: SqlError) -> SqlError {
+        let table = &self.inserter.table.def.name;
+        with_place(e, format!("COPY {table}, line {} or before", self.splitter.line()))
+    }
+}
+
+fn with_place(mut e: SqlError, place: String) -> SqlError {
+    e.detail = Some(match e.detail {
+        Some(detail) => format!("{detail}\n{place}"),
+        None => place,
+    });
+    e
 }

@@ -24,6 +24,7 @@ use crate::apply::Stop;
 use crate::command::Command;
 use crate::context::EvalContext;
 use crate::error::{Notice, SqlError};
+use crate::functions::SessionState;
 use crate::resolve::{Names, Relation};
 
 /// A statement that changes the schema.
@@ -37,6 +38,7 @@ pub(crate) struct Ddl<'a> {
     pub(crate) options: MigrationOptions,
     pub(crate) eval: &'a EvalContext,
     pub(crate) notices: Vec<Notice>,
+    pub(crate) session: &'a Arc<SessionState>,
 }
 
 impl Ddl<'_> {
@@ -93,6 +95,7 @@ impl Ddl<'_> {
     pub(crate) async fn apply(&mut self, change: Change) -> Result<Option<ObjectId>, Stop> {
         let made = self.catalog.apply(self.txn, change, &self.options, self.limits).await?;
         self.version = self.catalog.view(self.txn);
+        self.session.set_planning(&self.version);
         Ok(made)
     }
 

@@ -1,19 +1,323 @@
 //! Running a prepared statement.
+//!
+//! ```text
+//!   run ─┬─ about the session: SET, BEGIN, …         control.rs
+//!        └─ begin_statement ─▶ catalog ─▶ plan ─▶ rows
+//!              ▲                                   │
+//!              └─────────── Stop::Restart ─────────┘  undo what it wrote, take a new view
+//! ```
 
 use std::sync::Arc;
 
-use froglet_engine::Value;
+use froglet_engine::{SqlState, Value};
+use froglet_txn::{Isolation, Limits, TxnError};
 
+use crate::apply::{Stop, Writer};
+use crate::command::Command;
+use crate::context::EvalContext;
 use crate::error::SqlError;
-use crate::prepared::Prepared;
+use crate::modify::Written;
+use crate::plan::{Plan, read_only};
+use crate::prepared::{CachedPlan, Field, Prepared};
+use crate::select::Found;
 use crate::session::Session;
-use crate::stream::Outcome;
+use crate::stream::{Outcome, RowStream, TagKind};
+use crate::{bind, control, copy, copy_out, ddl_run, explain_run};
+
+/// Restarts of one statement before it is told to give up.
+const MAX_RESTARTS: u32 = 1000;
 
 pub(crate) async fn run(
     session: &mut Session,
     prepared: &Arc<Prepared>,
     params: Vec<Value>,
 ) -> Result<Outcome, SqlError> {
-    let _ = (session, prepared, params);
-    unimplemented!()
+    let command = prepared.statement.command.clone();
+    if command.is_control() {
+        return control::run(session, &command).await;
+    }
+    if params.len() != prepared.params.len() {
+        return Err(SqlError::new(
+            SqlState::PROTOCOL_VIOLATION,
+            format!(
+                "bind message supplies {} parameters, but prepared statement requires {}",
+                params.len(),
+                prepared.params.len()
+            ),
+        ));
+    }
+    match &*command {
+        Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_) => {
+            run_planned(session, prepared, &params).await
+        }
+        Command::Execute { name, arguments } => {
+            let target = bind::named(session, name)?.clone();
+            let params = control::arguments(session, &target, arguments)?;
+            Box::pin(run(session, &target, params)).await
+        }
+        Command::Ddl(_) | Command::AlterSequence(_) => ddl_run::run(session, prepared).await,
+        Command::ExplainAlter(statement) => ddl_run::explain(session, statement).await,
+        Command::Explain { analyze, verbose, statement } => {
+            explain_run::run(session, *analyze, *verbose, statement).await
+        }
+        Command::Maintenance { tag, tables } => ddl_run::maintain(session, tag, tables).await,
+        Command::Copy(statement) => match copy::is_from(statement) {
+            true => copy::begin(session, statement).await,
+            false => copy_out::begin(session, statement).await,
+        },
+        _ => Err(SqlError::unsupported("this statement")),
+    }
+}
+
+async fn run_planned(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+    params: &[Value],
+) -> Result<Outcome, SqlError> {
+    let writes = writes(&prepared.statement.command);
+    if let (Some(what), true) = (writes, session.read_only) {
+        return Err(read_only(what));
+    }
+    session.transaction()?;
+    if let (Some(what), true) = (writes, session.read_only) {
+        return Err(read_only(what));
+    }
+    let limits = session.limits();
+    let mut restarts = 0;
+    loop {
+        let mark = session.mark(writes.is_some());
+        let outcome = attempt(session, prepared, params, writes.is_some(), &limits).await;
+        match outcome {
+            Ok(outcome) => return Ok(outcome),
+            Err(Stop::Error(e)) => return Err(e),
+            Err(Stop::Restart) => {}
+        }
+        restarts += 1;
+        session.restart(mark, restarts, &limits).await?;
+    }
+}
+
+/// What a statement does that a read-only transaction may not.
+fn writes(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Insert(_) => Some("INSERT"),
+        Command::Update(_) => Some("UPDATE"),
+        Command::Delete(_) => Some("DELETE"),
+        Command::Query(query) if !query.locks.is_empty() => Some("SELECT FOR UPDATE"),
+        _ => None,
+    }
+}
+
+/// Where a statement began.
+pub(crate) struct StatementMark {
+    rows: froglet_engine::Savepoint,
+    catalog: froglet_schema::CatalogSavepoint,
+}
+
+impl Session {
+    pub(crate) fn mark(&self, writes: bool) -> Option<StatementMark> {
+        let txn = self.txn.as_ref().filter(|_| writes)?;
+        Some(StatementMark {
+            rows: txn.savepoint(),
+            catalog: self.db.catalog().savepoint(txn),
+        })
+    }
+
+    /// Undoes a statement that is to run again.
+    pub(crate) async fn restart(
+        &mut self,
+        mark: Option<StatementMark>,
+        restarts: u32,
+        limits: &Limits,
+    ) -> Result<(), SqlError> {
+        limits.check()?;
+        if let (Some(txn), Some(mark)) = (&mut self.txn, mark) {
+            self.db.catalog().rollback_to(txn, &mark.catalog);
+            txn.rollback_to(mark.rows);
+            if txn.isolation() == Isolation::RepeatableRead {
+                return Err(TxnError::Serialization.into());
+            }
+        }
+        if restarts > MAX_RESTARTS {
+            return Err(TxnError::Serialization.into());
+        }
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+}
+
+async fn attempt(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+    params: &[Value],
+    writes: bool,
+    limits: &Limits,
+) -> Result<Outcome, Stop> {
+    let db = session.db.clone();
+    let catalog = db.catalog();
+    let txn = session.txn.as_mut().expect("run_planned has begun it");
+    let version = catalog.begin_statement(txn, writes, limits).await?;
+    let id = txn.id().0;
+    session.state.set_catalog(&version, id, limits);
+    let cached = bind::current_plan(session, prepared, &version).await?;
+    let context = EvalContext::with_params(session.state.clone(), params, &prepared.params)?;
+    let outcome = match &cached.plan {
+        Plan::Select(_) | Plan::Query(_) => {
+            read(session, prepared, &cached, params, &context, limits).await
+        }
+        Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
+            write(session, prepared, &cached, params, &context, limits, version).await
+        }
+    };
+    if let Some(txn) = &mut session.txn {
+        catalog.end_statement(txn);
+    }
+    outcome
+}
+
+fn fields_of(prepared: &Prepared, cached: &CachedPlan) -> Arc<[Field]> {
+    let fields = prepared.fields.as_ref().or(cached.plan.fields());
+    fields.cloned().unwrap_or_else(|| Arc::from([]))
+}
+
+async fn read(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+    cached: &Arc<CachedPlan>,
+    params: &[Value],
+    context: &EvalContext,
+    limits: &Limits,
+) -> Result<Outcome, Stop> {
+    let fields = fields_of(prepared, cached);
+    match &cached.plan {
+        Plan::Select(plan) => {
+            let mut rows = if plan.locks() {
+                let version = session.state.catalog_now();
+                let mut writer = session.writer(version, limits, context, params)?;
+                plan.run_locking(&mut writer).await?
+            } else {
+                let txn = session.txn.as_mut().expect("run_planned has begun it");
+                let snapshot = txn.snapshot();
+                match plan.run(&snapshot, context, limits, false)? {
+                    Found::Rows(rows) => rows,
+                    Found::Many => {
+                        return long_read(session, prepared, params, fields, limits).await;
+                    }
+                }
+            };
+            if let Some(conversion) = &cached.conversion {
+                conversion.rows(&mut rows)?;
+            }
+            Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Select)))
+        }
+        Plan::Query(plan) => {
+            let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
+            let stream = plan.run(&session.state, snapshot, params, limits).await?;
+            Ok(Outcome::Rows(convert_stream(fields, stream, cached.clone(), limits)))
+        }
+        _ => Err(SqlError::unsupported("this statement").into()),
+    }
+}
+
+/// A range that is too long to be a lookup goes to DataFusion after all.
+async fn long_read(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+    params: &[Value],
+    fields: Arc<[Field]>,
+    limits: &Limits,
+) -> Result<Outcome, Stop> {
+    let Command::Query(query) = &*prepared.statement.command else {
+        return Err(SqlError::unsupported("this statement").into());
+    };
+    let version = session.state.catalog_now();
+    let path = session.settings.hot().search_path.clone();
+    let mut planner = crate::plan::Planner {
+        catalog: &version,
+        path: &path,
+        fast: false,
+        session: &session.state,
+    };
+    let (plan, _) =
+        crate::query_rows::QueryPlan::plan(&mut planner, query, &prepared.params).await?;
+    let today = crate::convert::origins(plan.fields(), &version);
+    let conversion =
+        crate::convert::Conversion::between(&fields, &prepared.origins, plan.fields(), &today)?;
+    let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
+    let stream = plan.run(&session.state, snapshot, params, limits).await?;
+    let stream = match conversion {
+        Some(conversion) => Box::pin(futures::StreamExt::map(stream, move |batch| {
+            batch.and_then(|batch| conversion.batch(&batch))
+        })),
+        None => stream,
+    };
+    Ok(Outcome::Rows(RowStream::batches(fields, stream, limits.clone())))
+}
+
+fn convert_stream(
+    fields: Arc<[Field]>,
+    stream: crate::query_rows::BatchStream,
+    cached: Arc<CachedPlan>,
+    limits: &Limits,
+) -> RowStream {
+    let stream = match &cached.conversion {
+        None => stream,
+        Some(_) => Box::pin(futures::StreamExt::map(stream, move |batch| {
+            let conversion = cached.conversion.as_ref();
+            batch.and_then(|batch| match conversion {
+                Some(conversion) => conversion.batch(&batch),
+                None => Ok(batch),
+            })
+        })),
+    };
+    RowStream::batches(fields, stream, limits.clone())
+}
+
+async fn write(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+    cached: &Arc<CachedPlan>,
+    params: &[Value],
+    context: &EvalContext,
+    limits: &Limits,
+    version: Arc<froglet_schema::CatalogVersion>,
+) -> Result<Outcome, Stop> {
+    let mut writer = session.writer(version, limits, context, params)?;
+    let (written, tag) = match &cached.plan {
+        Plan::Insert(plan) => (plan.run(&mut writer).await?, TagKind::Insert),
+        Plan::Update(plan) => (plan.run(&mut writer).await?, TagKind::Update),
+        Plan::Delete(plan) => (plan.run(&mut writer).await?, TagKind::Delete),
+        _ => return Err(SqlError::unsupported("this statement").into()),
+    };
+    let Written { rows, returned } = written;
+    let Some(mut returned) = returned else { return Ok(Outcome::Done(tag.with(rows))) };
+    if let Some(conversion) = &cached.conversion {
+        conversion.rows(&mut returned)?;
+    }
+    Ok(Outcome::Rows(RowStream::ready(fields_of(prepared, cached), returned, tag)))
+}
+
+impl Session {
+    /// The session's transaction, ready to be written in.
+    pub(crate) fn writer<'a>(
+        &'a mut self,
+        version: Arc<froglet_schema::CatalogVersion>,
+        limits: &'a Limits,
+        eval: &'a EvalContext,
+        params: &'a [Value],
+    ) -> Result<Writer<'a>, SqlError> {
+        let txn = self.txn.as_mut().ok_or_else(|| {
+            SqlError::new(SqlState::INTERNAL_ERROR, "a statement runs without a transaction")
+        })?;
+        Ok(Writer {
+            txn,
+            catalog: self.db.catalog(),
+            version,
+            limits,
+            held: &mut self.held_parents,
+            eval,
+            params,
+            session: &self.state,
+        })
+    }
 }

@@ -462,6 +462,21 @@ fn typed_by(expr: &ast::Expr, ty: SqlType, params: &[SqlType]) -> Typed {
     }
 }
 
+/// Whether an expression holds a subquery, so that no [`RowExpr`] can be made of it.
+pub fn has_subquery(expr: &ast::Expr) -> bool {
+    use std::ops::ControlFlow;
+    ast::visit_expressions(expr, |e| match e {
+        ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => {
+            ControlFlow::Break(())
+        }
+        ast::Expr::Function(f) if matches!(f.args, ast::FunctionArguments::Subquery(_)) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
 /// `$3` is 2.
 pub(crate) fn param_index(name: &str) -> Option<usize> {
     name.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)

@@ -89,6 +89,19 @@ impl SessionState {
         inner.limits = limits.clone();
     }
 
+    /// Functions that are looked at while a statement is planned see this catalog.
+    pub(crate) fn set_planning(&self, catalog: &Arc<CatalogVersion>) {
+        let mut inner = self.inner.lock();
+        if !Arc::ptr_eq(&inner.catalog, catalog) {
+            inner.catalog = catalog.clone();
+        }
+    }
+
+    /// The catalog of the statement under way.
+    pub(crate) fn catalog_now(&self) -> Arc<CatalogVersion> {
+        self.inner.lock().catalog.clone()
+    }
+
     pub(crate) fn set_settings(&self, settings: &Settings) {
         self.inner.lock().settings = settings.clone();
     }

@@ -10,15 +10,16 @@
 //! does not fit is an error. Where columns have come or gone under a `*`, no cast helps, and the
 //! answer is PostgreSQL's: 0A000, "cached plan must not change result type".
 
-use std::any::Any;
 use std::sync::Arc;
 
-use froglet_engine::ColumnType;
+use froglet_engine::{ColumnId, ColumnType};
 use froglet_schema::{ObjectId, SqlType};
 use parking_lot::Mutex;
 
 use crate::command::Command;
+use crate::convert::Conversion;
 use crate::parse::ParsedStatement;
+use crate::plan::Plan;
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +43,8 @@ pub struct Prepared {
     pub(crate) params: Vec<SqlType>,
     pub(crate) param_types: Vec<ColumnType>,
     pub(crate) fields: Option<Arc<[Field]>>,
+    /// Which columns the fields were.
+    pub(crate) origins: Vec<Option<ColumnId>>,
     /// The latest plan, with the catalog stamp and settings it was made under.
     pub(crate) plan: Mutex<Option<Arc<CachedPlan>>>,
 }
@@ -52,8 +55,11 @@ pub(crate) struct CachedPlan {
     pub(crate) stamp: u64,
     /// `froglet.fast_path`
     pub(crate) fast: bool,
-    /// The plan, of the module that runs it.
-    pub(crate) plan: Arc<dyn Any + Send + Sync>,
+    /// `search_path`
+    pub(crate) path: Arc<[String]>,
+    pub(crate) plan: Plan,
+    /// How the plan's results become what was described, where they differ.
+    pub(crate) conversion: Option<Conversion>,
 }
 
 impl Prepared {
@@ -64,6 +70,7 @@ impl Prepared {
             params: Vec::new(),
             param_types: Vec::new(),
             fields: None,
+            origins: Vec::new(),
             plan: Mutex::new(None),
         })
     }

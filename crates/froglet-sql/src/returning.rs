@@ -82,7 +82,7 @@ pub(crate) fn column_field(table: &TableDef, column: usize) -> Field {
         sql_type: def.sql_type,
         ty: Some(def.ty),
         table: table.id,
-        attnum: i16::try_from(def.id.0).unwrap_or(0),
+        attnum: i16::try_from(column + 1).unwrap_or(0),
     }
 }
 
@@ -135,6 +135,8 @@ pub(crate) struct OutputList {
     pub(crate) exprs: Vec<BoundExpr>,
     /// The row's places, where every output is a plain column.
     plain: Option<Vec<usize>>,
+    /// The row as it is, is the output.
+    whole: bool,
 }
 
 impl OutputList {
@@ -145,8 +147,16 @@ impl OutputList {
         let plain = exprs
             .iter()
             .map(|e| projection.iter().position(|c| Some(*c) == e.as_column()))
-            .collect();
-        OutputList { fields, exprs, plain }
+            .collect::<Option<Vec<usize>>>();
+        let whole = plain.as_ref().is_some_and(|places| {
+            places.len() == projection.len() && places.iter().enumerate().all(|(i, p)| i == *p)
+        });
+        OutputList { fields, exprs, plain, whole }
+    }
+
+    /// As [`OutputList::row`], of a row that is not needed any more.
+    pub(crate) fn take(&self, row: &mut Row, context: &EvalContext) -> Result<Row, SqlError> {
+        if self.whole { Ok(std::mem::take(row)) } else { self.row(row, context) }
     }
 
     pub(crate) fn row(&self, row: &[Value], context: &EvalContext) -> Result<Row, SqlError> {

@@ -8,7 +8,9 @@
 //! | `pg_catalog.f(x)` | `f(x)` | functions have no schemas here |
 //! | `ARRAY(SELECT …)` | `(SELECT array_agg(…) FROM (SELECT …))` | DataFusion has no array subquery |
 //! | `SELECT a, a`, `SELECT 1` | aliases | DataFusion wants different names, PostgreSQL gives `?column?`; see [`name_columns`] |
-//! | `x ~~ y`, `x !~~ y` | `x LIKE y` | |
+//! | `x ~~ y`, `x !~~ y` | `x LIKE y` | DataFusion plans only the keyword |
+//! | `-x` | a checked call | DataFusion's minus wraps |
+//! | `1e20`, `1e308` | digits, or a double precision where no decimal holds them | DataFusion makes decimals of negative scale |
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -54,7 +56,7 @@ impl VisitorMut for Rewriter {
 
     fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
         restore_counts(query);
-        name_inner_columns(query);
+        name_columns(query);
         ControlFlow::Continue(())
     }
 
@@ -70,9 +72,15 @@ const MARK: ast::DataType = ast::DataType::Int4(None);
 fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
     match expr {
         Expr::Value(value) => {
-            let ast::Value::Number(digits, _) = &value.value else { return Ok(()) };
+            let ast::Value::Number(digits, _) = &mut value.value else { return Ok(()) };
             if digits.replace('_', "").parse::<i32>().is_ok() {
                 *expr = cast_mark(take(expr));
+            } else if digits.contains(['e', 'E']) {
+                match crate::types::numeric::parse(digits) {
+                    Ok((unscaled, scale)) => *digits = decimal_text(unscaled, scale),
+                    // More digits than a decimal holds.
+                    Err(_) => *expr = float_literal(digits.clone()),
+                }
             }
         }
         Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: inner } => {
@@ -81,6 +89,8 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 let number = number.clone();
                 **inner = number;
                 *expr = cast_mark(take(expr));
+            } else if !matches!(**inner, Expr::Value(_) | Expr::Interval(_)) {
+                *expr = negative(take(inner));
             }
         }
         Expr::Collate { expr: inner, collation } => {
@@ -124,6 +134,43 @@ fn cast_mark(number: Expr) -> Expr {
         array: false,
         format: None,
     }
+}
+
+fn decimal_text(unscaled: i128, scale: i8) -> String {
+    let mut text = Vec::new();
+    crate::types::numeric::write(unscaled, scale, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn float_literal(digits: String) -> Expr {
+    let text = ast::Value::SingleQuotedString(digits).with_empty_span();
+    Expr::Cast {
+        kind: ast::CastKind::DoubleColon,
+        expr: Box::new(Expr::Value(text)),
+        data_type: ast::DataType::Float8,
+        array: false,
+        format: None,
+    }
+}
+
+/// A call of the checked minus.
+fn negative(operand: Expr) -> Expr {
+    let argument = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(operand));
+    let name = ast::Ident::with_quote('"', crate::semantics::arith::NEGATIVE);
+    Expr::Function(ast::Function {
+        name: ast::ObjectName::from(vec![name]),
+        uses_odbc_syntax: false,
+        parameters: ast::FunctionArguments::None,
+        args: ast::FunctionArguments::List(ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args: vec![argument],
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
 }
 
 /// The number inside a literal rewritten here.
@@ -270,17 +317,11 @@ fn array_agg_of(query: &ast::Query) -> ast::Query {
     outer
 }
 
-/// Inner queries get PostgreSQL's names where DataFusion would not know any.
-fn name_inner_columns(query: &mut ast::Query) {
-    name_columns(query);
-}
-
-/// Gives the columns of a query's select list different names, and returns what PostgreSQL calls
-/// them; `None` for a wildcard, whose names the planner knows.
-pub fn name_columns(query: &mut ast::Query) -> Vec<Option<String>> {
-    let Some(select) = leading_select(&mut query.body) else { return Vec::new() };
+/// Gives the columns of a query's select list PostgreSQL's names, made different where they are
+/// the same; [`shown_name`] takes the difference away.
+pub fn name_columns(query: &mut ast::Query) {
+    let Some(select) = leading_select(&mut query.body) else { return };
     let mut taken = HashSet::new();
-    let mut names = Vec::with_capacity(select.projection.len());
     for item in &mut select.projection {
         let (name, plain) = match item {
             ast::SelectItem::UnnamedExpr(expr) => {
@@ -289,10 +330,7 @@ pub fn name_columns(query: &mut ast::Query) -> Vec<Option<String>> {
             ast::SelectItem::ExprWithAlias { alias, .. } => (folded(alias), true),
             ast::SelectItem::ExprWithAliases { .. }
             | ast::SelectItem::Wildcard(_)
-            | ast::SelectItem::QualifiedWildcard(..) => {
-                names.push(None);
-                continue;
-            }
+            | ast::SelectItem::QualifiedWildcard(..) => continue,
         };
         let fresh = taken.insert(name.clone());
         if !fresh || !plain {
@@ -304,9 +342,15 @@ pub fn name_columns(query: &mut ast::Query) -> Vec<Option<String>> {
                 realias(item, unique(&name, &mut taken, fresh));
             }
         }
-        names.push(Some(name));
     }
-    names
+}
+
+/// Stands between a name and the number that makes it different. Not in anybody's identifiers.
+const DIFFERENCE: char = '\u{1}';
+
+/// A column's name as the client sees it.
+pub fn shown_name(name: &str) -> &str {
+    name.split_once(DIFFERENCE).map_or(name, |(shown, _)| shown)
 }
 
 fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
@@ -315,7 +359,7 @@ fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
     }
     let mut n = 1;
     loop {
-        let candidate = format!("{name}:{n}");
+        let candidate = format!("{name}{DIFFERENCE}{n}");
         if taken.insert(candidate.clone()) {
             return candidate;
         }
@@ -339,6 +383,37 @@ fn realias(item: &mut ast::SelectItem, name: String) {
         _ => return,
     };
     *item = ast::SelectItem::ExprWithAlias { expr, alias: ast::Ident::with_quote('"', name) };
+}
+
+/// Literals and parameters without a type in the select list take the types of the columns that
+/// they go into (INSERT … SELECT).
+pub fn type_targets(query: &mut ast::Query, targets: &[froglet_schema::SqlType]) {
+    if targets.is_empty() {
+        return;
+    }
+    let Some(select) = leading_select(&mut query.body) else { return };
+    for (item, target) in select.projection.iter_mut().zip(targets) {
+        let (ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) =
+            item
+        else {
+            return;
+        };
+        let untyped = matches!(&*expr, Expr::Value(v) if matches!(
+            v.value,
+            ast::Value::Placeholder(_) | ast::Value::SingleQuotedString(_)
+        ));
+        let name = crate::types::names::type_row(target.oid).map(|row| row.name);
+        if let (true, Some(name)) = (untyped, name) {
+            let name = ast::ObjectName::from(vec![ast::Ident::new(name)]);
+            *expr = Expr::Cast {
+                kind: ast::CastKind::DoubleColon,
+                expr: Box::new(take(expr)),
+                data_type: ast::DataType::Custom(name, Vec::new()),
+                array: false,
+                format: None,
+            };
+        }
+    }
 }
 
 fn leading_select(body: &mut ast::SetExpr) -> Option<&mut ast::Select> {

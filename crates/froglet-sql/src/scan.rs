@@ -38,7 +38,7 @@ impl Scan<'_> {
         let mut outcome = Ok(());
         let mut each = |rid: RowId, row: &mut Row| {
             seen = seen.wrapping_add(1);
-            let step = || {
+            let mut step = || {
                 if seen.is_multiple_of(CHECK_ROWS) {
                     limits.check()?;
                 }

@@ -284,7 +284,7 @@ impl Session {
         }
     }
 
-    fn failed(&mut self, error: SqlError) -> SqlError {
+    pub(crate) fn failed(&mut self, error: SqlError) -> SqlError {
         self.note_failure();
         error
     }

@@ -73,5 +73,4 @@ pub(crate) fn has_subquery<V: Visit>(node: &V) -> bool {
 pub(crate) fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(ident)
         if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
-        || matches!(expr, Expr::Default)
 }

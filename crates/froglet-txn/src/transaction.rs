@@ -56,7 +56,7 @@ pub struct Transaction {
     /// Schema versions it wrote under (Tesseract's schema set).
     pub schema_set: SmallVec<[SchemaUse; 4]>,
     /// What the crate above keeps with the transaction: its uncommitted schema changes.
-    pub extension: Option<Box<dyn Any + Send>>,
+    pub extension: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Transaction {

@@ -102,9 +102,8 @@ impl Serve {
             ("max_wal_size", self.max_wal_size),
             ("worker_threads", self.worker_threads),
         ];
-        let given = options
-            .into_iter()
-            .filter_map(|(name, value)| Some(Entry::switch(name, value?)));
+        let given =
+            options.into_iter().filter_map(|(name, value)| Some(Entry::switch(name, value?)));
         let settings = self
             .set
             .into_iter()

@@ -54,9 +54,7 @@ enum Action {
 
 /// Runs the subcommand.
 pub fn main(args: Args) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = connect(&args).await?;
         match args.action.unwrap_or(Action::List) {
@@ -88,9 +86,7 @@ async fn connect(args: &Args) -> anyhow::Result<Client> {
 }
 
 async fn rows(client: &Client) -> anyhow::Result<Vec<SimpleQueryRow>> {
-    let messages = client
-        .simple_query("SELECT * FROM froglet.migrations ORDER BY id")
-        .await?;
+    let messages = client.simple_query("SELECT * FROM froglet.migrations ORDER BY id").await?;
     let row = |message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
@@ -106,9 +102,7 @@ async fn list(client: &Client) -> anyhow::Result<()> {
     };
     let names: Vec<&str> = first.columns().iter().map(|c| c.name()).collect();
     let cells = |row: &SimpleQueryRow| -> Vec<String> {
-        (0..names.len())
-            .map(|i| row.get(i).unwrap_or("").replace('\n', " "))
-            .collect()
+        (0..names.len()).map(|i| row.get(i).unwrap_or("").replace('\n', " ")).collect()
     };
     let header = names.iter().map(|n| (*n).to_owned()).collect();
     let table: Vec<Vec<String>> = std::iter::once(header).chain(rows.iter().map(cells)).collect();
@@ -171,9 +165,7 @@ async fn watch(client: &Client, every: Duration) -> anyhow::Result<()> {
 }
 
 async fn cancel(client: &Client, id: u64) -> anyhow::Result<()> {
-    let messages = client
-        .simple_query(&format!("SELECT froglet.cancel_migration({id})"))
-        .await?;
+    let messages = client.simple_query(&format!("SELECT froglet.cancel_migration({id})")).await?;
     let cancelled = messages
         .iter()
         .any(|m| matches!(m, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));

@@ -126,7 +126,7 @@ fn under_load(
             let calm_start = Instant::now();
             thread::sleep(calm);
             let changed = runtime()?.block_on(alter(catalog, case, calm_start));
-            thread::sleep(calm.max(SHORTEST));
+            thread::sleep(calm + SHORTEST);
             changed.map(|changed| Changed { calm_end: Instant::now(), ..changed })
         });
         let changed = ddl.join().map_err(|_| anyhow!("the schema change panicked"));

@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Result<Report> {
         Some(path) => path.clone(),
         None => std::env::current_exe().context("this binary's own path is unknown")?,
     };
-    let froglet = Froglet::start(&binary, &args.dir)?;
+    let froglet = Froglet::start(&binary, &args.postgres, &args.dir)?;
     let servers: [(&str, &dyn Server); 2] = [(POSTGRES, &postgres), (FROGLET, &froglet)];
     let pgbench = args.postgres.join("pgbench");
     for (name, server) in servers {

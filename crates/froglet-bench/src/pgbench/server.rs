@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -48,18 +48,21 @@ struct Process {
 }
 
 impl Process {
-    /// Waits until it listens.
-    fn wait_for(&mut self, port: u16) -> Result<()> {
+    /// Waits until it answers a question of `psql`.
+    fn wait_for(&mut self, mut psql: Command) -> Result<()> {
         let started = Instant::now();
+        psql.args(["-X", "-A", "-t", "-c", "SELECT 1"]);
         loop {
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            let asked = psql.output().with_context(|| format!("{psql:?} cannot be run"))?;
+            if asked.status.success() {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} ended at once ({status}): {}", self.name, self.log_tail());
             }
             if started.elapsed() > PATIENCE {
-                bail!("{} does not listen on port {port}: {}", self.name, self.log_tail());
+                let said = String::from_utf8_lossy(&asked.stderr).trim().to_owned();
+                bail!("{} does not answer: {said}\n{}", self.name, self.log_tail());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -149,9 +152,11 @@ impl Postgres {
         }
         let child = spawn(become_user(&mut command, user), &log)?;
         // SIGINT is its fast shutdown.
-        let mut process = Process { child, log, signal: "-INT", name: "PostgreSQL" };
-        process.wait_for(port)?;
-        Ok(Postgres { process, port, _dir: dir })
+        let process = Process { child, log, signal: "-INT", name: "PostgreSQL" };
+        let mut postgres = Postgres { process, port, _dir: dir };
+        let psql = postgres.client(&bin.join("psql"));
+        postgres.process.wait_for(psql)?;
+        Ok(postgres)
     }
 
     /// Stops it.
@@ -174,8 +179,8 @@ pub struct Froglet {
 }
 
 impl Froglet {
-    /// Starts it.
-    pub fn start(binary: &Path, parent: &Path) -> Result<Froglet> {
+    /// Starts it; `bin` has PostgreSQL's clients.
+    pub fn start(binary: &Path, bin: &Path, parent: &Path) -> Result<Froglet> {
         let dir = temporary(parent)?;
         let port = free_port()?;
         let log = dir.path().join("froglet.log");
@@ -183,9 +188,11 @@ impl Froglet {
         command.arg("serve").arg("--data").arg(dir.path().join("data"));
         command.args(["--listen", &format!("127.0.0.1:{port}")]);
         let child = spawn(&mut command, &log)?;
-        let mut process = Process { child, log, signal: "-TERM", name: "froglet" };
-        process.wait_for(port)?;
-        Ok(Froglet { process, port, _dir: dir })
+        let process = Process { child, log, signal: "-TERM", name: "froglet" };
+        let mut froglet = Froglet { process, port, _dir: dir };
+        let psql = froglet.client(&bin.join("psql"));
+        froglet.process.wait_for(psql)?;
+        Ok(froglet)
     }
 
     /// Stops it.

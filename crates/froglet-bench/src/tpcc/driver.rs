@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc;
@@ -29,6 +30,7 @@ use super::payment::payment;
 use super::profile::Ops;
 use super::queries::{order_status, stock_level};
 use crate::histogram::Histogram;
+use crate::machine;
 
 /// Transactions that one worker may have under way to the disk.
 const IN_FLIGHT: usize = 50_000;
@@ -59,6 +61,8 @@ pub struct Stats {
     pub durable: Histogram,
     /// How long.
     pub seconds: f64,
+    /// Processor time of the workers, where the kernel says.
+    pub cpu_seconds: f64,
     /// Bytes appended to the log.
     pub log_bytes: u64,
 }
@@ -78,6 +82,7 @@ impl Stats {
         }
         self.durable.merge(&other.durable);
         self.seconds = self.seconds.max(other.seconds);
+        self.cpu_seconds += other.cpu_seconds;
     }
 }
 
@@ -100,18 +105,19 @@ pub struct Run {
 pub fn run(db: &Tpcc, how: Run) -> Result<Stats> {
     let phase = AtomicU8::new(WARM_UP);
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..how.workers)
-            .map(|n| {
-                let phase = &phase;
-                scope.spawn(move || {
-                    let outcome = Worker::new(db, n, how).work(phase);
-                    if outcome.is_err() {
-                        phase.store(STOP, Ordering::Relaxed);
-                    }
-                    outcome
-                })
-            })
-            .collect();
+        let start = |n: u16| {
+            let phase = &phase;
+            let work = move || {
+                let outcome = Worker::new(db, n, how).work(phase);
+                if outcome.is_err() {
+                    phase.store(STOP, Ordering::Relaxed);
+                }
+                outcome
+            };
+            // A name, so that a profiler can tell workers from the engine's threads.
+            thread::Builder::new().name(format!("worker-{n}")).spawn_scoped(scope, work)
+        };
+        let workers = (0..how.workers).map(start).collect::<io::Result<Vec<_>>>()?;
         wait(&phase, how.warm_up);
         let _ = phase.compare_exchange(WARM_UP, MEASURE, Ordering::Relaxed, Ordering::Relaxed);
         let log_start = db.engine().appended().0;
@@ -167,12 +173,15 @@ impl<'a> Worker<'a> {
         let mut measuring = false;
         let mut begun = Instant::now();
         let mut started = begun;
+        let cpu = || machine::thread_cpu_time().unwrap_or_default();
+        let mut cpu_begun = cpu();
         loop {
             match phase.load(Ordering::Relaxed) {
                 STOP => break,
                 MEASURE if !measuring => {
                     measuring = true;
                     self.stats = Stats::default();
+                    cpu_begun = cpu();
                     begun = Instant::now();
                     started = begun;
                 }
@@ -181,6 +190,7 @@ impl<'a> Worker<'a> {
             self.transaction(&mut started)?;
         }
         self.stats.seconds = begun.elapsed().as_secs_f64();
+        self.stats.cpu_seconds = cpu().saturating_sub(cpu_begun).as_secs_f64();
         // What is acknowledged after the end is not measured, but it must become so.
         self.pipeline.drain(self.db, &mut Histogram::default())?;
         Ok(self.stats)

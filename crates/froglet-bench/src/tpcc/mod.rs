@@ -92,6 +92,10 @@ pub fn run(args: &Args) -> Result<Report> {
 fn add(report: &mut Report, approach: &str, stats: &Stats) {
     let per_second = |n: u64| n as f64 / stats.seconds;
     report.add(approach, "all", "throughput", per_second(stats.transactions()), "1/s");
+    if stats.cpu_seconds > 0.0 {
+        let us = stats.cpu_seconds * 1e6 / stats.transactions().max(1) as f64;
+        report.add(approach, "all", "worker's processor time", us, "µs");
+    }
     for kind in KINDS {
         let k = &stats.kinds[kind as usize];
         let name = kind.name();

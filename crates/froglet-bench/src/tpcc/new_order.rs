@@ -7,8 +7,9 @@ use super::inputs::{Line, NewOrder};
 use super::profile::Op;
 use super::schema::{Index, TableName, customer, district, item, stock, warehouse};
 
-/// What the terminal shows.
+/// What the terminal shows. Built because a real client would get it; read by nobody here.
 #[derive(Debug, Default)]
+#[expect(dead_code)]
 pub struct Shown {
     /// The order's number.
     pub order: i32,

@@ -31,7 +31,8 @@ fn updates_of_strings_stay_within_bounds() {
 fn slots_of_deleted_rows_are_used_again() {
     let db = Db::new();
     for round in 0..50 {
-        let rids = db.insert(&(0..1000).map(|i| account(i, &long(i + round), i)).collect::<Vec<_>>());
+        let rids =
+            db.insert(&(0..1000).map(|i| account(i, &long(i + round), i)).collect::<Vec<_>>());
         let mut txn = db.begin();
         rids.iter().for_each(|rid| delete(&*db.table, &mut *txn, *rid).expect("free"));
         commit(txn);
@@ -50,8 +51,14 @@ fn an_old_snapshot_keeps_what_it_sees() {
     for round in 0..200 {
         let mut txn = db.begin();
         for rid in &rids {
-            update(&*db.table, &mut *txn, *rid, &[1, 2], &[Value::text(long(-round)), Value::Int64(round)])
-                .expect("free");
+            update(
+                &*db.table,
+                &mut *txn,
+                *rid,
+                &[1, 2],
+                &[Value::text(long(-round)), Value::Int64(round)],
+            )
+            .expect("free");
         }
         commit(txn);
     }
@@ -64,8 +71,11 @@ fn an_old_snapshot_keeps_what_it_sees() {
 
 #[test]
 fn a_write_at_the_memory_limit_fails_and_leaves_nothing() {
-    let options =
-        MemoryOptions { memory_limit_bytes: 4 << 20, collector_thread: false, ..MemoryOptions::default() };
+    let options = MemoryOptions {
+        memory_limit_bytes: 4 << 20,
+        collector_thread: false,
+        ..MemoryOptions::default()
+    };
     let db = Db::with(accounts(), options);
     let mut done = 0;
     let error = loop {
@@ -95,7 +105,9 @@ fn readers_never_see_a_torn_row() {
                 while !stop.load(Ordering::Relaxed) {
                     let snapshot = db.engine.snapshot();
                     let rows = if reader == 0 {
-                        rids.iter().map(|rid| read(&*db.table, &snapshot, *rid).expect("seen")).collect()
+                        rids.iter()
+                            .map(|rid| read(&*db.table, &snapshot, *rid).expect("seen"))
+                            .collect()
                     } else {
                         db.scan(&snapshot)
                     };
@@ -103,7 +115,11 @@ fn readers_never_see_a_torn_row() {
                     let Value::Int64(first) = rows[0][2] else { panic!("{:?}", rows[0]) };
                     for row in &rows {
                         assert_eq!(row[2], Value::Int64(first), "all rows are of one commit");
-                        assert_eq!(row[1], Value::text(long(first).repeat(1 + first as usize % 7)), "cells match");
+                        assert_eq!(
+                            row[1],
+                            Value::text(long(first).repeat(1 + first as usize % 7)),
+                            "cells match"
+                        );
                     }
                     reads += 1;
                 }
@@ -118,7 +134,8 @@ fn readers_never_see_a_torn_row() {
         let mut txn = db.begin();
         for rid in &rids {
             let name = Value::text(long(round).repeat(1 + round as usize % 7));
-            update(&*db.table, &mut *txn, *rid, &[1, 2], &[name, Value::Int64(round)]).expect("one writer");
+            update(&*db.table, &mut *txn, *rid, &[1, 2], &[name, Value::Int64(round)])
+                .expect("one writer");
         }
         if round % 5 == 0 {
             txn.abort();

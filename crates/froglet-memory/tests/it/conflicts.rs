@@ -68,7 +68,10 @@ fn a_lock_holds_the_row_and_changes_nothing() {
     lock(&*db.table, &mut *one, rid).expect("free");
     lock(&*db.table, &mut *one, rid).expect("held");
     assert!(one.wrote());
-    assert!(matches!(update(&*db.table, &mut *two, rid, &[2], &n(12)), Err(WriteStop::Busy { .. })));
+    assert!(matches!(
+        update(&*db.table, &mut *two, rid, &[2], &n(12)),
+        Err(WriteStop::Busy { .. })
+    ));
     assert_eq!(db.row(rid), Some(account(1, "ann", 10)));
     commit(one);
     // What was derived from the row before the lock still holds.

@@ -39,7 +39,8 @@ fn transaction(db: &Db, random: &mut Random, record: &mut Record) {
             0 => db.scan(txn.snapshot()),
             1 => seek(&*db.table, txn.snapshot(), 0, &KeyRange::all(), Direction::Forward),
             _ => {
-                let mut rows = seek(&*db.table, txn.snapshot(), 1, &KeyRange::all(), Direction::Backward);
+                let mut rows =
+                    seek(&*db.table, txn.snapshot(), 1, &KeyRange::all(), Direction::Backward);
                 assert!(rows.is_sorted_by_key(|row| match row[2] {
                     Value::Int64(n) => -n,
                     _ => 0,
@@ -168,7 +169,8 @@ fn run(seed: u64, threads: u64, transactions: usize) {
             })
         })
         .collect();
-    let records: Vec<Record> = workers.into_iter().flat_map(|worker| worker.join().expect("a worker failed")).collect();
+    let records: Vec<Record> =
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker failed")).collect();
     let commits = records.iter().filter(|record| record.commit.is_some()).count();
     assert!(commits > records.len() / 4, "{commits} of {} committed", records.len());
     check(&records);

@@ -39,10 +39,16 @@ fn a_key_that_an_unfinished_delete_would_free_is_busy() {
     let mut one = db.begin();
     delete(&*db.table, &mut *one, rid).expect("free");
     let mut two = db.begin();
-    assert!(matches!(insert(&*db.table, &mut *two, account(1, "bob", 0)), Err(WriteStop::Busy { .. })));
+    assert!(matches!(
+        insert(&*db.table, &mut *two, account(1, "bob", 0)),
+        Err(WriteStop::Busy { .. })
+    ));
     insert(&*db.table, &mut *one, account(1, "new", 0)).expect("own delete");
     commit(one);
-    assert!(matches!(insert(&*db.table, &mut *two, account(1, "bob", 0)), Err(WriteStop::Duplicate { .. })));
+    assert!(matches!(
+        insert(&*db.table, &mut *two, account(1, "bob", 0)),
+        Err(WriteStop::Duplicate { .. })
+    ));
     let mut three = db.begin();
     let mut rids = Vec::new();
     db.table.seek(
@@ -57,7 +63,10 @@ fn a_key_that_an_unfinished_delete_would_free_is_busy() {
         },
     );
     update(&*db.table, &mut *three, rids[0], &[0], &[Value::Int64(5)]).expect("free");
-    assert!(matches!(insert(&*db.table, &mut *two, account(1, "bob", 0)), Err(WriteStop::Busy { .. })));
+    assert!(matches!(
+        insert(&*db.table, &mut *two, account(1, "bob", 0)),
+        Err(WriteStop::Busy { .. })
+    ));
     commit(three);
     insert(&*db.table, &mut *two, account(1, "bob", 0)).expect("moved away");
 }
@@ -71,7 +80,10 @@ fn null_keys_are_never_duplicates() {
     let db = Db::with(layout.into(), Default::default());
     let row = vec![Value::Int64(1), Value::Null, Value::Null];
     db.insert(&[row.clone(), row.clone()]);
-    assert_eq!(seek(&*db.table, &db.engine.snapshot(), 0, &KeyRange::all(), Direction::Forward).len(), 2);
+    assert_eq!(
+        seek(&*db.table, &db.engine.snapshot(), 0, &KeyRange::all(), Direction::Forward).len(),
+        2
+    );
     let mut txn = db.begin();
     insert(&*db.table, &mut *txn, account(1, "a", 1)).expect("free");
     assert!(insert(&*db.table, &mut *txn, account(1, "b", 1)).is_err());

@@ -7,8 +7,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, StringViewArray};
 use froglet_engine::{
-    BlockRows, ColumnFill, ColumnType, Direction, Engine, KeyRange, Layout, MigrateError, Row, RowId, Savepoint, Table,
-    TxnId, Value,
+    BlockRows, ColumnFill, ColumnType, Direction, Engine, KeyRange, Layout, MigrateError, Row,
+    RowId, Savepoint, Table, TxnId, Value,
 };
 
 use crate::support::*;
@@ -46,7 +46,9 @@ fn writer(db: &Db, rids: &[RowId], stop: &AtomicBool, seed: u64) {
             match random.below(8) {
                 0 => {
                     key += 1;
-                    own.push(insert(&*db.table, &mut *txn, account(key, "new", key)).expect("a new key"));
+                    own.push(
+                        insert(&*db.table, &mut *txn, account(key, "new", key)).expect("a new key"),
+                    );
                 }
                 1 => {
                     let _ = delete(&*db.table, &mut *txn, rid);
@@ -65,7 +67,8 @@ fn writer(db: &Db, rids: &[RowId], stop: &AtomicBool, seed: u64) {
 }
 
 fn migrate(new: &dyn Table, block: u32, rows: Option<&[RowId]>) {
-    new.migrate_block(TxnId(0), Savepoint(0), block, rows, &[2], &[3], &mut transform).expect("migrated");
+    new.migrate_block(TxnId(0), Savepoint(0), block, rows, &[2], &[3], &mut transform)
+        .expect("migrated");
     new.index_block(TxnId(0), 2, block, rows, &mut Vec::new()).expect("indexed");
 }
 
@@ -150,7 +153,8 @@ fn rows_that_the_owner_wrote_keep_what_it_wrote() {
     // Before the migration statement: migrated as the owner sees it. After it: kept.
     update(&*new, &mut *owner, rids[0], &[2], &[Value::Int64(100)]).expect("free");
     let since = owner.savepoint();
-    update(&*new, &mut *owner, rids[1], &[2, 3], &[Value::Int64(101), Value::text("mine")]).expect("free");
+    update(&*new, &mut *owner, rids[1], &[2, 3], &[Value::Int64(101), Value::text("mine")])
+        .expect("free");
     // A row of somebody else that is not committed is migrated as it was.
     let mut other = db.begin();
     update(&*db.table, &mut *other, rids[2], &[2], &[Value::Int64(102)]).expect("free");
@@ -158,7 +162,8 @@ fn rows_that_the_owner_wrote_keep_what_it_wrote() {
         .migrate_block(owner.id(), since, 0, None, &[2], &[3], &mut transform)
         .expect("migrated");
     assert_eq!(done, 4);
-    let column: Vec<Value> = scan(&*new, owner.snapshot()).into_iter().map(|row| row[3].clone()).collect();
+    let column: Vec<Value> =
+        scan(&*new, owner.snapshot()).into_iter().map(|row| row[3].clone()).collect();
     let n = |n| computed(&Value::Int64(n));
     assert_eq!(column, vec![n(100), Value::text("mine"), n(2), n(3)]);
     let wrong = new.migrate_block(owner.id(), since, 0, None, &[2], &[3], &mut |_| Ok(vec![]));
@@ -168,7 +173,12 @@ fn rows_that_the_owner_wrote_keep_what_it_wrote() {
 #[test]
 fn a_unique_index_reports_rows_that_share_a_key() {
     let db = Db::new();
-    let rids = db.insert(&[account(1, "x", 5), account(2, "x", 6), account(3, "x", 5), account(4, "x", 7)]);
+    let rids = db.insert(&[
+        account(1, "x", 5),
+        account(2, "x", 6),
+        account(3, "x", 5),
+        account(4, "x", 7),
+    ]);
     let mut layout = Layout::clone(&accounts());
     layout.indexes.push(index(6, &[3], true));
     let new = db.engine.open(SPACE, Arc::new(layout)).expect("opens");
@@ -194,6 +204,7 @@ fn a_row_written_under_an_older_layout_is_carried_over() {
     let found = seek(&*new, &db.engine.snapshot(), 2, &KeyRange::all(), Direction::Forward);
     assert_eq!(found, vec![account(1, "x", 5), account(2, "x", 7)]);
     let mut txn = db.begin();
-    update(&*db.table, &mut *txn, rids[1], &[2], &[Value::Int64(5)]).expect("the old layout has no such index");
+    update(&*db.table, &mut *txn, rids[1], &[2], &[Value::Int64(5)])
+        .expect("the old layout has no such index");
     assert!(new.index_row(&mut *txn, rids[1], &[2]).is_err());
 }

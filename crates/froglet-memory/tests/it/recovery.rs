@@ -6,14 +6,19 @@ use std::sync::mpsc;
 
 use froglet_engine::env::MemEnv;
 use froglet_engine::{
-    ColumnSpec, ColumnType, Direction, Engine, EngineError, KeyRange, Layout, Row, Savepoint, TxnId, Value,
+    ColumnSpec, ColumnType, Direction, Engine, EngineError, KeyRange, Layout, Row, Savepoint,
+    TxnId, Value,
 };
 use froglet_memory::{MemoryEngine, MemoryOptions};
 
 use crate::support::*;
 
 fn options(env: &MemEnv) -> MemoryOptions {
-    MemoryOptions { data_dir: Some(PathBuf::from("/data")), env: Arc::new(env.clone()), ..MemoryOptions::default() }
+    MemoryOptions {
+        data_dir: Some(PathBuf::from("/data")),
+        env: Arc::new(env.clone()),
+        ..MemoryOptions::default()
+    }
 }
 
 fn open(env: &MemEnv) -> Db {
@@ -26,7 +31,9 @@ fn fill_indexes(db: &Db) {
     for index in 0..db.table.layout().indexes.len() {
         let mut duplicates = Vec::new();
         for block in 0..db.table.block_count() {
-            db.table.index_block(TxnId(0), index, block, None, &mut duplicates).expect("an index is filled");
+            db.table
+                .index_block(TxnId(0), index, block, None, &mut duplicates)
+                .expect("an index is filled");
         }
         assert_eq!(duplicates, vec![]);
     }
@@ -35,7 +42,10 @@ fn fill_indexes(db: &Db) {
 /// Waits until everything committed so far is durable.
 fn sync(db: &Db) {
     let (send, receive) = mpsc::channel();
-    db.engine.when_durable(db.engine.appended(), Box::new(move |outcome| send.send(outcome).expect("waited for")));
+    db.engine.when_durable(
+        db.engine.appended(),
+        Box::new(move |outcome| send.send(outcome).expect("waited for")),
+    );
     receive.recv().expect("called back").expect("durable");
 }
 
@@ -61,7 +71,8 @@ fn what_was_durable_comes_back_at_its_place() {
     let point = txn.savepoint();
     delete(&*db.table, &mut *txn, rids[1]).expect("free");
     txn.rollback_to(point);
-    update(&*db.table, &mut *txn, rids[1], &[1, 2], &[Value::Null, Value::Int64(77)]).expect("free");
+    update(&*db.table, &mut *txn, rids[1], &[1, 2], &[Value::Null, Value::Int64(77)])
+        .expect("free");
     commit(txn);
     let mut aborted = db.begin();
     delete(&*db.table, &mut *aborted, rids[2]).expect("free");
@@ -185,7 +196,11 @@ fn columns_and_fills_come_back() {
     let env = MemEnv::new(4);
     let mut wide = Layout::clone(&accounts());
     let missing = Value::text("a missing value longer than its view");
-    wide.columns.push(ColumnSpec { id: froglet_engine::ColumnId(4), ty: ColumnType::Text, missing: missing.clone() });
+    wide.columns.push(ColumnSpec {
+        id: froglet_engine::ColumnId(4),
+        ty: ColumnType::Text,
+        missing: missing.clone(),
+    });
     wide.columns.push(column(5, ColumnType::Int32));
     let wide = Arc::new(wide);
     let db = open(&env);
@@ -200,7 +215,10 @@ fn columns_and_fills_come_back() {
     let late = db.insert(&[account(10, "y", 10)])[0];
     sync(&db);
     let want = scan(&*new, &db.engine.snapshot());
-    assert_eq!(read(&*new, &db.engine.snapshot(), rids[7]).expect("there")[3..], [missing, Value::Int32(7)]);
+    assert_eq!(
+        read(&*new, &db.engine.snapshot(), rids[7]).expect("there")[3..],
+        [missing, Value::Int32(7)]
+    );
     assert_eq!(read(&*new, &db.engine.snapshot(), late).expect("there")[4], Value::Null);
     drop(new);
     let db = crash(&env, db);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineTxn, IndexId, IndexSpec, KeyPart, KeyRange, Layout, Row,
-    RowId, RowWrite, Snapshot, SpaceId, Table, TxnId, Value, WriteStop,
+    ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineTxn, IndexId, IndexSpec, KeyPart,
+    KeyRange, Layout, Row, RowId, RowWrite, Snapshot, SpaceId, Table, TxnId, Value, WriteStop,
 };
 use froglet_memory::{MemoryEngine, MemoryOptions};
 
@@ -164,7 +164,13 @@ pub fn insert(table: &dyn Table, txn: &mut dyn EngineTxn, row: Row) -> Result<Ro
 }
 
 /// The rows that an index finds in a range, in its order.
-pub fn seek(table: &dyn Table, snapshot: &Snapshot, index: usize, range: &KeyRange, direction: Direction) -> Vec<Row> {
+pub fn seek(
+    table: &dyn Table,
+    snapshot: &Snapshot,
+    index: usize,
+    range: &KeyRange,
+    direction: Direction,
+) -> Vec<Row> {
     let projection: Vec<usize> = (0..table.layout().columns.len()).collect();
     let mut rows = Vec::new();
     table.seek(snapshot, index, range, direction, &projection, &mut |_, row| {

@@ -16,13 +16,17 @@ fn a_commit_is_seen_by_later_snapshots_and_not_by_earlier_ones() {
     assert_eq!(db.scan(&after), vec![account(1, "ann", 10), account(2, &long(2), 20)]);
 
     let mut txn = db.begin();
-    update(&*db.table, &mut *txn, rids[0], &[1, 2], &[Value::text(long(1)), Value::Null]).expect("free");
+    update(&*db.table, &mut *txn, rids[0], &[1, 2], &[Value::text(long(1)), Value::Null])
+        .expect("free");
     delete(&*db.table, &mut *txn, rids[1]).expect("free");
     // Own writes are visible to their transaction and to nobody else.
     assert_eq!(read(&*db.table, txn.snapshot(), rids[1]), None);
     let own = vec![vec![Value::Int64(1), Value::text(long(1)), Value::Null]];
     assert_eq!(db.scan(txn.snapshot()), own);
-    assert_eq!(db.scan(&db.engine.snapshot()), vec![account(1, "ann", 10), account(2, &long(2), 20)]);
+    assert_eq!(
+        db.scan(&db.engine.snapshot()),
+        vec![account(1, "ann", 10), account(2, &long(2), 20)]
+    );
     commit(txn);
     assert_eq!(db.scan(&after), vec![account(1, "ann", 10), account(2, &long(2), 20)]);
     assert_eq!(db.scan(&before), Vec::<Vec<Value>>::new());
@@ -134,7 +138,9 @@ fn a_refreshed_transaction_sees_what_was_committed_meanwhile() {
 #[test]
 fn many_blocks_are_scanned_whole() {
     let db = Db::new();
-    let rows: Vec<_> = (0..20_000).map(|i| account(i, &if i % 3 == 0 { long(i) } else { "x".into() }, -i)).collect();
+    let rows: Vec<_> = (0..20_000)
+        .map(|i| account(i, &if i % 3 == 0 { long(i) } else { "x".into() }, -i))
+        .collect();
     let rids = db.insert(&rows);
     assert_eq!(db.table.block_count(), 3);
     assert_eq!(db.scan(&db.engine.snapshot()), rows);
@@ -149,4 +155,34 @@ fn many_blocks_are_scanned_whole() {
     assert_eq!(db.scan(&db.engine.snapshot()), half);
     db.engine.collect_garbage();
     assert_eq!(db.scan(&db.engine.snapshot()), half, "bulk copy with gaps");
+}
+
+#[test]
+fn a_slot_used_again_shows_nothing_of_its_old_row() {
+    let db = Db::new();
+    let mut wide = froglet_engine::Layout::clone(&accounts());
+    wide.columns.push(column(4, froglet_engine::ColumnType::Text));
+    wide.columns.push(froglet_engine::ColumnSpec {
+        id: froglet_engine::ColumnId(5),
+        ty: froglet_engine::ColumnType::Int64,
+        missing: Value::Int64(55),
+    });
+    let new = db.engine.open(SPACE, wide.into()).expect("opens");
+    let mut row = account(1, "ann", 10);
+    row.extend([Value::text(long(1)), Value::Int64(66)]);
+    let mut txn = db.begin();
+    let rid = insert(&*new, &mut *txn, row.clone()).expect("free");
+    commit(txn);
+    assert_eq!(read(&*new, &db.engine.snapshot(), rid), Some(row));
+    let mut txn = db.begin();
+    delete(&*db.table, &mut *txn, rid).expect("free");
+    commit(txn);
+    db.engine.collect_garbage();
+    // Its writer does not know the new columns: the row has their missing values.
+    let again = db.insert(&[account(2, "bob", 20)])[0];
+    assert_eq!(again, rid);
+    let mut want = account(2, "bob", 20);
+    want.extend([Value::Null, Value::Int64(55)]);
+    assert_eq!(read(&*new, &db.engine.snapshot(), rid), Some(want.clone()));
+    assert_eq!(scan(&*new, &db.engine.snapshot()), vec![want]);
 }

@@ -8,19 +8,15 @@ use super::{ConfigError, Entry};
 
 /// The entries of a file that must be there.
 pub fn read(path: &Path) -> Result<Vec<Entry>, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     entries(&path.display().to_string(), &text)
 }
 
 /// The entries of a file that may be there.
 pub fn read_if_there(path: &Path) -> Result<Vec<Entry>, ConfigError> {
     match read(path) {
-        Err(ConfigError::Read { source, .. })
-            if source.kind() == std::io::ErrorKind::NotFound =>
-        {
+        Err(ConfigError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             Ok(Vec::new())
         }
         other => other,

@@ -72,7 +72,9 @@ pub enum ConfigError {
         message: String,
     },
     /// A name nobody knows.
-    #[error("{place}: unknown key {name:?}; known are {known}, and session defaults under [settings]")]
+    #[error(
+        "{place}: unknown key {name:?}; known are {known}, and session defaults under [settings]"
+    )]
     Unknown {
         /// File and line, variable or switch.
         place: String,
@@ -207,17 +209,17 @@ impl Config {
             None => file::read_if_there(&Path::new(data).join(FILE_NAME))?,
         };
 
+        if named_file.is_none()
+            && let Some(moved) = entries.iter().find(|e| e.name == "data")
+        {
+            return Err(moved.error(format!(
+                "this file was found in the data directory {data}, so it cannot name one"
+            )));
+        }
         let loopback = DEFAULT_LISTEN.parse().expect("the default is an address");
         let mut config = Config::new(DEFAULT_DATA.into(), loopback);
         for entry in entries.iter().chain(above()) {
             config.apply(entry)?;
-        }
-        if named_file.is_none() && config.data_dir != Path::new(data) {
-            let e = entries.iter().rfind(|e| e.name == "data");
-            let e = e.expect("only the file can have moved the data directory");
-            return Err(e.error(format!(
-                "this file was found in the data directory {data}, so it cannot name another"
-            )));
         }
         Ok(config)
     }
@@ -263,9 +265,7 @@ fn variable(key: &str, value: String) -> Option<Entry> {
 }
 
 fn integer(e: &Entry) -> Result<usize, ConfigError> {
-    e.value
-        .parse()
-        .map_err(|_| e.error("a whole number is needed"))
+    e.value.parse().map_err(|_| e.error("a whole number is needed"))
 }
 
 fn at_least(e: &Entry, holds: bool, why: &str) -> Result<(), ConfigError> {

@@ -26,20 +26,15 @@ fn switches_beat_variables_beat_the_file_beats_defaults() {
         ("FROGLET_SOMEBODY_ELSES", "1"),
         ("PATH", "/bin"),
     ]);
-    let switches = [
-        Entry::switch("memory_limit", "3GB"),
-        Entry::switch("settings.other", "switch"),
-    ];
+    let switches =
+        [Entry::switch("memory_limit", "3GB"), Entry::switch("settings.other", "switch")];
     let config = Config::load(Some(file.path()), &switches, environment).expect("loads");
     assert_eq!(config.listen.port(), 1);
     assert_eq!(config.max_connections, 20);
     assert_eq!(config.memory_limit_bytes, 3 << 30);
     assert_eq!(config.checkpoint_timeout, Duration::from_secs(300));
-    let mut settings: Vec<(&str, &str)> = config
-        .settings
-        .iter()
-        .map(|s| (s.name.as_str(), s.value.as_str()))
-        .collect();
+    let mut settings: Vec<(&str, &str)> =
+        config.settings.iter().map(|s| (s.name.as_str(), s.value.as_str())).collect();
     settings.sort_unstable();
     let want = [
         ("froglet.fast_path", "off"),

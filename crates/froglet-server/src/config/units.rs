@@ -2,21 +2,11 @@
 
 use std::time::Duration;
 
-const SIZES: [(&str, u64); 5] = [
-    ("TB", 1 << 40),
-    ("GB", 1 << 30),
-    ("MB", 1 << 20),
-    ("kB", 1 << 10),
-    ("B", 1),
-];
+const SIZES: [(&str, u64); 5] =
+    [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10), ("B", 1)];
 
-const TIMES_MS: [(&str, u64); 5] = [
-    ("min", 60_000),
-    ("ms", 1),
-    ("s", 1_000),
-    ("h", 3_600_000),
-    ("d", 86_400_000),
-];
+const TIMES_MS: [(&str, u64); 5] =
+    [("min", 60_000), ("ms", 1), ("s", 1_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// A size with its unit; a bare number is bytes.
 pub fn bytes(text: &str) -> Result<u64, String> {
@@ -35,9 +25,7 @@ fn measure(text: &str, units: &[(&str, u64)], bare: u64) -> Option<u64> {
     let unit = |(unit, factor): &(&str, u64)| {
         let split = text.len().checked_sub(unit.len())?;
         let (number, suffix) = text.split_at_checked(split)?;
-        suffix
-            .eq_ignore_ascii_case(unit)
-            .then_some((number.trim_end(), *factor))
+        suffix.eq_ignore_ascii_case(unit).then_some((number.trim_end(), *factor))
     };
     let (number, factor) = units.iter().find_map(unit).unwrap_or((text, bare));
     number.parse::<u64>().ok()?.checked_mul(factor)

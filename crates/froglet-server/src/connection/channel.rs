@@ -45,10 +45,7 @@ impl End {
 
 impl From<SqlError> for End {
     fn from(error: SqlError) -> End {
-        End::Fatal(Box::new(SqlError {
-            fatal: true,
-            ..error
-        }))
+        End::Fatal(Box::new(SqlError { fatal: true, ..error }))
     }
 }
 
@@ -61,10 +58,7 @@ impl From<io::Error> for End {
 
 impl From<&WireError> for SqlError {
     fn from(error: &WireError) -> SqlError {
-        SqlError {
-            fatal: error.fatal(),
-            ..SqlError::new(error.sqlstate(), error.to_string())
-        }
+        SqlError { fatal: error.fatal(), ..SqlError::new(error.sqlstate(), error.to_string()) }
     }
 }
 
@@ -77,9 +71,7 @@ pub struct Budget {
 impl Budget {
     /// So much in all.
     pub fn new(bytes: u64) -> Arc<Budget> {
-        Arc::new(Budget {
-            free_bytes: AtomicU64::new(bytes),
-        })
+        Arc::new(Budget { free_bytes: AtomicU64::new(bytes) })
     }
 }
 
@@ -94,7 +86,8 @@ impl Held {
     fn hold(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let free = &self.budget.free_bytes;
-        let taken = free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |f| f.checked_sub(more));
+        let taken =
+            free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |f| f.checked_sub(more));
         if taken.is_ok() {
             self.bytes += more;
         }

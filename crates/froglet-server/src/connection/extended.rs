@@ -86,10 +86,7 @@ impl Connection {
             (self.session.statement(name), what)
         };
         found.cloned().ok_or_else(|| {
-            SqlError::new(
-                SqlState::INVALID_SQL_STATEMENT_NAME,
-                format!("{what} does not exist"),
-            )
+            SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("{what} does not exist"))
         })
     }
 
@@ -116,11 +113,7 @@ impl Connection {
             )
             .into());
         };
-        let portal = Portal {
-            prepared,
-            formats,
-            state: State::Bound(values),
-        };
+        let portal = Portal { prepared, formats, state: State::Bound(values) };
         self.portals.insert(bind.portal.to_owned(), portal);
         self.channel.output.bind_complete();
         Ok(())
@@ -152,10 +145,7 @@ impl Connection {
             }
         };
         match prepared.fields() {
-            Some(fields) => self
-                .channel
-                .output
-                .row_description(descriptions(fields, formats)),
+            Some(fields) => self.channel.output.row_description(descriptions(fields, formats)),
             None => self.channel.output.no_data(),
         }
         Ok(())
@@ -197,11 +187,7 @@ impl Connection {
                 let work = self.session.run(&portal.prepared, values);
                 match self.channel.watch(&self.cancel, work).await? {
                     Outcome::Rows(stream) => {
-                        let cursor = Cursor {
-                            stream,
-                            rows: None,
-                            next: 0,
-                        };
+                        let cursor = Cursor { stream, rows: None, next: 0 };
                         return self.fetch(portal, Box::new(cursor), max_rows).await;
                     }
                     Outcome::Done(tag) => tag,
@@ -291,10 +277,7 @@ impl Connection {
 }
 
 fn no_portal(name: &str) -> SqlError {
-    SqlError::new(
-        SqlState::INVALID_CURSOR_NAME,
-        format!("portal \"{name}\" does not exist"),
-    )
+    SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
 }
 
 /// The values of a Bind, as many and of the types that its statement takes.

@@ -52,11 +52,7 @@ pub(crate) enum Stop {
 
 impl From<SqlError> for Stop {
     fn from(error: SqlError) -> Stop {
-        if error.fatal {
-            Stop::End(error.into())
-        } else {
-            Stop::Error(Box::new(error))
-        }
+        if error.fatal { Stop::End(error.into()) } else { Stop::Error(Box::new(error)) }
     }
 }
 
@@ -96,17 +92,9 @@ impl Connection {
         let end = served.unwrap_or_else(|panic| {
             tracing::error!(panic = panic_text(&*panic), "a session panicked");
             self.channel.output.cut_to_whole();
-            End::fatal(
-                SqlState::INTERNAL_ERROR,
-                format!("internal error: {}", panic_text(&*panic)),
-            )
+            End::fatal(SqlState::INTERNAL_ERROR, format!("internal error: {}", panic_text(&*panic)))
         });
-        let Connection {
-            mut channel,
-            session,
-            portals,
-            ..
-        } = self;
+        let Connection { mut channel, session, portals, .. } = self;
         // Others may wait for this session's rows: they are let go before the goodbye.
         drop(portals);
         drop(session);
@@ -268,6 +256,5 @@ async fn shut_down(cancel: &CancelToken) -> TxnError {
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

@@ -26,14 +26,10 @@ impl Formats {
     pub(crate) fn from_codes(codes: Integers<'_, 2>, columns: usize) -> Option<Formats> {
         let binary = |i| codes.get(i) == Some(1);
         match codes.len() {
-            0 | 1 => Some(Formats {
-                all_binary: binary(0),
-                each: Vec::new(),
-            }),
-            n if n == columns => Some(Formats {
-                all_binary: false,
-                each: (0..n).map(binary).collect(),
-            }),
+            0 | 1 => Some(Formats { all_binary: binary(0), each: Vec::new() }),
+            n if n == columns => {
+                Some(Formats { all_binary: false, each: (0..n).map(binary).collect() })
+            }
             _ => None,
         }
     }

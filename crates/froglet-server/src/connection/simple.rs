@@ -59,9 +59,7 @@ impl Connection {
     async fn all_rows(&mut self, mut stream: RowStream) -> Result<String, Stop> {
         let fields = stream.fields().clone();
         let formats = Formats::default();
-        self.channel
-            .output
-            .row_description(descriptions(&fields, &formats));
+        self.channel.output.row_description(descriptions(&fields, &formats));
         let mut sent = 0;
         while let Some(rows) = self.next_rows(&mut stream).await? {
             for row in 0..rows.len() {

@@ -89,9 +89,7 @@ fn session(
         .into());
     };
     if start.minor > 0 || !start.protocol_options.is_empty() {
-        channel
-            .output
-            .negotiate_protocol_version(start.protocol_options);
+        channel.output.negotiate_protocol_version(start.protocol_options);
     }
     let Some(user) = start.user.filter(|user| !user.is_empty()) else {
         return Err(End::fatal(

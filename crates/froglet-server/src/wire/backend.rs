@@ -268,9 +268,7 @@ mod tests {
 
     #[test]
     fn an_error_has_its_fields_in_order() {
-        let mut error = SqlError::new(SqlState::UNIQUE_VIOLATION, "dup\0licate")
-            .detail("d")
-            .at(7);
+        let mut error = SqlError::new(SqlState::UNIQUE_VIOLATION, "dup\0licate").detail("d").at(7);
         error.table = Some("t".to_owned());
         error.constraint = Some("t_pkey".to_owned());
         let mut output = Output::default();

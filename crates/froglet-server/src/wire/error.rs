@@ -112,13 +112,8 @@ pub fn utf8(bytes: &[u8]) -> Result<&str, WireError> {
     std::str::from_utf8(bytes).map_err(|e| {
         let from = e.valid_up_to();
         let length = e.error_len().unwrap_or(bytes.len() - from).clamp(1, 4);
-        let shown: Vec<String> = bytes[from..]
-            .iter()
-            .take(length)
-            .map(|b| format!("{b:#04x}"))
-            .collect();
-        WireError::Utf8 {
-            bytes: shown.join(" "),
-        }
+        let shown: Vec<String> =
+            bytes[from..].iter().take(length).map(|b| format!("{b:#04x}")).collect();
+        WireError::Utf8 { bytes: shown.join(" ") }
     })
 }

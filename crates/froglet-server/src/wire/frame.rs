@@ -50,9 +50,7 @@ pub fn take(input: &mut BytesMut) -> Result<Frame, WireError> {
     let length = u32::from_be_bytes(header.try_into().expect("four bytes were asked for"));
     let total_bytes = 1 + checked(kind, length, limit)?;
     if input.len() < total_bytes {
-        return Ok(Frame::Partial {
-            total_bytes: Some(total_bytes),
-        });
+        return Ok(Frame::Partial { total_bytes: Some(total_bytes) });
     }
     let mut frame = input.split_to(total_bytes);
     frame.advance(5);
@@ -70,9 +68,7 @@ pub fn take_startup(input: &mut BytesMut) -> Result<Frame, WireError> {
         return Err(WireError::Length { kind: '\0', length });
     }
     if input.len() < total_bytes {
-        return Ok(Frame::Partial {
-            total_bytes: Some(total_bytes),
-        });
+        return Ok(Frame::Partial { total_bytes: Some(total_bytes) });
     }
     let mut frame = input.split_to(total_bytes);
     frame.advance(4);
@@ -113,9 +109,7 @@ mod tests {
             "a header cut short"
         );
         buffer.extend_from_slice(b"\0\x0a");
-        let partial = Frame::Partial {
-            total_bytes: Some(11),
-        };
+        let partial = Frame::Partial { total_bytes: Some(11) };
         assert_eq!(take(&mut buffer), Ok(partial));
         buffer.extend_from_slice(b"\0\0\0\0\x07");
         assert!(matches!(take(&mut buffer), Ok(Frame::Partial { .. })));
@@ -135,10 +129,7 @@ mod tests {
             (b"S\0\0\xff\xff", WireError::Length { kind: 'S', length: 0xffff }),
             (b"Q\x00\x00\x00\x00", WireError::Length { kind: 'Q', length: 0 }),
             (b"Q\xff\xff\xff\xff", WireError::Length { kind: 'Q', length: u32::MAX }),
-            (
-                b"Q\x40\x00\x00\x00",
-                WireError::TooLong { length: 1 << 30, limit: LONG_LIMIT_BYTES },
-            ),
+            (b"Q\x40\x00\x00\x00", WireError::TooLong { length: 1 << 30, limit: LONG_LIMIT_BYTES }),
         ];
         for (bytes, error) in cases {
             assert_eq!(take(&mut input(bytes)), Err(error), "{bytes:?}");

@@ -125,23 +125,16 @@ impl<'a> Parameters<'a> {
 
     /// Each value; `None` for NULL.
     pub fn iter(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
-        let mut rest = Reader {
-            kind: 'B',
-            rest: self.bytes,
-        };
+        let mut rest = Reader { kind: 'B', rest: self.bytes };
         (0..self.count).map(move |_| {
-            rest.value()
-                .expect("the values were measured when the message was decoded")
+            rest.value().expect("the values were measured when the message was decoded")
         })
     }
 }
 
 /// Decodes the body of a message of a type that [`super::frame`] let pass.
 pub fn decode(kind: u8, body: &[u8]) -> Result<Frontend<'_>, WireError> {
-    let mut body = Reader {
-        kind: char::from(kind),
-        rest: body,
-    };
+    let mut body = Reader { kind: char::from(kind), rest: body };
     let message = match kind {
         b'Q' => Frontend::Query(body.string()?),
         b'P' => Frontend::Parse(Parse {
@@ -202,10 +195,8 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], WireError> {
-        let (taken, rest) = self
-            .rest
-            .split_at_checked(n)
-            .ok_or(WireError::Short { kind: self.kind })?;
+        let (taken, rest) =
+            self.rest.split_at_checked(n).ok_or(WireError::Short { kind: self.kind })?;
         self.rest = rest;
         Ok(taken)
     }
@@ -266,20 +257,13 @@ impl<'a> Reader<'a> {
     }
 
     fn field(&self, field: &'static str, value: i64) -> WireError {
-        WireError::Field {
-            kind: self.kind,
-            field,
-            value,
-        }
+        WireError::Field { kind: self.kind, field, value }
     }
 
     fn end(&self) -> Result<(), WireError> {
         match self.rest.len() {
             0 => Ok(()),
-            extra => Err(WireError::Extra {
-                kind: self.kind,
-                extra,
-            }),
+            extra => Err(WireError::Extra { kind: self.kind, extra }),
         }
     }
 }
@@ -340,9 +324,6 @@ mod tests {
         }
         let error = decode(b'Q', b"select '\xff\xfe'\0").expect_err("refused");
         assert_eq!(error.sqlstate().as_str(), "22021");
-        assert_eq!(
-            error.to_string(),
-            "invalid byte sequence for encoding \"UTF8\": 0xff"
-        );
+        assert_eq!(error.to_string(), "invalid byte sequence for encoding \"UTF8\": 0xff");
     }
 }

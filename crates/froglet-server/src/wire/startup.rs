@@ -60,10 +60,7 @@ pub fn decode(body: &[u8]) -> Result<Startup, WireError> {
 }
 
 fn session(minor: u16, mut rest: &[u8]) -> Result<SessionStart, WireError> {
-    let mut start = SessionStart {
-        minor,
-        ..SessionStart::default()
-    };
+    let mut start = SessionStart { minor, ..SessionStart::default() };
     let mut options = None;
     loop {
         let name = string(&mut rest)?;
@@ -91,10 +88,7 @@ fn session(minor: u16, mut rest: &[u8]) -> Result<SessionStart, WireError> {
 }
 
 fn string<'a>(rest: &mut &'a [u8]) -> Result<&'a str, WireError> {
-    let end = rest
-        .iter()
-        .position(|&b| b == 0)
-        .ok_or(WireError::StartupLayout)?;
+    let end = rest.iter().position(|&b| b == 0).ok_or(WireError::StartupLayout)?;
     let text = utf8(&rest[..end])?;
     *rest = &rest[end + 1..];
     Ok(text)
@@ -181,16 +175,9 @@ mod tests {
         assert_eq!(got.user.as_deref(), Some("anna"));
         assert_eq!(got.database.as_deref(), Some("shop"));
         assert_eq!(got.protocol_options, ["_pq_.new"]);
-        let want = [
-            ("application_name", "psql"),
-            ("a", "1"),
-            ("lock_timeout", "5s"),
-            ("x", "two words"),
-        ];
-        let want: Vec<_> = want
-            .iter()
-            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-            .collect();
+        let want =
+            [("application_name", "psql"), ("a", "1"), ("lock_timeout", "5s"), ("x", "two words")];
+        let want: Vec<_> = want.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         assert_eq!(got.settings, want);
     }
 
@@ -199,10 +186,7 @@ mod tests {
         assert_eq!(decode(&[4, 210, 22, 47]), Ok(Startup::Ssl));
         assert_eq!(decode(&[4, 210, 22, 48]), Ok(Startup::Gss));
         let cancel = [4, 210, 22, 46, 0, 0, 0, 7, 0, 0, 0, 9];
-        let want = Startup::Cancel {
-            process: 7,
-            secret: 9,
-        };
+        let want = Startup::Cancel { process: 7, secret: 9 };
         assert_eq!(decode(&cancel), Ok(want));
         assert_eq!(decode(&cancel[..9]), Err(WireError::StartupLayout));
         assert!(matches!(decode(&[0, 2, 0, 0]), Err(WireError::Version { major: 2, .. })));

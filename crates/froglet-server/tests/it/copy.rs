@@ -96,7 +96,10 @@ async fn copy_in_through_the_extended_protocol() {
 async fn copy_errors_before_any_data() {
     let server = start().await;
     let client = server.connect().await;
-    assert_eq!(code(client.copy_in::<_, bytes::Bytes>("COPY nowhere FROM STDIN").await.map(drop)), "42P01");
+    assert_eq!(
+        code(client.copy_in::<_, bytes::Bytes>("COPY nowhere FROM STDIN").await.map(drop)),
+        "42P01"
+    );
     let messages = client.simple_query("SELECT 1").await.expect("runs");
     assert_eq!(rows(&messages), ["1"]);
 }

@@ -57,7 +57,9 @@ async fn a_body_that_cannot_be_is_an_error_and_the_connection_goes_on() {
         assert_eq!(kinds(&messages), "EZ", "{what}");
         assert_eq!(messages[0].code(), code, "{what}");
     }
-    for (body, code) in [(&b"select 1"[..], "08P01"), (b"select '\xc3\x28'\0", "22021"), (b"a\0b\0", "08P01")] {
+    for (body, code) in
+        [(&b"select 1"[..], "08P01"), (b"select '\xc3\x28'\0", "22021"), (b"a\0b\0", "08P01")]
+    {
         raw.send(&message(b'Q', body)).await;
         let messages = raw.ready().await;
         assert_eq!((kinds(&messages).as_str(), messages[0].code()), ("EZ", code));

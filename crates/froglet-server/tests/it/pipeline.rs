@@ -84,8 +84,10 @@ async fn a_portal_is_suspended_at_its_limit() {
     assert_eq!(messages[9].text(), "SELECT 0");
     assert_eq!(messages[11].code(), "34000");
     // An implicit transaction's portals end with it.
-    raw.send(&[parse("", "SELECT 1"), bind("q", "", &[]), sync(), execute("q", 0), sync()].concat())
-        .await;
+    raw.send(
+        &[parse("", "SELECT 1"), bind("q", "", &[]), sync(), execute("q", 0), sync()].concat(),
+    )
+    .await;
     assert_eq!(kinds(&raw.ready().await), "12Z");
     let gone = raw.ready().await;
     assert_eq!((kinds(&gone).as_str(), gone[0].code()), ("EZ", "34000"));
@@ -154,8 +156,10 @@ async fn describe_flush_empty_and_what_does_not_fit() {
     let short_binary = b"\0\0\0\x01\0\x01\0\x01\0\0\0\x011\0\0";
     raw.send(&[message(b'B', short_binary), sync()].concat()).await;
     assert_eq!(raw.ready().await[0].code(), "22P03");
-    raw.send(&[parse("", ""), bind("", "", &[]), message(b'D', b"P\0"), execute("", 0), sync()].concat())
-        .await;
+    raw.send(
+        &[parse("", ""), bind("", "", &[]), message(b'D', b"P\0"), execute("", 0), sync()].concat(),
+    )
+    .await;
     assert_eq!(kinds(&raw.ready().await), "12nIZ");
     raw.send(&[parse("", "INSERT INTO t VALUES (9)"), bind("", "", &[])].concat()).await;
     raw.send(&[execute("", 0), execute("", 0), sync()].concat()).await;

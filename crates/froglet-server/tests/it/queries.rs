@@ -40,7 +40,14 @@ async fn parameters_and_results_in_binary() {
         .query_one(
             insert,
             &[
-                &true, &-2i16, &4i32, &i64::MIN, &1.5f32, &-0.25f64, &"žluťoučký", &bytes,
+                &true,
+                &-2i16,
+                &4i32,
+                &i64::MIN,
+                &1.5f32,
+                &-0.25f64,
+                &"žluťoučký",
+                &bytes,
                 &None::<String>,
             ],
         )
@@ -56,10 +63,7 @@ async fn parameters_and_results_in_binary() {
     assert_eq!(row.get::<_, &[u8]>("y"), bytes);
     assert_eq!(row.get::<_, Option<&str>>("d"), None);
 
-    let statement = client
-        .prepare("SELECT i8, t FROM v WHERE i4 = $1")
-        .await
-        .expect("prepares");
+    let statement = client.prepare("SELECT i8, t FROM v WHERE i4 = $1").await.expect("prepares");
     assert_eq!(statement.params(), [Type::INT4]);
     let columns: Vec<_> = statement.columns().iter().map(|c| (c.name(), c.type_())).collect();
     assert_eq!(columns, [("i8", &Type::INT8), ("t", &Type::TEXT)]);
@@ -94,9 +98,8 @@ async fn portals_are_read_in_pieces() {
 async fn transactions_commit_roll_back_and_say_so() {
     let server = start().await;
     let mut raw = server.raw().await;
-    let status = |messages: &[crate::support::Message]| {
-        messages.last().expect("ReadyForQuery").body[0]
-    };
+    let status =
+        |messages: &[crate::support::Message]| messages.last().expect("ReadyForQuery").body[0];
     raw.query("CREATE TABLE t (id int PRIMARY KEY)").await;
     assert_eq!(status(&raw.query("BEGIN").await), b'T');
     assert_eq!(status(&raw.query("INSERT INTO t VALUES (1)").await), b'T');
@@ -167,11 +170,9 @@ async fn settings_come_from_the_configuration_and_the_connection() {
         })
         .await
         .expect("connects");
-    for (name, value) in [
-        ("lock_timeout", "123ms"),
-        ("statement_timeout", "9s"),
-        ("application_name", "two words"),
-    ] {
+    for (name, value) in
+        [("lock_timeout", "123ms"), ("statement_timeout", "9s"), ("application_name", "two words")]
+    {
         let shown = client.simple_query(&format!("SHOW {name}")).await.expect("runs");
         assert_eq!(rows(&shown), [value], "{name}");
     }

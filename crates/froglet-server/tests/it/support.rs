@@ -217,12 +217,9 @@ pub fn kinds(messages: &[Message]) -> String {
 /// The texts of a simple query's rows, columns joined by `|`.
 pub fn rows(messages: &[SimpleQueryMessage]) -> Vec<String> {
     let row = |m: &SimpleQueryMessage| match m {
-        SimpleQueryMessage::Row(row) => Some(
-            (0..row.len())
-                .map(|i| row.get(i).unwrap_or("NULL"))
-                .collect::<Vec<_>>()
-                .join("|"),
-        ),
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|i| row.get(i).unwrap_or("NULL")).collect::<Vec<_>>().join("|"))
+        }
         _ => None,
     };
     messages.iter().filter_map(row).collect()

@@ -12,7 +12,6 @@ use arrow::array::*;
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, i256};
 use arrow::error::ArrowError;
-use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -424,7 +423,57 @@ fn rounded(value: i256, divisor: i256) -> Option<i256> {
     if negative { quotient.checked_sub(one) } else { quotient.checked_add(one) }
 }
 
-/// The negated literal or a call `0 - x`, for a minus before an expression.
-pub fn negate(value: &ScalarValue) -> Option<ScalarValue> {
-    value.arithmetic_negate().ok()
+/// The name under which the checked minus of one operand is registered.
+pub const NEGATIVE: &str = "-";
+
+/// `-x`, checked.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Negative {
+    signature: Signature,
+}
+
+impl Default for Negative {
+    fn default() -> Self {
+        Negative { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Negative {
+    fn name(&self) -> &str {
+        NEGATIVE
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [t] if is_number(t) || t.is_null() => Ok(t.clone()),
+            [t @ (DataType::Interval(_) | DataType::Duration(_))] => Ok(t.clone()),
+            _ => Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, "operator does not exist: -")
+                .hint("No operator matches the given name and argument type.")
+                .into()),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let result = args.return_field.data_type();
+        let run = |array: &ArrayRef| match array.data_type() {
+            DataType::Null => Ok(array.clone()),
+            _ => numeric::neg(array).map_err(|e| out_of_range(e.into(), result)),
+        };
+        match &args.args[0] {
+            ColumnarValue::Array(array) => run(array).map(ColumnarValue::Array),
+            ColumnarValue::Scalar(scalar) => {
+                let array = run(&scalar.to_array()?)?;
+                datafusion::common::ScalarValue::try_from_array(&array, 0)
+                    .map(ColumnarValue::Scalar)
+            }
+        }
+    }
 }

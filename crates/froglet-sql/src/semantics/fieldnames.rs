@@ -20,7 +20,8 @@ fn weak_name(expr: &Expr) -> Option<(String, bool)> {
         Expr::Collate { expr, .. } => weak_name(expr),
         Expr::CompoundFieldAccess { root, .. } => weak_name(root),
         Expr::Function(function) => {
-            function.name.0.last().and_then(|p| p.as_ident()).map(|i| (folded(i), true))
+            let name = function.name.0.last().and_then(|p| p.as_ident()).map(folded)?;
+            (name != crate::semantics::arith::NEGATIVE).then_some((name, true))
         }
         Expr::Cast { expr, data_type, .. } => match weak_name(expr) {
             Some((name, true)) => Some((name, true)),

@@ -6,6 +6,7 @@
 //!                               └  type_names.rs varchar(20), regclass, pg_catalog.text
 //! ```
 
+pub mod aggregates;
 pub mod arith;
 pub mod casts;
 pub mod fieldnames;

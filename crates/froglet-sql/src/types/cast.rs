@@ -86,7 +86,9 @@ pub fn cast_array(
     if array.null_count() == array.len() {
         return Ok(new_null_array(&wanted, array.len()));
     }
-    if let Some(widened) = widen(array, to) {
+    if !has_length(ty)
+        && let Some(widened) = widen(array, to)
+    {
         return Ok(widened);
     }
     let mut values = Vec::with_capacity(array.len());
@@ -139,10 +141,7 @@ fn widen(array: &ArrayRef, to: ColumnType) -> Option<ArrayRef> {
             | (Utf8 | LargeUtf8 | Utf8View, ColumnType::Text)
             | (Binary | LargeBinary | BinaryView, ColumnType::Bytes)
     );
-    if !exact || (to == ColumnType::Text && array.data_type() != &Utf8View) {
-        return None;
-    }
-    arrow::compute::cast(array, &to.arrow()).ok()
+    exact.then(|| arrow::compute::cast(array, &to.arrow()).ok()).flatten()
 }
 
 fn range_error(to: ColumnType) -> SqlError {

@@ -94,6 +94,7 @@ pub fn cell_at(array: &dyn Array, row: usize) -> Cell<'_> {
         DataType::Date32 => Cell::Date(down::<Date32Array>(array).value(row)),
         DataType::Timestamp(..) | DataType::Time64(_) | DataType::Time32(_) => time_at(array, row),
         DataType::Interval(_) => interval_at(array, row),
+        DataType::Duration(unit) => duration_at(array, *unit, row),
         DataType::List(_) => Cell::List(down::<ListArray>(array).value(row)),
         DataType::LargeList(_) => Cell::List(down::<LargeListArray>(array).value(row)),
         _ => other_at(array, row),
@@ -143,6 +144,23 @@ fn interval_at(array: &dyn Array, row: usize) -> Cell<'_> {
             Cell::Interval(0, v.days, i64::from(v.milliseconds) * 1_000)
         }
     }
+}
+
+/// The difference of two timestamps is days and a time in PostgreSQL.
+fn duration_at(array: &dyn Array, unit: TimeUnit, row: usize) -> Cell<'_> {
+    let us = match unit {
+        TimeUnit::Second => {
+            down::<DurationSecondArray>(array).value(row).saturating_mul(1_000_000)
+        }
+        TimeUnit::Millisecond => {
+            down::<DurationMillisecondArray>(array).value(row).saturating_mul(1_000)
+        }
+        TimeUnit::Microsecond => down::<DurationMicrosecondArray>(array).value(row),
+        TimeUnit::Nanosecond => down::<DurationNanosecondArray>(array).value(row) / 1_000,
+    };
+    let days = us / super::datetime::DAY_US;
+    let days = i32::try_from(days).unwrap_or(0);
+    Cell::Interval(0, days, us - i64::from(days) * super::datetime::DAY_US)
 }
 
 fn other_at(array: &dyn Array, row: usize) -> Cell<'_> {

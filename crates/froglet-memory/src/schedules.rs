@@ -1,0 +1,339 @@
+//! The protocols under shuttle: few rows, few tasks, many schedules.
+//!
+//! Run with `RUSTFLAGS="--cfg shuttle" cargo test --release -p froglet-memory --lib schedules`.
+//! Each test is one promise: no torn rows, commits and aborts all at once, first updater wins, one
+//! owner of a unique key, snapshots keep their index entries, feeds miss nothing.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use froglet_engine::{
+    ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineTxn, IndexId, IndexSpec, KeyPart,
+    KeyRange, Layout, Row, RowId, Snapshot, SpaceId, Table, TxnId, Value, WriteStop,
+};
+use shuttle::thread::{self, JoinHandle};
+
+use crate::{MemoryEngine, MemoryOptions, MemoryTable, MemoryTxn};
+
+fn explore(scenario: impl Fn() + Send + Sync + Copy + 'static) {
+    shuttle::check_random(scenario, 3_000);
+    shuttle::check_pct(scenario, 3_000, 3);
+}
+
+/// id bigint primary key, n bigint with an index, name text.
+fn layout() -> Arc<Layout> {
+    let types = [ColumnType::Int64, ColumnType::Int64, ColumnType::Text];
+    let column = |(i, ty): (usize, &ColumnType)| ColumnSpec {
+        id: ColumnId(i as u32),
+        ty: *ty,
+        missing: Value::Null,
+    };
+    let index = |id, column, unique| {
+        let part = KeyPart { column: ColumnId(column), descending: false, nulls_first: false };
+        IndexSpec { id: IndexId(id), key: vec![part], unique }
+    };
+    Arc::new(Layout {
+        columns: types.iter().enumerate().map(column).collect(),
+        indexes: vec![index(1, 0, true), index(2, 1, false)],
+    })
+}
+
+struct Db {
+    engine: Arc<MemoryEngine>,
+    table: MemoryTable,
+}
+
+fn name(n: i64) -> Value {
+    // Long and short strings in turn.
+    Value::text(if n % 2 == 0 {
+        format!("{n}")
+    } else {
+        format!("a name longer than its view {n}")
+    })
+}
+
+fn row(id: i64, n: i64) -> Row {
+    vec![Value::Int64(id), Value::Int64(n), name(n)]
+}
+
+impl Db {
+    fn new(rows: i64) -> (Arc<Db>, Vec<RowId>) {
+        let options = MemoryOptions { collector_thread: false, ..MemoryOptions::default() };
+        let engine = MemoryEngine::open(options).expect("opens");
+        engine.create_space(SpaceId(1)).expect("a space");
+        let table = engine.open_table(SpaceId(1), layout()).expect("opens");
+        let mut txn = engine.begin_txn(TxnId(1));
+        let rids =
+            (0..rows).map(|id| table.insert_row(&mut txn, &row(id, 0)).expect("free")).collect();
+        txn.commit().expect("commits");
+        engine.collect_garbage();
+        (Arc::new(Db { engine, table }), rids)
+    }
+
+    fn begin(&self, id: u64) -> MemoryTxn {
+        self.engine.begin_txn(TxnId(id))
+    }
+
+    fn set(&self, txn: &mut MemoryTxn, rid: RowId, n: i64) -> Result<(), WriteStop> {
+        let base = txn.snapshot().ts;
+        self.table.update_row(txn, base, rid, &[1, 2], &[Value::Int64(n), name(n)])
+    }
+
+    /// The number of a row, whose name must belong to it.
+    fn number(&self, snapshot: &Snapshot, rid: RowId) -> Option<i64> {
+        let mut out = Row::new();
+        self.table.get(snapshot, rid, &[1, 2], &mut out).then(|| whole(&out))
+    }
+
+    fn scan(&self, snapshot: &Snapshot) -> Vec<i64> {
+        let read = self.table.read_block(snapshot, 0, &[1, 2]).expect("read");
+        let value = |column: usize, ty, at| {
+            froglet_engine::batch::value_at(read.batch.column(column), at, ty)
+        };
+        (0..read.rids.len())
+            .map(|at| whole(&[value(0, ColumnType::Int64, at), value(1, ColumnType::Text, at)]))
+            .collect()
+    }
+
+    fn seek(&self, snapshot: &Snapshot, index: usize) -> Vec<(RowId, i64)> {
+        let mut found = Vec::new();
+        self.table.seek(
+            snapshot,
+            index,
+            &KeyRange::all(),
+            Direction::Forward,
+            &[1, 2],
+            &mut |rid, row| {
+                found.push((rid, whole(row)));
+                ControlFlow::Continue(())
+            },
+        );
+        found
+    }
+}
+
+fn whole(row: &[Value]) -> i64 {
+    let Value::Int64(n) = row[0] else { panic!("{row:?} has no number") };
+    assert_eq!(row[1], name(n), "a row is of one version");
+    n
+}
+
+fn spawn(db: &Arc<Db>, work: impl FnOnce(&Db) + Send + 'static) -> JoinHandle<()> {
+    let db = Arc::clone(db);
+    thread::spawn(move || work(&db))
+}
+
+fn join(tasks: Vec<JoinHandle<()>>) {
+    tasks.into_iter().for_each(|task| task.join().expect("a task failed"));
+}
+
+fn collector(db: &Arc<Db>) -> JoinHandle<()> {
+    spawn(db, |db| {
+        for _ in 0..3 {
+            db.engine.collect_garbage();
+            thread::yield_now();
+        }
+    })
+}
+
+#[test]
+fn a_reader_sees_whole_rows_of_one_commit() {
+    explore(|| {
+        let (db, rids) = Db::new(2);
+        let writer = {
+            let rids = rids.clone();
+            spawn(&db, move |db| {
+                for n in 1..3 {
+                    let mut txn = db.begin(10 + n as u64);
+                    rids.iter().for_each(|rid| db.set(&mut txn, *rid, n).expect("one writer"));
+                    txn.commit().expect("commits");
+                }
+            })
+        };
+        let reader = spawn(&db, move |db| {
+            let snapshot = db.engine.snapshot();
+            let first = db.number(&snapshot, rids[0]);
+            assert_eq!(db.number(&snapshot, rids[1]), first, "both rows are of one commit");
+            assert_eq!(db.scan(&snapshot), vec![first.expect("seen"); 2]);
+        });
+        join(vec![writer, reader, collector(&db)]);
+        assert_eq!(db.scan(&db.engine.snapshot()), vec![2, 2]);
+    });
+}
+
+#[test]
+fn an_abort_is_never_seen() {
+    explore(|| {
+        let (db, rids) = Db::new(1);
+        let rid = rids[0];
+        let aborting = spawn(&db, move |db| {
+            for n in 1..3 {
+                let mut txn = db.begin(10 + n as u64);
+                db.set(&mut txn, rid, 7).expect("one writer");
+                let point = txn.savepoint();
+                db.set(&mut txn, rid, 8).expect("own");
+                if n == 2 {
+                    txn.rollback_to(point);
+                }
+                Box::new(txn).abort();
+            }
+        });
+        let readers = (0..2).map(|i| {
+            spawn(&db, move |db| {
+                let snapshot =
+                    if i == 0 { db.engine.snapshot() } else { db.engine.relaxed(TxnId(0)) };
+                assert_eq!(db.number(&snapshot, rid), Some(0));
+                assert_eq!(db.scan(&snapshot), vec![0]);
+            })
+        });
+        let mut tasks: Vec<_> = readers.collect();
+        tasks.extend([aborting, collector(&db)]);
+        join(tasks);
+        assert_eq!(db.scan(&db.engine.snapshot()), vec![0]);
+    });
+}
+
+#[test]
+fn no_update_is_lost() {
+    explore(|| {
+        let (db, rids) = Db::new(1);
+        let rid = rids[0];
+        let counted = Arc::new(std::sync::atomic::AtomicI64::new(0));
+        let adders = (0..2).map(|adder| {
+            let counted = Arc::clone(&counted);
+            spawn(&db, move |db| {
+                for round in 0..2 {
+                    let mut txn = db.begin(10 + adder * 2 + round);
+                    let n = db.number(txn.snapshot(), rid).expect("seen");
+                    if db.set(&mut txn, rid, n + 1).is_ok() {
+                        txn.commit().expect("commits");
+                        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    }
+                }
+            })
+        });
+        let mut tasks: Vec<_> = adders.collect();
+        tasks.push(collector(&db));
+        join(tasks);
+        let want = counted.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(db.number(&db.engine.snapshot(), rid), Some(want));
+    });
+}
+
+#[test]
+fn a_unique_key_has_one_owner() {
+    explore(|| {
+        let (db, _) = Db::new(0);
+        let inserters = (0..2).map(|i| {
+            spawn(&db, move |db| {
+                let mut txn = db.begin(10 + i);
+                match db.table.insert_row(&mut txn, &row(5, i as i64)) {
+                    Ok(_) => {
+                        txn.commit().expect("commits");
+                    }
+                    Err(WriteStop::Busy { .. } | WriteStop::Duplicate { .. }) => {}
+                    Err(stop) => panic!("{stop:?}"),
+                }
+            })
+        });
+        let mut tasks: Vec<_> = inserters.collect();
+        tasks.push(collector(&db));
+        join(tasks);
+        let snapshot = db.engine.snapshot();
+        assert_eq!(db.scan(&snapshot).len(), 1, "one of two has the key");
+        assert_eq!(db.seek(&snapshot, 0).len(), 1);
+    });
+}
+
+#[test]
+fn an_index_finds_every_visible_row_once() {
+    explore(|| {
+        let (db, rids) = Db::new(2);
+        let rid = rids[0];
+        let writer = spawn(&db, move |db| {
+            for (i, n) in [5, 0].into_iter().enumerate() {
+                let mut txn = db.begin(10 + i as u64);
+                while db.set(&mut txn, rid, n).is_err() {
+                    // The other one has the row, and will abort.
+                    thread::yield_now();
+                }
+                txn.commit().expect("commits");
+            }
+        });
+        let aborting = spawn(&db, move |db| {
+            let mut txn = db.begin(20);
+            let _ = db.set(&mut txn, rid, 5);
+            Box::new(txn).abort();
+        });
+        let reader = spawn(&db, move |db| {
+            let snapshot = db.engine.snapshot();
+            let n = db.number(&snapshot, rid).expect("seen");
+            let mut found = db.seek(&snapshot, 1);
+            found.sort_unstable();
+            assert_eq!(found, vec![(rids[0], n), (rids[1], 0)]);
+        });
+        join(vec![writer, aborting, reader, collector(&db)]);
+        db.engine.collect_garbage();
+        let snapshot = db.engine.snapshot();
+        assert_eq!(db.seek(&snapshot, 1).len(), 2);
+        assert_eq!(db.table.index_entries(1), 2, "entries nobody needs are gone");
+    });
+}
+
+#[test]
+fn a_slot_is_used_again_only_when_nobody_sees_its_row() {
+    explore(|| {
+        let (db, rids) = Db::new(1);
+        let rid = rids[0];
+        let writer = spawn(&db, move |db| {
+            let mut txn = db.begin(10);
+            let base = txn.snapshot().ts;
+            db.table.delete_row(&mut txn, base, rid).expect("one writer");
+            txn.commit().expect("commits");
+            for i in 0..2 {
+                let mut txn = db.begin(11 + i);
+                db.table.insert_row(&mut txn, &row(9 + i as i64, 3)).expect("free");
+                txn.commit().expect("commits");
+            }
+        });
+        let reader = spawn(&db, move |db| {
+            let snapshot = db.engine.snapshot();
+            let seen = db.number(&snapshot, rid);
+            let all = db.scan(&snapshot);
+            assert_eq!(db.number(&snapshot, rid), seen);
+            assert_eq!(db.scan(&snapshot), all);
+            assert!(all.iter().filter(|n| **n == 0).count() <= 1);
+        });
+        join(vec![writer, reader, collector(&db)]);
+        assert_eq!(db.scan(&db.engine.snapshot()), vec![3, 3]);
+    });
+}
+
+#[test]
+fn what_a_relaxed_read_does_not_see_comes_through_the_feed() {
+    explore(|| {
+        let (db, rids) = Db::new(1);
+        let rid = rids[0];
+        let writer = spawn(&db, move |db| {
+            let mut txn = db.begin(10);
+            db.set(&mut txn, rid, 1).expect("one writer");
+            txn.commit().expect("commits");
+        });
+        let reader = spawn(&db, move |db| {
+            let mut feed = db.table.open_feed();
+            let relaxed = db.engine.relaxed(TxnId(0));
+            let seen = db.number(&relaxed, rid);
+            drop(relaxed);
+            while db.number(&db.engine.snapshot(), rid) != Some(1) {
+                thread::yield_now();
+            }
+            let mut captured = Vec::new();
+            feed.drain(&mut captured);
+            assert!(
+                seen == Some(1) || captured == vec![rid],
+                "read {seen:?}, captured {captured:?}"
+            );
+        });
+        join(vec![writer, reader, collector(&db)]);
+    });
+}

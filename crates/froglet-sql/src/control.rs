@@ -1,0 +1,244 @@
+//! Statements about the session: transactions, settings, prepared statements.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast;
+use froglet_engine::{Row, SqlState, Value};
+
+use crate::bind::{self, text_fields};
+use crate::command::{Command, Discard, TransactionModes};
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::expr::{RowExpr, Scope};
+use crate::parse::ParsedStatement;
+use crate::prepared::Prepared;
+use crate::session::{Block, Session};
+use crate::stream::{Outcome, RowStream, TagKind};
+use crate::types;
+
+pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outcome, SqlError> {
+    let tag = match command {
+        Command::Empty => return Ok(Outcome::Empty),
+        Command::Begin { modes, tag } => {
+            session.begin(*modes)?;
+            tag
+        }
+        Command::Commit { chain } => session.commit(*chain).await?,
+        Command::Rollback { chain } => {
+            session.rollback(*chain)?;
+            "ROLLBACK"
+        }
+        Command::Savepoint(name) => {
+            session.savepoint(name)?;
+            "SAVEPOINT"
+        }
+        Command::Release(name) => {
+            session.release(name)?;
+            "RELEASE"
+        }
+        Command::RollbackTo(name) => {
+            session.rollback_to(name)?;
+            "ROLLBACK"
+        }
+        Command::SetTransaction(modes) => {
+            session.set_transaction(*modes)?;
+            "SET"
+        }
+        Command::SetCharacteristics(modes) => {
+            set_characteristics(session, *modes)?;
+            "SET"
+        }
+        Command::SetNothing => "SET",
+        Command::Set { local, name, value } => {
+            set(session, name, value.as_deref(), *local)?;
+            "SET"
+        }
+        Command::Reset(name) => {
+            set(session, name, None, false)?;
+            "RESET"
+        }
+        Command::ResetAll => {
+            session.settings.reset_all();
+            session.publish_settings();
+            "RESET"
+        }
+        Command::Show(_) | Command::ShowAll => return show(session, command),
+        Command::Discard(what) => return discard(session, *what),
+        Command::Prepare { name, types, statement, text } => {
+            prepare(session, name, types, statement, text).await?;
+            "PREPARE"
+        }
+        Command::Deallocate(None) => {
+            session.named.clear();
+            "DEALLOCATE ALL"
+        }
+        Command::Deallocate(Some(name)) => {
+            bind::named(session, name)?;
+            session.named.remove(name);
+            "DEALLOCATE"
+        }
+        Command::Unlisten => "UNLISTEN",
+        Command::Checkpoint => {
+            let engine = session.db.manager().engine().clone();
+            let done = tokio::task::spawn_blocking(move || engine.checkpoint()).await;
+            done.map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))??;
+            "CHECKPOINT"
+        }
+        Command::Unsupported(what) => return Err(SqlError::unsupported(what)),
+        _ => return Err(SqlError::unsupported("this statement")),
+    };
+    Ok(Outcome::Done(tag.to_owned()))
+}
+
+fn set_characteristics(session: &mut Session, modes: TransactionModes) -> Result<(), SqlError> {
+    if let Some(name) = modes.isolation {
+        session.settings.set("default_transaction_isolation", Some(name.as_str()), false)?;
+    }
+    if let Some(read_only) = modes.read_only {
+        let value = if read_only { "on" } else { "off" };
+        session.settings.set("default_transaction_read_only", Some(value), false)?;
+    }
+    Ok(())
+}
+
+fn set(
+    session: &mut Session,
+    name: &str,
+    value: Option<&str>,
+    local: bool,
+) -> Result<(), SqlError> {
+    if local && !matches!(session.block, Block::Explicit) {
+        session.notice(
+            "WARNING",
+            SqlState::NO_ACTIVE_SQL_TRANSACTION,
+            "SET LOCAL can only be used in transaction blocks",
+        );
+        return session.settings.clone().set(name, value, local);
+    }
+    let modes = match (name.to_ascii_lowercase().as_str(), value) {
+        ("transaction_isolation", Some(value)) => Some(TransactionModes {
+            isolation: crate::command::IsolationName::parse(value),
+            read_only: None,
+        }),
+        ("transaction_read_only", Some(value)) => {
+            let on = ["on", "true", "1", "yes"].contains(&value.to_ascii_lowercase().as_str());
+            Some(TransactionModes { isolation: None, read_only: Some(on) })
+        }
+        _ => None,
+    };
+    if let Some(modes) = modes {
+        session.settings.clone().set(name, value, local)?;
+        return session.set_transaction(modes);
+    }
+    session.settings.set(name, value, local)?;
+    session.publish_settings();
+    Ok(())
+}
+
+fn show(session: &mut Session, command: &Command) -> Result<Outcome, SqlError> {
+    let (fields, rows) = match command {
+        Command::Show(name) => {
+            let (name, value) = session.settings.show(name)?;
+            let value = match name {
+                "transaction_isolation" => session.isolation_name().as_str(),
+                "transaction_read_only" if session.read_only => "on",
+                _ => value,
+            };
+            (text_fields(&[name]), vec![vec![Value::text(value)]])
+        }
+        _ => {
+            let rows: Vec<Row> = session
+                .settings
+                .all()
+                .map(|(name, value, text)| {
+                    vec![Value::text(name), Value::text(value), Value::text(text)]
+                })
+                .collect();
+            (text_fields(&["name", "setting", "description"]), rows)
+        }
+    };
+    Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Word("SHOW"))))
+}
+
+fn discard(session: &mut Session, what: Discard) -> Result<Outcome, SqlError> {
+    let tag = match what {
+        Discard::All => {
+            if session.block == Block::Explicit {
+                return Err(SqlError::new(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "DISCARD ALL cannot run inside a transaction block",
+                ));
+            }
+            session.named.clear();
+            session.state.forget_sequences();
+            session.settings.reset_all();
+            session.publish_settings();
+            "DISCARD ALL"
+        }
+        Discard::Plans => {
+            for prepared in session.named.values() {
+                *prepared.plan.lock() = None;
+            }
+            "DISCARD PLANS"
+        }
+        Discard::Sequences => {
+            session.state.forget_sequences();
+            "DISCARD SEQUENCES"
+        }
+        Discard::Temp => "DISCARD TEMP",
+    };
+    Ok(Outcome::Done(tag.to_owned()))
+}
+
+async fn prepare(
+    session: &mut Session,
+    name: &str,
+    types: &[ast::DataType],
+    statement: &Arc<Command>,
+    text: &str,
+) -> Result<(), SqlError> {
+    let mut oids = Vec::with_capacity(types.len());
+    for ty in types {
+        oids.push(types::parse_type(ty)?.1.oid);
+    }
+    let sql: Arc<str> = Arc::from(text);
+    let parsed = ParsedStatement {
+        command: statement.clone(),
+        sql: sql.clone(),
+        source: sql,
+        offset: 0,
+    };
+    let prepared = bind::prepare(session, &parsed, &oids).await?;
+    session.store_statement(name, Arc::new(prepared))
+}
+
+/// The values of EXECUTE's arguments.
+pub(crate) fn arguments(
+    session: &Session,
+    target: &Prepared,
+    arguments: &[ast::Expr],
+) -> Result<Vec<Value>, SqlError> {
+    if arguments.len() != target.params.len() {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "wrong number of parameters for prepared statement",
+        )
+        .detail(format!(
+            "Expected {} parameters but got {}.",
+            target.params.len(),
+            arguments.len()
+        )));
+    }
+    let context = EvalContext::new(session.state.clone());
+    let scope = Scope::empty();
+    arguments
+        .iter()
+        .zip(target.params.iter().zip(&target.param_types))
+        .enumerate()
+        .map(|(at, (expr, (sql_type, ty)))| {
+            let name = format!("${}", at + 1);
+            let expr = RowExpr::compile_for(&scope, expr, &[], &name, *ty, *sql_type)?;
+            expr.eval_row(&[], &context)
+        })
+        .collect()
+}

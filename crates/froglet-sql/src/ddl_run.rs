@@ -1,0 +1,132 @@
+//! Running data definition, EXPLAIN of it, and what VACUUM and its kind come to here.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use froglet_engine::{SqlState, Value};
+use froglet_schema::MigrationOptions;
+
+use crate::apply::Stop;
+use crate::bind::text_fields;
+use crate::command::Command;
+use crate::context::EvalContext;
+use crate::ddl::Ddl;
+use crate::error::{Notice, SqlError};
+use crate::plan::read_only;
+use crate::prepared::Prepared;
+use crate::resolve::Names;
+use crate::session::{Block, Session};
+use crate::stream::{Outcome, RowStream, TagKind};
+
+pub(crate) async fn run(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+) -> Result<Outcome, SqlError> {
+    session.transaction()?;
+    if session.read_only {
+        return Err(read_only("DDL"));
+    }
+    let limits = session.limits();
+    let mut restarts = 0;
+    loop {
+        let mark = session.mark(true);
+        match attempt(session, prepared, &limits).await {
+            Ok((tag, notices)) => {
+                session.notices.extend(notices);
+                return Ok(Outcome::Done(tag));
+            }
+            Err(Stop::Error(e)) => return Err(e),
+            Err(Stop::Restart) => {}
+        }
+        restarts += 1;
+        session.restart(mark, restarts, &limits).await?;
+    }
+}
+
+async fn attempt(
+    session: &mut Session,
+    prepared: &Prepared,
+    limits: &froglet_txn::Limits,
+) -> Result<(String, Vec<Notice>), Stop> {
+    let db = session.db.clone();
+    let catalog = db.catalog();
+    let hot = session.settings.hot().clone();
+    let txn = session.txn.as_mut().expect("the caller has begun it");
+    let version = catalog.begin_statement(txn, true, limits).await?;
+    session.state.set_catalog(&version, txn.id().0, limits);
+    let eval = EvalContext::new(session.state.clone());
+    let options = MigrationOptions {
+        scan_threads: hot.scan_threads,
+        statement: prepared.statement.sql.to_string(),
+    };
+    let mut ddl = Ddl {
+        txn,
+        catalog,
+        version,
+        path: hot.search_path,
+        limits,
+        options,
+        eval: &eval,
+        notices: Vec::new(),
+        session: &session.state,
+    };
+    let outcome = ddl.run(&prepared.statement.command).await;
+    let notices = std::mem::take(&mut ddl.notices);
+    if let Some(txn) = &mut session.txn {
+        catalog.end_statement(txn);
+    }
+    Ok((outcome?, notices))
+}
+
+/// EXPLAIN ALTER: what the change would cost, without making it.
+pub(crate) async fn explain(
+    session: &mut Session,
+    statement: &Statement,
+) -> Result<Outcome, SqlError> {
+    session.transaction()?;
+    let limits = session.limits();
+    let db = session.db.clone();
+    let catalog = db.catalog();
+    let hot = session.settings.hot().clone();
+    let txn = session.txn.as_mut().expect("just begun");
+    let version = catalog.begin_statement(txn, false, &limits).await?;
+    session.state.set_catalog(&version, txn.id().0, &limits);
+    let names = Names { catalog: &version, path: &hot.search_path };
+    let lines = crate::explain_alter::lines(&names, statement, &session.settings);
+    catalog.end_statement(txn);
+    let rows = lines?.into_iter().map(|line| vec![Value::text(line)]).collect();
+    let fields = text_fields(&["QUERY PLAN"]);
+    Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Word("EXPLAIN"))))
+}
+
+/// VACUUM, ANALYZE, REINDEX, CLUSTER: garbage is collected and indexes are kept all the time, so
+/// only the names are looked at.
+pub(crate) async fn maintain(
+    session: &mut Session,
+    tag: &'static str,
+    tables: &[ObjectName],
+) -> Result<Outcome, SqlError> {
+    if tag == "VACUUM" && session.block == Block::Explicit {
+        return Err(SqlError::new(
+            SqlState::ACTIVE_SQL_TRANSACTION,
+            "VACUUM cannot run inside a transaction block",
+        ));
+    }
+    let catalog = match &mut session.txn {
+        Some(txn) => session.db.catalog().view(txn),
+        None => session.db.catalog().latest(),
+    };
+    let path = session.settings.hot().search_path.clone();
+    let names = Names { catalog: &catalog, path: &path };
+    for table in tables {
+        names.table(table)?;
+    }
+    Ok(Outcome::Done(tag.to_owned()))
+}
+
+impl Command {
+    /// Whether it changes the schema.
+    pub fn is_ddl(&self) -> bool {
+        matches!(self, Command::Ddl(_) | Command::AlterSequence(_))
+    }
+}

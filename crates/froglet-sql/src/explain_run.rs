@@ -1,0 +1,97 @@
+//! EXPLAIN of queries and of data changes.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::Statement;
+use froglet_engine::Value;
+
+use crate::apply::Stop;
+use crate::bind::text_fields;
+use crate::command::Command;
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::modify::Source;
+use crate::plan::{self, Plan, Planner};
+use crate::session::Session;
+use crate::stream::{Outcome, RowStream, TagKind};
+
+pub(crate) async fn run(
+    session: &mut Session,
+    analyze: bool,
+    verbose: bool,
+    statement: &Statement,
+) -> Result<Outcome, SqlError> {
+    let command = Command::from_statement(statement.clone());
+    session.transaction()?;
+    let limits = session.limits();
+    let db = session.db.clone();
+    let catalog = db.catalog();
+    let hot = session.settings.hot().clone();
+    let txn = session.txn.as_mut().expect("just begun");
+    let version = catalog.begin_statement(txn, false, &limits).await?;
+    session.state.set_catalog(&version, txn.id().0, &limits);
+    let mut planner = Planner {
+        catalog: &version,
+        path: &hot.search_path,
+        fast: hot.fast_path,
+        session: &session.state,
+    };
+    let planned = plan::plan(&mut planner, &command, &[]).await.map_err(|stop| match stop {
+        Stop::Error(e) => e,
+        Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),
+    })?;
+    let Some((plan, _)) = planned else {
+        return Err(SqlError::unsupported("EXPLAIN of this statement"));
+    };
+    let lines = match &plan {
+        Plan::Query(query) => {
+            let snapshot = session.txn.as_mut().expect("just begun").snapshot();
+            query.explain(&session.state, snapshot, analyze, verbose, &limits).await?
+        }
+        Plan::Select(select) if analyze => {
+            let context = EvalContext::new(session.state.clone());
+            let snapshot = session.txn.as_mut().expect("just begun").snapshot();
+            let begun = std::time::Instant::now();
+            let rows = match select.run(&snapshot, &context, &limits, true)? {
+                crate::select::Found::Rows(rows) => rows.len(),
+                crate::select::Found::Many => 0,
+            };
+            let mut lines = select.describe();
+            lines[0].push_str(&format!("  (actual rows={rows})"));
+            lines.push(format!("Execution Time: {:.3} ms", begun.elapsed().as_secs_f64() * 1e3));
+            lines
+        }
+        _ if analyze => return Err(SqlError::unsupported("EXPLAIN ANALYZE of a data change")),
+        Plan::Select(select) => select.describe(),
+        Plan::Insert(insert) => vec![format!("Insert on {}", insert.inserter.table.def.name)],
+        Plan::Update(modify) => describe("Update", modify),
+        Plan::Delete(modify) => describe("Delete", modify),
+    };
+    if let Some(txn) = &mut session.txn {
+        catalog.end_statement(txn);
+    }
+    let rows = lines.into_iter().map(|line| vec![Value::text(line)]).collect();
+    let fields: Arc<[_]> = text_fields(&["QUERY PLAN"]);
+    Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Word("EXPLAIN"))))
+}
+
+fn describe(what: &str, plan: &crate::modify::ModifyPlan) -> Vec<String> {
+    let table = &plan.table;
+    let mut lines = vec![format!("{what} on {}", table.def.name)];
+    match &plan.source {
+        Source::Short { access, residual, .. } => {
+            lines.push(match access {
+                Some(access) => {
+                    let index = &table.def.indexes[access.index].name;
+                    format!("  ->  Index Scan using {index} on {}", table.def.name)
+                }
+                None => format!("  ->  Seq Scan on {}", table.def.name),
+            });
+            if residual.is_some() {
+                lines.push("        Filter: conditions that the index does not answer".to_owned());
+            }
+        }
+        Source::Query(_) => lines.push("  ->  Query for row ids and new values".to_owned()),
+    }
+    lines
+}

@@ -1,0 +1,166 @@
+//! INSERT, and the part of it that COPY shares.
+
+use std::sync::Arc;
+
+use froglet_engine::{Row, Value};
+use froglet_schema::TableVersion;
+
+use crate::apply::{Stop, Writer};
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::expr::RowExpr;
+use crate::foreignkey::Key;
+use crate::modify::Written;
+use crate::on_conflict::OnConflict;
+use crate::query_rows;
+use crate::returning::OutputList;
+use crate::table::Compiled;
+
+/// Where the values of INSERT come from.
+pub(crate) enum Source {
+    /// For each row and each column of `columns`; `None` is DEFAULT.
+    Values(Vec<Vec<Option<RowExpr>>>),
+    /// A query of as many columns as `columns`.
+    Query(Box<query_rows::RowsQuery>),
+}
+
+/// What every way of inserting needs of its table.
+pub(crate) struct Inserter {
+    pub(crate) table: Arc<TableVersion>,
+    pub(crate) compiled: Arc<Compiled>,
+    /// The columns that are given, in the order of the values.
+    pub(crate) columns: Vec<usize>,
+    /// The others.
+    pub(crate) rest: Vec<usize>,
+    pub(crate) keys: Vec<Key>,
+}
+
+/// A planned INSERT.
+pub(crate) struct InsertPlan {
+    pub(crate) inserter: Inserter,
+    pub(crate) source: Source,
+    pub(crate) on_conflict: Option<OnConflict>,
+    pub(crate) returning: Option<OutputList>,
+}
+
+impl Inserter {
+    pub(crate) fn new(
+        table: &Arc<TableVersion>,
+        compiled: Arc<Compiled>,
+        columns: Vec<usize>,
+        catalog: &froglet_schema::CatalogVersion,
+    ) -> Inserter {
+        let rest = (0..table.def.columns.len()).filter(|c| !columns.contains(c)).collect();
+        Inserter {
+            table: table.clone(),
+            compiled,
+            columns,
+            rest,
+            keys: Key::of_child(table, catalog),
+        }
+    }
+
+    /// A row in layout order out of given values; defaults, generated columns and the row's own
+    /// rules included.
+    pub(crate) fn complete(
+        &self,
+        values: impl Iterator<Item = Result<Option<Value>, SqlError>>,
+        context: &EvalContext,
+    ) -> Result<Row, SqlError> {
+        let mut row = vec![Value::Null; self.table.def.columns.len()];
+        for (column, value) in self.columns.iter().zip(values) {
+            row[*column] = match value? {
+                Some(value) => value,
+                None => self.compiled.default(*column, context)?,
+            };
+        }
+        for column in &self.rest {
+            row[*column] = self.compiled.default(*column, context)?;
+        }
+        self.compiled.generate(&mut row, context)?;
+        self.compiled.check(&self.table.def, &row, context)?;
+        Ok(row)
+    }
+
+    /// Inserts complete rows and holds their parents.
+    pub(crate) async fn insert(&self, writer: &mut Writer<'_>, rows: &[Row]) -> Result<(), Stop> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        writer.note(&self.table);
+        writer.insert(&self.table, rows).await?;
+        self.hold_parents(writer, rows).await
+    }
+
+    pub(crate) async fn hold_parents(
+        &self,
+        writer: &mut Writer<'_>,
+        rows: &[Row],
+    ) -> Result<(), Stop> {
+        for key in &self.keys {
+            let mut last: Option<Vec<Value>> = None;
+            for row in rows {
+                let values: Vec<Value> =
+                    key.child_columns().iter().map(|c| row[*c].clone()).collect();
+                if last.as_ref() != Some(&values) {
+                    writer.hold_parent(key, &values).await?;
+                    last = Some(values);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl InsertPlan {
+    pub(crate) async fn run(&self, writer: &mut Writer<'_>) -> Result<Written, Stop> {
+        let rows = self.rows(writer).await?;
+        let (count, returned) = match &self.on_conflict {
+            None => {
+                self.inserter.insert(writer, &rows).await?;
+                (rows.len(), rows)
+            }
+            Some(on_conflict) => {
+                let written = on_conflict.insert(&self.inserter, writer, rows).await?;
+                (written.len(), written)
+            }
+        };
+        let returned = match &self.returning {
+            Some(list) => Some(
+                returned
+                    .iter()
+                    .map(|row| list.row(row, writer.eval))
+                    .collect::<Result<Vec<Row>, SqlError>>()?,
+            ),
+            None => None,
+        };
+        Ok(Written { rows: count as u64, returned })
+    }
+
+    /// The complete rows, all before the first is inserted.
+    async fn rows(&self, writer: &mut Writer<'_>) -> Result<Vec<Row>, Stop> {
+        let context = writer.eval;
+        match &self.source {
+            Source::Values(rows) => {
+                let mut complete = Vec::with_capacity(rows.len());
+                for values in rows {
+                    let values = values.iter().map(|value| match value {
+                        Some(expr) => expr.eval_row(&[], context).map(Some),
+                        None => Ok(None),
+                    });
+                    complete.push(self.inserter.complete(values, context)?);
+                }
+                Ok(complete)
+            }
+            Source::Query(query) => {
+                let given = query.rows(writer).await?;
+                let mut complete = Vec::with_capacity(given.len());
+                for row in given {
+                    let values = row.into_iter().map(|value| Ok(Some(value)));
+                    complete.push(self.inserter.complete(values, context)?);
+                }
+                Ok(complete)
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Planning of INSERT.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Insert, ObjectName, OnInsert, Query, SetExpr, TableObject, UnaryOperator, Value as Ast,
+};
+use froglet_engine::{ColumnType, SqlState, Value};
+use froglet_schema::{ColumnDef, SqlType, TableDef, TableVersion};
+
+use crate::apply::Stop;
+use crate::command::fold;
+use crate::error::SqlError;
+use crate::expr::{RowExpr, Scope, infer_params};
+use crate::insert::{InsertPlan, Inserter, Source};
+use crate::on_conflict::OnConflict;
+use crate::plan::Planner;
+use crate::query_rows::RowsQuery;
+use crate::resolve;
+use crate::returning::{self, OutputList};
+use crate::stored::DefaultKind;
+use crate::table::{Compiled, compiled};
+use crate::target::is_default;
+use crate::types;
+
+/// Plans an INSERT; with it the types of its parameters.
+pub(crate) async fn plan(
+    planner: &mut Planner<'_>,
+    insert: &Insert,
+    given: &[SqlType],
+) -> Result<(InsertPlan, Vec<SqlType>), Stop> {
+    let name = target(insert)?;
+    let table = planner.names().table(name)?.clone();
+    let compiled = compiled(&table)?;
+    let alias = insert.table_alias.as_ref().map(|alias| fold(&alias.alias));
+    let columns = columns(&table.def, &insert.columns)?;
+    let (source, columns, mut params) = match values_of(insert.source.as_deref()) {
+        Body::Defaults => (Source::Values(vec![Vec::new()]), Vec::new(), given.to_vec()),
+        Body::Values(rows) => values(&table, &compiled, insert, columns, &rows, given)?,
+        Body::Query(query) => {
+            let types: Vec<SqlType> =
+                columns.iter().map(|c| table.def.columns[*c].sql_type).collect();
+            let (query, params) = RowsQuery::plan(planner, query, given, &types).await?;
+            let columns = shortened(&table.def, insert, columns, query.width())?;
+            for column in &columns {
+                refuse_given(&table.def, &compiled, *column)?;
+            }
+            let targets = columns.iter().map(|c| target_of(&table.def.columns[*c])).collect();
+            (Source::Query(Box::new(query.cast_to(targets)?)), columns, params)
+        }
+    };
+    let scope = Scope::table(&table.def, alias.as_deref());
+    let on_conflict = match &insert.on {
+        None => None,
+        Some(OnInsert::OnConflict(clause)) => {
+            let (on_conflict, found) =
+                OnConflict::plan(&table, &compiled, alias.as_deref(), clause, &params, planner)?;
+            params = found;
+            Some(on_conflict)
+        }
+        Some(_) => return Err(SqlError::unsupported("this form of INSERT").into()),
+    };
+    let returning = match &insert.returning {
+        Some(list) => {
+            params = infer_params(&scope, &crate::modify_plan::expressions(list), &params)?;
+            let outputs =
+                returning::compile(list, &table.def, alias.as_deref(), &scope, &params)?;
+            let all: Vec<usize> = (0..table.def.columns.len()).collect();
+            Some(OutputList::bind(outputs, &all))
+        }
+        None => None,
+    };
+    let inserter = Inserter::new(&table, compiled, columns, planner.catalog);
+    Ok((InsertPlan { inserter, source, on_conflict, returning }, params))
+}
+
+/// A column as the target of a cast: name, stored type, SQL type.
+pub(crate) type CastTarget = (String, ColumnType, SqlType);
+
+pub(crate) fn target_of(column: &ColumnDef) -> CastTarget {
+    (column.name.clone(), column.ty, column.sql_type)
+}
+
+fn target(insert: &Insert) -> Result<&ObjectName, SqlError> {
+    if insert.overwrite || insert.replace_into || insert.or.is_some() || insert.ignore {
+        return Err(SqlError::unsupported("this form of INSERT"));
+    }
+    match &insert.table {
+        TableObject::TableName(name) => Ok(name),
+        other => Err(SqlError::unsupported(format!("INSERT INTO {other}"))),
+    }
+}
+
+/// The columns named, or all of them.
+fn columns(def: &TableDef, names: &[ObjectName]) -> Result<Vec<usize>, SqlError> {
+    if names.is_empty() {
+        return Ok((0..def.columns.len()).collect());
+    }
+    let mut columns = Vec::with_capacity(names.len());
+    for name in names {
+        let ident = name.0.last().and_then(|part| part.as_ident()).ok_or_else(|| {
+            SqlError::unsupported(format!("the column {name}"))
+        })?;
+        let column = resolve::column(def, ident)?;
+        if columns.contains(&column) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{}\" specified more than once", def.columns[column].name),
+            ));
+        }
+        columns.push(column);
+    }
+    Ok(columns)
+}
+
+enum Body<'a> {
+    Defaults,
+    Values(Vec<&'a [Expr]>),
+    Query(&'a Query),
+}
+
+fn values_of(source: Option<&Query>) -> Body<'_> {
+    let Some(query) = source else { return Body::Defaults };
+    match query.body.as_ref() {
+        SetExpr::Values(values)
+            if query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none() =>
+        {
+            let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
+            if rows.iter().any(|row| row.iter().any(crate::target::has_subquery)) && rows.len() == 1
+            {
+                return Body::Query(query);
+            }
+            Body::Values(rows)
+        }
+        _ => Body::Query(query),
+    }
+}
+
+/// Without a column list a row may be shorter than the table, and never longer.
+fn shortened(
+    def: &TableDef,
+    insert: &Insert,
+    mut columns: Vec<usize>,
+    width: usize,
+) -> Result<Vec<usize>, SqlError> {
+    let message = if width > columns.len() {
+        "INSERT has more expressions than target columns"
+    } else if width < columns.len() && !insert.columns.is_empty() {
+        "INSERT has more target columns than expressions"
+    } else {
+        columns.truncate(width);
+        return Ok(columns);
+    };
+    let _ = def;
+    Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+}
+
+fn values(
+    table: &TableVersion,
+    compiled: &Compiled,
+    insert: &Insert,
+    columns: Vec<usize>,
+    rows: &[&[Expr]],
+    given: &[SqlType],
+) -> Result<(Source, Vec<usize>, Vec<SqlType>), SqlError> {
+    let width = rows.first().map_or(0, |row| row.len());
+    if rows.iter().any(|row| row.len() != width) {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "VALUES lists must all be the same length",
+        ));
+    }
+    let columns = shortened(&table.def, insert, columns, width)?;
+    let scope = Scope::empty();
+    let mut exprs: Vec<(&Expr, Option<SqlType>)> = Vec::new();
+    for row in rows {
+        for (column, expr) in columns.iter().zip(*row) {
+            if !is_default(expr) && !matches!(expr, Expr::Value(v) if is_literal(&v.value)) {
+                exprs.push((expr, Some(table.def.columns[*column].sql_type)));
+            }
+        }
+    }
+    let params = infer_params(&scope, &exprs, given)?;
+    let mut source = Vec::with_capacity(rows.len());
+    for row in rows {
+        let mut values = Vec::with_capacity(width);
+        for (column, expr) in columns.iter().zip(*row) {
+            if is_default(expr) {
+                values.push(None);
+                continue;
+            }
+            refuse_given(&table.def, compiled, *column)?;
+            values.push(Some(value(&scope, expr, &params, &table.def.columns[*column])?));
+        }
+        source.push(values);
+    }
+    Ok((Source::Values(source), columns, params))
+}
+
+fn is_literal(value: &Ast) -> bool {
+    !matches!(value, Ast::Placeholder(_))
+}
+
+/// One value of VALUES. Small whole numbers, which is what bulk loads are made of, need no planner.
+fn value(
+    scope: &Scope,
+    expr: &Expr,
+    params: &[SqlType],
+    column: &ColumnDef,
+) -> Result<RowExpr, SqlError> {
+    if let Some(value) = small_number(expr).and_then(|n| number_of(n, column.ty)) {
+        let scalar = types::scalar_of(&value, column.ty);
+        return RowExpr::constant(scalar, column.ty, column.sql_type);
+    }
+    RowExpr::compile_for(scope, expr, params, &column.name, column.ty, column.sql_type)
+}
+
+fn small_number(expr: &Expr) -> Option<i32> {
+    match expr {
+        Expr::Value(v) => match &v.value {
+            Ast::Number(digits, _) => digits.parse().ok(),
+            _ => None,
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+            small_number(expr).and_then(i32::checked_neg)
+        }
+        _ => None,
+    }
+}
+
+fn number_of(n: i32, ty: ColumnType) -> Option<Value> {
+    match ty {
+        ColumnType::Int16 => i16::try_from(n).ok().map(Value::Int16),
+        ColumnType::Int32 => Some(Value::Int32(n)),
+        ColumnType::Int64 => Some(Value::Int64(i64::from(n))),
+        ColumnType::Float64 => Some(Value::Float64(f64::from(n))),
+        _ => None,
+    }
+}
+
+/// 428C9 where a statement gives a value that only the table may give.
+pub(crate) fn refuse_given(
+    def: &TableDef,
+    compiled: &Compiled,
+    column: usize,
+) -> Result<(), SqlError> {
+    let name = &def.columns[column].name;
+    let error = SqlError::new(
+        SqlState::new("428C9"),
+        format!("cannot insert a non-DEFAULT value into column \"{name}\""),
+    );
+    match compiled.kinds[column] {
+        DefaultKind::Generated => {
+            Err(error.detail(format!("Column \"{name}\" is a generated column.")))
+        }
+        DefaultKind::IdentityAlways => Err(error
+            .detail(format!(
+                "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
+            ))
+            .hint("Leave the column out, or give DEFAULT for it.")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,334 @@
+//! UPDATE and DELETE.
+//!
+//! ```text
+//!   plan     target, new values, rules touched         once per catalog stamp
+//!   collect  rows under the statement's view, their new values
+//!   apply    write them (apply.rs), foreign keys, RETURNING
+//! ```
+//!
+//! Rows are collected either by this crate's own scan ([`Source::Short`]) or by a query that
+//! DataFusion plans and that hands out row ids and new values ([`Source::Query`]): conditions with
+//! subqueries, other tables in FROM or USING, and everything under `froglet.fast_path = off`.
+
+use std::sync::Arc;
+
+use froglet_engine::{Direction, Row, RowId, Snapshot, Value};
+use froglet_schema::TableVersion;
+
+use crate::access::Access;
+use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
+use crate::bound::BoundExpr;
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::foreignkey::{ChangedParent, Key};
+use crate::modify_query::QuerySource;
+use crate::returning::OutputList;
+use crate::scan::Scan;
+use crate::table::{ColumnSource, Compiled};
+use crate::violation;
+
+/// What is written to each row.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Delete,
+    /// Layout positions, ascending, generated columns among them.
+    Update(Vec<usize>),
+}
+
+impl Change {
+    pub(crate) fn kind(&self) -> Kind<'_> {
+        match self {
+            Change::Delete => Kind::Delete,
+            Change::Update(columns) => Kind::Update(columns),
+        }
+    }
+}
+
+/// Where the value of a column that is set comes from.
+#[derive(Debug)]
+pub(crate) enum SetValue {
+    /// Over the row's projection.
+    Expr(BoundExpr),
+    /// The column's default.
+    Default,
+    /// Computed from the new row.
+    Generated,
+}
+
+/// How the rows are found.
+pub(crate) enum Source {
+    Short {
+        access: Option<Access>,
+        /// Over the projection: what the access does not answer.
+        residual: Option<BoundExpr>,
+        /// All conditions, over rows in layout order; for rows that have changed.
+        condition: Option<BoundExpr>,
+        sets: Vec<SetValue>,
+    },
+    Query(Box<QuerySource>),
+}
+
+/// A planned UPDATE or DELETE.
+pub(crate) struct ModifyPlan {
+    pub(crate) table: Arc<TableVersion>,
+    pub(crate) compiled: Arc<Compiled>,
+    pub(crate) change: Change,
+    pub(crate) source: Source,
+    /// Columns read of each row; all of them when `whole`.
+    pub(crate) projection: Vec<usize>,
+    /// Checks, foreign keys, generated columns or RETURNING want the whole row.
+    pub(crate) whole: bool,
+    /// Foreign keys whose columns change here.
+    pub(crate) child_keys: Vec<Key>,
+    /// Foreign keys that point to what changes here.
+    pub(crate) parent_keys: Vec<Key>,
+    pub(crate) returning: Option<OutputList>,
+}
+
+/// What a write has done.
+pub(crate) struct Written {
+    pub(crate) rows: u64,
+    pub(crate) returned: Option<Vec<Row>>,
+}
+
+impl ModifyPlan {
+    pub(crate) async fn run(&self, writer: &mut Writer<'_>) -> Result<Written, Stop> {
+        let view = writer.txn.part().snapshot().clone();
+        let mut targets = match &self.source {
+            Source::Short { access, residual, sets, .. } => {
+                self.collect(writer, &view, access.as_ref(), residual.as_ref(), sets)?
+            }
+            Source::Query(query) => query.collect(self, writer, &view).await?,
+        };
+        if !targets.rids.is_empty() {
+            writer.note(&self.table);
+            self.apply(writer, &view, &mut targets).await?;
+        }
+        let returned = match &self.returning {
+            Some(list) => Some(self.returned(list, &targets, writer.eval)?),
+            None => None,
+        };
+        Ok(Written { rows: targets.rids.len() as u64, returned })
+    }
+
+    fn collect(
+        &self,
+        writer: &Writer<'_>,
+        view: &Snapshot,
+        access: Option<&Access>,
+        residual: Option<&BoundExpr>,
+        sets: &[SetValue],
+    ) -> Result<Targets, SqlError> {
+        let mut targets = Targets::new();
+        let scan = Scan {
+            table: &self.table,
+            access,
+            projection: &self.projection,
+            residual,
+            direction: Direction::Forward,
+        };
+        scan.run(view, writer.eval, writer.limits, &mut |rid, row| {
+            if let Change::Update(columns) = &self.change {
+                let values = self.new_values(columns, sets, row, rid, view, writer.eval)?;
+                targets.values.push(values);
+            }
+            targets.rids.push(rid);
+            if self.whole {
+                targets.olds.push(std::mem::take(row));
+            }
+            Ok(match access {
+                Some(access) if access.unique => std::ops::ControlFlow::Break(()),
+                _ => std::ops::ControlFlow::Continue(()),
+            })
+        })?;
+        Ok(targets)
+    }
+
+    /// The values of the columns that are set, checked.
+    fn new_values(
+        &self,
+        columns: &[usize],
+        sets: &[SetValue],
+        row: &[Value],
+        rid: RowId,
+        view: &Snapshot,
+        context: &EvalContext,
+    ) -> Result<Vec<Value>, SqlError> {
+        let mut values = Vec::with_capacity(columns.len());
+        for (column, set) in columns.iter().zip(sets) {
+            values.push(match set {
+                SetValue::Expr(expr) => expr.eval(row, context)?,
+                SetValue::Default => self.compiled.default(*column, context)?,
+                SetValue::Generated => Value::Null,
+            });
+        }
+        self.complete(columns, &mut values, row, rid, view, context)?;
+        Ok(values)
+    }
+
+    /// Computes generated columns and checks the row's own rules.
+    pub(crate) fn complete(
+        &self,
+        columns: &[usize],
+        values: &mut [Value],
+        row: &[Value],
+        rid: RowId,
+        view: &Snapshot,
+        context: &EvalContext,
+    ) -> Result<(), SqlError> {
+        if self.whole {
+            let mut new = overlaid(row, columns, values);
+            self.compiled.generate(&mut new, context)?;
+            for column in &self.compiled.generated {
+                if let Some(at) = columns.iter().position(|c| c == column) {
+                    values[at] = new[*column].clone();
+                }
+            }
+            return self.compiled.check(&self.table.def, &new, context);
+        }
+        for (column, value) in columns.iter().zip(values.iter()) {
+            if value.is_null() && self.table.def.columns[*column].not_null {
+                let old = self.whole_row(view, rid);
+                let new = overlaid(&old, columns, values);
+                return Err(violation::not_null(&self.table.def, *column, &new));
+            }
+        }
+        Ok(())
+    }
+
+    fn whole_row(&self, view: &Snapshot, rid: RowId) -> Row {
+        let all: Vec<usize> = (0..self.table.def.columns.len()).collect();
+        let mut row = Row::new();
+        if !self.table.table.read_row(view, rid, &all, &mut row) {
+            row = vec![Value::Null; all.len()];
+        }
+        row
+    }
+
+    async fn apply(
+        &self,
+        writer: &mut Writer<'_>,
+        view: &Snapshot,
+        targets: &mut Targets,
+    ) -> Result<(), Stop> {
+        let kind = self.change.kind();
+        let eval = writer.eval;
+        match &self.source {
+            Source::Short { condition, sets, .. } => {
+                let mut recheck = |view: &Snapshot, rid: RowId| {
+                    self.recheck(view, rid, condition.as_ref(), sets, eval)
+                };
+                let recheck: crate::apply::Recheck<'_> = &mut recheck;
+                writer
+                    .modify(&self.table, kind, view.ts, targets, OnBusy::Wait, Some(recheck))
+                    .await?;
+            }
+            Source::Query(_) => {
+                writer.modify(&self.table, kind, view.ts, targets, OnBusy::Wait, None).await?;
+            }
+        }
+        self.keys(writer, targets).await
+    }
+
+    /// A row that somebody has changed: as it is now, if it still meets the conditions.
+    fn recheck(
+        &self,
+        view: &Snapshot,
+        rid: RowId,
+        condition: Option<&BoundExpr>,
+        sets: &[SetValue],
+        context: &EvalContext,
+    ) -> crate::apply::Rechecked {
+        let all: Vec<usize> = (0..self.table.def.columns.len()).collect();
+        let mut row = Row::new();
+        if !self.table.table.read_row(view, rid, &all, &mut row) {
+            return Ok(None);
+        }
+        if let Some(condition) = condition
+            && !condition.holds(&row, context)?
+        {
+            return Ok(None);
+        }
+        let projected: Row = self.projection.iter().map(|c| row[*c].clone()).collect();
+        let values = match &self.change {
+            Change::Delete => Vec::new(),
+            Change::Update(columns) => {
+                self.new_values(columns, sets, &projected, rid, view, context)?
+            }
+        };
+        Ok(Some((values, row)))
+    }
+
+    /// Foreign keys, after all rows are written.
+    async fn keys(&self, writer: &mut Writer<'_>, targets: &Targets) -> Result<(), Stop> {
+        if let Change::Update(columns) = &self.change {
+            for key in &self.child_keys {
+                for (old, values) in targets.olds.iter().zip(&targets.values) {
+                    let new = overlaid(old, columns, values);
+                    let pick = |row: &[Value]| -> Vec<Value> {
+                        key.child_columns().iter().map(|c| row[*c].clone()).collect()
+                    };
+                    let (before, after) = (pick(old), pick(&new));
+                    if before != after {
+                        writer.hold_parent(key, &after).await?;
+                    }
+                }
+            }
+        }
+        if self.parent_keys.is_empty() {
+            return Ok(());
+        }
+        let changed: Vec<ChangedParent> = targets
+            .rids
+            .iter()
+            .enumerate()
+            .map(|(at, rid)| ChangedParent {
+                rid: *rid,
+                old: targets.olds[at].clone(),
+                new: self.new_row(targets, at),
+            })
+            .collect();
+        writer.parents_changed(&self.table, &self.parent_keys, &changed, 0).await
+    }
+
+    /// The row as it is now; `None` for a deleted one.
+    fn new_row(&self, targets: &Targets, at: usize) -> Option<Row> {
+        match &self.change {
+            Change::Delete => None,
+            Change::Update(columns) => {
+                Some(overlaid(&targets.olds[at], columns, &targets.values[at]))
+            }
+        }
+    }
+
+    /// RETURNING: of the new row, or of the deleted one.
+    fn returned(
+        &self,
+        list: &OutputList,
+        targets: &Targets,
+        context: &EvalContext,
+    ) -> Result<Vec<Row>, SqlError> {
+        (0..targets.rids.len())
+            .map(|at| match self.new_row(targets, at) {
+                Some(row) => list.row(&row, context),
+                None => list.row(&targets.olds[at], context),
+            })
+            .collect()
+    }
+}
+
+/// A row with some columns replaced.
+pub(crate) fn overlaid(row: &[Value], columns: &[usize], values: &[Value]) -> Row {
+    let mut new = row.to_vec();
+    for (column, value) in columns.iter().zip(values) {
+        new[*column] = value.clone();
+    }
+    new
+}
+
+/// Whether a table has rules that want the whole row when these columns are set.
+pub(crate) fn wants_whole(compiled: &Compiled, columns: &[usize]) -> bool {
+    let touched = |inputs: &[usize]| inputs.iter().any(|c| columns.contains(c));
+    compiled.checks.iter().any(|(_, _, inputs)| touched(inputs))
+        || compiled.sources.iter().any(|s| matches!(s, ColumnSource::Generated(_)))
+}

@@ -1,0 +1,199 @@
+//! UPDATE and DELETE whose rows a query finds.
+//!
+//! ```text
+//!   UPDATE t SET a = e FROM u WHERE c    SELECT t._rid, e, t.* FROM t, u WHERE c
+//! ```
+//!
+//! The query hands out row ids, the new values, and the whole old row where the table's rules want
+//! it. A row that several rows of the others match is written once, with the first.
+
+use std::collections::HashSet;
+
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Statement};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use froglet_engine::{RowId, Snapshot, SqlState, Value};
+use froglet_schema::{SqlType, TableDef};
+
+use crate::apply::{Stop, Targets, Writer};
+use crate::error::SqlError;
+use crate::insert_plan::{CastTarget, target_of};
+use crate::modify::{Change, ModifyPlan};
+use crate::modify_plan::{Modification, Set};
+use crate::plan::Planner;
+use crate::provider::{ROW_ID, ROW_ID_SCHEMA};
+use crate::query_rows::{QueryPlan, next};
+use crate::target::is_default;
+use crate::types::cast::{CastContext, assignable, not_assignable};
+use crate::types::{cast_array, value_at};
+
+/// A query for the rows of an UPDATE or DELETE.
+pub(crate) struct QuerySource {
+    plan: QueryPlan,
+    /// For each column that is set: its place after the row id, or its default, or generated.
+    sets: Vec<Place>,
+    /// The types of the values that the query computes.
+    targets: Vec<CastTarget>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Query(usize),
+    Default,
+    Generated,
+}
+
+impl QuerySource {
+    /// The columns of old rows.
+    pub(crate) fn projection(plan: &ModifyPlan) -> Vec<usize> {
+        if plan.whole { (0..plan.table.def.columns.len()).collect() } else { Vec::new() }
+    }
+
+    pub(crate) async fn collect(
+        &self,
+        plan: &ModifyPlan,
+        writer: &mut Writer<'_>,
+        view: &Snapshot,
+    ) -> Result<Targets, Stop> {
+        let snapshot = writer.txn.part().snapshot().clone();
+        let (session, params, limits) = (writer.session, writer.params, writer.limits);
+        let mut stream = self.plan.run(session, snapshot, params, limits).await?;
+        let mut targets = Targets::new();
+        let mut seen = HashSet::new();
+        while let Some(batch) = next(&mut stream, limits).await? {
+            let mut computed = Vec::with_capacity(self.targets.len());
+            for (at, (_, ty, sql_type)) in self.targets.iter().enumerate() {
+                let array = batch.column(1 + at);
+                computed.push((cast_array(array, *ty, *sql_type, CastContext::Assignment)?, *ty));
+            }
+            for row in 0..batch.num_rows() {
+                let rid = row_id(&batch, row)?;
+                if !seen.insert(rid) {
+                    continue;
+                }
+                let mut old = Vec::new();
+                if plan.whole && !plan.table.table.read_row(view, rid, &plan.projection, &mut old) {
+                    continue;
+                }
+                if let Change::Update(columns) = &plan.change {
+                    let mut values = Vec::with_capacity(columns.len());
+                    for (column, place) in columns.iter().zip(&self.sets) {
+                        values.push(match place {
+                            Place::Query(at) => {
+                                let (array, ty) = &computed[*at];
+                                value_at(array.as_ref(), row, *ty)
+                            }
+                            Place::Default => plan.compiled.default(*column, writer.eval)?,
+                            Place::Generated => Value::Null,
+                        });
+                    }
+                    plan.complete(columns, &mut values, &old, rid, view, writer.eval)?;
+                    targets.values.push(values);
+                }
+                targets.rids.push(rid);
+                if plan.whole {
+                    targets.olds.push(old);
+                }
+            }
+        }
+        Ok(targets)
+    }
+}
+
+fn row_id(batch: &arrow::array::RecordBatch, row: usize) -> Result<RowId, SqlError> {
+    match value_at(batch.column(0).as_ref(), row, froglet_engine::ColumnType::Int64) {
+        Value::Int64(rid) => Ok(RowId(rid as u64)),
+        other => Err(SqlError::new(
+            SqlState::INTERNAL_ERROR,
+            format!("a row id came as {other:?}"),
+        )),
+    }
+}
+
+/// Plans the query; with it the types of the statement's parameters.
+pub(crate) async fn plan(
+    planner: &mut Planner<'_>,
+    plan: &ModifyPlan,
+    modification: &Modification<'_>,
+    sets: Option<&[Set<'_>]>,
+    given: &[SqlType],
+) -> Result<(QuerySource, Vec<SqlType>), Stop> {
+    let def = &plan.table.def;
+    let mut selected = Vec::new();
+    let mut targets = Vec::new();
+    let mut places = Vec::new();
+    if let Change::Update(columns) = &plan.change {
+        for column in columns {
+            let set = sets.unwrap_or_default().iter().find(|set| set.column == *column);
+            places.push(match set {
+                Some(set) if is_default(set.value) => Place::Default,
+                Some(set) => {
+                    selected.push(typed(set.value, &def.columns[*column]));
+                    targets.push(target_of(&def.columns[*column]));
+                    Place::Query(targets.len() - 1)
+                }
+                None => Place::Generated,
+            });
+        }
+    }
+    let query = query(def, modification, &selected)?;
+    let (query, params) = QueryPlan::plan(planner, &query, given).await?;
+    for (field, (name, _, to)) in query.fields()[1..].iter().zip(&targets) {
+        if !assignable(field.sql_type.oid, to.oid) {
+            return Err(not_assignable(name, *to, field.sql_type).into());
+        }
+    }
+    Ok((QuerySource { plan: query, sets: places, targets }, params))
+}
+
+/// A literal or parameter without a type takes the column's.
+fn typed(value: &Expr, column: &froglet_schema::ColumnDef) -> String {
+    use datafusion::sql::sqlparser::ast::Value as V;
+    let untyped = match value {
+        Expr::Value(v) => matches!(
+            v.value,
+            V::SingleQuotedString(_) | V::EscapedStringLiteral(_) | V::Placeholder(_) | V::Null
+        ),
+        _ => false,
+    };
+    if untyped {
+        let ty = froglet_schema::SqlType { oid: column.sql_type.oid, modifier: -1 };
+        format!("CAST({value} AS {})", crate::types::type_name(ty))
+    } else {
+        format!("({value})")
+    }
+}
+
+/// The target is written as the relation that has its row ids, under the name it has in the
+/// statement.
+fn query(
+    def: &TableDef,
+    modification: &Modification<'_>,
+    selected: &[String],
+) -> Result<Query, SqlError> {
+    let name = modification.target.alias.as_deref().unwrap_or(&def.name);
+    let qualifier = Ident::with_quote('"', name).to_string();
+    let mut from = format!("\"{ROW_ID_SCHEMA}\".\"{}\" AS {qualifier}", def.id);
+    for other in modification.others {
+        from.push_str(&format!(", {other}"));
+    }
+    let mut text = format!("SELECT {qualifier}.{ROW_ID}");
+    for (at, value) in selected.iter().enumerate() {
+        text.push_str(&format!(", {value} AS \"value {at}\""));
+    }
+    text.push_str(&format!(" FROM {from}"));
+    if let Some(condition) = modification.selection {
+        text.push_str(&format!(" WHERE {condition}"));
+    }
+    let statements = stacker::maybe_grow(1 << 20, 64 << 20, || {
+        Parser::new(&PostgreSqlDialect {})
+            .with_recursion_limit(512)
+            .try_with_sql(&text)
+            .and_then(|mut parser| parser.parse_statements())
+    })
+    .map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, format!("{e} in {text}")))?;
+    match statements.into_iter().next() {
+        Some(Statement::Query(query)) => Ok(*query),
+        _ => Err(SqlError::new(SqlState::INTERNAL_ERROR, format!("not a query: {text}"))),
+    }
+}

@@ -1,0 +1,96 @@
+//! Plans: what a statement has been made into under one catalog.
+
+use std::sync::Arc;
+
+use froglet_schema::{CatalogVersion, SqlType};
+
+use crate::apply::Stop;
+use crate::command::Command;
+use crate::error::SqlError;
+use crate::functions::SessionState;
+use crate::insert::InsertPlan;
+use crate::modify::ModifyPlan;
+use crate::prepared::Field;
+use crate::query_rows::QueryPlan;
+use crate::resolve::Names;
+use crate::select::SelectPlan;
+use crate::{insert_plan, modify_plan, select};
+
+/// What a statement is planned against.
+pub(crate) struct Planner<'a> {
+    pub(crate) catalog: &'a Arc<CatalogVersion>,
+    pub(crate) path: &'a [String],
+    /// `froglet.fast_path`
+    pub(crate) fast: bool,
+    pub(crate) session: &'a Arc<SessionState>,
+}
+
+impl<'a> Planner<'a> {
+    pub(crate) fn names(&self) -> Names<'a> {
+        Names { catalog: self.catalog, path: self.path }
+    }
+}
+
+/// A plan.
+pub(crate) enum Plan {
+    Select(Box<SelectPlan>),
+    Query(Box<QueryPlan>),
+    Insert(Box<InsertPlan>),
+    Update(Box<ModifyPlan>),
+    Delete(Box<ModifyPlan>),
+}
+
+impl Plan {
+    /// The columns of its result, if it has one.
+    pub(crate) fn fields(&self) -> Option<&Arc<[Field]>> {
+        match self {
+            Plan::Select(plan) => Some(&plan.outputs.fields),
+            Plan::Query(plan) => Some(plan.fields()),
+            Plan::Insert(plan) => plan.returning.as_ref().map(|list| &list.fields),
+            Plan::Update(plan) | Plan::Delete(plan) => {
+                plan.returning.as_ref().map(|list| &list.fields)
+            }
+        }
+    }
+}
+
+/// Plans a statement; with it the types of its parameters. `None` for statements that have no
+/// plan.
+pub(crate) async fn plan(
+    planner: &mut Planner<'_>,
+    command: &Command,
+    given: &[SqlType],
+) -> Result<Option<(Plan, Vec<SqlType>)>, Stop> {
+    Ok(Some(match command {
+        Command::Query(query) => match select::plan(planner, query, given)? {
+            Some((plan, params)) => (Plan::Select(Box::new(plan)), params),
+            None => {
+                let (plan, params) = QueryPlan::plan(planner, query, given).await?;
+                (Plan::Query(Box::new(plan)), params)
+            }
+        },
+        Command::Insert(insert) => {
+            let (plan, params) = insert_plan::plan(planner, insert, given).await?;
+            (Plan::Insert(Box::new(plan)), params)
+        }
+        Command::Update(update) => {
+            let parts = modify_plan::of_update(update)?;
+            let (plan, params) = modify_plan::plan(planner, &parts, given).await?;
+            (Plan::Update(Box::new(plan)), params)
+        }
+        Command::Delete(delete) => {
+            let parts = modify_plan::of_delete(delete)?;
+            let (plan, params) = modify_plan::plan(planner, &parts, given).await?;
+            (Plan::Delete(Box::new(plan)), params)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// 25006
+pub(crate) fn read_only(what: &str) -> SqlError {
+    SqlError::new(
+        froglet_engine::SqlState::READ_ONLY_SQL_TRANSACTION,
+        format!("cannot execute {what} in a read-only transaction"),
+    )
+}

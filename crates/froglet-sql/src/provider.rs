@@ -1,0 +1,229 @@
+//! Tables of a catalog version as DataFusion sees them.
+//!
+//! ```text
+//!   plan      CatalogTables ─ name ─▶ BaseTable      bound to a table version, to no snapshot
+//!   execute   BaseTable::scan ─ QueryScope ─▶ TableScan   snapshot, projection, access path
+//! ```
+//!
+//! A logical plan may be kept and run under many snapshots of one catalog version: what a run adds
+//! travels in the session configuration ([`QueryScope`]).
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{Statistics, TableReference};
+use datafusion::common::stats::Precision;
+use datafusion::datasource::{TableProvider, TableType, provider_as_source};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableSource};
+use datafusion::physical_plan::ExecutionPlan;
+use froglet_engine::{Snapshot, SqlState};
+use froglet_schema::{CatalogVersion, ObjectId, SequenceDef, TableVersion};
+
+use crate::context::SessionFunctions;
+use crate::error::SqlError;
+use crate::pgcatalog;
+use crate::planning::{Tables, internal};
+use crate::provider_access::{self, Access};
+use crate::provider_exec::TableScan;
+use crate::types::sql_field;
+
+/// The schema in which a base table has its row ids as a column ([`ROW_ID`]), under the table's
+/// own object id as its name. For the session's UPDATE and DELETE; users cannot write its name by
+/// accident.
+pub const ROW_ID_SCHEMA: &str = "froglet row ids";
+/// The column of row ids (bigint), after the table's own.
+pub const ROW_ID: &str = "_rid";
+
+/// What a run of a query adds to its plan.
+#[derive(Clone)]
+pub struct QueryScope {
+    /// The read view.
+    pub snapshot: Arc<Snapshot>,
+    /// The catalog that it sees.
+    pub catalog: Arc<CatalogVersion>,
+    /// The session.
+    pub session: Arc<dyn SessionFunctions>,
+}
+
+/// The scope of the run under way.
+pub fn scope_of(state: &dyn Session) -> Result<Arc<QueryScope>> {
+    state
+        .config()
+        .get_extension::<QueryScope>()
+        .ok_or_else(|| internal("a scan outside a query"))
+}
+
+/// Names of a catalog version.
+pub struct CatalogTables {
+    /// The catalog.
+    pub catalog: Arc<CatalogVersion>,
+    /// Schemas searched for a name without one, after pg_catalog.
+    pub search_path: Vec<String>,
+    /// The database's name, which may stand before a schema's.
+    pub database: String,
+}
+
+impl Tables for CatalogTables {
+    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableSource>, SqlError> {
+        if let Some(catalog) = name.catalog()
+            && catalog != self.database
+        {
+            return Err(SqlError::unsupported(format!(
+                "a reference to another database ({})",
+                name.to_string().replace('"', "")
+            )));
+        }
+        let found = match name.schema() {
+            Some(schema) => self.lookup(schema, name.table()),
+            None => std::iter::once("pg_catalog")
+                .chain(self.search_path.iter().map(String::as_str))
+                .find_map(|schema| self.lookup(schema, name.table())),
+        };
+        found.map(provider_as_source).ok_or_else(|| {
+            let shown = match name.schema() {
+                Some(schema) => format!("{schema}.{}", name.table()),
+                None => name.table().to_owned(),
+            };
+            SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("relation \"{shown}\" does not exist"),
+            )
+        })
+    }
+}
+
+impl CatalogTables {
+    fn lookup(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
+        if let Some(system) = pgcatalog::system_table(schema, name) {
+            return Some(system);
+        }
+        if schema == ROW_ID_SCHEMA {
+            let table = self.catalog.tables.get(&name.parse::<ObjectId>().ok()?)?;
+            return Some(Arc::new(BaseTable::with_row_ids(table.clone())));
+        }
+        let id = self.catalog.names.get(&(schema.to_owned(), name.to_owned()))?;
+        if let Some(table) = self.catalog.tables.get(id) {
+            return Some(Arc::new(BaseTable::new(table.clone())));
+        }
+        let sequence = self.catalog.sequences.get(id)?;
+        Some(sequence_table(sequence))
+    }
+}
+
+/// A sequence as a table of one row.
+fn sequence_table(sequence: &Arc<SequenceDef>) -> Arc<dyn TableProvider> {
+    let id = sequence.id;
+    pgcatalog::virtual_table(
+        &[("last_value", DataType::Int64), ("log_cnt", DataType::Int64), ("is_called", DataType::Boolean)],
+        move |scope| {
+            let (value, called) = scope.session.sequence_state(id).unwrap_or((1, false));
+            vec![vec![value.into(), 0i64.into(), called.into()]]
+        },
+    )
+}
+
+/// A table version.
+pub struct BaseTable {
+    table: Arc<TableVersion>,
+    schema: SchemaRef,
+    row_ids: bool,
+}
+
+impl fmt::Debug for BaseTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BaseTable({})", self.table.def.name)
+    }
+}
+
+impl BaseTable {
+    fn new(table: Arc<TableVersion>) -> BaseTable {
+        let schema = Arc::new(Schema::new(fields_of(&table)));
+        BaseTable { table, schema, row_ids: false }
+    }
+
+    fn with_row_ids(table: Arc<TableVersion>) -> BaseTable {
+        let mut fields = fields_of(&table);
+        fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
+        BaseTable { table, schema: Arc::new(Schema::new(fields)), row_ids: true }
+    }
+
+    /// The table version.
+    pub fn table(&self) -> &Arc<TableVersion> {
+        &self.table
+    }
+}
+
+fn fields_of(table: &TableVersion) -> Vec<Arc<Field>> {
+    let columns = &table.def.columns;
+    columns.iter().map(|c| sql_field(&c.name, c.sql_type, c.ty.arrow(), !c.not_null)).collect()
+}
+
+#[async_trait]
+impl TableProvider for BaseTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let scope = scope_of(state)?;
+        let width = self.table.def.columns.len();
+        let wanted: Vec<usize> = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let access = match provider_access::choose(&self.table.def, filters) {
+            Some(seek) => Access::Index(seek),
+            None => Access::Blocks,
+        };
+        let schema = Arc::new(self.schema.project(&wanted)?);
+        let row_id_at = wanted.iter().position(|c| self.row_ids && *c == width);
+        let columns = wanted.into_iter().filter(|c| *c < width).collect();
+        // A filter above still drops rows, so a limit below it would lose some.
+        let limit = if filters.is_empty() { limit } else { None };
+        Ok(Arc::new(TableScan::new(
+            self.table.clone(),
+            scope.snapshot.clone(),
+            schema,
+            columns,
+            row_id_at,
+            access,
+            limit,
+            state.config().target_partitions(),
+        )))
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(filters
+            .iter()
+            .map(|filter| match provider_access::usable(&self.table.def, filter) {
+                true => TableProviderFilterPushDown::Inexact,
+                false => TableProviderFilterPushDown::Unsupported,
+            })
+            .collect())
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        statistics.num_rows = Precision::Inexact(self.table.table.row_estimate() as usize);
+        statistics.total_byte_size =
+            Precision::Inexact(self.table.table.bytes_estimate() as usize);
+        Some(statistics)
+    }
+}

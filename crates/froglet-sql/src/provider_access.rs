@@ -1,0 +1,297 @@
+//! Which index answers a filter.
+//!
+//! Filters reach a scan as conjuncts that stay above it (inexact push-down), so an index only has
+//! to return a superset. An index helps when its leading columns are compared with constants:
+//!
+//! ```text
+//!   key       a          b          c
+//!   filter    = 5        in (1, 2)  > 7 and <= 9     one range for each combination of the equal ones
+//! ```
+
+use std::ops::Bound;
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
+use froglet_engine::key::{encode_part, successor};
+use froglet_engine::{ColumnType, IndexSpec, KeyPart, KeyRange, Value};
+use froglet_schema::TableDef;
+
+use crate::types::value_of_scalar;
+
+/// More ranges than this are a scan.
+const MAX_RANGES: usize = 1_000;
+
+/// How a scan finds its rows.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// Every block.
+    Blocks,
+    /// Ranges of an index.
+    Index(IndexAccess),
+}
+
+/// Ranges of one index.
+#[derive(Debug, Clone)]
+pub struct IndexAccess {
+    /// Its position in the layout.
+    pub index: usize,
+    /// Disjoint.
+    pub ranges: Vec<KeyRange>,
+    /// How it is shown.
+    pub name: String,
+    /// Whether each range holds at most one row.
+    pub unique: bool,
+}
+
+/// Whether a filter may help to choose an index; parameters are not known yet.
+pub fn usable(def: &TableDef, filter: &Expr) -> bool {
+    let Some(condition) = condition_of(filter, true) else { return false };
+    def.indexes.iter().any(|index| {
+        index.spec.key.iter().any(|part| {
+            def.column_by_id(part.column).is_some_and(|column| column.name == condition.column)
+        })
+    })
+}
+
+/// The best index for a conjunction of filters, if any helps.
+pub fn choose(def: &TableDef, filters: &[Expr]) -> Option<IndexAccess> {
+    let conditions: Vec<Condition> =
+        filters.iter().filter_map(|filter| condition_of(filter, false)).collect();
+    if conditions.is_empty() {
+        return None;
+    }
+    let candidates = def.indexes.iter().enumerate();
+    candidates
+        .filter_map(|(at, index)| {
+            let (equal, ranges) = ranges_of(def, &index.spec, &conditions)?;
+            let whole = equal == index.spec.key.len();
+            let access = IndexAccess {
+                index: at,
+                ranges,
+                name: index.name.clone(),
+                unique: whole && index.spec.unique,
+            };
+            Some((access.unique, equal, access))
+        })
+        .max_by_key(|(unique, equal, _)| (*unique, *equal))
+        .map(|(_, _, access)| access)
+}
+
+/// A column compared with constants.
+struct Condition {
+    column: String,
+    test: Test,
+}
+
+enum Test {
+    /// One of these.
+    In(Vec<ScalarValue>),
+    Lower(ScalarValue, bool),
+    Upper(ScalarValue, bool),
+    Between(ScalarValue, ScalarValue),
+    /// Not known before the parameters are.
+    Later,
+}
+
+/// A filter as a condition. With `planning`, a parameter counts as a constant.
+fn condition_of(filter: &Expr, planning: bool) -> Option<Condition> {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let (column, op, value) = match (&**left, &**right) {
+                (Expr::Column(column), value) => (column, *op, value),
+                (value, Expr::Column(column)) => (column, op.swap()?, value),
+                _ => return None,
+            };
+            let test = comparison(op, value, planning)?;
+            Some(Condition { column: column.name.clone(), test })
+        }
+        Expr::InList(list) if !list.negated => {
+            let Expr::Column(column) = &*list.expr else { return None };
+            let later = list.list.iter().any(|e| matches!(e, Expr::Placeholder(_)));
+            if later {
+                return planning
+                    .then(|| Condition { column: column.name.clone(), test: Test::Later });
+            }
+            let values = list.list.iter().map(constant).collect::<Option<Vec<_>>>()?;
+            Some(Condition { column: column.name.clone(), test: Test::In(values) })
+        }
+        Expr::Between(Between { expr, negated: false, low, high }) => {
+            let Expr::Column(column) = &**expr else { return None };
+            let test = match (constant(low), constant(high)) {
+                (Some(low), Some(high)) => Test::Between(low, high),
+                _ if planning => Test::Later,
+                _ => return None,
+            };
+            Some(Condition { column: column.name.clone(), test })
+        }
+        _ => None,
+    }
+}
+
+fn comparison(op: Operator, value: &Expr, planning: bool) -> Option<Test> {
+    let known = matches!(
+        op,
+        Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+    );
+    if known && planning && matches!(value, Expr::Placeholder(_)) {
+        return Some(Test::Later);
+    }
+    let value = constant(value)?;
+    match op {
+        Operator::Eq => Some(Test::In(vec![value])),
+        Operator::Gt => Some(Test::Lower(value, false)),
+        Operator::GtEq => Some(Test::Lower(value, true)),
+        Operator::Lt => Some(Test::Upper(value, false)),
+        Operator::LtEq => Some(Test::Upper(value, true)),
+        _ => None,
+    }
+}
+
+fn constant(expr: &Expr) -> Option<ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) => Some(value.clone()),
+        Expr::Alias(alias) => constant(&alias.expr),
+        _ => None,
+    }
+}
+
+/// A constant as a value of the column, if it is of exactly the column's type. NULL matches nothing
+/// and is left to the filter above.
+fn exact(value: &ScalarValue, ty: ColumnType) -> Option<Value> {
+    let same = match (value.data_type(), ty.arrow()) {
+        (a, b) if a == b => true,
+        (a, b) => a.is_string() && b.is_string(),
+    };
+    if !same || value.is_null() {
+        return None;
+    }
+    value_of_scalar(value, ty).ok()
+}
+
+/// How many leading parts are fixed, and the ranges. `None` if the first part is free.
+fn ranges_of(
+    def: &TableDef,
+    spec: &IndexSpec,
+    conditions: &[Condition],
+) -> Option<(usize, Vec<KeyRange>)> {
+    let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut equal = 0;
+    for part in &spec.key {
+        let column = def.column_by_id(part.column)?;
+        let on_column = || conditions.iter().filter(|c| c.column == column.name);
+        let listed = on_column().find_map(|c| match &c.test {
+            Test::In(values) => values_of(values, column.ty),
+            _ => None,
+        });
+        if let Some(values) = listed
+            && prefixes.len() * values.len() <= MAX_RANGES
+        {
+            prefixes = extend(&prefixes, &values, part);
+            equal += 1;
+            continue;
+        }
+        if let Some(range) = part_range(on_column(), column.ty, part) {
+            let ranges = prefixes.iter().map(|prefix| bounded(prefix, &range)).collect();
+            return Some((equal, ranges));
+        }
+        break;
+    }
+    (equal > 0).then(|| (equal, prefixes.into_iter().map(KeyRange::prefix).collect()))
+}
+
+fn values_of(values: &[ScalarValue], ty: ColumnType) -> Option<Vec<Value>> {
+    values.iter().filter(|v| !v.is_null()).map(|v| exact(v, ty)).collect()
+}
+
+fn extend(prefixes: &[Vec<u8>], values: &[Value], part: &KeyPart) -> Vec<Vec<u8>> {
+    let mut longer: Vec<Vec<u8>> = prefixes
+        .iter()
+        .flat_map(|prefix| {
+            values.iter().map(|value| {
+                let mut key = prefix.clone();
+                encode_part(&mut key, value, part);
+                key
+            })
+        })
+        .collect();
+    // The same key twice would return its rows twice.
+    longer.sort_unstable();
+    longer.dedup();
+    longer
+}
+
+/// Bounds on one part's own bytes.
+struct PartRange {
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+}
+
+fn part_range<'a>(
+    conditions: impl Iterator<Item = &'a Condition>,
+    ty: ColumnType,
+    part: &KeyPart,
+) -> Option<PartRange> {
+    let mut low: Option<(Value, bool)> = None;
+    let mut high: Option<(Value, bool)> = None;
+    for condition in conditions {
+        match &condition.test {
+            Test::Lower(value, inclusive) => low = low.or(Some((exact(value, ty)?, *inclusive))),
+            Test::Upper(value, inclusive) => high = high.or(Some((exact(value, ty)?, *inclusive))),
+            Test::Between(a, b) => {
+                low = low.or(Some((exact(a, ty)?, true)));
+                high = high.or(Some((exact(b, ty)?, true)));
+            }
+            Test::In(_) | Test::Later => {}
+        }
+    }
+    if low.is_none() && high.is_none() {
+        return None;
+    }
+    if part.descending {
+        std::mem::swap(&mut low, &mut high);
+    }
+    let encode = |value: &Value| {
+        let mut key = Vec::new();
+        encode_part(&mut key, value, part);
+        key
+    };
+    // Longer keys that begin with the bound's bytes are equal to it in this part.
+    let lower = match &low {
+        None => Bound::Unbounded,
+        Some((value, true)) => Bound::Included(encode(value)),
+        Some((value, false)) => after(&encode(value)),
+    };
+    let upper = match &high {
+        None => Bound::Unbounded,
+        Some((value, true)) => before(&encode(value)),
+        Some((value, false)) => Bound::Excluded(encode(value)),
+    };
+    Some(PartRange { lower, upper })
+}
+
+/// The lower bound above every key that starts with these bytes.
+fn after(key: &[u8]) -> Bound<Vec<u8>> {
+    successor(key).map_or(Bound::Unbounded, Bound::Included)
+}
+
+/// The upper bound above every key that starts with these bytes.
+fn before(key: &[u8]) -> Bound<Vec<u8>> {
+    successor(key).map_or(Bound::Unbounded, Bound::Excluded)
+}
+
+fn bounded(prefix: &[u8], range: &PartRange) -> KeyRange {
+    let join = |tail: &[u8]| [prefix, tail].concat();
+    let lower = match &range.lower {
+        Bound::Included(key) => Bound::Included(join(key)),
+        Bound::Excluded(key) => Bound::Excluded(join(key)),
+        Bound::Unbounded if prefix.is_empty() => Bound::Unbounded,
+        Bound::Unbounded => Bound::Included(prefix.to_vec()),
+    };
+    let upper = match &range.upper {
+        Bound::Included(key) => Bound::Included(join(key)),
+        Bound::Excluded(key) => Bound::Excluded(join(key)),
+        Bound::Unbounded if prefix.is_empty() => Bound::Unbounded,
+        Bound::Unbounded => before(prefix),
+    };
+    KeyRange { lower, upper }
+}

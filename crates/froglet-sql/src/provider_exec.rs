@@ -1,0 +1,332 @@
+//! The scan of a table as a physical operator.
+//!
+//! Blocks: each partition reads every n-th block, one batch a block. Index: the row ids of the
+//! ranges are collected first (eight bytes each; the filter above drops what is too much), then
+//! read in batches. Where the ranges turn out to hold a large part of the table, the blocks are
+//! read instead.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+};
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{Direction, Row, RowId, Snapshot};
+use froglet_schema::TableVersion;
+
+use crate::error::SqlError;
+use crate::provider_access::{Access, IndexAccess};
+use crate::types::array_of;
+
+/// An index that returns more than this part of a table is slower than its blocks.
+const BLOCKS_WIN_AT: u64 = 8;
+/// Below this many rows an index always wins.
+const FEW_ROWS: u64 = 4_096;
+
+/// A scan.
+pub struct TableScan {
+    table: Arc<TableVersion>,
+    snapshot: Arc<Snapshot>,
+    schema: SchemaRef,
+    /// Layout positions of the columns returned.
+    columns: Vec<usize>,
+    /// Where among the columns returned the row ids go.
+    row_id_at: Option<usize>,
+    access: Access,
+    limit: Option<usize>,
+    blocks: u32,
+    properties: Arc<PlanProperties>,
+}
+
+impl fmt::Debug for TableScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableScan({})", self.table.def.name)
+    }
+}
+
+impl TableScan {
+    /// A scan under a snapshot.
+    #[allow(clippy::too_many_arguments)] // the parts of one operator, named at its only caller
+    pub fn new(
+        table: Arc<TableVersion>,
+        snapshot: Arc<Snapshot>,
+        schema: SchemaRef,
+        columns: Vec<usize>,
+        row_id_at: Option<usize>,
+        access: Access,
+        limit: Option<usize>,
+        target_partitions: usize,
+    ) -> TableScan {
+        let blocks = table.table.block_count();
+        let partitions = match access {
+            Access::Blocks => target_partitions.min(blocks as usize).max(1),
+            Access::Index(_) => 1,
+        };
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema.clone()),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        TableScan {
+            table,
+            snapshot,
+            schema,
+            columns,
+            row_id_at,
+            access,
+            limit,
+            blocks,
+            properties: Arc::new(properties),
+        }
+    }
+
+    fn source(&self) -> Source {
+        Source {
+            table: self.table.clone(),
+            snapshot: self.snapshot.clone(),
+            schema: self.schema.clone(),
+            columns: self.columns.clone(),
+            row_id_at: self.row_id_at,
+            left: self.limit.unwrap_or(usize::MAX),
+        }
+    }
+}
+
+impl DisplayAs for TableScan {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.schema.fields().iter().map(|f| f.name().as_str()).collect();
+        match &self.access {
+            Access::Blocks => write!(f, "TableScan: {}", self.table.def.name)?,
+            Access::Index(index) => write!(
+                f,
+                "IndexScan: {} using {}, {} range(s)",
+                self.table.def.name,
+                index.name,
+                index.ranges.len()
+            )?,
+        }
+        write!(f, ", columns=[{}]", names.join(", "))?;
+        if let Some(limit) = self.limit {
+            write!(f, ", limit={limit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for TableScan {
+    fn name(&self) -> &str {
+        "TableScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let step = self.properties.partitioning.partition_count() as u32;
+        let blocks = BlockWalk { next: partition as u32, step, end: self.blocks };
+        let walk = match &self.access {
+            Access::Blocks => Walk::Blocks(blocks),
+            Access::Index(index) => Walk::Unopened(index.clone(), blocks),
+        };
+        let reader = Reader { source: self.source(), walk };
+        let stream = futures::stream::try_unfold(reader, |mut reader| async move {
+            Ok(reader.next_batch()?.map(|batch| (batch, reader)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream)))
+    }
+
+    fn partition_statistics(&self, _partition: Option<usize>) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        let rows = self.table.table.row_estimate() as usize;
+        let rows = match &self.access {
+            Access::Blocks => rows,
+            Access::Index(index) if index.unique => index.ranges.len(),
+            // A guess that makes an index scan look small.
+            Access::Index(_) => (rows / 100).max(1),
+        };
+        statistics.num_rows = Precision::Inexact(self.limit.map_or(rows, |l| l.min(rows)));
+        Ok(Arc::new(statistics))
+    }
+}
+
+/// Where rows are read and what becomes of them.
+struct Source {
+    table: Arc<TableVersion>,
+    snapshot: Arc<Snapshot>,
+    schema: SchemaRef,
+    columns: Vec<usize>,
+    row_id_at: Option<usize>,
+    /// Rows still wanted.
+    left: usize,
+}
+
+impl Source {
+    fn assemble(
+        &mut self,
+        mut columns: Vec<ArrayRef>,
+        rids: &[RowId],
+    ) -> Result<RecordBatch> {
+        if let Some(at) = self.row_id_at {
+            let ids: Int64Array = rids.iter().map(|rid| Some(rid.0 as i64)).collect();
+            columns.insert(at, Arc::new(ids));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rids.len()));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
+        let keep = batch.num_rows().min(self.left);
+        self.left -= keep;
+        Ok(if keep < batch.num_rows() { batch.slice(0, keep) } else { batch })
+    }
+
+    fn block(&mut self, block: u32) -> Result<RecordBatch> {
+        let rows = self
+            .table
+            .table
+            .read_block(&self.snapshot, block, &self.columns)
+            .map_err(SqlError::from)?;
+        self.assemble(rows.batch.columns().to_vec(), &rows.rids)
+    }
+
+    /// Some rows by their ids.
+    fn rows(&mut self, rids: &[RowId]) -> Result<RecordBatch> {
+        let mut rows: Vec<Row> = Vec::with_capacity(rids.len());
+        let mut found = Vec::with_capacity(rids.len());
+        for rid in rids {
+            let mut row = Row::with_capacity(self.columns.len());
+            if self.table.table.read_row(&self.snapshot, *rid, &self.columns, &mut row) {
+                rows.push(row);
+                found.push(*rid);
+            }
+        }
+        let columns = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(at, column)| {
+                let ty = self.table.def.columns[*column].ty;
+                array_of(ty, &mut rows.iter().map(|row| &row[at]))
+            })
+            .collect();
+        self.assemble(columns, &found)
+    }
+
+    /// The ids of the rows in the ranges; `None` where there are so many that the blocks are
+    /// read faster.
+    fn seek(&self, access: &IndexAccess) -> Option<Vec<RowId>> {
+        let table = &self.table.table;
+        let most = (table.row_estimate() / BLOCKS_WIN_AT).max(FEW_ROWS) as usize;
+        let mut rids = Vec::new();
+        for range in &access.ranges {
+            table.seek(
+                &self.snapshot,
+                access.index,
+                range,
+                Direction::Forward,
+                &[],
+                &mut |rid, _| {
+                    rids.push(rid);
+                    if rids.len() > most || rids.len() >= self.left {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                },
+            );
+            if rids.len() >= self.left {
+                break;
+            }
+            if rids.len() > most {
+                return None;
+            }
+        }
+        Some(rids)
+    }
+}
+
+struct BlockWalk {
+    next: u32,
+    step: u32,
+    end: u32,
+}
+
+enum Walk {
+    Unopened(IndexAccess, BlockWalk),
+    Rows(std::vec::IntoIter<RowId>),
+    Blocks(BlockWalk),
+}
+
+struct Reader {
+    source: Source,
+    walk: Walk,
+}
+
+impl Reader {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        while self.source.left > 0 {
+            let batch = match &mut self.walk {
+                Walk::Unopened(access, blocks) => {
+                    let (next, step, end) = (blocks.next, blocks.step, blocks.end);
+                    self.walk = match self.source.seek(access) {
+                        Some(rids) => Walk::Rows(rids.into_iter()),
+                        None => Walk::Blocks(BlockWalk { next, step, end }),
+                    };
+                    continue;
+                }
+                Walk::Rows(rids) => {
+                    let some: Vec<RowId> = rids.take(ROWS_PER_BLOCK).collect();
+                    if some.is_empty() {
+                        return Ok(None);
+                    }
+                    self.source.rows(&some)?
+                }
+                Walk::Blocks(blocks) => {
+                    if blocks.next >= blocks.end {
+                        return Ok(None);
+                    }
+                    let block = blocks.next;
+                    blocks.next += blocks.step;
+                    self.source.block(block)?
+                }
+            };
+            if batch.num_rows() > 0 {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+}

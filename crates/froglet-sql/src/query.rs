@@ -1,0 +1,297 @@
+//! Queries through DataFusion: planned once under a catalog version, run under many snapshots.
+//!
+//! ```text
+//!   AST ─ rewrite ─ SqlToRel ─ casts ─ analyzer ─ optimizer ─▶ PlannedQuery      plan()
+//!   PlannedQuery + values of $n ─ physical plan ─ froglet-query runtime ─▶ QueryStream   run()
+//! ```
+//!
+//! Types of parameters: a first planning with what the client says tells what their contexts say;
+//! what nothing tells is text; a second planning has them all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::planner::PlannerContext;
+use datafusion::sql::sqlparser::ast;
+use froglet_engine::{Snapshot, SqlState, Value};
+use froglet_schema::{CatalogVersion, SqlType};
+use froglet_txn::Limits;
+
+use crate::context::{EvalContext, SessionFunctions, bind_params};
+use crate::df_error::map_df_error;
+use crate::error::SqlError;
+use crate::expr::param_index;
+use crate::planning::{PlanContext, param_fields};
+use crate::prepared::Field;
+use crate::provider::{CatalogTables, QueryScope};
+use crate::query_run::{self, QueryStream};
+use crate::semantics::casts;
+use crate::types::{self, oids, sql_type_of_field};
+
+/// What planning and running need from the session.
+#[derive(Clone)]
+pub struct QueryEnv {
+    /// The catalog that the statement sees.
+    pub catalog: Arc<CatalogVersion>,
+    /// The session.
+    pub session: Arc<dyn SessionFunctions>,
+    /// Partitions of a scan; 1 runs a query on one thread.
+    pub target_partitions: usize,
+}
+
+impl QueryEnv {
+    /// On one thread.
+    pub fn new(catalog: Arc<CatalogVersion>, session: Arc<dyn SessionFunctions>) -> QueryEnv {
+        QueryEnv { catalog, session, target_partitions: 1 }
+    }
+
+    fn tables(&self) -> CatalogTables {
+        CatalogTables {
+            catalog: self.catalog.clone(),
+            search_path: self.session.search_path(),
+            database: self.session.database(),
+        }
+    }
+}
+
+/// A planned query. Good for as long as the catalog's stamp is the same.
+#[derive(Debug, Clone)]
+pub struct PlannedQuery {
+    plan: LogicalPlan,
+    schema: SchemaRef,
+    fields: Arc<[Field]>,
+    params: Vec<SqlType>,
+}
+
+/// Plans a query. `params`: what the client says of `$1…` (oid 0: nothing). `targets`: types of
+/// the columns that its results go into (INSERT … SELECT), which literals and parameters without
+/// a type take; empty, or one for each column of the select list.
+pub fn plan(
+    query: &ast::Query,
+    env: &QueryEnv,
+    params: &[SqlType],
+    targets: &[SqlType],
+) -> Result<PlannedQuery, SqlError> {
+    let mut query = crate::rewrite::rewrite_query(query)?;
+    crate::rewrite::type_targets(&mut query, targets);
+    EvalContext::new(env.session.clone()).enter(|| {
+        let found = infer(&query, env, params)?;
+        let logical = to_logical(&query, env, &found)?;
+        let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
+        let logical = printable(logical).map_err(map_df_error)?;
+        let optimized = query_run::optimize(logical, env)?;
+        let schema = Arc::new(optimized.schema().as_arrow().clone());
+        let fields = schema.fields().iter().map(result_field).collect();
+        Ok(PlannedQuery { plan: optimized, schema, fields, params: found })
+    })
+}
+
+/// The SQL planner's plan.
+fn to_logical(
+    query: &ast::Query,
+    env: &QueryEnv,
+    params: &[SqlType],
+) -> Result<LogicalPlan, SqlError> {
+    let tables = env.tables();
+    let context = PlanContext::new(&tables, query_run::options(env));
+    let mut planner =
+        PlannerContext::new().with_prepare_param_data_types(param_fields(params)?);
+    let statement = ast::Statement::Query(Box::new(query.clone()));
+    context
+        .planner()
+        .sql_statement_to_plan_with_context(statement, &mut planner)
+        .map_err(map_df_error)
+}
+
+/// Types of all parameters.
+fn infer(
+    query: &ast::Query,
+    env: &QueryEnv,
+    params: &[SqlType],
+) -> Result<Vec<SqlType>, SqlError> {
+    let highest = highest_param(query);
+    let mut found: Vec<SqlType> = params.to_vec();
+    if found.len() < highest {
+        found.resize(highest, types::plain(0));
+    }
+    let unknown = |ty: &SqlType| ty.oid == 0 || ty.oid == oids::UNKNOWN;
+    if found.iter().any(unknown) {
+        let contexts = to_logical(query, env, &found)
+            .and_then(|plan| casts::rewrite_plan(plan).map_err(map_df_error))
+            .and_then(|plan| contexts_of(plan).map_err(map_df_error))
+            .unwrap_or_default();
+        for (index, ty) in found.iter_mut().enumerate().filter(|(_, ty)| unknown(ty)) {
+            let field: Option<&FieldRef> = contexts.get(&index);
+            *ty = field.map_or(types::plain(oids::TEXT), |f| sql_type_of_field(f));
+        }
+    }
+    Ok(found)
+}
+
+fn highest_param(query: &ast::Query) -> usize {
+    let mut highest = 0;
+    let _ = ast::visit_expressions(query, |expr| {
+        if let ast::Expr::Value(v) = expr
+            && let ast::Value::Placeholder(name) = &v.value
+        {
+            highest = highest.max(param_index(name).map_or(0, |i| i + 1));
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    highest
+}
+
+/// What the plan says of parameters; a limit is a bigint.
+fn contexts_of(plan: LogicalPlan) -> Result<HashMap<usize, FieldRef>, DataFusionError> {
+    let mut found = HashMap::new();
+    plan.apply_with_subqueries(|node| {
+        let limit = matches!(node, LogicalPlan::Limit(_));
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Placeholder(Placeholder { id, field }) = expr
+                    && let Some(index) = param_index(id)
+                {
+                    let counted = || types::sql_field(
+                        "",
+                        types::plain(oids::INT8),
+                        arrow::datatypes::DataType::Int64,
+                        true,
+                    );
+                    let field = if limit { Some(counted()) } else { field.clone() };
+                    if let Some(field) = field {
+                        found.entry(index).or_insert(field);
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// Results whose text needs the catalog (regclass, regtype) become text here.
+fn printable(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    let named = |oid| {
+        matches!(oid, oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE | oids::REGROLE)
+    };
+    let schema = plan.schema().clone();
+    if !schema.fields().iter().any(|f| named(sql_type_of_field(f).oid)) {
+        return Ok(plan);
+    }
+    let columns: Vec<Expr> = schema
+        .iter()
+        .map(|(qualifier, field)| {
+            let column = Expr::from((qualifier, field));
+            match named(sql_type_of_field(field).oid) {
+                true => casts::call(column, types::plain(oids::TEXT))
+                    .alias_qualified(qualifier.cloned(), field.name()),
+                false => column,
+            }
+        })
+        .collect();
+    LogicalPlanBuilder::from(plan).project(columns)?.build()
+}
+
+fn result_field(field: &FieldRef) -> Field {
+    let sql_type = sql_type_of_field(field);
+    Field {
+        name: crate::rewrite::shown_name(field.name()).to_owned(),
+        sql_type,
+        ty: types::column_type_of_arrow(field.data_type())
+            .filter(|column| column.arrow() == *field.data_type()),
+        table: 0,
+        attnum: 0,
+    }
+}
+
+impl PlannedQuery {
+    /// Its columns.
+    pub fn fields(&self) -> &Arc<[Field]> {
+        &self.fields
+    }
+
+    /// Types of its parameters.
+    pub fn params(&self) -> &[SqlType] {
+        &self.params
+    }
+
+    /// The Arrow schema of its batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The optimised logical plan.
+    pub fn logical(&self) -> &LogicalPlan {
+        &self.plan
+    }
+
+    /// Runs it under a snapshot. The stream holds everything it needs; dropping it stops the query.
+    pub fn run(
+        &self,
+        env: &QueryEnv,
+        snapshot: Arc<Snapshot>,
+        params: &[Value],
+        limits: &Limits,
+    ) -> Result<QueryStream, SqlError> {
+        let (plan, state) = self.ready(env, snapshot, params)?;
+        Ok(query_run::spawn(plan, state, self.schema.clone(), limits.clone()))
+    }
+
+    /// The plan with its parameters bound, and the state to run it in.
+    pub(crate) fn ready(
+        &self,
+        env: &QueryEnv,
+        snapshot: Arc<Snapshot>,
+        params: &[Value],
+    ) -> Result<(LogicalPlan, SessionState), SqlError> {
+        let plan = self.bound(params)?;
+        let scope = QueryScope {
+            snapshot,
+            catalog: env.catalog.clone(),
+            session: env.session.clone(),
+        };
+        Ok((plan, query_run::state(env, scope)))
+    }
+
+    fn bound(&self, params: &[Value]) -> Result<LogicalPlan, SqlError> {
+        if params.len() < self.params.len() {
+            return Err(SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message supplies {} parameters, but prepared statement requires {}",
+                    params.len(),
+                    self.params.len()
+                ),
+            ));
+        }
+        if self.params.is_empty() {
+            return Ok(self.plan.clone());
+        }
+        let values = bind_params(params, &self.params)?;
+        bind(self.plan.clone(), values).map_err(map_df_error)
+    }
+}
+
+/// Parameters replaced by values.
+fn bind(plan: LogicalPlan, values: Vec<ScalarValue>) -> Result<LogicalPlan, DataFusionError> {
+    let bound = plan.replace_params_with_values(&ParamValues::from(values))?;
+    // A filter with a constant inside an alias would hide it from index selection.
+    bound
+        .transform_up(|node| match node {
+            LogicalPlan::TableScan(mut scan) => {
+                for filter in &mut scan.filters {
+                    *filter = filter.clone().unalias_nested().data;
+                }
+                Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+            }
+            other => Ok(Transformed::no(other)),
+        })
+        .map(|t| t.data)
+}

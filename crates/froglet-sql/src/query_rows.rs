@@ -1,0 +1,156 @@
+//! Queries that DataFusion plans and runs, as the session and as INSERT … SELECT use them.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::sql::sqlparser::ast::Query;
+use froglet_engine::{Row, Snapshot, Value};
+use froglet_schema::SqlType;
+use froglet_txn::Limits;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+
+use crate::apply::{Stop, Writer};
+use crate::error::SqlError;
+use crate::explain::{self, ExplainOptions};
+use crate::functions::SessionState;
+use crate::insert_plan::CastTarget;
+use crate::plan::Planner;
+use crate::prepared::Field;
+use crate::query::{self, PlannedQuery, QueryEnv};
+use crate::types::cast::{CastContext, assignable, not_assignable};
+use crate::types::{cast_array, value_at};
+
+/// Batches as they come.
+pub(crate) type BatchStream = BoxStream<'static, Result<RecordBatch, SqlError>>;
+
+/// A planned query.
+pub(crate) struct QueryPlan {
+    planned: PlannedQuery,
+}
+
+impl QueryPlan {
+    /// Plans a query; with it the types of its parameters.
+    pub(crate) async fn plan(
+        planner: &mut Planner<'_>,
+        query: &Query,
+        given: &[SqlType],
+    ) -> Result<(QueryPlan, Vec<SqlType>), Stop> {
+        Ok(QueryPlan::plan_for(planner, query, given, &[])?)
+    }
+
+    /// Plans a query whose columns go into columns of these types.
+    fn plan_for(
+        planner: &Planner<'_>,
+        query: &Query,
+        given: &[SqlType],
+        targets: &[SqlType],
+    ) -> Result<(QueryPlan, Vec<SqlType>), SqlError> {
+        let env = QueryEnv::new(planner.catalog.clone(), planner.session.clone());
+        let planned = query::plan(query, &env, given, targets)?;
+        let params = planned.params().to_vec();
+        Ok((QueryPlan { planned }, params))
+    }
+
+    pub(crate) fn fields(&self) -> &Arc<[Field]> {
+        self.planned.fields()
+    }
+
+    /// Starts it. The stream keeps what it needs.
+    pub(crate) async fn run(
+        &self,
+        session: &Arc<SessionState>,
+        snapshot: Arc<Snapshot>,
+        params: &[Value],
+        limits: &Limits,
+    ) -> Result<BatchStream, Stop> {
+        let env = QueryEnv::new(session.catalog_now(), session.clone());
+        // Parameters of RETURNING, say, are not the query's.
+        let params = &params[..params.len().min(self.planned.params().len())];
+        Ok(self.planned.run(&env, snapshot, params, limits)?.boxed())
+    }
+
+    /// The lines of EXPLAIN.
+    pub(crate) async fn explain(
+        &self,
+        session: &Arc<SessionState>,
+        snapshot: Arc<Snapshot>,
+        analyze: bool,
+        verbose: bool,
+        limits: &Limits,
+    ) -> Result<Vec<String>, SqlError> {
+        let env = QueryEnv::new(session.catalog_now(), session.clone());
+        let options = ExplainOptions { analyze, verbose };
+        explain::explain(&self.planned, &env, snapshot, &[], options, limits).await
+    }
+}
+
+/// A query whose rows are assigned to columns.
+pub(crate) struct RowsQuery {
+    plan: QueryPlan,
+    targets: Vec<CastTarget>,
+}
+
+impl RowsQuery {
+    pub(crate) async fn plan(
+        planner: &mut Planner<'_>,
+        query: &Query,
+        given: &[SqlType],
+        targets: &[SqlType],
+    ) -> Result<(RowsQuery, Vec<SqlType>), Stop> {
+        let (plan, params) = QueryPlan::plan_for(planner, query, given, targets)?;
+        Ok((RowsQuery { plan, targets: Vec::new() }, params))
+    }
+
+    /// How many columns it has.
+    pub(crate) fn width(&self) -> usize {
+        self.plan.fields().len()
+    }
+
+    /// Its columns are assigned to these; 42804 where one cannot be.
+    pub(crate) fn cast_to(mut self, targets: Vec<CastTarget>) -> Result<RowsQuery, SqlError> {
+        for (field, (name, _, to)) in self.plan.fields().iter().zip(&targets) {
+            if !assignable(field.sql_type.oid, to.oid) {
+                return Err(not_assignable(name, *to, field.sql_type));
+            }
+        }
+        self.targets = targets;
+        Ok(self)
+    }
+
+    /// All its rows, cast.
+    pub(crate) async fn rows(&self, writer: &mut Writer<'_>) -> Result<Vec<Row>, Stop> {
+        let snapshot = writer.txn.part().snapshot().clone();
+        let (session, params, limits) = (writer.session, writer.params, writer.limits);
+        let mut stream = self.plan.run(session, snapshot, params, limits).await?;
+        let mut rows = Vec::new();
+        while let Some(batch) = next(&mut stream, limits).await? {
+            self.append(&batch, &mut rows)?;
+        }
+        Ok(rows)
+    }
+
+    fn append(&self, batch: &RecordBatch, rows: &mut Vec<Row>) -> Result<(), SqlError> {
+        let mut arrays = Vec::with_capacity(self.targets.len());
+        for (array, (_, ty, sql_type)) in batch.columns().iter().zip(&self.targets) {
+            arrays.push(cast_array(array, *ty, *sql_type, CastContext::Assignment)?);
+        }
+        for at in 0..batch.num_rows() {
+            let cells = arrays.iter().zip(&self.targets);
+            rows.push(cells.map(|(array, (_, ty, _))| value_at(array.as_ref(), at, *ty)).collect());
+        }
+        Ok(())
+    }
+}
+
+/// The next batch, unless a limit is passed first.
+pub(crate) async fn next(
+    stream: &mut BatchStream,
+    limits: &Limits,
+) -> Result<Option<RecordBatch>, SqlError> {
+    tokio::select! {
+        biased;
+        e = limits.exceeded() => Err(e.into()),
+        batch = stream.next() => batch.transpose(),
+    }
+}

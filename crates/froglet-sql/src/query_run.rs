@@ -1,0 +1,226 @@
+//! Where queries run: DataFusion's state, the second runtime, the channel back.
+//!
+//! A query runs on a runtime of its own, so that a heavy one cannot starve point statements. Its
+//! batches come back through a short channel: a reader that stops reading stops the query, one
+//! that goes away (a closed portal, a vanished client) ends it.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::execution::context::SessionConfig;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{
+    SessionState, SessionStateBuilder, SessionStateDefaults, TaskContext,
+};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use froglet_engine::SqlState;
+use froglet_txn::Limits;
+use futures::{FutureExt, Stream, StreamExt};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+use crate::context::SessionRef;
+use crate::df_error::map_df_error;
+use crate::error::SqlError;
+use crate::provider::QueryScope;
+use crate::query::QueryEnv;
+
+/// Batches between a query and its reader.
+const CHANNEL_BATCHES: usize = 2;
+/// What all queries together may use for sorting, grouping and joining; past it they spill.
+const QUERY_MEMORY_BYTES: usize = 2 << 30;
+
+/// The runtime of queries.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+        tokio::runtime::Builder::new_multi_thread()
+            .thread_name("froglet-query")
+            .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get()))
+            // Deep plans recurse.
+            .thread_stack_size(8 << 20)
+            .enable_all()
+            .build()
+            .expect("the query runtime's threads can be started")
+    });
+    &RUNTIME
+}
+
+fn runtime_env() -> Arc<RuntimeEnv> {
+    static ENV: LazyLock<Arc<RuntimeEnv>> = LazyLock::new(|| {
+        RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(GreedyMemoryPool::new(QUERY_MEMORY_BYTES)))
+            .build_arc()
+            .expect("a runtime environment without files can be made")
+    });
+    ENV.clone()
+}
+
+fn config() -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(1)
+        .with_batch_size(froglet_engine::id::ROWS_PER_BLOCK)
+        .with_information_schema(false)
+        .with_create_default_catalog_and_schema(false);
+    let options = config.options_mut();
+    options.execution.time_zone = Some("+00:00".to_owned());
+    options.execution.parquet.pushdown_filters = false;
+    // Field metadata names SQL types; operators may drop it on the way, which changes nothing.
+    options.execution.skip_physical_aggregate_schema_check = true;
+    options.sql_parser.parse_float_as_decimal = true;
+    options.explain.show_statistics = false;
+    config
+}
+
+/// The state all others are cloned from: rules and planners, no session.
+fn template() -> &'static SessionState {
+    static TEMPLATE: LazyLock<SessionState> = LazyLock::new(|| {
+        SessionStateBuilder::new()
+            .with_config(config())
+            .with_runtime_env(runtime_env())
+            .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
+            .build()
+    });
+    &TEMPLATE
+}
+
+/// Configuration of a session.
+pub fn options(env: &QueryEnv) -> Arc<ConfigOptions> {
+    let mut options = ConfigOptions::clone(template().config_options());
+    options.extensions.insert(SessionRef(env.session.clone()));
+    Arc::new(options)
+}
+
+fn base_state(env: &QueryEnv) -> SessionState {
+    let mut state = template().clone();
+    let config = state.config_mut();
+    config.options_mut().extensions.insert(SessionRef(env.session.clone()));
+    config.options_mut().execution.target_partitions = env.target_partitions.max(1);
+    state
+}
+
+/// The state of one run.
+pub fn state(env: &QueryEnv, scope: QueryScope) -> SessionState {
+    let mut state = base_state(env);
+    state.config_mut().set_extension(Arc::new(scope));
+    let options = state.config_options().clone();
+    state.execution_props_mut().mark_start_execution(options);
+    state
+}
+
+/// Analyses and optimises.
+pub fn optimize(plan: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlError> {
+    let mut state = base_state(env);
+    let options = state.config_options().clone();
+    state.execution_props_mut().mark_start_execution(options);
+    state.optimize(&plan).map_err(map_df_error)
+}
+
+/// The physical plan of an optimised logical plan.
+pub async fn physical(
+    plan: &LogicalPlan,
+    state: &SessionState,
+) -> Result<Arc<dyn ExecutionPlan>, SqlError> {
+    state.query_planner().create_physical_plan(plan, state).await.map_err(map_df_error)
+}
+
+/// The context a physical plan is executed in.
+pub fn task_context(state: &SessionState) -> Arc<TaskContext> {
+    Arc::new(TaskContext::new(
+        None,
+        state.session_id().to_owned(),
+        state.config().clone(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        state.runtime_env().clone(),
+    ))
+}
+
+/// Rows of a running query.
+pub struct QueryStream {
+    schema: SchemaRef,
+    batches: mpsc::Receiver<Result<RecordBatch, SqlError>>,
+}
+
+impl QueryStream {
+    /// The schema of its batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+}
+
+impl Stream for QueryStream {
+    type Item = Result<RecordBatch, SqlError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.batches.poll_recv(cx)
+    }
+}
+
+/// Starts a query.
+pub fn spawn(
+    plan: LogicalPlan,
+    state: SessionState,
+    schema: SchemaRef,
+    limits: Limits,
+) -> QueryStream {
+    let (sender, batches) = mpsc::channel(CHANNEL_BATCHES);
+    let stream = QueryStream { schema, batches };
+    runtime().spawn(async move {
+        let work = guard(produce(plan, state, sender.clone()));
+        let outcome = tokio::select! {
+            biased;
+            () = sender.closed() => return,
+            e = limits.exceeded() => Err(SqlError::from(e)),
+            outcome = work => outcome,
+        };
+        if let Err(e) = outcome {
+            // The reader may be gone; then nobody wants to know.
+            let _ = sender.send(Err(e)).await;
+        }
+    });
+    stream
+}
+
+/// A panic is an error of the query, not the end of the server.
+pub async fn guard<T>(
+    work: impl Future<Output = Result<T, SqlError>>,
+) -> Result<T, SqlError> {
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(|s| (*s).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "a panic".to_owned());
+            tracing::error!(panic = %text, "a query panicked");
+            Err(SqlError::new(SqlState::INTERNAL_ERROR, format!("internal error: {text}")))
+        }
+    }
+}
+
+async fn produce(
+    plan: LogicalPlan,
+    state: SessionState,
+    sender: mpsc::Sender<Result<RecordBatch, SqlError>>,
+) -> Result<(), SqlError> {
+    let physical = physical(&plan, &state).await?;
+    let mut rows = execute_stream(physical, task_context(&state)).map_err(map_df_error)?;
+    while let Some(batch) = rows.next().await {
+        let batch = batch.map_err(map_df_error)?;
+        if batch.num_rows() > 0 && sender.send(Ok(batch)).await.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,450 @@
+//! The short path of SELECT: one table, through an index, without the analytical planner.
+//!
+//! What does not fit (joins, aggregates, an order no index has, anything that does not compile
+//! here) is left to DataFusion by answering `None`; so errors of such statements are DataFusion's.
+//! A range that turns out to be long is left to it, too, when the statement has begun ([`MANY`]).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, LimitClause, LockClause, LockType, NonBlock, OrderByExpr, OrderByKind,
+    Query, Select, SelectItem, SetExpr,
+};
+use froglet_engine::{Direction, Row, RowId, Snapshot, SqlState, Value};
+use froglet_schema::{SqlType, TableVersion};
+
+use crate::access::{self, Access};
+use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
+use crate::bound::{BoundExpr, projection_of};
+use crate::command::fold;
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::expr::{RowExpr, Scope, infer_params};
+use crate::modify_plan::{expressions, remaining};
+use crate::plan::Planner;
+use crate::resolve::Relation;
+use crate::returning::{self, OutputList};
+use crate::scan::Scan;
+use crate::target::{TableRef, has_subquery, plain_table};
+use crate::types::{column_type_of, oids, plain};
+
+/// Rows after which a range without LIMIT is a query rather than a lookup.
+pub(crate) const MANY: usize = 5_000;
+
+/// A planned lookup.
+pub(crate) struct SelectPlan {
+    table: Arc<TableVersion>,
+    access: Option<Access>,
+    direction: Direction,
+    projection: Vec<usize>,
+    residual: Option<BoundExpr>,
+    /// All conditions over whole rows, for locked rows that have changed.
+    condition: Option<BoundExpr>,
+    pub(crate) outputs: OutputList,
+    limit: Option<RowExpr>,
+    offset: Option<RowExpr>,
+    lock: Option<OnBusy>,
+}
+
+/// What a lookup came to.
+pub(crate) enum Found {
+    Rows(Vec<Row>),
+    /// Too many rows to be a lookup.
+    Many,
+}
+
+/// The parts of a query that may be short.
+struct Shape<'a> {
+    table: TableRef<'a>,
+    select: &'a Select,
+    order: &'a [OrderByExpr],
+    limit: Option<&'a Expr>,
+    offset: Option<&'a Expr>,
+    lock: Option<OnBusy>,
+}
+
+/// Plans a lookup; `None` if the query is not one. FOR UPDATE needs this path: where it does not
+/// fit, 0A000.
+pub(crate) fn plan(
+    planner: &Planner<'_>,
+    query: &Query,
+    given: &[SqlType],
+) -> Result<Option<(SelectPlan, Vec<SqlType>)>, SqlError> {
+    let Some(shape) = shape(query)? else {
+        return if query.locks.is_empty() { Ok(None) } else { Err(cannot_lock()) };
+    };
+    if !planner.fast && shape.lock.is_none() {
+        return Ok(None);
+    }
+    let table = match planner.names().relation(shape.table.name)? {
+        Some(Relation::Table(table)) => table.clone(),
+        _ if shape.lock.is_some() => return Err(cannot_lock()),
+        _ => return Ok(None),
+    };
+    match bind(&table, &shape, given) {
+        Ok(None) if shape.lock.is_some() => Err(cannot_lock()),
+        Err(e) if shape.lock.is_some() => Err(e),
+        Ok(planned) => Ok(planned),
+        Err(_) => Ok(None),
+    }
+}
+
+fn cannot_lock() -> SqlError {
+    SqlError::unsupported("FOR UPDATE or FOR SHARE in this query")
+        .hint("It is supported in queries of one table without grouping, whose order an index has.")
+}
+
+fn shape(query: &Query) -> Result<Option<Shape<'_>>, SqlError> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return Ok(None) };
+    let simple = query.with.is_none()
+        && query.fetch.is_none()
+        && query.for_clause.is_none()
+        && query.settings.is_none()
+        && query.pipe_operators.is_empty()
+        && select.distinct.is_none()
+        && select.top.is_none()
+        && select.into.is_none()
+        && select.having.is_none()
+        && select.qualify.is_none()
+        && select.prewhere.is_none()
+        && select.lateral_views.is_empty()
+        && select.named_window.is_empty()
+        && select.connect_by.is_empty()
+        && matches!(&select.group_by, GroupByExpr::Expressions(a, b) if a.is_empty() && b.is_empty())
+        && !select.selection.as_ref().is_some_and(has_subquery);
+    let [from] = select.from.as_slice() else { return Ok(None) };
+    let Some(table) = plain_table(from).filter(|_| simple) else { return Ok(None) };
+    let order: &[OrderByExpr] = match &query.order_by {
+        None => &[],
+        Some(order) => match &order.kind {
+            OrderByKind::Expressions(exprs) if order.interpolate.is_none() => exprs,
+            _ => return Ok(None),
+        },
+    };
+    let (limit, offset) = match &query.limit_clause {
+        None => (None, None),
+        Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
+            (limit.as_ref(), offset.as_ref().map(|o| &o.value))
+        }
+        Some(_) => return Ok(None),
+    };
+    let lock = lock_of(&query.locks)?;
+    Ok(Some(Shape { table, select, order, limit, offset, lock }))
+}
+
+/// FOR SHARE is as strong as FOR UPDATE here.
+fn lock_of(locks: &[LockClause]) -> Result<Option<OnBusy>, SqlError> {
+    let mut strongest = None;
+    for lock in locks {
+        match lock.lock_type {
+            LockType::Share | LockType::Update => {}
+            #[allow(unreachable_patterns)]
+            _ => return Err(SqlError::unsupported("this row lock")),
+        }
+        let busy = match lock.nonblock {
+            None => OnBusy::Wait,
+            Some(NonBlock::Nowait) => OnBusy::NoWait,
+            Some(NonBlock::SkipLocked) => OnBusy::Skip,
+        };
+        strongest = Some(busy);
+    }
+    Ok(strongest)
+}
+
+fn bind(
+    table: &Arc<TableVersion>,
+    shape: &Shape<'_>,
+    given: &[SqlType],
+) -> Result<Option<(SelectPlan, Vec<SqlType>)>, SqlError> {
+    let alias = shape.table.alias.as_deref();
+    let scope = Scope::table(&table.def, alias);
+    let params = params(shape, &scope, given)?;
+    let conjuncts = shape.select.selection.as_ref().map(access::conjuncts).unwrap_or_default();
+    let (access, residual) = access::choose(table, &conjuncts, &params)?;
+    let Some((access, direction)) = order(table, shape, access) else { return Ok(None) };
+    if access.is_none() && shape.lock.is_none() {
+        return Ok(None);
+    }
+    let residual = remaining(&scope, &conjuncts, &residual, &params)?;
+    let outputs =
+        returning::compile(&shape.select.projection, &table.def, alias, &scope, &params)?;
+    if outputs.iter().any(|output| output.field.ty.is_none()) {
+        return Ok(None);
+    }
+    let condition = match (&shape.select.selection, shape.lock) {
+        (Some(selection), Some(_)) => {
+            Some(RowExpr::compile_condition(&scope, selection, &params, "WHERE")?)
+        }
+        _ => None,
+    };
+    let read = outputs.iter().map(|output| &output.expr).chain(residual.as_ref());
+    let all = 0..if shape.lock.is_some() { table.def.columns.len() } else { 0 };
+    let projection = projection_of(read, all);
+    let plan = SelectPlan {
+        table: table.clone(),
+        access,
+        direction,
+        residual: residual.map(|expr| BoundExpr::new(expr, &projection)),
+        condition: condition.map(BoundExpr::whole),
+        outputs: OutputList::bind(outputs, &projection),
+        projection,
+        limit: count(shape.limit, &params)?,
+        offset: count(shape.offset, &params)?,
+        lock: shape.lock,
+    };
+    Ok(Some((plan, params)))
+}
+
+fn params(
+    shape: &Shape<'_>,
+    scope: &Scope,
+    given: &[SqlType],
+) -> Result<Vec<SqlType>, SqlError> {
+    let mut exprs = expressions(&shape.select.projection);
+    exprs.extend(shape.select.selection.iter().map(|condition| (condition, None)));
+    let counts = shape.limit.into_iter().chain(shape.offset);
+    exprs.extend(counts.map(|count| (count, Some(plain(oids::INT8)))));
+    infer_params(scope, &exprs, given)
+}
+
+fn count(expr: Option<&Expr>, params: &[SqlType]) -> Result<Option<RowExpr>, SqlError> {
+    let Some(expr) = expr else { return Ok(None) };
+    let int8 = plain(oids::INT8);
+    let ty = column_type_of(int8.oid, -1).expect("bigint is stored");
+    RowExpr::compile_for(&Scope::empty(), expr, params, "LIMIT", ty, int8).map(Some)
+}
+
+/// The access in the order the query wants; `None` if no index has that order.
+fn order(
+    table: &TableVersion,
+    shape: &Shape<'_>,
+    access: Option<Access>,
+) -> Option<(Option<Access>, Direction)> {
+    if shape.order.is_empty() || access.as_ref().is_some_and(|access| access.unique) {
+        return Some((access, Direction::Forward));
+    }
+    let wanted = wanted_order(table, shape)?;
+    match access {
+        Some(access) => {
+            let fixed: Vec<usize> = access.fixed().collect();
+            let wanted: Vec<Wanted> =
+                wanted.into_iter().filter(|w| !fixed.contains(&w.column)).collect();
+            let direction = along(table, access.index, access.fixed_parts(), &wanted)?;
+            Some((Some(access), direction))
+        }
+        // Without conditions an order is worth an index only for a few rows.
+        None if shape.limit.is_some() => (0..table.table.layout().indexes.len())
+            .find_map(|index| Some((index, along(table, index, 0, &wanted)?)))
+            .map(|(index, direction)| (Some(Access::whole(index)), direction)),
+        None => None,
+    }
+}
+
+struct Wanted {
+    column: usize,
+    descending: bool,
+    nulls_first: bool,
+}
+
+fn wanted_order(table: &TableVersion, shape: &Shape<'_>) -> Option<Vec<Wanted>> {
+    shape
+        .order
+        .iter()
+        .map(|order| {
+            let name = match &order.expr {
+                Expr::Identifier(ident) => fold(ident),
+                Expr::CompoundIdentifier(parts) => fold(parts.last()?),
+                _ => return None,
+            };
+            // An output's name comes before a column's.
+            let aliased = shape.select.projection.iter().any(|item| {
+                matches!(item, SelectItem::ExprWithAlias { alias, .. } if fold(alias) == name)
+            });
+            if aliased {
+                return None;
+            }
+            let column = table.def.columns.iter().position(|c| c.name == name)?;
+            let descending = order.options.asc == Some(false);
+            let nulls_first = order.options.nulls_first.unwrap_or(descending);
+            Some(Wanted { column, descending, nulls_first })
+        })
+        .collect()
+}
+
+/// The direction in which an index, from a part on, has an order.
+fn along(
+    table: &TableVersion,
+    index: usize,
+    from: usize,
+    wanted: &[Wanted],
+) -> Option<Direction> {
+    let layout = table.table.layout();
+    let parts = layout.indexes[index].key.get(from..from + wanted.len())?;
+    let mut direction = None;
+    for (part, wanted) in parts.iter().zip(wanted) {
+        if layout.position(part.column) != Some(wanted.column) {
+            return None;
+        }
+        let nullable = !table.def.columns[wanted.column].not_null;
+        let forward = part.descending == wanted.descending;
+        if nullable && (part.nulls_first == wanted.nulls_first) != forward {
+            return None;
+        }
+        let this = if forward { Direction::Forward } else { Direction::Backward };
+        if direction.is_some_and(|d| d != this) {
+            return None;
+        }
+        direction = Some(this);
+    }
+    Some(direction.unwrap_or(Direction::Forward))
+}
+
+impl SelectPlan {
+    /// Whether it locks what it finds.
+    pub(crate) fn locks(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// The lines of EXPLAIN.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let table = &self.table.def;
+        let mut lines = vec![match &self.access {
+            Some(access) => {
+                let backward = match self.direction {
+                    Direction::Forward => "",
+                    Direction::Backward => " Backward",
+                };
+                let index = &table.indexes[access.index].name;
+                format!("Index Scan{backward} using {index} on {}", table.name)
+            }
+            None => format!("Seq Scan on {}", table.name),
+        }];
+        if self.residual.is_some() {
+            lines.push("  Filter: conditions that the index does not answer".to_owned());
+        }
+        if self.limit.is_some() {
+            lines.push("  Limit".to_owned());
+        }
+        lines
+    }
+
+    fn scan(&self) -> Scan<'_> {
+        Scan {
+            table: &self.table,
+            access: self.access.as_ref(),
+            projection: &self.projection,
+            residual: self.residual.as_ref(),
+            direction: self.direction,
+        }
+    }
+
+    /// LIMIT and OFFSET, as numbers of rows.
+    fn window(&self, context: &EvalContext) -> Result<(usize, usize), SqlError> {
+        let number = |expr: &Option<RowExpr>, what: &str, otherwise: usize| {
+            let Some(expr) = expr else { return Ok(otherwise) };
+            match expr.eval_row(&[], context)? {
+                Value::Int64(n) => usize::try_from(n).map_err(|_| {
+                    let code = if what == "LIMIT" { "2201W" } else { "2201X" };
+                    SqlError::new(SqlState::new(code), format!("{what} must not be negative"))
+                }),
+                _ => Ok(otherwise),
+            }
+        };
+        Ok((number(&self.limit, "LIMIT", usize::MAX)?, number(&self.offset, "OFFSET", 0)?))
+    }
+
+    /// Reads the rows. `patient`: however many there are.
+    pub(crate) fn run(
+        &self,
+        snapshot: &Snapshot,
+        context: &EvalContext,
+        limits: &froglet_txn::Limits,
+        patient: bool,
+    ) -> Result<Found, SqlError> {
+        let (limit, mut skip) = self.window(context)?;
+        let mut rows = Vec::new();
+        if limit == 0 {
+            return Ok(Found::Rows(rows));
+        }
+        let mut many = false;
+        self.scan().run(snapshot, context, limits, &mut |_, row| {
+            if skip > 0 {
+                skip -= 1;
+                return Ok(ControlFlow::Continue(()));
+            }
+            rows.push(self.outputs.take(row, context)?);
+            let enough = rows.len() >= limit || self.access.as_ref().is_some_and(|a| a.unique);
+            many = !patient && rows.len() > MANY;
+            Ok(if enough || many { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(if many { Found::Many } else { Found::Rows(rows) })
+    }
+
+    /// Reads and locks the rows.
+    pub(crate) async fn run_locking(&self, writer: &mut Writer<'_>) -> Result<Vec<Row>, Stop> {
+        let (limit, skip) = self.window(writer.eval)?;
+        let view = writer.txn.part().snapshot().clone();
+        let wanted = limit.saturating_add(skip);
+        // SKIP LOCKED looks for others instead of those it skips: it locks one by one.
+        let one_by_one = self.lock == Some(OnBusy::Skip);
+        let mut targets = Targets::new();
+        self.scan().run(&view, writer.eval, writer.limits, &mut |rid, row| {
+            if targets.rids.len() < wanted || one_by_one {
+                targets.rids.push(rid);
+                targets.olds.push(std::mem::take(row));
+            }
+            let enough = targets.rids.len() >= wanted && !one_by_one;
+            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        writer.note(&self.table);
+        let locked = if one_by_one {
+            self.lock_some(writer, &view, targets, wanted).await?
+        } else {
+            self.lock_all(writer, &view, &mut targets).await?;
+            targets.olds
+        };
+        let outputs = locked.iter().skip(skip).map(|row| self.outputs.row(row, writer.eval));
+        Ok(outputs.collect::<Result<Vec<Row>, SqlError>>()?)
+    }
+
+    async fn lock_all(
+        &self,
+        writer: &mut Writer<'_>,
+        view: &Snapshot,
+        targets: &mut Targets,
+    ) -> Result<(), Stop> {
+        let eval = writer.eval;
+        let mut recheck = |view: &Snapshot, rid: RowId| {
+            let mut row = Row::new();
+            let there = self.table.table.read_row(view, rid, &self.projection, &mut row);
+            let holds = match &self.condition {
+                Some(condition) => there && condition.holds(&row, eval)?,
+                None => there,
+            };
+            Ok(holds.then_some((Vec::new(), row)))
+        };
+        let busy = self.lock.unwrap_or_default();
+        let recheck: crate::apply::Recheck<'_> = &mut recheck;
+        writer.modify(&self.table, Kind::Lock, view.ts, targets, busy, Some(recheck)).await
+    }
+
+    async fn lock_some(
+        &self,
+        writer: &mut Writer<'_>,
+        view: &Snapshot,
+        targets: Targets,
+        wanted: usize,
+    ) -> Result<Vec<Row>, Stop> {
+        let mut locked = Vec::new();
+        for (rid, old) in targets.rids.into_iter().zip(targets.olds) {
+            if locked.len() >= wanted {
+                break;
+            }
+            let mut one = Targets { rids: vec![rid], values: Vec::new(), olds: vec![old] };
+            self.lock_all(writer, view, &mut one).await?;
+            locked.append(&mut one.olds);
+        }
+        Ok(locked)
+    }
+}

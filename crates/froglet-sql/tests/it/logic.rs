@@ -1,0 +1,1 @@
+//! Files of statements and expected answers, run through both execution paths.

@@ -1,0 +1,8 @@
+//! Sessions driven in process, over the memory engine.
+//!
+//! `stories` are about what several sessions see of each other; `logic` runs the files in
+//! `tests/sql`, each through both execution paths.
+
+mod basics;
+mod logic;
+mod support;
