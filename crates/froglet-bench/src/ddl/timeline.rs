@@ -32,12 +32,6 @@ impl Timeline {
         }
         self.windows[window] += 1;
         let gap = now - self.last;
-        if gap >= Duration::from_millis(15) {
-            let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-            let st = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
-            let f: Vec<&str> = st.split(' ').collect();
-            eprintln!("GAP {:?} at {:?} schedstat {} minflt {} utime {} stime {}", gap, now - self.start, stat.trim(), f[9], f[13], f[14]);
-        }
         if gap >= SHORT {
             self.gaps.push((now, gap));
         }
