@@ -325,8 +325,8 @@ def test_a_data_directory_that_is_none(start, tmp_path):
     assert str(path) in start(path, ready=False).refusal()
 
     other = tmp_path / "other"
-    other.mkdir()
-    (other / "0000000000000000.frlog").write_text("this is not a log of Froglet's")
+    (other / "log").mkdir(parents=True)
+    (other / "log" / "0000000000000000.frlog").write_text("this is not a log of Froglet's")
     assert "0000000000000000.frlog" in start(other, ready=False).refusal()
 
 

@@ -258,6 +258,7 @@ impl Column {
 
     #[inline]
     fn is_valid(&self, slot: usize) -> bool {
+        let slot = if cfg!(shuttle) { slot % 64 } else { slot };
         self.validity[slot / 64].load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
     }
 
@@ -271,8 +272,18 @@ impl Column {
             _ => {
                 let cells = self.cells.as_u64();
                 let lo = cells[2 * slot].load(Ordering::Relaxed);
+                self.between_halves(slot);
                 (lo, cells[2 * slot + 1].load(Ordering::Relaxed))
             }
+        }
+    }
+
+    /// A cell of two words may be torn between them. Cells are no model checker's atomics, so the
+    /// point where it may switch tasks is made here.
+    #[inline]
+    fn between_halves(&self, slot: usize) {
+        if cfg!(shuttle) {
+            self.is_valid(slot);
         }
     }
 
@@ -286,6 +297,7 @@ impl Column {
             _ => {
                 let cells = self.cells.as_u64();
                 cells[2 * slot].store(lo, Ordering::Relaxed);
+                self.between_halves(slot);
                 cells[2 * slot + 1].store(hi, Ordering::Relaxed);
             }
         }

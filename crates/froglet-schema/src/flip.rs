@@ -113,10 +113,14 @@ impl Catalog {
 
     /// The DDL's side of the commit, up to the commit timestamp.
     async fn prepare_flip(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError> {
+        let migrations = local(txn).map(|l| l.migrations.clone()).unwrap_or_default();
+        for migration in &migrations {
+            migration.reduce_backlog()?;
+            tokio::task::yield_now().await;
+        }
         self.publish_pending(txn, limits).await?;
         self.engine().barrier();
         self.engine().settle();
-        let migrations = local(txn).map(|l| l.migrations.clone()).unwrap_or_default();
         for migration in &migrations {
             migration.set_phase(MigrationPhase::Flip);
             migration.catch_up_and_pause()?;

@@ -33,6 +33,11 @@ use crate::def::ObjectId;
 use crate::error::SchemaError;
 use crate::step::{Step, StepKind};
 
+/// Captured rows that may be left for the flip.
+const FLIP_BACKLOG: usize = 256;
+/// Rounds of capture before a flip comes in any case.
+const FLIP_ROUNDS: usize = 50;
+
 /// How a migration runs; from the session's `froglet.migration_*` settings.
 #[derive(Clone, Debug)]
 pub struct MigrationOptions {
@@ -124,7 +129,8 @@ pub struct Migration {
     pub table_id: ObjectId,
     table_name: String,
     table: Arc<dyn Table>,
-    feed: Mutex<Box<dyn Feed>>,
+    /// Closed when the migration ends: an open feed costs every writer of the table.
+    feed: Mutex<Option<Box<dyn Feed>>>,
     steps: RwLock<Vec<Arc<Step>>>,
     /// Held while captured changes are applied; whoever needs capture to stand still holds it.
     applying: Mutex<()>,
@@ -163,7 +169,7 @@ impl Migration {
             owner,
             table_id,
             table_name,
-            feed: Mutex::new(table.open_feed()),
+            feed: Mutex::new(Some(table.open_feed())),
             table,
             steps: RwLock::default(),
             applying: Mutex::new(()),
@@ -312,7 +318,9 @@ impl Migration {
     /// Migrates again what has changed. The caller holds `applying`.
     fn apply_captured(&self) -> Result<usize, SchemaError> {
         let mut rows: Vec<RowId> = Vec::new();
-        self.feed.lock().drain(&mut rows);
+        if let Some(feed) = self.feed.lock().as_mut() {
+            feed.drain(&mut rows);
+        }
         if rows.is_empty() {
             return Ok(0);
         }
@@ -361,7 +369,21 @@ impl Migration {
 
     /// How much waits to be captured.
     pub fn backlog(&self) -> usize {
-        self.feed.lock().backlog()
+        self.feed.lock().as_ref().map_or(0, |feed| feed.backlog())
+    }
+
+    /// Works the backlog down while writers still write, so that they stand still for less at the
+    /// flip. Gives up after some rounds: a flip must come, whatever the load.
+    pub fn reduce_backlog(&self) -> Result<(), SchemaError> {
+        for _ in 0..FLIP_ROUNDS {
+            if self.backlog() <= FLIP_BACKLOG {
+                break;
+            }
+            let _still = self.applying.lock();
+            self.check_failure()?;
+            self.apply_captured()?;
+        }
+        Ok(())
     }
 
     /// Stops it from outside.
@@ -391,6 +413,7 @@ impl Migration {
     /// Ends the capture thread.
     pub fn stop(&self, phase: MigrationPhase) {
         self.stopped.store(true, Ordering::SeqCst);
+        *self.feed.lock() = None;
         self.set_phase(phase);
         self.ended_us.store(now_us().unsigned_abs(), Ordering::Relaxed);
     }

@@ -1,5 +1,7 @@
 //! A server as a process: its runtime, its signals, what it prints.
 
+use std::io::Write;
+
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -51,8 +53,12 @@ async fn serve(config: Config) -> Result<(), ServerError> {
 fn ready(server: &Server) {
     let address = server.address();
     let (host, port) = (address.ip(), address.port());
-    println!("froglet {} listening on {address}", env!("CARGO_PKG_VERSION"));
-    println!("psql -h {host} -p {port} -U postgres postgres");
+    let version = env!("CARGO_PKG_VERSION");
+    let lines = format!(
+        "froglet {version} listening on {address}\npsql -h {host} -p {port} -U postgres postgres\n"
+    );
+    // Nobody may be listening to standard output.
+    let _ = std::io::stdout().write_all(lines.as_bytes());
 }
 
 /// Lets the process have as many files (and connections) open as the system lets it ask for: the

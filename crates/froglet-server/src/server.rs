@@ -81,12 +81,14 @@ async fn run(
         budget: Budget::new(config.memory_limit_bytes / MESSAGE_SHARE),
     });
     let mut sessions = JoinSet::new();
+    // Whoever is too many is told so, which takes a connection for a moment.
+    let most = config.max_connections.saturating_mul(2).saturating_add(64);
     let checkpointer = Checkpointer::new(opened.engine.clone(), &config);
     let failed: Option<EngineError> = tokio::select! {
         // A dropped Server is one that was asked to stop.
         _ = stopped.wait_for(|stop| *stop) => None,
         error = checkpointer.run() => Some(error),
-        () = accept(&listener, &shared, &mut sessions) => unreachable!("accepting never ends"),
+        () = accept(&listener, &shared, &mut sessions, most) => unreachable!("it never ends"),
     };
     drop(listener);
     if let Some(error) = &failed {
@@ -104,9 +106,15 @@ async fn run(
     }
 }
 
-async fn accept(listener: &TcpListener, shared: &Arc<Shared>, sessions: &mut JoinSet<()>) {
+async fn accept(
+    listener: &TcpListener,
+    shared: &Arc<Shared>,
+    sessions: &mut JoinSet<()>,
+    most: usize,
+) {
     loop {
         match listener.accept().await {
+            Ok((stream, _)) if sessions.len() >= most => drop(stream),
             Ok((stream, _)) => {
                 sessions.spawn(startup::serve(stream, shared.clone()));
             }

@@ -104,6 +104,7 @@ pub enum Command {
     Delete(Box<ast::Delete>),
     Copy(Box<Statement>),
     Ddl(Box<Statement>),
+    CreateSequence(Box<crate::sequence_ddl::CreateSequence>),
     AlterSequence(Box<crate::sequence_ddl::AlterSequence>),
     /// Named in the error.
     Unsupported(String),
@@ -165,7 +166,6 @@ impl Command {
             }
             s @ (Statement::CreateTable(_)
             | Statement::CreateIndex(_)
-            | Statement::CreateSequence { .. }
             | Statement::CreateSchema { .. }
             | Statement::AlterTable(_)
             | Statement::AlterIndex { .. }
@@ -235,6 +235,10 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         "alter" if cursor.peek_word("sequence") => {
             cursor.at += 1;
             crate::sequence_ddl::parse_alter(&mut cursor)
+        }
+        "create" if cursor.peek_word("sequence") => {
+            cursor.at += 1;
+            crate::sequence_ddl::parse_create(&mut cursor)
         }
         "listen" | "notify" | "declare" | "fetch" | "close" | "move" | "lock" | "grant" | "revoke"
         | "cluster" | "do" | "call" | "load" | "security" | "import" | "refresh" => {

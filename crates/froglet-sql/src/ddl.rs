@@ -45,6 +45,7 @@ impl Ddl<'_> {
     /// Runs a statement; its command tag.
     pub(crate) async fn run(&mut self, command: &Command) -> Result<String, Stop> {
         match command {
+            Command::CreateSequence(create) => self.create_sequence(create).await,
             Command::AlterSequence(alter) => self.alter_sequence(alter).await,
             Command::Ddl(statement) => self.statement(statement).await,
             _ => Err(SqlError::unsupported("this statement").into()),
@@ -58,7 +59,6 @@ impl Ddl<'_> {
             Statement::Truncate(truncate) => self.truncate(truncate).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
             Statement::AlterIndex { name, operation } => self.alter_index(name, operation).await,
-            Statement::CreateSequence { .. } => self.create_sequence_statement(statement).await,
             Statement::CreateSchema { schema_name, if_not_exists, .. } => {
                 if schema_name.to_string().eq_ignore_ascii_case("public") {
                     return self.public_exists(*if_not_exists);

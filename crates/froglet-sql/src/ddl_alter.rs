@@ -268,7 +268,9 @@ impl Ddl<'_> {
                 let always = !matches!(generated_as, Some(GeneratedAs::ByDefault));
                 let serial = Serial {
                     identity: Some(always),
-                    options: sequence_options.clone().unwrap_or_default(),
+                    options: crate::sequence_ddl::of_identity(
+                        sequence_options.as_deref().unwrap_or_default(),
+                    )?,
                 };
                 return self.add_identity(table, &column, serial).await;
             }

@@ -1,13 +1,14 @@
 //! Column definitions, as CREATE TABLE and ADD COLUMN have them.
 
 use datafusion::sql::sqlparser::ast::{
-    self, ColumnOption, DataType, Expr, GeneratedAs, SequenceOptions, TableConstraint,
+    self, ColumnOption, DataType, Expr, GeneratedAs, TableConstraint,
 };
 use froglet_engine::SqlState;
 use froglet_schema::{NewColumn, TableDef};
 
 use crate::command::fold;
 use crate::error::SqlError;
+use crate::sequence_ddl::{Options, of_identity};
 use crate::types::{self, oids, plain};
 
 /// Where a new column's values come from when a row does not give them.
@@ -28,7 +29,7 @@ pub(crate) enum Source {
 pub(crate) struct Serial {
     /// `None` for serial; else whether GENERATED ALWAYS.
     pub(crate) identity: Option<bool>,
-    pub(crate) options: Vec<SequenceOptions>,
+    pub(crate) options: Options,
 }
 
 /// A column definition, taken apart.
@@ -55,7 +56,7 @@ pub(crate) fn plan(def: &ast::ColumnDef) -> Result<ColumnPlan, SqlError> {
     };
     let column = NewColumn { name, ty, sql_type, not_null: serial, default: None };
     let source = match serial {
-        true => Source::Sequence(Box::new(Serial { identity: None, options: Vec::new() })),
+        true => Source::Sequence(Box::new(Serial { identity: None, options: Options::default() })),
         false => Source::Nothing,
     };
     let mut plan = ColumnPlan { column, source, constraints: Vec::new() };
@@ -125,7 +126,7 @@ fn apply_option(
                     identity_type(plan)?;
                     Source::Sequence(Box::new(Serial {
                         identity: Some(*generated_as == GeneratedAs::Always),
-                        options: sequence_options.clone().unwrap_or_default(),
+                        options: of_identity(sequence_options.as_deref().unwrap_or_default())?,
                     }))
                 }
                 (GeneratedAs::ExpStored, None) => {

@@ -1,6 +1,6 @@
 //! CREATE, ALTER and DROP SEQUENCE, and the sequences of serial columns.
 
-use datafusion::sql::sqlparser::ast::{Expr, ObjectName, SequenceOptions, Statement};
+use datafusion::sql::sqlparser::ast::ObjectName;
 use froglet_engine::SqlState;
 use froglet_schema::{Change, NewColumn, ObjectId, SequenceDef, TableDef};
 
@@ -8,8 +8,8 @@ use crate::apply::Stop;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
 use crate::resolve::Names;
-use crate::sequence_ddl::AlterSequence;
-use crate::types::{self, oids};
+use crate::sequence_ddl::{AlterSequence, CreateSequence, Options};
+use crate::types::oids;
 
 impl Ddl<'_> {
     /// Makes the sequence of a serial column; its id, and the column's default.
@@ -17,7 +17,7 @@ impl Ddl<'_> {
         &mut self,
         table: &TableDef,
         column: &NewColumn,
-        options: &[SequenceOptions],
+        options: &Options,
     ) -> Result<(ObjectId, String), Stop> {
         let base = format!("{}_{}_seq", table.name, column.name);
         let mut name = base.clone();
@@ -32,43 +32,30 @@ impl Ddl<'_> {
         Ok((id, format!("nextval('{path}'::regclass)")))
     }
 
-    pub(crate) async fn create_sequence_statement(
+    pub(crate) async fn create_sequence(
         &mut self,
-        statement: &Statement,
+        create: &CreateSequence,
     ) -> Result<String, Stop> {
-        let Statement::CreateSequence {
-            temporary,
-            if_not_exists,
-            name,
-            data_type,
-            sequence_options,
-            owned_by,
-        } = statement
-        else {
-            return Err(SqlError::unsupported("this statement").into());
-        };
-        if *temporary {
-            return Err(SqlError::unsupported("CREATE TEMPORARY SEQUENCE").into());
-        }
-        let (schema, sequence) = Names::parts(name)?;
+        let (schema, sequence) = Names::parts(&create.name)?;
         let schema = self.names().creation_schema(schema)?;
         if self.names().find(Some(&schema), &sequence).is_some() {
             let message = format!("relation \"{sequence}\" already exists");
-            if *if_not_exists {
+            if create.if_not_exists {
                 self.notice(SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
                 return Ok("CREATE SEQUENCE".to_owned());
             }
             return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
         }
-        let oid = match data_type {
-            Some(ty) => types::parse_type(ty)?.1.oid,
-            None => oids::INT8,
+        let oid = match create.ty.as_deref() {
+            None | Some("bigint" | "int8") => oids::INT8,
+            Some("integer" | "int" | "int4") => oids::INT4,
+            Some("smallint" | "int2") => oids::INT2,
+            Some(_) => 0,
         };
-        let mut def = define(&schema, &sequence, oid, sequence_options)?;
-        def.owned_by = match owned_by {
-            Some(column) => self.owner(column)?,
-            None => None,
-        };
+        let mut def = define(&schema, &sequence, oid, &create.options)?;
+        if let Some(Some(column)) = &create.options.owned_by {
+            def.owned_by = self.owner(column)?;
+        }
         self.apply(Change::CreateSequence(def)).await?;
         Ok("CREATE SEQUENCE".to_owned())
     }
@@ -110,29 +97,29 @@ impl Ddl<'_> {
             self.refuse_taken(&def.schema, name)?;
             def.name.clone_from(name);
         }
-        if let Some(increment) = alter.increment {
+        if let Some(increment) = alter.options.increment {
             def.increment = increment;
         }
         let (low, high) = bounds(def.type_oid, def.increment)?;
-        if let Some(min) = alter.min {
+        if let Some(min) = alter.options.min {
             def.min = min.unwrap_or(low);
         }
-        if let Some(max) = alter.max {
+        if let Some(max) = alter.options.max {
             def.max = max.unwrap_or(high);
         }
-        if let Some(start) = alter.start {
+        if let Some(start) = alter.options.start {
             def.start = start;
         }
-        if let Some(cycle) = alter.cycle {
+        if let Some(cycle) = alter.options.cycle {
             def.cycle = cycle;
         }
-        match &alter.owned_by {
+        match &alter.options.owned_by {
             Some(Some(column)) => def.owned_by = self.owner(column)?,
             Some(None) => def.owned_by = None,
             None => {}
         }
         check(&def)?;
-        if let Some(restart) = alter.restart {
+        if let Some(restart) = alter.options.restart {
             let value = restart.unwrap_or(def.start);
             if !(def.min..=def.max).contains(&value) {
                 return Err(SqlError::new(
@@ -221,43 +208,24 @@ fn define(
     schema: &str,
     name: &str,
     oid: u32,
-    options: &[SequenceOptions],
+    options: &Options,
 ) -> Result<SequenceDef, SqlError> {
-    let mut increment = 1;
-    for option in options {
-        if let SequenceOptions::IncrementBy(value, _) = option {
-            increment = integer(value)?;
-        }
-    }
+    let increment = options.increment.unwrap_or(1);
     let (low, high) = bounds(oid, increment)?;
-    let mut def = SequenceDef {
+    let (min, max) =
+        (options.min.flatten().unwrap_or(low), options.max.flatten().unwrap_or(high));
+    let def = SequenceDef {
         id: 0,
         schema: schema.to_owned(),
         name: name.to_owned(),
         type_oid: oid,
-        start: 0,
+        start: options.start.unwrap_or(if increment > 0 { min } else { max }),
         increment,
-        min: low,
-        max: high,
-        cycle: false,
+        min,
+        max,
+        cycle: options.cycle.unwrap_or(false),
         owned_by: None,
     };
-    let mut start = None;
-    for option in options {
-        match option {
-            SequenceOptions::IncrementBy(..) | SequenceOptions::Cache(_) => {}
-            SequenceOptions::MinValue(value) => {
-                def.min = value.as_ref().map_or(Ok(low), integer)?;
-            }
-            SequenceOptions::MaxValue(value) => {
-                def.max = value.as_ref().map_or(Ok(high), integer)?;
-            }
-            SequenceOptions::StartWith(value, _) => start = Some(integer(value)?),
-            // sqlparser's flag says NO CYCLE.
-            SequenceOptions::Cycle(no) => def.cycle = !no,
-        }
-    }
-    def.start = start.unwrap_or(if increment > 0 { def.min } else { def.max });
     check(&def)?;
     Ok(def)
 }
@@ -294,15 +262,6 @@ fn check(def: &SequenceDef) -> Result<(), SqlError> {
         return wrong(format!("START value ({start}) cannot be greater than MAXVALUE ({max})"));
     }
     Ok(())
-}
-
-fn integer(value: &Expr) -> Result<i64, SqlError> {
-    value.to_string().replace(' ', "").parse().map_err(|_| {
-        SqlError::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("sequence option must be a bigint, not {value}"),
-        )
-    })
 }
 
 /// An identifier as it must be written to be read back.

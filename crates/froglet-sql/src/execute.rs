@@ -55,7 +55,7 @@ pub(crate) async fn run(
             let params = control::arguments(session, &target, arguments)?;
             Box::pin(run(session, &target, params)).await
         }
-        Command::Ddl(_) | Command::AlterSequence(_) => ddl_run::run(session, prepared).await,
+        command if command.is_ddl() => ddl_run::run(session, prepared).await,
         Command::ExplainAlter(statement) => ddl_run::explain(session, statement).await,
         Command::Explain { analyze, verbose, statement } => {
             explain_run::run(session, *analyze, *verbose, statement).await

@@ -182,7 +182,8 @@ fn parse_guarded(tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     }
 }
 
-fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
+fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
+    crate::sequence_ddl::order_identity_options(&mut tokens);
     match command::parse(&tokens) {
         Some(Ok(command)) => return Ok(command),
         Some(Err(error)) => return Err(Failure { error, tokens }),

@@ -25,10 +25,11 @@ use froglet_schema::{CatalogVersion, ObjectId, SequenceDef, TableVersion};
 
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
-use crate::pgcatalog;
+use crate::pgcatalog::{self, Columns, Fill, Rows};
 use crate::planning::{Tables, internal};
 use crate::provider_access::{self, Access};
 use crate::provider_exec::TableScan;
+use crate::system_row as row;
 use crate::types::sql_field;
 
 /// The schema in which a base table has its row ids as a column ([`ROW_ID`]), under the table's
@@ -117,13 +118,12 @@ impl CatalogTables {
 /// A sequence as a table of one row.
 fn sequence_table(sequence: &Arc<SequenceDef>) -> Arc<dyn TableProvider> {
     let id = sequence.id;
-    pgcatalog::virtual_table(
-        &[("last_value", DataType::Int64), ("log_cnt", DataType::Int64), ("is_called", DataType::Boolean)],
-        move |scope| {
-            let (value, called) = scope.session.sequence_state(id).unwrap_or((1, false));
-            vec![vec![value.into(), 0i64.into(), called.into()]]
-        },
-    )
+    let columns = Columns::parse("last_value int8!, log_cnt int8!, is_called bool!");
+    let fill: Fill = Arc::new(move |scope: &QueryScope, rows: &mut Rows| {
+        let (value, called) = scope.session.sequence_state(id).unwrap_or((1, false));
+        row!(rows; last_value: value, log_cnt: 0, is_called: called);
+    });
+    pgcatalog::virtual_table(columns, fill)
 }
 
 /// A table version.

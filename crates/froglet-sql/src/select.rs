@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, LimitClause, LockClause, LockType, NonBlock, OrderByExpr, OrderByKind,
     Query, Select, SelectItem, SetExpr,
 };
-use froglet_engine::{Direction, Row, RowId, Snapshot, SqlState, Value};
+use froglet_engine::{Direction, KeyPart, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_schema::{SqlType, TableVersion};
 
 use crate::access::{self, Access};
@@ -37,6 +37,8 @@ pub(crate) struct SelectPlan {
     table: Arc<TableVersion>,
     access: Option<Access>,
     direction: Direction,
+    /// The order, where no index has it.
+    sort: Option<Sort>,
     projection: Vec<usize>,
     residual: Option<BoundExpr>,
     /// All conditions over whole rows, for locked rows that have changed.
@@ -162,10 +164,14 @@ fn bind(
     let params = params(shape, &scope, given)?;
     let conjuncts = shape.select.selection.as_ref().map(access::conjuncts).unwrap_or_default();
     let (access, residual) = access::choose(table, &conjuncts, &params)?;
-    let Some((access, direction)) = order(table, shape, access) else { return Ok(None) };
+    let Some((access, order)) = order(table, shape, access) else { return Ok(None) };
     if access.is_none() && shape.lock.is_none() {
         return Ok(None);
     }
+    let (direction, wanted) = match order {
+        Order::Along(direction) => (direction, Vec::new()),
+        Order::Sort(wanted) => (Direction::Forward, wanted),
+    };
     let residual = remaining(&scope, &conjuncts, &residual, &params)?;
     let outputs =
         returning::compile(&shape.select.projection, &table.def, alias, &scope, &params)?;
@@ -180,11 +186,13 @@ fn bind(
     };
     let read = outputs.iter().map(|output| &output.expr).chain(residual.as_ref());
     let all = 0..if shape.lock.is_some() { table.def.columns.len() } else { 0 };
-    let projection = projection_of(read, all);
+    let projection = projection_of(read, all.chain(wanted.iter().map(|w| w.column)));
+    let sort = (!wanted.is_empty()).then(|| Sort::bind(table, wanted, &projection));
     let plan = SelectPlan {
         table: table.clone(),
         access,
         direction,
+        sort,
         residual: residual.map(|expr| BoundExpr::new(expr, &projection)),
         condition: condition.map(BoundExpr::whole),
         outputs: OutputList::bind(outputs, &projection),
@@ -215,32 +223,83 @@ fn count(expr: Option<&Expr>, params: &[SqlType]) -> Result<Option<RowExpr>, Sql
     RowExpr::compile_for(&Scope::empty(), expr, params, "LIMIT", ty, int8).map(Some)
 }
 
-/// The access in the order the query wants; `None` if no index has that order.
+/// How the rows come to their order.
+enum Order {
+    /// As an index has them.
+    Along(Direction),
+    /// Sorted afterwards.
+    Sort(Vec<Wanted>),
+}
+
+/// The access, and how the rows come to the order the query wants; `None` if that is not a matter
+/// of plain columns, or of too many rows.
 fn order(
     table: &TableVersion,
     shape: &Shape<'_>,
     access: Option<Access>,
-) -> Option<(Option<Access>, Direction)> {
+) -> Option<(Option<Access>, Order)> {
     if shape.order.is_empty() || access.as_ref().is_some_and(|access| access.unique) {
-        return Some((access, Direction::Forward));
+        return Some((access, Order::Along(Direction::Forward)));
     }
     let wanted = wanted_order(table, shape)?;
-    match access {
-        Some(access) => {
-            let fixed: Vec<usize> = access.fixed().collect();
-            let wanted: Vec<Wanted> =
-                wanted.into_iter().filter(|w| !fixed.contains(&w.column)).collect();
-            let direction = along(table, access.index, access.fixed_parts(), &wanted)?;
-            Some((Some(access), direction))
+    if let Some(access) = access {
+        let fixed: Vec<usize> = access.fixed().collect();
+        let open: Vec<Wanted> =
+            wanted.iter().filter(|w| !fixed.contains(&w.column)).copied().collect();
+        return Some(match along(table, access.index, access.fixed_parts(), &open) {
+            Some(direction) => (Some(access), Order::Along(direction)),
+            None => (Some(access), Order::Sort(wanted)),
+        });
+    }
+    // Without conditions an order is worth an index only for a few rows.
+    let indexes = 0..table.table.layout().indexes.len();
+    let found = indexes
+        .filter(|_| shape.limit.is_some())
+        .find_map(|index| Some((index, along(table, index, 0, &wanted)?)));
+    match found {
+        Some((index, direction)) => {
+            Some((Some(Access::whole(index)), Order::Along(direction)))
         }
-        // Without conditions an order is worth an index only for a few rows.
-        None if shape.limit.is_some() => (0..table.table.layout().indexes.len())
-            .find_map(|index| Some((index, along(table, index, 0, &wanted)?)))
-            .map(|(index, direction)| (Some(Access::whole(index)), direction)),
-        None => None,
+        None => Some((None, Order::Sort(wanted))),
     }
 }
 
+/// An order by columns of the projection.
+struct Sort {
+    /// Place in the row, and how its values are encoded: the order of keys is that of rows.
+    parts: Vec<(usize, KeyPart)>,
+}
+
+impl Sort {
+    fn bind(table: &TableVersion, wanted: Vec<Wanted>, projection: &[usize]) -> Sort {
+        let parts = wanted
+            .into_iter()
+            .map(|w| {
+                let place = projection
+                    .iter()
+                    .position(|column| *column == w.column)
+                    .expect("the projection has the columns of the order");
+                let part = KeyPart {
+                    column: table.def.columns[w.column].id,
+                    descending: w.descending,
+                    nulls_first: w.nulls_first,
+                };
+                (place, part)
+            })
+            .collect();
+        Sort { parts }
+    }
+
+    fn key(&self, row: &[Value]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (place, part) in &self.parts {
+            key::encode_part(&mut bytes, &row[*place], part);
+        }
+        bytes
+    }
+}
+
+#[derive(Clone, Copy)]
 struct Wanted {
     column: usize,
     descending: bool,
@@ -362,23 +421,55 @@ impl SelectPlan {
         limits: &froglet_txn::Limits,
         patient: bool,
     ) -> Result<Found, SqlError> {
-        let (limit, mut skip) = self.window(context)?;
+        let (limit, skip) = self.window(context)?;
         let mut rows = Vec::new();
         if limit == 0 {
             return Ok(Found::Rows(rows));
         }
+        if let Some(sort) = &self.sort {
+            return self.run_sorted(sort, snapshot, context, limits, (limit, skip), patient);
+        }
         let mut many = false;
+        let mut passed = 0;
+        let unique = self.access.as_ref().is_some_and(|access| access.unique);
         self.scan().run(snapshot, context, limits, &mut |_, row| {
-            if skip > 0 {
-                skip -= 1;
+            if passed < skip {
+                passed += 1;
                 return Ok(ControlFlow::Continue(()));
             }
             rows.push(self.outputs.take(row, context)?);
-            let enough = rows.len() >= limit || self.access.as_ref().is_some_and(|a| a.unique);
             many = !patient && rows.len() > MANY;
-            Ok(if enough || many { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            let enough = unique || many || rows.len() >= limit;
+            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         Ok(if many { Found::Many } else { Found::Rows(rows) })
+    }
+
+    fn run_sorted(
+        &self,
+        sort: &Sort,
+        snapshot: &Snapshot,
+        context: &EvalContext,
+        limits: &froglet_txn::Limits,
+        (limit, skip): (usize, usize),
+        patient: bool,
+    ) -> Result<Found, SqlError> {
+        let mut found: Vec<(Vec<u8>, Row)> = Vec::new();
+        let mut many = false;
+        self.scan().run(snapshot, context, limits, &mut |_, row| {
+            found.push((sort.key(row), std::mem::take(row)));
+            many = !patient && found.len() > MANY;
+            Ok(if many { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if many {
+            return Ok(Found::Many);
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut rows = Vec::new();
+        for (_, mut row) in found.into_iter().skip(skip).take(limit) {
+            rows.push(self.outputs.take(&mut row, context)?);
+        }
+        Ok(Found::Rows(rows))
     }
 
     /// Reads and locks the rows.
@@ -388,15 +479,23 @@ impl SelectPlan {
         let wanted = limit.saturating_add(skip);
         // SKIP LOCKED looks for others instead of those it skips: it locks one by one.
         let one_by_one = self.lock == Some(OnBusy::Skip);
+        let all = one_by_one || self.sort.is_some();
         let mut targets = Targets::new();
         self.scan().run(&view, writer.eval, writer.limits, &mut |rid, row| {
-            if targets.rids.len() < wanted || one_by_one {
+            if targets.rids.len() < wanted || all {
                 targets.rids.push(rid);
                 targets.olds.push(std::mem::take(row));
             }
-            let enough = targets.rids.len() >= wanted && !one_by_one;
+            let enough = targets.rids.len() >= wanted && !all;
             Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
+        if let Some(sort) = &self.sort {
+            let rows = targets.rids.drain(..).zip(targets.olds.drain(..));
+            let mut rows: Vec<(RowId, Row)> = rows.collect();
+            rows.sort_by_cached_key(|(_, row)| sort.key(row));
+            rows.truncate(if one_by_one { usize::MAX } else { wanted });
+            (targets.rids, targets.olds) = rows.into_iter().unzip();
+        }
         writer.note(&self.table);
         let locked = if one_by_one {
             self.lock_some(writer, &view, targets, wanted).await?

@@ -1,85 +1,188 @@
-//! ALTER SEQUENCE: sqlparser has no such statement.
+//! CREATE and ALTER SEQUENCE, and the options of identity columns: sqlparser has no ALTER
+//! SEQUENCE, and takes options in one order only.
 
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, Expr, SequenceOptions};
 use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::command::{Command, Cursor};
 
+/// What may be said of a sequence. `Some(None)` is NO …, or RESTART without a value.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)] // the fields are what their SQL says
+pub struct Options {
+    pub increment: Option<i64>,
+    pub min: Option<Option<i64>>,
+    pub max: Option<Option<i64>>,
+    pub start: Option<i64>,
+    pub restart: Option<Option<i64>>,
+    pub cycle: Option<bool>,
+    pub owned_by: Option<Option<ast::ObjectName>>,
+}
+
+/// `CREATE SEQUENCE [IF NOT EXISTS] name [AS type] …`
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct CreateSequence {
+    pub name: ast::ObjectName,
+    pub if_not_exists: bool,
+    pub ty: Option<String>,
+    pub options: Options,
+}
+
 /// `ALTER SEQUENCE [IF EXISTS] name …`
 #[derive(Debug)]
-#[allow(missing_docs)] // the fields are what their SQL says
+#[allow(missing_docs)]
 pub struct AlterSequence {
     pub name: ast::ObjectName,
     pub if_exists: bool,
     pub rename: Option<String>,
-    pub increment: Option<i64>,
-    /// `Some(None)`: NO MINVALUE
-    pub min: Option<Option<i64>>,
-    pub max: Option<Option<i64>>,
-    pub start: Option<i64>,
-    /// `Some(None)`: RESTART without a value
-    pub restart: Option<Option<i64>>,
-    pub cycle: Option<bool>,
-    /// `Some(None)`: OWNED BY NONE
-    pub owned_by: Option<Option<ast::ObjectName>>,
+    pub options: Options,
 }
 
+/// After `CREATE SEQUENCE`.
+pub(crate) fn parse_create(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    let if_not_exists = cursor.skip("if") && cursor.skip("not") && cursor.skip("exists");
+    let name = cursor.object_name()?;
+    let ty = if cursor.skip("as") { Some(cursor.name()?) } else { None };
+    let mut options = Options::default();
+    while cursor.peek().is_some() {
+        action(cursor, &mut options)?;
+    }
+    Ok(Command::CreateSequence(Box::new(CreateSequence { name, if_not_exists, ty, options })))
+}
+
+/// After `ALTER SEQUENCE`.
 pub(crate) fn parse_alter(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     let if_exists = cursor.skip("if") && cursor.skip("exists");
-    let mut alter = AlterSequence {
-        name: cursor.object_name()?,
-        if_exists,
-        rename: None,
-        increment: None,
-        min: None,
-        max: None,
-        start: None,
-        restart: None,
-        cycle: None,
-        owned_by: None,
-    };
+    let name = cursor.object_name()?;
+    let mut alter =
+        AlterSequence { name, if_exists, rename: None, options: Options::default() };
+    if cursor.skip("rename") {
+        cursor.skip("to");
+        alter.rename = Some(cursor.name()?);
+    }
     while cursor.peek().is_some() {
-        action(cursor, &mut alter)?;
+        action(cursor, &mut alter.options)?;
     }
     Ok(Command::AlterSequence(Box::new(alter)))
 }
 
-fn action(cursor: &mut Cursor<'_>, alter: &mut AlterSequence) -> Result<(), ParserError> {
-    if cursor.skip("rename") {
-        cursor.skip("to");
-        alter.rename = Some(cursor.name()?);
-    } else if cursor.skip("increment") {
+/// Takes one option; its place in sqlparser's order.
+fn action(cursor: &mut Cursor<'_>, options: &mut Options) -> Result<u8, ParserError> {
+    if cursor.skip("increment") {
         cursor.skip("by");
-        alter.increment = Some(cursor.integer()?);
-    } else if cursor.skip("minvalue") {
-        alter.min = Some(Some(cursor.integer()?));
-    } else if cursor.skip("maxvalue") {
-        alter.max = Some(Some(cursor.integer()?));
-    } else if cursor.skip("start") {
-        cursor.skip("with");
-        alter.start = Some(cursor.integer()?);
-    } else if cursor.skip("restart") {
-        let given = cursor.skip("with") || !matches!(cursor.peek(), None | Some(datafusion::sql::sqlparser::tokenizer::Token::Word(_)));
-        alter.restart = Some(if given { Some(cursor.integer()?) } else { None });
-    } else if cursor.skip("cycle") {
-        alter.cycle = Some(true);
-    } else if cursor.skip("cache") {
-        cursor.integer()?;
-    } else if cursor.skip("owned") {
-        cursor.skip("by");
-        alter.owned_by = Some(if cursor.skip("none") { None } else { Some(cursor.object_name()?) });
-    } else if cursor.skip("no") {
-        if cursor.skip("minvalue") {
-            alter.min = Some(None);
-        } else if cursor.skip("maxvalue") {
-            alter.max = Some(None);
-        } else if cursor.skip("cycle") {
-            alter.cycle = Some(false);
-        } else {
-            return cursor.wrong("MINVALUE, MAXVALUE or CYCLE");
-        }
-    } else {
-        return cursor.wrong("a sequence option");
+        options.increment = Some(cursor.integer()?);
+        return Ok(0);
     }
-    Ok(())
+    if cursor.skip("minvalue") {
+        options.min = Some(Some(cursor.integer()?));
+        return Ok(1);
+    }
+    if cursor.skip("maxvalue") {
+        options.max = Some(Some(cursor.integer()?));
+        return Ok(2);
+    }
+    if cursor.skip("start") {
+        cursor.skip("with");
+        options.start = Some(cursor.integer()?);
+        return Ok(3);
+    }
+    if cursor.skip("cache") {
+        cursor.integer()?;
+        return Ok(4);
+    }
+    if cursor.skip("cycle") {
+        options.cycle = Some(true);
+        return Ok(5);
+    }
+    if cursor.skip("restart") {
+        let given = cursor.skip("with")
+            || matches!(cursor.peek(), Some(Token::Number(..) | Token::Minus | Token::Plus));
+        options.restart = Some(if given { Some(cursor.integer()?) } else { None });
+        return Ok(6);
+    }
+    if cursor.skip("owned") {
+        cursor.skip("by");
+        let owner = if cursor.skip("none") { None } else { Some(cursor.object_name()?) };
+        options.owned_by = Some(owner);
+        return Ok(7);
+    }
+    if cursor.skip("no") {
+        if cursor.skip("minvalue") {
+            options.min = Some(None);
+            return Ok(1);
+        }
+        if cursor.skip("maxvalue") {
+            options.max = Some(None);
+            return Ok(2);
+        }
+        if cursor.skip("cycle") {
+            options.cycle = Some(false);
+            return Ok(5);
+        }
+        return cursor.wrong("MINVALUE, MAXVALUE or CYCLE");
+    }
+    cursor.wrong("a sequence option")
+}
+
+/// Brings the options after IDENTITY into the order that sqlparser takes. What does not look like
+/// options is left for it to complain about.
+pub(crate) fn order_identity_options(tokens: &mut [TokenWithSpan]) {
+    let mut at = 0;
+    while at + 1 < tokens.len() {
+        let identity = matches!(&tokens[at].token, Token::Word(w)
+            if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("identity"));
+        at += 1;
+        if !identity || tokens[at].token != Token::LParen {
+            continue;
+        }
+        let begin = at + 1;
+        let Some(length) = tokens[begin..].iter().position(|t| t.token == Token::RParen) else {
+            return;
+        };
+        let inside = &mut tokens[begin..begin + length];
+        let mut cursor = Cursor { tokens: inside, at: 0 };
+        let mut groups: Vec<(u8, Vec<TokenWithSpan>)> = Vec::new();
+        while cursor.peek().is_some() {
+            let from = cursor.at;
+            match action(&mut cursor, &mut Options::default()) {
+                Ok(place) => groups.push((place, cursor.tokens[from..cursor.at].to_vec())),
+                Err(_) => return,
+            }
+        }
+        groups.sort_by_key(|(place, _)| *place);
+        let ordered = groups.into_iter().flat_map(|(_, tokens)| tokens);
+        for (place, token) in inside.iter_mut().zip(ordered) {
+            *place = token;
+        }
+        at = begin + length;
+    }
+}
+
+/// The options of an identity column, as sqlparser has them.
+pub(crate) fn of_identity(given: &[SequenceOptions]) -> Result<Options, crate::SqlError> {
+    let mut options = Options::default();
+    let number = |expr: &Option<Expr>| expr.as_ref().map(integer).transpose();
+    for option in given {
+        match option {
+            SequenceOptions::IncrementBy(value, _) => options.increment = Some(integer(value)?),
+            SequenceOptions::MinValue(value) => options.min = Some(number(value)?),
+            SequenceOptions::MaxValue(value) => options.max = Some(number(value)?),
+            SequenceOptions::StartWith(value, _) => options.start = Some(integer(value)?),
+            SequenceOptions::Cache(_) => {}
+            // sqlparser's flag says NO CYCLE.
+            SequenceOptions::Cycle(no) => options.cycle = Some(!no),
+        }
+    }
+    Ok(options)
+}
+
+fn integer(value: &Expr) -> Result<i64, crate::SqlError> {
+    value.to_string().replace(' ', "").parse().map_err(|_| {
+        crate::SqlError::new(
+            froglet_engine::SqlState::INVALID_PARAMETER_VALUE,
+            format!("sequence option must be a bigint, not {value}"),
+        )
+    })
 }

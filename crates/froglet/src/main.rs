@@ -40,6 +40,11 @@ enum Command {
     /// List, follow or cancel schema changes of a running server.
     Migrations(migrations::Args),
     /// Run a benchmark.
+    #[command(after_help = "\
+Examples:
+  froglet bench list
+  froglet bench tpcc --workers 1,2 --json tpcc.json
+  froglet bench pgbench --only tpcb")]
     Bench(froglet_bench::Args),
 }
 
@@ -138,7 +143,10 @@ fn main() -> ExitCode {
 
 fn serve_data(mut serve: Serve) -> anyhow::Result<()> {
     let file = serve.config.take();
-    let config = Config::load(file.as_deref(), &serve.entries(), std::env::vars())?;
+    // A variable that is not UTF-8 is none of ours.
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let config = Config::load(file.as_deref(), &serve.entries(), variables)?;
     Ok(froglet_server::run(config)?)
 }
 

@@ -170,5 +170,7 @@ T> alter table t add column f int generated always as (d + 1) stored
     ERROR 42P17
 T> alter table t drop column v
     ERROR 2BP01
+T> alter table t alter column v type bigint
+    ERROR 0A000: generated column
 T> select id, e from t order by id
     1|12, 2|NULL, 3|34

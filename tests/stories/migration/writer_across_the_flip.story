@@ -65,11 +65,13 @@ W> begin
 W> update t set v = 11 where id = 1
 M> alter table t alter column v type bigint using v + 1000
 M> alter table t add column d bigint generated always as (v * 2) stored
-M> alter table t alter column v type text using 'v' || v
+M> alter table t add column e text generated always as ('v' || v) stored
+M> alter table t drop column d
+M> alter table t add column d bigint generated always as (v * 3) stored
 W> commit
     COMMIT
 M> select * from t order by id
-    1|v1011|2022, 2|v1020|2040, 3|v1030|2060
+    1|1011|v1011|3033, 2|1020|v1020|3060, 3|1030|v1030|3090
 
 == an index knows its rows
 setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)

@@ -114,10 +114,11 @@ fn under_load(
 ) -> Result<(Changed, Done)> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let worker = scope.spawn(|| {
+        let work = || {
             machine::pin_to_core(WORKER_CORE);
             runtime()?.block_on(Worker::new(catalog, rows, next_id).work(&stop))
-        });
+        };
+        let worker = thread::Builder::new().name("worker".to_owned()).spawn_scoped(scope, work)?;
         // A thread of its own, so that the migration's threads inherit its core and nobody else.
         let ddl = scope.spawn(|| {
             machine::pin_to_core(MIGRATION_CORE);

@@ -77,7 +77,7 @@ impl Connection {
         Ok(())
     }
 
-    fn statement(&self, name: &str) -> Result<Arc<Prepared>, SqlError> {
+    fn statement(&self, name: &str) -> Result<Arc<Prepared>, Stop> {
         let (found, what) = if name.is_empty() {
             let what = "unnamed prepared statement".to_owned();
             (self.unnamed.as_ref(), what)
@@ -87,6 +87,7 @@ impl Connection {
         };
         found.cloned().ok_or_else(|| {
             SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("{what} does not exist"))
+                .into()
         })
     }
 
@@ -119,7 +120,7 @@ impl Connection {
         Ok(())
     }
 
-    fn refuse_if_failed(&self, prepared: &Prepared) -> Result<(), SqlError> {
+    fn refuse_if_failed(&self, prepared: &Prepared) -> Result<(), Stop> {
         let failed = self.session.status() == TransactionStatus::Failed;
         if !failed || prepared.allowed_in_failed() || prepared.is_empty() {
             return Ok(());
@@ -127,7 +128,8 @@ impl Connection {
         Err(SqlError::new(
             SqlState::IN_FAILED_SQL_TRANSACTION,
             "current transaction is aborted, commands ignored until end of transaction block",
-        ))
+        )
+        .into())
     }
 
     fn describe(&mut self, target: Target<'_>) -> Result<(), Stop> {
@@ -281,7 +283,7 @@ fn no_portal(name: &str) -> SqlError {
 }
 
 /// The values of a Bind, as many and of the types that its statement takes.
-fn parameters(bind: &Bind<'_>, prepared: &Prepared) -> Result<Vec<Value>, SqlError> {
+fn parameters(bind: &Bind<'_>, prepared: &Prepared) -> Result<Vec<Value>, Stop> {
     let types = prepared.params();
     let given = bind.parameters.len();
     if given != types.len() {
@@ -292,7 +294,8 @@ fn parameters(bind: &Bind<'_>, prepared: &Prepared) -> Result<Vec<Value>, SqlErr
                 bind.statement,
                 types.len()
             ),
-        ));
+        )
+        .into());
     }
     let formats = bind.parameter_formats;
     let mut values = Vec::with_capacity(given);

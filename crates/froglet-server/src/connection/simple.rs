@@ -9,6 +9,8 @@ use super::{Connection, Stop};
 impl Connection {
     /// A Query message.
     pub(super) async fn query(&mut self, text: &str) -> Result<(), Stop> {
+        #[cfg(test)]
+        assert_ne!(text, super::tests::PANIC, "a panic was asked for");
         self.unnamed = None;
         self.portals.remove("");
         let statements = match self.session.split(text) {

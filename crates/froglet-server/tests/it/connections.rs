@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_postgres::NoTls;
 
-use crate::support::{TestServer, code, kinds, query, rows, start, start_with};
+use crate::support::{Raw, TestServer, code, kinds, query, rows, start, start_with};
 
 async fn table(server: &TestServer) {
     let sql = "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0)";
@@ -173,15 +173,30 @@ async fn a_server_that_stops_says_goodbye_and_keeps_everything() {
     assert_eq!(rows(&messages), ["1|0", "2|0"]);
 }
 
+/// A result of 50 MB: far more than socket buffers hold.
+async fn ask_for_much(server: &TestServer) -> Raw {
+    let client = server.connect().await;
+    let values: Vec<String> = (0..5000).map(|i| format!("({i})")).collect();
+    let sql = format!("CREATE TABLE much (i int); INSERT INTO much VALUES {}", values.join(","));
+    client.batch_execute(&sql).await.expect("runs");
+    let mut raw = server.raw().await;
+    raw.send(&query("SELECT repeat('x', 10000) FROM much")).await;
+    raw
+}
+
 #[tokio::test]
 async fn a_client_that_does_not_read_is_waited_for() {
     let server = start().await;
-    let mut slow = server.raw().await;
-    // Far more than socket buffers hold: the server has to wait with most of it unsent.
-    let sql = "SELECT repeat('x', 10000) FROM generate_series(1, 5000)";
-    slow.send(&query(sql)).await;
+    let mut slow = ask_for_much(&server).await;
     let other = server.connect().await;
     other.simple_query("SELECT 1").await.expect("others are served");
     let messages = slow.ready().await;
     assert_eq!(messages.iter().filter(|m| m.kind == b'D').count(), 5000);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_does_not_keep_the_server() {
+    let server = start().await;
+    let _slow = ask_for_much(&server).await;
+    server.stop().await;
 }

@@ -2,7 +2,7 @@
 
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{TestServer, bind, kinds, message, parse, query, start, sync};
+use crate::support::{TestServer, bind, kinds, message, parse, query, start, start_with, sync};
 
 async fn lives(server: &TestServer) {
     let messages = server.raw().await.query("SELECT 1").await;
@@ -147,4 +147,34 @@ async fn encryption_is_declined_and_newer_protocols_are_negotiated() {
     assert!(kinds(&greeting).ends_with("SKZ"), "{}", kinds(&greeting));
     assert_eq!(greeting[0].body, b"\0\x03\0\0\0\0\0\x01_pq_.future\0");
     assert_eq!(greeting.last().map(|m| m.body[0]), Some(b'I'));
+}
+
+#[tokio::test]
+async fn long_messages_share_a_budget() {
+    // A quarter of the limit is for messages.
+    let server = start_with(|config| config.memory_limit_bytes = 64 << 20).await;
+    let text = format!("SELECT length('{}')", "x".repeat(10 << 20));
+    let mut raw = server.raw().await;
+    let messages = raw.query(&text).await;
+    assert_eq!(kinds(&messages), "TDCZ");
+    // The same bytes again and again: what a message took is given back.
+    for _ in 0..3 {
+        assert_eq!(kinds(&raw.query(&text).await), "TDCZ");
+    }
+    let mut greedy = server.raw().await;
+    let (mut from, mut to) = greedy.stream.split();
+    let sending = async {
+        to.write_all(b"Q\x3f\xff\xff\x00").await.expect("sent");
+        // Fails as soon as the server has had enough.
+        while to.write_all(&[b' '; 65_536]).await.is_ok() {}
+    };
+    let receiving = async {
+        use tokio::io::AsyncReadExt;
+        let mut all = Vec::new();
+        let _ = from.read_to_end(&mut all).await;
+        String::from_utf8_lossy(&all).into_owned()
+    };
+    let ((), answer) = tokio::join!(sending, receiving);
+    assert!(answer.is_empty() || answer.contains("C53200"), "{answer:?}");
+    lives(&server).await;
 }

@@ -34,7 +34,13 @@ impl Drop for Served {
 fn serve(data: &Path, more: &[&str]) -> Served {
     let mut command = froglet();
     command.args(["serve", "--listen", "127.0.0.1:0", "--memory-limit", "1GB", "--data"]);
-    let mut child = command.arg(data).args(more).spawn().expect("starts");
+    command.arg(data).args(more);
+    started(command)
+}
+
+/// Runs a command that serves until it says that it is ready.
+fn started(mut command: Command) -> Served {
+    let mut child = command.spawn().expect("starts");
     let out = BufReader::new(child.stdout.take().expect("piped"));
     let lines: Vec<String> = out.lines().take(2).map(|line| line.expect("text")).collect();
     let port = lines.first().and_then(|line| line.rsplit(':').next()?.parse().ok());
@@ -198,4 +204,40 @@ async fn migrations_are_listed_and_cancelled_by_number() {
     assert!(listed.status.success() && text.contains("CREATE INDEX"), "{text}");
     let errors = fails(froglet().args(["migrations", "cancel", "999999", "--port", &port]));
     assert!(errors.contains("no schema change 999999"), "{errors}");
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_ends_the_server_and_loses_nothing() {
+    let data = data();
+    // Files may not grow beyond 4 MB: the log meets the limit as it would a full disk.
+    let mut command = Command::new("bash");
+    command.arg("-c").arg("trap '' XFSZ; ulimit -f 4096; exec \"$@\"").arg("bash");
+    command.arg(env!("CARGO_BIN_EXE_froglet"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--memory-limit", "1GB", "--data"]);
+    command.arg(data.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let served = started(command);
+    let client = served.connect().await;
+    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY, x text)").await.expect("runs");
+    let padding = "x".repeat(10_000);
+    let mut acknowledged = 0;
+    let error = loop {
+        match client.execute("INSERT INTO t VALUES ($1, $2)", &[&acknowledged, &padding]).await {
+            Ok(_) => acknowledged += 1,
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 2000, "the limit was not met");
+    };
+    if let Some(error) = error.as_db_error() {
+        let code = error.code().code();
+        assert!(matches!(code, "58030" | "53100" | "57P01"), "{error:?}");
+    }
+    let (code, errors) = served.end();
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.contains("nothing can be acknowledged any more"), "{errors}");
+
+    let served = serve(data.path(), &[]);
+    let client = served.connect().await;
+    let row = client.query_one("SELECT count(*) FROM t", &[]).await.expect("runs");
+    // The one that failed may have reached the disk: it was not answered either way.
+    assert!((acknowledged..=acknowledged + 1).contains(&(row.get::<_, i64>(0) as i32)));
 }

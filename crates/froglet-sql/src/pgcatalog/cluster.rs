@@ -1,0 +1,232 @@
+//! What a cluster has beside relations: databases, roles, schemas, types, settings, sessions.
+
+use std::collections::BTreeSet;
+
+use super::{OWNER, Rows, SCHEMAS, V, schema_oid_of};
+use crate::provider::QueryScope;
+use crate::system_row as row;
+use crate::types::{names, oids};
+
+pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
+    if schema != "pg_catalog" {
+        return None;
+    }
+    Some(match name {
+        "pg_namespace" => schemas,
+        "pg_type" => types,
+        "pg_am" => access_methods,
+        "pg_database" => databases,
+        "pg_roles" => roles,
+        "pg_authid" => authorizations,
+        "pg_user" => users,
+        "pg_tablespace" => tablespaces,
+        "pg_collation" => collations,
+        "pg_settings" => settings,
+        "pg_stat_activity" => activity,
+        _ => return None,
+    })
+}
+
+/// The role that owns schema public.
+const DATABASE_OWNER: u32 = 6_171;
+
+/// Names of roles by oid, for pg_get_userbyid.
+pub fn role_name(oid: u32) -> Option<&'static str> {
+    match oid {
+        OWNER => Some("postgres"),
+        DATABASE_OWNER => Some("pg_database_owner"),
+        _ => None,
+    }
+}
+
+/// Every schema's name: the built-in ones and those that hold something.
+pub fn schema_names(scope: &QueryScope) -> BTreeSet<String> {
+    let built_in = SCHEMAS.iter().map(|(_, name)| (*name).to_owned());
+    built_in.chain(scope.catalog.names.keys().map(|(schema, _)| schema.clone())).collect()
+}
+
+fn schemas(scope: &QueryScope, rows: &mut Rows) {
+    for name in schema_names(scope) {
+        let public = name == "public";
+        let acl = |owner: &str| {
+            vec![format!("{owner}=UC/{owner}"), format!("=U/{owner}")]
+        };
+        row!(rows;
+            oid: schema_oid_of(&name),
+            nspname: &name,
+            nspowner: if public { DATABASE_OWNER } else { OWNER },
+            nspacl: public.then(|| acl("pg_database_owner")),
+        );
+    }
+}
+
+fn types(_scope: &QueryScope, rows: &mut Rows) {
+    for ty in names::TYPES {
+        let pseudo = ty.category == 'P' || ty.category == 'X';
+        row!(rows;
+            oid: ty.oid,
+            typname: ty.name,
+            typnamespace: 11,
+            typowner: OWNER,
+            typlen: ty.length,
+            typbyval: (1..=8).contains(&ty.length),
+            typtype: if pseudo { 'p' } else { 'b' },
+            typcategory: ty.category,
+            typispreferred: matches!(
+                ty.oid,
+                oids::BOOL | oids::TEXT | oids::OID | oids::FLOAT8 | oids::TIMESTAMPTZ
+                    | oids::INTERVAL
+            ),
+            typisdefined: true,
+            typdelim: ',',
+            typelem: ty.element,
+            typarray: ty.array,
+            typalign: 'i',
+            typstorage: if ty.length == -1 { 'x' } else { 'p' },
+            typtypmod: -1,
+            typcollation: ty.collation,
+        );
+    }
+}
+
+fn access_methods(_scope: &QueryScope, rows: &mut Rows) {
+    row!(rows; oid: super::relations::MEMORY, amname: "memory", amtype: 't');
+    row!(rows; oid: super::relations::BTREE, amname: "btree", amtype: 'i');
+}
+
+fn databases(scope: &QueryScope, rows: &mut Rows) {
+    let name = scope.session.database();
+    let acl = || vec!["=c/postgres".to_owned(), "postgres=CTc/postgres".to_owned()];
+    for (oid, name, template, acl) in [
+        (5, name.as_str(), false, None),
+        (1, "template1", true, Some(acl())),
+        (4, "template0", true, Some(acl())),
+    ] {
+        row!(rows;
+            oid: oid,
+            datname: name,
+            datdba: OWNER,
+            encoding: 6,
+            datlocprovider: 'c',
+            datistemplate: template,
+            // There is one database; the templates stand for PostgreSQL's.
+            datallowconn: !template,
+            datconnlimit: -1,
+            dattablespace: 1_663,
+            datcollate: "C.UTF-8",
+            datctype: "C.UTF-8",
+            datacl: acl,
+        );
+    }
+}
+
+fn roles(_scope: &QueryScope, rows: &mut Rows) {
+    row!(rows;
+        oid: OWNER,
+        rolname: "postgres",
+        rolsuper: true,
+        rolinherit: true,
+        rolcreaterole: true,
+        rolcreatedb: true,
+        rolcanlogin: true,
+        rolreplication: true,
+        rolconnlimit: -1,
+        rolpassword: "********",
+        rolbypassrls: true,
+    );
+    row!(rows; oid: DATABASE_OWNER, rolname: "pg_database_owner", rolinherit: true,
+        rolsuper: false, rolcreaterole: false, rolcreatedb: false, rolcanlogin: false,
+        rolreplication: false, rolconnlimit: -1, rolpassword: "********", rolbypassrls: false);
+}
+
+fn authorizations(_scope: &QueryScope, rows: &mut Rows) {
+    row!(rows;
+        oid: OWNER,
+        rolname: "postgres",
+        rolsuper: true,
+        rolinherit: true,
+        rolcreaterole: true,
+        rolcreatedb: true,
+        rolcanlogin: true,
+        rolreplication: true,
+        rolbypassrls: true,
+        rolconnlimit: -1,
+    );
+}
+
+fn users(_scope: &QueryScope, rows: &mut Rows) {
+    row!(rows;
+        usename: "postgres",
+        usesysid: OWNER,
+        usecreatedb: true,
+        usesuper: true,
+        userepl: true,
+        usebypassrls: true,
+        passwd: "********",
+    );
+}
+
+fn tablespaces(_scope: &QueryScope, rows: &mut Rows) {
+    row!(rows; oid: 1_663, spcname: "pg_default", spcowner: OWNER);
+    row!(rows; oid: 1_664, spcname: "pg_global", spcowner: OWNER);
+}
+
+fn collations(_scope: &QueryScope, rows: &mut Rows) {
+    for (oid, name) in [(100, "default"), (950, "C"), (951, "POSIX")] {
+        row!(rows;
+            oid: oid,
+            collname: name,
+            collnamespace: 11,
+            collowner: OWNER,
+            collprovider: if oid == 100 { 'd' } else { 'c' },
+            collisdeterministic: true,
+            collencoding: -1,
+            collcollate: (oid != 100).then_some(name),
+            collctype: (oid != 100).then_some(name),
+        );
+    }
+}
+
+fn settings(scope: &QueryScope, rows: &mut Rows) {
+    for setting in scope.session.settings() {
+        row!(rows;
+            name: &setting.name,
+            setting: &setting.value,
+            unit: setting.unit.clone(),
+            category: "Froglet",
+            short_desc: &setting.description,
+            context: &setting.context,
+            vartype: &setting.kind,
+            source: "default",
+            boot_val: setting.boot.clone(),
+            reset_val: setting.boot,
+            pending_restart: false,
+        );
+    }
+}
+
+fn activity(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    for session in scope.session.activity() {
+        let (wait_type, wait) = session.wait.unzip();
+        row!(rows;
+            datid: 5,
+            datname: &database,
+            pid: session.pid,
+            usesysid: OWNER,
+            usename: &session.user,
+            application_name: &session.application,
+            client_addr: session.client.clone(),
+            client_port: session.port,
+            backend_start: V::Time(session.backend_start_us),
+            xact_start: session.transaction_start_us.map_or(V::Null, V::Time),
+            query_start: session.query_start_us.map_or(V::Null, V::Time),
+            state_change: session.query_start_us.map_or(V::Null, V::Time),
+            wait_event_type: wait_type,
+            wait_event: wait,
+            state: &session.state,
+            query: &session.query,
+            backend_type: "client backend",
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! pg_constraint, and the texts of constraints and indexes.
+
+use froglet_schema::{
+    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, IndexDef,
+    TableDef,
+};
+
+use froglet_schema::def::ForeignKeyDef;
+
+use super::relations::{attnum, tables};
+use super::{Rows, deparse, schema_oid_of};
+use crate::context::SessionFunctions;
+use crate::provider::QueryScope;
+use crate::system_row as row;
+use crate::udf::lookup::{quote_ident, relation_text};
+
+pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
+    match (schema, name) {
+        ("pg_catalog", "pg_constraint") => Some(constraints),
+        _ => None,
+    }
+}
+
+/// pg_constraint.contype
+pub fn kind(constraint: &ConstraintDef) -> char {
+    match constraint.kind {
+        ConstraintKind::PrimaryKey(_) => 'p',
+        ConstraintKind::Unique(_) => 'u',
+        ConstraintKind::Check(_) => 'c',
+        ConstraintKind::ForeignKey(_) => 'f',
+    }
+}
+
+fn action(action: ForeignKeyAction) -> char {
+    match action {
+        ForeignKeyAction::NoAction => 'a',
+        ForeignKeyAction::Restrict => 'r',
+        ForeignKeyAction::Cascade => 'c',
+        ForeignKeyAction::SetNull => 'n',
+        ForeignKeyAction::SetDefault => 'd',
+    }
+}
+
+fn constraints(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        for constraint in &table.def.constraints {
+            match &constraint.kind {
+                ConstraintKind::ForeignKey(key) => {
+                    foreign_key(&scope.catalog, &table.def, constraint, key, rows);
+                }
+                _ => plain_constraint(&table.def, constraint, rows),
+            }
+        }
+    }
+}
+
+fn plain_constraint(table: &TableDef, constraint: &ConstraintDef, rows: &mut Rows) {
+    let index = index_of(table, constraint);
+    let key: Vec<i64> = match (&constraint.kind, index) {
+        (ConstraintKind::Check(check), _) => {
+            check.columns.iter().map(|c| attnum(table, *c)).collect()
+        }
+        (_, Some(index)) => index.spec.key.iter().map(|p| attnum(table, p.column)).collect(),
+        _ => Vec::new(),
+    };
+    let text = match &constraint.kind {
+        ConstraintKind::Check(check) => Some(deparse::check_text(check, table, false)),
+        _ => None,
+    };
+    row!(rows;
+        oid: constraint.id,
+        conname: &constraint.name,
+        connamespace: schema_oid_of(&table.schema),
+        contype: kind(constraint),
+        convalidated: true,
+        conrelid: table.id,
+        conindid: index.map_or(0, |i| i.id),
+        confupdtype: ' ',
+        confdeltype: ' ',
+        confmatchtype: ' ',
+        conislocal: true,
+        connoinherit: !matches!(constraint.kind, ConstraintKind::Check(_)),
+        conkey: key,
+        conbin: text,
+    );
+}
+
+fn foreign_key(
+    catalog: &CatalogVersion,
+    table: &TableDef,
+    constraint: &ConstraintDef,
+    key: &ForeignKeyDef,
+    rows: &mut Rows,
+) {
+    let parent = catalog.tables.get(&key.parent).map(|t| &t.def);
+    let index = parent.and_then(|p| p.index_by_id(key.parent_index));
+    row!(rows;
+        oid: constraint.id,
+        conname: &constraint.name,
+        connamespace: schema_oid_of(&table.schema),
+        contype: 'f',
+        convalidated: true,
+        conrelid: table.id,
+        conindid: index.map_or(0, |i| i.id),
+        confrelid: key.parent,
+        confupdtype: action(key.on_update),
+        confdeltype: action(key.on_delete),
+        confmatchtype: 's',
+        conislocal: true,
+        connoinherit: true,
+        conkey: key.columns.iter().map(|c| attnum(table, *c)).collect::<Vec<_>>(),
+        confkey: parent.map(|p| {
+            key.parent_columns.iter().map(|c| attnum(p, *c)).collect::<Vec<_>>()
+        }),
+    );
+}
+
+/// The index that a constraint is kept by.
+pub fn index_of<'a>(table: &'a TableDef, constraint: &ConstraintDef) -> Option<&'a IndexDef> {
+    match constraint.kind {
+        ConstraintKind::PrimaryKey(id) | ConstraintKind::Unique(id) => table.index_by_id(id),
+        ConstraintKind::Check(_) | ConstraintKind::ForeignKey(_) => None,
+    }
+}
+
+fn column_list(table: &TableDef, ids: impl Iterator<Item = froglet_engine::ColumnId>) -> String {
+    let names: Vec<String> =
+        ids.filter_map(|id| table.column_by_id(id)).map(|c| quote_ident(&c.name)).collect();
+    names.join(", ")
+}
+
+/// pg_get_constraintdef
+pub fn constraint_text(
+    session: &dyn SessionFunctions,
+    oid: u32,
+    pretty: bool,
+) -> Option<String> {
+    let catalog = session.catalog();
+    let (table, constraint) = catalog.tables.values().find_map(|t| {
+        let found = t.def.constraints.iter().find(|c| c.id == oid)?;
+        Some((&t.def, found))
+    })?;
+    Some(match &constraint.kind {
+        ConstraintKind::PrimaryKey(_) | ConstraintKind::Unique(_) => {
+            let word = if kind(constraint) == 'p' { "PRIMARY KEY" } else { "UNIQUE" };
+            let key = index_of(table, constraint)?.spec.key.iter().map(|p| p.column);
+            format!("{word} ({})", column_list(table, key))
+        }
+        ConstraintKind::Check(check) => {
+            let text = deparse::check_text(check, table, pretty);
+            if pretty { format!("CHECK ({text})") } else { format!("CHECK (({text}))") }
+        }
+        ConstraintKind::ForeignKey(key) => {
+            let parent = &catalog.tables.get(&key.parent)?.def;
+            let mut text = format!(
+                "FOREIGN KEY ({}) REFERENCES {}({})",
+                column_list(table, key.columns.iter().copied()),
+                relation_text(session, parent.id),
+                column_list(parent, key.parent_columns.iter().copied()),
+            );
+            for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+                if let Some(words) = action_text(action) {
+                    text.push_str(&format!(" ON {event} {words}"));
+                }
+            }
+            text
+        }
+    })
+}
+
+fn action_text(action: ForeignKeyAction) -> Option<&'static str> {
+    match action {
+        ForeignKeyAction::NoAction => None,
+        ForeignKeyAction::Restrict => Some("RESTRICT"),
+        ForeignKeyAction::Cascade => Some("CASCADE"),
+        ForeignKeyAction::SetNull => Some("SET NULL"),
+        ForeignKeyAction::SetDefault => Some("SET DEFAULT"),
+    }
+}
+
+/// pg_get_indexdef; `column` from 1 is one key column alone.
+pub fn index_text(catalog: &CatalogVersion, oid: u32, column: i64) -> Option<String> {
+    let (table, index) = catalog.tables.values().find_map(|t| {
+        let found = t.def.indexes.iter().find(|i| i.id == oid)?;
+        Some((&t.def, found))
+    })?;
+    if column > 0 {
+        let part = index.spec.key.get(usize::try_from(column - 1).ok()?)?;
+        return table.column_by_id(part.column).map(|c| quote_ident(&c.name));
+    }
+    let parts: Vec<String> = index
+        .spec
+        .key
+        .iter()
+        .filter_map(|part| {
+            let name = quote_ident(&table.column_by_id(part.column)?.name);
+            let order = match (part.descending, part.nulls_first) {
+                (false, false) => "",
+                (false, true) => " NULLS FIRST",
+                (true, true) => " DESC",
+                (true, false) => " DESC NULLS LAST",
+            };
+            Some(format!("{name}{order}"))
+        })
+        .collect();
+    Some(format!(
+        "CREATE {}INDEX {} ON {}.{} USING btree ({})",
+        if index.spec.unique { "UNIQUE " } else { "" },
+        quote_ident(&index.name),
+        quote_ident(&table.schema),
+        quote_ident(&table.name),
+        parts.join(", ")
+    ))
+}

@@ -1,0 +1,351 @@
+//! Expressions as PostgreSQL prints them (ruleutils): types of literals spelled out, operators in
+//! their own names, parentheses either where they are needed (`pretty`) or around every operator.
+//!
+//! ```text
+//!   written                    pretty                                    not pretty
+//!   v > 0      v numeric       v > 0::numeric                            (v > (0)::numeric)
+//!   name <> '' name varchar    name::text <> ''::text                    ((name)::text <> ''::text)
+//!   s in ('a', 'b')  s text    s = ANY (ARRAY['a'::text, 'b'::text])     …
+//! ```
+//!
+//! What is not known here is printed as sqlparser prints it.
+
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr, UnaryOperator};
+use froglet_schema::{CheckDef, ColumnDef, TableDef};
+
+use crate::rewrite::folded;
+use crate::stored;
+use crate::types::{names, oids, plain};
+use crate::udf::lookup::quote_ident;
+
+/// A column's default, as pg_get_expr prints it.
+pub fn default_text(column: &ColumnDef, table: &TableDef) -> Option<String> {
+    let text = stored::default_text(column, table)?;
+    let Some(expr) = parse(&text) else { return Some(text) };
+    let printer = Printer { table, pretty: false };
+    Some(printer.default(&expr, column))
+}
+
+/// A check's condition.
+pub fn check_text(check: &CheckDef, table: &TableDef, pretty: bool) -> String {
+    let text = stored::check_text(check, table);
+    match parse(&text) {
+        Some(expr) => Printer { table, pretty }.print(&expr).trimmed(pretty),
+        None => text,
+    }
+}
+
+fn parse(text: &str) -> Option<Expr> {
+    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
+    let mut parser =
+        datafusion::sql::sqlparser::parser::Parser::new(&dialect).try_with_sql(text).ok()?;
+    parser.parse_expr().ok()
+}
+
+/// A printed expression: its type, and how tightly it binds.
+struct Printed {
+    text: String,
+    oid: u32,
+    tight: bool,
+}
+
+impl Printed {
+    fn tight(text: impl Into<String>, oid: u32) -> Printed {
+        Printed { text: text.into(), oid, tight: true }
+    }
+
+    fn loose(text: String, oid: u32) -> Printed {
+        Printed { text, oid, tight: false }
+    }
+
+    /// In parentheses unless it binds tightly.
+    fn grouped(&self) -> String {
+        if self.tight { self.text.clone() } else { format!("({})", self.text) }
+    }
+
+    /// Without the outermost parentheses, which constraints print themselves.
+    fn trimmed(self, _pretty: bool) -> String {
+        self.text
+    }
+}
+
+struct Printer<'a> {
+    table: &'a TableDef,
+    pretty: bool,
+}
+
+impl Printer<'_> {
+    /// A default: a bare literal has the column's type.
+    fn default(&self, expr: &Expr, column: &ColumnDef) -> String {
+        let printed = self.print(expr);
+        let plain_type = plain(column.sql_type.oid);
+        match expr {
+            Expr::Value(v) if string_of(&v.value).is_some() => {
+                self.cast_text(&printed, plain_type.oid)
+            }
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } => match &**inner {
+                Expr::Value(v) => match &v.value {
+                    ast::Value::Number(digits, _) => {
+                        let oid = if printed.oid == oids::UNKNOWN { oids::INT4 } else { printed.oid };
+                        format!("'-{digits}'::{}", names::type_name(plain(oid)))
+                    }
+                    _ => printed.text,
+                },
+                _ => printed.text,
+            },
+            _ => printed.text,
+        }
+    }
+
+    fn cast_text(&self, printed: &Printed, oid: u32) -> String {
+        let name = match oid {
+            oids::BPCHAR => "bpchar".to_owned(),
+            oid => names::type_name(plain(oid)),
+        };
+        let constant = printed.text.starts_with('\'');
+        if self.pretty || constant {
+            format!("{}::{name}", printed.grouped())
+        } else {
+            format!("({})::{name}", printed.text)
+        }
+    }
+
+    fn cast(&self, printed: &Printed, oid: u32) -> Printed {
+        Printed::tight(self.cast_text(printed, oid), oid)
+    }
+
+    fn print(&self, expr: &Expr) -> Printed {
+        match expr {
+            Expr::Identifier(ident) => self.column(ident),
+            Expr::CompoundIdentifier(parts) => match parts.last() {
+                Some(ident) => self.column(ident),
+                None => Printed::tight(expr.to_string(), oids::UNKNOWN),
+            },
+            Expr::Value(value) => value_text(&value.value),
+            Expr::Nested(inner) => self.print(inner),
+            Expr::Cast { expr: inner, data_type, .. } => self.explicit_cast(inner, data_type),
+            Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
+            Expr::UnaryOp { op, expr: inner } => self.unary(op, inner),
+            Expr::IsNull(inner) => self.postfix(inner, "IS NULL"),
+            Expr::IsNotNull(inner) => self.postfix(inner, "IS NOT NULL"),
+            Expr::IsTrue(inner) => self.postfix(inner, "IS TRUE"),
+            Expr::IsFalse(inner) => self.postfix(inner, "IS FALSE"),
+            Expr::Between { expr: inner, negated, low, high } => {
+                self.between(inner, *negated, low, high)
+            }
+            Expr::InList { expr: inner, list, negated } => self.in_list(inner, list, *negated),
+            Expr::Like { negated, expr: inner, pattern, .. } => {
+                let op = if *negated { "!~~" } else { "~~" };
+                self.operator(&self.print(inner), op, &self.print(pattern))
+            }
+            Expr::ILike { negated, expr: inner, pattern, .. } => {
+                let op = if *negated { "!~~*" } else { "~~*" };
+                self.operator(&self.print(inner), op, &self.print(pattern))
+            }
+            Expr::Function(function) => self.function(function),
+            other => Printed::loose(other.to_string(), oids::UNKNOWN),
+        }
+    }
+
+    fn column(&self, ident: &ast::Ident) -> Printed {
+        let name = folded(ident);
+        let oid = self.table.column(&name).map_or(oids::UNKNOWN, |c| c.sql_type.oid);
+        Printed::tight(quote_ident(&name), oid)
+    }
+
+    fn explicit_cast(&self, inner: &Expr, ty: &ast::DataType) -> Printed {
+        let Ok(ty) = names::parse_sql_type(ty) else {
+            return Printed::tight(format!("{inner}::{ty}"), oids::UNKNOWN);
+        };
+        let printed = self.print(inner);
+        let name = names::type_name(ty);
+        let constant = printed.text.starts_with('\'');
+        let text = if self.pretty || constant {
+            format!("{}::{name}", printed.grouped())
+        } else {
+            format!("({})::{name}", printed.text)
+        };
+        Printed::tight(text, ty.oid)
+    }
+
+    fn unary(&self, op: &UnaryOperator, inner: &Expr) -> Printed {
+        let printed = self.print(inner);
+        match op {
+            UnaryOperator::Not => self.wrap(format!("NOT {}", printed.grouped()), oids::BOOL),
+            UnaryOperator::Minus if printed.text.starts_with(|c: char| c.is_ascii_digit()) => {
+                Printed::tight(format!("'-{}'::{}", printed.text, names::type_name(plain(printed.oid))), printed.oid)
+            }
+            _ => self.wrap(format!("{op} {}", printed.grouped()), printed.oid),
+        }
+    }
+
+    fn postfix(&self, inner: &Expr, words: &str) -> Printed {
+        self.wrap(format!("{} {words}", self.print(inner).grouped()), oids::BOOL)
+    }
+
+    fn wrap(&self, text: String, oid: u32) -> Printed {
+        if self.pretty { Printed::loose(text, oid) } else { Printed::tight(format!("({text})"), oid) }
+    }
+
+    fn binary(&self, left: &Expr, op: &Op, right: &Expr) -> Printed {
+        let (l, r) = (self.print(left), self.print(right));
+        match op {
+            Op::And | Op::Or => {
+                let same = |e: &Expr| matches!(e, Expr::BinaryOp { op: inner, .. } if inner == op);
+                let part = |e: &Expr, p: &Printed| {
+                    let needs = matches!(e, Expr::BinaryOp { op: Op::Or, .. }) && *op == Op::And;
+                    // Chains of one operator are flat; comparisons bind tighter than AND and OR.
+                    let flat = p.text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
+                    match (self.pretty, same(e), flat) {
+                        (true, _, _) if needs => format!("({})", p.text),
+                        (false, true, Some(inner)) => inner.to_owned(),
+                        _ => p.text.clone(),
+                    }
+                };
+                self.wrap(format!("{} {op} {}", part(left, &l), part(right, &r)), oids::BOOL)
+            }
+            Op::NotEq => self.operator(&l, "<>", &r),
+            Op::Eq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq => self.operator(&l, &op.to_string(), &r),
+            _ => {
+                let mut printed = self.operator(&l, &op.to_string(), &r);
+                printed.oid = if l.oid == oids::UNKNOWN { r.oid } else { l.oid };
+                printed
+            }
+        }
+    }
+
+    /// An operator whose operands are brought to one type.
+    fn operator(&self, left: &Printed, op: &str, right: &Printed) -> Printed {
+        let (l, r) = self.unify(left, right);
+        self.wrap(format!("{} {op} {}", l.grouped(), r.grouped()), oids::BOOL)
+    }
+
+    fn unify(&self, left: &Printed, right: &Printed) -> (Printed, Printed) {
+        let copy = |p: &Printed| Printed { text: p.text.clone(), oid: p.oid, tight: p.tight };
+        let common = common_type(left.oid, right.oid);
+        let bring = |p: &Printed| match common {
+            Some(oid) if p.oid != oid => self.cast(p, oid),
+            _ => copy(p),
+        };
+        (bring(left), bring(right))
+    }
+
+    fn between(&self, inner: &Expr, negated: bool, low: &Expr, high: &Expr) -> Printed {
+        let value = self.print(inner);
+        let (first, second, word) = if negated { ("<", ">", "OR") } else { (">=", "<=", "AND") };
+        let a = self.operator(&value, first, &self.print(low));
+        let b = self.operator(&value, second, &self.print(high));
+        self.wrap(format!("{} {word} {}", a.text, b.text), oids::BOOL)
+    }
+
+    fn in_list(&self, inner: &Expr, list: &[Expr], negated: bool) -> Printed {
+        let value = self.print(inner);
+        let items: Vec<Printed> = list.iter().map(|e| self.print(e)).collect();
+        let varchar = value.oid == oids::VARCHAR;
+        let texts: Vec<String> = items
+            .iter()
+            .map(|item| match item.oid {
+                oids::UNKNOWN => self.cast_text(item, value.oid),
+                _ => self.unify(&value, item).1.text,
+            })
+            .collect();
+        let (op, quantifier) = if negated { ("<>", "ALL") } else { ("=", "ANY") };
+        let array = format!("ARRAY[{}]", texts.join(", "));
+        let (shown, array) = match varchar {
+            true if self.pretty => (self.cast_text(&value, oids::TEXT), format!("{array}::text[]")),
+            true => (self.cast_text(&value, oids::TEXT), format!("({array})::text[]")),
+            false => (value.grouped(), array),
+        };
+        self.wrap(format!("{shown} {op} {quantifier} ({array})"), oids::BOOL)
+    }
+
+    fn function(&self, function: &ast::Function) -> Printed {
+        let name = function.name.to_string().to_lowercase();
+        let ast::FunctionArguments::List(list) = &function.args else {
+            return Printed::tight(name.to_uppercase(), oids::UNKNOWN);
+        };
+        let args: Vec<String> = list
+            .args
+            .iter()
+            .map(|arg| match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) => self.argument(&name, e),
+                other => other.to_string(),
+            })
+            .collect();
+        let oid = match name.as_str() {
+            "length" | "char_length" => oids::INT4,
+            "lower" | "upper" | "btrim" | "trim" => oids::TEXT,
+            _ => oids::UNKNOWN,
+        };
+        Printed::tight(format!("{name}({})", args.join(", ")), oid)
+    }
+
+    fn argument(&self, function: &str, expr: &Expr) -> String {
+        let printed = self.print(expr);
+        let sequence = matches!(function, "nextval" | "currval" | "setval");
+        match (sequence, printed.oid) {
+            (true, oids::UNKNOWN) if printed.text.starts_with('\'') => {
+                format!("{}::regclass", visible(&printed.text))
+            }
+            (true, oids::REGCLASS) => visible(&printed.text),
+            (false, oids::UNKNOWN) if printed.text.starts_with('\'') => {
+                self.cast_text(&printed, oids::TEXT)
+            }
+            (false, oids::VARCHAR) => self.cast_text(&printed, oids::TEXT),
+            _ => printed.text,
+        }
+    }
+}
+
+/// A regclass constant prints without the schema that the search path finds anyway.
+fn visible(text: &str) -> String {
+    text.replacen("'public.", "'", 1)
+}
+
+fn string_of(value: &ast::Value) -> Option<&str> {
+    match value {
+        ast::Value::SingleQuotedString(s) | ast::Value::EscapedStringLiteral(s) => Some(s),
+        _ => None,
+    }
+}
+
+fn value_text(value: &ast::Value) -> Printed {
+    match value {
+        ast::Value::Number(digits, _) => {
+            let oid = match digits {
+                d if d.parse::<i32>().is_ok() => oids::INT4,
+                d if d.parse::<i64>().is_ok() => oids::INT8,
+                _ => oids::NUMERIC,
+            };
+            Printed::tight(digits.clone(), oid)
+        }
+        ast::Value::Boolean(v) => Printed::tight(v.to_string(), oids::BOOL),
+        ast::Value::Null => Printed::tight("NULL", oids::UNKNOWN),
+        other => match string_of(other) {
+            Some(s) => Printed::tight(format!("'{}'", s.replace('\'', "''")), oids::UNKNOWN),
+            None => Printed::tight(other.to_string(), oids::UNKNOWN),
+        },
+    }
+}
+
+/// The type PostgreSQL brings both operands to, if it has to change one.
+fn common_type(left: u32, right: u32) -> Option<u32> {
+    use oids::*;
+    let (known, other) = match (left, right) {
+        (UNKNOWN, UNKNOWN) => return Some(TEXT),
+        (UNKNOWN, known) => (known, UNKNOWN),
+        (known, other) => (known, other),
+    };
+    let integer = |oid| matches!(oid, INT2 | INT4 | INT8);
+    match (known, other) {
+        (VARCHAR, UNKNOWN | VARCHAR | TEXT) | (TEXT, VARCHAR) => Some(TEXT),
+        (known, UNKNOWN) => Some(known),
+        (NUMERIC, other) if integer(other) => Some(NUMERIC),
+        (other, NUMERIC) if integer(other) => Some(NUMERIC),
+        (FLOAT8 | FLOAT4, other) if integer(other) || other == NUMERIC => Some(FLOAT8),
+        (other, FLOAT8 | FLOAT4) if integer(other) || other == NUMERIC => Some(FLOAT8),
+        (DATE, TIMESTAMP | TIMESTAMPTZ) => None,
+        _ => None,
+    }
+}
+

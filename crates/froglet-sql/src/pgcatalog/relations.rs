@@ -1,0 +1,349 @@
+//! Relations and their columns: pg_class, pg_attribute, pg_attrdef, pg_index, pg_sequence,
+//! pg_depend.
+
+use froglet_engine::{ColumnId, IndexSpec};
+use froglet_schema::{
+    CatalogVersion, ColumnDef, ConstraintKind, IndexDef, SequenceDef, TableDef, TableVersion,
+};
+
+use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, schema_oid_of};
+use crate::provider::QueryScope;
+use crate::stored::{DefaultKind, default_kind};
+use crate::system_row as row;
+use crate::types::{names, oids};
+
+/// pg_am.oid of the memory engine; PostgreSQL's heap.
+pub const MEMORY: u32 = 2;
+/// pg_am.oid of btree.
+pub const BTREE: u32 = 403;
+/// pg_class's own oid.
+pub const PG_CLASS: u32 = 1_259;
+
+pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
+    Some(match (schema, name) {
+        ("pg_catalog", "pg_class") => classes,
+        ("pg_catalog", "pg_attribute") => attributes,
+        ("pg_catalog", "pg_attrdef") => defaults,
+        ("pg_catalog", "pg_index") => indexes,
+        ("pg_catalog", "pg_sequence") => sequences,
+        ("pg_catalog", "pg_depend") => dependencies,
+        _ => return None,
+    })
+}
+
+/// Tables, in the order of their ids.
+pub fn tables(catalog: &CatalogVersion) -> Vec<&TableVersion> {
+    let mut all: Vec<&TableVersion> = catalog.tables.values().map(|t| &**t).collect();
+    all.sort_by_key(|t| t.def.id);
+    all
+}
+
+/// Sequences, in the order of their ids.
+pub fn all_sequences(catalog: &CatalogVersion) -> Vec<&SequenceDef> {
+    let mut all: Vec<&SequenceDef> = catalog.sequences.values().map(|s| &**s).collect();
+    all.sort_by_key(|s| s.id);
+    all
+}
+
+/// The attribute number of a column: its position, from 1.
+pub fn attnum(table: &TableDef, column: ColumnId) -> i64 {
+    table.columns.iter().position(|c| c.id == column).map_or(0, |at| at as i64 + 1)
+}
+
+fn classes(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        table_class(table, rows);
+        for index in &table.def.indexes {
+            index_class(table, index, rows);
+        }
+    }
+    for sequence in all_sequences(&scope.catalog) {
+        row!(rows;
+            oid: sequence.id,
+            relname: &sequence.name,
+            relnamespace: schema_oid_of(&sequence.schema),
+            relowner: OWNER,
+            relfilenode: sequence.id,
+            relpages: 1,
+            reltuples: 1.0,
+            relpersistence: 'p',
+            relkind: 'S',
+            relnatts: 3,
+            relispopulated: true,
+            relreplident: 'n',
+        );
+    }
+    for spec in SPECS {
+        let columns = Columns::parse(spec.columns).iter().count();
+        row!(rows;
+            oid: spec.oid,
+            relname: spec.name,
+            relnamespace: schema_oid_of(spec.schema),
+            relowner: OWNER,
+            relam: if spec.kind == 'r' { MEMORY } else { 0 },
+            relpersistence: 'p',
+            relkind: spec.kind,
+            relnatts: columns,
+            relispopulated: true,
+            relreplident: 'n',
+        );
+    }
+}
+
+fn table_class(table: &TableVersion, rows: &mut Rows) {
+    let def = &table.def;
+    let foreign = def.foreign_keys().next().is_some() || !def.referenced_by.is_empty();
+    row!(rows;
+        oid: def.id,
+        relname: &def.name,
+        relnamespace: schema_oid_of(&def.schema),
+        relowner: OWNER,
+        relam: MEMORY,
+        relfilenode: def.id,
+        relpages: i64::from(table.table.block_count()),
+        reltuples: table.table.row_estimate() as f64,
+        relallvisible: i64::from(table.table.block_count()),
+        relhasindex: !def.indexes.is_empty(),
+        relpersistence: 'p',
+        relkind: 'r',
+        relnatts: def.columns.len(),
+        relchecks: def.checks().count(),
+        // Foreign keys are triggers in PostgreSQL; psql asks for them only where this says so.
+        relhastriggers: foreign,
+        relispopulated: true,
+        relreplident: 'd',
+    );
+}
+
+fn index_class(table: &TableVersion, index: &IndexDef, rows: &mut Rows) {
+    row!(rows;
+        oid: index.id,
+        relname: &index.name,
+        relnamespace: schema_oid_of(&table.def.schema),
+        relowner: OWNER,
+        relam: BTREE,
+        relfilenode: index.id,
+        relpages: 1,
+        reltuples: table.table.row_estimate() as f64,
+        relpersistence: 'p',
+        relkind: 'i',
+        relnatts: index.spec.key.len(),
+        relispopulated: true,
+        relreplident: 'n',
+    );
+}
+
+/// pg_attribute.attstorage
+fn storage(oid: u32) -> char {
+    match oid {
+        oids::NUMERIC => 'm',
+        oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::BYTEA => 'x',
+        _ => 'p',
+    }
+}
+
+/// Which character aligns a type; drivers do not look, dumps do.
+fn alignment(length: i16) -> char {
+    match length {
+        1 => 'c',
+        2 => 's',
+        8 => 'd',
+        _ => 'i',
+    }
+}
+
+fn attribute(
+    rows: &mut Rows,
+    relation: u32,
+    number: i64,
+    name: &str,
+    ty: froglet_schema::SqlType,
+    extra: impl IntoIterator<Item = (&'static str, super::V)>,
+) {
+    let info = names::type_row(ty.oid);
+    let length = info.map_or(-1, |t| t.length);
+    let base: [(&'static str, super::V); 13] = [
+        ("attrelid", relation.into()),
+        ("attname", name.into()),
+        ("atttypid", ty.oid.into()),
+        ("attstattarget", (-1).into()),
+        ("attlen", length.into()),
+        ("attnum", number.into()),
+        ("attcacheoff", (-1).into()),
+        ("atttypmod", ty.modifier.into()),
+        ("attbyval", ((1..=8).contains(&length)).into()),
+        ("attalign", alignment(length).into()),
+        ("attstorage", storage(ty.oid).into()),
+        ("attislocal", true.into()),
+        ("attcollation", info.map_or(0, |t| t.collation).into()),
+    ];
+    rows.add(base.into_iter().chain(extra));
+}
+
+fn attributes(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        for (at, column) in table.def.columns.iter().enumerate() {
+            let (identity, generated) = match default_kind(column) {
+                DefaultKind::IdentityAlways => ("a", ""),
+                DefaultKind::IdentityByDefault => ("d", ""),
+                DefaultKind::Generated => ("", "s"),
+                DefaultKind::None | DefaultKind::Plain => ("", ""),
+            };
+            attribute(
+                rows,
+                table.def.id,
+                at as i64 + 1,
+                &column.name,
+                column.sql_type,
+                [
+                    ("attnotnull", column.not_null.into()),
+                    ("atthasdef", has_default(column).into()),
+                    ("attidentity", identity.into()),
+                    ("attgenerated", generated.into()),
+                ],
+            );
+        }
+        for index in &table.def.indexes {
+            index_attributes(&table.def, index, rows);
+        }
+    }
+    for sequence in all_sequences(&scope.catalog) {
+        let columns = [("last_value", oids::INT8), ("log_cnt", oids::INT8), ("is_called", oids::BOOL)];
+        for (at, (name, oid)) in columns.into_iter().enumerate() {
+            let extra = [("attnotnull", true.into())];
+            attribute(rows, sequence.id, at as i64 + 1, name, crate::types::plain(oid), extra);
+        }
+    }
+    SPECS.iter().for_each(|spec| system_attributes(spec, rows));
+}
+
+/// Identity columns have no row in pg_attrdef, as in PostgreSQL.
+fn has_default(column: &ColumnDef) -> bool {
+    matches!(default_kind(column), DefaultKind::Plain | DefaultKind::Generated)
+}
+
+fn index_attributes(table: &TableDef, index: &IndexDef, rows: &mut Rows) {
+    for (at, part) in index.spec.key.iter().enumerate() {
+        if let Some(column) = table.column_by_id(part.column) {
+            attribute(rows, index.id, at as i64 + 1, &column.name, column.sql_type, []);
+        }
+    }
+}
+
+fn system_attributes(spec: &Spec, rows: &mut Rows) {
+    for (at, column) in Columns::parse(spec.columns).iter().enumerate() {
+        let extra = [("attnotnull", column.not_null.into())];
+        attribute(rows, spec.oid, at as i64 + 1, &column.name, column.ty, extra);
+    }
+}
+
+fn defaults(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        for (at, column) in table.def.columns.iter().enumerate() {
+            if !has_default(column) {
+                continue;
+            }
+            let number = at as i64 + 1;
+            row!(rows;
+                oid: i64::from(table.def.id.wrapping_mul(1_600).wrapping_add(1 << 31)) + number,
+                adrelid: table.def.id,
+                adnum: number,
+                adbin: deparse::default_text(column, &table.def),
+            );
+        }
+    }
+}
+
+/// PostgreSQL's oids of the default btree operator classes.
+fn operator_class(oid: u32) -> i64 {
+    match oid {
+        oids::INT2 => 1_979,
+        oids::INT4 => 1_978,
+        oids::INT8 => 3_124,
+        oids::FLOAT4 => 1_970,
+        oids::FLOAT8 => 3_123,
+        oids::NUMERIC => 3_125,
+        oids::DATE => 3_122,
+        oids::TIMESTAMP => 3_128,
+        oids::TIMESTAMPTZ => 3_127,
+        oids::UUID => 2_968,
+        oids::BOOL => 424,
+        oids::BYTEA => 428,
+        _ => 3_126,
+    }
+}
+
+/// pg_index.indoption: 1 for DESC, 2 for NULLS FIRST.
+fn options(spec: &IndexSpec) -> Vec<i64> {
+    spec.key
+        .iter()
+        .map(|part| i64::from(part.descending) | (i64::from(part.nulls_first) << 1))
+        .collect()
+}
+
+fn indexes(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        let def = &table.def;
+        for index in &def.indexes {
+            let primary = def.constraint_of_index(index.spec.id).is_some_and(|c| {
+                matches!(c.kind, ConstraintKind::PrimaryKey(_))
+            });
+            let columns = || index.spec.key.iter().filter_map(|p| def.column_by_id(p.column));
+            row!(rows;
+                indexrelid: index.id,
+                indrelid: def.id,
+                indnatts: index.spec.key.len(),
+                indnkeyatts: index.spec.key.len(),
+                indisunique: index.spec.unique,
+                indisprimary: primary,
+                indimmediate: true,
+                indisvalid: true,
+                indisready: true,
+                indislive: true,
+                indkey: index.spec.key.iter().map(|p| attnum(def, p.column)).collect::<Vec<_>>(),
+                indcollation: columns()
+                    .map(|c| names::type_row(c.sql_type.oid).map_or(0, |t| t.collation.into()))
+                    .collect::<Vec<i64>>(),
+                indclass: columns().map(|c| operator_class(c.sql_type.oid)).collect::<Vec<i64>>(),
+                indoption: options(&index.spec),
+            );
+        }
+    }
+}
+
+fn sequences(scope: &QueryScope, rows: &mut Rows) {
+    for sequence in all_sequences(&scope.catalog) {
+        row!(rows;
+            seqrelid: sequence.id,
+            seqtypid: sequence.type_oid,
+            seqstart: sequence.start,
+            seqincrement: sequence.increment,
+            seqmax: sequence.max,
+            seqmin: sequence.min,
+            seqcache: 1,
+            seqcycle: sequence.cycle,
+        );
+    }
+}
+
+/// Sequences depend on their columns: automatically (serial) or internally (identity).
+fn dependencies(scope: &QueryScope, rows: &mut Rows) {
+    for sequence in all_sequences(&scope.catalog) {
+        let Some((table, column)) = sequence.owned_by else { continue };
+        let Some(table) = scope.catalog.tables.get(&table) else { continue };
+        let identity = table.def.column_by_id(column).is_some_and(|c| {
+            matches!(
+                default_kind(c),
+                DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault
+            )
+        });
+        row!(rows;
+            classid: PG_CLASS,
+            objid: sequence.id,
+            refclassid: PG_CLASS,
+            refobjid: table.def.id,
+            refobjsubid: attnum(&table.def, column),
+            deptype: if identity { 'i' } else { 'a' },
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! The columns of the system tables, as PostgreSQL 15 has them: `name type`, `!` for NOT NULL.
+//!
+//! Types that Froglet lacks stand as the nearest it has: pg_node_tree, inet and pg_lsn as text,
+//! arrays of theirs as text[], the domains of information_schema as what is under them.
+
+/// One system table.
+#[derive(Debug, Clone, Copy)]
+pub struct Spec {
+    /// Its schema.
+    pub schema: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Its oid.
+    pub oid: u32,
+    /// pg_class.relkind
+    pub kind: char,
+    /// Its columns.
+    pub columns: &'static str,
+}
+
+const fn spec(
+    schema: &'static str,
+    name: &'static str,
+    oid: u32,
+    kind: char,
+    columns: &'static str,
+) -> Spec {
+    Spec { schema, name, oid, kind, columns }
+}
+
+/// Every system table.
+#[rustfmt::skip]
+pub const SPECS: &[Spec] = &[
+    spec("pg_catalog", "pg_class", 1259, 'r', "\
+        oid oid!, relname name!, relnamespace oid!, reltype oid!, reloftype oid!, relowner oid!, \
+        relam oid!, relfilenode oid!, reltablespace oid!, relpages int4!, reltuples float4!, \
+        relallvisible int4!, reltoastrelid oid!, relhasindex bool!, relisshared bool!, \
+        relpersistence char!, relkind char!, relnatts int2!, relchecks int2!, relhasrules bool!, \
+        relhastriggers bool!, relhassubclass bool!, relrowsecurity bool!, relforcerowsecurity \
+        bool!, relispopulated bool!, relreplident char!, relispartition bool!, relrewrite oid!, \
+        relfrozenxid xid!, relminmxid xid!, relacl _aclitem, reloptions _text, relpartbound text"),
+    spec("pg_catalog", "pg_namespace", 2615, 'r', "\
+        oid oid!, nspname name!, nspowner oid!, nspacl _aclitem"),
+    spec("pg_catalog", "pg_attribute", 1249, 'r', "\
+        attrelid oid!, attname name!, atttypid oid!, attstattarget int4!, attlen int2!, attnum \
+        int2!, attndims int4!, attcacheoff int4!, atttypmod int4!, attbyval bool!, attalign \
+        char!, attstorage char!, attcompression char!, attnotnull bool!, atthasdef bool!, \
+        atthasmissing bool!, attidentity char!, attgenerated char!, attisdropped bool!, \
+        attislocal bool!, attinhcount int4!, attcollation oid!, attacl _aclitem, attoptions \
+        _text, attfdwoptions _text, attmissingval text"),
+    spec("pg_catalog", "pg_attrdef", 2604, 'r', "\
+        oid oid!, adrelid oid!, adnum int2!, adbin text!"),
+    spec("pg_catalog", "pg_type", 1247, 'r', "\
+        oid oid!, typname name!, typnamespace oid!, typowner oid!, typlen int2!, typbyval bool!, \
+        typtype char!, typcategory char!, typispreferred bool!, typisdefined bool!, typdelim \
+        char!, typrelid oid!, typsubscript regproc!, typelem oid!, typarray oid!, typinput \
+        regproc!, typoutput regproc!, typreceive regproc!, typsend regproc!, typmodin regproc!, \
+        typmodout regproc!, typanalyze regproc!, typalign char!, typstorage char!, typnotnull \
+        bool!, typbasetype oid!, typtypmod int4!, typndims int4!, typcollation oid!, \
+        typdefaultbin text, typdefault text, typacl _aclitem"),
+    spec("pg_catalog", "pg_index", 2610, 'r', "\
+        indexrelid oid!, indrelid oid!, indnatts int2!, indnkeyatts int2!, indisunique bool!, \
+        indnullsnotdistinct bool!, indisprimary bool!, indisexclusion bool!, indimmediate bool!, \
+        indisclustered bool!, indisvalid bool!, indcheckxmin bool!, indisready bool!, indislive \
+        bool!, indisreplident bool!, indkey int2vector!, indcollation oidvector!, indclass \
+        oidvector!, indoption int2vector!, indexprs text, indpred text"),
+    spec("pg_catalog", "pg_constraint", 2606, 'r', "\
+        oid oid!, conname name!, connamespace oid!, contype char!, condeferrable bool!, \
+        condeferred bool!, convalidated bool!, conrelid oid!, contypid oid!, conindid oid!, \
+        conparentid oid!, confrelid oid!, confupdtype char!, confdeltype char!, confmatchtype \
+        char!, conislocal bool!, coninhcount int4!, connoinherit bool!, conkey _int2, confkey \
+        _int2, conpfeqop _oid, conppeqop _oid, conffeqop _oid, confdelsetcols _int2, conexclop \
+        _oid, conbin text"),
+    spec("pg_catalog", "pg_am", 2601, 'r', "\
+        oid oid!, amname name!, amhandler regproc!, amtype char!"),
+    spec("pg_catalog", "pg_database", 1262, 'r', "\
+        oid oid!, datname name!, datdba oid!, encoding int4!, datlocprovider char!, \
+        datistemplate bool!, datallowconn bool!, datconnlimit int4!, datfrozenxid xid!, \
+        datminmxid xid!, dattablespace oid!, datcollate text!, datctype text!, daticulocale \
+        text, datcollversion text, datacl _aclitem"),
+    spec("pg_catalog", "pg_roles", 12_000, 'v', "\
+        rolname name, rolsuper bool, rolinherit bool, rolcreaterole bool, rolcreatedb bool, \
+        rolcanlogin bool, rolreplication bool, rolconnlimit int4, rolpassword text, \
+        rolvaliduntil timestamptz, rolbypassrls bool, rolconfig _text, oid oid"),
+    spec("pg_catalog", "pg_authid", 1260, 'r', "\
+        oid oid!, rolname name!, rolsuper bool!, rolinherit bool!, rolcreaterole bool!, \
+        rolcreatedb bool!, rolcanlogin bool!, rolreplication bool!, rolbypassrls bool!, \
+        rolconnlimit int4!, rolpassword text, rolvaliduntil timestamptz"),
+    spec("pg_catalog", "pg_user", 12_014, 'v', "\
+        usename name, usesysid oid, usecreatedb bool, usesuper bool, userepl bool, usebypassrls \
+        bool, passwd text, valuntil timestamptz, useconfig _text"),
+    spec("pg_catalog", "pg_auth_members", 1261, 'r', "\
+        roleid oid!, member oid!, grantor oid!, admin_option bool!"),
+    spec("pg_catalog", "pg_tables", 12_033, 'v', "\
+        schemaname name, tablename name, tableowner name, tablespace name, hasindexes bool, \
+        hasrules bool, hastriggers bool, rowsecurity bool"),
+    spec("pg_catalog", "pg_indexes", 12_043, 'v', "\
+        schemaname name, tablename name, indexname name, tablespace name, indexdef text"),
+    spec("pg_catalog", "pg_views", 12_028, 'v', "\
+        schemaname name, viewname name, viewowner name, definition text"),
+    spec("pg_catalog", "pg_matviews", 12_038, 'v', "\
+        schemaname name, matviewname name, matviewowner name, tablespace name, hasindexes bool, \
+        ispopulated bool, definition text"),
+    spec("pg_catalog", "pg_sequences", 12_048, 'v', "\
+        schemaname name, sequencename name, sequenceowner name, data_type regtype, start_value \
+        int8, min_value int8, max_value int8, increment_by int8, cycle bool, cache_size int8, \
+        last_value int8"),
+    spec("pg_catalog", "pg_settings", 12_104, 'v', "\
+        name text, setting text, unit text, category text, short_desc text, extra_desc text, \
+        context text, vartype text, source text, min_val text, max_val text, enumvals _text, \
+        boot_val text, reset_val text, sourcefile text, sourceline int4, pending_restart bool"),
+    spec("pg_catalog", "pg_stat_activity", 12_222, 'v', "\
+        datid oid, datname name, pid int4, leader_pid int4, usesysid oid, usename name, \
+        application_name text, client_addr text, client_hostname text, client_port int4, \
+        backend_start timestamptz, xact_start timestamptz, query_start timestamptz, state_change \
+        timestamptz, wait_event_type text, wait_event text, state text, backend_xid xid, \
+        backend_xmin xid, query_id int8, query text, backend_type text"),
+    spec("pg_catalog", "pg_description", 2609, 'r', "\
+        objoid oid!, classoid oid!, objsubid int4!, description text!"),
+    spec("pg_catalog", "pg_shdescription", 2396, 'r', "\
+        objoid oid!, classoid oid!, description text!"),
+    spec("pg_catalog", "pg_inherits", 2611, 'r', "\
+        inhrelid oid!, inhparent oid!, inhseqno int4!, inhdetachpending bool!"),
+    spec("pg_catalog", "pg_policy", 3256, 'r', "\
+        oid oid!, polname name!, polrelid oid!, polcmd char!, polpermissive bool!, polroles \
+        _oid!, polqual text, polwithcheck text"),
+    spec("pg_catalog", "pg_statistic_ext", 3381, 'r', "\
+        oid oid!, stxrelid oid!, stxname name!, stxnamespace oid!, stxowner oid!, stxstattarget \
+        int4!, stxkeys int2vector!, stxkind _text!, stxexprs text"),
+    spec("pg_catalog", "pg_publication", 6104, 'r', "\
+        oid oid!, pubname name!, pubowner oid!, puballtables bool!, pubinsert bool!, pubupdate \
+        bool!, pubdelete bool!, pubtruncate bool!, pubviaroot bool!"),
+    spec("pg_catalog", "pg_publication_rel", 6106, 'r', "\
+        oid oid!, prpubid oid!, prrelid oid!, prqual text, prattrs int2vector"),
+    spec("pg_catalog", "pg_publication_namespace", 6237, 'r', "\
+        oid oid!, pnpubid oid!, pnnspid oid!"),
+    spec("pg_catalog", "pg_collation", 3456, 'r', "\
+        oid oid!, collname name!, collnamespace oid!, collowner oid!, collprovider char!, \
+        collisdeterministic bool!, collencoding int4!, collcollate text, collctype text, \
+        colliculocale text, collversion text"),
+    spec("pg_catalog", "pg_sequence", 2224, 'r', "\
+        seqrelid oid!, seqtypid oid!, seqstart int8!, seqincrement int8!, seqmax int8!, seqmin \
+        int8!, seqcache int8!, seqcycle bool!"),
+    spec("pg_catalog", "pg_proc", 1255, 'r', "\
+        oid oid!, proname name!, pronamespace oid!, proowner oid!, prolang oid!, procost \
+        float4!, prorows float4!, provariadic oid!, prosupport regproc!, prokind char!, \
+        prosecdef bool!, proleakproof bool!, proisstrict bool!, proretset bool!, provolatile \
+        char!, proparallel char!, pronargs int2!, pronargdefaults int2!, prorettype oid!, \
+        proargtypes oidvector!, proallargtypes _oid, proargmodes _text, proargnames _text, \
+        proargdefaults text, protrftypes _oid, prosrc text!, probin text, prosqlbody text, \
+        proconfig _text, proacl _aclitem"),
+    spec("pg_catalog", "pg_depend", 2608, 'r', "\
+        classid oid!, objid oid!, objsubid int4!, refclassid oid!, refobjid oid!, refobjsubid \
+        int4!, deptype char!"),
+    spec("pg_catalog", "pg_shdepend", 1214, 'r', "\
+        dbid oid!, classid oid!, objid oid!, objsubid int4!, refclassid oid!, refobjid oid!, \
+        deptype char!"),
+    spec("pg_catalog", "pg_trigger", 2620, 'r', "\
+        oid oid!, tgrelid oid!, tgparentid oid!, tgname name!, tgfoid oid!, tgtype int2!, \
+        tgenabled char!, tgisinternal bool!, tgconstrrelid oid!, tgconstrindid oid!, \
+        tgconstraint oid!, tgdeferrable bool!, tginitdeferred bool!, tgnargs int2!, tgattr \
+        int2vector!, tgargs bytea!, tgqual text, tgoldtable name, tgnewtable name"),
+    spec("pg_catalog", "pg_event_trigger", 3466, 'r', "\
+        oid oid!, evtname name!, evtevent name!, evtowner oid!, evtfoid oid!, evtenabled char!, \
+        evttags _text"),
+    spec("pg_catalog", "pg_foreign_table", 3118, 'r', "\
+        ftrelid oid!, ftserver oid!, ftoptions _text"),
+    spec("pg_catalog", "pg_foreign_server", 1417, 'r', "\
+        oid oid!, srvname name!, srvowner oid!, srvfdw oid!, srvtype text, srvversion text, \
+        srvacl _aclitem, srvoptions _text"),
+    spec("pg_catalog", "pg_foreign_data_wrapper", 2328, 'r', "\
+        oid oid!, fdwname name!, fdwowner oid!, fdwhandler oid!, fdwvalidator oid!, fdwacl \
+        _aclitem, fdwoptions _text"),
+    spec("pg_catalog", "pg_user_mapping", 1418, 'r', "\
+        oid oid!, umuser oid!, umserver oid!, umoptions _text"),
+    spec("pg_catalog", "pg_extension", 3079, 'r', "\
+        oid oid!, extname name!, extowner oid!, extnamespace oid!, extrelocatable bool!, \
+        extversion text!, extconfig _oid, extcondition _text"),
+    spec("pg_catalog", "pg_tablespace", 1213, 'r', "\
+        oid oid!, spcname name!, spcowner oid!, spcacl _aclitem, spcoptions _text"),
+    spec("pg_catalog", "pg_enum", 3501, 'r', "\
+        oid oid!, enumtypid oid!, enumsortorder float4!, enumlabel name!"),
+    spec("pg_catalog", "pg_range", 3541, 'r', "\
+        rngtypid oid!, rngsubtype oid!, rngmultitypid oid!, rngcollation oid!, rngsubopc oid!, \
+        rngcanonical regproc!, rngsubdiff regproc!"),
+    spec("pg_catalog", "pg_rewrite", 2618, 'r', "\
+        oid oid!, rulename name!, ev_class oid!, ev_type char!, ev_enabled char!, is_instead \
+        bool!, ev_qual text!, ev_action text!"),
+    spec("pg_catalog", "pg_language", 2612, 'r', "\
+        oid oid!, lanname name!, lanowner oid!, lanispl bool!, lanpltrusted bool!, lanplcallfoid \
+        oid!, laninline oid!, lanvalidator oid!, lanacl _aclitem"),
+    spec("pg_catalog", "pg_operator", 2617, 'r', "\
+        oid oid!, oprname name!, oprnamespace oid!, oprowner oid!, oprkind char!, oprcanmerge \
+        bool!, oprcanhash bool!, oprleft oid!, oprright oid!, oprresult oid!, oprcom oid!, \
+        oprnegate oid!, oprcode regproc!, oprrest regproc!, oprjoin regproc!"),
+    spec("pg_catalog", "pg_opclass", 2616, 'r', "\
+        oid oid!, opcmethod oid!, opcname name!, opcnamespace oid!, opcowner oid!, opcfamily \
+        oid!, opcintype oid!, opcdefault bool!, opckeytype oid!"),
+    spec("pg_catalog", "pg_cast", 2605, 'r', "\
+        oid oid!, castsource oid!, casttarget oid!, castfunc oid!, castcontext char!, castmethod \
+        char!"),
+    spec("pg_catalog", "pg_aggregate", 2600, 'r', "\
+        aggfnoid regproc!, aggkind char!, aggnumdirectargs int2!, aggtransfn regproc!, \
+        aggfinalfn regproc!, aggcombinefn regproc!, aggserialfn regproc!, aggdeserialfn \
+        regproc!, aggmtransfn regproc!, aggminvtransfn regproc!, aggmfinalfn regproc!, \
+        aggfinalextra bool!, aggmfinalextra bool!, aggfinalmodify char!, aggmfinalmodify char!, \
+        aggsortop oid!, aggtranstype oid!, aggtransspace int4!, aggmtranstype oid!, \
+        aggmtransspace int4!, agginitval text, aggminitval text"),
+    spec("pg_catalog", "pg_partitioned_table", 3350, 'r', "\
+        partrelid oid!, partstrat char!, partnatts int2!, partdefid oid!, partattrs int2vector!, \
+        partclass oidvector!, partcollation oidvector!, partexprs text"),
+    spec("pg_catalog", "pg_locks", 12_073, 'v', "\
+        locktype text, database oid, relation oid, page int4, tuple int2, virtualxid text, \
+        transactionid xid, classid oid, objid oid, objsubid int2, virtualtransaction text, pid \
+        int4, mode text, granted bool, fastpath bool, waitstart timestamptz"),
+    spec("pg_catalog", "pg_prepared_xacts", 12_090, 'v', "\
+        transaction xid, gid text, prepared timestamptz, owner name, database name"),
+    spec("pg_catalog", "pg_prepared_statements", 12_095, 'v', "\
+        name text, statement text, prepare_time timestamptz, parameter_types _text, from_sql \
+        bool, generic_plans int8, custom_plans int8"),
+    spec("pg_catalog", "pg_cursors", 12_077, 'v', "\
+        name text, statement text, is_holdable bool, is_binary bool, is_scrollable bool, \
+        creation_time timestamptz"),
+    spec("pg_catalog", "pg_stat_user_tables", 12_161, 'v', "\
+        relid oid, schemaname name, relname name, seq_scan int8, seq_tup_read int8, idx_scan \
+        int8, idx_tup_fetch int8, n_tup_ins int8, n_tup_upd int8, n_tup_del int8, n_tup_hot_upd \
+        int8, n_live_tup int8, n_dead_tup int8, n_mod_since_analyze int8, n_ins_since_vacuum \
+        int8, last_vacuum timestamptz, last_autovacuum timestamptz, last_analyze timestamptz, \
+        last_autoanalyze timestamptz, vacuum_count int8, autovacuum_count int8, analyze_count \
+        int8, autoanalyze_count int8"),
+    spec("pg_catalog", "pg_default_acl", 826, 'r', "\
+        oid oid!, defaclrole oid!, defaclnamespace oid!, defaclobjtype char!, defaclacl \
+        _aclitem!"),
+    spec("pg_catalog", "pg_conversion", 2607, 'r', "\
+        oid oid!, conname name!, connamespace oid!, conowner oid!, conforencoding int4!, \
+        contoencoding int4!, conproc regproc!, condefault bool!"),
+    spec("pg_catalog", "pg_subscription", 6100, 'r', "\
+        oid oid!, subdbid oid!, subskiplsn text!, subname name!, subowner oid!, subenabled \
+        bool!, subbinary bool!, substream bool!, subtwophasestate char!, subdisableonerr bool!, \
+        subconninfo text!, subslotname name, subsynccommit text!, subpublications _text!"),
+    spec("pg_catalog", "pg_rules", 12_023, 'v', "\
+        schemaname name, tablename name, rulename name, definition text"),
+    spec("pg_catalog", "pg_seclabel", 3596, 'r', "\
+        objoid oid!, classoid oid!, objsubid int4!, provider text!, label text!"),
+    spec("information_schema", "tables", 13_425, 'v', "\
+        table_catalog name, table_schema name, table_name name, table_type varchar, \
+        self_referencing_column_name name, reference_generation varchar, \
+        user_defined_type_catalog name, user_defined_type_schema name, user_defined_type_name \
+        name, is_insertable_into varchar, is_typed varchar, commit_action varchar"),
+    spec("information_schema", "columns", 13_295, 'v', "\
+        table_catalog name, table_schema name, table_name name, column_name name, \
+        ordinal_position int4, column_default varchar, is_nullable varchar, data_type varchar, \
+        character_maximum_length int4, character_octet_length int4, numeric_precision int4, \
+        numeric_precision_radix int4, numeric_scale int4, datetime_precision int4, interval_type \
+        varchar, interval_precision int4, character_set_catalog name, character_set_schema name, \
+        character_set_name name, collation_catalog name, collation_schema name, collation_name \
+        name, domain_catalog name, domain_schema name, domain_name name, udt_catalog name, \
+        udt_schema name, udt_name name, scope_catalog name, scope_schema name, scope_name name, \
+        maximum_cardinality int4, dtd_identifier name, is_self_referencing varchar, is_identity \
+        varchar, identity_generation varchar, identity_start varchar, identity_increment \
+        varchar, identity_maximum varchar, identity_minimum varchar, identity_cycle varchar, \
+        is_generated varchar, generation_expression varchar, is_updatable varchar"),
+    spec("information_schema", "table_constraints", 13_411, 'v', "\
+        constraint_catalog name, constraint_schema name, constraint_name name, table_catalog \
+        name, table_schema name, table_name name, constraint_type varchar, is_deferrable \
+        varchar, initially_deferred varchar, enforced varchar, nulls_distinct varchar"),
+    spec("information_schema", "key_column_usage", 13_329, 'v', "\
+        constraint_catalog name, constraint_schema name, constraint_name name, table_catalog \
+        name, table_schema name, table_name name, column_name name, ordinal_position int4, \
+        position_in_unique_constraint int4"),
+    spec("information_schema", "constraint_column_usage", 13_300, 'v', "\
+        table_catalog name, table_schema name, table_name name, column_name name, \
+        constraint_catalog name, constraint_schema name, constraint_name name"),
+    spec("information_schema", "referential_constraints", 13_339, 'v', "\
+        constraint_catalog name, constraint_schema name, constraint_name name, \
+        unique_constraint_catalog name, unique_constraint_schema name, unique_constraint_name \
+        name, match_option varchar, update_rule varchar, delete_rule varchar"),
+    spec("information_schema", "schemata", 13_382, 'v', "\
+        catalog_name name, schema_name name, schema_owner name, default_character_set_catalog \
+        name, default_character_set_schema name, default_character_set_name name, sql_path \
+        varchar"),
+    spec("information_schema", "sequences", 13_386, 'v', "\
+        sequence_catalog name, sequence_schema name, sequence_name name, data_type varchar, \
+        numeric_precision int4, numeric_precision_radix int4, numeric_scale int4, start_value \
+        varchar, minimum_value varchar, maximum_value varchar, increment varchar, cycle_option \
+        varchar"),
+    spec("information_schema", "views", 13_483, 'v', "\
+        table_catalog name, table_schema name, table_name name, view_definition varchar, \
+        check_option varchar, is_updatable varchar, is_insertable_into varchar, \
+        is_trigger_updatable varchar, is_trigger_deletable varchar, is_trigger_insertable_into \
+        varchar"),
+    spec("information_schema", "check_constraints", 13_260, 'v', "\
+        constraint_catalog name, constraint_schema name, constraint_name name, check_clause \
+        varchar"),
+    spec("information_schema", "routines", 13_377, 'v', "\
+        specific_catalog name, specific_schema name, specific_name name, routine_catalog name, \
+        routine_schema name, routine_name name, routine_type varchar, module_catalog name, \
+        module_schema name, module_name name, udt_catalog name, udt_schema name, udt_name name, \
+        data_type varchar, character_maximum_length int4, character_octet_length int4, \
+        character_set_catalog name, character_set_schema name, character_set_name name, \
+        collation_catalog name, collation_schema name, collation_name name, numeric_precision \
+        int4, numeric_precision_radix int4, numeric_scale int4, datetime_precision int4, \
+        interval_type varchar, interval_precision int4, type_udt_catalog name, type_udt_schema \
+        name, type_udt_name name, scope_catalog name, scope_schema name, scope_name name, \
+        maximum_cardinality int4, dtd_identifier name, routine_body varchar, routine_definition \
+        varchar, external_name varchar, external_language varchar, parameter_style varchar, \
+        is_deterministic varchar, sql_data_access varchar, is_null_call varchar, sql_path \
+        varchar, schema_level_routine varchar, max_dynamic_result_sets int4, \
+        is_user_defined_cast varchar, is_implicitly_invocable varchar, security_type varchar, \
+        to_sql_specific_catalog name, to_sql_specific_schema name, to_sql_specific_name name, \
+        as_locator varchar, created timestamptz, last_altered timestamptz, new_savepoint_level \
+        varchar, is_udt_dependent varchar, result_cast_from_data_type varchar, \
+        result_cast_as_locator varchar, result_cast_char_max_length int4, \
+        result_cast_char_octet_length int4, result_cast_char_set_catalog name, \
+        result_cast_char_set_schema name, result_cast_char_set_name name, \
+        result_cast_collation_catalog name, result_cast_collation_schema name, \
+        result_cast_collation_name name, result_cast_numeric_precision int4, \
+        result_cast_numeric_precision_radix int4, result_cast_numeric_scale int4, \
+        result_cast_datetime_precision int4, result_cast_interval_type varchar, \
+        result_cast_interval_precision int4, result_cast_type_udt_catalog name, \
+        result_cast_type_udt_schema name, result_cast_type_udt_name name, \
+        result_cast_scope_catalog name, result_cast_scope_schema name, result_cast_scope_name \
+        name, result_cast_maximum_cardinality int4, result_cast_dtd_identifier name"),
+    spec("froglet", "migrations", 13_990, 'v', "\
+        id int8, txn int8, table_name text, kind text, statement text, phase text, blocks_done \
+        int8, blocks int8, percent float8, rows_scanned int8, rows_captured int8, backlog int8, \
+        started timestamptz, ended timestamptz, error text"),
+];

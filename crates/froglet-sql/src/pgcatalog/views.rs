@@ -1,0 +1,417 @@
+//! Views over the catalog: pg_tables, pg_indexes, pg_sequences, information_schema, and
+//! froglet.migrations.
+
+use froglet_engine::ColumnId;
+use froglet_schema::{
+    ConstraintDef, ConstraintKind, ForeignKeyAction, MigrationPhase, TableDef,
+};
+
+use super::constraints::{index_of, index_text};
+use super::relations::{all_sequences, tables};
+use super::{Rows, SPECS, V, cluster, deparse};
+use crate::provider::QueryScope;
+use crate::stored::{DefaultKind, default_kind};
+use crate::system_row as row;
+use crate::types::{names, numeric, oids, plain, type_name};
+
+pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
+    Some(match (schema, name) {
+        ("pg_catalog", "pg_tables") => pg_tables,
+        ("pg_catalog", "pg_indexes") => pg_indexes,
+        ("pg_catalog", "pg_sequences") => pg_sequences,
+        ("pg_catalog", "pg_stat_user_tables") => user_tables,
+        ("information_schema", "tables") => is_tables,
+        ("information_schema", "columns") => is_columns,
+        ("information_schema", "table_constraints") => is_constraints,
+        ("information_schema", "key_column_usage") => is_keys,
+        ("information_schema", "constraint_column_usage") => is_usage,
+        ("information_schema", "referential_constraints") => is_references,
+        ("information_schema", "check_constraints") => is_checks,
+        ("information_schema", "schemata") => is_schemata,
+        ("information_schema", "sequences") => is_sequences,
+        ("froglet", "migrations") => migrations,
+        _ => return None,
+    })
+}
+
+fn pg_tables(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        let def = &table.def;
+        row!(rows;
+            schemaname: &def.schema,
+            tablename: &def.name,
+            tableowner: "postgres",
+            hasindexes: !def.indexes.is_empty(),
+            hasrules: false,
+            hastriggers: def.foreign_keys().next().is_some() || !def.referenced_by.is_empty(),
+            rowsecurity: false,
+        );
+    }
+    for spec in SPECS.iter().filter(|s| s.kind == 'r') {
+        row!(rows; schemaname: spec.schema, tablename: spec.name, tableowner: "postgres",
+            hasindexes: false, hasrules: false, hastriggers: false, rowsecurity: false);
+    }
+}
+
+fn pg_indexes(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        for index in &table.def.indexes {
+            row!(rows;
+                schemaname: &table.def.schema,
+                tablename: &table.def.name,
+                indexname: &index.name,
+                indexdef: index_text(&scope.catalog, index.id, 0),
+            );
+        }
+    }
+}
+
+fn pg_sequences(scope: &QueryScope, rows: &mut Rows) {
+    for sequence in all_sequences(&scope.catalog) {
+        let last = scope.session.sequence_state(sequence.id).filter(|(_, called)| *called);
+        row!(rows;
+            schemaname: &sequence.schema,
+            sequencename: &sequence.name,
+            sequenceowner: "postgres",
+            data_type: sequence.type_oid,
+            start_value: sequence.start,
+            min_value: sequence.min,
+            max_value: sequence.max,
+            increment_by: sequence.increment,
+            cycle: sequence.cycle,
+            cache_size: 1,
+            last_value: last.map(|(value, _)| value),
+        );
+    }
+}
+
+fn user_tables(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        row!(rows;
+            relid: table.def.id,
+            schemaname: &table.def.schema,
+            relname: &table.def.name,
+            n_live_tup: table.table.row_estimate(),
+        );
+    }
+}
+
+fn is_tables(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    let mut add = |schema: &str, name: &str, kind: &str, writable: &str| {
+        row!(rows;
+            table_catalog: &database,
+            table_schema: schema,
+            table_name: name,
+            table_type: kind,
+            is_insertable_into: writable,
+            is_typed: "NO",
+        );
+    };
+    for table in tables(&scope.catalog) {
+        add(&table.def.schema, &table.def.name, "BASE TABLE", "YES");
+    }
+    for spec in SPECS {
+        let kind = if spec.kind == 'v' { "VIEW" } else { "BASE TABLE" };
+        add(spec.schema, spec.name, kind, "NO");
+    }
+}
+
+/// What information_schema.columns says of a type.
+#[derive(Default)]
+struct Limits {
+    characters: Option<i64>,
+    octets: Option<i64>,
+    precision: Option<i64>,
+    radix: Option<i64>,
+    scale: Option<i64>,
+    time: Option<i64>,
+}
+
+fn limits(ty: froglet_schema::SqlType) -> Limits {
+    let integer = |bits: i64| Limits {
+        precision: Some(bits),
+        radix: Some(2),
+        scale: Some(0),
+        ..Limits::default()
+    };
+    let float = |bits: i64| Limits {
+        precision: Some(bits),
+        radix: Some(2),
+        ..Limits::default()
+    };
+    match ty.oid {
+        oids::INT2 => integer(16),
+        oids::INT4 => integer(32),
+        oids::INT8 => integer(64),
+        oids::FLOAT4 => float(24),
+        oids::FLOAT8 => float(53),
+        oids::NUMERIC if ty.modifier >= 4 => {
+            let (precision, scale) = numeric::precision_scale(ty.modifier);
+            Limits {
+                precision: Some(precision.into()),
+                radix: Some(10),
+                scale: Some(scale.into()),
+                ..Limits::default()
+            }
+        }
+        oids::NUMERIC => Limits { radix: Some(10), ..Limits::default() },
+        oids::VARCHAR | oids::BPCHAR if ty.modifier >= 4 => Limits {
+            characters: Some(i64::from(ty.modifier) - 4),
+            octets: Some((i64::from(ty.modifier) - 4) * 4),
+            ..Limits::default()
+        },
+        oids::TEXT | oids::VARCHAR => Limits { octets: Some(1 << 30), ..Limits::default() },
+        oids::DATE => Limits { time: Some(0), ..Limits::default() },
+        oids::TIMESTAMP | oids::TIMESTAMPTZ => Limits { time: Some(6), ..Limits::default() },
+        _ => Limits::default(),
+    }
+}
+
+fn is_columns(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    for table in tables(&scope.catalog) {
+        let def = &table.def;
+        for (at, column) in def.columns.iter().enumerate() {
+            let kind = default_kind(column);
+            let text = deparse::default_text(column, def);
+            let generated = kind == DefaultKind::Generated;
+            let identity = match kind {
+                DefaultKind::IdentityAlways => Some("ALWAYS"),
+                DefaultKind::IdentityByDefault => Some("BY DEFAULT"),
+                _ => None,
+            };
+            let limits = limits(column.sql_type);
+            row!(rows;
+                table_catalog: &database,
+                table_schema: &def.schema,
+                table_name: &def.name,
+                column_name: &column.name,
+                ordinal_position: at + 1,
+                column_default: text.clone().filter(|_| kind == DefaultKind::Plain),
+                is_nullable: if column.not_null { "NO" } else { "YES" },
+                data_type: type_name(plain(column.sql_type.oid)),
+                character_maximum_length: limits.characters,
+                character_octet_length: limits.octets,
+                numeric_precision: limits.precision,
+                numeric_precision_radix: limits.radix,
+                numeric_scale: limits.scale,
+                datetime_precision: limits.time,
+                udt_catalog: &database,
+                udt_schema: "pg_catalog",
+                udt_name: names::type_row(column.sql_type.oid).map(|t| t.name),
+                dtd_identifier: (at + 1).to_string(),
+                is_self_referencing: "NO",
+                is_identity: if identity.is_some() { "YES" } else { "NO" },
+                identity_generation: identity,
+                is_generated: if generated { "ALWAYS" } else { "NEVER" },
+                generation_expression: text.filter(|_| generated),
+                is_updatable: "YES",
+            );
+        }
+    }
+}
+
+fn kind_word(constraint: &ConstraintDef) -> &'static str {
+    match constraint.kind {
+        ConstraintKind::PrimaryKey(_) => "PRIMARY KEY",
+        ConstraintKind::Unique(_) => "UNIQUE",
+        ConstraintKind::Check(_) => "CHECK",
+        ConstraintKind::ForeignKey(_) => "FOREIGN KEY",
+    }
+}
+
+fn each_constraint(scope: &QueryScope, mut f: impl FnMut(&TableDef, &ConstraintDef)) {
+    for table in tables(&scope.catalog) {
+        for constraint in &table.def.constraints {
+            f(&table.def, constraint);
+        }
+    }
+}
+
+fn is_constraints(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    each_constraint(scope, |table, constraint| {
+        row!(rows;
+            constraint_catalog: &database,
+            constraint_schema: &table.schema,
+            constraint_name: &constraint.name,
+            table_catalog: &database,
+            table_schema: &table.schema,
+            table_name: &table.name,
+            constraint_type: kind_word(constraint),
+            is_deferrable: "NO",
+            initially_deferred: "NO",
+            enforced: "YES",
+        );
+    });
+}
+
+/// The columns of a key constraint, in its order.
+fn key_columns(table: &TableDef, constraint: &ConstraintDef) -> Vec<ColumnId> {
+    match (&constraint.kind, index_of(table, constraint)) {
+        (ConstraintKind::ForeignKey(key), _) => key.columns.clone(),
+        (_, Some(index)) => index.spec.key.iter().map(|p| p.column).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn is_keys(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    each_constraint(scope, |table, constraint| {
+        let foreign = matches!(constraint.kind, ConstraintKind::ForeignKey(_));
+        for (at, id) in key_columns(table, constraint).into_iter().enumerate() {
+            let Some(column) = table.column_by_id(id) else { continue };
+            row!(rows;
+                constraint_catalog: &database,
+                constraint_schema: &table.schema,
+                constraint_name: &constraint.name,
+                table_catalog: &database,
+                table_schema: &table.schema,
+                table_name: &table.name,
+                column_name: &column.name,
+                ordinal_position: at + 1,
+                position_in_unique_constraint: foreign.then_some(at + 1),
+            );
+        }
+    });
+}
+
+fn is_usage(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    each_constraint(scope, |table, constraint| {
+        let parent;
+        let (used, columns): (&TableDef, Vec<ColumnId>) = match &constraint.kind {
+            ConstraintKind::ForeignKey(key) => {
+                parent = scope.catalog.tables.get(&key.parent);
+                let Some(parent) = parent else { return };
+                (&parent.def, key.parent_columns.clone())
+            }
+            ConstraintKind::Check(check) => (table, check.columns.clone()),
+            _ => (table, key_columns(table, constraint)),
+        };
+        for column in columns.into_iter().filter_map(|id| used.column_by_id(id)) {
+            row!(rows;
+                table_catalog: &database,
+                table_schema: &used.schema,
+                table_name: &used.name,
+                column_name: &column.name,
+                constraint_catalog: &database,
+                constraint_schema: &table.schema,
+                constraint_name: &constraint.name,
+            );
+        }
+    });
+}
+
+fn rule(action: ForeignKeyAction) -> &'static str {
+    match action {
+        ForeignKeyAction::NoAction => "NO ACTION",
+        ForeignKeyAction::Restrict => "RESTRICT",
+        ForeignKeyAction::Cascade => "CASCADE",
+        ForeignKeyAction::SetNull => "SET NULL",
+        ForeignKeyAction::SetDefault => "SET DEFAULT",
+    }
+}
+
+fn is_references(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    each_constraint(scope, |table, constraint| {
+        let ConstraintKind::ForeignKey(key) = &constraint.kind else { return };
+        let Some(parent) = scope.catalog.tables.get(&key.parent) else { return };
+        let unique = parent.def.constraint_of_index(key.parent_index);
+        row!(rows;
+            constraint_catalog: &database,
+            constraint_schema: &table.schema,
+            constraint_name: &constraint.name,
+            unique_constraint_catalog: &database,
+            unique_constraint_schema: &parent.def.schema,
+            unique_constraint_name: unique.map(|c| c.name.clone()),
+            match_option: "NONE",
+            update_rule: rule(key.on_update),
+            delete_rule: rule(key.on_delete),
+        );
+    });
+}
+
+fn is_checks(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    each_constraint(scope, |table, constraint| {
+        let ConstraintKind::Check(check) = &constraint.kind else { return };
+        row!(rows;
+            constraint_catalog: &database,
+            constraint_schema: &table.schema,
+            constraint_name: &constraint.name,
+            check_clause: format!("(({}))", deparse::check_text(check, table, false)),
+        );
+    });
+}
+
+fn is_schemata(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    for name in cluster::schema_names(scope) {
+        row!(rows;
+            catalog_name: &database,
+            schema_name: &name,
+            schema_owner: if name == "public" { "pg_database_owner" } else { "postgres" },
+        );
+    }
+}
+
+fn is_sequences(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    for sequence in all_sequences(&scope.catalog) {
+        let bits = match sequence.type_oid {
+            oids::INT2 => 16,
+            oids::INT4 => 32,
+            _ => 64,
+        };
+        row!(rows;
+            sequence_catalog: &database,
+            sequence_schema: &sequence.schema,
+            sequence_name: &sequence.name,
+            data_type: type_name(plain(sequence.type_oid)),
+            numeric_precision: bits,
+            numeric_precision_radix: 2,
+            numeric_scale: 0,
+            start_value: sequence.start.to_string(),
+            minimum_value: sequence.min.to_string(),
+            maximum_value: sequence.max.to_string(),
+            increment: sequence.increment.to_string(),
+            cycle_option: if sequence.cycle { "YES" } else { "NO" },
+        );
+    }
+}
+
+fn migrations(scope: &QueryScope, rows: &mut Rows) {
+    for m in scope.session.migrations() {
+        let phase = match m.phase {
+            MigrationPhase::Scan => "scan",
+            MigrationPhase::Capture => "capture",
+            MigrationPhase::Flip => "flip",
+            MigrationPhase::Done => "done",
+            MigrationPhase::Aborted => "aborted",
+        };
+        let percent = match (m.phase, m.blocks) {
+            (MigrationPhase::Done, _) | (_, 0) => 100.0,
+            (_, blocks) => (m.blocks_done as f64 / blocks as f64 * 1000.0).round() / 10.0,
+        };
+        row!(rows;
+            id: m.id,
+            txn: m.txn.0,
+            table_name: &m.table_name,
+            kind: m.kind,
+            statement: &m.statement,
+            phase: phase,
+            blocks_done: m.blocks_done,
+            blocks: m.blocks,
+            percent: percent,
+            rows_scanned: m.rows_scanned,
+            rows_captured: m.rows_captured,
+            backlog: m.backlog,
+            started: V::Time(m.started_us),
+            ended: m.ended_us.map_or(V::Null, V::Time),
+            error: m.error.clone(),
+        );
+    }
+}

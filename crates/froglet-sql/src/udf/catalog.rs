@@ -1,0 +1,352 @@
+//! Functions of the catalog: what psql, drivers and ORMs ask about objects.
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::ScalarUDF;
+use froglet_schema::SqlType;
+
+use super::lookup;
+use super::simple::{ANY, Out, RELATION, Simple, int, oid, text, truth};
+use crate::context::SessionFunctions;
+use crate::error::SqlError;
+use crate::pgcatalog::{cluster, constraints};
+use crate::types::cell::Cell;
+use crate::types::oids::*;
+use crate::types::names;
+
+/// The functions.
+pub fn functions() -> Vec<Arc<ScalarUDF>> {
+    let mut all = definitions();
+    all.extend(visibility());
+    all.extend(sizes());
+    all.extend(names_and_oids());
+    all.extend(privileges());
+    all.extend(nothing());
+    all
+}
+
+fn format_type(cells: &[Cell<'_>]) -> Out {
+    let Some(id) = int(cells, 0) else { return Out::Null };
+    let id = u32::try_from(id).unwrap_or(0);
+    match (id, names::type_row(id)) {
+        (0, _) => Out::Text("-".to_owned()),
+        (_, None) => Out::Text("???".to_owned()),
+        (_, Some(_)) => {
+            let modifier = int(cells, 1).and_then(|m| i32::try_from(m).ok());
+            let name = match (id, modifier) {
+                // A column of type bpchar without a length is not a character(1).
+                (BPCHAR, Some(-1)) => "bpchar".to_owned(),
+                (_, modifier) => {
+                    names::type_name(SqlType { oid: id, modifier: modifier.unwrap_or(-1) })
+                }
+            };
+            Out::Text(name)
+        }
+    }
+}
+
+fn definitions() -> Vec<Arc<ScalarUDF>> {
+    vec![
+        Simple::new("format_type", &[OID, INT4], TEXT, |_, cells| Ok(format_type(cells)))
+            .not_strict()
+            .build(),
+        Simple::new("pg_get_expr", &[TEXT, OID, BOOL], TEXT, |_, cells| {
+            Ok(Out::Text(text(cells, 0).to_owned()))
+        })
+        .optional(1)
+        .build(),
+        Simple::new("pg_get_indexdef", &[OID, INT4, BOOL], TEXT, |s, cells| {
+            let column = int(cells, 1).unwrap_or(0);
+            Ok(constraints::index_text(&s.catalog(), oid(cells, 0), column).into())
+        })
+        .optional(2)
+        .build(),
+        Simple::new("pg_get_constraintdef", &[OID, BOOL], TEXT, |s, cells| {
+            let pretty = truth(cells, 1) == Some(true);
+            Ok(constraints::constraint_text(s, oid(cells, 0), pretty).into())
+        })
+        .optional(1)
+        .build(),
+        Simple::new("pg_get_userbyid", &[OID], NAME, |_, cells| {
+            let id = oid(cells, 0);
+            let name = cluster::role_name(id);
+            Ok(Out::Text(name.map_or_else(|| format!("unknown (OID={id})"), str::to_owned)))
+        })
+        .build(),
+        Simple::new("pg_get_serial_sequence", &[TEXT, TEXT], TEXT, |s, cells| {
+            serial_sequence(s, text(cells, 0), text(cells, 1))
+        })
+        .build(),
+        Simple::new("pg_encoding_to_char", &[INT4], NAME, |_, cells| {
+            let name = if int(cells, 0) == Some(6) { "UTF8" } else { "SQL_ASCII" };
+            Ok(Out::Text(name.to_owned()))
+        })
+        .build(),
+        Simple::new("pg_char_to_encoding", &[TEXT], INT4, |_, cells| {
+            let utf8 = matches!(text(cells, 0).to_lowercase().as_str(), "utf8" | "utf-8" | "unicode");
+            Ok(Out::Int(if utf8 { 6 } else { -1 }))
+        })
+        .build(),
+        Simple::new("pg_typeof", &[ANY], REGTYPE, |_, cells| {
+            Ok(Out::Int(type_of(&cells[0]).into()))
+        })
+        .not_strict()
+        .build(),
+    ]
+}
+
+fn type_of(cell: &Cell<'_>) -> u32 {
+    match cell {
+        Cell::Null => UNKNOWN,
+        Cell::Bool(_) => BOOL,
+        Cell::Int16(_) => INT2,
+        Cell::Int32(_) => INT4,
+        Cell::Int64(_) | Cell::UInt64(_) => INT8,
+        Cell::Oid(_) => OID,
+        Cell::Float32(_) => FLOAT4,
+        Cell::Float64(_) => FLOAT8,
+        Cell::Decimal(..) => NUMERIC,
+        Cell::Text(_) | Cell::Other(_) => TEXT,
+        Cell::Bytes(_) => BYTEA,
+        Cell::Date(_) => DATE,
+        Cell::Time(_) => TIME,
+        Cell::Timestamp(_) => TIMESTAMP,
+        Cell::TimestampTz(_) => TIMESTAMPTZ,
+        Cell::Uuid(_) => UUID,
+        Cell::Interval(..) => INTERVAL,
+        Cell::List(items) => crate::types::oid_of_arrow(items.data_type()),
+    }
+}
+
+fn serial_sequence(
+    session: &dyn SessionFunctions,
+    table: &str,
+    column: &str,
+) -> Result<Out, SqlError> {
+    let table = lookup::relation_oid(session, table)?;
+    let catalog = session.catalog();
+    let id = catalog.tables.get(&table).and_then(|t| t.def.column(column)).map(|c| c.id);
+    let Some(id) = id else {
+        return Err(SqlError::new(
+            froglet_engine::SqlState::UNDEFINED_COLUMN,
+            format!("column \"{column}\" of relation \"{table}\" does not exist"),
+        ));
+    };
+    let owned = catalog.sequences.values().find(|s| s.owned_by == Some((table, id)));
+    let name = |s: &Arc<froglet_schema::SequenceDef>| {
+        format!("{}.{}", lookup::quote_ident(&s.schema), lookup::quote_ident(&s.name))
+    };
+    Ok(owned.map(name).into())
+}
+
+fn visibility() -> Vec<Arc<ScalarUDF>> {
+    let mut all = vec![
+        Simple::new("pg_table_is_visible", &[OID], BOOL, |s, cells| {
+            let found = lookup::relation_of(&s.catalog(), oid(cells, 0));
+            Ok(found.map_or(Out::Null, |(schema, _)| {
+                Out::Bool(schema == "pg_catalog" || s.search_path().contains(&schema))
+            }))
+        })
+        .volatile()
+        .build(),
+    ];
+    for name in [
+        "pg_type_is_visible",
+        "pg_function_is_visible",
+        "pg_collation_is_visible",
+        "pg_operator_is_visible",
+        "pg_opclass_is_visible",
+        "pg_conversion_is_visible",
+        "pg_statistics_obj_is_visible",
+        "pg_ts_config_is_visible",
+        "pg_relation_is_publishable",
+    ] {
+        all.push(Simple::new(name, &[ANY], BOOL, |_, _| Ok(Out::Bool(true))).build());
+    }
+    for name in ["pg_is_in_recovery", "pg_is_wal_replay_paused"] {
+        all.push(Simple::new(name, &[], BOOL, |_, _| Ok(Out::Bool(false))).build());
+    }
+    all.push(
+        Simple::new("pg_is_other_temp_schema", &[OID], BOOL, |_, _| Ok(Out::Bool(false))).build(),
+    );
+    all.push(Simple::new("pg_my_temp_schema", &[], OID, |_, _| Ok(Out::Int(0))).build());
+    all
+}
+
+/// The bytes of a relation; indexes and sequences count as one page.
+fn size_of(session: &dyn SessionFunctions, cell: &Cell<'_>) -> Result<Option<i64>, SqlError> {
+    let id = match cell {
+        Cell::Text(name) => lookup::relation_oid(session, name)?,
+        Cell::Oid(id) => *id,
+        Cell::Int32(id) => u32::try_from(*id).unwrap_or(0),
+        Cell::Int64(id) => u32::try_from(*id).unwrap_or(0),
+        _ => return Ok(None),
+    };
+    let catalog = session.catalog();
+    if let Some(table) = catalog.tables.get(&id) {
+        return Ok(i64::try_from(table.table.bytes_estimate()).ok());
+    }
+    Ok(lookup::relation_of(&catalog, id).map(|_| 8_192))
+}
+
+fn sizes() -> Vec<Arc<ScalarUDF>> {
+    let size = |name, arguments: &'static [u32]| {
+        Simple::new(name, arguments, INT8, |s, cells| {
+            Ok(size_of(s, &cells[0])?.map_or(Out::Null, Out::Int))
+        })
+        .optional(arguments.len() - 1)
+        .volatile()
+        .build()
+    };
+    vec![
+        size("pg_total_relation_size", &[ANY]),
+        size("pg_table_size", &[ANY]),
+        size("pg_relation_size", &[ANY, TEXT]),
+        Simple::new("pg_indexes_size", &[ANY], INT8, |_, _| Ok(Out::Int(0))).build(),
+        Simple::new("pg_database_size", &[ANY], INT8, |s, _| {
+            let total: u64 =
+                s.catalog().tables.values().map(|t| t.table.bytes_estimate()).sum();
+            Ok(Out::Int(i64::try_from(total).unwrap_or(i64::MAX)))
+        })
+        .volatile()
+        .build(),
+        Simple::new("pg_size_pretty", &[INT8], TEXT, |_, cells| {
+            Ok(int(cells, 0).map(size_pretty).into())
+        })
+        .build(),
+        Simple::new("pg_column_size", &[ANY], INT4, |_, cells| {
+            let mut out = Vec::new();
+            crate::types::binary::cell_binary(&cells[0], 0, &mut out);
+            Ok(Out::Int(out.len() as i64))
+        })
+        .build(),
+    ]
+}
+
+/// As PostgreSQL rounds: each unit up to ten times the next, halves away from zero.
+fn size_pretty(bytes: i64) -> String {
+    let mut size = bytes;
+    if size.abs() < 10 * 1_024 {
+        return format!("{size} bytes");
+    }
+    size /= 512;
+    for unit in ["kB", "MB", "GB", "TB"] {
+        if size.abs() < 2 * 10 * 1_024 || unit == "TB" {
+            return format!("{} {unit}", (size + size.signum()) / 2);
+        }
+        size /= 1_024;
+    }
+    format!("{size} bytes")
+}
+
+fn names_and_oids() -> Vec<Arc<ScalarUDF>> {
+    vec![
+        Simple::new("quote_ident", &[TEXT], TEXT, |_, cells| {
+            Ok(Out::Text(lookup::quote_ident(text(cells, 0))))
+        })
+        .build(),
+        Simple::new("quote_literal", &[TEXT], TEXT, |_, cells| {
+            Ok(Out::Text(quote_literal(text(cells, 0))))
+        })
+        .build(),
+        Simple::new("quote_nullable", &[TEXT], TEXT, |_, cells| {
+            Ok(Out::Text(match &cells[0] {
+                Cell::Null => "NULL".to_owned(),
+                _ => quote_literal(text(cells, 0)),
+            }))
+        })
+        .not_strict()
+        .build(),
+        Simple::new("to_regclass", &[TEXT], RELATION, |s, cells| {
+            let found = lookup::find_relation(s, text(cells, 0))?;
+            Ok(found.map_or(Out::Null, |id| Out::Int(id.into())))
+        })
+        .build(),
+        Simple::new("to_regtype", &[TEXT], REGTYPE, |_, cells| {
+            let found = names::type_by_name(text(cells, 0));
+            Ok(found.map_or(Out::Null, |row| Out::Int(row.oid.into())))
+        })
+        .build(),
+        Simple::new("to_regnamespace", &[TEXT], REGNAMESPACE, |_, cells| {
+            let found = crate::pgcatalog::schema_oid(text(cells, 0));
+            Ok(found.map_or(Out::Null, |id| Out::Int(id.into())))
+        })
+        .build(),
+        // No table has partitions: an ordinary one has no ancestors.
+        Simple::new("pg_partition_ancestors", &[ANY], OID, |_, _| Ok(Out::Null)).build(),
+        Simple::new("pg_partition_root", &[ANY], OID, |_, _| Ok(Out::Null)).build(),
+        Simple::new("array_upper", &[ANY, INT4], INT4, |_, cells| Ok(bound(cells, true))).build(),
+        Simple::new("array_lower", &[ANY, INT4], INT4, |_, cells| Ok(bound(cells, false))).build(),
+    ]
+}
+
+fn bound(cells: &[Cell<'_>], upper: bool) -> Out {
+    match (&cells[0], int(cells, 1)) {
+        (Cell::List(items), Some(1)) if !items.is_empty() => {
+            Out::Int(if upper { items.len() as i64 } else { 1 })
+        }
+        _ => Out::Null,
+    }
+}
+
+fn quote_literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') {
+        format!(" E'{}'", quoted.replace('\\', "\\\\"))
+    } else {
+        format!("'{quoted}'")
+    }
+}
+
+/// There is one user, and it may do everything.
+fn privileges() -> Vec<Arc<ScalarUDF>> {
+    let names = [
+        "has_table_privilege",
+        "has_database_privilege",
+        "has_schema_privilege",
+        "has_column_privilege",
+        "has_any_column_privilege",
+        "has_sequence_privilege",
+        "has_function_privilege",
+        "has_tablespace_privilege",
+        "has_type_privilege",
+        "pg_has_role",
+    ];
+    names
+        .into_iter()
+        .map(|name| {
+            Simple::new(name, &[ANY, ANY, ANY, ANY], BOOL, |_, _| Ok(Out::Bool(true)))
+                .optional(2)
+                .build()
+        })
+        .collect()
+}
+
+/// Functions over objects that do not exist here.
+fn nothing() -> Vec<Arc<ScalarUDF>> {
+    let names = [
+        "obj_description",
+        "col_description",
+        "shobj_description",
+        "pg_get_viewdef",
+        "pg_get_ruledef",
+        "pg_get_triggerdef",
+        "pg_get_functiondef",
+        "pg_get_function_result",
+        "pg_get_function_arguments",
+        "pg_get_function_identity_arguments",
+        "pg_get_statisticsobjdef_columns",
+        "pg_get_partkeydef",
+        "pg_get_partition_constraintdef",
+        "pg_tablespace_location",
+        "inet_server_addr",
+        "inet_client_addr",
+    ];
+    names
+        .into_iter()
+        .map(|name| {
+            Simple::new(name, &[ANY, ANY, ANY], TEXT, |_, _| Ok(Out::Null)).optional(3).build()
+        })
+        .collect()
+}
+

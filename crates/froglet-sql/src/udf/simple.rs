@@ -1,0 +1,303 @@
+//! Functions written as one closure over a row's cells.
+//!
+//! Most of what clients ask of the catalog is called a few times a query, so these are written for
+//! brevity: arguments are coerced to the types named, NULL in is NULL out where `strict`, and the
+//! body answers for one row. Where every argument is a scalar it is called once.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::ScalarValue;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+
+use crate::context::{SessionFunctions, current_session};
+use crate::error::SqlError;
+use crate::types::cell::{Cell, cell_at};
+use crate::types::{arrow_of, oids, plain, sql_field};
+
+/// What a body answers.
+#[derive(Debug, Clone)]
+pub enum Out {
+    /// NULL
+    Null,
+    /// boolean
+    Bool(bool),
+    /// int2, int4, int8, oid: as the return type says
+    Int(i64),
+    /// double precision
+    Float(f64),
+    /// text, name
+    Text(String),
+    /// timestamps, microseconds since 1970; dates, days
+    Time(i64),
+    /// uuid
+    Uuid([u8; 16]),
+    /// text[]
+    Texts(Vec<String>),
+}
+
+impl From<Option<String>> for Out {
+    fn from(text: Option<String>) -> Out {
+        text.map_or(Out::Null, Out::Text)
+    }
+}
+
+/// The body of a function, for one row.
+pub type Body = fn(&dyn SessionFunctions, &[Cell<'_>]) -> Result<Out, SqlError>;
+
+/// The type of an argument that is taken as it comes.
+pub const ANY: u32 = 0;
+
+/// A function.
+pub struct Simple {
+    name: &'static str,
+    aliases: Vec<String>,
+    arguments: &'static [u32],
+    /// How many of the arguments must be there.
+    required: usize,
+    returns: u32,
+    strict: bool,
+    body: Body,
+    signature: Signature,
+}
+
+impl Simple {
+    /// Stable and strict, of a fixed number of arguments.
+    pub fn new(
+        name: &'static str,
+        arguments: &'static [u32],
+        returns: u32,
+        body: Body,
+    ) -> Simple {
+        Simple {
+            name,
+            aliases: Vec::new(),
+            arguments,
+            required: arguments.len(),
+            returns,
+            strict: true,
+            body,
+            signature: Signature::user_defined(Volatility::Stable),
+        }
+    }
+
+    /// Its result may change at any call.
+    pub fn volatile(mut self) -> Simple {
+        self.signature.volatility = Volatility::Volatile;
+        self
+    }
+
+    /// The last arguments may be left out.
+    pub fn optional(mut self, count: usize) -> Simple {
+        self.required = self.arguments.len() - count;
+        self
+    }
+
+    /// It is called for NULLs too.
+    pub fn not_strict(mut self) -> Simple {
+        self.strict = false;
+        self
+    }
+
+    /// Other names.
+    pub fn alias(mut self, names: &[&str]) -> Simple {
+        self.aliases.extend(names.iter().map(|n| (*n).to_owned()));
+        self
+    }
+
+    /// As DataFusion wants it.
+    pub fn build(self) -> Arc<ScalarUDF> {
+        Arc::new(ScalarUDF::new_from_impl(self))
+    }
+
+    fn call(&self, session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out, SqlError> {
+        if self.strict && cells.iter().any(|c| matches!(c, Cell::Null)) {
+            return Ok(Out::Null);
+        }
+        (self.body)(session, cells)
+    }
+}
+
+impl fmt::Debug for Simple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Simple {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Simple {}
+
+impl Hash for Simple {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Simple {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        if given.len() < self.required || given.len() > self.arguments.len() {
+            return Err(DataFusionError::Plan(format!(
+                "Function '{}' expects {} arguments but received {}",
+                self.name,
+                self.arguments.len(),
+                given.len()
+            )));
+        }
+        let wanted = |(oid, given): (&u32, &DataType)| match *oid {
+            ANY => given.clone(),
+            oid => arrow_of(plain(oid)).unwrap_or_else(|| given.clone()),
+        };
+        Ok(self.arguments.iter().zip(given).map(wanted).collect())
+    }
+
+    fn return_type(&self, _given: &[DataType]) -> Result<DataType> {
+        Ok(arrow_of(plain(self.returns)).unwrap_or(DataType::Utf8View))
+    }
+
+    fn return_field_from_args(&self, _args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(sql_field(self.name, plain(self.returns), self.return_type(&[])?, true))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let session = current_session(&args.config_options);
+        let ty = args.return_field.data_type();
+        let scalars = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
+        let once = scalars && self.signature.volatility != Volatility::Volatile;
+        let rows = if once { 1 } else { args.number_rows };
+        let arrays = args
+            .args
+            .iter()
+            .map(|arg| match arg {
+                ColumnarValue::Array(array) => Ok(array.clone()),
+                ColumnarValue::Scalar(scalar) => scalar.to_array_of_size(rows),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let mut out = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let cells: Vec<Cell<'_>> = arrays.iter().map(|a| cell_at(a.as_ref(), row)).collect();
+            out.push(self.call(session.as_ref(), &cells)?);
+        }
+        let array = array_of(ty, out)?;
+        if once {
+            return ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar);
+        }
+        Ok(ColumnarValue::Array(array))
+    }
+}
+
+fn array_of(ty: &DataType, values: Vec<Out>) -> Result<ArrayRef> {
+    let ints = || {
+        values.iter().map(|v| match v {
+            Out::Int(v) | Out::Time(v) => Some(*v),
+            _ => None,
+        })
+    };
+    Ok(match ty {
+        DataType::Boolean => {
+            let bools = values.iter().map(|v| match v {
+                Out::Bool(v) => Some(*v),
+                _ => None,
+            });
+            Arc::new(bools.collect::<BooleanArray>())
+        }
+        DataType::Int16 => Arc::new(ints().map(|v| v.map(|v| v as i16)).collect::<Int16Array>()),
+        DataType::Int32 => Arc::new(ints().map(|v| v.map(|v| v as i32)).collect::<Int32Array>()),
+        DataType::Int64 => Arc::new(ints().collect::<Int64Array>()),
+        DataType::UInt32 => Arc::new(ints().map(|v| v.map(|v| v as u32)).collect::<UInt32Array>()),
+        DataType::Date32 => Arc::new(ints().map(|v| v.map(|v| v as i32)).collect::<Date32Array>()),
+        DataType::Timestamp(..) => {
+            Arc::new(ints().collect::<TimestampMicrosecondArray>().with_data_type(ty.clone()))
+        }
+        DataType::Float64 => {
+            let floats = values.iter().map(|v| match v {
+                Out::Float(v) => Some(*v),
+                _ => None,
+            });
+            Arc::new(floats.collect::<Float64Array>())
+        }
+        DataType::FixedSizeBinary(_) => {
+            let ids = values.iter().map(|v| match v {
+                Out::Uuid(v) => Some(*v),
+                _ => None,
+            });
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(ids, 16)?)
+        }
+        DataType::List(_) => {
+            let mut builder = ListBuilder::new(StringViewBuilder::new())
+                .with_field(Field::new("item", DataType::Utf8View, true));
+            for value in values {
+                match value {
+                    Out::Texts(items) => builder.append_value(items.into_iter().map(Some)),
+                    _ => builder.append_null(),
+                }
+            }
+            Arc::new(builder.finish())
+        }
+        _ => {
+            let texts = values.into_iter().map(|v| match v {
+                Out::Text(v) => Some(v),
+                _ => None,
+            });
+            Arc::new(texts.collect::<StringViewArray>())
+        }
+    })
+}
+
+/// The text of a cell that the coercion has made text.
+pub fn text<'a>(cells: &'a [Cell<'_>], at: usize) -> &'a str {
+    match cells.get(at) {
+        Some(Cell::Text(text)) => text,
+        _ => "",
+    }
+}
+
+/// The integer of a cell.
+pub fn int(cells: &[Cell<'_>], at: usize) -> Option<i64> {
+    match cells.get(at)? {
+        Cell::Int16(v) => Some((*v).into()),
+        Cell::Int32(v) => Some((*v).into()),
+        Cell::Int64(v) => Some(*v),
+        Cell::Oid(v) => Some((*v).into()),
+        _ => None,
+    }
+}
+
+/// The oid of a cell.
+pub fn oid(cells: &[Cell<'_>], at: usize) -> u32 {
+    int(cells, at).and_then(|v| u32::try_from(v).ok()).unwrap_or(0)
+}
+
+/// The truth of a cell.
+pub fn truth(cells: &[Cell<'_>], at: usize) -> Option<bool> {
+    match cells.get(at)? {
+        Cell::Bool(v) => Some(*v),
+        _ => None,
+    }
+}
+
+/// The oid that a table has whose functions take names and oids alike.
+pub const RELATION: u32 = oids::REGCLASS;
