@@ -56,20 +56,20 @@ alter table pgbench_accounts alter column abalance type bigint using abalance + 
 -- and its way back
 alter table pgbench_accounts alter column abalance type int using (abalance - 1000000000)::int;
 
--- turn the sign of all balances, in one transaction: the four sums must turn together
+-- change all balances in one transaction: a sum commutes with what the load adds, before or after it
 begin;
-alter table pgbench_accounts alter column abalance type bigint using -abalance;
-alter table pgbench_tellers alter column tbalance type bigint using -tbalance;
-alter table pgbench_branches alter column bbalance type bigint using -bbalance;
-alter table pgbench_history alter column delta type bigint using -delta;
+alter table pgbench_accounts alter column abalance type bigint using abalance + 1000000;
+alter table pgbench_tellers alter column tbalance type bigint using tbalance + 1000000;
+alter table pgbench_branches alter column bbalance type bigint using bbalance + 1000000;
+alter table pgbench_history alter column delta type bigint;
 commit;
 
 -- and back
 begin;
-alter table pgbench_accounts alter column abalance type int using -abalance;
-alter table pgbench_tellers alter column tbalance type int using -tbalance;
-alter table pgbench_branches alter column bbalance type int using -bbalance;
-alter table pgbench_history alter column delta type int using -delta;
+alter table pgbench_accounts alter column abalance type int using abalance - 1000000;
+alter table pgbench_tellers alter column tbalance type int using tbalance - 1000000;
+alter table pgbench_branches alter column bbalance type int using bbalance - 1000000;
+alter table pgbench_history alter column delta type int;
 commit;
 
 -- defaults

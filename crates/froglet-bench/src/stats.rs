@@ -12,9 +12,22 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The largest less the smallest; 0 of nothing.
+pub fn range(values: &[f64]) -> f64 {
+    let largest = values.iter().copied().max_by(f64::total_cmp);
+    let smallest = values.iter().copied().min_by(f64::total_cmp);
+    largest.unwrap_or_default() - smallest.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges() {
+        assert_eq!(range(&[]), 0.0);
+        assert_eq!(range(&[3.0, 1.0, 2.0]), 2.0);
+    }
 
     #[test]
     fn medians() {

@@ -44,12 +44,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// For engines: a view at `ts`, registered for as long as `registration` lives.
     pub fn new(ts: Ts, own: TxnId, registration: Box<dyn Any + Send + Sync>) -> Snapshot {
-        Snapshot {
-            ts,
-            own,
-            newest_seen: AtomicU64::new(0),
-            _registration: registration,
-        }
+        Snapshot { ts, own, newest_seen: AtomicU64::new(0), _registration: registration }
     }
 
     /// For engines: a version committed at `ts` was read.
@@ -153,18 +148,12 @@ impl KeyRange {
             Some(next) => Bound::Excluded(next),
             None => Bound::Unbounded,
         };
-        KeyRange {
-            lower: Bound::Included(key),
-            upper,
-        }
+        KeyRange { lower: Bound::Included(key), upper }
     }
 
     /// Every key.
     pub fn all() -> KeyRange {
-        KeyRange {
-            lower: Bound::Unbounded,
-            upper: Bound::Unbounded,
-        }
+        KeyRange { lower: Bound::Unbounded, upper: Bound::Unbounded }
     }
 }
 
@@ -189,6 +178,9 @@ pub trait Feed: Send {
     /// How much waits.
     fn backlog(&self) -> usize;
 }
+
+/// Duplicates that [`Table::index_block`] collects before it leaves them to its caller.
+pub const DUPLICATES_AT_ONCE: usize = 64;
 
 /// A row space seen under one layout. Cheap to share; bound once per schema version.
 pub trait Table: Send + Sync {

@@ -74,10 +74,7 @@ impl RowId {
 
     /// The row at `slot` of `block`.
     pub fn of(block: u32, slot: usize) -> RowId {
-        debug_assert!(
-            slot < ROWS_PER_BLOCK,
-            "slot {slot} is past the end of a block"
-        );
+        debug_assert!(slot < ROWS_PER_BLOCK, "slot {slot} is past the end of a block");
         RowId((u64::from(block) << 13) | slot as u64)
     }
 }

@@ -24,11 +24,7 @@ const NULL_LAST: u8 = 2;
 /// Appends one part of a key.
 pub fn encode_part(out: &mut Vec<u8>, value: &Value, part: &KeyPart) {
     if value.is_null() {
-        out.push(if part.nulls_first {
-            NULL_FIRST
-        } else {
-            NULL_LAST
-        });
+        out.push(if part.nulls_first { NULL_FIRST } else { NULL_LAST });
         return;
     }
     out.push(VALUE);
@@ -51,29 +47,13 @@ fn encode_body(out: &mut Vec<u8>, value: &Value) {
             out.extend_from_slice(&(v ^ i64::MIN).to_be_bytes());
         }
         Value::Float32(v) => {
-            let bits = if v.is_nan() {
-                f32::NAN.to_bits()
-            } else {
-                (v + 0.0).to_bits()
-            };
-            let ordered = if bits >> 31 == 1 {
-                !bits
-            } else {
-                bits | (1 << 31)
-            };
+            let bits = if v.is_nan() { f32::NAN.to_bits() } else { (v + 0.0).to_bits() };
+            let ordered = if bits >> 31 == 1 { !bits } else { bits | (1 << 31) };
             out.extend_from_slice(&ordered.to_be_bytes());
         }
         Value::Float64(v) => {
-            let bits = if v.is_nan() {
-                f64::NAN.to_bits()
-            } else {
-                (v + 0.0).to_bits()
-            };
-            let ordered = if bits >> 63 == 1 {
-                !bits
-            } else {
-                bits | (1 << 63)
-            };
+            let bits = if v.is_nan() { f64::NAN.to_bits() } else { (v + 0.0).to_bits() };
+            let ordered = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
             out.extend_from_slice(&ordered.to_be_bytes());
         }
         Value::Decimal(v) => out.extend_from_slice(&(v ^ i128::MIN).to_be_bytes()),
@@ -113,11 +93,7 @@ mod tests {
     use std::cmp::Ordering;
 
     fn part(descending: bool, nulls_first: bool) -> KeyPart {
-        KeyPart {
-            column: ColumnId(1),
-            descending,
-            nulls_first,
-        }
+        KeyPart { column: ColumnId(1), descending, nulls_first }
     }
 
     fn key(value: &Value, part: &KeyPart) -> Vec<u8> {
@@ -130,29 +106,16 @@ mod tests {
     fn ladders() -> Vec<Vec<Value>> {
         let text = ["", "\0", "\0\0", "\0a", "a", "a\0", "a\0b", "aa", "b", "é"];
         vec![
-            [i64::MIN, -1, 0, 1, 255, 256, i64::MAX]
-                .map(Value::Int64)
-                .to_vec(),
+            [i64::MIN, -1, 0, 1, 255, 256, i64::MAX].map(Value::Int64).to_vec(),
             [i32::MIN, -300, 0, 7, i32::MAX].map(Value::Int32).to_vec(),
             [i16::MIN, -1, 0, i16::MAX].map(Value::Int16).to_vec(),
-            [
-                f64::NEG_INFINITY,
-                -1.5,
-                -0.5,
-                0.0,
-                1e-300,
-                2.0,
-                f64::INFINITY,
-                f64::NAN,
-            ]
-            .map(Value::Float64)
-            .to_vec(),
+            [f64::NEG_INFINITY, -1.5, -0.5, 0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN]
+                .map(Value::Float64)
+                .to_vec(),
             [f32::NEG_INFINITY, -1.5, 0.0, 2.0, f32::INFINITY, f32::NAN]
                 .map(Value::Float32)
                 .to_vec(),
-            [i128::MIN, -5, 0, 5, i128::MAX]
-                .map(Value::Decimal)
-                .to_vec(),
+            [i128::MIN, -5, 0, 5, i128::MAX].map(Value::Decimal).to_vec(),
             text.iter().map(Value::text).collect(),
             [false, true].map(Value::Bool).to_vec(),
         ]
@@ -191,14 +154,8 @@ mod tests {
     #[test]
     fn negative_zero_and_every_nan_are_one_key() {
         let p = part(false, false);
-        assert_eq!(
-            key(&Value::Float64(-0.0), &p),
-            key(&Value::Float64(0.0), &p)
-        );
-        assert_eq!(
-            key(&Value::Float64(-f64::NAN), &p),
-            key(&Value::Float64(f64::NAN), &p)
-        );
+        assert_eq!(key(&Value::Float64(-0.0), &p), key(&Value::Float64(0.0), &p));
+        assert_eq!(key(&Value::Float64(-f64::NAN), &p), key(&Value::Float64(f64::NAN), &p));
     }
 
     #[test]

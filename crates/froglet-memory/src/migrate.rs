@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::{
+    DUPLICATES_AT_ONCE,
     BlockRows, ColumnFill, EngineError, MigrateError, RowId, Savepoint, Snapshot, TxnId, Value,
 };
 use smallvec::SmallVec;
@@ -214,6 +215,9 @@ impl MemoryTable {
         let guard = epoch::pin();
         let mut key = Vec::new();
         for (i, &rid) in read.rids.iter().enumerate() {
+            if duplicates.len() >= DUPLICATES_AT_ONCE {
+                return Ok(i as u64);
+            }
             let value = |part: usize| {
                 let ty = index.parts[part].ty;
                 let value = value_at(read.batch.column(part), ty, i)

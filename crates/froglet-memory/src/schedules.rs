@@ -44,11 +44,11 @@ struct Db {
 }
 
 fn name(n: i64) -> Value {
-    // Long and short strings in turn.
+    // Long strings, and such as fill their view, in turn.
     Value::text(if n % 2 == 0 {
-        format!("{n}")
+        format!("short {n:06}")
     } else {
-        format!("a name longer than its view {n}")
+        format!("a longer name than a view {n}")
     })
 }
 
@@ -340,5 +340,26 @@ fn what_a_relaxed_read_does_not_see_comes_through_the_feed() {
             );
         });
         join(vec![writer, reader, collector(&db)]);
+    });
+}
+
+#[test]
+fn a_key_that_is_being_written_is_not_read_torn() {
+    explore(|| {
+        let (db, rids) = Db::new(1);
+        let rid = rids[0];
+        let mut txn = db.begin(5);
+        db.set(&mut txn, rid, 1).expect("free");
+        txn.commit().expect("commits");
+        let writer = spawn(&db, move |db| {
+            let mut txn = db.begin(10);
+            db.set(&mut txn, rid, 2).expect("one writer");
+            db.set(&mut txn, rid, 3).expect("own");
+            txn.commit().expect("commits");
+        });
+        join(vec![writer, collector(&db)]);
+        db.engine.collect_garbage();
+        assert_eq!(db.table.index_entries(2), 1);
+        assert_eq!(db.seek(&db.engine.snapshot(), 2), vec![(rid, 3)]);
     });
 }

@@ -84,7 +84,7 @@ impl Catalog {
         let edited = match change {
             Change::AddColumn { column, fill, .. } => {
                 edit::add_column(def, ColumnId(self.next_id()?), column, fill)?
-            },
+            }
             Change::DropColumn { column, cascade, .. } => {
                 return Ok((edit::drop_column(def, &column)?, cascade));
             }

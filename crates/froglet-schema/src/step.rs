@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, Direction, Engine, KeyPart, KeyRange, MigrateError, Row,
-    RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, batch, key,
+    BlockRows, ColumnId, ColumnType, DUPLICATES_AT_ONCE, Direction, Engine, KeyPart, KeyRange,
+    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, batch, key,
 };
 use parking_lot::Mutex;
 
@@ -298,6 +298,8 @@ impl Step {
         Ok(self.table.migrate_block(owner, self.since, block, rows, source, &[], &mut visit)?)
     }
 
+    /// Enters rows into the index. With many duplicates the scan looks at them at once: a key
+    /// that half the table shares must not be compared with half the table for every row.
     fn index(
         &self,
         owner: TxnId,
@@ -306,18 +308,41 @@ impl Step {
         position: usize,
         name: &str,
     ) -> Result<u64, SchemaError> {
-        let mut duplicates = Vec::new();
-        let n = self.table.index_block(owner, position, block, rows, &mut duplicates)?;
-        let mut suspects = self.suspects.lock();
-        for rid in rows.unwrap_or(&[]) {
-            suspects.remove(rid);
-        }
-        for (a, b) in duplicates {
-            for rid in [a, b] {
-                suspects.insert(rid, self.duplicate(owner, rid, position, name));
+        loop {
+            let mut duplicates = Vec::new();
+            let n = self.table.index_block(owner, position, block, rows, &mut duplicates)?;
+            let full = duplicates.len() >= DUPLICATES_AT_ONCE;
+            self.suspect(owner, rows, &duplicates, position, name);
+            match rows {
+                _ if !full => return Ok(n),
+                None => self.settle_suspects(owner)?,
+                Some([_]) => return Ok(n),
+                Some(rows) => {
+                    for rid in rows {
+                        self.index(owner, block, Some(std::slice::from_ref(rid)), position, name)?;
+                    }
+                    return Ok(rows.len() as u64);
+                }
             }
         }
-        Ok(n)
+    }
+
+    fn suspect(
+        &self,
+        owner: TxnId,
+        looked_at: Option<&[RowId]>,
+        duplicates: &[(RowId, RowId)],
+        position: usize,
+        name: &str,
+    ) {
+        let mut suspects = self.suspects.lock();
+        for rid in looked_at.unwrap_or(&[]) {
+            suspects.remove(rid);
+        }
+        for rid in duplicates.iter().take(DUPLICATES_AT_ONCE).flat_map(|(a, b)| [a, b]) {
+            let error = || self.duplicate(owner, *rid, position, name);
+            suspects.entry(*rid).or_insert_with(error);
+        }
     }
 
     fn duplicate(&self, owner: TxnId, rid: RowId, position: usize, name: &str) -> SchemaError {

@@ -170,6 +170,8 @@ fn sql_name(arrow: &str) -> &str {
         "Float64" => "double precision",
         "Boolean" => "boolean",
         "Date32" => "date",
+        "Utf8" | "Utf8View" | "LargeUtf8" => "text",
+        "BinaryView" => "bytea",
         decimal if decimal.starts_with("Decimal") => "numeric",
         timestamp if timestamp.starts_with("Timestamp") => "timestamp",
         other => other,
@@ -250,11 +252,18 @@ fn plan(text: &str) -> SqlError {
             None => SqlError::new(SqlState::UNDEFINED_FUNCTION, text).hint(FUNCTION_HINT),
         };
     }
+    if let Some((_, ty)) = text
+        .strip_prefix("Cannot create filter with non-boolean predicate ")
+        .and_then(|rest| rest.rsplit_once(" returning "))
+    {
+        return SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!("argument of WHERE must be type boolean, not type {}", sql_name(ty)),
+        );
+    }
     let state = if text.contains("GROUP BY") || text.contains("Aggregate functions are not allowed")
     {
         return grouping(text);
-    } else if text.starts_with("Cannot create filter with non-boolean predicate") {
-        SqlState::DATATYPE_MISMATCH
     } else if text.contains("Cannot coerce")
         || text.contains("common argument type")
         || text.contains("Cannot infer common")

@@ -3,6 +3,8 @@
 use datafusion::sql::sqlparser::ast::{
     Expr, Insert, ObjectName, OnInsert, Query, SetExpr, TableObject, UnaryOperator, Value as Ast,
 };
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::{ColumnDef, SqlType, TableDef, TableVersion};
 
@@ -38,7 +40,7 @@ pub(crate) async fn plan(
         Body::Query(query) => {
             let types: Vec<SqlType> =
                 columns.iter().map(|c| table.def.columns[*c].sql_type).collect();
-            let (query, params) = RowsQuery::plan(planner, query, given, &types).await?;
+            let (query, params) = RowsQuery::plan(planner, &query, given, &types).await?;
             let columns = shortened(&table.def, insert, columns, query.width())?;
             for column in &columns {
                 refuse_given(&table.def, &compiled, *column)?;
@@ -114,7 +116,7 @@ fn columns(def: &TableDef, names: &[ObjectName]) -> Result<Vec<usize>, SqlError>
 enum Body<'a> {
     Defaults,
     Values(Vec<&'a [Expr]>),
-    Query(&'a Query),
+    Query(std::borrow::Cow<'a, Query>),
 }
 
 fn values_of(source: Option<&Query>) -> Body<'_> {
@@ -124,14 +126,27 @@ fn values_of(source: Option<&Query>) -> Body<'_> {
             if query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none() =>
         {
             let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
-            if rows.iter().any(|row| row.iter().any(crate::target::has_subquery)) && rows.len() == 1
-            {
-                return Body::Query(query);
+            if rows.iter().any(|row| row.iter().any(crate::target::has_subquery)) {
+                return Body::Query(std::borrow::Cow::Owned(union_of(query, &rows)));
             }
             Body::Values(rows)
         }
-        _ => Body::Query(query),
+        _ => Body::Query(std::borrow::Cow::Borrowed(query)),
     }
+}
+
+/// VALUES with queries inside, as a union of SELECTs: DataFusion's VALUES takes no queries.
+fn union_of(values: &Query, rows: &[&[Expr]]) -> Query {
+    let select = |row: &[Expr]| {
+        let list: Vec<String> = row.iter().map(|expr| format!("({expr})")).collect();
+        format!("SELECT {}", list.join(", "))
+    };
+    let selects: Vec<String> = rows.iter().map(|row| select(row)).collect();
+    let text = selects.join(" UNION ALL ");
+    let parsed = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(&text)
+        .and_then(|mut parser| parser.parse_query());
+    parsed.map_or_else(|_| values.clone(), |query| *query)
 }
 
 /// Without a column list a row may be shorter than the table, and never longer.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use datafusion::catalog::TableFunction;
+use datafusion::catalog::{TableFunction, TableFunctionArgs};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::cte_worktable::CteWorkTable;
@@ -189,8 +189,9 @@ impl ContextProvider for PlanContext<'_> {
                 Ok(wide(arg))
             })
             .collect::<Result<Vec<_>>>()?;
-        #[expect(deprecated)]
-        let provider = function.create_table_provider(&args)?;
+        let state = crate::query_run::template();
+        let provider = function
+            .create_table_provider_with_args(TableFunctionArgs::new(&args, state))?;
         Ok(provider_as_source(provider))
     }
 

@@ -32,6 +32,7 @@ use crate::planning::{PlanContext, param_fields};
 use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
 use crate::query_run::{self, QueryStream};
+use crate::rewrite_subquery;
 use crate::semantics::casts;
 use crate::types::{self, oids, sql_type_of_field};
 
@@ -74,6 +75,22 @@ pub struct PlannedQuery {
 /// the columns that its results go into (INSERT … SELECT), which literals and parameters without
 /// a type take; empty, or one for each column of the select list.
 pub fn plan(
+    query: &ast::Query,
+    env: &QueryEnv,
+    params: &[SqlType],
+    targets: &[SqlType],
+) -> Result<PlannedQuery, SqlError> {
+    match plan_as_is(query, env, params, targets) {
+        Err(_) if rewrite_subquery::mentions_nothing(query) => {
+            let mut simpler = query.clone();
+            rewrite_subquery::empty_selects(&mut simpler);
+            plan_as_is(&simpler, env, params, targets)
+        }
+        outcome => outcome,
+    }
+}
+
+fn plan_as_is(
     query: &ast::Query,
     env: &QueryEnv,
     params: &[SqlType],

@@ -27,6 +27,7 @@ pub(crate) type BatchStream = BoxStream<'static, Result<RecordBatch, SqlError>>;
 /// A planned query.
 pub(crate) struct QueryPlan {
     planned: PlannedQuery,
+    fields: Arc<[Field]>,
 }
 
 impl QueryPlan {
@@ -49,11 +50,18 @@ impl QueryPlan {
         let env = QueryEnv::new(planner.catalog.clone(), planner.session.clone());
         let planned = query::plan(query, &env, given, targets)?;
         let params = planned.params().to_vec();
-        Ok((QueryPlan { planned }, params))
+        let mut fields = planned.fields().to_vec();
+        for (field, origin) in fields.iter_mut().zip(crate::select::origins(planner, query)) {
+            if let Some((table, at)) = origin {
+                field.table = table;
+                field.attnum = i16::try_from(at + 1).unwrap_or(0);
+            }
+        }
+        Ok((QueryPlan { planned, fields: fields.into() }, params))
     }
 
     pub(crate) fn fields(&self) -> &Arc<[Field]> {
-        self.planned.fields()
+        &self.fields
     }
 
     /// Starts it. The stream keeps what it needs.

@@ -80,7 +80,7 @@ fn config() -> SessionConfig {
 }
 
 /// The state all others are cloned from: rules and planners, no session.
-fn template() -> &'static SessionState {
+pub fn template() -> &'static SessionState {
     static TEMPLATE: LazyLock<SessionState> = LazyLock::new(|| {
         SessionStateBuilder::new()
             .with_config(config())

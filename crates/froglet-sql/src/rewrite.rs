@@ -6,7 +6,13 @@
 //! | `x OPERATOR(pg_catalog.~) y` | `x ~ y` | psql writes it so |
 //! | `x COLLATE "default"` | `x` | there is one collation |
 //! | `pg_catalog.f(x)` | `f(x)` | functions have no schemas here |
-//! | `ARRAY(SELECT …)` | `(SELECT array_agg(…) FROM (SELECT …))` | DataFusion has no array subquery |
+//! | `ARRAY(SELECT …)` | `(SELECT array_agg(…) FROM (SELECT …))` | DataFusion has no array subquery; of no rows it is NULL instead of empty |
+//! | `(SELECT x FROM t)` | `(SELECT froglet_single_value(x) FROM t)` | DataFusion decorrelates aggregates only |
+//! | `SELECT EXISTS (SELECT …)` | `SELECT (SELECT count(*) …) > 0` | DataFusion knows EXISTS only as a condition |
+//! | conditions of correlated subqueries | [`crate::rewrite_correlated`] | DataFusion pulls up only equalities |
+//! | `(a, b) = (1, 2)` | `a = 1 AND b = 2` | DataFusion makes structs |
+//! | `c.reloptions \|\| …` | `'{}'::text[]` | psql's `\d+`; storage options are never set |
+//! | a select over a table that is always empty | one that finds nothing | only where the query cannot be planned otherwise: [`crate::rewrite_subquery::empty_selects`] |
 //! | `SELECT a, a`, `SELECT 1` | aliases | DataFusion wants different names, PostgreSQL gives `?column?`; see [`name_columns`] |
 //! | `x ~~ y`, `x !~~ y` | `x LIKE y` | DataFusion plans only the keyword |
 //! | `-x` | a checked call | DataFusion's minus wraps |
@@ -19,6 +25,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
+use crate::{rewrite_correlated, rewrite_subquery, rewrite_tuple};
 use crate::semantics::fieldnames::figure_name;
 
 /// Rewrites an expression that stands alone.
@@ -57,6 +64,17 @@ impl VisitorMut for Rewriter {
     fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
         restore_counts(query);
         name_columns(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<Self::Break> {
+        for item in &mut select.projection {
+            if let ast::SelectItem::UnnamedExpr(expr)
+            | ast::SelectItem::ExprWithAlias { expr, .. } = item
+            {
+                rewrite_correlated::exists_as_count(expr);
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -113,17 +131,52 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         let Expr::BinaryOp { left, right, .. } = take(expr) else { return Ok(()) };
         *expr = like(left, right, negated, case_insensitive);
     }
-    if let Expr::Function(function) = expr
-        && let Some(query) = array_subquery(function)
-    {
-        *expr = Expr::Subquery(Box::new(array_agg_of(query)));
+    match expr {
+        Expr::Function(function) => {
+            if let Some(query) = rewrite_subquery::array_subquery(function) {
+                *expr = rewrite_subquery::array_of(query);
+            }
+            Ok(())
+        }
+        Expr::Subquery(query) => {
+            rewrite_subquery::single_value(query);
+            if let Some(outside) = rewrite_correlated::separate(query) {
+                let value = take(expr);
+                *expr = rewrite_correlated::when(outside, value);
+            }
+            Ok(())
+        }
+        Expr::BinaryOp { left, op: ast::BinaryOperator::StringConcat, .. }
+            if is_column(left, "reloptions") =>
+        {
+            *expr = rewrite_subquery::empty_array();
+            Ok(())
+        }
+        _ => rewrite_tuple::rewrite(expr),
     }
-    Ok(())
+}
+
+/// Whether an expression is a column of this name.
+fn is_column(expr: &Expr, name: &str) -> bool {
+    match expr {
+        Expr::Identifier(ident) => folded(ident) == name,
+        Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|p| folded(p) == name),
+        _ => false,
+    }
+}
+
+/// NULL
+pub fn null() -> Expr {
+    Expr::Value(ast::ValueWithSpan { value: ast::Value::Null, span: Span::empty() })
 }
 
 fn take(expr: &mut Expr) -> Expr {
-    let null = ast::ValueWithSpan { value: ast::Value::Null, span: Span::empty() };
-    std::mem::replace(expr, Expr::Value(null))
+    std::mem::replace(expr, null())
+}
+
+/// The name of a select list's column, as an alias.
+pub fn figure_alias(expr: &Expr) -> ast::Ident {
+    ast::Ident::with_quote('"', figure_name(expr))
 }
 
 fn cast_mark(number: Expr) -> Expr {
@@ -155,15 +208,21 @@ fn float_literal(digits: String) -> Expr {
 
 /// A call of the checked minus.
 fn negative(operand: Expr) -> Expr {
-    let argument = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(operand));
-    let name = ast::Ident::with_quote('"', crate::semantics::arith::NEGATIVE);
+    call(crate::semantics::arith::NEGATIVE, vec![operand])
+}
+
+/// A call of a function.
+pub fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg))
+    });
     Expr::Function(ast::Function {
-        name: ast::ObjectName::from(vec![name]),
+        name: ast::ObjectName::from(vec![ast::Ident::with_quote('"', name)]),
         uses_odbc_syntax: false,
         parameters: ast::FunctionArguments::None,
         args: ast::FunctionArguments::List(ast::FunctionArgumentList {
             duplicate_treatment: None,
-            args: vec![argument],
+            args: args.collect(),
             clauses: Vec::new(),
         }),
         filter: None,
@@ -286,35 +345,6 @@ fn rewrite_function(function: &mut ast::Function) {
     {
         parts.remove(0);
     }
-}
-
-/// The query of `ARRAY(SELECT …)`.
-fn array_subquery(function: &ast::Function) -> Option<&ast::Query> {
-    let name = function.name.0.last()?.as_ident()?;
-    match &function.args {
-        ast::FunctionArguments::Subquery(query) if name.value.eq_ignore_ascii_case("array") => {
-            Some(query)
-        }
-        _ => None,
-    }
-}
-
-/// `SELECT array_agg(s.c) FROM (query) s(c)`
-fn array_agg_of(query: &ast::Query) -> ast::Query {
-    let sql = "SELECT array_agg(froglet_array.item) FROM (SELECT 1) froglet_array(item)";
-    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
-    let parsed = datafusion::sql::sqlparser::parser::Parser::parse_sql(&dialect, sql);
-    let Ok([ast::Statement::Query(outer)]) = parsed.as_deref() else {
-        unreachable!("a constant text parses");
-    };
-    let mut outer = (**outer).clone();
-    if let ast::SetExpr::Select(select) = &mut *outer.body
-        && let Some(ast::TableFactor::Derived { subquery, .. }) =
-            select.from.first_mut().map(|t| &mut t.relation)
-    {
-        **subquery = query.clone();
-    }
-    outer
 }
 
 /// Gives the columns of a query's select list PostgreSQL's names, made different where they are

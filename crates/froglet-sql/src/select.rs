@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     Query, Select, SelectItem, SetExpr,
 };
 use froglet_engine::{Direction, KeyPart, Row, RowId, Snapshot, SqlState, Value, key};
-use froglet_schema::{SqlType, TableVersion};
+use froglet_schema::{ObjectId, SqlType, TableVersion};
 
 use crate::access::{self, Access};
 use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
@@ -24,7 +24,7 @@ use crate::expr::{RowExpr, Scope, infer_params};
 use crate::modify_plan::{expressions, remaining};
 use crate::plan::Planner;
 use crate::resolve::Relation;
-use crate::returning::{self, OutputList};
+use crate::returning::{self, Item, OutputList};
 use crate::scan::Scan;
 use crate::target::{TableRef, has_subquery, plain_table};
 use crate::types::{column_type_of, oids, plain};
@@ -90,6 +90,31 @@ pub(crate) fn plan(
         Ok(planned) => Ok(planned),
         Err(_) => Ok(None),
     }
+}
+
+/// Which column of which table each result of a query is, where that is plain to see: queries of
+/// one table, whoever plans them.
+pub(crate) fn origins(planner: &Planner<'_>, query: &Query) -> Vec<Option<(ObjectId, usize)>> {
+    let Ok(Some(shape)) = shape(query) else { return Vec::new() };
+    let Ok(Some(Relation::Table(table))) = planner.names().relation(shape.table.name) else {
+        return Vec::new();
+    };
+    let alias = shape.table.alias.as_deref();
+    let Ok(items) = returning::items(&shape.select.projection, &table.def, alias) else {
+        return Vec::new();
+    };
+    items
+        .into_iter()
+        .map(|item| match item {
+            Item::Column(at) => Some((table.def.id, at)),
+            Item::Expr(Expr::Identifier(ident), _) => {
+                let name = fold(ident);
+                let at = table.def.columns.iter().position(|c| c.name == name)?;
+                Some((table.def.id, at))
+            }
+            Item::Expr(..) => None,
+        })
+        .collect()
 }
 
 fn cannot_lock() -> SqlError {

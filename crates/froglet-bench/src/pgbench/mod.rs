@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use self::server::{Froglet, Postgres, Server};
 use crate::report::Report;
-use crate::stats::median;
+use crate::stats::{self, median};
 use crate::{Args, progress};
 
 /// For `froglet bench list`.
@@ -176,6 +176,9 @@ fn add(report: &mut Report, experiment: &Experiment, results: &[Vec<Run>; 2]) {
         let latency: Vec<f64> = runs.iter().map(|run| run.latency_ms * 1000.0).collect();
         report.add(name, experiment.name, "throughput", median(&tps), "1/s");
         report.add(name, experiment.name, "latency", median(&latency), "µs");
+        // How much else went on: the rounds' range against their median.
+        let spread = stats::range(&tps) / median(&tps).max(f64::MIN_POSITIVE) * 100.0;
+        report.add(name, experiment.name, "range of the rounds", spread, "%");
     }
     report.add_ratio(FROGLET, POSTGRES, experiment.name, "throughput");
     if let Some(target) = experiment.target {

@@ -36,11 +36,8 @@ async fn a_unique_constraint_meets_a_duplicate() {
 #[tokio::test]
 async fn a_foreign_key_needs_every_parent() {
     let world = World::with_rows(100).await;
-    let parent = World {
-        catalog: world.catalog.clone(),
-        table: world.create("p").await,
-        keeps_d: false,
-    };
+    let parent =
+        World { catalog: world.catalog.clone(), table: world.create("p").await, keeps_d: false };
     let mut txn = world.begin(Isolation::ReadCommitted);
     for id in 0..99 {
         parent.insert(&mut txn, 10 * id, 0).await.unwrap();
@@ -67,4 +64,16 @@ async fn a_foreign_key_needs_every_parent() {
     world.commit(txn).await.unwrap();
     world.alter(add()).await.expect("every parent is there");
     assert_eq!(parent.version().def.referenced_by, [world.table]);
+}
+
+#[tokio::test]
+async fn a_key_that_every_row_shares_is_refused_at_once() {
+    let world = World::with_rows(0).await;
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    for id in 0..20_000 {
+        world.insert(&mut txn, id, 1).await.unwrap();
+    }
+    world.commit(txn).await.unwrap();
+    let error = world.alter(world.add_unique()).await.unwrap_err();
+    assert_eq!(error.sqlstate().as_str(), "23505");
 }

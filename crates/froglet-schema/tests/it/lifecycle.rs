@@ -22,7 +22,8 @@ async fn a_constant_column_appears_without_touching_a_row() {
     let mut txn = world.begin(Isolation::ReadCommitted);
     world.insert(&mut txn, 3, 30).await.unwrap();
     world.commit(txn).await.unwrap();
-    let values: Vec<Value> = world.all(&["id", "c"]).await.into_iter().map(|r| r[1].clone()).collect();
+    let values: Vec<Value> =
+        world.all(&["id", "c"]).await.into_iter().map(|r| r[1].clone()).collect();
     assert_eq!(values, [Value::Int64(7), Value::Int64(7), Value::Int64(7), Value::Null]);
 }
 
@@ -112,10 +113,8 @@ async fn two_changes_of_one_table_take_turns() {
     let mut first = world.begin(Isolation::ReadCommitted);
     world.change(&mut first, world.add_double("a")).await.unwrap();
     let mut second = world.begin(Isolation::ReadCommitted);
-    let limits = Limits {
-        lock_timeout: Some(std::time::Duration::from_millis(20)),
-        ..Limits::none()
-    };
+    let limits =
+        Limits { lock_timeout: Some(std::time::Duration::from_millis(20)), ..Limits::none() };
     world.catalog.begin_statement(&mut second, true, &limits).await.unwrap();
     let change = world.add_double("b");
     let options = crate::world::options();

@@ -118,8 +118,8 @@ fn unify(
     right: Expr,
     schema: &DFSchema,
 ) -> Result<(Expr, Expr)> {
-    let left = adopt(left, &right, schema)?;
-    let right = adopt(right, &left, schema)?;
+    let left = padded(adopt(left, &right, schema)?, &right, schema);
+    let right = padded(adopt(right, &left, schema)?, &left, schema);
     let (Some(l), Some(r)) = (type_of(&left, schema), type_of(&right, schema)) else {
         return Ok((left, right));
     };
@@ -158,6 +158,29 @@ fn adopt(expr: Expr, other: &Expr, schema: &DFSchema) -> Result<Expr> {
             _ => Ok(literal),
         },
     }
+}
+
+/// char(n) is stored padded: what it is compared with is padded too, so that an index still
+/// serves. (Longer strings stay as they are, and are not equal.)
+fn padded(expr: Expr, other: &Expr, schema: &DFSchema) -> Expr {
+    let Ok((_, field)) = other.to_field(schema) else { return expr };
+    let ty = sql_type_of_field(&field);
+    let width = match ty.oid {
+        oids::BPCHAR if ty.modifier > 4 => (ty.modifier - 4) as usize,
+        _ => return expr,
+    };
+    if let Expr::Literal(ScalarValue::Utf8(Some(text)), None) = &expr {
+        let trimmed = text.trim_end_matches(' ');
+        return Expr::Literal(ScalarValue::Utf8View(Some(format!("{trimmed:width$}"))), None);
+    }
+    let string = type_of(&expr, schema).is_some_and(|t| t.is_string());
+    let same = expr.to_field(schema).is_ok_and(|(_, f)| sql_type_of_field(&f) == ty);
+    let Some(pad) = crate::planning::registry().scalar(crate::udf::PAD) else { return expr };
+    if !string || same {
+        return expr;
+    }
+    let width = Expr::Literal(ScalarValue::Int32(i32::try_from(width).ok()), None);
+    Expr::ScalarFunction(ScalarFunction::new_udf(pad.clone(), vec![expr, width]))
 }
 
 /// The type of a parameter beside a value of this type: without length or precision, and a string

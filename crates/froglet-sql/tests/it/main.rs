@@ -4,5 +4,7 @@
 //! `tests/sql`, each through both execution paths.
 
 mod basics;
+mod copies;
 mod logic;
+mod stories;
 mod support;

@@ -1,0 +1,209 @@
+//! Subqueries in a shape that DataFusion can decorrelate, and selects that find nothing.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{self, Expr};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use crate::planning::registry;
+use crate::rewrite::{call, figure_alias, folded, null};
+use crate::udf::single;
+
+/// A scalar subquery's column becomes the aggregate that holds the one value, unless it is an
+/// aggregate already.
+pub fn single_value(query: &mut ast::Query) {
+    let limited = query.limit_clause.is_some() || query.fetch.is_some();
+    let ast::SetExpr::Select(select) = &mut *query.body else { return };
+    if limited || select.distinct.is_some() || select.from.is_empty() || is_grouped(select) {
+        return;
+    }
+    let [item] = &mut select.projection[..] else { return };
+    let (expr, alias) = match item {
+        ast::SelectItem::UnnamedExpr(expr) => (take(expr), None),
+        ast::SelectItem::ExprWithAlias { expr, alias } => (take(expr), Some(alias.clone())),
+        _ => return,
+    };
+    let alias = alias.unwrap_or_else(|| figure_alias(&expr));
+    *item = ast::SelectItem::ExprWithAlias { expr: call(single::NAME, vec![expr]), alias };
+    // The order of one row does not matter, and its keys may not be selected any more.
+    query.order_by = None;
+}
+
+pub(crate) fn take(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, null())
+}
+
+/// Whether a select groups, or has aggregates or window functions in its list.
+pub(crate) fn is_grouped(select: &ast::Select) -> bool {
+    let keys = match &select.group_by {
+        ast::GroupByExpr::All(_) => true,
+        ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+    };
+    keys || select.having.is_some()
+        || ast::visit_expressions(&select.projection, |expr| match expr {
+            Expr::Function(f) if f.over.is_some() => ControlFlow::Break(()),
+            Expr::Function(f) => {
+                let name = f.name.0.last().and_then(|p| p.as_ident()).map(folded);
+                match name.is_some_and(|n| registry().is_aggregate(&n)) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            }
+            _ => ControlFlow::Continue(()),
+        })
+        .is_break()
+}
+
+/// The query of `ARRAY(SELECT …)`.
+pub fn array_subquery(function: &ast::Function) -> Option<&ast::Query> {
+    let name = function.name.0.last()?.as_ident()?;
+    match &function.args {
+        ast::FunctionArguments::Subquery(query) if name.value.eq_ignore_ascii_case("array") => {
+            Some(query)
+        }
+        _ => None,
+    }
+}
+
+/// `(SELECT array_agg(s.c) FROM (query) s(c))`; a query that finds nothing is `'{}'::text[]`.
+pub fn array_of(query: &ast::Query) -> Expr {
+    if let ast::SetExpr::Select(select) = &*query.body
+        && finds_nothing(select)
+    {
+        return empty_array();
+    }
+    let mut simple = query.clone();
+    if crate::rewrite_correlated::aggregate_array(&mut simple) {
+        let outside = crate::rewrite_correlated::separate(&mut simple);
+        let value = Expr::Subquery(Box::new(simple));
+        return match outside {
+            Some(condition) => crate::rewrite_correlated::when(condition, value),
+            None => value,
+        };
+    }
+    let sql = "SELECT array_agg(froglet_array.item) FROM (SELECT 1) froglet_array(item)";
+    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
+    let parsed = datafusion::sql::sqlparser::parser::Parser::parse_sql(&dialect, sql);
+    let Ok([ast::Statement::Query(outer)]) = parsed.as_deref() else {
+        unreachable!("a constant text parses");
+    };
+    let mut outer = (**outer).clone();
+    if let ast::SetExpr::Select(select) = &mut *outer.body
+        && let Some(ast::TableFactor::Derived { subquery, .. }) =
+            select.from.first_mut().map(|t| &mut t.relation)
+    {
+        **subquery = query.clone();
+    }
+    Expr::Subquery(Box::new(outer))
+}
+
+/// `'{}'::text[]`
+pub fn empty_array() -> Expr {
+    let text = ast::Value::SingleQuotedString("{}".to_owned());
+    let element = Box::new(ast::DataType::Text);
+    Expr::Cast {
+        kind: ast::CastKind::DoubleColon,
+        expr: Box::new(Expr::Value(ast::ValueWithSpan { value: text, span: Span::empty() })),
+        data_type: ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, None)),
+        array: false,
+        format: None,
+    }
+}
+
+/// Whether a select joins a system table that never has rows.
+pub fn finds_nothing(select: &ast::Select) -> bool {
+    select.from.iter().any(|from| {
+        let inner = from.joins.iter().filter(|join| {
+            matches!(
+                join.join_operator,
+                ast::JoinOperator::Join(_)
+                    | ast::JoinOperator::Inner(_)
+                    | ast::JoinOperator::CrossJoin(_)
+            )
+        });
+        std::iter::once(&from.relation).chain(inner.map(|j| &j.relation)).any(is_empty_table)
+    })
+}
+
+fn is_empty_table(factor: &ast::TableFactor) -> bool {
+    let ast::TableFactor::Table { name, args: None, .. } = factor else { return false };
+    let parts: Vec<String> =
+        name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+    match &parts[..] {
+        [name] => crate::pgcatalog::always_empty(None, name),
+        [schema, name] => crate::pgcatalog::always_empty(Some(schema), name),
+        _ => false,
+    }
+}
+
+/// Whether any select of a query joins a table that never has rows.
+pub fn mentions_nothing(query: &ast::Query) -> bool {
+    struct Finder;
+    impl ast::Visitor for Finder {
+        type Break = ();
+        fn pre_visit_select(&mut self, select: &ast::Select) -> ControlFlow<()> {
+            if finds_nothing(select) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    ast::Visit::visit(query, &mut Finder).is_break()
+}
+
+/// Replaces selects over tables that never have rows by ones that find nothing either, and that
+/// any planner can plan. For queries that it cannot plan otherwise (psql's for publications,
+/// triggers, policies): the types of their columns become text.
+pub fn empty_selects(query: &mut ast::Query) {
+    struct Emptier;
+    impl ast::VisitorMut for Emptier {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+            if let ast::SetExpr::Select(select) = &*query.body
+                && can_be_emptied(select)
+            {
+                query.order_by = None;
+            }
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<()> {
+            if can_be_emptied(select) {
+                empty(select);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = ast::VisitMut::visit(query, &mut Emptier);
+}
+
+fn can_be_emptied(select: &ast::Select) -> bool {
+    let named = select.projection.iter().all(|item| {
+        matches!(
+            item,
+            ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. }
+        )
+    });
+    named && finds_nothing(select) && !is_grouped(select)
+}
+
+fn empty(select: &mut ast::Select) {
+    for item in &mut select.projection {
+        let (expr, alias) = match item {
+            ast::SelectItem::UnnamedExpr(expr) => (&*expr, figure_alias(expr)),
+            ast::SelectItem::ExprWithAlias { expr, alias } => (&*expr, alias.clone()),
+            _ => continue,
+        };
+        let _ = expr;
+        let text = Expr::Cast {
+            kind: ast::CastKind::DoubleColon,
+            expr: Box::new(null()),
+            data_type: ast::DataType::Text,
+            array: false,
+            format: None,
+        };
+        *item = ast::SelectItem::ExprWithAlias { expr: text, alias };
+    }
+    select.from.clear();
+    let never = ast::Value::Boolean(false);
+    select.selection =
+        Some(Expr::Value(ast::ValueWithSpan { value: never, span: Span::empty() }));
+}

@@ -1,0 +1,87 @@
+//! Comparisons of rows: `(a, b) = (1, 2)`, `(a, b) < (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`.
+//!
+//! ```text
+//!   (a, b) = (c, d)      a = c AND b = d
+//!   (a, b) <> (c, d)     a <> c OR b <> d
+//!   (a, b) <= (c, d)     a < c OR (a = c AND b <= d)
+//! ```
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator as Op, Expr, UnaryOperator};
+
+use crate::error::SqlError;
+use crate::rewrite::null;
+
+/// The comparison of two rows as one of their fields; `None` if it is none.
+pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
+    match expr {
+        Expr::BinaryOp { left, op, right } => {
+            let (Some(l), Some(r)) = (fields(left), fields(right)) else { return Ok(()) };
+            *expr = compare(&l, op, &r)?;
+        }
+        Expr::InList { expr: value, list, negated } => {
+            let Some(l) = fields(value) else { return Ok(()) };
+            let mut any: Option<Expr> = None;
+            for item in list {
+                let Some(r) = fields(item) else { return Ok(()) };
+                let equal = compare(&l, &Op::Eq, &r)?;
+                any = Some(match any {
+                    None => equal,
+                    Some(others) => join(others, Op::Or, equal),
+                });
+            }
+            let any = Expr::Nested(Box::new(any.unwrap_or_else(null)));
+            *expr = match negated {
+                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) },
+                false => any,
+            };
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn fields(expr: &Expr) -> Option<Vec<Expr>> {
+    match expr {
+        Expr::Tuple(items) if items.len() > 1 => Some(items.clone()),
+        Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => None,
+        _ => None,
+    }
+}
+
+fn join(left: Expr, op: Op, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+fn nested(expr: Expr) -> Expr {
+    Expr::Nested(Box::new(expr))
+}
+
+fn compare(left: &[Expr], op: &Op, right: &[Expr]) -> Result<Expr, SqlError> {
+    if left.len() != right.len() {
+        return Err(SqlError::new(
+            froglet_engine::SqlState::SYNTAX_ERROR,
+            "unequal number of entries in row expressions",
+        ));
+    }
+    let pair = |at: usize, op: Op| join(left[at].clone(), op, right[at].clone());
+    let all = |op: Op, by: Op| {
+        let parts = (1..left.len()).map(|at| pair(at, op.clone()));
+        nested(parts.fold(pair(0, op.clone()), |whole, part| join(whole, by.clone(), part)))
+    };
+    Ok(match op {
+        Op::Eq => all(Op::Eq, Op::And),
+        Op::NotEq => all(Op::NotEq, Op::Or),
+        Op::Lt | Op::LtEq | Op::Gt | Op::GtEq => {
+            let strict = match op {
+                Op::Lt | Op::LtEq => Op::Lt,
+                _ => Op::Gt,
+            };
+            let last = left.len() - 1;
+            (0..last).rev().fold(pair(last, op.clone()), |rest, at| {
+                let tie = nested(join(pair(at, Op::Eq), Op::And, rest));
+                nested(join(pair(at, strict.clone()), Op::Or, tie))
+            })
+        }
+        other => return Err(SqlError::unsupported(format!("operator {other} on rows"))),
+    })
+}
