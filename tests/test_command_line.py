@@ -45,14 +45,14 @@ def test_settings_from_file_environment_and_switch(start, tmp_path):
     directory = tmp_path / "data"
     directory.mkdir()
     (directory / "froglet.toml").write_text(
-        "[settings]\nlock_timeout = '1s'\nstatement_timeout = '1s'\napplication_name = 'file'\n")
+        "[settings]\nlock_timeout = '1s'\nstatement_timeout = '1s'\nidle_session_timeout = '1h'\n")
     server = start(directory, arguments=["--set", "lock_timeout=3s"],
                    environment={"FROGLET_SETTING_LOCK_TIMEOUT": "2s",
                                 "FROGLET_SETTING_STATEMENT_TIMEOUT": "2s"})
     shown = [server.value(f"show {name}") for name in
-             ("lock_timeout", "statement_timeout", "application_name",
+             ("lock_timeout", "statement_timeout", "idle_session_timeout",
               "idle_in_transaction_session_timeout")]
-    assert shown == ["3s", "2s", "file", "0"]
+    assert shown == ["3s", "2s", "1h", "0"]
 
 
 def test_migrations_list_and_cancel(froglet):

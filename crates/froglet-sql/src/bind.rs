@@ -66,7 +66,22 @@ fn view(session: &mut Session) -> Arc<CatalogVersion> {
     }
 }
 
-fn plannable(command: &Command) -> bool {
+/// Whether a statement would be bound today as it was.
+pub(crate) fn still_good(
+    prepared: &Prepared,
+    catalog: &froglet_schema::Catalog,
+    settings: &crate::settings::Settings,
+) -> bool {
+    let hot = settings.hot();
+    prepared.plan.lock().as_ref().is_some_and(|plan| {
+        plan.conversion.is_none()
+            && plan.stamp == catalog.latest().stamp
+            && plan.fast == hot.fast_path
+            && plan.path == hot.search_path
+    })
+}
+
+pub(crate) fn plannable(command: &Command) -> bool {
     matches!(
         command,
         Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_)

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | a column has another type | the value, cast back; 22003, 22P02 where one does not fit |
 //! | a column has another name | as described |
-//! | columns have come or gone under `*` | 0A000 |
+//! | columns have come under `*` | the columns described |
+//! | columns have gone under `*` | 0A000 |
 
 use std::sync::Arc;
 
@@ -18,10 +19,11 @@ use crate::prepared::Field;
 use crate::types::cast::CastContext;
 use crate::types::{cast_array, cast_value};
 
-/// For each column the type it comes in, where that is not the described one.
+/// Where each described column is in the new rows, and the type it comes in where that is not the
+/// described one.
 #[derive(Debug)]
 pub(crate) struct Conversion {
-    columns: Vec<Option<ColumnType>>,
+    columns: Vec<(usize, Option<ColumnType>)>,
     described: Arc<[Field]>,
 }
 
@@ -37,27 +39,23 @@ impl Conversion {
         if Arc::ptr_eq(described, now) || described == now {
             return Ok(None);
         }
-        if described.len() != now.len() {
-            return Err(changed());
-        }
-        let mut columns = Vec::with_capacity(now.len());
-        for (at, (was, is)) in described.iter().zip(now.iter()).enumerate() {
-            // Under `*` a place may have come to mean another column.
-            let renamed = || matches!((then.get(at), today.get(at)),
-                (Some(Some(a)), Some(Some(b))) if a == b && was.table == is.table);
-            if was.name != is.name && !renamed() {
-                return Err(changed());
-            }
-            columns.push(match (was.ty, is.ty) {
+        let mut columns = Vec::with_capacity(described.len());
+        for (at, was) in described.iter().enumerate() {
+            let place = find(at, described, then, now, today).ok_or_else(changed)?;
+            let is = &now[place];
+            let from = match (was.ty, is.ty) {
                 (Some(_), Some(from)) if was.sql_type != is.sql_type || was.ty != is.ty => {
                     Some(from)
                 }
                 (None, None) if was.sql_type == is.sql_type => None,
                 (Some(_), Some(_)) => None,
                 _ => return Err(changed()),
-            });
+            };
+            columns.push((place, from));
         }
-        if columns.iter().all(Option::is_none) {
+        let plain = described.len() == now.len()
+            && columns.iter().enumerate().all(|(at, (place, from))| at == *place && from.is_none());
+        if plain {
             return Ok(None);
         }
         Ok(Some(Conversion { columns, described: described.clone() }))
@@ -65,13 +63,17 @@ impl Conversion {
 
     pub(crate) fn rows(&self, rows: &mut [Row]) -> Result<(), SqlError> {
         for row in rows {
-            for ((value, from), field) in row.iter_mut().zip(&self.columns).zip(self.described.iter())
-            {
-                if let (Some(from), Some(to)) = (from, field.ty) {
-                    let old = std::mem::replace(value, froglet_engine::Value::Null);
-                    *value = cast_value(old, *from, to, field.sql_type, CastContext::Assignment)?;
-                }
+            let mut new = Row::with_capacity(self.columns.len());
+            for ((place, from), field) in self.columns.iter().zip(self.described.iter()) {
+                let value = row[*place].clone();
+                new.push(match (from, field.ty) {
+                    (Some(from), Some(to)) => {
+                        cast_value(value, *from, to, field.sql_type, CastContext::Assignment)?
+                    }
+                    _ => value,
+                });
             }
+            *row = new;
         }
         Ok(())
     }
@@ -79,18 +81,42 @@ impl Conversion {
     pub(crate) fn batch(&self, batch: &RecordBatch) -> Result<RecordBatch, SqlError> {
         let mut arrays = Vec::with_capacity(self.columns.len());
         let mut fields = Vec::with_capacity(self.columns.len());
-        for (at, (from, field)) in self.columns.iter().zip(self.described.iter()).enumerate() {
+        for ((place, from), field) in self.columns.iter().zip(self.described.iter()) {
             let array = match (from, field.ty) {
                 (Some(_), Some(to)) => {
-                    cast_array(batch.column(at), to, field.sql_type, CastContext::Assignment)?
+                    let array = batch.column(*place);
+                    cast_array(array, to, field.sql_type, CastContext::Assignment)?
                 }
-                _ => batch.column(at).clone(),
+                _ => batch.column(*place).clone(),
             };
             fields.push(ArrowField::new(&field.name, array.data_type().clone(), true));
             arrays.push(array);
         }
         RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(crate::df_error::arrow)
     }
+}
+
+/// Where a described column is now: in its place under its name; under `*`, wherever the same
+/// column or one of its name has gone.
+fn find(
+    at: usize,
+    described: &[Field],
+    then: &[Option<ColumnId>],
+    now: &[Field],
+    today: &[Option<ColumnId>],
+) -> Option<usize> {
+    let was = &described[at];
+    if described.len() == now.len() && now[at].name == was.name {
+        return Some(at);
+    }
+    let id = then.get(at).copied().flatten();
+    let same = |place: &usize| {
+        id.is_some() && today.get(*place).copied().flatten() == id && now[*place].table == was.table
+    };
+    let named = |place: &usize| {
+        was.table != 0 && now[*place].name == was.name && now[*place].table == was.table
+    };
+    (0..now.len()).find(same).or_else(|| (0..now.len()).find(named))
 }
 
 /// Which column each field is, if it is one.

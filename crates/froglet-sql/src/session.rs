@@ -14,7 +14,7 @@
 //! A session belongs to one task. Dropped, it aborts what it had begun: a client that vanishes
 //! leaves nothing behind.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -59,6 +59,16 @@ pub(crate) struct NamedSavepoint {
     pub(crate) settings: SettingsMark,
 }
 
+/// Statements whose plans are kept in case the client sends them again, and the longest of them.
+const RECENT: usize = 32;
+const RECENT_BYTES: usize = 4096;
+
+/// A statement that was prepared a moment ago.
+pub(crate) struct Recent {
+    oids: Vec<u32>,
+    prepared: Arc<Prepared>,
+}
+
 /// One client's session.
 pub struct Session {
     pub(crate) db: Arc<Database>,
@@ -74,6 +84,8 @@ pub struct Session {
     /// The settings to which a rollback of this transaction goes back.
     pub(crate) begin_settings: Option<SettingsMark>,
     pub(crate) notices: Vec<Notice>,
+    /// Clients that prepare the same text again and again (pgbench -M extended) get the same plan.
+    recent: VecDeque<Recent>,
     /// PREPARE's statements.
     pub(crate) named: HashMap<String, Arc<Prepared>>,
     /// Parents that this transaction holds shared and has checked.
@@ -104,6 +116,7 @@ impl Session {
             savepoints: Vec::new(),
             begin_settings: None,
             notices: Vec::new(),
+            recent: VecDeque::new(),
             named: HashMap::new(),
             held_parents: HashSet::new(),
             state,
@@ -234,7 +247,25 @@ impl Session {
         param_oids: &[u32],
     ) -> Result<Arc<Prepared>, SqlError> {
         self.refuse_if_failed(&statement.command)?;
-        crate::bind::prepare(self, statement, param_oids).await.map(Arc::new)
+        if let Some(known) = self.recent.iter().find(|known| {
+            known.oids == param_oids && *known.prepared.statement.sql == *statement.sql
+        }) && crate::bind::still_good(&known.prepared, self.db.catalog(), &self.settings)
+            && self.txn.as_ref().is_none_or(|txn| txn.extension.is_none())
+            && self.isolation_name() != crate::command::IsolationName::RepeatableRead
+        {
+            return Ok(known.prepared.clone());
+        }
+        let prepared = crate::bind::prepare(self, statement, param_oids).await.map(Arc::new)?;
+        if crate::bind::plannable(&statement.command) && statement.sql.len() <= RECENT_BYTES {
+            self.recent.retain(|known| {
+                known.oids != param_oids || *known.prepared.statement.sql != *statement.sql
+            });
+            if self.recent.len() >= RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(Recent { oids: param_oids.to_vec(), prepared: prepared.clone() });
+        }
+        Ok(prepared)
     }
 
     /// Runs a bound statement with values for its parameters.
