@@ -7,10 +7,13 @@
 `LONG`      FROGLET_TEST_LONG=1 runs the loads as long as the issue says, not as long as CI can wait
 """
 
+from pathlib import Path
+
 import pytest
 
 from support.servers import Froglet, Postgres
 
+GAPS = Path(__file__).with_name("gaps.txt")
 STARTED = pytest.StashKey[list]()
 
 
@@ -65,3 +68,16 @@ def pytest_runtest_makereport(item, call):
         for started in item.stash.get(STARTED, []):
             if tail := started.log.exists() and started.tail():
                 report.sections.append((f"stderr of the server on port {started.port}", tail))
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of what is not there yet, one line each in gaps.txt, are expected to fail.
+
+    Strictly: a gap that is closed fails here until its line is taken out.
+    """
+    gaps = dict(
+        line.split(" # ", 1) for line in GAPS.read_text().splitlines()
+        if line.strip() and not line.startswith("#"))
+    for item in items:
+        if reason := gaps.get(item.nodeid.rpartition("/")[2]):
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))

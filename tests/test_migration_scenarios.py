@@ -255,7 +255,7 @@ def test_unique_index_against_writers_of_duplicates(froglet):
     for thread in inserters:
         thread.join(60)
     twice = froglet.rows("select v from t group by v having count(*) > 1")
-    indexed = froglet.psql(r"\di t*", "-At").stdout + froglet.psql(r"\d t", "-At").stdout
+    indexed = froglet.psql(r"\di", "-At").stdout
     assert bool(made) == ("one" in indexed or "two" in indexed)
     if made:
         assert twice == []

@@ -22,7 +22,6 @@ from test_pgbench import assert_sums_agree
 SECONDS = {"prepared": 25, "extended": 8, "simple": 8}
 if os.environ.get("FROGLET_TEST_LONG"):
     SECONDS = dict.fromkeys(SECONDS, 60)
-TABLES = ["pgbench_accounts", "pgbench_branches", "pgbench_history", "pgbench_tellers"]
 
 
 @dataclass
@@ -57,8 +56,14 @@ def blocks():
 
 
 def shape(server):
-    """The tables as psql describes them."""
-    return server.psql("\n".join(rf"\d {table}" for table in TABLES)).stdout
+    """The tables' columns, constraints and indexes."""
+    with server.connect() as connection:
+        return [connection.execute(query).fetchall() for query in (
+            "select table_name, column_name, data_type, is_nullable, column_default"
+            " from information_schema.columns where table_name like 'pgbench%' order by 1, 2",
+            "select conname, contype from pg_constraint order by 1",
+            "select indexname, tablename from pg_indexes where tablename like 'pgbench%' order by 1",
+        )]
 
 
 @pytest.mark.parametrize("block", [pytest.param(block, id=block.title) for block in blocks()])
@@ -79,7 +84,8 @@ def test_changes_under_load(froglet, protocol):
     script, done = list(blocks()), []
     while len(done) < len(script):  # A slow machine needs more than one run for the whole script.
         load = froglet.pgbench_start(
-            "-n", "-c", "4", "-j", "2", "-M", protocol, "-T", SECONDS[protocol], "-P", "1")
+            "-n", "-c", "4", "-j", "2", "-M", protocol, "-T", SECONDS[protocol], "-P", "1",
+            "--verbose-errors")
         began = time.monotonic()
         try:
             while load.poll() is None:

@@ -316,13 +316,36 @@ impl Block {
         cells: &mut [Cell],
         guard: &'g Guard,
     ) -> (Option<&'g Undo>, bool) {
+        self.copy_row_by(|found, slot| found.load(slot), slot, columns, cells, guard)
+    }
+
+    /// The same for whoever follows views of rows that are being written.
+    pub fn copy_row_whole<'g>(
+        &self,
+        slot: usize,
+        columns: &[Found<'_>],
+        cells: &mut [Cell],
+        guard: &'g Guard,
+    ) -> (Option<&'g Undo>, bool) {
+        self.copy_row_by(|found, slot| found.load_whole(slot), slot, columns, cells, guard)
+    }
+
+    #[inline]
+    fn copy_row_by<'g>(
+        &self,
+        load: impl Fn(&Found<'_>, usize) -> Cell,
+        slot: usize,
+        columns: &[Found<'_>],
+        cells: &mut [Cell],
+        guard: &'g Guard,
+    ) -> (Option<&'g Undo>, bool) {
         let mut spins = 0;
         loop {
             let fill = self.fill.load(Ordering::Acquire);
             let head = self.head(slot, guard);
             let present = self.is_present(slot);
             for (cell, column) in cells.iter_mut().zip(columns) {
-                *cell = column.load(slot);
+                *cell = load(column, slot);
             }
             let head_ptr = head.map_or(std::ptr::null(), std::ptr::from_ref);
             if self.is_head(slot, head_ptr) && self.is_filled(fill) {

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::{Lsn, RowId};
-use crate::sync::Mutex;
 use smallvec::SmallVec;
 
 use crate::block::Block;
@@ -34,11 +34,13 @@ use crate::txn::own_key;
 use crate::undo::{Kind, Undo, UndoBuffer};
 
 /// Past this much waiting undo, writers help.
-const HELP_BYTES: usize = 16 << 20;
+const HELP_BYTES: usize = 2 << 20;
 /// Transactions that a helping writer collects.
 const HELP_TXNS: usize = 64;
+/// Transactions that are collected under one horizon.
+const BATCH_TXNS: usize = 32;
 /// Past this much, with something to collect, they also wait a little.
-const WAIT_BYTES: usize = 64 << 20;
+const WAIT_BYTES: usize = 32 << 20;
 /// Between two passes while there is something to wait for.
 const PASS_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -107,9 +109,13 @@ impl Core {
         if may_settle {
             self.advance_durable(&mut waiting_for);
         }
-        let horizon = self.horizon();
+        let mut horizon = 0;
         let mut done = 0;
         while done < limit {
+            // A horizon of the present keeps chains short while writers go on.
+            if done.is_multiple_of(BATCH_TXNS) {
+                horizon = self.horizon();
+            }
             let next = {
                 let mut queue = self.garbage.queue.lock();
                 match queue.front() {
@@ -177,6 +183,9 @@ impl Core {
         }
         for old in &ended.old_keys {
             let space = &ended.spaces[usize::from(old.space)];
+            // The look for the key goes through the whole chain: make it short.
+            let block = space.block(old.rid.block()).expect("a written row has a block");
+            cut(block, old.rid.slot(), horizon, &guard);
             crate::keys::remove_unneeded(self, space, &old.index, old.rid, &old.key, &guard);
         }
         for (at, space) in ended.spaces.iter().enumerate() {

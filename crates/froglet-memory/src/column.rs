@@ -96,6 +96,11 @@ impl Found<'_> {
         self.column.map_or(Cell::MISSING, |column| column.load(slot))
     }
 
+    /// Copies a cell as [`Column::load_whole`] does.
+    pub fn load_whole(&self, slot: usize) -> Cell {
+        self.column.map_or(Cell::MISSING, |column| column.load_whole(slot))
+    }
+
     /// The value of a validated cell.
     pub fn value(&self, cell: &Cell, guard: &Guard) -> Value {
         value_of(cell, self.wanted.ty, self.column, &self.wanted.missing, guard)
@@ -254,6 +259,13 @@ impl Column {
         }
         let (lo, hi) = self.get(slot);
         Cell::of(lo, hi)
+    }
+
+    /// Copies a cell that may be followed even while its row is being written: a view is stored
+    /// under the heap's latch [H2], so under the latch it is whole.
+    pub fn load_whole(&self, slot: usize) -> Cell {
+        let _latch = self.heap.as_ref().map(|heap| heap.latch.lock());
+        self.load(slot)
     }
 
     #[inline]

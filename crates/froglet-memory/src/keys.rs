@@ -15,10 +15,10 @@
 
 use std::sync::Arc;
 
+use crate::sync::{Mutex, MutexGuard};
 use crossbeam_epoch::Guard;
 use froglet_engine::key::encode_part;
 use froglet_engine::{IndexSpec, RowId, TxnId, Value, WriteStop};
-use crate::sync::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::clock::{Owner, Timeline};
@@ -126,40 +126,55 @@ fn ptr_of(head: Option<&Undo>) -> *const Undo {
     head.map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
-/// The states of a row as far as one index is concerned.
+/// The states of a row as far as one key of one index is concerned.
 struct KeyWalk<'a> {
     index: &'a Index,
+    key: &'a [u8],
     parts: Parts<'a>,
     cells: PartCells,
     present: bool,
+    /// Whether this state has the key, if that was asked since it changed.
+    known: Option<bool>,
+    scratch: Vec<u8>,
     guard: &'a Guard,
 }
 
 impl<'a> KeyWalk<'a> {
-    /// Starts at the state in place.
+    /// Starts at the state in place, which belongs to the record returned.
     fn new(
         space: &'a Space,
         index: &'a Index,
         rid: RowId,
+        key: &'a [u8],
         guard: &'a Guard,
     ) -> Option<(KeyWalk<'a>, Option<&'a Undo>)> {
         let block = space.block(rid.block())?;
         let directory = block.directory(guard);
         let parts: Parts<'a> = index.parts.iter().map(|part| part.find(directory)).collect();
         let mut cells: PartCells = parts.iter().map(|_| Cell::MISSING).collect();
-        let (head, present) = block.copy_row(rid.slot(), &parts, &mut cells, guard);
-        Some((KeyWalk { index, parts, cells, present, guard }, head))
+        let (head, present) = block.copy_row_whole(rid.slot(), &parts, &mut cells, guard);
+        let scratch = Vec::with_capacity(key.len());
+        Some((KeyWalk { index, key, parts, cells, present, known: None, scratch, guard }, head))
     }
 
-    fn has(&self, key: &[u8], scratch: &mut Vec<u8>) -> bool {
-        if !self.present {
-            return false;
+    /// Whether this state has the key.
+    fn has(&mut self) -> bool {
+        if let Some(known) = self.known {
+            return known;
         }
-        self.index.key_of_cells(&self.parts, &self.cells, self.guard, scratch);
-        scratch == key
+        let has = self.present && {
+            self.index.key_of_cells(&self.parts, &self.cells, self.guard, &mut self.scratch);
+            self.scratch == self.key
+        };
+        self.known = Some(has);
+        has
     }
 
+    /// Goes back to the state before a write.
     fn back(&mut self, undo: &Undo) {
+        if undo.kind != Kind::Update || self.index.parts.iter().any(|part| undo.changes(part.id)) {
+            self.known = None;
+        }
         apply(undo, &self.parts, &mut self.cells, &mut self.present);
     }
 }
@@ -167,9 +182,9 @@ impl<'a> KeyWalk<'a> {
 /// Whether any state in the chain of a row has the key: the cells in place and what before-images
 /// lead back to, without those that only an aborted write made.
 ///
-/// A row that is being written may be copied torn. That hides no key from [K2]: the key that is being
-/// written is added after the stripe that the caller holds is free, and the keys before are in
-/// before-images.
+/// Of a row that is being written some parts may be new and others old. That hides no key from [K2]:
+/// the key that is being written is added after the stripe that the caller holds is free, and the
+/// keys before are in before-images.
 pub(crate) fn any_state_has_key(
     timeline: &Timeline,
     space: &Space,
@@ -178,17 +193,16 @@ pub(crate) fn any_state_has_key(
     key: &[u8],
     guard: &Guard,
 ) -> bool {
-    let Some((mut walk, head)) = KeyWalk::new(space, index, rid, guard) else { return false };
-    let mut scratch = Vec::with_capacity(key.len());
+    let Some((mut walk, head)) = KeyWalk::new(space, index, rid, key, guard) else { return false };
     let mut next = head;
     while let Some(undo) = next {
-        if timeline.owner(&undo.word) != Owner::Aborted && walk.has(key, &mut scratch) {
+        if timeline.owner(&undo.word) != Owner::Aborted && walk.has() {
             return true;
         }
         walk.back(undo);
         next = undo.next(guard);
     }
-    walk.has(key, &mut scratch)
+    walk.has()
 }
 
 /// Removes an entry unless a state of its row still needs it [K2]. Whoever calls has made a state with
@@ -226,9 +240,8 @@ pub(crate) fn conflict(
 ) -> Option<WriteStop> {
     let mut others = SmallVec::<[u64; 4]>::new();
     index.tree.get(key, &mut others);
-    let mut scratch = Vec::new();
     for other in others.into_iter().map(RowId).filter(|&other| Some(other) != rid) {
-        match rival(timeline, space, index, key, other, own, &mut scratch, guard) {
+        match rival(timeline, space, index, key, other, own, guard) {
             Rival::None => {}
             Rival::Duplicate => return Some(WriteStop::Duplicate { index: index.spec.id, other }),
             Rival::Busy(holder) => return Some(WriteStop::Busy { holder: TxnId(holder) }),
@@ -247,7 +260,6 @@ fn rival(
     key: &[u8],
     other: RowId,
     own: u64,
-    scratch: &mut Vec<u8>,
     guard: &Guard,
 ) -> Rival {
     let Some(block) = space.block(other.block()) else { return Rival::None };
@@ -255,7 +267,7 @@ fn rival(
         // The owner first, the cells second: what is committed now was stored before now.
         let head = block.head(other.slot(), guard);
         let owner = newest_owner(timeline, head, guard);
-        let Some((mut walk, copied)) = KeyWalk::new(space, index, other, guard) else {
+        let Some((mut walk, copied)) = KeyWalk::new(space, index, other, key, guard) else {
             return Rival::None;
         };
         if !std::ptr::eq(ptr_of(copied), ptr_of(head)) {
@@ -269,15 +281,15 @@ fn rival(
             next = undo.next(guard);
         }
         let Some(Owner::Open(holder)) = owner.filter(|o| *o != Owner::Open(own)) else {
-            return if walk.has(key, scratch) { Rival::Duplicate } else { Rival::None };
+            return if walk.has() { Rival::Duplicate } else { Rival::None };
         };
-        let mut is_held = walk.has(key, scratch);
+        let mut is_held = walk.has();
         while let Some(undo) = next
             && !is_held
             && !matches!(timeline.owner(&undo.word), Owner::Committed(_))
         {
             walk.back(undo);
-            is_held = walk.has(key, scratch);
+            is_held = walk.has();
             next = undo.next(guard);
         }
         return if is_held { Rival::Busy(holder) } else { Rival::None };

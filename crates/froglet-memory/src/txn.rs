@@ -270,12 +270,12 @@ fn restore(undo: &Undo, space: &Arc<Space>, dead: &mut Vec<DeadKey>, guard: &Gua
     }
 }
 
-/// The key of the cells in place, which nobody else may change.
+/// The key of the cells in place. It means something only if nobody else may change them.
 pub(crate) fn own_key(block: &Block, index: &Index, rid: RowId, guard: &Guard) -> Vec<u8> {
     let directory = block.directory(guard);
     let found: SmallVec<[_; 4]> =
         index.parts.iter().map(|part: &Wanted| part.find(directory)).collect();
-    let cells: SmallVec<[Cell; 4]> = found.iter().map(|found| found.load(rid.slot())).collect();
+    let cells: SmallVec<[Cell; 4]> = found.iter().map(|found| found.load_whole(rid.slot())).collect();
     let mut key = Vec::new();
     index.key_of_cells(&found, &cells, guard, &mut key);
     key

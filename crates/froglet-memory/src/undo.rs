@@ -123,10 +123,10 @@ impl Record {
     }
 }
 
-const FIRST_WORDS: usize = 512;
-const NEXT_WORDS: usize = 4096;
-const BIG_WORDS: usize = 32 * 1024;
-const POOLED_MAX: usize = 1024;
+/// Of a transaction's segments the first is small, so that a short transaction holds little, and
+/// those behind are larger. The first two sizes are pooled.
+const SEGMENT_WORDS: [usize; 3] = [128, 1024, 32 * 1024];
+const POOLED_MAX: usize = 4096;
 
 /// A piece of memory for records.
 #[derive(Debug)]
@@ -165,35 +165,37 @@ impl Drop for Segment {
     }
 }
 
-/// Segments of the first size, ready for the next transactions.
+/// Segments that are ready for the next transactions.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    free: Mutex<Vec<Segment>>,
+    free: [Mutex<Vec<Segment>>; 2],
     budget: Arc<Budget>,
 }
 
 impl Pool {
     pub fn new(budget: Arc<Budget>) -> Pool {
-        Pool { free: Mutex::new(Vec::new()), budget }
+        Pool { free: [const { Mutex::new(Vec::new()) }; 2], budget }
     }
 
+    /// A segment of at least this many words.
     fn take(&self, words: usize) -> Segment {
-        if words <= FIRST_WORDS {
-            if let Some(segment) = self.free.lock().pop() {
-                return segment;
-            }
-            return Segment::new(FIRST_WORDS, &self.budget);
-        }
-        Segment::new(words, &self.budget)
+        let class = SEGMENT_WORDS[..2].iter().position(|&size| words <= size);
+        let pooled = class.and_then(|class| self.free[class].lock().pop());
+        pooled.unwrap_or_else(|| {
+            Segment::new(class.map_or(words, |class| SEGMENT_WORDS[class]), &self.budget)
+        })
     }
 
     /// Takes segments back. The caller has waited as [U1] says.
     fn put(&self, segments: impl IntoIterator<Item = Segment>) {
-        let mut free = self.free.lock();
         for mut segment in segments {
-            if segment.words == FIRST_WORDS && free.len() < POOLED_MAX {
+            let class = SEGMENT_WORDS[..2].iter().position(|&size| segment.words == size);
+            if let Some(class) = class {
                 segment.used = 0;
-                free.push(segment);
+                let mut free = self.free[class].lock();
+                if free.len() < POOLED_MAX >> (3 * class) {
+                    free.push(segment);
+                }
             }
         }
     }
@@ -294,9 +296,9 @@ impl UndoBuffer {
         let fits = self.segments.last().is_some_and(|s| s.words - s.used >= words);
         if !fits {
             let size = match self.segments.len() {
-                0 => FIRST_WORDS,
-                1..4 => NEXT_WORDS,
-                _ => BIG_WORDS,
+                0 => SEGMENT_WORDS[0],
+                1..4 => SEGMENT_WORDS[1],
+                _ => SEGMENT_WORDS[2],
             };
             self.segments.push(pool.take(size.max(words)));
         }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
-use froglet_txn::{Limits, Transaction};
+use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{Change, Fill, NewTable};
@@ -213,7 +213,13 @@ impl Catalog {
         step: Step,
     ) -> Result<(), SchemaError> {
         let migration = self.migration(txn, def, step.table.clone());
-        migration.run_step(step, scope.options, scope.limits).await?;
+        let moves = txn.isolation() == Isolation::ReadCommitted;
+        let renew = &mut || {
+            if moves {
+                txn.part().refresh();
+            }
+        };
+        migration.run_step(step, scope.options, scope.limits, renew).await?;
         let steps = migration.steps();
         local_mut(txn).changes.steps.insert(def.id, steps);
         Ok(())

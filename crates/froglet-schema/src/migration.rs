@@ -33,6 +33,9 @@ use crate::def::ObjectId;
 use crate::error::SchemaError;
 use crate::step::{Step, StepKind};
 
+/// How old the migrating transaction's read view may grow while it scans: garbage is not collected
+/// below it, and writers pay for fresh memory instead.
+const VIEW_AGE: Duration = Duration::from_millis(5);
 /// Captured rows that may be left for the flip.
 const FLIP_BACKLOG: usize = 256;
 /// Rounds of capture before a flip comes in any case.
@@ -213,12 +216,13 @@ impl Migration {
     }
 
     /// Adds a step and scans the table for it. Returns when the scan is done and its suspects
-    /// have been looked at again.
+    /// have been looked at again. Meanwhile `renew` is called every few milliseconds.
     pub async fn run_step(
         self: &Arc<Self>,
         step: Step,
         options: &MigrationOptions,
         limits: &Limits,
+        renew: &mut (dyn FnMut() + Send),
     ) -> Result<(), SchemaError> {
         let step = Arc::new(step);
         *self.kind.lock() = step.kind_name();
@@ -233,9 +237,12 @@ impl Migration {
         self.set_phase(MigrationPhase::Scan);
         let scanned = self.scan(&step, options.scan_threads.max(1));
         tokio::pin!(scanned);
-        let interrupted = tokio::select! {
-            outcome = &mut scanned => { outcome?; None }
-            e = limits.exceeded() => Some(e),
+        let interrupted = loop {
+            tokio::select! {
+                outcome = &mut scanned => { outcome?; break None }
+                e = limits.exceeded() => break Some(e),
+                () = tokio::time::sleep(VIEW_AGE) => renew(),
+            }
         };
         if let Some(e) = interrupted {
             // The scan threads stop at their next block; nobody may see their work afterwards.

@@ -79,6 +79,7 @@ async fn run(
         db: opened.db.clone(),
         slots: Arc::new(Semaphore::new(config.max_connections)),
         budget: Budget::new(config.memory_limit_bytes / MESSAGE_SHARE),
+        application_name: configured_name(&config),
     });
     let mut sessions = JoinSet::new();
     // Whoever is too many is told so, which takes a connection for a moment.
@@ -104,6 +105,11 @@ async fn run(
             Ok(())
         }
     }
+}
+
+fn configured_name(config: &Config) -> String {
+    let set = config.settings.iter().rfind(|s| s.name == "application_name");
+    set.map_or_else(String::new, |s| s.value.clone())
 }
 
 async fn accept(

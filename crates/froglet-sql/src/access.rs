@@ -327,7 +327,8 @@ impl Access {
             return Ok(in_order(prefixes));
         }
         let part = &spec.key[self.equal.len()];
-        let (low, high) = (self.bound(&self.low, table, context)?, self.bound(&self.high, table, context)?);
+        let (low, high) =
+            (self.bound(&self.low, table, context)?, self.bound(&self.high, table, context)?);
         let (Some(low), Some(high)) = (low, high) else { return Ok(Vec::new()) };
         let ranges: Vec<KeyRange> = prefixes
             .iter()

@@ -163,10 +163,7 @@ impl Writer<'_> {
         }
     }
 
-    pub(crate) async fn wait_for(
-        &mut self,
-        holder: froglet_engine::TxnId,
-    ) -> Result<(), TxnError> {
+    pub(crate) async fn wait_for(&mut self, holder: froglet_engine::TxnId) -> Result<(), TxnError> {
         let (manager, id) = (self.txn.manager().clone(), self.txn.id());
         manager.waits().wait(id, holder, self.limits).await
     }

@@ -37,12 +37,12 @@ pub(crate) async fn prepare(
     }
     let given = given_types(param_oids)?;
     let catalog = view(session);
-    let (plan, params) = plan_now(session, &statement.command, &catalog, &given)
-        .await
-        .map_err(|stop| match stop {
+    let (plan, params) = plan_now(session, &statement.command, &catalog, &given).await.map_err(
+        |stop| match stop {
             Stop::Error(e) => e,
             Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),
-        })?;
+        },
+    )?;
     prepared.param_types = params.iter().map(|ty| param_type(*ty)).collect::<Result<_, _>>()?;
     prepared.params = params;
     prepared.fields = plan.fields().cloned();

@@ -3,8 +3,7 @@
 //! A statement reads only the columns it needs; a [`RowExpr`] reads only its inputs. A
 //! [`BoundExpr`] knows where in the former the latter are.
 
-use froglet_engine::{ColumnType, Value};
-use froglet_schema::SqlType;
+use froglet_engine::Value;
 use smallvec::SmallVec;
 
 use crate::context::EvalContext;
@@ -56,14 +55,6 @@ impl BoundExpr {
     /// As a condition: NULL is not true.
     pub(crate) fn holds(&self, row: &[Value], context: &EvalContext) -> Result<bool, SqlError> {
         Ok(matches!(self.eval(row, context)?, Value::Bool(true)))
-    }
-
-    pub(crate) fn sql_type(&self) -> SqlType {
-        self.expr.sql_type()
-    }
-
-    pub(crate) fn column_type(&self) -> Option<ColumnType> {
-        self.expr.column_type()
     }
 
     /// The scope position of the column that it is, if it is just that.

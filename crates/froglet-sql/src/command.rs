@@ -72,16 +72,27 @@ impl IsolationName {
 #[allow(missing_docs)] // the fields are what their SQL says
 pub enum Command {
     Empty,
-    Begin { modes: TransactionModes, tag: &'static str },
-    Commit { chain: bool },
-    Rollback { chain: bool },
+    Begin {
+        modes: TransactionModes,
+        tag: &'static str,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
     Savepoint(String),
     Release(String),
     RollbackTo(String),
     SetTransaction(TransactionModes),
     SetCharacteristics(TransactionModes),
     /// `None`: DEFAULT
-    Set { local: bool, name: String, value: Option<String> },
+    Set {
+        local: bool,
+        name: String,
+        value: Option<String>,
+    },
     /// SET ROLE, SESSION AUTHORIZATION, CONSTRAINTS in forms that change nothing here.
     SetNothing,
     Show(String),
@@ -89,15 +100,30 @@ pub enum Command {
     Reset(String),
     ResetAll,
     Discard(Discard),
-    Prepare { name: String, types: Vec<ast::DataType>, statement: Arc<Command>, text: String },
-    Execute { name: String, arguments: Vec<ast::Expr> },
+    Prepare {
+        name: String,
+        types: Vec<ast::DataType>,
+        statement: Arc<Command>,
+        text: String,
+    },
+    Execute {
+        name: String,
+        arguments: Vec<ast::Expr>,
+    },
     Deallocate(Option<String>),
     Unlisten,
     /// VACUUM, ANALYZE, REINDEX, CLUSTER: accepted; tables are checked to exist.
-    Maintenance { tag: &'static str, tables: Vec<ast::ObjectName> },
+    Maintenance {
+        tag: &'static str,
+        tables: Vec<ast::ObjectName>,
+    },
     Checkpoint,
     ExplainAlter(Box<Statement>),
-    Explain { analyze: bool, verbose: bool, statement: Box<Statement> },
+    Explain {
+        analyze: bool,
+        verbose: bool,
+        statement: Box<Statement>,
+    },
     Query(Box<ast::Query>),
     Insert(Box<ast::Insert>),
     Update(Box<ast::Update>),
@@ -236,12 +262,19 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
             cursor.at += 1;
             crate::sequence_ddl::parse_alter(&mut cursor)
         }
+        // No index here blocks anybody; sqlparser does not know the word in DROP INDEX.
+        "drop" if cursor.peek_word("index") && is_word(tokens.get(2), "concurrently") => {
+            cursor.at = tokens.len();
+            let mut plain = tokens.to_vec();
+            plain.remove(2);
+            parse_sql(plain).map(Command::from_statement)
+        }
         "create" if cursor.peek_word("sequence") => {
             cursor.at += 1;
             crate::sequence_ddl::parse_create(&mut cursor)
         }
-        "listen" | "notify" | "declare" | "fetch" | "close" | "move" | "lock" | "grant" | "revoke"
-        | "cluster" | "do" | "call" | "load" | "security" | "import" | "refresh" => {
+        "listen" | "notify" | "declare" | "fetch" | "close" | "move" | "lock" | "grant"
+        | "revoke" | "cluster" | "do" | "call" | "load" | "security" | "import" | "refresh" => {
             cursor.at = tokens.len();
             Ok(Command::Unsupported(first.to_ascii_uppercase()))
         }
@@ -253,6 +286,11 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         _ => return None,
     };
     Some(command.and_then(|command| cursor.end().map(|()| command)))
+}
+
+fn is_word(token: Option<&TokenWithSpan>, word: &str) -> bool {
+    matches!(token.map(|t| &t.token), Some(Token::Word(w))
+        if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
 }
 
 /// A place among a statement's tokens.

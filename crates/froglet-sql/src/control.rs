@@ -202,12 +202,8 @@ async fn prepare(
         oids.push(types::parse_type(ty)?.1.oid);
     }
     let sql: Arc<str> = Arc::from(text);
-    let parsed = ParsedStatement {
-        command: statement.clone(),
-        sql: sql.clone(),
-        source: sql,
-        offset: 0,
-    };
+    let parsed =
+        ParsedStatement { command: statement.clone(), sql: sql.clone(), source: sql, offset: 0 };
     let prepared = bind::prepare(session, &parsed, &oids).await?;
     session.store_statement(name, Arc::new(prepared))
 }

@@ -173,10 +173,8 @@ impl CopyIn {
         self.limits.check()?;
         self.splitter.push(data)?;
         loop {
-            let more = self
-                .splitter
-                .next(&mut self.record, last)
-                .map_err(|e| self.in_line(e, None))?;
+            let more =
+                self.splitter.next(&mut self.record, last).map_err(|e| self.in_line(e, None))?;
             if !more {
                 break;
             }
@@ -194,8 +192,7 @@ impl CopyIn {
 
     async fn flush(&mut self, session: &mut Session) -> Result<(), SqlError> {
         let rows = std::mem::take(&mut self.batch);
-        let mut writer =
-            session.writer(self.version.clone(), &self.limits, &self.context, &[])?;
+        let mut writer = session.writer(self.version.clone(), &self.limits, &self.context, &[])?;
         self.inserter.insert(&mut writer, &rows).await.map_err(|stop| match stop {
             Stop::Error(e) => self.in_batch(e),
             Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),
@@ -224,10 +221,12 @@ impl CopyIn {
         }
         let values = (0..wanted).map(|at| self.value(at).map(Some));
         let completed = self.inserter.complete(values, &self.context);
-        completed.map_err(|e| if e.detail.as_deref().is_some_and(|d| d.contains("COPY ")) {
-            e
-        } else {
-            self.in_line(e, None)
+        completed.map_err(|e| {
+            if e.detail.as_deref().is_some_and(|d| d.contains("COPY ")) {
+                e
+            } else {
+                self.in_line(e, None)
+            }
         })
     }
 
@@ -243,8 +242,9 @@ impl CopyIn {
         };
         let value = match self.binary() {
             true => types::from_binary(*sql_type, *ty, bytes),
-            false => types::binary::utf8(bytes)
-                .and_then(|text| types::from_text(*sql_type, *ty, text)),
+            false => {
+                types::binary::utf8(bytes).and_then(|text| types::from_text(*sql_type, *ty, text))
+            }
         };
         value.map_err(|e| self.in_line(e, Some((at, bytes))))
     }

@@ -158,7 +158,9 @@ impl Given {
             return Err(invalid("COPY null representation cannot use newline or carriage return"));
         }
         if null.as_bytes().contains(&delimiter) {
-            return Err(invalid("COPY delimiter character must not appear in the NULL specification"));
+            return Err(invalid(
+                "COPY delimiter character must not appear in the NULL specification",
+            ));
         }
         Ok(CopyOptions {
             format,
@@ -269,7 +271,10 @@ impl Splitter {
         if self.buffer.len() + data.len() > MAX_RECORD_BYTES {
             return Err(SqlError::new(
                 SqlState::PROGRAM_LIMIT_EXCEEDED,
-                format!("COPY record of line {} is longer than {MAX_RECORD_BYTES} bytes", self.line + 1),
+                format!(
+                    "COPY record of line {} is longer than {MAX_RECORD_BYTES} bytes",
+                    self.line + 1
+                ),
             ));
         }
         self.buffer.extend_from_slice(data);
@@ -404,7 +409,11 @@ impl Splitter {
         }
         let header = (read_i32(data, SIGNATURE.len()), read_i32(data, SIGNATURE.len() + 4));
         let (Some(flags), Some(extension)) = header else {
-            return if last { Err(bad("invalid COPY file header (missing flags)")) } else { Ok(false) };
+            return if last {
+                Err(bad("invalid COPY file header (missing flags)"))
+            } else {
+                Ok(false)
+            };
         };
         if flags & !0xFFFF != 0 {
             return Err(bad("unrecognized critical flags in COPY file header"));
@@ -414,7 +423,11 @@ impl Splitter {
         };
         let header = SIGNATURE.len() + 8 + extension;
         if data.len() < header {
-            return if last { Err(bad("invalid COPY file header (wrong length)")) } else { Ok(false) };
+            return if last {
+                Err(bad("invalid COPY file header (wrong length)"))
+            } else {
+                Ok(false)
+            };
         }
         self.start += header;
         self.searched = self.start;
@@ -505,7 +518,9 @@ fn split_csv(line: &[u8], options: &CopyOptions, record: &mut Record) -> Result<
                 (inside, quoted) = (true, true);
             } else if inside
                 && byte == options.escape
-                && line.get(at).is_some_and(|next| *next == options.quote || *next == options.escape)
+                && line
+                    .get(at)
+                    .is_some_and(|next| *next == options.quote || *next == options.escape)
             {
                 record.scratch.push(line[at]);
                 at += 1;
@@ -560,10 +575,8 @@ mod tests {
     fn text_arrives_in_any_pieces() {
         let data = b"1\t\\N\tx\\ty\r\n2\t\\\\N\t\\x41\\101\n\\.\nignored\n";
         let options = CopyOptions::parse(&[], &[]).unwrap();
-        let expected = vec![
-            row(&[Some("1"), None, Some("x\ty")]),
-            row(&[Some("2"), Some("\\N"), Some("AA")]),
-        ];
+        let expected =
+            vec![row(&[Some("1"), None, Some("x\ty")]), row(&[Some("2"), Some("\\N"), Some("AA")])];
         for size in 1..data.len() {
             let pieces: Vec<&[u8]> = data.chunks(size).collect();
             assert_eq!(split(options.clone(), &pieces), expected, "pieces of {size}");
@@ -597,8 +610,7 @@ mod tests {
         data.push(b'a');
         data.extend_from_slice(&(-1_i32).to_be_bytes());
         data.extend_from_slice(&(-1_i16).to_be_bytes());
-        let options =
-            CopyOptions::parse(&[CopyOption::Format(Ident::new("binary"))], &[]).unwrap();
+        let options = CopyOptions::parse(&[CopyOption::Format(Ident::new("binary"))], &[]).unwrap();
         for size in 1..data.len() {
             let pieces: Vec<&[u8]> = data.chunks(size).collect();
             assert_eq!(split(options.clone(), &pieces), vec![row(&[Some("a"), None])]);

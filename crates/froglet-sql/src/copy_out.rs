@@ -231,8 +231,7 @@ impl CopyOut {
         let delimiter = self.options.delimiter;
         if self.options.format == Format::Csv {
             let (quote, escape) = (self.options.quote, self.options.escape);
-            let special =
-                |b: &u8| *b == delimiter || *b == quote || *b == b'\n' || *b == b'\r';
+            let special = |b: &u8| *b == delimiter || *b == quote || *b == b'\n' || *b == b'\r';
             let needs = forced
                 || text.iter().any(special)
                 || text == self.options.null.as_bytes()

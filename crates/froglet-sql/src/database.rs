@@ -157,7 +157,10 @@ impl Database {
         if self.stopping.load(Ordering::SeqCst) {
             return Err(SqlError {
                 fatal: true,
-                ..SqlError::new(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down")
+                ..SqlError::new(
+                    SqlState::CANNOT_CONNECT_NOW,
+                    "the database system is shutting down",
+                )
             });
         }
         if options.database != "postgres" {

@@ -190,7 +190,10 @@ pub(crate) fn refuse_deferrable(
     characteristics: &Option<ast::ConstraintCharacteristics>,
 ) -> Result<(), SqlError> {
     match characteristics {
-        Some(c) if c.deferrable == Some(true) || c.initially == Some(ast::DeferrableInitial::Deferred) => {
+        Some(c)
+            if c.deferrable == Some(true)
+                || c.initially == Some(ast::DeferrableInitial::Deferred) =>
+        {
             Err(SqlError::unsupported("a deferrable constraint"))
         }
         Some(c) if c.enforced == Some(false) => {

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::Expr;
 use froglet_engine::{ColumnId, SqlState, Value};
-use froglet_schema::{
-    Check, ColumnDef, Fill, NewColumn, SchemaError, TableDef, Transform,
-};
+use froglet_schema::{Check, ColumnDef, Fill, NewColumn, SchemaError, TableDef, Transform};
 
 use crate::context::EvalContext;
 use crate::ddl::Ddl;
@@ -127,7 +125,8 @@ pub(crate) fn keeps_cells(old: &ColumnDef, new: &NewColumn) -> bool {
     match (from.oid, to.oid) {
         (TEXT | VARCHAR, TEXT) => true,
         (TEXT | VARCHAR, VARCHAR) => {
-            to.modifier < 0 || (from.oid == VARCHAR && from.modifier >= 0 && from.modifier <= to.modifier)
+            to.modifier < 0
+                || (from.oid == VARCHAR && from.modifier >= 0 && from.modifier <= to.modifier)
         }
         (NUMERIC, NUMERIC) => true,
         _ => false,
@@ -144,10 +143,10 @@ impl Ddl<'_> {
         let no_columns = |_: &str| false;
         if let Err(e) = stored::columns_of(expr, "", &no_columns) {
             return Err(match e.state {
-                SqlState::UNDEFINED_COLUMN => SqlError::unsupported(
-                    "a column reference in a DEFAULT expression",
-                )
-                .hint("GENERATED ALWAYS AS (…) STORED computes a column from others."),
+                SqlState::UNDEFINED_COLUMN => {
+                    SqlError::unsupported("a column reference in a DEFAULT expression")
+                        .hint("GENERATED ALWAYS AS (…) STORED computes a column from others.")
+                }
                 _ => e,
             });
         }
@@ -168,7 +167,9 @@ impl Ddl<'_> {
             {
                 return Err(SqlError::new(
                     SqlState::new("42P17"),
-                    format!("cannot use generated column \"{name}\" in column generation expression"),
+                    format!(
+                        "cannot use generated column \"{name}\" in column generation expression"
+                    ),
                 ));
             }
         }
@@ -264,17 +265,16 @@ impl Ddl<'_> {
     pub(crate) fn not_null_check(&self, table: &TableDef, column: &ColumnDef) -> Arc<dyn Check> {
         let violation = SqlError::new(
             SqlState::NOT_NULL_VIOLATION,
-            format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name),
+            format!(
+                "column \"{}\" of relation \"{}\" contains null values",
+                column.name, table.name
+            ),
         );
         Arc::new(NotNull { input: [column.id], violation })
     }
 
     /// The default of a column that changes its type must suit the new one.
-    pub(crate) fn recheck_default(
-        &self,
-        old: &ColumnDef,
-        new: &NewColumn,
-    ) -> Result<(), SqlError> {
+    pub(crate) fn recheck_default(&self, old: &ColumnDef, new: &NewColumn) -> Result<(), SqlError> {
         let table = crate::ddl_column::draft("", "", &[]);
         let Ok(Some((kind, expr))) = stored::default_expression(old, &table) else { return Ok(()) };
         if kind == stored::DefaultKind::Generated {

@@ -5,9 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     ReferentialAction, TableConstraint,
 };
 use froglet_engine::SqlState;
-use froglet_schema::{
-    ForeignKeyAction, NewConstraint, NewForeignKey, TableDef, TableVersion,
-};
+use froglet_schema::{ForeignKeyAction, NewConstraint, NewForeignKey, TableDef, TableVersion};
 
 use crate::command::fold;
 use crate::ddl::Ddl;
@@ -185,10 +183,9 @@ fn kind(ty: froglet_engine::ColumnType) -> u8 {
 fn require(def: &TableDef, column: &str, what: &str) -> Result<(), SqlError> {
     match def.column(column) {
         Some(_) => Ok(()),
-        None => Err(SqlError::new(
-            SqlState::UNDEFINED_COLUMN,
-            format!("column \"{column}\" {what}"),
-        )),
+        None => {
+            Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{column}\" {what}")))
+        }
     }
 }
 

@@ -132,10 +132,9 @@ impl Ddl<'_> {
 
 fn missing(name: &ObjectName) -> SqlError {
     match Names::parts(name) {
-        Ok((_, index)) => SqlError::new(
-            SqlState::UNDEFINED_OBJECT,
-            format!("index \"{index}\" does not exist"),
-        ),
+        Ok((_, index)) => {
+            SqlError::new(SqlState::UNDEFINED_OBJECT, format!("index \"{index}\" does not exist"))
+        }
         Err(_) => resolve::no_relation(&name.to_string()),
     }
 }

@@ -22,6 +22,16 @@ pub(crate) async fn run(
     session: &mut Session,
     prepared: &Arc<Prepared>,
 ) -> Result<Outcome, SqlError> {
+    if let (Command::Ddl(statement), Block::Explicit) =
+        (&*prepared.statement.command, session.block)
+        && matches!(&**statement, Statement::CreateIndex(create) if create.concurrently)
+    {
+        return Err(SqlError::new(
+            SqlState::ACTIVE_SQL_TRANSACTION,
+            "CREATE INDEX CONCURRENTLY cannot run inside a transaction block",
+        )
+        .hint("CREATE INDEX alone can, and blocks nobody here."));
+    }
     session.transaction()?;
     if session.read_only {
         return Err(read_only("DDL"));
@@ -127,9 +137,6 @@ pub(crate) async fn maintain(
 impl Command {
     /// Whether it changes the schema.
     pub fn is_ddl(&self) -> bool {
-        matches!(
-            self,
-            Command::Ddl(_) | Command::CreateSequence(_) | Command::AlterSequence(_)
-        )
+        matches!(self, Command::Ddl(_) | Command::CreateSequence(_) | Command::AlterSequence(_))
     }
 }

@@ -161,14 +161,26 @@ impl Ddl<'_> {
         Ok("DROP SEQUENCE".to_owned())
     }
 
-    /// The default of the column that a sequence goes with goes before it.
+    /// Defaults that draw from a sequence go before it, or keep it.
     async fn release_default(&mut self, sequence: &SequenceDef, cascade: bool) -> Result<(), Stop> {
-        let Some((table, column)) = sequence.owned_by else { return Ok(()) };
-        let Ok(table) = self.table_by_id(table) else { return Ok(()) };
-        let Some(column) = table.def.column_by_id(column) else { return Ok(()) };
-        if column.default.is_none() {
-            return Ok(());
+        loop {
+            let used = self.version.tables.values().find_map(|table| {
+                let mut columns = table.def.columns.iter();
+                let column = columns.find(|column| draws_from(column, sequence))?;
+                Some((table.clone(), column.clone()))
+            });
+            let Some((table, column)) = used else { return Ok(()) };
+            self.release_one(sequence, &table, &column, cascade).await?;
         }
+    }
+
+    async fn release_one(
+        &mut self,
+        sequence: &SequenceDef,
+        table: &froglet_schema::TableVersion,
+        column: &froglet_schema::ColumnDef,
+        cascade: bool,
+    ) -> Result<(), Stop> {
         if !cascade {
             return Err(SqlError::new(
                 SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
@@ -184,11 +196,8 @@ impl Ddl<'_> {
             .hint("Use DROP ... CASCADE to drop the dependent objects too.")
             .into());
         }
-        let change = Change::SetDefault {
-            table: table.def.id,
-            column: column.name.clone(),
-            default: None,
-        };
+        let change =
+            Change::SetDefault { table: table.def.id, column: column.name.clone(), default: None };
         self.apply(change).await?;
         Ok(())
     }
@@ -204,16 +213,10 @@ impl Ddl<'_> {
     }
 }
 
-fn define(
-    schema: &str,
-    name: &str,
-    oid: u32,
-    options: &Options,
-) -> Result<SequenceDef, SqlError> {
+fn define(schema: &str, name: &str, oid: u32, options: &Options) -> Result<SequenceDef, SqlError> {
     let increment = options.increment.unwrap_or(1);
     let (low, high) = bounds(oid, increment)?;
-    let (min, max) =
-        (options.min.flatten().unwrap_or(low), options.max.flatten().unwrap_or(high));
+    let (min, max) = (options.min.flatten().unwrap_or(low), options.max.flatten().unwrap_or(high));
     let def = SequenceDef {
         id: 0,
         schema: schema.to_owned(),
@@ -228,6 +231,15 @@ fn define(
     };
     check(&def)?;
     Ok(def)
+}
+
+/// Whether a column's default is nextval() of a sequence.
+fn draws_from(column: &froglet_schema::ColumnDef, sequence: &SequenceDef) -> bool {
+    let Some(default) = &column.default else { return false };
+    let text = &default.0;
+    let name = quote(&sequence.name).replace('\'', "''");
+    let forms = [format!("'{name}'"), format!("'{}.{name}'", quote(&sequence.schema))];
+    text.contains("nextval(") && forms.iter().any(|form| text.contains(form.as_str()))
 }
 
 /// The bounds that a sequence has unless it is told others.

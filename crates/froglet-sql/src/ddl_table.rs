@@ -212,10 +212,7 @@ impl Ddl<'_> {
 }
 
 /// Constraints in the order in which they are made: keys before what may refer to them.
-fn written<'a>(
-    plans: &'a [ColumnPlan],
-    table: &'a [TableConstraint],
-) -> Vec<&'a TableConstraint> {
+fn written<'a>(plans: &'a [ColumnPlan], table: &'a [TableConstraint]) -> Vec<&'a TableConstraint> {
     let mut all: Vec<&TableConstraint> =
         plans.iter().flat_map(|plan| &plan.constraints).chain(table).collect();
     all.sort_by_key(|constraint| match constraint {
@@ -273,7 +270,9 @@ pub(crate) fn storage_option(option: &SqlOption) -> Result<(), SqlError> {
     };
     let known = ["fillfactor", "toast_tuple_target", "parallel_workers", "user_catalog_table"];
     if known.contains(&name.as_str())
-        || ["autovacuum_", "toast.", "log_autovacuum", "vacuum_"].iter().any(|p| name.starts_with(p))
+        || ["autovacuum_", "toast.", "log_autovacuum", "vacuum_"]
+            .iter()
+            .any(|p| name.starts_with(p))
     {
         return Ok(());
     }

@@ -117,10 +117,7 @@ pub(crate) struct StatementMark {
 impl Session {
     pub(crate) fn mark(&self, writes: bool) -> Option<StatementMark> {
         let txn = self.txn.as_ref().filter(|_| writes)?;
-        Some(StatementMark {
-            rows: txn.savepoint(),
-            catalog: self.db.catalog().savepoint(txn),
-        })
+        Some(StatementMark { rows: txn.savepoint(), catalog: self.db.catalog().savepoint(txn) })
     }
 
     /// Undoes a statement that is to run again.

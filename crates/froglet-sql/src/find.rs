@@ -61,7 +61,11 @@ impl Lookup {
                     &[],
                     &mut |rid, _| {
                         found.push(rid);
-                        if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                        if found.len() < limit {
+                            ControlFlow::Continue(())
+                        } else {
+                            ControlFlow::Break(())
+                        }
                     },
                 );
             }
@@ -83,10 +87,11 @@ impl Lookup {
             limits.check()?;
             let rows = table.table.read_block(snapshot, block, &self.columns)?;
             for (row, rid) in rows.rids.iter().enumerate() {
-                let equal = self.columns.iter().zip(values).enumerate().all(|(i, (column, value))| {
-                    let ty = table.def.columns[*column].ty;
-                    batch::value_at(rows.batch.column(i).as_ref(), row, ty) == *value
-                });
+                let equal =
+                    self.columns.iter().zip(values).enumerate().all(|(i, (column, value))| {
+                        let ty = table.def.columns[*column].ty;
+                        batch::value_at(rows.batch.column(i).as_ref(), row, ty) == *value
+                    });
                 if equal {
                     found.push(*rid);
                     if found.len() >= limit {

@@ -312,8 +312,15 @@ impl Writer<'_> {
                 let there = child.table.read_row(view, rid, &all, &mut row);
                 Ok((there && matches(key, &row, wanted)).then_some((Vec::new(), row)))
             };
-            self.modify(child, Kind::Delete, base.ts, &mut targets, OnBusy::Wait, Some(&mut recheck))
-                .await?;
+            self.modify(
+                child,
+                Kind::Delete,
+                base.ts,
+                &mut targets,
+                OnBusy::Wait,
+                Some(&mut recheck),
+            )
+            .await?;
             let rows: Vec<ChangedParent> = std::mem::take(&mut targets.rids)
                 .into_iter()
                 .zip(std::mem::take(&mut targets.olds))

@@ -63,8 +63,7 @@ pub(crate) async fn plan(
     let returning = match &insert.returning {
         Some(list) => {
             params = infer_params(&scope, &crate::modify_plan::expressions(list), &params)?;
-            let outputs =
-                returning::compile(list, &table.def, alias.as_deref(), &scope, &params)?;
+            let outputs = returning::compile(list, &table.def, alias.as_deref(), &scope, &params)?;
             let all: Vec<usize> = (0..table.def.columns.len()).collect();
             Some(OutputList::bind(outputs, &all))
         }
@@ -98,9 +97,11 @@ fn columns(def: &TableDef, names: &[ObjectName]) -> Result<Vec<usize>, SqlError>
     }
     let mut columns = Vec::with_capacity(names.len());
     for name in names {
-        let ident = name.0.last().and_then(|part| part.as_ident()).ok_or_else(|| {
-            SqlError::unsupported(format!("the column {name}"))
-        })?;
+        let ident = name
+            .0
+            .last()
+            .and_then(|part| part.as_ident())
+            .ok_or_else(|| SqlError::unsupported(format!("the column {name}")))?;
         let column = resolve::column(def, ident)?;
         if columns.contains(&column) {
             return Err(SqlError::new(
@@ -267,9 +268,7 @@ pub(crate) fn refuse_given(
             Err(error.detail(format!("Column \"{name}\" is a generated column.")))
         }
         DefaultKind::IdentityAlways => Err(error
-            .detail(format!(
-                "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
-            ))
+            .detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."))
             .hint("Leave the column out, or give DEFAULT for it.")),
         _ => Ok(()),
     }

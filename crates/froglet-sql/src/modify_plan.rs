@@ -93,8 +93,11 @@ pub(crate) async fn plan(
     let change = match &sets {
         None => Change::Delete,
         Some(sets) => {
-            let mut columns: Vec<usize> =
-                sets.iter().map(|set| set.column).chain(compiled.generated.iter().copied()).collect();
+            let mut columns: Vec<usize> = sets
+                .iter()
+                .map(|set| set.column)
+                .chain(compiled.generated.iter().copied())
+                .collect();
             columns.sort_unstable();
             Change::Update(columns)
         }
@@ -168,11 +171,7 @@ fn params(
     infer_params(scope, &exprs, given)
 }
 
-fn keys(
-    table: &Arc<TableVersion>,
-    change: &Change,
-    planner: &Planner<'_>,
-) -> (Vec<Key>, Vec<Key>) {
+fn keys(table: &Arc<TableVersion>, change: &Change, planner: &Planner<'_>) -> (Vec<Key>, Vec<Key>) {
     let touched = |columns: &[usize]| match change {
         Change::Delete => true,
         Change::Update(set) => columns.iter().any(|c| set.contains(c)),
@@ -199,9 +198,11 @@ fn sets<'a>(
 ) -> Result<Vec<Set<'a>>, SqlError> {
     let mut sets: Vec<Set<'a>> = Vec::new();
     let mut add = |name: &datafusion::sql::sqlparser::ast::ObjectName, value: &'a Expr| {
-        let ident = name.0.last().and_then(|part| part.as_ident()).ok_or_else(|| {
-            SqlError::unsupported(format!("the assignment to {name}"))
-        })?;
+        let ident = name
+            .0
+            .last()
+            .and_then(|part| part.as_ident())
+            .ok_or_else(|| SqlError::unsupported(format!("the assignment to {name}")))?;
         let column = resolve::column(def, ident)?;
         if sets.iter().any(|set| set.column == column) {
             return Err(SqlError::new(
@@ -219,7 +220,9 @@ fn sets<'a>(
     for assignment in assignments {
         match (&assignment.target, &assignment.value) {
             (AssignmentTarget::ColumnName(name), value) => add(name, value)?,
-            (AssignmentTarget::Tuple(names), Expr::Tuple(values)) if names.len() == values.len() => {
+            (AssignmentTarget::Tuple(names), Expr::Tuple(values))
+                if names.len() == values.len() =>
+            {
                 for (name, value) in names.iter().zip(values) {
                     add(name, value)?;
                 }
@@ -275,17 +278,20 @@ fn short(
     let mut values = Vec::new();
     for set in sets.unwrap_or_default() {
         let column = &table.def.columns[set.column];
-        values.push((set.column, match is_default(set.value) {
-            true => None,
-            false => Some(RowExpr::compile_for(
-                scope,
-                set.value,
-                params,
-                &column.name,
-                column.ty,
-                column.sql_type,
-            )?),
-        }));
+        values.push((
+            set.column,
+            match is_default(set.value) {
+                true => None,
+                false => Some(RowExpr::compile_for(
+                    scope,
+                    set.value,
+                    params,
+                    &column.name,
+                    column.ty,
+                    column.sql_type,
+                )?),
+            },
+        ));
     }
     let read = values.iter().filter_map(|(_, v)| v.as_ref()).chain(residual.as_ref());
     let all = 0..if plan.whole { table.def.columns.len() } else { 0 };

@@ -103,10 +103,9 @@ impl QuerySource {
 fn row_id(batch: &arrow::array::RecordBatch, row: usize) -> Result<RowId, SqlError> {
     match value_at(batch.column(0).as_ref(), row, froglet_engine::ColumnType::Int64) {
         Value::Int64(rid) => Ok(RowId(rid as u64)),
-        other => Err(SqlError::new(
-            SqlState::INTERNAL_ERROR,
-            format!("a row id came as {other:?}"),
-        )),
+        other => {
+            Err(SqlError::new(SqlState::INTERNAL_ERROR, format!("a row id came as {other:?}")))
+        }
     }
 }
 

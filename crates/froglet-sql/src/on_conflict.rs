@@ -73,9 +73,11 @@ impl OnConflict {
             let AssignmentTarget::ColumnName(name) = &assignment.target else {
                 return Err(SqlError::unsupported("this form of multiple assignment"));
             };
-            let ident = name.0.last().and_then(|part| part.as_ident()).ok_or_else(|| {
-                SqlError::unsupported(format!("the assignment to {name}"))
-            })?;
+            let ident = name
+                .0
+                .last()
+                .and_then(|part| part.as_ident())
+                .ok_or_else(|| SqlError::unsupported(format!("the assignment to {name}")))?;
             let column = resolve::column(def, ident)?;
             if !is_default(&assignment.value) {
                 crate::insert_plan::refuse_given(def, compiled, column)?;
@@ -102,9 +104,8 @@ impl OnConflict {
                 Some((_, value)) if !is_default(value) => {
                     let column = &def.columns[at];
                     let (ty, sql_type) = (column.ty, column.sql_type);
-                    let expr = RowExpr::compile_for(
-                        &scope, value, &params, &column.name, ty, sql_type,
-                    )?;
+                    let expr =
+                        RowExpr::compile_for(&scope, value, &params, &column.name, ty, sql_type)?;
                     Some(BoundExpr::whole(expr))
                 }
                 _ => None,
@@ -214,8 +215,7 @@ impl DoUpdate {
         let Some(values) = self.new_values(inserter, &existing, proposed, eval)? else {
             return Ok(Some(None));
         };
-        let mut targets =
-            Targets { rids: vec![other], values: vec![values], olds: vec![existing] };
+        let mut targets = Targets { rids: vec![other], values: vec![values], olds: vec![existing] };
         let mut recheck = |view: &Snapshot, rid: RowId| {
             let mut row = Row::new();
             if !table.table.read_row(view, rid, &all, &mut row) {
@@ -225,9 +225,7 @@ impl DoUpdate {
             Ok(values.map(|values| (values, row)))
         };
         let kind = Kind::Update(&self.columns);
-        writer
-            .modify(table, kind, view.ts, &mut targets, OnBusy::Wait, Some(&mut recheck))
-            .await?;
+        writer.modify(table, kind, view.ts, &mut targets, OnBusy::Wait, Some(&mut recheck)).await?;
         let (Some(old), Some(values)) = (targets.olds.pop(), targets.values.pop()) else {
             return Ok(None);
         };

@@ -64,7 +64,10 @@ pub fn split(text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(SqlError::new(
             SqlState::PROGRAM_LIMIT_EXCEEDED,
-            format!("statement of {} bytes is longer than the {MAX_TEXT_BYTES} allowed", text.len()),
+            format!(
+                "statement of {} bytes is longer than the {MAX_TEXT_BYTES} allowed",
+                text.len()
+            ),
         ));
     }
     if let Some(at) = text.find('\0') {
@@ -99,9 +102,7 @@ pub fn split(text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
 }
 
 /// Parses an expression that the catalog holds (a default, a check).
-pub fn parse_expression(
-    text: &str,
-) -> Result<datafusion::sql::sqlparser::ast::Expr, SqlError> {
+pub fn parse_expression(text: &str) -> Result<datafusion::sql::sqlparser::ast::Expr, SqlError> {
     let run = || {
         let mut parser = Parser::new(&PostgreSqlDialect {})
             .with_recursion_limit(RECURSION_LIMIT)
@@ -306,6 +307,43 @@ pub(crate) fn char_position(text: &str, at: Location) -> u32 {
     before as u32 + (at.column as u32).max(1)
 }
 
+/// Where in a message's text the name that an error is about stands (characters from 1): the first
+/// word of the statement that is the name's last part.
+pub(crate) fn locate(statement: &ParsedStatement, e: SqlError) -> SqlError {
+    let about_name = [
+        SqlState::UNDEFINED_COLUMN,
+        SqlState::UNDEFINED_TABLE,
+        SqlState::UNDEFINED_FUNCTION,
+        SqlState::AMBIGUOUS_COLUMN,
+    ];
+    if e.position.is_some() || !about_name.contains(&e.state) {
+        return e;
+    }
+    let quoted = e.message.split('"').nth(1).or_else(|| {
+        let bare = e.message.strip_prefix("column ").or(e.message.strip_prefix("function "))?;
+        bare.split([' ', '(']).next()
+    });
+    let Some(name) = quoted.and_then(|q| q.rsplit('.').next()).filter(|n| !n.is_empty()) else {
+        return e;
+    };
+    let text = &statement.source[statement.offset..];
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let lower = text.to_lowercase();
+    let found = lower.match_indices(&name.to_lowercase()).find(|(at, hit)| {
+        let before = lower[..*at].chars().next_back();
+        let after = lower[at + hit.len()..].chars().next();
+        !before.is_some_and(word) && !after.is_some_and(word)
+    });
+    match found {
+        // Lower case may be longer than the text in a few scripts; then there is no position.
+        Some((at, _)) if lower.len() == text.len() => {
+            let before = statement.source[..statement.offset + at].chars().count();
+            e.at(u32::try_from(before + 1).unwrap_or(u32::MAX))
+        }
+        _ => e,
+    }
+}
+
 fn lower_first(message: &str) -> String {
     let mut chars = message.chars();
     match chars.next() {
@@ -344,13 +382,20 @@ impl Shape {
                     Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT | Keyword::JOIN => {
                         shape.sets += 1;
                     }
-                    Keyword::AND | Keyword::OR | Keyword::NOT | Keyword::IS | Keyword::LIKE
-                    | Keyword::COLLATE | Keyword::AT => {
+                    Keyword::AND
+                    | Keyword::OR
+                    | Keyword::NOT
+                    | Keyword::IS
+                    | Keyword::LIKE
+                    | Keyword::COLLATE
+                    | Keyword::AT => {
                         *chains.last_mut().expect("never empty") += 1;
                     }
                     _ => {}
                 },
-                Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_)
+                Token::Number(..)
+                | Token::SingleQuotedString(_)
+                | Token::Placeholder(_)
                 | Token::Period => {}
                 _ => *chains.last_mut().expect("never empty") += 1,
             }

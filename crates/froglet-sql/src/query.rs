@@ -104,10 +104,36 @@ fn plan_as_is(
         let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
         let logical = printable(logical).map_err(map_df_error)?;
         let optimized = query_run::optimize(logical, env)?;
+        refuse_correlated(&optimized)?;
         let schema = Arc::new(optimized.schema().as_arrow().clone());
         let fields = schema.fields().iter().map(result_field).collect();
         Ok(PlannedQuery { plan: optimized, schema, fields, params: found })
     })
+}
+
+/// What the optimizer could not turn into joins cannot be run.
+fn refuse_correlated(plan: &LogicalPlan) -> Result<(), SqlError> {
+    let mut left = None;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                left = match expr {
+                    Expr::Exists(_) => Some("EXISTS"),
+                    Expr::InSubquery(_) => Some("IN (SELECT …)"),
+                    Expr::SetComparison(_) => Some("ANY (SELECT …)"),
+                    Expr::OuterReferenceColumn(..) => Some("a correlated subquery"),
+                    _ => return Ok(TreeNodeRecursion::Continue),
+                };
+                Ok(TreeNodeRecursion::Stop)
+            })
+        })
+    })
+    .map_err(map_df_error)?;
+    match left {
+        None => Ok(()),
+        Some(what) => Err(SqlError::unsupported(format!("{what} in this place"))
+            .hint("A join, or the subquery in WHERE, may say the same.")),
+    }
 }
 
 /// The SQL planner's plan.

@@ -35,7 +35,9 @@ impl<'a> Names<'a> {
             Some([database, schema, table]) if fold(database) == "postgres" => {
                 Ok((Some(fold(schema)), fold(table)))
             }
-            Some([_, _, _]) => Err(SqlError::unsupported(format!("the cross-database reference {name}"))),
+            Some([_, _, _]) => {
+                Err(SqlError::unsupported(format!("the cross-database reference {name}")))
+            }
             _ => Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
                 format!("improper qualified name (too many dotted names): {name}"),
@@ -109,17 +111,12 @@ impl<'a> Names<'a> {
                 SqlState::INVALID_SCHEMA_NAME,
                 format!("schema \"{schema}\" does not exist"),
             )),
-            None => self
-                .path
-                .iter()
-                .find(|schema| *schema == "public")
-                .cloned()
-                .ok_or_else(|| {
-                    SqlError::new(
-                        SqlState::INVALID_SCHEMA_NAME,
-                        "no schema has been selected to create in",
-                    )
-                }),
+            None => self.path.iter().find(|schema| *schema == "public").cloned().ok_or_else(|| {
+                SqlError::new(
+                    SqlState::INVALID_SCHEMA_NAME,
+                    "no schema has been selected to create in",
+                )
+            }),
         }
     }
 }

@@ -54,6 +54,18 @@ struct Rewriter;
 impl VisitorMut for Rewriter {
     type Break = Box<SqlError>;
 
+    fn pre_visit_table_factor(
+        &mut self,
+        factor: &mut ast::TableFactor,
+    ) -> ControlFlow<Self::Break> {
+        if let ast::TableFactor::Table { name, args: Some(_), .. }
+        | ast::TableFactor::Function { name, .. } = factor
+        {
+            without_catalog(name);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         match rewrite_one(expr) {
             Ok(()) => ControlFlow::Continue(()),
@@ -61,9 +73,14 @@ impl VisitorMut for Rewriter {
         }
     }
 
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+        // Names come from what is written, not from what it is rewritten to.
+        name_columns(query);
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
         restore_counts(query);
-        name_columns(query);
         ControlFlow::Continue(())
     }
 
@@ -122,7 +139,7 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::AnyOp { compare_op, .. } | Expr::AllOp { compare_op, .. } => {
             rewrite_operator(compare_op)?;
         }
-        Expr::Function(function) => rewrite_function(function),
+        Expr::Function(function) => without_catalog(&mut function.name),
         _ => {}
     }
     if let Expr::BinaryOp { op, .. } = expr
@@ -338,8 +355,9 @@ fn like(expr: Box<Expr>, pattern: Box<Expr>, negated: bool, case_insensitive: bo
     }
 }
 
-fn rewrite_function(function: &mut ast::Function) {
-    let parts = &mut function.name.0;
+/// Functions have no schemas here.
+fn without_catalog(name: &mut ast::ObjectName) {
+    let parts = &mut name.0;
     if parts.len() == 2
         && parts[0].as_ident().is_some_and(|i| i.value.eq_ignore_ascii_case("pg_catalog"))
     {

@@ -40,18 +40,37 @@ pub(crate) fn is_grouped(select: &ast::Select) -> bool {
         ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
     };
     keys || select.having.is_some()
-        || ast::visit_expressions(&select.projection, |expr| match expr {
-            Expr::Function(f) if f.over.is_some() => ControlFlow::Break(()),
-            Expr::Function(f) => {
-                let name = f.name.0.last().and_then(|p| p.as_ident()).map(folded);
-                match name.is_some_and(|n| registry().is_aggregate(&n)) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            }
-            _ => ControlFlow::Continue(()),
-        })
-        .is_break()
+        || ast::Visit::visit(&select.projection, &mut Aggregates { depth: 0 }).is_break()
+}
+
+/// Finds aggregates and window functions of a select list, not those of its subqueries.
+struct Aggregates {
+    depth: usize,
+}
+
+impl ast::Visitor for Aggregates {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &ast::Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &ast::Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        let Expr::Function(f) = expr else { return ControlFlow::Continue(()) };
+        let name = f.name.0.last().and_then(|p| p.as_ident()).map(folded);
+        let aggregate = f.over.is_some() || name.is_some_and(|n| registry().is_aggregate(&n));
+        if aggregate && self.depth == 0 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
 }
 
 /// The query of `ARRAY(SELECT …)`.

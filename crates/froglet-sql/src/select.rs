@@ -198,8 +198,7 @@ fn bind(
         Order::Sort(wanted) => (Direction::Forward, wanted),
     };
     let residual = remaining(&scope, &conjuncts, &residual, &params)?;
-    let outputs =
-        returning::compile(&shape.select.projection, &table.def, alias, &scope, &params)?;
+    let outputs = returning::compile(&shape.select.projection, &table.def, alias, &scope, &params)?;
     if outputs.iter().any(|output| output.field.ty.is_none()) {
         return Ok(None);
     }
@@ -229,11 +228,7 @@ fn bind(
     Ok(Some((plan, params)))
 }
 
-fn params(
-    shape: &Shape<'_>,
-    scope: &Scope,
-    given: &[SqlType],
-) -> Result<Vec<SqlType>, SqlError> {
+fn params(shape: &Shape<'_>, scope: &Scope, given: &[SqlType]) -> Result<Vec<SqlType>, SqlError> {
     let mut exprs = expressions(&shape.select.projection);
     exprs.extend(shape.select.selection.iter().map(|condition| (condition, None)));
     let counts = shape.limit.into_iter().chain(shape.offset);
@@ -282,9 +277,7 @@ fn order(
         .filter(|_| shape.limit.is_some())
         .find_map(|index| Some((index, along(table, index, 0, &wanted)?)));
     match found {
-        Some((index, direction)) => {
-            Some((Some(Access::whole(index)), Order::Along(direction)))
-        }
+        Some((index, direction)) => Some((Some(Access::whole(index)), Order::Along(direction))),
         None => Some((None, Order::Sort(wanted))),
     }
 }
@@ -357,12 +350,7 @@ fn wanted_order(table: &TableVersion, shape: &Shape<'_>) -> Option<Vec<Wanted>> 
 }
 
 /// The direction in which an index, from a part on, has an order.
-fn along(
-    table: &TableVersion,
-    index: usize,
-    from: usize,
-    wanted: &[Wanted],
-) -> Option<Direction> {
+fn along(table: &TableVersion, index: usize, from: usize, wanted: &[Wanted]) -> Option<Direction> {
     let layout = table.table.layout();
     let parts = layout.indexes[index].key.get(from..from + wanted.len())?;
     let mut direction = None;

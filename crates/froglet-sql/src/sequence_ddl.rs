@@ -56,8 +56,7 @@ pub(crate) fn parse_create(cursor: &mut Cursor<'_>) -> Result<Command, ParserErr
 pub(crate) fn parse_alter(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     let if_exists = cursor.skip("if") && cursor.skip("exists");
     let name = cursor.object_name()?;
-    let mut alter =
-        AlterSequence { name, if_exists, rename: None, options: Options::default() };
+    let mut alter = AlterSequence { name, if_exists, rename: None, options: Options::default() };
     if cursor.skip("rename") {
         cursor.skip("to");
         alter.rename = Some(cursor.name()?);

@@ -134,11 +134,7 @@ impl Session {
     }
 
     /// Keeps a statement under a name, for EXECUTE and Bind alike.
-    pub fn store_statement(
-        &mut self,
-        name: &str,
-        prepared: Arc<Prepared>,
-    ) -> Result<(), SqlError> {
+    pub fn store_statement(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<(), SqlError> {
         if self.named.contains_key(name) {
             return Err(SqlError::new(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
@@ -238,7 +234,7 @@ impl Session {
         param_oids: &[u32],
     ) -> Result<Arc<Prepared>, SqlError> {
         let outcome = self.prepare_inner(statement, param_oids).await;
-        outcome.map_err(|e| self.failed(e))
+        outcome.map_err(|e| self.failed(parse::locate(statement, e)))
     }
 
     async fn prepare_inner(
@@ -280,7 +276,7 @@ impl Session {
             return Err(self.failed(e));
         }
         let outcome = crate::execute::run(self, prepared, params).await;
-        outcome.map_err(|e| self.failed(e))
+        outcome.map_err(|e| self.failed(parse::locate(&prepared.statement, e)))
     }
 
     /// Prepares and runs one statement of a simple query.
@@ -321,7 +317,9 @@ impl Session {
     }
 
     fn refuse_if_failed(&self, command: &Command) -> Result<(), SqlError> {
-        if self.block != Block::Failed || command.ends_failure() || matches!(command, Command::Empty)
+        if self.block != Block::Failed
+            || command.ends_failure()
+            || matches!(command, Command::Empty)
         {
             return Ok(());
         }
@@ -341,7 +339,12 @@ impl Session {
         }
     }
 
-    pub(crate) fn notice(&mut self, severity: &'static str, state: SqlState, message: impl Into<String>) {
+    pub(crate) fn notice(
+        &mut self,
+        severity: &'static str,
+        state: SqlState,
+        message: impl Into<String>,
+    ) {
         self.notices.push(Notice {
             severity,
             state,

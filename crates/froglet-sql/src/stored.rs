@@ -187,7 +187,11 @@ fn number_columns(
         if !exists(&name) {
             // A bare word may be a function without parentheses (current_date).
             let word = ident.quote_style.is_none() && is_niladic(&name);
-            return if word { ControlFlow::Continue(()) } else { ControlFlow::Break(missing(&name)) };
+            return if word {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(missing(&name))
+            };
         }
         match number(&name) {
             Some(n) => *e = Expr::Identifier(Ident::with_quote('"', format!("#{n}"))),
@@ -204,8 +208,16 @@ fn number_columns(
 fn is_niladic(name: &str) -> bool {
     matches!(
         name,
-        "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp"
-            | "current_user" | "session_user" | "user" | "current_schema" | "current_catalog"
+        "current_date"
+            | "current_time"
+            | "current_timestamp"
+            | "localtime"
+            | "localtimestamp"
+            | "current_user"
+            | "session_user"
+            | "user"
+            | "current_schema"
+            | "current_catalog"
     )
 }
 

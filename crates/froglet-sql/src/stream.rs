@@ -79,10 +79,7 @@ impl TagKind {
 
 enum Source {
     Ready(Option<Vec<Row>>),
-    Batches {
-        stream: BoxStream<'static, Result<RecordBatch, SqlError>>,
-        limits: Limits,
-    },
+    Batches { stream: BoxStream<'static, Result<RecordBatch, SqlError>>, limits: Limits },
     Failed,
 }
 
@@ -117,7 +114,10 @@ impl RowStream {
     pub async fn next(&mut self) -> Option<Result<Rows, SqlError>> {
         let outcome = match &mut self.source {
             Source::Ready(rows) => {
-                return rows.take().filter(|rows| !rows.is_empty()).map(|rows| Ok(Rows::Values(rows)));
+                return rows
+                    .take()
+                    .filter(|rows| !rows.is_empty())
+                    .map(|rows| Ok(Rows::Values(rows)));
             }
             Source::Failed => return None,
             Source::Batches { stream, limits } => tokio::select! {

@@ -58,7 +58,9 @@ pub(crate) fn unique(table: &TableDef, index: IndexId, row: &[Value]) -> SqlErro
     let columns: Vec<ColumnId> = index.spec.key.iter().map(|part| part.column).collect();
     let values: Vec<Value> = columns
         .iter()
-        .map(|id| table.columns.iter().position(|c| c.id == *id).map_or(Value::Null, |at| row[at].clone()))
+        .map(|id| {
+            table.columns.iter().position(|c| c.id == *id).map_or(Value::Null, |at| row[at].clone())
+        })
         .collect();
     error.detail(format!("{} already exists.", key(table, &columns, &values)))
 }

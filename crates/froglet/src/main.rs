@@ -21,6 +21,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(
     version,
     arg_required_else_help = true,
+    max_term_width = 100,
     after_help = "Examples:\n  \
         froglet serve                              serve ./froglet-data on 127.0.0.1:5432\n  \
         psql -h 127.0.0.1 -U postgres postgres     connect\n  \

@@ -4,6 +4,7 @@
 //! was asked in; nothing is allocated per row.
 
 use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::DataType;
 use froglet_engine::Row;
 use froglet_sql::types::names::type_row;
 use froglet_sql::types::{value_binary, value_text, write_binary, write_text};
@@ -95,7 +96,9 @@ fn cells(out: &mut Vec<u8>, batch: &RecordBatch, row: usize, fields: &[Field], f
     assert_eq!(arrays.len(), fields.len(), "a batch has the columns described");
     for (i, (array, field)) in arrays.iter().zip(fields).enumerate() {
         let oid = field.sql_type.oid;
-        measured(out, array.is_null(row), |out| {
+        // An array of the null type has no validity buffer that would say so.
+        let null = array.is_null(row) || *array.data_type() == DataType::Null;
+        measured(out, null, |out| {
             if formats.is_binary(i) {
                 write_binary(array.as_ref(), row, oid, out);
             } else {

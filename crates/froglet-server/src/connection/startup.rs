@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) slots: Arc<Semaphore>,
     /// Memory for long messages.
     pub(crate) budget: Arc<Budget>,
+    /// The configured one, for clients that send none.
+    pub(crate) application_name: String,
 }
 
 /// Serves an accepted socket to its end.
@@ -101,7 +103,7 @@ fn session(
     let mut options = ConnectOptions {
         database: database.unwrap_or_else(|| user.clone()),
         user,
-        application_name: String::new(),
+        application_name: shared.application_name.clone(),
         settings: start.settings,
     };
     options.settings.retain(|(name, value)| {

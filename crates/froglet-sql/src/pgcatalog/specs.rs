@@ -242,6 +242,93 @@ pub const SPECS: &[Spec] = &[
         schemaname name, tablename name, rulename name, definition text"),
     spec("pg_catalog", "pg_seclabel", 3596, 'r', "\
         objoid oid!, classoid oid!, objsubid int4!, provider text!, label text!"),
+    spec("pg_catalog", "pg_db_role_setting", 2964, 'r', "\
+        setdatabase oid!, setrole oid!, setconfig _text"),
+    spec("pg_catalog", "pg_ts_config", 3602, 'r', "\
+        oid oid!, cfgname name!, cfgnamespace oid!, cfgowner oid!, cfgparser oid!"),
+    spec("pg_catalog", "pg_ts_dict", 3600, 'r', "\
+        oid oid!, dictname name!, dictnamespace oid!, dictowner oid!, dicttemplate oid!, \
+        dictinitoption text"),
+    spec("pg_catalog", "pg_ts_parser", 3601, 'r', "\
+        oid oid!, prsname name!, prsnamespace oid!, prsstart regproc!, prstoken regproc!, prsend \
+        regproc!, prsheadline regproc!, prslextype regproc!"),
+    spec("pg_catalog", "pg_ts_template", 3764, 'r', "\
+        oid oid!, tmplname name!, tmplnamespace oid!, tmplinit regproc!, tmpllexize regproc!"),
+    spec("pg_catalog", "pg_largeobject_metadata", 2995, 'r', "\
+        oid oid!, lomowner oid!, lomacl _aclitem"),
+    spec("pg_catalog", "pg_parameter_acl", 6243, 'r', "\
+        oid oid!, parname text!, paracl _aclitem"),
+    spec("pg_catalog", "pg_opfamily", 2753, 'r', "\
+        oid oid!, opfmethod oid!, opfname name!, opfnamespace oid!, opfowner oid!"),
+    spec("pg_catalog", "pg_amop", 2602, 'r', "\
+        oid oid!, amopfamily oid!, amoplefttype oid!, amoprighttype oid!, amopstrategy int2!, \
+        amoppurpose char!, amopopr oid!, amopmethod oid!, amopsortfamily oid!"),
+    spec("pg_catalog", "pg_amproc", 2603, 'r', "\
+        oid oid!, amprocfamily oid!, amproclefttype oid!, amprocrighttype oid!, amprocnum int2!, \
+        amproc regproc!"),
+    spec("pg_catalog", "pg_transform", 3576, 'r', "\
+        oid oid!, trftype oid!, trflang oid!, trffromsql regproc!, trftosql regproc!"),
+    spec("pg_catalog", "pg_init_privs", 3394, 'r', "\
+        objoid oid!, classoid oid!, objsubid int4!, privtype char!, initprivs _aclitem!"),
+    spec("pg_catalog", "pg_stats", 12_053, 'v', "\
+        schemaname name, tablename name, attname name, inherited bool, null_frac float4, \
+        avg_width int4, n_distinct float4, most_common_vals text, most_common_freqs _float4, \
+        histogram_bounds text, correlation float4, most_common_elems text, \
+        most_common_elem_freqs _float4, elem_count_histogram _float4"),
+    spec("pg_catalog", "pg_stat_all_tables", 12_142, 'v', "\
+        relid oid, schemaname name, relname name, seq_scan int8, seq_tup_read int8, idx_scan \
+        int8, idx_tup_fetch int8, n_tup_ins int8, n_tup_upd int8, n_tup_del int8, n_tup_hot_upd \
+        int8, n_live_tup int8, n_dead_tup int8, n_mod_since_analyze int8, n_ins_since_vacuum \
+        int8, last_vacuum timestamptz, last_autovacuum timestamptz, last_analyze timestamptz, \
+        last_autoanalyze timestamptz, vacuum_count int8, autovacuum_count int8, analyze_count \
+        int8, autoanalyze_count int8"),
+    spec("pg_catalog", "pg_stat_database", 12_266, 'v', "\
+        datid oid, datname name, numbackends int4, xact_commit int8, xact_rollback int8, \
+        blks_read int8, blks_hit int8, tup_returned int8, tup_fetched int8, tup_inserted int8, \
+        tup_updated int8, tup_deleted int8, conflicts int8, temp_files int8, temp_bytes int8, \
+        deadlocks int8, checksum_failures int8, checksum_last_failure timestamptz, blk_read_time \
+        float8, blk_write_time float8, session_time float8, active_time float8, \
+        idle_in_transaction_time float8, sessions int8, sessions_abandoned int8, sessions_fatal \
+        int8, sessions_killed int8, stats_reset timestamptz"),
+    spec("pg_catalog", "pg_stat_user_indexes", 12_192, 'v', "\
+        relid oid, indexrelid oid, schemaname name, relname name, indexrelname name, idx_scan \
+        int8, idx_tup_read int8, idx_tup_fetch int8"),
+    spec("pg_catalog", "pg_statio_user_tables", 12_179, 'v', "\
+        relid oid, schemaname name, relname name, heap_blks_read int8, heap_blks_hit int8, \
+        idx_blks_read int8, idx_blks_hit int8, toast_blks_read int8, toast_blks_hit int8, \
+        tidx_blks_read int8, tidx_blks_hit int8"),
+    spec("pg_catalog", "pg_timezone_names", 12_126, 'v', "\
+        name text, abbrev text, utc_offset interval, is_dst bool"),
+    spec("pg_catalog", "pg_replication_slots", 12_257, 'v', "\
+        slot_name name, plugin name, slot_type text, datoid oid, database name, temporary bool, \
+        active bool, active_pid int4, xmin xid, catalog_xmin xid, restart_lsn text, \
+        confirmed_flush_lsn text, wal_status text, safe_wal_size int8, two_phase bool"),
+    spec("pg_catalog", "pg_stat_replication", 12_227, 'v', "\
+        pid int4, usesysid oid, usename name, application_name text, client_addr text, \
+        client_hostname text, client_port int4, backend_start timestamptz, backend_xmin xid, \
+        state text, sent_lsn text, write_lsn text, flush_lsn text, replay_lsn text, write_lag \
+        interval, flush_lag interval, replay_lag interval, sync_priority int4, sync_state text, \
+        reply_time timestamptz"),
+    spec("pg_catalog", "pg_available_extensions", 12_081, 'v', "\
+        name name, default_version text, installed_version text, comment text"),
+    spec("pg_catalog", "pg_group", 12_010, 'v', "\
+        groname name, grosysid oid, grolist _oid"),
+    spec("pg_catalog", "pg_shadow", 12_005, 'v', "\
+        usename name, usesysid oid, usecreatedb bool, usesuper bool, userepl bool, usebypassrls \
+        bool, passwd text, valuntil timestamptz, useconfig _text"),
+    spec("pg_catalog", "pg_subscription_rel", 6102, 'r', "\
+        srsubid oid!, srrelid oid!, srsubstate char!, srsublsn text"),
+    spec("pg_catalog", "pg_statistic_ext_data", 3429, 'r', "\
+        stxoid oid!, stxdinherit bool!, stxdndistinct text, stxddependencies text, stxdmcv text, \
+        stxdexpr text"),
+    spec("pg_catalog", "pg_stats_ext", 12_058, 'v', "\
+        schemaname name, tablename name, statistics_schemaname name, statistics_name name, \
+        statistics_owner name, attnames _name, exprs _text, kinds _text, inherited bool, \
+        n_distinct text, dependencies text, most_common_vals _text, most_common_val_nulls \
+        _bool, most_common_freqs _float8, most_common_base_freqs _float8"),
+    spec("pg_catalog", "pg_stat_ssl", 12_249, 'v', "\
+        pid int4, ssl bool, version text, cipher text, bits int4, client_dn text, client_serial \
+        numeric, issuer_dn text"),
     spec("information_schema", "tables", 13_425, 'v', "\
         table_catalog name, table_schema name, table_name name, table_type varchar, \
         self_referencing_column_name name, reference_generation varchar, \

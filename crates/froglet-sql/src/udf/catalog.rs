@@ -87,6 +87,8 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
             Ok(Out::Int(if utf8 { 6 } else { -1 }))
         })
         .build(),
+        Simple::new("getdatabaseencoding", &[], NAME, |_, _| Ok(Out::Text("UTF8".to_owned())))
+            .build(),
         Simple::new("pg_typeof", &[ANY], REGTYPE, |_, cells| {
             Ok(Out::Int(type_of(&cells[0]).into()))
         })

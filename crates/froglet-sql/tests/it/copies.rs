@@ -36,7 +36,10 @@ async fn a_copy_that_stops_in_the_middle_changes_nothing() {
     assert_eq!(error.state.to_string(), "22P02");
     assert_eq!(error.detail.as_deref(), Some("COPY t, line 2, column n: \"x\""));
     let error = c.copy("copy t from stdin", b"1\t1\n2\n").await.unwrap_err();
-    assert_eq!((error.state.to_string().as_str(), error.message.as_str()), ("22P04", "missing data for column \"n\""));
+    assert_eq!(
+        (error.state.to_string().as_str(), error.message.as_str()),
+        ("22P04", "missing data for column \"n\"")
+    );
     let error = c.copy("copy t from stdin", b"1\t1\t1\n").await.unwrap_err();
     assert_eq!(error.message, "extra data after last expected column");
     let error = c.copy("copy t from stdin", b"1\t-1\n").await.unwrap_err();
@@ -54,7 +57,10 @@ async fn a_copy_that_stops_in_the_middle_changes_nothing() {
 async fn what_pgbench_sends() {
     let db = database().await;
     let mut c = Client::connect(&db);
-    c.ok("drop table if exists pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers").await;
+    c.ok(
+        "drop table if exists pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers",
+    )
+    .await;
     c.ok("create table pgbench_accounts(aid    int not null,bid int,abalance int,filler char(84)) with (fillfactor=100)").await;
     c.ok("create table pgbench_history(tid int,bid int,aid    int,delta int,mtime timestamp,filler char(22))").await;
     c.ok("begin").await;

@@ -182,8 +182,7 @@ async fn a_prepared_statement_survives_schema_changes() {
         let (mut a, mut ddl) = (Client::connect(&db), Client::connect(&db));
         a.ok(&format!("set froglet.fast_path = {fast}")).await;
         let select = a.prepare("select bal from accounts where aid = $1").await.unwrap();
-        let update =
-            a.prepare("update accounts set bal = bal + $1 where aid = $2").await.unwrap();
+        let update = a.prepare("update accounts set bal = bal + $1 where aid = $2").await.unwrap();
         let star = a.prepare("select * from accounts where aid = $1").await.unwrap();
         let changes = [
             "alter table accounts add column extra int default 5",
