@@ -26,8 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Beside the floors: they may use anything, and only these may use them.
-const BESIDE: &[(&str, &[&str])] =
-    &[("froglet-testkit", &["froglet-bench"]), ("froglet-bench", &["froglet"])];
+const BESIDE: &[(&str, &[&str])] = &[("froglet-bench", &["froglet"])];
 
 /// Other people's crates that a crate must not reach, directly or through others.
 const MUST_NOT_REACH: &[(&str, &[&str])] = &[

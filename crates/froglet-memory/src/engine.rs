@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use crate::sync::{Mutex, RwLock};
 use crossbeam_epoch as epoch;
 use froglet_engine::env::{Env, RealEnv};
 use froglet_engine::{
     ColumnId, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout, Lsn, Snapshot, SpaceId,
     Table, Ts, TxnId,
 };
-use crate::sync::{Mutex, RwLock};
 
 use crate::clock::{Registered, Timeline};
 use crate::collector::Garbage;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::{
-    DUPLICATES_AT_ONCE,
-    BlockRows, ColumnFill, EngineError, MigrateError, RowId, Savepoint, Snapshot, TxnId, Value,
+    BlockRows, ColumnFill, DUPLICATES_AT_ONCE, EngineError, MigrateError, RowId, Savepoint,
+    Snapshot, TxnId, Value,
 };
 use smallvec::SmallVec;
 

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::sync::{Mutex, RwLock};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
@@ -23,7 +24,6 @@ use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::env::Env;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnSpec, EngineError, Lsn, RowId, SpaceId, Value};
-use crate::sync::{Mutex, RwLock};
 
 use crate::arrow::value_at;
 use crate::block::Block;

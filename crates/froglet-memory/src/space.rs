@@ -7,11 +7,11 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use crate::sync::Mutex;
 use arc_swap::ArcSwap;
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnSpec, EngineError, Feed, IndexId, RowId, SpaceId};
-use crate::sync::Mutex;
 
 use crate::block::Block;
 use crate::column::Column;

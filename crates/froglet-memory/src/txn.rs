@@ -275,7 +275,8 @@ pub(crate) fn own_key(block: &Block, index: &Index, rid: RowId, guard: &Guard) -
     let directory = block.directory(guard);
     let found: SmallVec<[_; 4]> =
         index.parts.iter().map(|part: &Wanted| part.find(directory)).collect();
-    let cells: SmallVec<[Cell; 4]> = found.iter().map(|found| found.load_whole(rid.slot())).collect();
+    let cells: SmallVec<[Cell; 4]> =
+        found.iter().map(|found| found.load_whole(rid.slot())).collect();
     let mut key = Vec::new();
     index.key_of_cells(&found, &cells, guard, &mut key);
     key

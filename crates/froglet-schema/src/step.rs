@@ -58,6 +58,10 @@ pub enum StepKind {
     Parent(Arc<ForeignKeyWatch>),
 }
 
+/// Looks at a batch and enters the rows that violate.
+type Look<'a> =
+    dyn FnMut(&BlockRows, &mut BTreeMap<RowId, SchemaError>) -> Result<(), SchemaError> + 'a;
+
 /// One step of a migration.
 pub struct Step {
     /// What it does.
@@ -280,10 +284,7 @@ impl Step {
         block: u32,
         rows: Option<&[RowId]>,
         source: &[usize],
-        look: &mut dyn FnMut(
-            &BlockRows,
-            &mut BTreeMap<RowId, SchemaError>,
-        ) -> Result<(), SchemaError>,
+        look: &mut Look<'_>,
     ) -> Result<u64, SchemaError> {
         let mut visit = |batch: &BlockRows| -> Result<_, MigrateError> {
             let mut found = BTreeMap::new();

@@ -209,15 +209,15 @@ thread_local! {
 
 /// The value of a parameter (from 0) of the evaluation under way on this thread.
 pub(crate) fn current_param(index: usize) -> Result<ScalarValue, DataFusionError> {
-    CURRENT
-        .with_borrow(|stack| stack.last().and_then(|c| c.params.get(index).cloned()))
-        .ok_or_else(|| {
+    CURRENT.with_borrow(|stack| stack.last().and_then(|c| c.params.get(index).cloned())).ok_or_else(
+        || {
             SqlError::new(
                 froglet_engine::SqlState::UNDEFINED_PARAMETER,
                 format!("there is no parameter ${}", index + 1),
             )
             .into()
-        })
+        },
+    )
 }
 
 /// The session of the evaluation under way: this thread's, or the configuration's.
@@ -229,16 +229,13 @@ pub(crate) fn current_session(options: &ConfigOptions) -> Arc<dyn SessionFunctio
 
 /// Values as scalars of the Arrow types that expressions compute with.
 pub fn bind_params(values: &[Value], types: &[SqlType]) -> Result<Vec<ScalarValue>, SqlError> {
-    values
-        .iter()
-        .zip(types)
-        .map(|(value, ty)| bind_param(value, *ty))
-        .collect()
+    values.iter().zip(types).map(|(value, ty)| bind_param(value, *ty)).collect()
 }
 
 fn bind_param(value: &Value, ty: SqlType) -> Result<ScalarValue, SqlError> {
-    let column = types::column_type_of(ty.oid, ty.modifier)
-        .ok_or_else(|| SqlError::unsupported(format!("a parameter of type {}", types::type_name(ty))))?;
+    let column = types::column_type_of(ty.oid, ty.modifier).ok_or_else(|| {
+        SqlError::unsupported(format!("a parameter of type {}", types::type_name(ty)))
+    })?;
     let arrow = types::arrow_of(ty).unwrap_or_else(|| column.arrow());
     if arrow == column.arrow() {
         return Ok(types::scalar_of(value, column));

@@ -39,9 +39,7 @@ pub fn map_df_error(e: DataFusionError) -> SqlError {
         }
         DataFusionError::Plan(text) => plan(&text),
         DataFusionError::Execution(text) => execution(&text),
-        DataFusionError::ResourcesExhausted(text) => {
-            SqlError::new(SqlState::OUT_OF_MEMORY, text)
-        }
+        DataFusionError::ResourcesExhausted(text) => SqlError::new(SqlState::OUT_OF_MEMORY, text),
         DataFusionError::ExecutionJoin(e) if e.is_panic() => {
             SqlError::new(SqlState::INTERNAL_ERROR, "the query failed: internal error (a panic)")
         }
@@ -131,9 +129,7 @@ pub fn arrow(e: ArrowError) -> SqlError {
         ArrowError::NotYetImplemented(text) => {
             SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("not supported: {text}"))
         }
-        ArrowError::ComputeError(text) | ArrowError::InvalidArgumentError(text) => {
-            execution(&text)
-        }
+        ArrowError::ComputeError(text) | ArrowError::InvalidArgumentError(text) => execution(&text),
         other => SqlError::new(SqlState::INTERNAL_ERROR, other.to_string()),
     }
 }
@@ -296,10 +292,14 @@ fn grouping(text: &str) -> SqlError {
             "aggregate functions are not allowed in WHERE",
         );
     }
-    let column = between(text, "must be in GROUP BY or an aggregate function: While expanding wildcard, column \"", "\"")
-        .or_else(|| between(text, "references: ", " must appear"))
-        .or_else(|| between(text, "to be replaced, but \"", "\""))
-        .or_else(|| between(text, "column \"", "\""));
+    let column = between(
+        text,
+        "must be in GROUP BY or an aggregate function: While expanding wildcard, column \"",
+        "\"",
+    )
+    .or_else(|| between(text, "references: ", " must appear"))
+    .or_else(|| between(text, "to be replaced, but \"", "\""))
+    .or_else(|| between(text, "column \"", "\""));
     match column {
         Some(column) => SqlError::new(
             SqlState::GROUPING_ERROR,

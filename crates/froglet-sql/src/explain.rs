@@ -57,9 +57,8 @@ pub async fn explain(
             rows += batch.map_err(map_df_error)?.num_rows();
         }
         let ran = running.elapsed();
-        let shown = DisplayableExecutionPlan::with_metrics(physical.as_ref())
-            .indent(false)
-            .to_string();
+        let shown =
+            DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(false).to_string();
         lines.extend(shown.lines().map(str::to_owned));
         lines.push(format!("Rows: {rows}"));
         lines.push(format!("Planning Time: {:.3} ms", planned.as_secs_f64() * 1e3));

@@ -21,8 +21,8 @@ use datafusion::common::{Column, DFSchema, DFSchemaRef, ScalarValue, TableRefere
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::expressions::{Column as PhysicalColumn, Literal};
@@ -76,9 +76,10 @@ impl Scope {
 
     fn extend(&mut self, qualifier: &TableReference, def: &TableDef) {
         // A row that is being checked may hold NULL where its column does not allow it.
-        let more = def.columns.iter().map(|c| {
-            (Some(qualifier.clone()), sql_field(&c.name, c.sql_type, c.ty.arrow(), true))
-        });
+        let more = def
+            .columns
+            .iter()
+            .map(|c| (Some(qualifier.clone()), sql_field(&c.name, c.sql_type, c.ty.arrow(), true)));
         let old = self.schema.iter().map(|(q, f)| (q.cloned(), f.clone()));
         let fields = old.chain(more).collect();
         self.schema = Arc::new(
@@ -189,9 +190,16 @@ impl RowExpr {
                         return RowExpr::constant(scalar, column, ty);
                     }
                     Typed::Failed(e) => return Err((**e).clone()),
-                    Typed::Param(params) => return RowExpr::compile_assigned(
-                        scope, bare, params, column_name, column, ty,
-                    ),
+                    Typed::Param(params) => {
+                        return RowExpr::compile_assigned(
+                            scope,
+                            bare,
+                            params,
+                            column_name,
+                            column,
+                            ty,
+                        );
+                    }
                     Typed::No => bare,
                 }
             }
@@ -243,11 +251,7 @@ impl RowExpr {
         })
     }
 
-    fn of_logical(
-        scope: &Scope,
-        logical: Expr,
-        params: &[SqlType],
-    ) -> Result<RowExpr, SqlError> {
+    fn of_logical(scope: &Scope, logical: Expr, params: &[SqlType]) -> Result<RowExpr, SqlError> {
         let inputs = columns_of(scope, &logical)?;
         let fields: Vec<Arc<Field>> =
             inputs.iter().map(|i| scope.schema.field(*i).clone()).collect();
@@ -505,7 +509,8 @@ fn plan(
     forbid_aggregates(&logical)?;
     let logical = casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data;
     let (logical, found) = type_params(logical, params)?;
-    let schema = input_schema(scope, &all(scope), &param_fields_of(&found)?).map_err(map_df_error)?;
+    let schema =
+        input_schema(scope, &all(scope), &param_fields_of(&found)?).map_err(map_df_error)?;
     let simplify = SimplifyContext::builder()
         .with_config_options(options())
         .with_schema(Arc::new(schema.clone()))

@@ -368,15 +368,21 @@ fn one_compilation_serves_many_parameter_values() {
     let expr = RowExpr::compile(&scope, &parse("i + $1 * 2"), &[ty]).expect("it compiles");
     assert_eq!(expr.inputs(), [0]);
     for n in [1, 5, -3] {
-        let context =
-            EvalContext::with_params(Arc::new(crate::context::NoSession), &[Value::Int32(n)], &[ty])
-                .expect("an integer is bound");
+        let context = EvalContext::with_params(
+            Arc::new(crate::context::NoSession),
+            &[Value::Int32(n)],
+            &[ty],
+        )
+        .expect("an integer is bound");
         let value = expr.eval_row(&[Value::Int32(7)], &context).expect("it evaluates");
         assert_eq!(value, Value::Int32(7 + 2 * n));
     }
-    let context =
-        EvalContext::with_params(Arc::new(crate::context::NoSession), &[Value::Int32(i32::MAX)], &[ty])
-            .expect("an integer is bound");
+    let context = EvalContext::with_params(
+        Arc::new(crate::context::NoSession),
+        &[Value::Int32(i32::MAX)],
+        &[ty],
+    )
+    .expect("an integer is bound");
     let error = expr.eval_row(&[Value::Int32(7)], &context).expect_err("it overflows");
     assert_eq!(error.message, "integer out of range");
 }
@@ -386,7 +392,8 @@ fn assign(text: &str, name: &str) -> String {
     let scope = Scope::table(&def, None);
     let column = def.column(name).expect("the test's column exists");
     let run = || {
-        let expr = RowExpr::compile_for(&scope, &parse(text), &[], name, column.ty, column.sql_type)?;
+        let expr =
+            RowExpr::compile_for(&scope, &parse(text), &[], name, column.ty, column.sql_type)?;
         let values = inputs(&expr, &row());
         expr.eval_row(&values, &EvalContext::none())
     };
@@ -419,6 +426,10 @@ fn assignments_cast_to_the_column() {
         ("d", "ts", "2022-01-08 00:00:00"),
         ("'2024-02-30'", "d", "22008: date/time field value out of range: \"2024-02-30\""),
     ] {
-        assert_eq!(assign(text, column).replace("t\n", ""), expected.replace("true", "t"), "{text} into {column}");
+        assert_eq!(
+            assign(text, column).replace("t\n", ""),
+            expected.replace("true", "t"),
+            "{text} into {column}"
+        );
     }
 }

@@ -190,8 +190,8 @@ impl ContextProvider for PlanContext<'_> {
             })
             .collect::<Result<Vec<_>>>()?;
         let state = crate::query_run::template();
-        let provider = function
-            .create_table_provider_with_args(TableFunctionArgs::new(&args, state))?;
+        let provider =
+            function.create_table_provider_with_args(TableFunctionArgs::new(&args, state))?;
         Ok(provider_as_source(provider))
     }
 
@@ -258,7 +258,6 @@ fn wide(arg: Expr) -> Expr {
         other => other,
     }
 }
-
 
 /// An internal error.
 pub fn internal(text: impl Into<String>) -> DataFusionError {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::{Statistics, TableReference};
 use datafusion::common::stats::Precision;
+use datafusion::common::{Statistics, TableReference};
 use datafusion::datasource::{TableProvider, TableType, provider_as_source};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableSource};
@@ -52,10 +52,7 @@ pub struct QueryScope {
 
 /// The scope of the run under way.
 pub fn scope_of(state: &dyn Session) -> Result<Arc<QueryScope>> {
-    state
-        .config()
-        .get_extension::<QueryScope>()
-        .ok_or_else(|| internal("a scan outside a query"))
+    state.config().get_extension::<QueryScope>().ok_or_else(|| internal("a scan outside a query"))
 }
 
 /// Names of a catalog version.
@@ -89,10 +86,7 @@ impl Tables for CatalogTables {
                 Some(schema) => format!("{schema}.{}", name.table()),
                 None => name.table().to_owned(),
             };
-            SqlError::new(
-                SqlState::UNDEFINED_TABLE,
-                format!("relation \"{shown}\" does not exist"),
-            )
+            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"))
         })
     }
 }
@@ -222,8 +216,7 @@ impl TableProvider for BaseTable {
     fn statistics(&self) -> Option<Statistics> {
         let mut statistics = Statistics::new_unknown(&self.schema);
         statistics.num_rows = Precision::Inexact(self.table.table.row_estimate() as usize);
-        statistics.total_byte_size =
-            Precision::Inexact(self.table.table.bytes_estimate() as usize);
+        statistics.total_byte_size = Precision::Inexact(self.table.table.bytes_estimate() as usize);
         Some(statistics)
     }
 }

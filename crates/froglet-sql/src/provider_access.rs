@@ -129,10 +129,8 @@ fn condition_of(filter: &Expr, planning: bool) -> Option<Condition> {
 }
 
 fn comparison(op: Operator, value: &Expr, planning: bool) -> Option<Test> {
-    let known = matches!(
-        op,
-        Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
-    );
+    let known =
+        matches!(op, Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
     if known && planning && matches!(value, Expr::Placeholder(_)) {
         return Some(Test::Later);
     }

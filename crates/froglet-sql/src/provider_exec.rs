@@ -197,11 +197,7 @@ struct Source {
 }
 
 impl Source {
-    fn assemble(
-        &mut self,
-        mut columns: Vec<ArrayRef>,
-        rids: &[RowId],
-    ) -> Result<RecordBatch> {
+    fn assemble(&mut self, mut columns: Vec<ArrayRef>, rids: &[RowId]) -> Result<RecordBatch> {
         if let Some(at) = self.row_id_at {
             let ids: Int64Array = rids.iter().map(|rid| Some(rid.0 as i64)).collect();
             columns.insert(at, Arc::new(ids));

@@ -144,8 +144,7 @@ fn to_logical(
 ) -> Result<LogicalPlan, SqlError> {
     let tables = env.tables();
     let context = PlanContext::new(&tables, query_run::options(env));
-    let mut planner =
-        PlannerContext::new().with_prepare_param_data_types(param_fields(params)?);
+    let mut planner = PlannerContext::new().with_prepare_param_data_types(param_fields(params)?);
     let statement = ast::Statement::Query(Box::new(query.clone()));
     context
         .planner()
@@ -154,11 +153,7 @@ fn to_logical(
 }
 
 /// Types of all parameters.
-fn infer(
-    query: &ast::Query,
-    env: &QueryEnv,
-    params: &[SqlType],
-) -> Result<Vec<SqlType>, SqlError> {
+fn infer(query: &ast::Query, env: &QueryEnv, params: &[SqlType]) -> Result<Vec<SqlType>, SqlError> {
     let highest = highest_param(query);
     let mut found: Vec<SqlType> = params.to_vec();
     if found.len() < highest {
@@ -201,12 +196,14 @@ fn contexts_of(plan: LogicalPlan) -> Result<HashMap<usize, FieldRef>, DataFusion
                 if let Expr::Placeholder(Placeholder { id, field }) = expr
                     && let Some(index) = param_index(id)
                 {
-                    let counted = || types::sql_field(
-                        "",
-                        types::plain(oids::INT8),
-                        arrow::datatypes::DataType::Int64,
-                        true,
-                    );
+                    let counted = || {
+                        types::sql_field(
+                            "",
+                            types::plain(oids::INT8),
+                            arrow::datatypes::DataType::Int64,
+                            true,
+                        )
+                    };
                     let field = if limit { Some(counted()) } else { field.clone() };
                     if let Some(field) = field {
                         found.entry(index).or_insert(field);
@@ -221,18 +218,20 @@ fn contexts_of(plan: LogicalPlan) -> Result<HashMap<usize, FieldRef>, DataFusion
 
 /// Results whose text needs the catalog (regclass, regtype) become text here.
 fn printable(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
-    let named = |oid| {
-        matches!(oid, oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE | oids::REGROLE)
-    };
+    let named =
+        |oid| matches!(oid, oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE | oids::REGROLE);
     let schema = plan.schema().clone();
-    if !schema.fields().iter().any(|f| named(sql_type_of_field(f).oid)) {
+    // A column of NULLs alone has no type; PostgreSQL calls it text.
+    let textual =
+        |field: &FieldRef| field.data_type().is_null() || named(sql_type_of_field(field).oid);
+    if !schema.fields().iter().any(textual) {
         return Ok(plan);
     }
     let columns: Vec<Expr> = schema
         .iter()
         .map(|(qualifier, field)| {
             let column = Expr::from((qualifier, field));
-            match named(sql_type_of_field(field).oid) {
+            match textual(field) {
                 true => casts::call(column, types::plain(oids::TEXT))
                     .alias_qualified(qualifier.cloned(), field.name()),
                 false => column,
@@ -295,11 +294,8 @@ impl PlannedQuery {
         params: &[Value],
     ) -> Result<(LogicalPlan, SessionState), SqlError> {
         let plan = self.bound(params)?;
-        let scope = QueryScope {
-            snapshot,
-            catalog: env.catalog.clone(),
-            session: env.session.clone(),
-        };
+        let scope =
+            QueryScope { snapshot, catalog: env.catalog.clone(), session: env.session.clone() };
         Ok((plan, query_run::state(env, scope)))
     }
 

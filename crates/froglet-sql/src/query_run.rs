@@ -16,9 +16,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::execution::context::SessionConfig;
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{
-    SessionState, SessionStateBuilder, SessionStateDefaults, TaskContext,
-};
+use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefaults, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use froglet_engine::SqlState;
@@ -192,9 +190,7 @@ pub fn spawn(
 }
 
 /// A panic is an error of the query, not the end of the server.
-pub async fn guard<T>(
-    work: impl Future<Output = Result<T, SqlError>>,
-) -> Result<T, SqlError> {
+pub async fn guard<T>(work: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(panic) => {

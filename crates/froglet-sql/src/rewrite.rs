@@ -25,8 +25,8 @@ use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
-use crate::{rewrite_correlated, rewrite_subquery, rewrite_tuple};
 use crate::semantics::fieldnames::figure_name;
+use crate::{rewrite_correlated, rewrite_subquery, rewrite_tuple};
 
 /// Rewrites an expression that stands alone.
 pub fn rewrite_expr(expr: &Expr) -> Result<Expr, SqlError> {
@@ -58,10 +58,13 @@ impl VisitorMut for Rewriter {
         &mut self,
         factor: &mut ast::TableFactor,
     ) -> ControlFlow<Self::Break> {
-        if let ast::TableFactor::Table { name, args: Some(_), .. }
-        | ast::TableFactor::Function { name, .. } = factor
-        {
-            without_catalog(name);
+        match factor {
+            ast::TableFactor::Table { name, args: Some(_), alias, .. } => {
+                without_catalog(name);
+                name_function_column(name, alias);
+            }
+            ast::TableFactor::Function { name, .. } => without_catalog(name),
+            _ => {}
         }
         ControlFlow::Continue(())
     }
@@ -230,9 +233,8 @@ fn negative(operand: Expr) -> Expr {
 
 /// A call of a function.
 pub fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| {
-        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg))
-    });
+    let args =
+        args.into_iter().map(|arg| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)));
     Expr::Function(ast::Function {
         name: ast::ObjectName::from(vec![ast::Ident::with_quote('"', name)]),
         uses_odbc_syntax: false,
@@ -355,6 +357,21 @@ fn like(expr: Box<Expr>, pattern: Box<Expr>, negated: bool, case_insensitive: bo
     }
 }
 
+/// The alias of a function in FROM names its one column too: `generate_series(1, 3) AS n`.
+fn name_function_column(name: &ast::ObjectName, alias: &mut Option<ast::TableAlias>) {
+    let series = name
+        .0
+        .last()
+        .and_then(|p| p.as_ident())
+        .is_some_and(|i| matches!(folded(i).as_str(), "generate_series" | "range" | "unnest"));
+    if let (true, Some(alias)) = (series, alias)
+        && alias.columns.is_empty()
+    {
+        let column = ast::TableAliasColumnDef { name: alias.name.clone(), data_type: None };
+        alias.columns.push(column);
+    }
+}
+
 /// Functions have no schemas here.
 fn without_catalog(name: &mut ast::ObjectName) {
     let parts = &mut name.0;
@@ -368,7 +385,22 @@ fn without_catalog(name: &mut ast::ObjectName) {
 /// Gives the columns of a query's select list PostgreSQL's names, made different where they are
 /// the same; [`shown_name`] takes the difference away.
 pub fn name_columns(query: &mut ast::Query) {
-    let Some(select) = leading_select(&mut query.body) else { return };
+    name_body(&mut query.body);
+}
+
+fn name_body(body: &mut ast::SetExpr) {
+    match body {
+        ast::SetExpr::Select(select) => name_select(select),
+        // The first branch's names count; in the others they only have to differ.
+        ast::SetExpr::SetOperation { left, right, .. } => {
+            name_body(left);
+            name_body(right);
+        }
+        _ => {}
+    }
+}
+
+fn name_select(select: &mut ast::Select) {
     let mut taken = HashSet::new();
     for item in &mut select.projection {
         let (name, plain) = match item {
@@ -381,14 +413,9 @@ pub fn name_columns(query: &mut ast::Query) {
             | ast::SelectItem::QualifiedWildcard(..) => continue,
         };
         let fresh = taken.insert(name.clone());
-        if !fresh || !plain {
-            let qualified_column = matches!(
-                item,
-                ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(_))
-            );
-            if !fresh || !qualified_column {
-                realias(item, unique(&name, &mut taken, fresh));
-            }
+        let qualified = matches!(item, ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(_)));
+        if !fresh || (!plain && !qualified) {
+            realias(item, unique(&name, &mut taken, fresh));
         }
     }
 }

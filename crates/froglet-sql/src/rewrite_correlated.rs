@@ -133,9 +133,7 @@ fn substitute(conjuncts: &mut [Expr], local: &HashSet<String>) {
 fn only_outer(expr: &Expr, local: &HashSet<String>) -> bool {
     let mut outer = false;
     let inner = ast::visit_expressions(expr, |e| match e {
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
-            ControlFlow::Break(())
-        }
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => match column(e, local) {
             Some(true) => {
                 outer = true;

@@ -146,8 +146,7 @@ pub fn finds_nothing(select: &ast::Select) -> bool {
 
 fn is_empty_table(factor: &ast::TableFactor) -> bool {
     let ast::TableFactor::Table { name, args: None, .. } = factor else { return false };
-    let parts: Vec<String> =
-        name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
     match &parts[..] {
         [name] => crate::pgcatalog::always_empty(None, name),
         [schema, name] => crate::pgcatalog::always_empty(Some(schema), name),
@@ -196,10 +195,7 @@ pub fn empty_selects(query: &mut ast::Query) {
 
 fn can_be_emptied(select: &ast::Select) -> bool {
     let named = select.projection.iter().all(|item| {
-        matches!(
-            item,
-            ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. }
-        )
+        matches!(item, ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. })
     });
     named && finds_nothing(select) && !is_grouped(select)
 }
@@ -223,6 +219,5 @@ fn empty(select: &mut ast::Select) {
     }
     select.from.clear();
     let never = ast::Value::Boolean(false);
-    select.selection =
-        Some(Expr::Value(ast::ValueWithSpan { value: never, span: Span::empty() }));
+    select.selection = Some(Expr::Value(ast::ValueWithSpan { value: never, span: Span::empty() }));
 }

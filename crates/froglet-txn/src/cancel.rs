@@ -35,14 +35,9 @@ impl CancelToken {
 
     /// Forgets a request that came too late for the statement before. A shutdown stays.
     pub fn rearm(&self) {
-        let user = [
-            CancelReason::User as u8,
-            CancelReason::StatementTimeout as u8,
-        ];
+        let user = [CancelReason::User as u8, CancelReason::StatementTimeout as u8];
         for reason in user {
-            let _ = self
-                .reason
-                .compare_exchange(reason, 0, Ordering::SeqCst, Ordering::SeqCst);
+            let _ = self.reason.compare_exchange(reason, 0, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 
@@ -84,11 +79,7 @@ pub struct Limits {
 impl Limits {
     /// No limits; for internal work and tests.
     pub fn none() -> Limits {
-        Limits {
-            lock_timeout: None,
-            deadline: None,
-            cancel: Default::default(),
-        }
+        Limits { lock_timeout: None, deadline: None, cancel: Default::default() }
     }
 
     /// The error of a limit passed, if one was. Call it between batches.

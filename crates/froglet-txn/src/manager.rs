@@ -57,10 +57,7 @@ impl TxnManager {
 
     /// Installs the crate above. Once.
     pub fn set_hook(&self, hook: Arc<dyn CommitHook>) {
-        assert!(
-            self.hook.set(hook).is_ok(),
-            "the commit hook is installed once"
-        );
+        assert!(self.hook.set(hook).is_ok(), "the commit hook is installed once");
     }
 
     pub(crate) fn hook(&self) -> Option<&Arc<dyn CommitHook>> {

@@ -29,9 +29,7 @@ pub struct RowLocks {
 
 impl Default for RowLocks {
     fn default() -> Self {
-        RowLocks {
-            shards: std::array::from_fn(|_| Mutex::default()),
-        }
+        RowLocks { shards: std::array::from_fn(|_| Mutex::default()) }
     }
 }
 
@@ -52,12 +50,7 @@ impl RowLocks {
     /// Somebody other than `txn` who holds the row shared.
     pub fn other_holder(&self, row: Shared, txn: TxnId) -> Option<TxnId> {
         fence(Ordering::SeqCst);
-        self.shard(row)
-            .lock()
-            .get(&row)?
-            .iter()
-            .copied()
-            .find(|&holder| holder != txn)
+        self.shard(row).lock().get(&row)?.iter().copied().find(|&holder| holder != txn)
     }
 
     /// `txn` lets go of the row.

@@ -161,9 +161,7 @@ impl Transaction {
 
     /// Where it stands.
     pub fn savepoint(&self) -> Savepoint {
-        self.part
-            .as_ref()
-            .map_or(Savepoint(0), |part| part.savepoint())
+        self.part.as_ref().map_or(Savepoint(0), |part| part.savepoint())
     }
 
     /// Undoes the writes after `to` and wakes who waited for them. The caller brings the crate
@@ -227,11 +225,7 @@ impl Transaction {
             part.abort();
             self.ended();
         }
-        Committed {
-            ts: None,
-            lsn: Lsn(0),
-            seen,
-        }
+        Committed { ts: None, lsn: Lsn(0), seen }
     }
 
     pub(crate) fn finish(
@@ -240,10 +234,7 @@ impl Transaction {
         ts: Ts,
     ) -> Result<Committed, TxnError> {
         let seen = self.seen();
-        let part = self
-            .part
-            .take()
-            .expect("a transaction that wrote has a part");
+        let part = self.part.take().expect("a transaction that wrote has a part");
         let outcome = part.post_commit();
         if let Some(hook) = hook {
             match outcome {
@@ -253,11 +244,7 @@ impl Transaction {
         }
         self.extension = None;
         self.ended();
-        Ok(Committed {
-            ts: Some(ts),
-            lsn: outcome?,
-            seen,
-        })
+        Ok(Committed { ts: Some(ts), lsn: outcome?, seen })
     }
 }
 

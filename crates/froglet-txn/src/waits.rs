@@ -51,12 +51,7 @@ impl WaitGraph {
     /// `txn` has let go of everything it held: its waiters go on. Also at a rollback to a
     /// savepoint, after which it goes on running.
     pub fn released(&self, txn: TxnId) {
-        let bell = self
-            .state
-            .lock()
-            .running
-            .get_mut(&txn)
-            .and_then(Option::take);
+        let bell = self.state.lock().running.get_mut(&txn).and_then(Option::take);
         if let Some(bell) = bell {
             bell.notify_waiters();
         }
@@ -73,11 +68,7 @@ impl WaitGraph {
     /// The waits under way.
     pub fn waiting(&self) -> Vec<Waiting> {
         let state = self.state.lock();
-        state
-            .edges
-            .iter()
-            .map(|(&waiter, &holder)| Waiting { waiter, holder })
-            .collect()
+        state.edges.iter().map(|(&waiter, &holder)| Waiting { waiter, holder }).collect()
     }
 
     /// Returns when `holder` has ended or released something; the caller then tries again.
@@ -96,10 +87,7 @@ impl WaitGraph {
             state.edges.insert(me, holder);
             bell
         };
-        let _edge = Edge {
-            graph: self,
-            waiter: me,
-        };
+        let _edge = Edge { graph: self, waiter: me };
         let notified = bell.notified();
         tokio::pin!(notified);
         // From here on a ring is not lost; it may have rung between the lock and here.
@@ -137,10 +125,7 @@ fn circle(edges: &HashMap<TxnId, TxnId>, me: TxnId, holder: TxnId) -> Option<Vec
             Some(&n) => next = n,
             None => return None,
         }
-        assert!(
-            circle.len() <= edges.len() + 2,
-            "the waits of others already form a circle"
-        );
+        assert!(circle.len() <= edges.len() + 2, "the waits of others already form a circle");
     }
 }
 
@@ -188,10 +173,7 @@ mod tests {
         graph.ended(B);
         waiter.await.unwrap().unwrap();
         assert!(graph.waiting().is_empty());
-        graph
-            .wait(A, B, &Limits::none())
-            .await
-            .expect("an ended holder is not waited for");
+        graph.wait(A, B, &Limits::none()).await.expect("an ended holder is not waited for");
     }
 
     #[tokio::test]
@@ -211,14 +193,8 @@ mod tests {
     #[tokio::test]
     async fn lock_timeout_cancel_and_release_end_a_wait() {
         let graph = graph();
-        let limits = Limits {
-            lock_timeout: Some(Duration::from_millis(5)),
-            ..Limits::none()
-        };
-        assert!(matches!(
-            graph.wait(A, B, &limits).await,
-            Err(TxnError::LockTimeout)
-        ));
+        let limits = Limits { lock_timeout: Some(Duration::from_millis(5)), ..Limits::none() };
+        assert!(matches!(graph.wait(A, B, &limits).await, Err(TxnError::LockTimeout)));
 
         let limits = Limits::none();
         let (g, l) = (graph.clone(), limits.clone());

@@ -48,9 +48,7 @@ pub fn schema_names(scope: &QueryScope) -> BTreeSet<String> {
 fn schemas(scope: &QueryScope, rows: &mut Rows) {
     for name in schema_names(scope) {
         let public = name == "public";
-        let acl = |owner: &str| {
-            vec![format!("{owner}=UC/{owner}"), format!("=U/{owner}")]
-        };
+        let acl = |owner: &str| vec![format!("{owner}=UC/{owner}"), format!("=U/{owner}")];
         row!(rows;
             oid: schema_oid_of(&name),
             nspname: &name,

@@ -1,8 +1,7 @@
 //! pg_constraint, and the texts of constraints and indexes.
 
 use froglet_schema::{
-    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, IndexDef,
-    TableDef,
+    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, IndexDef, TableDef,
 };
 
 use froglet_schema::def::ForeignKeyDef;
@@ -130,11 +129,7 @@ fn column_list(table: &TableDef, ids: impl Iterator<Item = froglet_engine::Colum
 }
 
 /// pg_get_constraintdef
-pub fn constraint_text(
-    session: &dyn SessionFunctions,
-    oid: u32,
-    pretty: bool,
-) -> Option<String> {
+pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -> Option<String> {
     let catalog = session.catalog();
     let (table, constraint) = catalog.tables.values().find_map(|t| {
         let found = t.def.constraints.iter().find(|c| c.id == oid)?;

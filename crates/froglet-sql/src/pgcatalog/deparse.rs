@@ -86,7 +86,8 @@ impl Printer<'_> {
             Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } => match &**inner {
                 Expr::Value(v) => match &v.value {
                     ast::Value::Number(digits, _) => {
-                        let oid = if printed.oid == oids::UNKNOWN { oids::INT4 } else { printed.oid };
+                        let oid =
+                            if printed.oid == oids::UNKNOWN { oids::INT4 } else { printed.oid };
                         format!("'-{digits}'::{}", names::type_name(plain(oid)))
                     }
                     _ => printed.text,
@@ -173,7 +174,10 @@ impl Printer<'_> {
         match op {
             UnaryOperator::Not => self.wrap(format!("NOT {}", printed.grouped()), oids::BOOL),
             UnaryOperator::Minus if printed.text.starts_with(|c: char| c.is_ascii_digit()) => {
-                Printed::tight(format!("'-{}'::{}", printed.text, names::type_name(plain(printed.oid))), printed.oid)
+                Printed::tight(
+                    format!("'-{}'::{}", printed.text, names::type_name(plain(printed.oid))),
+                    printed.oid,
+                )
             }
             _ => self.wrap(format!("{op} {}", printed.grouped()), printed.oid),
         }
@@ -184,7 +188,11 @@ impl Printer<'_> {
     }
 
     fn wrap(&self, text: String, oid: u32) -> Printed {
-        if self.pretty { Printed::loose(text, oid) } else { Printed::tight(format!("({text})"), oid) }
+        if self.pretty {
+            Printed::loose(text, oid)
+        } else {
+            Printed::tight(format!("({text})"), oid)
+        }
     }
 
     fn binary(&self, left: &Expr, op: &Op, right: &Expr) -> Printed {
@@ -205,7 +213,9 @@ impl Printer<'_> {
                 self.wrap(format!("{} {op} {}", part(left, &l), part(right, &r)), oids::BOOL)
             }
             Op::NotEq => self.operator(&l, "<>", &r),
-            Op::Eq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq => self.operator(&l, &op.to_string(), &r),
+            Op::Eq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq => {
+                self.operator(&l, &op.to_string(), &r)
+            }
             _ => {
                 let mut printed = self.operator(&l, &op.to_string(), &r);
                 printed.oid = if l.oid == oids::UNKNOWN { r.oid } else { l.oid };
@@ -348,4 +358,3 @@ fn common_type(left: u32, right: u32) -> Option<u32> {
         _ => None,
     }
 }
-

@@ -62,9 +62,8 @@ pub fn schema_oid(name: &str) -> Option<u32> {
 /// A schema's oid, whichever schema it is.
 pub fn schema_oid_of(name: &str) -> u32 {
     schema_oid(name).unwrap_or_else(|| {
-        let hash = name.bytes().fold(2_166_136_261u32, |h, b| {
-            (h ^ u32::from(b)).wrapping_mul(16_777_619)
-        });
+        let hash =
+            name.bytes().fold(2_166_136_261u32, |h, b| (h ^ u32::from(b)).wrapping_mul(16_777_619));
         14_000 + hash % 2_000
     })
 }

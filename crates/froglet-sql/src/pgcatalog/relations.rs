@@ -208,7 +208,8 @@ fn attributes(scope: &QueryScope, rows: &mut Rows) {
         }
     }
     for sequence in all_sequences(&scope.catalog) {
-        let columns = [("last_value", oids::INT8), ("log_cnt", oids::INT8), ("is_called", oids::BOOL)];
+        let columns =
+            [("last_value", oids::INT8), ("log_cnt", oids::INT8), ("is_called", oids::BOOL)];
         for (at, (name, oid)) in columns.into_iter().enumerate() {
             let extra = [("attnotnull", true.into())];
             attribute(rows, sequence.id, at as i64 + 1, name, crate::types::plain(oid), extra);
@@ -285,9 +286,9 @@ fn indexes(scope: &QueryScope, rows: &mut Rows) {
     for table in tables(&scope.catalog) {
         let def = &table.def;
         for index in &def.indexes {
-            let primary = def.constraint_of_index(index.spec.id).is_some_and(|c| {
-                matches!(c.kind, ConstraintKind::PrimaryKey(_))
-            });
+            let primary = def
+                .constraint_of_index(index.spec.id)
+                .is_some_and(|c| matches!(c.kind, ConstraintKind::PrimaryKey(_)));
             let columns = || index.spec.key.iter().filter_map(|p| def.column_by_id(p.column));
             row!(rows;
                 indexrelid: index.id,
@@ -332,10 +333,7 @@ fn dependencies(scope: &QueryScope, rows: &mut Rows) {
         let Some((table, column)) = sequence.owned_by else { continue };
         let Some(table) = scope.catalog.tables.get(&table) else { continue };
         let identity = table.def.column_by_id(column).is_some_and(|c| {
-            matches!(
-                default_kind(c),
-                DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault
-            )
+            matches!(default_kind(c), DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault)
         });
         row!(rows;
             classid: PG_CLASS,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use arrow::datatypes::Int16Type;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use datafusion::error::Result;
 use froglet_schema::SqlType;
 
@@ -197,11 +197,11 @@ fn array_of(ty: &DataType, values: Vec<V>) -> Result<ArrayRef> {
         DataType::Int32 => Arc::new(ints.map(|v| v.map(|v| v as i32)).collect::<Int32Array>()),
         DataType::Int64 => Arc::new(ints.collect::<Int64Array>()),
         DataType::UInt32 => Arc::new(ints.map(|v| v.map(|v| v as u32)).collect::<UInt32Array>()),
-        DataType::Float32 => Arc::new(floats(values).map(|v| v.map(|v| v as f32)).collect::<Float32Array>()),
-        DataType::Float64 => Arc::new(floats(values).collect::<Float64Array>()),
-        DataType::Utf8View => {
-            Arc::new(values.into_iter().map(text).collect::<StringViewArray>())
+        DataType::Float32 => {
+            Arc::new(floats(values).map(|v| v.map(|v| v as f32)).collect::<Float32Array>())
         }
+        DataType::Float64 => Arc::new(floats(values).collect::<Float64Array>()),
+        DataType::Utf8View => Arc::new(values.into_iter().map(text).collect::<StringViewArray>()),
         DataType::BinaryView => new_null_array(ty, values.len()),
         DataType::Timestamp(..) => {
             let times = values.iter().map(|v| match v {

@@ -2,9 +2,7 @@
 //! froglet.migrations.
 
 use froglet_engine::ColumnId;
-use froglet_schema::{
-    ConstraintDef, ConstraintKind, ForeignKeyAction, MigrationPhase, TableDef,
-};
+use froglet_schema::{ConstraintDef, ConstraintKind, ForeignKeyAction, MigrationPhase, TableDef};
 
 use super::constraints::{index_of, index_text};
 use super::relations::{all_sequences, tables};
@@ -135,11 +133,7 @@ fn limits(ty: froglet_schema::SqlType) -> Limits {
         scale: Some(0),
         ..Limits::default()
     };
-    let float = |bits: i64| Limits {
-        precision: Some(bits),
-        radix: Some(2),
-        ..Limits::default()
-    };
+    let float = |bits: i64| Limits { precision: Some(bits), radix: Some(2), ..Limits::default() };
     match ty.oid {
         oids::INT2 => integer(16),
         oids::INT4 => integer(32),

@@ -81,9 +81,7 @@ pub fn operand_types(op: Op, left: &DataType, right: &DataType) -> Option<(DataT
         (Null, Null) => same(Int32),
         (Null, t) => operand_types(op, t, t),
         (t, Null) => operand_types(op, t, t),
-        (Date32, Int16 | Int32 | Int64) if matches!(op, Op::Add | Op::Sub) => {
-            Some((Date32, Int32))
-        }
+        (Date32, Int16 | Int32 | Int64) if matches!(op, Op::Add | Op::Sub) => Some((Date32, Int32)),
         (Int16 | Int32 | Int64, Date32) if op == Op::Add => Some((Int32, Date32)),
         (Date32, Date32) if op == Op::Sub => same(Date32),
         (l, r) if is_integer(l) && is_integer(r) => {
@@ -202,12 +200,10 @@ fn evaluate(
             let scales = Scales { left: l, right: r, result: *scale };
             apply(left, right, |a, b| decimals(op, a, b, scales, result))
         }
-        (DataType::Float64, _) => apply(left, right, |a, b| {
-            floats::<Float64Type>(op, a, b, |v| v)
-        }),
-        (DataType::Float32, _) => apply(left, right, |a, b| {
-            floats::<Float32Type>(op, a, b, f64::from)
-        }),
+        (DataType::Float64, _) => apply(left, right, |a, b| floats::<Float64Type>(op, a, b, |v| v)),
+        (DataType::Float32, _) => {
+            apply(left, right, |a, b| floats::<Float32Type>(op, a, b, f64::from))
+        }
         (DataType::Date32, _) | (_, DataType::Date32) => {
             apply(left, right, |a, b| dates(op, a, b, result))
         }
@@ -324,12 +320,7 @@ fn check_float(op: Op, left: f64, right: f64, value: f64) -> Result<(), SqlError
     }
 }
 
-fn dates(
-    op: Op,
-    a: &dyn Datum,
-    b: &dyn Datum,
-    result: &DataType,
-) -> Result<ArrayRef, ArrowError> {
+fn dates(op: Op, a: &dyn Datum, b: &dyn Datum, result: &DataType) -> Result<ArrayRef, ArrowError> {
     // Days are plain integers underneath.
     let plain = |d: &dyn Datum| -> Result<ArrayRef, ArrowError> {
         arrow::compute::cast(&make_array(d.get().0.to_data()), &DataType::Int32)
@@ -378,9 +369,8 @@ fn decimal(op: Op, left: i128, right: i128, scales: Scales) -> Result<i128, SqlE
     if right == 0 && matches!(op, Op::Div | Op::Rem) {
         return Err(division_by_zero());
     }
-    let wide = |v: i128, by: i8| {
-        i256::from_i128(v).checked_mul(i256::from_i128(power(by.max(0) as u32)))
-    };
+    let wide =
+        |v: i128, by: i8| i256::from_i128(v).checked_mul(i256::from_i128(power(by.max(0) as u32)));
     let value = match op {
         Op::Add | Op::Sub | Op::Rem => {
             let l = wide(left, scales.result - scales.left);

@@ -188,8 +188,13 @@ fn possible(source: &Field, from: SqlType, target: SqlType) -> bool {
     let registered = |oid| {
         matches!(
             oid,
-            oids::OID | oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGNAMESPACE
-                | oids::REGROLE | oids::XID
+            oids::OID
+                | oids::REGCLASS
+                | oids::REGTYPE
+                | oids::REGPROC
+                | oids::REGNAMESPACE
+                | oids::REGROLE
+                | oids::XID
         )
     };
     let integer = |oid| matches!(oid, oids::INT2 | oids::INT4 | oids::INT8);
@@ -363,9 +368,13 @@ pub fn cast_any(
 ) -> Result<ArrayRef, SqlError> {
     match target.oid {
         oids::OID | oids::XID => return to_oid(array, |text| input::oid(text).map(Some)),
-        oids::REGCLASS => return to_oid(array, |text| lookup::relation_oid(session, text).map(Some)),
+        oids::REGCLASS => {
+            return to_oid(array, |text| lookup::relation_oid(session, text).map(Some));
+        }
         oids::REGTYPE => return to_oid(array, |text| lookup::type_oid(text).map(Some)),
-        oids::REGNAMESPACE => return to_oid(array, |text| lookup::schema_oid(session, text).map(Some)),
+        oids::REGNAMESPACE => {
+            return to_oid(array, |text| lookup::schema_oid(session, text).map(Some));
+        }
         oids::REGPROC | oids::REGROLE => return to_oid(array, |text| input::oid(text).map(Some)),
         oids::INTERVAL | oids::TIME => return arrow_cast(array, target),
         _ => {}
@@ -390,8 +399,7 @@ fn arrow_cast(array: &ArrayRef, target: SqlType) -> Result<ArrayRef, SqlError> {
     let arrow = types::arrow_of(target)
         .ok_or_else(|| SqlError::unsupported(format!("a cast to {}", names::type_name(target))))?;
     let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(array, &arrow, &options)
-        .map_err(|e| crate::df_error::map_df_error(e.into()))
+    cast_with_options(array, &arrow, &options).map_err(|e| crate::df_error::map_df_error(e.into()))
 }
 
 fn to_oid(
@@ -399,9 +407,8 @@ fn to_oid(
     of_text: impl Fn(&str) -> Result<Option<u32>, SqlError>,
 ) -> Result<ArrayRef, SqlError> {
     let mut builder = UInt32Builder::with_capacity(array.len());
-    let range = || {
-        SqlError::new(froglet_engine::SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range")
-    };
+    let range =
+        || SqlError::new(froglet_engine::SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range");
     for row in 0..array.len() {
         let oid = match cell_at(array.as_ref(), row) {
             Cell::Null => None,

@@ -112,21 +112,15 @@ fn type_of(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
 }
 
 /// Gives literals and parameters of no type of their own the type of the other side.
-fn unify(
-    op: &BinaryOperator,
-    left: Expr,
-    right: Expr,
-    schema: &DFSchema,
-) -> Result<(Expr, Expr)> {
+fn unify(op: &BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
     let left = padded(adopt(left, &right, schema)?, &right, schema);
     let right = padded(adopt(right, &left, schema)?, &left, schema);
     let (Some(l), Some(r)) = (type_of(&left, schema), type_of(&right, schema)) else {
         return Ok((left, right));
     };
     let string = |t: &DataType| t.is_string();
-    let strange = |t: &DataType| {
-        t.is_numeric() || is_time(t) || matches!(t, DataType::FixedSizeBinary(_))
-    };
+    let strange =
+        |t: &DataType| t.is_numeric() || is_time(t) || matches!(t, DataType::FixedSizeBinary(_));
     if (string(&l) && strange(&r)) || (strange(&l) && string(&r)) {
         return Err(no_operator(op, &left, &right, schema).into());
     }

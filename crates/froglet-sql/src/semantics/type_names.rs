@@ -15,9 +15,8 @@ pub struct TypeNames;
 impl TypePlanner for TypeNames {
     fn plan_type_field(&self, ast: &Ast) -> Result<Option<FieldRef>> {
         let ty = types::names::parse_sql_type(ast)?;
-        let arrow = types::arrow_of(ty).ok_or_else(|| {
-            SqlError::unsupported(format!("a cast to {}", types::type_name(ty)))
-        })?;
+        let arrow = types::arrow_of(ty)
+            .ok_or_else(|| SqlError::unsupported(format!("a cast to {}", types::type_name(ty))))?;
         Ok(Some(types::sql_field("", ty, arrow, true)))
     }
 }

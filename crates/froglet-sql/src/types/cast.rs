@@ -11,9 +11,7 @@ use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::SqlType;
 
 use super::cell::{Cell, cell_at, cell_of};
-use super::datetime::{
-    DATE_INFINITY, DATE_MINUS_INFINITY, DAY_US, INFINITY, MINUS_INFINITY,
-};
+use super::datetime::{DATE_INFINITY, DATE_MINUS_INFINITY, DAY_US, INFINITY, MINUS_INFINITY};
 use super::{array_of, convert, input, names, numeric, oids, output};
 use crate::error::SqlError;
 
@@ -281,12 +279,7 @@ fn to_float(cell: &Cell<'_>, to: ColumnType, ty: SqlType) -> Result<Value, SqlEr
     }
 }
 
-fn to_decimal(
-    cell: &Cell<'_>,
-    precision: u8,
-    scale: i8,
-    ty: SqlType,
-) -> Result<Value, SqlError> {
+fn to_decimal(cell: &Cell<'_>, precision: u8, scale: i8, ty: SqlType) -> Result<Value, SqlError> {
     let (unscaled, from) = match cell {
         Cell::Int16(v) => (i128::from(*v), 0),
         Cell::Int32(v) => (i128::from(*v), 0),

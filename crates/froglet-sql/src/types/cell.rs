@@ -51,10 +51,7 @@ pub enum Cell<'a> {
 }
 
 fn down<T: 'static>(array: &dyn Array) -> &T {
-    array
-        .as_any()
-        .downcast_ref()
-        .expect("an array's type and its class agree")
+    array.as_any().downcast_ref().expect("an array's type and its class agree")
 }
 
 /// The cell of a row of an array. The row must exist.
@@ -149,9 +146,7 @@ fn interval_at(array: &dyn Array, row: usize) -> Cell<'_> {
 /// The difference of two timestamps is days and a time in PostgreSQL.
 fn duration_at(array: &dyn Array, unit: TimeUnit, row: usize) -> Cell<'_> {
     let us = match unit {
-        TimeUnit::Second => {
-            down::<DurationSecondArray>(array).value(row).saturating_mul(1_000_000)
-        }
+        TimeUnit::Second => down::<DurationSecondArray>(array).value(row).saturating_mul(1_000_000),
         TimeUnit::Millisecond => {
             down::<DurationMillisecondArray>(array).value(row).saturating_mul(1_000)
         }

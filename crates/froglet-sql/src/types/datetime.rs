@@ -226,8 +226,18 @@ impl<'a> Fields<'a> {
 
     fn take_word(&mut self, word: &str) -> Result<(), Fault> {
         const MONTHS: [&str; 12] = [
-            "january", "february", "march", "april", "may", "june", "july", "august", "september",
-            "october", "november", "december",
+            "january",
+            "february",
+            "march",
+            "april",
+            "may",
+            "june",
+            "july",
+            "august",
+            "september",
+            "october",
+            "november",
+            "december",
         ];
         const DAYS: [&str; 7] =
             ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];

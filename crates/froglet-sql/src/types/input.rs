@@ -97,7 +97,10 @@ fn boolean(text: &str) -> Result<bool, SqlError> {
     let abbreviates = |full: &str, least: usize| word.len() >= least && full.starts_with(&*word);
     if abbreviates("true", 1) || abbreviates("yes", 1) || word == "on" || word == "1" {
         Ok(true)
-    } else if abbreviates("false", 1) || abbreviates("no", 1) || abbreviates("off", 2) || word == "0"
+    } else if abbreviates("false", 1)
+        || abbreviates("no", 1)
+        || abbreviates("off", 2)
+        || word == "0"
     {
         Ok(false)
     } else {
@@ -107,8 +110,7 @@ fn boolean(text: &str) -> Result<bool, SqlError> {
 
 /// Hex (`\x0aff`, blanks between bytes allowed) or escape (`a\\\001`) format.
 fn bytea(text: &str) -> Result<Vec<u8>, SqlError> {
-    let invalid =
-        |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    let invalid = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     if let Some(hex) = text.strip_prefix("\\x") {
         let mut out = Vec::with_capacity(hex.len() / 2);
         let mut high = None;
@@ -130,10 +132,7 @@ fn bytea(text: &str) -> Result<Vec<u8>, SqlError> {
         return Ok(out);
     }
     let bad = || {
-        SqlError::new(
-            SqlState::INVALID_TEXT_REPRESENTATION,
-            "invalid input syntax for type bytea",
-        )
+        SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type bytea")
     };
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -207,7 +206,9 @@ pub fn array_items(text: &str) -> Result<Vec<Option<String>>, SqlError> {
     loop {
         let c = chars.next();
         match c {
-            Some('\\') => item.push(chars.next().ok_or_else(|| malformed("Unexpected end of input."))?),
+            Some('\\') => {
+                item.push(chars.next().ok_or_else(|| malformed("Unexpected end of input."))?)
+            }
             Some('"') => {
                 inside = !inside;
                 quoted = true;

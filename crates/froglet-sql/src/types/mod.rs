@@ -98,10 +98,7 @@ pub const OID_KEY: &str = "pg.oid";
 pub const MODIFIER_KEY: &str = "pg.mod";
 
 /// Digits and scale of numeric without precision.
-pub const UNCONSTRAINED: ColumnType = ColumnType::Decimal {
-    precision: 38,
-    scale: 10,
-};
+pub const UNCONSTRAINED: ColumnType = ColumnType::Decimal { precision: 38, scale: 10 };
 
 /// A type without modifier.
 pub const fn plain(oid: u32) -> SqlType {
@@ -142,9 +139,7 @@ fn numeric_type(modifier: i32) -> Option<ColumnType> {
     let (precision, scale) = numeric::precision_scale(modifier);
     let precision = u8::try_from(precision).ok().filter(|p| *p <= 38)?;
     let scale = i8::try_from(scale).ok()?;
-    (0..=precision as i8)
-        .contains(&scale)
-        .then_some(ColumnType::Decimal { precision, scale })
+    (0..=precision as i8).contains(&scale).then_some(ColumnType::Decimal { precision, scale })
 }
 
 /// The SQL type of a stored type without more knowledge.
@@ -170,10 +165,9 @@ pub fn default_sql_type(ty: ColumnType) -> SqlType {
 /// The stored type of an Arrow type, for values taken out of results.
 pub fn column_type_of_arrow(ty: &DataType) -> Option<ColumnType> {
     match ty {
-        DataType::Decimal128(precision, scale) => Some(ColumnType::Decimal {
-            precision: *precision,
-            scale: *scale,
-        }),
+        DataType::Decimal128(precision, scale) => {
+            Some(ColumnType::Decimal { precision: *precision, scale: *scale })
+        }
         _ => column_type_of(oid_of_arrow(ty), -1),
     }
 }
@@ -297,7 +291,11 @@ pub fn sql_type_of_field(field: &Field) -> SqlType {
 fn same_storage(declared: u32, arrow: u32) -> bool {
     let text = |oid| matches!(column_type_of(oid, -1), Some(ColumnType::Text));
     match declared {
-        oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGNAMESPACE | oids::REGROLE
+        oids::REGCLASS
+        | oids::REGTYPE
+        | oids::REGPROC
+        | oids::REGNAMESPACE
+        | oids::REGROLE
         | oids::XID => arrow == oids::OID || arrow == oids::TEXT,
         oids::INT2VECTOR | oids::OIDVECTOR => {
             arrow == oids::TEXT || element_oid(arrow) == element_oid(declared)

@@ -104,10 +104,38 @@ pub fn type_row(oid: u32) -> Option<&'static TypeRow> {
 
 /// Types that PostgreSQL has and Froglet has not, yet.
 const UNSUPPORTED: &[&str] = &[
-    "json", "jsonb", "xml", "time", "timetz", "interval", "bit", "varbit", "money", "inet", "cidr",
-    "macaddr", "macaddr8", "point", "line", "lseg", "box", "path", "polygon", "circle", "tsvector",
-    "tsquery", "int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange", "hstore",
-    "citext", "pg_lsn", "jsonpath",
+    "json",
+    "jsonb",
+    "xml",
+    "time",
+    "timetz",
+    "interval",
+    "bit",
+    "varbit",
+    "money",
+    "inet",
+    "cidr",
+    "macaddr",
+    "macaddr8",
+    "point",
+    "line",
+    "lseg",
+    "box",
+    "path",
+    "polygon",
+    "circle",
+    "tsvector",
+    "tsquery",
+    "int4range",
+    "int8range",
+    "numrange",
+    "tsrange",
+    "tstzrange",
+    "daterange",
+    "hstore",
+    "citext",
+    "pg_lsn",
+    "jsonpath",
 ];
 
 /// Spellings that are not typname, in SQL text that reaches us as a plain name.
@@ -173,8 +201,15 @@ pub fn parse_type(ast: &Ast) -> Result<(ColumnType, SqlType), SqlError> {
     let result_only = element_oid(ty.oid).is_some()
         || matches!(
             ty.oid,
-            oids::OID | oids::XID | oids::CHAR | oids::UNKNOWN | oids::REGPROC | oids::REGCLASS
-                | oids::REGTYPE | oids::REGNAMESPACE | oids::REGROLE
+            oids::OID
+                | oids::XID
+                | oids::CHAR
+                | oids::UNKNOWN
+                | oids::REGPROC
+                | oids::REGCLASS
+                | oids::REGTYPE
+                | oids::REGNAMESPACE
+                | oids::REGROLE
         );
     match column_type_of(ty.oid, ty.modifier) {
         Some(column) if !result_only => Ok((column, ty)),
@@ -241,8 +276,9 @@ fn numeric_type(info: &ExactNumberInfo) -> Result<SqlType, SqlError> {
         ));
     }
     if precision > 38 || scale < 0 || scale > precision as i64 {
-        return Err(SqlError::unsupported(format!("numeric({precision},{scale})"))
-            .detail("Froglet's numeric has at most 38 digits and a scale from 0 to the precision."));
+        return Err(SqlError::unsupported(format!("numeric({precision},{scale})")).detail(
+            "Froglet's numeric has at most 38 digits and a scale from 0 to the precision.",
+        ));
     }
     Ok(SqlType {
         oid: oids::NUMERIC,
@@ -276,10 +312,9 @@ fn character_type(oid: u32, length: Option<&CharacterLength>) -> Result<SqlType,
                 format!("length for type {name} cannot exceed 10485760"),
             ))
         }
-        Some(CharacterLength::IntegerLength { length, .. }) => Ok(SqlType {
-            oid,
-            modifier: *length as i32 + 4,
-        }),
+        Some(CharacterLength::IntegerLength { length, .. }) => {
+            Ok(SqlType { oid, modifier: *length as i32 + 4 })
+        }
         Some(CharacterLength::Max) => Err(by_text("varchar(max)")),
     }
 }
@@ -327,10 +362,9 @@ fn named_type(name: &ObjectName, arguments: &[String]) -> Result<SqlType, SqlErr
             let scale = number(1).unwrap_or(0) as i64;
             numeric_type(&ExactNumberInfo::PrecisionAndScale(precision, scale))
         }
-        (oids::VARCHAR | oids::BPCHAR, Some(length)) => character_type(
-            row.oid,
-            Some(&CharacterLength::IntegerLength { length, unit: None }),
-        ),
+        (oids::VARCHAR | oids::BPCHAR, Some(length)) => {
+            character_type(row.oid, Some(&CharacterLength::IntegerLength { length, unit: None }))
+        }
         _ => Ok(plain(row.oid)),
     }
 }

@@ -32,11 +32,8 @@ pub fn field_overflow(precision: u8, scale: i8) -> SqlError {
 
 /// A number with too many digits for any decimal here.
 pub fn too_wide() -> SqlError {
-    SqlError::new(
-        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-        "value overflows numeric format",
-    )
-    .detail("Froglet's numeric holds at most 38 digits.")
+    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+        .detail("Froglet's numeric holds at most 38 digits.")
 }
 
 /// The unscaled value at another scale, rounded half away from zero. `None` on overflow.
@@ -77,10 +74,7 @@ pub fn parse(text: &str) -> Result<(i128, i8), SqlError> {
     };
     let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace());
     let lower = trimmed.to_ascii_lowercase();
-    if matches!(
-        lower.trim_start_matches(['+', '-']),
-        "nan" | "inf" | "infinity"
-    ) {
+    if matches!(lower.trim_start_matches(['+', '-']), "nan" | "inf" | "infinity") {
         return Err(SqlError::unsupported(format!("{trimmed} as a value of type numeric"))
             .detail("Froglet's numeric is a decimal of at most 38 digits.")
             .hint("Use double precision for NaN and infinity."));
@@ -246,8 +240,7 @@ pub fn from_binary(bytes: &[u8]) -> Result<(i128, i8), SqlError> {
         text.push_str(&format!("{digit:04}"));
     }
     let exponent = 4 * (i32::from(weight) - i32::from(count) + 1);
-    let (value, scale) =
-        assemble(sign == NEGATIVE, &text, "", exponent).ok_or_else(too_wide)?;
+    let (value, scale) = assemble(sign == NEGATIVE, &text, "", exponent).ok_or_else(too_wide)?;
     let shown = i8::try_from(dscale.min(38)).unwrap_or(38);
     Ok(match rescale(value, scale, shown) {
         Some(v) if shown > scale || rescale(v, shown, scale) == Some(value) => (v, shown),

@@ -1,1 +1,200 @@
 //! Expectations were printed by PostgreSQL 15.
+
+use froglet_engine::ColumnType;
+use froglet_schema::SqlType;
+
+use super::*;
+
+const NUMERIC_5_1: SqlType = SqlType { oid: oids::NUMERIC, modifier: (5 << 16 | 1) + 4 };
+const VARCHAR_5: SqlType = SqlType { oid: oids::VARCHAR, modifier: 9 };
+
+fn read(ty: SqlType, text: &str) -> String {
+    let column = column_type_of(ty.oid, ty.modifier).expect("the type is stored");
+    match from_text(ty, column, text) {
+        Err(e) => format!("{}: {}", e.state, e.message),
+        Ok(value) => {
+            let mut out = Vec::new();
+            value_text(&value, column, ty.oid, &mut out);
+            let mut bytes = Vec::new();
+            value_binary(&value, column, ty.oid, &mut bytes);
+            assert_eq!(from_binary(ty, column, &bytes).ok(), Some(value), "{text} in binary");
+            String::from_utf8(out).expect("text is UTF-8")
+        }
+    }
+}
+
+fn check(ty: SqlType, cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        assert_eq!(read(ty, text), *expected, "{text} as {}", type_name(ty));
+    }
+}
+
+#[test]
+fn integers_and_booleans() {
+    check(
+        plain(oids::INT4),
+        &[
+            (" 12 ", "12"),
+            ("-2147483648", "-2147483648"),
+            ("abc", "22P02: invalid input syntax for type integer: \"abc\""),
+            ("", "22P02: invalid input syntax for type integer: \"\""),
+            ("1.5", "22P02: invalid input syntax for type integer: \"1.5\""),
+            ("99999999999", "22003: value \"99999999999\" is out of range for type integer"),
+        ],
+    );
+    check(
+        plain(oids::INT2),
+        &[("32768", "22003: value \"32768\" is out of range for type smallint")],
+    );
+    check(
+        plain(oids::BOOL),
+        &[
+            ("tr", "t"),
+            ("yes", "t"),
+            ("on", "t"),
+            ("of", "f"),
+            (" true ", "t"),
+            ("o", "22P02: invalid input syntax for type boolean: \"o\""),
+        ],
+    );
+}
+
+#[test]
+fn floats_print_the_shortest_digits() {
+    check(
+        plain(oids::FLOAT8),
+        &[
+            ("1e15", "1e+15"),
+            ("123456789012345.67", "123456789012345.67"),
+            ("1e14", "100000000000000"),
+            ("0.0001", "0.0001"),
+            ("0.00001", "1e-05"),
+            ("-inf", "-Infinity"),
+            ("-0.0", "-0"),
+            ("1.2345678901234567e300", "1.2345678901234567e+300"),
+            ("1e400", "22003: \"1e400\" is out of range for type double precision"),
+            ("x", "22P02: invalid input syntax for type double precision: \"x\""),
+        ],
+    );
+    check(
+        plain(oids::FLOAT4),
+        &[
+            ("1e6", "1e+06"),
+            ("100000", "100000"),
+            ("1234567", "1.234567e+06"),
+            ("0.1", "0.1"),
+            ("1e-50", "22003: \"1e-50\" is out of range for type real"),
+        ],
+    );
+}
+
+#[test]
+fn decimals_keep_their_scale() {
+    check(
+        NUMERIC_5_1,
+        &[
+            ("123.456", "123.5"),
+            ("1e3", "1000.0"),
+            ("-0.05", "-0.1"),
+            ("99999.9", "22003: numeric field overflow"),
+            ("x", "22P02: invalid input syntax for type numeric: \"x\""),
+        ],
+    );
+    assert_eq!(read(NUMERIC_5_1, "NaN").get(..5), Some("0A000"));
+    check(plain(oids::NUMERIC), &[("12345678.9012345", "12345678.9012345000")]);
+}
+
+#[test]
+fn numeric_in_binary_is_postgresqls() {
+    // 123456.78 at scale 2: weight 1, digits 12 3456 7800.
+    let mut out = Vec::new();
+    numeric::write_binary(12_345_678, 2, &mut out);
+    assert_eq!(out, [0, 3, 0, 1, 0, 0, 0, 2, 0, 12, 13, 128, 30, 120]);
+    let mut zero = Vec::new();
+    numeric::write_binary(0, 2, &mut zero);
+    assert_eq!(zero, [0, 0, 0, 0, 0, 0, 0, 2]);
+}
+
+#[test]
+fn dates_and_timestamps() {
+    check(
+        plain(oids::DATE),
+        &[
+            ("20240101", "2024-01-01"),
+            ("0044-03-15 BC", "0044-03-15 BC"),
+            ("Feb 29, 2024", "2024-02-29"),
+            ("1/8/1999", "1999-01-08"),
+            ("infinity", "infinity"),
+            ("2024-02-30", "22008: date/time field value out of range: \"2024-02-30\""),
+            ("10000000-01-01", "22008: date/time field value out of range: \"10000000-01-01\""),
+            ("x", "22007: invalid input syntax for type date: \"x\""),
+        ],
+    );
+    check(
+        plain(oids::TIMESTAMP),
+        &[
+            ("2024-01-01 10:00:00.1234567", "2024-01-01 10:00:00.123457"),
+            ("2024-01-01 24:00:00", "2024-01-02 00:00:00"),
+            ("2024-01-01 23:59:60", "2024-01-02 00:00:00"),
+            ("epoch", "1970-01-01 00:00:00"),
+            ("infinity", "infinity"),
+            ("2024-01-01 25:00", "22008: date/time field value out of range: \"2024-01-01 25:00\""),
+        ],
+    );
+    check(
+        plain(oids::TIMESTAMPTZ),
+        &[
+            ("2024-01-01T10:00:00Z", "2024-01-01 10:00:00+00"),
+            ("2024-01-01 10:00+02", "2024-01-01 08:00:00+00"),
+            ("2024-01-01 10:00:00.5-05:30", "2024-01-01 15:30:00.5+00"),
+        ],
+    );
+}
+
+#[test]
+fn bytes_uuids_and_lengths() {
+    check(
+        plain(oids::BYTEA),
+        &[
+            ("a\\\\b\\001", "\\x615c6201"),
+            ("\\xZZ", "22023: invalid hexadecimal digit: \"Z\""),
+            ("\\x1", "22023: invalid hexadecimal data: odd number of digits"),
+            ("a\\b", "22P02: invalid input syntax for type bytea"),
+        ],
+    );
+    check(
+        plain(oids::UUID),
+        &[
+            ("{a0eebc999c0b4ef8bb6d6bb9bd380a11}", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+            ("x", "22P02: invalid input syntax for type uuid: \"x\""),
+        ],
+    );
+    check(
+        VARCHAR_5,
+        &[("abcde  ", "abcde"), ("abcdef", "22001: value too long for type character varying(5)")],
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    for bytes in [&b"a\0b"[..], &[0xFF]] {
+        let error = from_binary(plain(oids::TEXT), ColumnType::Text, bytes).err();
+        assert_eq!(error.map(|e| e.state.to_string()).as_deref(), Some("22021"));
+    }
+    let short = from_binary(plain(oids::INT4), ColumnType::Int32, &[1, 2]);
+    assert!(short.is_err(), "two bytes are no integer");
+}
+
+#[test]
+fn types_have_postgresqls_names() {
+    for (ty, name) in [
+        (VARCHAR_5, "character varying(5)"),
+        (NUMERIC_5_1, "numeric(5,1)"),
+        (plain(oids::TIMESTAMPTZ), "timestamp with time zone"),
+        (plain(oids::FLOAT8), "double precision"),
+        (plain(oids::CHAR), "\"char\""),
+        (plain(oids::INT4_ARRAY), "integer[]"),
+    ] {
+        assert_eq!(type_name(ty), name);
+    }
+}

@@ -11,8 +11,8 @@ use crate::context::SessionFunctions;
 use crate::error::SqlError;
 use crate::pgcatalog::{cluster, constraints};
 use crate::types::cell::Cell;
-use crate::types::oids::*;
 use crate::types::names;
+use crate::types::oids::*;
 
 /// The functions.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
@@ -83,7 +83,8 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
         })
         .build(),
         Simple::new("pg_char_to_encoding", &[TEXT], INT4, |_, cells| {
-            let utf8 = matches!(text(cells, 0).to_lowercase().as_str(), "utf8" | "utf-8" | "unicode");
+            let utf8 =
+                matches!(text(cells, 0).to_lowercase().as_str(), "utf8" | "utf-8" | "unicode");
             Ok(Out::Int(if utf8 { 6 } else { -1 }))
         })
         .build(),
@@ -206,8 +207,7 @@ fn sizes() -> Vec<Arc<ScalarUDF>> {
         size("pg_relation_size", &[ANY, TEXT]),
         Simple::new("pg_indexes_size", &[ANY], INT8, |_, _| Ok(Out::Int(0))).build(),
         Simple::new("pg_database_size", &[ANY], INT8, |s, _| {
-            let total: u64 =
-                s.catalog().tables.values().map(|t| t.table.bytes_estimate()).sum();
+            let total: u64 = s.catalog().tables.values().map(|t| t.table.bytes_estimate()).sum();
             Ok(Out::Int(i64::try_from(total).unwrap_or(i64::MAX)))
         })
         .volatile()
@@ -351,4 +351,3 @@ fn nothing() -> Vec<Arc<ScalarUDF>> {
         })
         .collect()
 }
-

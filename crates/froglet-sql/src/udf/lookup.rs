@@ -13,9 +13,7 @@ use crate::types::{self, names, oids};
 
 /// Splits `schema.name`, with quotes, into its parts in PostgreSQL's case.
 pub fn split_name(text: &str) -> Result<Vec<String>, SqlError> {
-    let bad = || {
-        SqlError::new(SqlState::new("42602"), format!("invalid name syntax: \"{text}\""))
-    };
+    let bad = || SqlError::new(SqlState::new("42602"), format!("invalid name syntax: \"{text}\""));
     let mut parts = Vec::new();
     let mut chars = text.trim().chars().peekable();
     loop {
@@ -51,10 +49,7 @@ pub fn relation_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, S
         return Ok(oid);
     }
     find_relation(session, text)?.ok_or_else(|| {
-        SqlError::new(
-            SqlState::UNDEFINED_TABLE,
-            format!("relation \"{text}\" does not exist"),
-        )
+        SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{text}\" does not exist"))
     })
 }
 
@@ -91,10 +86,7 @@ pub fn type_oid(text: &str) -> Result<u32, SqlError> {
 pub fn schema_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
     let _ = session;
     crate::pgcatalog::schema_oid(text).ok_or_else(|| {
-        SqlError::new(
-            SqlState::INVALID_SCHEMA_NAME,
-            format!("schema \"{text}\" does not exist"),
-        )
+        SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{text}\" does not exist"))
     })
 }
 
@@ -125,15 +117,82 @@ pub fn quote_ident(name: &str) -> String {
 
 fn is_reserved(name: &str) -> bool {
     const RESERVED: &[&str] = &[
-        "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both",
-        "case", "cast", "check", "collate", "column", "constraint", "create", "current_date",
-        "current_role", "current_time", "current_timestamp", "current_user", "default",
-        "deferrable", "desc", "distinct", "do", "else", "end", "except", "false", "fetch", "for",
-        "foreign", "from", "grant", "group", "having", "in", "initially", "intersect", "into",
-        "lateral", "leading", "limit", "localtime", "localtimestamp", "not", "null", "offset",
-        "on", "only", "or", "order", "placing", "primary", "references", "returning", "select",
-        "session_user", "some", "symmetric", "table", "then", "to", "trailing", "true", "union",
-        "unique", "user", "using", "variadic", "when", "where", "window", "with",
+        "all",
+        "analyse",
+        "analyze",
+        "and",
+        "any",
+        "array",
+        "as",
+        "asc",
+        "asymmetric",
+        "both",
+        "case",
+        "cast",
+        "check",
+        "collate",
+        "column",
+        "constraint",
+        "create",
+        "current_date",
+        "current_role",
+        "current_time",
+        "current_timestamp",
+        "current_user",
+        "default",
+        "deferrable",
+        "desc",
+        "distinct",
+        "do",
+        "else",
+        "end",
+        "except",
+        "false",
+        "fetch",
+        "for",
+        "foreign",
+        "from",
+        "grant",
+        "group",
+        "having",
+        "in",
+        "initially",
+        "intersect",
+        "into",
+        "lateral",
+        "leading",
+        "limit",
+        "localtime",
+        "localtimestamp",
+        "not",
+        "null",
+        "offset",
+        "on",
+        "only",
+        "or",
+        "order",
+        "placing",
+        "primary",
+        "references",
+        "returning",
+        "select",
+        "session_user",
+        "some",
+        "symmetric",
+        "table",
+        "then",
+        "to",
+        "trailing",
+        "true",
+        "union",
+        "unique",
+        "user",
+        "using",
+        "variadic",
+        "when",
+        "where",
+        "window",
+        "with",
     ];
     RESERVED.binary_search(&name).is_ok()
 }

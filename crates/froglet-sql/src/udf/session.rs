@@ -195,9 +195,8 @@ fn sleep(session: &dyn SessionFunctions, seconds: f64) -> Result<(), SqlError> {
         }
         std::thread::sleep(left.min(NAP));
     };
-    let threaded = tokio::runtime::Handle::try_current().is_ok_and(|handle| {
-        handle.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread
-    });
+    let threaded = tokio::runtime::Handle::try_current()
+        .is_ok_and(|handle| handle.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread);
     if threaded { tokio::task::block_in_place(nap) } else { nap() }
 }
 

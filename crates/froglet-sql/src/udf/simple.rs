@@ -70,12 +70,7 @@ pub struct Simple {
 
 impl Simple {
     /// Stable and strict, of a fixed number of arguments.
-    pub fn new(
-        name: &'static str,
-        arguments: &'static [u32],
-        returns: u32,
-        body: Body,
-    ) -> Simple {
+    pub fn new(name: &'static str, arguments: &'static [u32], returns: u32, body: Body) -> Simple {
         Simple {
             name,
             aliases: Vec::new(),
@@ -247,8 +242,11 @@ fn array_of(ty: &DataType, values: Vec<Out>) -> Result<ArrayRef> {
             Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(ids, 16)?)
         }
         DataType::List(_) => {
-            let mut builder = ListBuilder::new(StringViewBuilder::new())
-                .with_field(Field::new("item", DataType::Utf8View, true));
+            let mut builder = ListBuilder::new(StringViewBuilder::new()).with_field(Field::new(
+                "item",
+                DataType::Utf8View,
+                true,
+            ));
             for value in values {
                 match value {
                     Out::Texts(items) => builder.append_value(items.into_iter().map(Some)),

@@ -48,9 +48,7 @@ impl AggregateUDFImpl for SingleValue {
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         Ok(match fields.first() {
             // The field's metadata says which SQL type it is.
-            Some(field) => {
-                Arc::new(field.as_ref().clone().with_name(NAME).with_nullable(true))
-            }
+            Some(field) => Arc::new(field.as_ref().clone().with_name(NAME).with_nullable(true)),
             None => Arc::new(Field::new(NAME, DataType::Null, true)),
         })
     }

@@ -191,7 +191,7 @@ async fn migrations_are_listed_and_cancelled_by_number() {
     let data = data();
     let served = serve(data.path(), &[]);
     let client = served.connect().await;
-    let sql = "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 100)";
+    let sql = "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2)";
     client.batch_execute(sql).await.expect("runs");
     client
         .batch_execute("ALTER TABLE t ADD COLUMN n int DEFAULT 1 CHECK (n > 0)")
