@@ -458,7 +458,7 @@ fn split_text(line: &[u8], options: &CopyOptions, record: &mut Record) -> Result
             }
         }
         let null = line[raw..at] == *options.null.as_bytes();
-        let bytes = (!null).then(|| begin..record.scratch.len());
+        let bytes = (!null).then_some(begin..record.scratch.len());
         record.fields.push(FieldRange { bytes });
         if at >= line.len() {
             return Ok(());
@@ -534,7 +534,7 @@ fn split_csv(line: &[u8], options: &CopyOptions, record: &mut Record) -> Result<
             return Err(bad("unterminated CSV quoted field"));
         }
         let null = !quoted && record.scratch[begin..] == *options.null.as_bytes();
-        let bytes = (!null).then(|| begin..record.scratch.len());
+        let bytes = (!null).then_some(begin..record.scratch.len());
         record.fields.push(FieldRange { bytes });
         if at >= line.len() {
             return Ok(());

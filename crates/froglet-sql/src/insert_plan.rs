@@ -114,6 +114,7 @@ fn columns(def: &TableDef, names: &[ObjectName]) -> Result<Vec<usize>, SqlError>
     Ok(columns)
 }
 
+#[allow(clippy::large_enum_variant)] // one per statement
 enum Body<'a> {
     Defaults,
     Values(Vec<&'a [Expr]>),

@@ -46,6 +46,7 @@ impl Change {
 
 /// Where the value of a column that is set comes from.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // a few per plan
 pub(crate) enum SetValue {
     /// Over the row's projection.
     Expr(BoundExpr),
@@ -56,6 +57,7 @@ pub(crate) enum SetValue {
 }
 
 /// How the rows are found.
+#[allow(clippy::large_enum_variant)] // one per plan
 pub(crate) enum Source {
     Short {
         access: Option<Access>,

@@ -11,6 +11,9 @@ use crate::bound::BoundExpr;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 
+/// Called with every row; stops the scan by Break.
+pub(crate) type Visit<'a> = dyn FnMut(RowId, &mut Row) -> Result<ControlFlow<()>, SqlError> + 'a;
+
 /// Rows visited between two looks at the limits.
 const CHECK_ROWS: u32 = 1024;
 
@@ -32,7 +35,7 @@ impl Scan<'_> {
         snapshot: &Snapshot,
         context: &EvalContext,
         limits: &Limits,
-        visit: &mut dyn FnMut(RowId, &mut Row) -> Result<ControlFlow<()>, SqlError>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), SqlError> {
         let mut seen: u32 = 0;
         let mut outcome = Ok(());

@@ -242,13 +242,13 @@ impl<'a> Fields<'a> {
         const DAYS: [&str; 7] =
             ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
         let abbreviates = |full: &&str| word.len() >= 3 && full.starts_with(word);
-        if let Some(month) = MONTHS.iter().position(|m| abbreviates(&m)) {
+        if let Some(month) = MONTHS.iter().position(&abbreviates) {
             return match self.month.replace(month as i64 + 1) {
                 None => Ok(()),
                 Some(_) => Err(Fault::Syntax),
             };
         }
-        if DAYS.iter().any(|d| abbreviates(&d)) {
+        if DAYS.iter().any(abbreviates) {
             return Ok(());
         }
         Err(if self.time_us.is_some() && word.contains('/') { Fault::Zone } else { Fault::Syntax })

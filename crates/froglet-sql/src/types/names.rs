@@ -30,6 +30,7 @@ pub struct TypeRow {
     pub collation: u32,
 }
 
+#[allow(clippy::too_many_arguments)] // the columns of pg_type, in its order
 const fn row(
     oid: u32,
     name: &'static str,
