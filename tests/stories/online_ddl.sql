@@ -51,21 +51,17 @@ select (select count(*) from pgbench_accounts where abalance is null), data_type
 -- and narrow it again
 alter table pgbench_accounts alter column abalance type int using abalance::int;
 
--- a USING that must be applied to each row exactly once
+-- a USING that must be applied to each row exactly once, and its way back
 alter table pgbench_accounts alter column abalance type bigint using abalance + 1000000000;
-
--- and its way back
 alter table pgbench_accounts alter column abalance type int using (abalance - 1000000000)::int;
 
--- change all balances in one transaction: a sum commutes with what the load adds, before or after it
+-- change all balances in one transaction, and back: a sum commutes with what the load adds
 begin;
 alter table pgbench_accounts alter column abalance type bigint using abalance + 1000000;
 alter table pgbench_tellers alter column tbalance type bigint using tbalance + 1000000;
 alter table pgbench_branches alter column bbalance type bigint using bbalance + 1000000;
 alter table pgbench_history alter column delta type bigint;
 commit;
-
--- and back
 begin;
 alter table pgbench_accounts alter column abalance type int using abalance - 1000000;
 alter table pgbench_tellers alter column tbalance type int using tbalance - 1000000;

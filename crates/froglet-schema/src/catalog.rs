@@ -198,7 +198,8 @@ impl Catalog {
         limits: &Limits,
     ) -> Result<Arc<CatalogVersion>, SchemaError> {
         // Keeps what a carry-over below may need while the read view moves on.
-        let before = (!txn.schema_set.is_empty()).then(|| txn.snapshot());
+        let behind = txn.behind.take();
+        let before = (!txn.schema_set.is_empty()).then(|| behind.unwrap_or_else(|| txn.snapshot()));
         if writes {
             txn.part();
         }

@@ -172,7 +172,7 @@ impl Writer<'_> {
     /// transaction's own view, since it has no other).
     pub(crate) fn fresh_view(&mut self) -> Arc<Snapshot> {
         if self.isolation() == Isolation::ReadCommitted {
-            self.txn.part().refresh();
+            self.txn.refresh();
         }
         self.txn.part().snapshot().clone()
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use froglet_engine::{ColumnType, SqlState};
 use froglet_schema::{CatalogVersion, SqlType};
+use froglet_txn::Isolation;
 use parking_lot::Mutex;
 
 use crate::apply::Stop;
@@ -58,9 +59,13 @@ pub(crate) async fn prepare(
     Ok(prepared)
 }
 
-/// The catalog as the session sees it now.
+/// The catalog as the session's next statement will see it: under READ COMMITTED that is the
+/// newest, unless the transaction has changes of its own.
 fn view(session: &mut Session) -> Arc<CatalogVersion> {
     match &mut session.txn {
+        Some(txn) if txn.isolation() == Isolation::ReadCommitted && txn.extension.is_none() => {
+            session.db.catalog().latest()
+        }
         Some(txn) => session.db.catalog().view(txn),
         None => session.db.catalog().latest(),
     }

@@ -55,6 +55,9 @@ pub struct Transaction {
     shared: Vec<(SpaceId, RowId)>,
     /// Schema versions it wrote under (Tesseract's schema set).
     pub schema_set: SmallVec<[SchemaUse; 4]>,
+    /// The read view that the statement under way began with, if it has moved on since: what a
+    /// carry-over from its schema needs is kept for it.
+    pub behind: Option<Arc<Snapshot>>,
     /// What the crate above keeps with the transaction: its uncommitted schema changes.
     pub extension: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -70,6 +73,7 @@ impl Transaction {
             seen: Ts(0),
             shared: Vec::new(),
             schema_set: SmallVec::new(),
+            behind: None,
             extension: None,
         }
     }
@@ -109,6 +113,15 @@ impl Transaction {
                 self.start_part();
             }
         }
+    }
+
+    /// Moves the read view to the present in the middle of a statement, which may go on to write
+    /// under the schema that it began with.
+    pub fn refresh(&mut self) {
+        if self.behind.is_none() {
+            self.behind = Some(self.snapshot());
+        }
+        self.part().refresh();
     }
 
     /// The read view of the statement under way.
