@@ -28,6 +28,7 @@ use crate::block::Block;
 use crate::clock::{stamped_aborted, stamped_end};
 use crate::engine::Core;
 use crate::keys::OldKey;
+use crate::log::Log;
 use crate::space::Space;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::txn::own_key;
@@ -138,6 +139,7 @@ impl Core {
         let Some(log) = &self.log else { return };
         if let Some((ts, lsn)) = *waiting_for {
             if log.durable() < lsn {
+                self.hurry(log, lsn);
                 return;
             }
             self.timeline.set_durable(ts);
@@ -150,9 +152,16 @@ impl Core {
             if log.durable() >= lsn {
                 self.timeline.set_durable(ts);
             } else {
-                log.request_durable(lsn);
+                self.hurry(log, lsn);
                 *waiting_for = Some((ts, lsn));
             }
+        }
+    }
+
+    /// The log flushes by itself before long; a backlog does not wait for that.
+    fn hurry(&self, log: &Log, lsn: Lsn) {
+        if self.garbage.bytes.load(Ordering::Relaxed) > HELP_BYTES / 2 {
+            log.request_durable(lsn);
         }
     }
 

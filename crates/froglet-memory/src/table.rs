@@ -105,6 +105,15 @@ impl MemoryTable {
     pub fn index_position(&self, id: IndexId) -> Option<usize> {
         self.layout.index_position(id)
     }
+
+    /// What stops a write has been committed by somebody, perhaps not durably yet, and the error
+    /// will tell of it.
+    fn stopped(&self, txn: &MemoryTxn, stop: WriteStop) -> WriteStop {
+        if !matches!(stop, WriteStop::Busy { .. }) {
+            txn.snapshot().note_seen(Ts(self.core.timeline.now()));
+        }
+        stop
+    }
 }
 
 /// The memory engine's own transaction.
@@ -172,7 +181,8 @@ impl Table for MemoryTable {
     ) -> Result<(), (usize, WriteStop)> {
         let txn = own_txn(txn);
         for (n, row) in rows.iter().enumerate() {
-            rids.push(self.insert_row(txn, row).map_err(|stop| (n, stop))?);
+            let inserted = self.insert_row(txn, row);
+            rids.push(inserted.map_err(|stop| (n, self.stopped(txn, stop)))?);
         }
         Ok(())
     }
@@ -184,10 +194,9 @@ impl Table for MemoryTable {
         writes: &[RowWrite<'_>],
     ) -> Result<(), (usize, WriteStop)> {
         let txn = own_txn(txn);
-        writes
-            .iter()
-            .enumerate()
-            .try_for_each(|(n, write)| self.write_one(txn, base, write).map_err(|stop| (n, stop)))
+        writes.iter().enumerate().try_for_each(|(n, write)| {
+            self.write_one(txn, base, write).map_err(|stop| (n, self.stopped(txn, stop)))
+        })
     }
 
     fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {

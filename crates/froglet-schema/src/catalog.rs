@@ -205,13 +205,13 @@ impl Catalog {
         }
         let migrates = local(txn).is_some_and(|l| !l.migrations.is_empty());
         if migrates && txn.isolation() == Isolation::ReadCommitted {
-            self.steady_own_migrations(txn, limits).await?;
+            Box::pin(self.steady_own_migrations(txn, limits)).await?;
         } else {
             txn.begin_statement();
         }
         let view = self.view(txn);
         if before.is_some() {
-            self.carry_over_to(txn, &view, limits).await?;
+            Box::pin(self.carry_over_to(txn, &view, limits)).await?;
         }
         Ok(view)
     }

@@ -16,6 +16,7 @@ mod checkpoint;
 pub mod config;
 mod connection;
 mod error;
+mod loops;
 mod open;
 mod run;
 mod server;

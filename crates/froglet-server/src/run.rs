@@ -12,12 +12,9 @@ use crate::server::Server;
 /// Serves until a signal or the log ends it.
 pub fn run(config: Config) -> Result<(), ServerError> {
     raise_file_limit();
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.enable_all().thread_name("froglet-session");
-    if config.worker_threads > 0 {
-        builder.worker_threads(config.worker_threads);
-    }
-    let runtime = builder.build().map_err(ServerError::Start)?;
+    // It accepts, listens to signals and starts checkpoints; sessions have their own loops.
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().map_err(ServerError::Start)?;
     let outcome = runtime.block_on(serve(config));
     // A session that did not end in time does not keep the process.
     runtime.shutdown_background();

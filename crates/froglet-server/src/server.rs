@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::connection::channel::Budget;
 use crate::connection::startup::{self, Shared};
 use crate::error::ServerError;
+use crate::loops::Loops;
 use crate::open::{self, Opened};
 
 /// Connections the kernel may hold for us.
@@ -45,11 +46,13 @@ impl Server {
         // Two servers on one directory often have one address too: the directory is the news.
         open::check(&config)?;
         let socket = bind(config.listen)?;
+        let loops = Loops::start(config.worker_threads, config.max_connections);
+        let loops = loops.map_err(ServerError::Start)?;
         let opened = open::open(&config).await?;
         let listener = socket.listen(BACKLOG).map_err(|e| listen_error(config.listen, e))?;
         let address = listener.local_addr().map_err(|e| listen_error(config.listen, e))?;
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(run(config, opened, listener, stopped));
+        let task = tokio::spawn(run(config, opened, listener, loops, stopped));
         Ok(Server { address, stop, task })
     }
 
@@ -73,6 +76,7 @@ async fn run(
     config: Config,
     opened: Opened,
     listener: TcpListener,
+    loops: Loops,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), ServerError> {
     let shared = Arc::new(Shared {
@@ -89,7 +93,7 @@ async fn run(
         // A dropped Server is one that was asked to stop.
         _ = stopped.wait_for(|stop| *stop) => None,
         error = checkpointer.run() => Some(error),
-        () = accept(&listener, &shared, &mut sessions, most) => unreachable!("it never ends"),
+        () = accept(&listener, &shared, &loops, &mut sessions, most) => unreachable!("it never ends"),
     };
     drop(listener);
     if let Some(error) = &failed {
@@ -115,15 +119,17 @@ fn configured_name(config: &Config) -> String {
 async fn accept(
     listener: &TcpListener,
     shared: &Arc<Shared>,
+    loops: &Loops,
     sessions: &mut JoinSet<()>,
     most: usize,
 ) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) if sessions.len() >= most => drop(stream),
-            Ok((stream, _)) => {
-                sessions.spawn(startup::serve(stream, shared.clone()));
-            }
+            Ok((stream, _)) => match stream.into_std() {
+                Ok(stream) => loops.spawn(sessions, startup::serve(stream, shared.clone())),
+                Err(error) => tracing::warn!(%error, "a connection was lost as it came"),
+            },
             Err(error) => {
                 // Out of file descriptors, mostly: some will come back as sessions end.
                 tracing::warn!(%error, "a connection could not be accepted");

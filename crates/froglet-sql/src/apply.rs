@@ -81,8 +81,6 @@ pub(crate) struct Writer<'a> {
     pub(crate) held: &'a mut HashSet<Shared>,
     /// Parameters and session of the statement's expressions.
     pub(crate) eval: &'a EvalContext,
-    /// The parameters as they came.
-    pub(crate) params: &'a [Value],
     pub(crate) session: &'a Arc<SessionState>,
 }
 
@@ -105,6 +103,7 @@ pub(crate) enum Kind<'c> {
 }
 
 /// The rows of an UPDATE, DELETE or lock, as collected.
+#[derive(Default)]
 pub(crate) struct Targets {
     pub(crate) rids: Vec<RowId>,
     /// UPDATE: for each row a value for each column set.
@@ -186,6 +185,13 @@ impl Writer<'_> {
         latest.tables.get(&table.def.id).is_some_and(|now| now.version == table.version)
     }
 
+    /// After a whole chunk of rows others of the thread have their turn.
+    async fn yield_after(&self, rows: usize) {
+        if rows >= CHUNK_ROWS {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Inserts rows in layout order.
     pub(crate) async fn insert(
         &mut self,
@@ -194,7 +200,13 @@ impl Writer<'_> {
     ) -> Result<Vec<RowId>, Stop> {
         let mut rids = Vec::with_capacity(rows.len());
         let mut done = 0;
-        while let Err((n, stop)) = table.table.insert(self.txn.part(), &rows[done..], &mut rids) {
+        while done < rows.len() {
+            let chunk = &rows[done..rows.len().min(done + CHUNK_ROWS)];
+            let Err((n, stop)) = table.table.insert(self.txn.part(), chunk, &mut rids) else {
+                done += chunk.len();
+                self.yield_after(chunk.len()).await;
+                continue;
+            };
             done += n;
             match stop {
                 WriteStop::Busy { holder } => self.wait_for(holder).await?,
@@ -241,6 +253,7 @@ impl Writer<'_> {
                 table.table.write(self.txn.part(), row_base, &writes)
             };
             let Err((n, stop)) = outcome else {
+                self.yield_after(end - at).await;
                 at = end;
                 rebased = None;
                 continue;

@@ -27,7 +27,7 @@ pub(crate) async fn prepare(
 ) -> Result<Prepared, SqlError> {
     let mut prepared = Prepared {
         statement: statement.clone(),
-        params: Vec::new(),
+        params: Arc::from([]),
         param_types: Vec::new(),
         fields: described(session, &statement.command)?,
         origins: Vec::new(),
@@ -45,7 +45,7 @@ pub(crate) async fn prepare(
         },
     )?;
     prepared.param_types = params.iter().map(|ty| param_type(*ty)).collect::<Result<_, _>>()?;
-    prepared.params = params;
+    prepared.params = params.into();
     prepared.fields = plan.fields().cloned();
     prepared.origins = origins(prepared.fields.as_deref().unwrap_or_default(), &catalog);
     let cached = CachedPlan {
@@ -140,21 +140,27 @@ async fn plan_now(
     }
 }
 
-/// The plan of a prepared statement under a catalog: the one it has, or a new one.
-pub(crate) async fn current_plan(
+/// The plan that a prepared statement has, if it is good under a catalog.
+pub(crate) fn known_plan(
+    session: &Session,
+    prepared: &Prepared,
+    catalog: &Arc<CatalogVersion>,
+) -> Option<Arc<CachedPlan>> {
+    let hot = session.settings.hot();
+    let known = prepared.plan.lock();
+    let good = |known: &&Arc<CachedPlan>| {
+        known.stamp == catalog.stamp && known.fast == hot.fast_path && known.path == hot.search_path
+    };
+    known.as_ref().filter(good).cloned()
+}
+
+/// A new plan for a prepared statement.
+pub(crate) async fn new_plan(
     session: &Session,
     prepared: &Prepared,
     catalog: &Arc<CatalogVersion>,
 ) -> Result<Arc<CachedPlan>, Stop> {
     let hot = session.settings.hot();
-    let known = prepared.plan.lock().clone();
-    if let Some(known) = known
-        && known.stamp == catalog.stamp
-        && known.fast == hot.fast_path
-        && known.path == hot.search_path
-    {
-        return Ok(known);
-    }
     let command = &prepared.statement.command;
     let (plan, params) = plan_now(session, command, catalog, &prepared.params).await?;
     if params.len() > prepared.params.len() {

@@ -6,11 +6,11 @@
 //! of its runtime, carries its session in the configuration instead ([`SessionRef`]).
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, ScalarValue};
-use froglet_engine::Value;
+use froglet_engine::{ColumnType, Value};
 use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SqlType};
 
 use crate::error::SqlError;
@@ -163,30 +163,72 @@ impl SessionFunctions for NoSession {}
 /// What an evaluation sees beside its rows. Cheap to clone.
 #[derive(Clone)]
 pub struct EvalContext {
-    /// `$1` is the first.
-    pub params: Arc<[ScalarValue]>,
+    params: Arc<Params>,
     /// The session.
     pub session: Arc<dyn SessionFunctions>,
+}
+
+/// Parameter values, `$1` first, and what Arrow makes of them when it is asked to.
+#[derive(Default)]
+struct Params {
+    values: Vec<Value>,
+    types: Arc<[SqlType]>,
+    scalars: OnceLock<Result<Vec<ScalarValue>, SqlError>>,
 }
 
 impl EvalContext {
     /// Without parameters.
     pub fn new(session: Arc<dyn SessionFunctions>) -> EvalContext {
-        EvalContext { params: Arc::from([]), session }
+        static NO_PARAMS: LazyLock<Arc<Params>> = LazyLock::new(Arc::default);
+        EvalContext { params: NO_PARAMS.clone(), session }
     }
 
     /// With parameters of these types.
     pub fn with_params(
         session: Arc<dyn SessionFunctions>,
-        values: &[Value],
-        types: &[SqlType],
-    ) -> Result<EvalContext, SqlError> {
-        Ok(EvalContext { params: bind_params(values, types)?.into(), session })
+        values: Vec<Value>,
+        types: &Arc<[SqlType]>,
+    ) -> EvalContext {
+        if values.is_empty() {
+            return EvalContext::new(session);
+        }
+        let params = Params { values, types: types.clone(), scalars: OnceLock::new() };
+        EvalContext { params: Arc::new(params), session }
     }
 
     /// Without parameters or session.
     pub fn none() -> EvalContext {
         EvalContext::new(Arc::new(NoSession))
+    }
+
+    /// The parameters as they came.
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.params.values
+    }
+
+    /// A parameter (from 0) as a value of this type.
+    pub(crate) fn param(&self, index: usize, as_type: ColumnType) -> Result<Value, SqlError> {
+        let Params { values, types, .. } = &*self.params;
+        if let (Some(value), Some(ty)) = (values.get(index), types.get(index))
+            && types::column_type_of(ty.oid, ty.modifier) == Some(as_type)
+        {
+            return Ok(value.clone());
+        }
+        types::value_of_scalar(self.scalar(index)?, as_type)
+    }
+
+    /// A parameter (from 0) of the Arrow type that expressions compute with.
+    fn scalar(&self, index: usize) -> Result<&ScalarValue, SqlError> {
+        let Params { values, types, scalars } = &*self.params;
+        match scalars.get_or_init(|| bind_params(values, types)) {
+            Err(e) => Err(e.clone()),
+            Ok(scalars) => scalars.get(index).ok_or_else(|| {
+                SqlError::new(
+                    froglet_engine::SqlState::UNDEFINED_PARAMETER,
+                    format!("there is no parameter ${}", index + 1),
+                )
+            }),
+        }
     }
 
     /// Runs `f` with this context in place on this thread.
@@ -209,15 +251,10 @@ thread_local! {
 
 /// The value of a parameter (from 0) of the evaluation under way on this thread.
 pub(crate) fn current_param(index: usize) -> Result<ScalarValue, DataFusionError> {
-    CURRENT.with_borrow(|stack| stack.last().and_then(|c| c.params.get(index).cloned())).ok_or_else(
-        || {
-            SqlError::new(
-                froglet_engine::SqlState::UNDEFINED_PARAMETER,
-                format!("there is no parameter ${}", index + 1),
-            )
-            .into()
-        },
-    )
+    CURRENT.with_borrow(|stack| {
+        let none = EvalContext::none();
+        Ok(stack.last().unwrap_or(&none).scalar(index)?.clone())
+    })
 }
 
 /// The session of the evaluation under way: this thread's, or the configuration's.

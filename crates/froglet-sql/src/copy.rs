@@ -192,7 +192,7 @@ impl CopyIn {
 
     async fn flush(&mut self, session: &mut Session) -> Result<(), SqlError> {
         let rows = std::mem::take(&mut self.batch);
-        let mut writer = session.writer(self.version.clone(), &self.limits, &self.context, &[])?;
+        let mut writer = session.writer(self.version.clone(), &self.limits, &self.context)?;
         self.inserter.insert(&mut writer, &rows).await.map_err(|stop| match stop {
             Stop::Error(e) => self.in_batch(e),
             Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use froglet_engine::{SqlState, Value};
+use froglet_engine::{Snapshot, SqlState, Value};
 use froglet_txn::{Isolation, Limits, TxnError};
 
 use crate::apply::{Stop, Writer};
@@ -48,13 +48,24 @@ pub(crate) async fn run(
     }
     match &*command {
         Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_) => {
-            run_planned(session, prepared, &params).await
+            run_planned(session, prepared, params).await
         }
         Command::Execute { name, arguments } => {
             let target = bind::named(session, name)?.clone();
             let params = control::arguments(session, &target, arguments)?;
             Box::pin(run(session, &target, params)).await
         }
+        _ => Box::pin(run_other(session, prepared, &command)).await,
+    }
+}
+
+/// What is not run often: its state would make that of every statement longer.
+async fn run_other(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+    command: &Command,
+) -> Result<Outcome, SqlError> {
+    match command {
         command if command.is_ddl() => ddl_run::run(session, prepared).await,
         Command::ExplainAlter(statement) => ddl_run::explain(session, statement).await,
         Command::Explain { analyze, verbose, statement } => {
@@ -72,7 +83,7 @@ pub(crate) async fn run(
 async fn run_planned(
     session: &mut Session,
     prepared: &Arc<Prepared>,
-    params: &[Value],
+    params: Vec<Value>,
 ) -> Result<Outcome, SqlError> {
     let writes = writes(&prepared.statement.command);
     if let (Some(what), true) = (writes, session.read_only) {
@@ -83,10 +94,11 @@ async fn run_planned(
         return Err(read_only(what));
     }
     let limits = session.limits();
+    let context = EvalContext::with_params(session.state.clone(), params, &prepared.params);
     let mut restarts = 0;
     loop {
         let mark = session.mark(writes.is_some());
-        let outcome = attempt(session, prepared, params, writes.is_some(), &limits).await;
+        let outcome = attempt(session, prepared, &context, writes.is_some(), &limits).await;
         match outcome {
             Ok(outcome) => return Ok(outcome),
             Err(Stop::Error(e)) => return Err(e),
@@ -146,7 +158,7 @@ impl Session {
 async fn attempt(
     session: &mut Session,
     prepared: &Arc<Prepared>,
-    params: &[Value],
+    context: &EvalContext,
     writes: bool,
     limits: &Limits,
 ) -> Result<Outcome, Stop> {
@@ -156,14 +168,14 @@ async fn attempt(
     let version = catalog.begin_statement(txn, writes, limits).await?;
     let id = txn.id().0;
     session.state.set_catalog(&version, id, limits);
-    let cached = bind::current_plan(session, prepared, &version).await?;
-    let context = EvalContext::with_params(session.state.clone(), params, &prepared.params)?;
+    let cached = match bind::known_plan(session, prepared, &version) {
+        Some(known) => known,
+        None => Box::pin(bind::new_plan(session, prepared, &version)).await?,
+    };
     let outcome = match &cached.plan {
-        Plan::Select(_) | Plan::Query(_) => {
-            read(session, prepared, &cached, params, &context, limits).await
-        }
+        Plan::Select(_) | Plan::Query(_) => read(session, prepared, &cached, context, limits).await,
         Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
-            write(session, prepared, &cached, params, &context, limits, version).await
+            write(session, prepared, &cached, context, limits, version).await
         }
     };
     if let Some(txn) = &mut session.txn {
@@ -181,7 +193,6 @@ async fn read(
     session: &mut Session,
     prepared: &Arc<Prepared>,
     cached: &Arc<CachedPlan>,
-    params: &[Value],
     context: &EvalContext,
     limits: &Limits,
 ) -> Result<Outcome, Stop> {
@@ -190,15 +201,16 @@ async fn read(
         Plan::Select(plan) => {
             let mut rows = if plan.locks() {
                 let version = session.state.catalog_now();
-                let mut writer = session.writer(version, limits, context, params)?;
+                let mut writer = session.writer(version, limits, context)?;
                 plan.run_locking(&mut writer).await?
             } else {
                 let txn = session.txn.as_mut().expect("run_planned has begun it");
                 let snapshot = txn.snapshot();
-                match plan.run(&snapshot, context, limits, false)? {
+                match plan.run(&snapshot, context, limits, crate::scan::MANY)? {
                     Found::Rows(rows) => rows,
                     Found::Many => {
-                        return long_read(session, prepared, params, fields, limits).await;
+                        return Box::pin(long_read(session, prepared, context, fields, limits))
+                            .await;
                     }
                 }
             };
@@ -209,8 +221,9 @@ async fn read(
         }
         Plan::Query(plan) => {
             let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
-            let stream = plan.run(&session.state, snapshot, params, limits).await?;
-            Ok(Outcome::Rows(convert_stream(fields, stream, cached.clone(), limits)))
+            let stream =
+                plan.run(&session.state, snapshot.clone(), context.values(), limits).await?;
+            Ok(Outcome::Rows(convert_stream(fields, stream, snapshot, cached.clone(), limits)))
         }
         _ => Err(SqlError::unsupported("this statement").into()),
     }
@@ -220,7 +233,7 @@ async fn read(
 async fn long_read(
     session: &mut Session,
     prepared: &Arc<Prepared>,
-    params: &[Value],
+    context: &EvalContext,
     fields: Arc<[Field]>,
     limits: &Limits,
 ) -> Result<Outcome, Stop> {
@@ -241,19 +254,20 @@ async fn long_read(
     let conversion =
         crate::convert::Conversion::between(&fields, &prepared.origins, plan.fields(), &today)?;
     let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
-    let stream = plan.run(&session.state, snapshot, params, limits).await?;
+    let stream = plan.run(&session.state, snapshot.clone(), context.values(), limits).await?;
     let stream = match conversion {
         Some(conversion) => Box::pin(futures::StreamExt::map(stream, move |batch| {
             batch.and_then(|batch| conversion.batch(&batch))
         })),
         None => stream,
     };
-    Ok(Outcome::Rows(RowStream::batches(fields, stream, limits.clone())))
+    Ok(Outcome::Rows(RowStream::batches(fields, stream, snapshot, limits.clone())))
 }
 
 fn convert_stream(
     fields: Arc<[Field]>,
     stream: crate::query_rows::BatchStream,
+    view: Arc<Snapshot>,
     cached: Arc<CachedPlan>,
     limits: &Limits,
 ) -> RowStream {
@@ -267,19 +281,18 @@ fn convert_stream(
             })
         })),
     };
-    RowStream::batches(fields, stream, limits.clone())
+    RowStream::batches(fields, stream, view, limits.clone())
 }
 
 async fn write(
     session: &mut Session,
     prepared: &Arc<Prepared>,
     cached: &Arc<CachedPlan>,
-    params: &[Value],
     context: &EvalContext,
     limits: &Limits,
     version: Arc<froglet_schema::CatalogVersion>,
 ) -> Result<Outcome, Stop> {
-    let mut writer = session.writer(version, limits, context, params)?;
+    let mut writer = session.writer(version, limits, context)?;
     let (written, tag) = match &cached.plan {
         Plan::Insert(plan) => (plan.run(&mut writer).await?, TagKind::Insert),
         Plan::Update(plan) => (plan.run(&mut writer).await?, TagKind::Update),
@@ -301,7 +314,6 @@ impl Session {
         version: Arc<froglet_schema::CatalogVersion>,
         limits: &'a Limits,
         eval: &'a EvalContext,
-        params: &'a [Value],
     ) -> Result<Writer<'a>, SqlError> {
         let txn = self.txn.as_mut().ok_or_else(|| {
             SqlError::new(SqlState::INTERNAL_ERROR, "a statement runs without a transaction")
@@ -313,7 +325,6 @@ impl Session {
             limits,
             held: &mut self.held_parents,
             eval,
-            params,
             session: &self.state,
         })
     }

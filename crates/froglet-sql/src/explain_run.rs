@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Statement;
 use froglet_engine::Value;
+use froglet_txn::aside;
 
 use crate::apply::Stop;
 use crate::bind::text_fields;
@@ -52,7 +53,8 @@ pub(crate) async fn run(
             let context = EvalContext::new(session.state.clone());
             let snapshot = session.txn.as_mut().expect("just begun").snapshot();
             let begun = std::time::Instant::now();
-            let rows = match select.run(&snapshot, &context, &limits, true)? {
+            let ran = aside(|| select.run(&snapshot, &context, &limits, usize::MAX))?;
+            let rows = match ran {
                 crate::select::Found::Rows(rows) => rows.len(),
                 crate::select::Found::Many => 0,
             };

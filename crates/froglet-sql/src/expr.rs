@@ -5,11 +5,12 @@
 //!   AST ─ rewrite ─ SqlToRel ─ casts ─ coerce ─ simplify ─▶ logical ─▶ physical
 //!                                                             │  $n is a column beside the table's,
 //!                                                             ▼  then a ParamExpr
-//!                                                       Column | Constant | Param | General
+//!                                                       Column | Constant | Quick | General
 //! ```
 //!
 //! The physical expressions are DataFusion's own, those of its filters and projections: one
-//! semantics. An expression that is a column, a constant or a parameter is answered without them.
+//! semantics. For a single row, columns, constants, parameters and what is small ([`Quick`]) are
+//! answered without them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -36,6 +37,7 @@ use crate::context::EvalContext;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::planning::{NoTables, PlanContext, param_fields};
+use crate::quick::Quick;
 use crate::semantics::casts;
 use crate::semantics::param::ParamExpr;
 use crate::types::cast::{CastContext, assignable, not_assignable};
@@ -98,8 +100,8 @@ enum Shape {
     Column,
     /// Always the same.
     Constant(ScalarValue),
-    /// A parameter as it is.
-    Param(usize),
+    /// Small enough to be evaluated value by value; with the type it has.
+    Quick(Quick, ColumnType),
     /// Anything else.
     General,
 }
@@ -264,10 +266,10 @@ impl RowExpr {
             create_physical_expr(&logical, &full, &props, &PhysicalPlanningContext::default())
                 .map_err(map_df_error)?;
         let physical = bind_params(physical, inputs.len(), &params)?;
-        let shape = shape_of(&physical);
+        let input_types: Vec<ColumnType> = inputs.iter().map(|i| scope.columns[*i].0).collect();
         Ok(RowExpr {
-            shape,
-            input_types: inputs.iter().map(|i| scope.columns[*i].0).collect(),
+            shape: shape_of(&physical, &input_types, field.data_type()),
+            input_types,
             schema,
             data_type: field.data_type().clone(),
             sql_type: sql_type_of_field(&field),
@@ -325,14 +327,6 @@ impl RowExpr {
         }
     }
 
-    /// The parameter (from 0) that it is, if it is just that.
-    pub fn as_param(&self) -> Option<usize> {
-        match self.shape {
-            Shape::Param(index) => Some(index),
-            _ => None,
-        }
-    }
-
     /// Whether it is just its one input.
     pub fn is_column(&self) -> bool {
         matches!(self.shape, Shape::Column)
@@ -366,11 +360,7 @@ impl RowExpr {
             Shape::Constant(value) if self.target.is_none() => {
                 return types::value_of_scalar(value, column);
             }
-            Shape::Param(index) if types::column_type_of_arrow(&self.data_type).is_some() => {
-                let scalar = context.params.get(*index).ok_or_else(|| no_param(*index))?;
-                let from = types::column_type_of_arrow(&self.data_type).unwrap_or(column);
-                (types::value_of_scalar(scalar, from)?, from)
-            }
+            Shape::Quick(quick, from) => (quick.eval(row, context)?, *from),
             _ => {
                 let array = self.eval(&self.batch_of(row)?, context)?;
                 return Ok(types::value_at(array.as_ref(), 0, column));
@@ -402,10 +392,6 @@ impl RowExpr {
     fn no_rows(&self, rows: usize) -> Result<RecordBatch, SqlError> {
         self.batch(Vec::new(), rows)
     }
-}
-
-fn no_param(index: usize) -> SqlError {
-    SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter ${}", index + 1))
 }
 
 enum Typed {
@@ -649,16 +635,19 @@ fn bind_params(
         .map_err(map_df_error)
 }
 
-fn shape_of(physical: &Arc<dyn PhysicalExpr>) -> Shape {
+fn shape_of(physical: &Arc<dyn PhysicalExpr>, inputs: &[ColumnType], ty: &DataType) -> Shape {
     if physical.downcast_ref::<PhysicalColumn>().is_some() {
-        Shape::Column
-    } else if let Some(literal) = physical.downcast_ref::<Literal>() {
-        Shape::Constant(literal.value().clone())
-    } else if let Some(param) = physical.downcast_ref::<ParamExpr>() {
-        Shape::Param(param.index)
-    } else {
-        Shape::General
+        return Shape::Column;
     }
+    if let Some(literal) = physical.downcast_ref::<Literal>() {
+        return Shape::Constant(literal.value().clone());
+    }
+    let Some(ty) = types::column_type_of_arrow(ty) else { return Shape::General };
+    let quick = match physical.downcast_ref::<ParamExpr>() {
+        Some(param) => Some(Quick::Param(param.index, ty)),
+        None => Quick::of(physical, inputs),
+    };
+    quick.map_or(Shape::General, |quick| Shape::Quick(quick, ty))
 }
 
 /// The types of the parameters of expressions over a table, `given` where the client says (an oid

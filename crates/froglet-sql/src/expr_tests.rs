@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use froglet_engine::{ColumnId, SpaceId};
+use froglet_engine::{ColumnId, Row, SpaceId};
 use froglet_schema::ColumnDef;
 
 use super::*;
@@ -361,6 +361,64 @@ fn parameters_take_their_types_from_context() {
     assert_eq!(params_of(&["$1 = x", "i = $2", "$1 || 'a'"]), ["text", "integer"]);
 }
 
+fn with_param(value: Value, ty: SqlType) -> EvalContext {
+    let session = Arc::new(crate::context::NoSession);
+    EvalContext::with_params(session, vec![value], &Arc::from([ty]))
+}
+
+/// A value, or an error's SQLSTATE and message.
+fn outcome(result: Result<Value, SqlError>) -> Result<Value, (String, String)> {
+    result.map_err(|e| (e.state.as_str().to_owned(), e.message))
+}
+
+#[test]
+fn what_is_evaluated_value_by_value_is_what_the_kernels_answer() {
+    let scope = Scope::table(&table(), None);
+    let edges = [0, 1, -1, 2, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX, i64::MIN];
+    let int4 = |v: i64| i32::try_from(v).map_or(Value::Null, Value::Int32);
+    let mut quick = 0;
+    for text in [
+        "i + $1",
+        "i - $1",
+        "i * $1",
+        "i + 1 > $1",
+        "b + i",
+        "b * $1 - i",
+        "b - 1 <= i and not i = $1",
+        "i <> 0 or b * b > 5",
+        "i is null or b is not null",
+        "i is not null and b > $1",
+        "(i > 0) is null",
+        "s + i::smallint",
+        "s * s + $1",
+    ] {
+        let ty = plain(oids::INT4);
+        let expr = RowExpr::compile(&scope, &parse(text), &[ty]).expect("it compiles");
+        quick += usize::from(matches!(expr.shape, Shape::Quick(..)));
+        for first in edges {
+            for second in edges {
+                let context = with_param(int4(second), ty);
+                let of = |ty: &ColumnType, v: i64| match ty {
+                    ColumnType::Int16 => i16::try_from(v).map_or(Value::Null, Value::Int16),
+                    ColumnType::Int32 => int4(v),
+                    _ => Value::Int64(v),
+                };
+                let values = [first, second].into_iter().chain(edges);
+                let row: Row =
+                    expr.input_types.iter().zip(values).map(|(ty, v)| of(ty, v)).collect();
+                let one = outcome(expr.eval_row(&row, &context));
+                let batch = expr.batch_of(&row).expect("a batch of the inputs");
+                let column = expr.column_type().expect("a type that columns have");
+                let kernels = expr
+                    .eval(&batch, &context)
+                    .map(|array| types::value_at(array.as_ref(), 0, column));
+                assert_eq!(one, outcome(kernels), "{text} over {row:?} with {second}");
+            }
+        }
+    }
+    assert!(quick >= 10, "only {quick} of them are evaluated value by value");
+}
+
 #[test]
 fn one_compilation_serves_many_parameter_values() {
     let scope = Scope::table(&table(), None);
@@ -368,21 +426,11 @@ fn one_compilation_serves_many_parameter_values() {
     let expr = RowExpr::compile(&scope, &parse("i + $1 * 2"), &[ty]).expect("it compiles");
     assert_eq!(expr.inputs(), [0]);
     for n in [1, 5, -3] {
-        let context = EvalContext::with_params(
-            Arc::new(crate::context::NoSession),
-            &[Value::Int32(n)],
-            &[ty],
-        )
-        .expect("an integer is bound");
+        let context = with_param(Value::Int32(n), ty);
         let value = expr.eval_row(&[Value::Int32(7)], &context).expect("it evaluates");
         assert_eq!(value, Value::Int32(7 + 2 * n));
     }
-    let context = EvalContext::with_params(
-        Arc::new(crate::context::NoSession),
-        &[Value::Int32(i32::MAX)],
-        &[ty],
-    )
-    .expect("an integer is bound");
+    let context = with_param(Value::Int32(i32::MAX), ty);
     let error = expr.eval_row(&[Value::Int32(7)], &context).expect_err("it overflows");
     assert_eq!(error.message, "integer out of range");
 }

@@ -59,6 +59,7 @@ pub mod provider_exec;
 pub mod query;
 mod query_rows;
 pub mod query_run;
+mod quick;
 mod resolve;
 mod returning;
 pub mod rewrite;

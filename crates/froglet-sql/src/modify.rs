@@ -121,7 +121,6 @@ impl ModifyPlan {
         residual: Option<&BoundExpr>,
         sets: &[SetValue],
     ) -> Result<Targets, SqlError> {
-        let mut targets = Targets::new();
         let scan = Scan {
             table: &self.table,
             access,
@@ -129,7 +128,7 @@ impl ModifyPlan {
             residual,
             direction: Direction::Forward,
         };
-        scan.run(view, writer.eval, writer.limits, &mut |rid, row| {
+        scan.gather(view, writer.eval, writer.limits, &mut |targets: &mut Targets, rid, row| {
             if let Change::Update(columns) = &self.change {
                 let values = self.new_values(columns, sets, row, rid, view, writer.eval)?;
                 targets.values.push(values);
@@ -142,8 +141,7 @@ impl ModifyPlan {
                 Some(access) if access.unique => std::ops::ControlFlow::Break(()),
                 _ => std::ops::ControlFlow::Continue(()),
             })
-        })?;
-        Ok(targets)
+        })
     }
 
     /// The values of the columns that are set, checked.

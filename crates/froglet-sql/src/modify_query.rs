@@ -56,7 +56,7 @@ impl QuerySource {
         view: &Snapshot,
     ) -> Result<Targets, Stop> {
         let snapshot = writer.txn.part().snapshot().clone();
-        let (session, params, limits) = (writer.session, writer.params, writer.limits);
+        let (session, params, limits) = (writer.session, writer.eval.values(), writer.limits);
         let mut stream = self.plan.run(session, snapshot, params, limits).await?;
         let mut targets = Targets::new();
         let mut seen = HashSet::new();

@@ -40,7 +40,7 @@ pub struct Field {
 /// A bound statement. Shared between the session, its portals and the server.
 pub struct Prepared {
     pub(crate) statement: ParsedStatement,
-    pub(crate) params: Vec<SqlType>,
+    pub(crate) params: Arc<[SqlType]>,
     pub(crate) param_types: Vec<ColumnType>,
     pub(crate) fields: Option<Arc<[Field]>>,
     /// Which columns the fields were.
@@ -67,7 +67,7 @@ impl Prepared {
     pub fn empty() -> Arc<Prepared> {
         Arc::new(Prepared {
             statement: ParsedStatement::empty(),
-            params: Vec::new(),
+            params: Arc::from([]),
             param_types: Vec::new(),
             fields: None,
             origins: Vec::new(),

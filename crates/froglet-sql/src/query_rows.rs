@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Query;
 use froglet_engine::{Row, Snapshot, Value};
 use froglet_schema::SqlType;
-use froglet_txn::Limits;
+use froglet_txn::{Limits, aside};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
@@ -37,7 +37,7 @@ impl QueryPlan {
         query: &Query,
         given: &[SqlType],
     ) -> Result<(QueryPlan, Vec<SqlType>), Stop> {
-        Ok(QueryPlan::plan_for(planner, query, given, &[])?)
+        Ok(aside(|| QueryPlan::plan_for(planner, query, given, &[]))?)
     }
 
     /// Plans a query whose columns go into columns of these types.
@@ -106,7 +106,8 @@ impl RowsQuery {
         given: &[SqlType],
         targets: &[SqlType],
     ) -> Result<(RowsQuery, Vec<SqlType>), Stop> {
-        let (plan, params) = QueryPlan::plan_for(planner, query, given, targets)?;
+        let planned = aside(|| QueryPlan::plan_for(planner, query, given, targets));
+        let (plan, params) = planned?;
         Ok((RowsQuery { plan, targets: Vec::new() }, params))
     }
 
@@ -129,7 +130,7 @@ impl RowsQuery {
     /// All its rows, cast.
     pub(crate) async fn rows(&self, writer: &mut Writer<'_>) -> Result<Vec<Row>, Stop> {
         let snapshot = writer.txn.part().snapshot().clone();
-        let (session, params, limits) = (writer.session, writer.params, writer.limits);
+        let (session, params, limits) = (writer.session, writer.eval.values(), writer.limits);
         let mut stream = self.plan.run(session, snapshot, params, limits).await?;
         let mut rows = Vec::new();
         while let Some(batch) = next(&mut stream, limits).await? {

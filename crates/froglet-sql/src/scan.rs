@@ -1,10 +1,11 @@
-//! Reading the rows of a short statement: through its access, or all of them.
+//! Reading the rows of a short statement: through its access, or all of them. A statement that
+//! turns out to be long goes on aside, so that the other sessions of its loop do not wait for it.
 
 use std::ops::ControlFlow;
 
 use froglet_engine::{Direction, Row, RowId, Snapshot, batch};
 use froglet_schema::TableVersion;
-use froglet_txn::Limits;
+use froglet_txn::{Limits, aside};
 
 use crate::access::Access;
 use crate::bound::BoundExpr;
@@ -14,8 +15,14 @@ use crate::error::SqlError;
 /// Called with every row; stops the scan by Break.
 pub(crate) type Visit<'a> = dyn FnMut(RowId, &mut Row) -> Result<ControlFlow<()>, SqlError> + 'a;
 
+/// The same, into something that is collected.
+pub(crate) type Gather<'a, T> =
+    dyn FnMut(&mut T, RowId, &mut Row) -> Result<ControlFlow<()>, SqlError> + 'a;
+
 /// Rows visited between two looks at the limits.
-const CHECK_ROWS: u32 = 1024;
+const CHECK_ROWS: usize = 1024;
+/// Rows that a short statement visits at most.
+pub(crate) const MANY: usize = 5_000;
 
 /// What a scan reads.
 pub(crate) struct Scan<'a> {
@@ -29,18 +36,45 @@ pub(crate) struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Visits the rows that `snapshot` sees and the conditions let through.
-    pub(crate) fn run(
+    /// Collects from the rows that `snapshot` sees and the conditions let through.
+    pub(crate) fn gather<T: Default>(
         &self,
         snapshot: &Snapshot,
         context: &EvalContext,
         limits: &Limits,
+        visit: &mut Gather<'_, T>,
+    ) -> Result<T, SqlError> {
+        let mut gather = |most| {
+            let mut gathered = T::default();
+            let whole = self.visit(snapshot, context, limits, most, &mut |rid, row| {
+                visit(&mut gathered, rid, row)
+            })?;
+            Ok::<_, SqlError>(whole.then_some(gathered))
+        };
+        match gather(MANY)? {
+            Some(gathered) => Ok(gathered),
+            None => Ok(aside(|| gather(usize::MAX))?.expect("nothing ends this scan early")),
+        }
+    }
+
+    /// Visits the rows that `snapshot` sees and the conditions let through; false if there are more
+    /// than `most` to look at.
+    pub(crate) fn visit(
+        &self,
+        snapshot: &Snapshot,
+        context: &EvalContext,
+        limits: &Limits,
+        most: usize,
         visit: &mut Visit<'_>,
-    ) -> Result<(), SqlError> {
-        let mut seen: u32 = 0;
-        let mut outcome = Ok(());
+    ) -> Result<bool, SqlError> {
+        let mut seen: usize = 0;
+        let mut outcome = Ok(true);
         let mut each = |rid: RowId, row: &mut Row| {
-            seen = seen.wrapping_add(1);
+            seen += 1;
+            if seen > most {
+                outcome = Ok(false);
+                return ControlFlow::Break(());
+            }
             let mut step = || {
                 if seen.is_multiple_of(CHECK_ROWS) {
                     limits.check()?;

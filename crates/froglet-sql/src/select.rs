@@ -2,7 +2,7 @@
 //!
 //! What does not fit (joins, aggregates, an order no index has, anything that does not compile
 //! here) is left to DataFusion by answering `None`; so errors of such statements are DataFusion's.
-//! A range that turns out to be long is left to it, too, when the statement has begun ([`MANY`]).
+//! A range that turns out to be long is left to it, too, when the statement has begun ([`crate::scan::MANY`]).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,9 +28,6 @@ use crate::returning::{self, Item, OutputList};
 use crate::scan::Scan;
 use crate::target::{TableRef, has_subquery, plain_table};
 use crate::types::{column_type_of, oids, plain};
-
-/// Rows after which a range without LIMIT is a query rather than a lookup.
-pub(crate) const MANY: usize = 5_000;
 
 /// A planned lookup.
 pub(crate) struct SelectPlan {
@@ -426,36 +423,34 @@ impl SelectPlan {
         Ok((number(&self.limit, "LIMIT", usize::MAX)?, number(&self.offset, "OFFSET", 0)?))
     }
 
-    /// Reads the rows. `patient`: however many there are.
+    /// Reads the rows, if there are not more than `most` to look at.
     pub(crate) fn run(
         &self,
         snapshot: &Snapshot,
         context: &EvalContext,
         limits: &froglet_txn::Limits,
-        patient: bool,
+        most: usize,
     ) -> Result<Found, SqlError> {
         let (limit, skip) = self.window(context)?;
-        let mut rows = Vec::new();
         if limit == 0 {
-            return Ok(Found::Rows(rows));
+            return Ok(Found::Rows(Vec::new()));
         }
         if let Some(sort) = &self.sort {
-            return self.run_sorted(sort, snapshot, context, limits, (limit, skip), patient);
+            return self.run_sorted(sort, snapshot, context, limits, (limit, skip), most);
         }
-        let mut many = false;
+        let mut rows = Vec::new();
         let mut passed = 0;
         let unique = self.access.as_ref().is_some_and(|access| access.unique);
-        self.scan().run(snapshot, context, limits, &mut |_, row| {
+        let whole = self.scan().visit(snapshot, context, limits, most, &mut |_, row| {
             if passed < skip {
                 passed += 1;
                 return Ok(ControlFlow::Continue(()));
             }
             rows.push(self.outputs.take(row, context)?);
-            many = !patient && rows.len() > MANY;
-            let enough = unique || many || rows.len() >= limit;
+            let enough = unique || rows.len() >= limit;
             Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        Ok(if many { Found::Many } else { Found::Rows(rows) })
+        Ok(if whole { Found::Rows(rows) } else { Found::Many })
     }
 
     fn run_sorted(
@@ -465,16 +460,14 @@ impl SelectPlan {
         context: &EvalContext,
         limits: &froglet_txn::Limits,
         (limit, skip): (usize, usize),
-        patient: bool,
+        most: usize,
     ) -> Result<Found, SqlError> {
         let mut found: Vec<(Vec<u8>, Row)> = Vec::new();
-        let mut many = false;
-        self.scan().run(snapshot, context, limits, &mut |_, row| {
+        let whole = self.scan().visit(snapshot, context, limits, most, &mut |_, row| {
             found.push((sort.key(row), std::mem::take(row)));
-            many = !patient && found.len() > MANY;
-            Ok(if many { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            Ok(ControlFlow::Continue(()))
         })?;
-        if many {
+        if !whole {
             return Ok(Found::Many);
         }
         found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -493,15 +486,19 @@ impl SelectPlan {
         // SKIP LOCKED looks for others instead of those it skips: it locks one by one.
         let one_by_one = self.lock == Some(OnBusy::Skip);
         let all = one_by_one || self.sort.is_some();
-        let mut targets = Targets::new();
-        self.scan().run(&view, writer.eval, writer.limits, &mut |rid, row| {
-            if targets.rids.len() < wanted || all {
-                targets.rids.push(rid);
-                targets.olds.push(std::mem::take(row));
-            }
-            let enough = targets.rids.len() >= wanted && !all;
-            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
+        let mut targets = self.scan().gather(
+            &view,
+            writer.eval,
+            writer.limits,
+            &mut |targets: &mut Targets, rid, row| {
+                if targets.rids.len() < wanted || all {
+                    targets.rids.push(rid);
+                    targets.olds.push(std::mem::take(row));
+                }
+                let enough = targets.rids.len() >= wanted && !all;
+                Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            },
+        )?;
         if let Some(sort) = &self.sort {
             let rows = targets.rids.drain(..).zip(targets.olds.drain(..));
             let mut rows: Vec<(RowId, Row)> = rows.collect();

@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use froglet_engine::{SqlState, Value};
+use froglet_engine::{SqlState, Ts, Value};
 use froglet_schema::CatalogSavepoint;
 use froglet_txn::{CancelToken, Limits, Transaction};
 
@@ -29,7 +29,7 @@ use crate::functions::SessionState;
 use crate::parse::{self, ParsedStatement};
 use crate::prepared::Prepared;
 use crate::settings::{Settings, SettingsMark};
-use crate::stream::Outcome;
+use crate::stream::{Outcome, RowStream};
 
 /// What ReadyForQuery says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,8 @@ pub struct Session {
     /// The settings to which a rollback of this transaction goes back.
     pub(crate) begin_settings: Option<SettingsMark>,
     pub(crate) notices: Vec<Notice>,
+    /// The newest possibly undurable commit that what the client is told may rest on.
+    pub(crate) seen: Ts,
     /// Clients that prepare the same text again and again (pgbench -M extended) get the same plan.
     recent: VecDeque<Recent>,
     /// PREPARE's statements.
@@ -116,6 +118,7 @@ impl Session {
             savepoints: Vec::new(),
             begin_settings: None,
             notices: Vec::new(),
+            seen: Ts(0),
             recent: VecDeque::new(),
             named: HashMap::new(),
             held_parents: HashSet::new(),
@@ -287,6 +290,23 @@ impl Session {
             return Err(self.failed(e));
         }
         self.run(&prepared, Vec::new()).await
+    }
+
+    /// Rows of a result have been read, perhaps under the view of an earlier statement.
+    pub fn note_read(&mut self, stream: &RowStream) {
+        self.seen = self.seen.max(stream.seen());
+    }
+
+    /// Before anything is told to the client: returns when every commit that it may rest on is
+    /// durable (unless `synchronous_commit` is off).
+    pub async fn settle(&mut self) -> Result<(), SqlError> {
+        if let Some(txn) = &mut self.txn {
+            self.seen = self.seen.max(txn.seen());
+        }
+        if !self.settings.hot().synchronous_commit {
+            return Ok(());
+        }
+        Ok(self.db.manager().wait_durable_ts(self.seen).await?)
     }
 
     /// The end of a simple message or a Sync: commits, durably, or aborts what was implicit.

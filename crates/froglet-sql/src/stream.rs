@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use froglet_engine::Row;
+use froglet_engine::{Row, Snapshot, Ts};
 use froglet_txn::Limits;
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -67,13 +67,14 @@ pub(crate) enum TagKind {
 
 impl TagKind {
     pub(crate) fn with(self, rows: u64) -> String {
-        match self {
-            TagKind::Select => format!("SELECT {rows}"),
-            TagKind::Insert => format!("INSERT 0 {rows}"),
-            TagKind::Update => format!("UPDATE {rows}"),
-            TagKind::Delete => format!("DELETE {rows}"),
-            TagKind::Word(word) => word.to_owned(),
-        }
+        let words = match self {
+            TagKind::Select => "SELECT ",
+            TagKind::Insert => "INSERT 0 ",
+            TagKind::Update => "UPDATE ",
+            TagKind::Delete => "DELETE ",
+            TagKind::Word(word) => return word.to_owned(),
+        };
+        [words, &rows.to_string()].concat()
     }
 }
 
@@ -87,22 +88,31 @@ enum Source {
 pub struct RowStream {
     fields: Arc<[Field]>,
     source: Source,
+    /// What a result still being computed reads under.
+    view: Option<Arc<Snapshot>>,
     tag: TagKind,
 }
 
 impl RowStream {
     /// A result that is complete.
     pub(crate) fn ready(fields: Arc<[Field]>, rows: Vec<Row>, tag: TagKind) -> RowStream {
-        RowStream { fields, source: Source::Ready(Some(rows)), tag }
+        RowStream { fields, source: Source::Ready(Some(rows)), view: None, tag }
     }
 
     /// A result that is still being computed.
     pub(crate) fn batches(
         fields: Arc<[Field]>,
         stream: BoxStream<'static, Result<RecordBatch, SqlError>>,
+        view: Arc<Snapshot>,
         limits: Limits,
     ) -> RowStream {
-        RowStream { fields, source: Source::Batches { stream, limits }, tag: TagKind::Select }
+        let source = Source::Batches { stream, limits };
+        RowStream { fields, source, view: Some(view), tag: TagKind::Select }
+    }
+
+    /// The newest possibly undurable commit that it has seen so far, if it is still being computed.
+    pub(crate) fn seen(&self) -> Ts {
+        self.view.as_ref().map_or(Ts(0), |view| view.newest_seen())
     }
 
     /// The columns.

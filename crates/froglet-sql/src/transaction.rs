@@ -186,9 +186,7 @@ impl Session {
 
     /// Undoes everything; the session is idle.
     pub(crate) fn abort_transaction(&mut self) {
-        if let Some(txn) = self.txn.take() {
-            txn.abort();
-        }
+        self.abort_rows();
         if let Some(mark) = self.begin_settings.take()
             && !self.settings.same_as(&mark)
         {
@@ -196,6 +194,14 @@ impl Session {
             self.publish_settings();
         }
         self.leave();
+    }
+
+    /// What an aborted transaction has read, its error may tell.
+    fn abort_rows(&mut self) {
+        if let Some(mut txn) = self.txn.take() {
+            self.seen = self.seen.max(txn.seen());
+            txn.abort();
+        }
     }
 
     fn leave(&mut self) {
@@ -218,11 +224,7 @@ impl Session {
                     txn.rollback_to(savepoint.rows);
                 }
             }
-            None => {
-                if let Some(txn) = self.txn.take() {
-                    txn.abort();
-                }
-            }
+            None => self.abort_rows(),
         }
     }
 

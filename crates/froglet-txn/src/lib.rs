@@ -13,6 +13,7 @@
 //! schema check at commit) only through [`CommitHook`]. One engine, the anchor, is enough today;
 //! a second one joins in [`Transaction`] without its callers noticing (Skeena, paper 003).
 
+mod aside;
 mod cancel;
 mod error;
 mod manager;
@@ -20,6 +21,7 @@ mod rowlocks;
 mod transaction;
 mod waits;
 
+pub use aside::aside;
 pub use cancel::{CancelReason, CancelToken, Limits};
 pub use error::TxnError;
 pub use manager::{CommitHook, TxnManager, Verdict};

@@ -6,9 +6,18 @@ use std::sync::Arc;
 use froglet_engine::{EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts, TxnId};
 use smallvec::SmallVec;
 
+use crate::aside::aside;
 use crate::cancel::Limits;
 use crate::error::TxnError;
 use crate::manager::{CommitHook, TxnManager};
+
+/// Row writes whose commit or rollback others are not kept waiting for.
+const LONG_WRITES: u32 = 2_000;
+
+/// Does something with all writes of a transaction, aside if they are many.
+fn over_writes<T>(part: Box<dyn EngineTxn>, work: impl FnOnce(Box<dyn EngineTxn>) -> T) -> T {
+    if part.savepoint().0 > LONG_WRITES { aside(|| work(part)) } else { work(part) }
+}
 
 /// Isolation levels. READ UNCOMMITTED is READ COMMITTED, as in PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -181,7 +190,11 @@ impl Transaction {
     /// above in line first.
     pub fn rollback_to(&mut self, to: Savepoint) {
         if let Some(part) = &mut self.part {
-            part.rollback_to(to);
+            if part.savepoint().0 - to.0 > LONG_WRITES {
+                aside(|| part.rollback_to(to));
+            } else {
+                part.rollback_to(to);
+            }
             self.manager.waits().released(self.id);
         }
     }
@@ -219,7 +232,7 @@ impl Transaction {
             hook.aborting(self);
         }
         if let Some(part) = self.part.take() {
-            part.abort();
+            over_writes(part, |part| part.abort());
             self.ended();
         }
         self.view = None;
@@ -248,7 +261,7 @@ impl Transaction {
     ) -> Result<Committed, TxnError> {
         let seen = self.seen();
         let part = self.part.take().expect("a transaction that wrote has a part");
-        let outcome = part.post_commit();
+        let outcome = over_writes(part, |part| part.post_commit());
         if let Some(hook) = hook {
             match outcome {
                 Ok(_) => hook.committed(&mut self, ts),

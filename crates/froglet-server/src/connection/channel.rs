@@ -8,6 +8,7 @@
 //! that neither a length field nor five hundred clients at once take more memory than that.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -129,6 +130,14 @@ impl Channel {
         }
     }
 
+    /// The next message, if it has arrived already.
+    pub fn arrived(&mut self) -> Result<Option<(u8, BytesMut)>, End> {
+        match frame::take(&mut self.input).map_err(|e| SqlError::from(&e))? {
+            Frame::Whole(kind, body) => Ok(Some((kind, body))),
+            Frame::Partial { .. } => Ok(None),
+        }
+    }
+
     /// The next message.
     pub async fn receive(&mut self) -> Result<(u8, BytesMut), End> {
         self.next(frame::take).await
@@ -201,12 +210,16 @@ impl Channel {
     }
 
     /// Does work for the client. When the client vanishes meanwhile, the work is cancelled: nobody
-    /// wants its result, and what it holds others may be waiting for.
-    pub async fn watch<T>(&self, cancel: &CancelToken, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
+    /// wants its result, and what it holds others may be waiting for. (The work comes by reference:
+    /// the state of a statement is many kilobytes long, too much to be moved for each message.)
+    pub async fn watch<T>(
+        &self,
+        cancel: &CancelToken,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> T {
         tokio::select! {
             biased;
-            out = &mut work => return out,
+            out = work.as_mut() => return out,
             () = vanished(&self.stream) => cancel.cancel(CancelReason::User),
         }
         work.await

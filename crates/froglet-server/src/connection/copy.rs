@@ -8,6 +8,8 @@
 //! After an error of the server's the client goes on sending for a while: the main loop drops what
 //! is left of the copy.
 
+use std::pin::pin;
+
 use bytes::BytesMut;
 use froglet_engine::SqlState;
 use froglet_sql::{CopyIn, CopyOut, SqlError};
@@ -21,7 +23,7 @@ impl Connection {
     pub(super) async fn copy_in(&mut self, mut copy: CopyIn) -> Result<String, Stop> {
         let (binary, columns) = (copy.binary(), copy.columns());
         self.channel.output.copy_response(b'G', binary, columns);
-        self.channel.flush(&self.cancel).await?;
+        self.flush().await?;
         loop {
             let (kind, body) = match self.next_of_copy().await {
                 Ok(message) => message,
@@ -32,11 +34,11 @@ impl Connection {
             };
             match frontend::decode(kind, &body) {
                 Ok(Frontend::CopyData(data)) => {
-                    let work = copy.feed(&mut self.session, data);
+                    let work = pin!(copy.feed(&mut self.session, data));
                     self.channel.watch(&self.cancel, work).await?;
                 }
                 Ok(Frontend::CopyDone) => {
-                    let work = copy.finish(&mut self.session);
+                    let work = pin!(copy.finish(&mut self.session));
                     return Ok(self.channel.watch(&self.cancel, work).await?);
                 }
                 Ok(Frontend::CopyFail(reason)) => {
@@ -75,7 +77,7 @@ impl Connection {
     pub(super) async fn copy_out(&mut self, mut copy: CopyOut) -> Result<String, Stop> {
         let (binary, columns) = (copy.binary(), copy.columns());
         self.channel.output.copy_response(b'H', binary, columns);
-        while let Some(piece) = self.channel.watch(&self.cancel, copy.next()).await {
+        while let Some(piece) = self.channel.watch(&self.cancel, pin!(copy.next())).await {
             match piece {
                 Ok(data) => self.channel.output.copy_data(&data),
                 Err(error) => {
@@ -84,7 +86,7 @@ impl Connection {
                 }
             }
             if self.channel.output.is_large() {
-                self.channel.flush(&self.cancel).await?;
+                self.flush().await?;
             }
         }
         self.channel.output.copy_done();

@@ -1,6 +1,7 @@
 //! The extended protocol: statements prepared, bound, described and run in steps, answered in one
 //! go at Sync, where the implicit transaction of all steps since the last Sync ends.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use froglet_engine::{SqlState, Value};
@@ -8,7 +9,7 @@ use froglet_sql::types::{from_binary, from_text};
 use froglet_sql::{Outcome, Prepared, RowStream, Rows, SqlError, TransactionStatus};
 
 use super::portal::{Cursor, Portal, State};
-use super::rows::{Formats, descriptions, write_row};
+use super::rows::{Formats, describe, write_row};
 use super::{Connection, Stop};
 use crate::wire::frontend::{Bind, Frontend, Parse, Target};
 
@@ -26,7 +27,7 @@ impl Connection {
                 self.close(target);
                 Ok(())
             }
-            Frontend::Flush => Ok(self.channel.flush(&self.cancel).await?),
+            Frontend::Flush => Ok(self.flush().await?),
             other => unreachable!("{other:?} is not of the extended protocol"),
         };
         if outcome.is_err() {
@@ -57,8 +58,11 @@ impl Connection {
             [] => Prepared::empty(),
             [statement] => {
                 let types: Vec<u32> = parse.types.iter().collect();
-                let work = self.session.prepare(statement, &types);
-                self.channel.watch(&self.cancel, work).await?
+                let outcome = self
+                    .channel
+                    .watch(&self.cancel, pin!(self.session.prepare(statement, &types)))
+                    .await;
+                outcome?
             }
             _ => {
                 return Err(SqlError::new(
@@ -94,7 +98,7 @@ impl Connection {
     fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Stop> {
         let prepared = self.statement(bind.statement)?;
         self.refuse_if_failed(&prepared)?;
-        if !bind.portal.is_empty() && self.portals.contains_key(bind.portal) {
+        if !bind.portal.is_empty() && self.portals.get(bind.portal).is_some() {
             return Err(SqlError::new(
                 DUPLICATE_CURSOR,
                 format!("cursor \"{}\" already exists", bind.portal),
@@ -115,7 +119,7 @@ impl Connection {
             .into());
         };
         let portal = Portal { prepared, formats, state: State::Bound(values) };
-        self.portals.insert(bind.portal.to_owned(), portal);
+        self.portals.insert(bind.portal, portal);
         self.channel.output.bind_complete();
         Ok(())
     }
@@ -147,7 +151,7 @@ impl Connection {
             }
         };
         match prepared.fields() {
-            Some(fields) => self.channel.output.row_description(descriptions(fields, formats)),
+            Some(fields) => describe(&mut self.channel.output, fields, formats),
             None => self.channel.output.no_data(),
         }
         Ok(())
@@ -173,7 +177,7 @@ impl Connection {
             self.drop_portals_when_idle();
         }
         if self.session.status() != TransactionStatus::Idle || before == TransactionStatus::Idle {
-            self.portals.insert(name.to_owned(), portal);
+            self.portals.insert(name, portal);
         }
         outcome
     }
@@ -186,8 +190,11 @@ impl Connection {
     ) -> Result<(), Stop> {
         let tag = match std::mem::replace(&mut portal.state, State::Spent) {
             State::Bound(values) => {
-                let work = self.session.run(&portal.prepared, values);
-                match self.channel.watch(&self.cancel, work).await? {
+                let outcome = self
+                    .channel
+                    .watch(&self.cancel, pin!(self.session.run(&portal.prepared, values)))
+                    .await;
+                match outcome? {
                     Outcome::Rows(stream) => {
                         let cursor = Cursor { stream, rows: None, next: 0 };
                         return self.fetch(portal, Box::new(cursor), max_rows).await;
@@ -250,7 +257,7 @@ impl Connection {
                 cursor.next += 1;
                 sent += 1;
                 if output.is_large() {
-                    self.channel.flush(&self.cancel).await?;
+                    self.flush().await?;
                 }
             }
             if cursor.next < rows.len() {
@@ -267,7 +274,9 @@ impl Connection {
 
     /// The next rows of a result.
     pub(super) async fn next_rows(&mut self, stream: &mut RowStream) -> Result<Option<Rows>, Stop> {
-        match self.channel.watch(&self.cancel, stream.next()).await {
+        let next = self.channel.watch(&self.cancel, pin!(stream.next())).await;
+        self.session.note_read(stream);
+        match next {
             None => Ok(None),
             Some(Ok(rows)) => Ok(Some(rows)),
             Some(Err(error)) => {

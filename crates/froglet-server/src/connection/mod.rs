@@ -10,7 +10,8 @@
 //! ```
 //!
 //! C1: a statement's answer is in the buffer before its transaction may end, and leaves it after
-//!     the commit is durable (or when it is larger than the buffer).
+//!     the commit is durable. A larger one leaves in pieces, each after the commits that its
+//!     transaction has seen so far are durable.
 //! C2: between ReadyForQuery and the next message nothing of an implicit transaction is left, and
 //!     no portal of one.
 //! C3: a panic in a session ends that session with XX000; its transaction aborts as it is dropped.
@@ -23,7 +24,6 @@ mod rows;
 mod simple;
 pub mod startup;
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ use futures::FutureExt;
 
 use crate::wire::frontend::{self, Frontend};
 use channel::{Channel, End};
-use portal::Portal;
+use portal::Portals;
 
 /// How long a client that is told goodbye may take to listen.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     channel: Channel,
     session: Session,
     cancel: Arc<CancelToken>,
-    portals: HashMap<String, Portal>,
+    portals: Portals,
     /// The unnamed statement.
     unnamed: Option<Arc<froglet_sql::Prepared>>,
     /// After an error in the extended protocol: everything up to Sync is ignored.
@@ -80,7 +80,7 @@ impl Connection {
             cancel: session.cancel_token(),
             channel,
             session,
-            portals: HashMap::new(),
+            portals: Portals::default(),
             unnamed: None,
             skipping: false,
         }
@@ -131,6 +131,9 @@ impl Connection {
 
     /// The next message, or why there will be none.
     async fn next_message(&mut self) -> Result<(u8, BytesMut), End> {
+        if let Some(message) = self.channel.arrived()? {
+            return Ok(message);
+        }
         let idle_timeout = self.session.idle_timeout();
         let cancel = self.cancel.clone();
         let too_long = async {
@@ -198,7 +201,7 @@ impl Connection {
             return self.ready().await;
         }
         self.skipping = true;
-        self.channel.flush(&self.cancel).await
+        self.flush().await
     }
 
     /// Outside a transaction block no portal outlives its transaction, nor keeps its read view.
@@ -228,6 +231,12 @@ impl Connection {
             self.channel.output.parameter_status(name, &value);
         }
         self.channel.output.ready_for_query(self.session.status());
+        self.flush().await
+    }
+
+    /// Sends what has been written, once all that it rests on is durable.
+    async fn flush(&mut self) -> Result<(), End> {
+        self.session.settle().await.map_err(|error| SqlError { fatal: true, ..error })?;
         self.channel.flush(&self.cancel).await
     }
 

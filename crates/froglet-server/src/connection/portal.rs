@@ -5,12 +5,43 @@
 //!     └────Execute──▶ Spent                       (a command without rows runs once)
 //! ```
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use froglet_engine::Value;
 use froglet_sql::{Prepared, RowStream, Rows};
 
 use super::rows::Formats;
+
+/// The portals of a connection. Most clients only ever use the unnamed one.
+#[derive(Default)]
+pub(crate) struct Portals {
+    unnamed: Option<Portal>,
+    named: HashMap<String, Portal>,
+}
+
+impl Portals {
+    pub(super) fn get(&self, name: &str) -> Option<&Portal> {
+        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+    }
+
+    pub(super) fn insert(&mut self, name: &str, portal: Portal) {
+        if name.is_empty() {
+            self.unnamed = Some(portal);
+        } else {
+            self.named.insert(name.to_owned(), portal);
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<Portal> {
+        if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.unnamed = None;
+        self.named.clear();
+    }
+}
 
 /// A portal.
 pub(crate) struct Portal {

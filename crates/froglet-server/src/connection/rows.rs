@@ -5,11 +5,11 @@
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::DataType;
+use bytes::BufMut;
 use froglet_engine::Row;
 use froglet_sql::types::names::type_row;
 use froglet_sql::types::{value_binary, value_text, write_binary, write_text};
 use froglet_sql::{Field, Rows};
-use pgwire::messages::data::FieldDescription;
 
 use crate::wire::backend::Output;
 use crate::wire::frontend::Integers;
@@ -40,20 +40,25 @@ impl Formats {
     }
 }
 
-/// RowDescription's fields.
-pub(crate) fn descriptions(fields: &[Field], formats: &Formats) -> Vec<FieldDescription> {
-    let describe = |(i, field): (usize, &Field)| {
-        FieldDescription::new(
-            field.name.clone(),
-            field.table as i32,
-            field.attnum,
-            field.sql_type.oid,
-            type_row(field.sql_type.oid).map_or(-1, |row| row.length),
-            field.sql_type.modifier,
-            i16::from(formats.is_binary(i)),
-        )
-    };
-    fields.iter().enumerate().map(describe).collect()
+/// Writes a RowDescription.
+pub(crate) fn describe(output: &mut Output, fields: &[Field], formats: &Formats) {
+    output.infallible(b'T', |out| {
+        out.put_u16(columns(fields));
+        for (i, field) in fields.iter().enumerate() {
+            out.put_slice(field.name.as_bytes());
+            out.put_u8(0);
+            out.put_u32(field.table);
+            out.put_i16(field.attnum);
+            out.put_u32(field.sql_type.oid);
+            out.put_i16(type_row(field.sql_type.oid).map_or(-1, |row| row.length));
+            out.put_i32(field.sql_type.modifier);
+            out.put_u16(u16::from(formats.is_binary(i)));
+        }
+    });
+}
+
+fn columns(fields: &[Field]) -> u16 {
+    u16::try_from(fields.len()).expect("a result has at most 1664 columns")
 }
 
 /// Writes the `row`-th of these rows as a DataRow.
@@ -64,16 +69,13 @@ pub(crate) fn write_row(
     fields: &[Field],
     formats: &Formats,
 ) {
-    let written: Result<(), std::convert::Infallible> = output.message(b'D', |out| {
-        let columns = u16::try_from(fields.len()).expect("a result has at most 1664 columns");
-        out.extend_from_slice(&columns.to_be_bytes());
+    output.infallible(b'D', |out| {
+        out.put_u16(columns(fields));
         match rows {
             Rows::Values(rows) => values(out, &rows[row], fields, formats),
             Rows::Batch(batch) => cells(out, batch, row, fields, formats),
         }
-        Ok(())
     });
-    let Ok(()) = written;
 }
 
 fn values(out: &mut Vec<u8>, row: &Row, fields: &[Field], formats: &Formats) {

@@ -1,9 +1,11 @@
 //! The simple protocol: a text with any number of statements, in one implicit transaction unless
 //! they say otherwise.
 
+use std::pin::pin;
+
 use froglet_sql::{Outcome, ParsedStatement, RowStream};
 
-use super::rows::{Formats, descriptions, write_row};
+use super::rows::{Formats, describe, write_row};
 use super::{Connection, Stop};
 
 impl Connection {
@@ -36,8 +38,8 @@ impl Connection {
         statement: &ParsedStatement,
         last: bool,
     ) -> Result<(), Stop> {
-        let work = self.session.simple(statement);
-        let outcome = self.channel.watch(&self.cancel, work).await?;
+        let outcome = self.channel.watch(&self.cancel, pin!(self.session.simple(statement))).await;
+        let outcome = outcome?;
         let tag = match outcome {
             Outcome::Rows(stream) => self.all_rows(stream).await?,
             Outcome::Done(tag) => tag,
@@ -61,13 +63,13 @@ impl Connection {
     async fn all_rows(&mut self, mut stream: RowStream) -> Result<String, Stop> {
         let fields = stream.fields().clone();
         let formats = Formats::default();
-        self.channel.output.row_description(descriptions(&fields, &formats));
+        describe(&mut self.channel.output, &fields, &formats);
         let mut sent = 0;
         while let Some(rows) = self.next_rows(&mut stream).await? {
             for row in 0..rows.len() {
                 write_row(&mut self.channel.output, &rows, row, &fields, &formats);
                 if self.channel.output.is_large() {
-                    self.channel.flush(&self.cancel).await?;
+                    self.flush().await?;
                 }
             }
             sent += rows.len() as u64;

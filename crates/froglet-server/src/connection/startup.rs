@@ -36,7 +36,11 @@ pub(crate) struct Shared {
 }
 
 /// Serves an accepted socket to its end.
-pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+pub(crate) async fn serve(stream: std::net::TcpStream, shared: Arc<Shared>) {
+    let stream = match TcpStream::from_std(stream) {
+        Ok(stream) => stream,
+        Err(error) => return tracing::warn!(%error, "a connection could not be served"),
+    };
     // Failing to disable Nagle's algorithm costs time, nothing else.
     let _ = stream.set_nodelay(true);
     let mut channel = Channel::new(stream, shared.budget.clone());

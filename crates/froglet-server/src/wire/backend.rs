@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 use froglet_engine::SqlState;
 use froglet_sql::{Notice, SqlError, TransactionStatus};
 use pgwire::messages::Message;
-use pgwire::messages::data::{FieldDescription, ParameterDescription, RowDescription};
+use pgwire::messages::data::ParameterDescription;
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
 use pgwire::messages::startup::{Authentication, NegotiateProtocolVersion, ParameterStatus};
 
@@ -153,17 +153,13 @@ impl Output {
         });
     }
 
-    fn infallible(&mut self, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
+    /// Writes one message that cannot fail.
+    pub fn infallible(&mut self, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
         let result: Result<(), std::convert::Infallible> = self.message(kind, |buffer| {
             body(buffer);
             Ok(())
         });
         let Ok(()) = result;
-    }
-
-    /// RowDescription.
-    pub fn row_description(&mut self, fields: Vec<FieldDescription>) {
-        self.put(&RowDescription::new(fields));
     }
 
     /// ParameterDescription.

@@ -17,6 +17,9 @@ pub const SHORT_LIMIT_BYTES: u32 = 10_000;
 /// The longest startup packet.
 pub const STARTUP_LIMIT_BYTES: u32 = 10_000;
 
+/// Messages up to this long are copied: the input buffer then stays one piece and is used again.
+const COPIED_BYTES: usize = 4 << 10;
+
 /// What the beginning of the input says.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
@@ -51,6 +54,11 @@ pub fn take(input: &mut BytesMut) -> Result<Frame, WireError> {
     let total_bytes = 1 + checked(kind, length, limit)?;
     if input.len() < total_bytes {
         return Ok(Frame::Partial { total_bytes: Some(total_bytes) });
+    }
+    if total_bytes <= COPIED_BYTES {
+        let body = BytesMut::from(&input[5..total_bytes]);
+        input.advance(total_bytes);
+        return Ok(Frame::Whole(kind, body));
     }
     let mut frame = input.split_to(total_bytes);
     frame.advance(5);

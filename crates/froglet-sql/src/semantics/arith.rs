@@ -62,6 +62,12 @@ pub struct Arith {
     signature: Signature,
 }
 
+impl Arith {
+    pub(crate) fn op(&self) -> Op {
+        self.op
+    }
+}
+
 /// The shared function of an operator.
 pub fn function(op: Op) -> Arc<ScalarUDF> {
     static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 5]> = LazyLock::new(|| {
@@ -228,6 +234,11 @@ fn out_of_range(e: DataFusionError, result: &DataType) -> DataFusionError {
     if !matches!(**arrow, ArrowError::ArithmeticOverflow(_)) {
         return e;
     }
+    overflow(result).into()
+}
+
+/// 22003
+pub(crate) fn overflow(result: &DataType) -> SqlError {
     let name = match result {
         DataType::Int16 => "smallint",
         DataType::Int32 => "integer",
@@ -235,7 +246,7 @@ fn out_of_range(e: DataFusionError, result: &DataType) -> DataFusionError {
         DataType::Date32 => "date",
         _ => "numeric",
     };
-    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{name} out of range")).into()
+    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{name} out of range"))
 }
 
 fn external(e: SqlError) -> ArrowError {
