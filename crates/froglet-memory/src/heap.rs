@@ -66,7 +66,7 @@ impl Chunk {
     }
 
     fn layout(bytes: usize) -> Layout {
-        Layout::from_size_align(bytes, 16).expect("a chunk is smaller than the address space")
+        Layout::array::<u8>(bytes).expect("a chunk is smaller than the address space")
     }
 
     /// Where the bytes start, and how many of them are final.

@@ -1,22 +1,25 @@
 //! pgbench against PostgreSQL 15 and froglet (issue 2, "Speed and memory").
 //!
 //! Both serve on loopback TCP of this machine, with their data in directories side by side; the
-//! same pgbench asks both, in interleaved rounds (A B A B …), so that whatever else goes on here
+//! same pgbench asks both, in interleaved rounds (A B C A B C …), so that whatever else goes on here
 //! hits both. The median of the rounds counts. Targets with `synchronous_commit` off: SELECT-only
 //! at least 1.5 times PostgreSQL, TPC-B-like at least 2 times; with it on: at least as fast with
 //! one client, faster with 16.
 //!
 //! ```text
-//!   pgbench ──TCP──▶ postgres (shared_buffers 2 GB)      round 1: A B   round 2: A B   …
+//!   pgbench ──TCP──▶ postgres (shared_buffers 2 GB)      round 1: A B C   round 2: A B C   …
 //!           ──TCP──▶ froglet serve
+//!           ──TCP──▶ canned answers: what the client and the kernel cost alone
 //! ```
 
+mod limit;
 mod server;
 
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::limit::Limit;
 use self::server::{Froglet, Postgres, Server};
 use crate::report::Report;
 use crate::stats::{self, median};
@@ -27,6 +30,9 @@ pub const ABOUT: &str = "pgbench against PostgreSQL 15 and froglet, in interleav
 
 const POSTGRES: &str = "PostgreSQL 15";
 const FROGLET: &str = "froglet";
+const LIMIT: &str = "canned answers";
+/// Whoever is measured, in this order.
+const NAMES: [&str; 3] = [POSTGRES, FROGLET, LIMIT];
 
 /// One thing that is measured.
 struct Experiment {
@@ -95,17 +101,19 @@ pub fn run(args: &Args) -> Result<Report> {
         None => std::env::current_exe().context("this binary's own path is unknown")?,
     };
     let froglet = Froglet::start(&binary, &args.postgres, &args.dir)?;
-    let servers: [(&str, &dyn Server); 2] = [(POSTGRES, &postgres), (FROGLET, &froglet)];
+    let limit = Limit::start()?;
+    let servers: [&dyn Server; 3] = [&postgres, &froglet, &limit];
     let pgbench = args.postgres.join("pgbench");
-    for (name, server) in servers {
-        progress::phase(&format!("{name}: pgbench -i -s {scale}"));
-        let init = ["-i", "-q", "-s", &scale.to_string()];
-        asked(server.client(&pgbench).args(init)).with_context(|| format!("filling {name}"))?;
+    for (name, server) in NAMES.into_iter().zip(servers) {
+        if let Some(mut prepare) = server.prepare(&pgbench, scale) {
+            progress::phase(&format!("{name}: pgbench -i -s {scale}"));
+            asked(&mut prepare).with_context(|| format!("filling {name}"))?;
+        }
     }
     for experiment in EXPERIMENTS.iter().filter(|e| args.wants(e.name)) {
-        let mut results = [Vec::new(), Vec::new()];
+        let mut results = [Vec::new(), Vec::new(), Vec::new()];
         for round in 1..=args.rounds {
-            for (at, (name, server)) in servers.into_iter().enumerate() {
+            for (at, (name, server)) in NAMES.into_iter().zip(servers).enumerate() {
                 let phase =
                     format!("{}: {name}, round {round} of {}", experiment.name, args.rounds);
                 progress::phase(&phase);
@@ -116,7 +124,7 @@ pub fn run(args: &Args) -> Result<Report> {
         }
         add(&mut report, experiment, &results);
     }
-    check(&mut report, &args.postgres.join("psql"), &servers)?;
+    check(&mut report, &args.postgres.join("psql"), &servers[..2])?;
     froglet.stop()?;
     postgres.stop()?;
     Ok(report)
@@ -170,8 +178,8 @@ fn asked(command: &mut Command) -> Result<Output> {
     Ok(output)
 }
 
-fn add(report: &mut Report, experiment: &Experiment, results: &[Vec<Run>; 2]) {
-    for (name, runs) in [POSTGRES, FROGLET].into_iter().zip(results) {
+fn add(report: &mut Report, experiment: &Experiment, results: &[Vec<Run>; 3]) {
+    for (name, runs) in NAMES.into_iter().zip(results) {
         let tps: Vec<f64> = runs.iter().map(|run| run.per_second).collect();
         let latency: Vec<f64> = runs.iter().map(|run| run.latency_ms * 1000.0).collect();
         report.add(name, experiment.name, "throughput", median(&tps), "1/s");
@@ -181,22 +189,19 @@ fn add(report: &mut Report, experiment: &Experiment, results: &[Vec<Run>; 2]) {
         report.add(name, experiment.name, "range of the rounds", spread, "%");
     }
     report.add_ratio(FROGLET, POSTGRES, experiment.name, "throughput");
+    report.add_ratio(LIMIT, POSTGRES, experiment.name, "throughput");
     if let Some(target) = experiment.target {
         report.add("target", experiment.name, "throughput", target, "x");
     }
 }
 
 /// TPC-B's own condition: every sum is the sum of the deltas.
-fn check(
-    report: &mut Report,
-    psql: &std::path::Path,
-    servers: &[(&str, &dyn Server)],
-) -> Result<()> {
+fn check(report: &mut Report, psql: &std::path::Path, servers: &[&dyn Server]) -> Result<()> {
     const SUMS: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), \
          (SELECT sum(tbalance) FROM pgbench_tellers), \
          (SELECT sum(bbalance) FROM pgbench_branches), \
          (SELECT coalesce(sum(delta), 0) FROM pgbench_history)";
-    for (name, server) in servers {
+    for (name, server) in NAMES.into_iter().zip(servers) {
         let output = asked(server.client(psql).args(["-X", "-A", "-t", "-c", SUMS]))?;
         let line = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let sums: Vec<&str> = line.split('|').collect();
@@ -229,8 +234,11 @@ mod tests {
     fn medians_and_ratios_become_rows() {
         let run = |per_second| Run { per_second, latency_ms: 0.1 };
         let mut report = Report::new("pgbench");
-        let results =
-            [vec![run(10.0), run(30.0), run(20.0)], vec![run(40.0), run(39.0), run(41.0)]];
+        let results = [
+            vec![run(10.0), run(30.0), run(20.0)],
+            vec![run(40.0), run(39.0), run(41.0)],
+            vec![run(80.0)],
+        ];
         add(&mut report, &EXPERIMENTS[0], &results);
         let name = EXPERIMENTS[0].name;
         assert_eq!(report.value("froglet / PostgreSQL 15", name, "throughput"), Some(2.0));

@@ -23,6 +23,13 @@ pub trait Server {
     /// Where it listens.
     fn port(&self) -> u16;
 
+    /// The command that fills it, if there is anything to fill.
+    fn prepare(&self, pgbench: &Path, scale: u16) -> Option<Command> {
+        let mut command = self.client(pgbench);
+        command.args(["-i", "-q", "-s", &scale.to_string()]);
+        Some(command)
+    }
+
     /// A client program of PostgreSQL's, pointed at this server.
     fn client(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
