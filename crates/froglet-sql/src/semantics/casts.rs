@@ -28,7 +28,7 @@ use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
 use crate::types::cell::{Cell, cell_at};
-use crate::types::{self, input, names, numeric, oids, sql_field, sql_type_of_field};
+use crate::types::{self, Zone, input, names, numeric, oids, sql_field, sql_type_of_field};
 use crate::udf::lookup;
 
 /// Rewrites the casts of a plan, of its subqueries too.
@@ -53,6 +53,9 @@ pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
 pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|node| match node {
         Expr::Cast(cast) => rewrite_cast(cast, schema),
+        Expr::ScalarFunction(call) if of_local_time(&call, schema) => {
+            Ok(Transformed::yes(in_local_time(call)))
+        }
         Expr::ScalarFunction(mut call) => {
             let list = call.func.name() == "array_has";
             let changed = type_arguments(&mut call.args, list, schema);
@@ -73,6 +76,38 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         }
         _ => Ok(Transformed::no(node)),
     })
+}
+
+/// Whether a call looks at the clock of the session's zone.
+fn of_local_time(call: &ScalarFunction, schema: &DFSchema) -> bool {
+    if Zone::current().is_utc() || call.args.len() != 2 {
+        return false;
+    }
+    let time = match call.func.name() {
+        "date_part" => match &call.args[0] {
+            Expr::Literal(field, _) => !field.to_string().to_lowercase().contains("epoch"),
+            _ => return false,
+        },
+        "date_trunc" => true,
+        "to_char" => return is_timestamptz(&call.args[0], schema),
+        _ => return false,
+    };
+    time && is_timestamptz(&call.args[1], schema)
+}
+
+fn is_timestamptz(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Timestamp(_, Some(_))))
+}
+
+/// The call over the local time, and a truncated time back where it came from.
+fn in_local_time(mut function: ScalarFunction) -> Expr {
+    let local = |expr: Expr| call(expr, types::plain(oids::TIMESTAMP));
+    let at = usize::from(function.func.name() != "to_char");
+    let time = function.args.remove(at);
+    function.args.insert(at, local(time));
+    let truncated = function.func.name() == "date_trunc";
+    let function = Expr::ScalarFunction(function);
+    if truncated { call(function, types::plain(oids::TIMESTAMPTZ)) } else { function }
 }
 
 fn mark(expr: Expr, changed: bool) -> Transformed<Expr> {
@@ -221,7 +256,11 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
         (Null, _) => true,
         (a, b) if a == b => !has_length || (from == target),
         (Int16, Int32 | Int64 | Float64) | (Int32, Int64 | Float64) | (Float32, Float64) => true,
-        (Date32, Timestamp(..)) | (Timestamp(..), Timestamp(..)) => true,
+        // Between local times and points in time stands the session's zone.
+        (Timestamp(_, a), Timestamp(_, b)) => {
+            a.is_some() == b.is_some() || Zone::current().is_utc()
+        }
+        (Date32, Timestamp(_, zone)) => zone.is_none() || Zone::current().is_utc(),
         (Interval(_) | Duration(_) | Time64(_), to) => !to.is_string(),
         (Utf8 | Utf8View | LargeUtf8, Interval(_)) => true,
         (_, Time64(_)) => true,
@@ -326,12 +365,13 @@ impl ScalarUDFImpl for CastFunction {
         let from = sql_type_of_field(&args.arg_fields[0]);
         let session = current_session(&args.config_options);
         let wanted = args.return_field.data_type();
-        let run = |array: &ArrayRef| -> Result<ArrayRef> {
+        let cast = |array: &ArrayRef| -> Result<ArrayRef> {
             if self.oid == oids::NUMERIC && self.modifier < 4 {
                 return Ok(to_numeric(array, wanted)?);
             }
             Ok(cast_any(array, from, self.target(), session.as_ref())?)
         };
+        let run = |array: &ArrayRef| session.zone().run(|| cast(array));
         match &args.args[0] {
             ColumnarValue::Array(array) => run(array).map(ColumnarValue::Array),
             ColumnarValue::Scalar(scalar) => {
