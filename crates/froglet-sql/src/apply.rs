@@ -84,6 +84,8 @@ pub(crate) struct Writer<'a> {
     /// The parameters as they came.
     pub(crate) params: &'a [Value],
     pub(crate) session: &'a Arc<SessionState>,
+    /// Which of the rows of an insert is the duplicate that it failed with.
+    pub(crate) duplicate: Option<usize>,
 }
 
 /// The values a row takes; nothing for a delete or a lock.
@@ -199,6 +201,7 @@ impl Writer<'_> {
             match stop {
                 WriteStop::Busy { holder } => self.wait_for(holder).await?,
                 WriteStop::Duplicate { index, .. } => {
+                    self.duplicate = Some(done);
                     return Err(violation::unique(&table.def, index, &rows[done]).into());
                 }
                 WriteStop::Engine(e) => return Err(SqlError::from(e).into()),

@@ -14,7 +14,7 @@ use froglet_engine::Value;
 use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SqlType};
 
 use crate::error::SqlError;
-use crate::types;
+use crate::types::{self, Zone};
 
 /// One row of pg_settings.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +62,24 @@ pub struct ActivityRow {
     pub query: String,
 }
 
+/// One row of pg_cursors.
+#[derive(Clone, Debug)]
+pub struct CursorRow {
+    /// name
+    pub name: String,
+    /// statement
+    pub statement: String,
+    /// is_holdable
+    pub holdable: bool,
+    /// is_binary
+    pub binary: bool,
+    /// is_scrollable
+    pub scrollable: bool,
+    /// creation_time
+    /// In microseconds since 1970.
+    pub created_us: i64,
+}
+
 /// What functions and system tables need from the session. Every method has a default, so that
 /// expressions can be compiled and evaluated without a session (recovery, tests).
 #[allow(missing_docs)] // the methods are what the functions of their names return
@@ -93,6 +111,13 @@ pub trait SessionFunctions: Send + Sync {
         Err(SqlError::unsupported("set_config without a session"))
     }
     fn settings(&self) -> Vec<SettingRow> {
+        Vec::new()
+    }
+    /// The time zone that timestamps are read and printed in.
+    fn zone(&self) -> Zone {
+        Zone::current()
+    }
+    fn cursors(&self) -> Vec<CursorRow> {
         Vec::new()
     }
     fn activity(&self) -> Vec<ActivityRow> {
@@ -167,12 +192,14 @@ pub struct EvalContext {
     pub params: Arc<[ScalarValue]>,
     /// The session.
     pub session: Arc<dyn SessionFunctions>,
+    /// Its time zone when the statement began.
+    pub zone: Zone,
 }
 
 impl EvalContext {
     /// Without parameters.
     pub fn new(session: Arc<dyn SessionFunctions>) -> EvalContext {
-        EvalContext { params: Arc::from([]), session }
+        EvalContext { params: Arc::from([]), zone: session.zone(), session }
     }
 
     /// With parameters of these types.
@@ -181,7 +208,8 @@ impl EvalContext {
         values: &[Value],
         types: &[SqlType],
     ) -> Result<EvalContext, SqlError> {
-        Ok(EvalContext { params: bind_params(values, types)?.into(), session })
+        let zone = session.zone();
+        Ok(EvalContext { params: bind_params(values, types)?.into(), session, zone })
     }
 
     /// Without parameters or session.
@@ -199,7 +227,7 @@ impl EvalContext {
         }
         CURRENT.with_borrow_mut(|stack| stack.push(self.clone()));
         let _leave = Leave;
-        f()
+        self.zone.run(f)
     }
 }
 

@@ -235,6 +235,8 @@ pub(crate) struct Splitter {
     in_quotes: bool,
     /// Lines (text, csv) or tuples (binary) begun so far.
     line: u64,
+    /// Of `buffer`: the line of the record handed out last.
+    current: Range<usize>,
     begun: bool,
     ended: bool,
 }
@@ -248,6 +250,7 @@ impl Splitter {
             searched: 0,
             in_quotes: false,
             line: 0,
+            current: 0..0,
             begun: false,
             ended: false,
         }
@@ -257,12 +260,18 @@ impl Splitter {
         &self.options
     }
 
-    /// The number of the record handed out last, from 1.
+    /// The number of the line on which the record handed out last ends, from 1.
     pub(crate) fn line(&self) -> u64 {
         self.line
     }
 
+    /// That line, until more data is pushed.
+    pub(crate) fn line_text(&self) -> &[u8] {
+        &self.buffer[self.current.clone()]
+    }
+
     pub(crate) fn push(&mut self, data: &[u8]) -> Result<(), SqlError> {
+        self.current = 0..0;
         if self.start > 0 {
             self.buffer.drain(..self.start);
             self.searched -= self.start;
@@ -301,11 +310,17 @@ impl Splitter {
             let range = self.start..end;
             self.start = next;
             self.searched = next;
+            let first = self.line == 0;
             self.line += 1;
-            if self.line == 1 && self.options.header {
+            self.current = range.clone();
+            let line = &self.buffer[range];
+            if self.options.format == Format::Csv {
+                // Line ends within quotes.
+                self.line += line.iter().filter(|byte| **byte == b'\n').count() as u64;
+            }
+            if first && self.options.header {
                 continue;
             }
-            let line = &self.buffer[range];
             if line == b"\\." {
                 self.ended = true;
                 return Ok(false);

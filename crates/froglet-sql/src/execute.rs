@@ -22,7 +22,7 @@ use crate::prepared::{CachedPlan, Field, Prepared};
 use crate::select::Found;
 use crate::session::Session;
 use crate::stream::{Outcome, RowStream, TagKind};
-use crate::{bind, control, copy, copy_out, ddl_run, explain_run};
+use crate::{bind, control, copy, copy_out, cursor, ddl_run, explain_run};
 
 /// Restarts of one statement before it is told to give up.
 const MAX_RESTARTS: u32 = 1000;
@@ -60,6 +60,13 @@ pub(crate) async fn run(
         Command::Explain { analyze, verbose, statement } => {
             explain_run::run(session, *analyze, *verbose, statement).await
         }
+        Command::Declare { name, options, .. } => {
+            cursor::declare(session, prepared, name, options, params).await
+        }
+        Command::Fetch { name, direction, moves } => {
+            cursor::fetch(session, prepared, name, *direction, *moves).await
+        }
+        Command::CloseCursor(name) => cursor::close(session, name.as_deref()),
         Command::Maintenance { tag, tables } => ddl_run::maintain(session, tag, tables).await,
         Command::Copy(statement) => match copy::is_from(statement) {
             true => copy::begin(session, statement).await,
@@ -315,6 +322,7 @@ impl Session {
             eval,
             params,
             session: &self.state,
+            duplicate: None,
         })
     }
 }

@@ -48,6 +48,14 @@ impl Rows {
         }
     }
 
+    /// Some of them.
+    pub(crate) fn slice(&self, offset: usize, length: usize) -> Rows {
+        match self {
+            Rows::Values(rows) => Rows::Values(rows[offset..offset + length].to_vec()),
+            Rows::Batch(batch) => Rows::Batch(batch.slice(offset, length)),
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -61,6 +69,7 @@ pub(crate) enum TagKind {
     Insert,
     Update,
     Delete,
+    Fetch,
     /// SHOW, EXPLAIN: the word alone.
     Word(&'static str),
 }
@@ -72,6 +81,7 @@ impl TagKind {
             TagKind::Insert => format!("INSERT 0 {rows}"),
             TagKind::Update => format!("UPDATE {rows}"),
             TagKind::Delete => format!("DELETE {rows}"),
+            TagKind::Fetch => format!("FETCH {rows}"),
             TagKind::Word(word) => word.to_owned(),
         }
     }
@@ -79,6 +89,7 @@ impl TagKind {
 
 enum Source {
     Ready(Option<Vec<Row>>),
+    Chunks(std::vec::IntoIter<Rows>),
     Batches { stream: BoxStream<'static, Result<RecordBatch, SqlError>>, limits: Limits },
     Failed,
 }
@@ -88,12 +99,13 @@ pub struct RowStream {
     fields: Arc<[Field]>,
     source: Source,
     tag: TagKind,
+    binary: bool,
 }
 
 impl RowStream {
     /// A result that is complete.
     pub(crate) fn ready(fields: Arc<[Field]>, rows: Vec<Row>, tag: TagKind) -> RowStream {
-        RowStream { fields, source: Source::Ready(Some(rows)), tag }
+        RowStream { fields, source: Source::Ready(Some(rows)), tag, binary: false }
     }
 
     /// A result that is still being computed.
@@ -102,7 +114,23 @@ impl RowStream {
         stream: BoxStream<'static, Result<RecordBatch, SqlError>>,
         limits: Limits,
     ) -> RowStream {
-        RowStream { fields, source: Source::Batches { stream, limits }, tag: TagKind::Select }
+        let source = Source::Batches { stream, limits };
+        RowStream { fields, source, tag: TagKind::Select, binary: false }
+    }
+
+    /// Rows that were fetched; of a BINARY cursor, perhaps.
+    pub(crate) fn chunks(
+        fields: Arc<[Field]>,
+        rows: Vec<Rows>,
+        tag: TagKind,
+        binary: bool,
+    ) -> RowStream {
+        RowStream { fields, source: Source::Chunks(rows.into_iter()), tag, binary }
+    }
+
+    /// Whether a simple query shows them in the binary format.
+    pub fn binary(&self) -> bool {
+        self.binary
     }
 
     /// The columns.
@@ -119,6 +147,7 @@ impl RowStream {
                     .filter(|rows| !rows.is_empty())
                     .map(|rows| Ok(Rows::Values(rows)));
             }
+            Source::Chunks(rows) => return rows.next().map(Ok),
             Source::Failed => return None,
             Source::Batches { stream, limits } => tokio::select! {
                 biased;
