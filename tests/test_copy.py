@@ -27,7 +27,11 @@ def test_errors_say_where(froglet, postgres):
         with server.connect() as connection:
             seen.append([failing(connection, *wrong) for wrong in WRONG])
             assert connection.execute("select count(*) from t").fetchone() == (0,)
-    assert seen[0] == seen[1]
+    assert not different(WRONG, *seen)
+
+
+def different(cases, ours, theirs):
+    return [triple for triple in zip(cases, ours, theirs) if triple[1] != triple[2]]
 
 
 def failing(connection, options, data):
@@ -51,6 +55,8 @@ def test_a_copy_given_up_says_where(server):
         result = pgconn.get_result()
         assert b"COPY from stdin failed: enough" in result.error_message
         assert b"CONTEXT:  COPY t, line 2" in result.error_message
+        while pgconn.get_result():
+            pass
 
 
 @pytest.mark.parametrize("sql_type", VALUES)
@@ -59,8 +65,10 @@ def test_binary_round_trip(server, sql_type):
     with server.connect() as connection:
         connection.execute(f"create table t (id int primary key, v {sql_type})")
         values = [*VALUES[sql_type], None]
-        types = ["int4", {"varchar(5)": "varchar", "char(4)": "bpchar", "numeric(20,4)": "numeric"}.get(
-            sql_type, sql_type)]
+        names = {"int": "int4", "smallint": "int2", "bigint": "int8", "real": "float4",
+                 "double precision": "float8", "varchar(5)": "varchar", "char(4)": "text",
+                 "numeric(20,4)": "numeric"}
+        types = ["int4", names.get(sql_type, sql_type)]
         with connection.cursor().copy("copy t from stdin (format binary)") as copy:
             copy.set_types(types)
             for row in enumerate(values):
@@ -85,7 +93,7 @@ def test_binary_errors(froglet, postgres):
         with server.connect() as connection:
             answers = [failing(connection, "(format binary)", data) for data in datas]
             seen.append([(state, context) for state, _, context in answers])
-    assert seen[0] == seen[1]
+    assert not different(datas, *seen)
 
 
 @pytest.mark.parametrize("options, rows", [

@@ -120,9 +120,9 @@ pub(crate) async fn begin(
     Ok(Outcome::CopyIn(Box::new(CopyIn {
         inserter,
         version,
+        splitter: Splitter::new(options, described.len()),
         columns: described,
         forced,
-        splitter: Splitter::new(options),
         record: Record::default(),
         batch: Vec::new(),
         lines: Vec::new(),
@@ -179,9 +179,14 @@ impl CopyIn {
         loop {
             let more = match self.splitter.next(&mut self.record, last) {
                 Ok(more) => more,
+                Err(e) if self.splitter.in_header() => return Err(e),
                 // A binary tuple that cannot be read has not been counted.
                 Err(e) if self.binary() => {
-                    return Err(e.context(self.place(self.splitter.line() + 1)));
+                    let mut place = self.place(self.splitter.line() + 1);
+                    if let Some(at) = self.splitter.failed_field() {
+                        place.push_str(&format!(", column {}", self.columns[at].0));
+                    }
+                    return Err(e.context(place));
                 }
                 Err(e) => return Err(self.in_line(e)),
             };
@@ -222,17 +227,8 @@ impl CopyIn {
     fn row(&self) -> Result<Row, SqlError> {
         let found = self.record.fields.len();
         let wanted = self.columns.len();
-        if self.binary() && found != wanted {
-            let e = bad(format!("row field count is {found}, expected {wanted}"));
-            return Err(self.in_line(e));
-        }
         if found > wanted {
             return Err(self.in_line(bad("extra data after last expected column")));
-        }
-        // An empty line is a row of one empty column.
-        if found < wanted {
-            let (name, _, _) = &self.columns[found];
-            return Err(self.in_line(bad(format!("missing data for column \"{name}\""))));
         }
         let values = (0..wanted).map(|at| self.value(at).map(Some));
         let completed = self.inserter.complete(values, &self.context);
@@ -240,7 +236,11 @@ impl CopyIn {
     }
 
     fn value(&self, at: usize) -> Result<Value, SqlError> {
-        let (_, ty, sql_type) = &self.columns[at];
+        let (name, ty, sql_type) = &self.columns[at];
+        // An empty line is a row of one empty column.
+        if at >= self.record.fields.len() {
+            return Err(self.in_line(bad(format!("missing data for column \"{name}\""))));
+        }
         let null = self.splitter.options().null.as_bytes();
         let forced = self.forced[at];
         let bytes = match self.record.field(at) {
@@ -262,7 +262,8 @@ impl CopyIn {
 
     /// Says which field an error is about.
     fn in_field(&self, e: SqlError, at: usize, bytes: &[u8]) -> SqlError {
-        let mut place = format!("{}, column {}", self.place(self.splitter.line()), self.columns[at].0);
+        let mut place =
+            format!("{}, column {}", self.place(self.splitter.line()), self.columns[at].0);
         if !self.binary() {
             place.push_str(&format!(": \"{}\"", shown(bytes)));
         }

@@ -239,12 +239,18 @@ pub(crate) struct Splitter {
     current: Range<usize>,
     begun: bool,
     ended: bool,
+    /// How many fields a binary tuple must have.
+    columns: usize,
+    /// The field of a binary tuple that could not be read.
+    failed: Option<usize>,
 }
 
 impl Splitter {
-    pub(crate) fn new(options: CopyOptions) -> Splitter {
+    pub(crate) fn new(options: CopyOptions, columns: usize) -> Splitter {
         Splitter {
             options,
+            columns,
+            failed: None,
             buffer: Vec::new(),
             start: 0,
             searched: 0,
@@ -263,6 +269,16 @@ impl Splitter {
     /// The number of the line on which the record handed out last ends, from 1.
     pub(crate) fn line(&self) -> u64 {
         self.line
+    }
+
+    /// Whether the binary format's header has yet to come.
+    pub(crate) fn in_header(&self) -> bool {
+        self.options.format == Format::Binary && !self.begun
+    }
+
+    /// The field of a binary tuple that could not be read.
+    pub(crate) fn failed_field(&self) -> Option<usize> {
+        self.failed
     }
 
     /// That line, until more data is pushed.
@@ -314,8 +330,8 @@ impl Splitter {
             self.line += 1;
             self.current = range.clone();
             let line = &self.buffer[range];
-            if self.options.format == Format::Csv {
-                // Line ends within quotes.
+            if self.options.format == Format::Csv && !first {
+                // Line ends within quotes; PostgreSQL does not know them yet in the first line.
                 self.line += line.iter().filter(|byte| **byte == b'\n').count() as u64;
             }
             if first && self.options.header {
@@ -389,12 +405,13 @@ impl Splitter {
             self.ended = true;
             return Ok(false);
         }
-        if count < 0 {
-            return Err(bad(format!("row field count is {count}")));
+        if usize::try_from(count) != Ok(self.columns) {
+            return Err(bad(format!("row field count is {count}, expected {}", self.columns)));
         }
         record.clear();
         let mut at = 2;
-        for _ in 0..count {
+        for field in 0..self.columns {
+            self.failed = Some(field);
             let Some(length) = read_i32(data, at) else { return short(last) };
             at += 4;
             if length == -1 {
@@ -410,6 +427,7 @@ impl Splitter {
             record.fields.push(FieldRange { bytes: Some(begin..record.scratch.len()) });
             at += length;
         }
+        self.failed = None;
         self.start += at;
         self.searched = self.start;
         self.line += 1;
@@ -563,7 +581,7 @@ mod tests {
     use super::*;
 
     fn split(options: CopyOptions, pieces: &[&[u8]]) -> Vec<Vec<Option<String>>> {
-        let mut splitter = Splitter::new(options);
+        let mut splitter = Splitter::new(options, 2);
         let mut record = Record::default();
         let mut rows = Vec::new();
         let mut take = |splitter: &mut Splitter, last| {
@@ -630,7 +648,7 @@ mod tests {
             let pieces: Vec<&[u8]> = data.chunks(size).collect();
             assert_eq!(split(options.clone(), &pieces), vec![row(&[Some("a"), None])]);
         }
-        let mut splitter = Splitter::new(options);
+        let mut splitter = Splitter::new(options, 2);
         splitter.push(b"not a copy").unwrap();
         assert!(splitter.next(&mut Record::default(), true).is_err());
     }

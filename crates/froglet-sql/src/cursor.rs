@@ -85,11 +85,8 @@ pub(crate) fn no_cursor(name: &str) -> SqlError {
 }
 
 fn only_forward() -> SqlError {
-    SqlError::new(
-        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "cursor can only scan forward",
-    )
-    .hint("Declare it with SCROLL option to enable backward scan.")
+    SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
+        .hint("Declare it with SCROLL option to enable backward scan.")
 }
 
 impl SqlCursor {
@@ -142,7 +139,11 @@ impl SqlCursor {
     }
 
     /// Goes over at most so many rows; with `out` they are kept for the client.
-    async fn forward(&mut self, count: u64, mut out: Option<&mut Vec<Rows>>) -> Result<u64, SqlError> {
+    async fn forward(
+        &mut self,
+        count: u64,
+        mut out: Option<&mut Vec<Rows>>,
+    ) -> Result<u64, SqlError> {
         let mut moved = 0;
         while moved < count {
             let next = self.at.max(self.passed) + 1;
@@ -162,7 +163,11 @@ impl SqlCursor {
         Ok(moved)
     }
 
-    async fn backward(&mut self, count: u64, mut out: Option<&mut Vec<Rows>>) -> Result<u64, SqlError> {
+    async fn backward(
+        &mut self,
+        count: u64,
+        mut out: Option<&mut Vec<Rows>>,
+    ) -> Result<u64, SqlError> {
         if !self.options.scroll {
             return Err(only_forward());
         }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::cancel::Limits;
 use crate::error::TxnError;
 use crate::manager::{CommitHook, TxnManager};
+use crate::rowlocks::Strength;
 
 /// Isolation levels. READ UNCOMMITTED is READ COMMITTED, as in PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -194,9 +195,9 @@ impl Transaction {
     }
 
     /// Holds a row shared until the end.
-    pub fn share_row(&mut self, space: SpaceId, rid: RowId) {
+    pub fn share_row(&mut self, space: SpaceId, rid: RowId, strength: Strength) {
         self.part();
-        if self.manager.row_locks().share((space, rid), self.id) {
+        if self.manager.row_locks().share((space, rid), self.id, strength) {
             self.shared.push((space, rid));
         }
     }

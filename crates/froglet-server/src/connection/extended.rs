@@ -330,7 +330,7 @@ fn unsupported_format(code: u16) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// Says which parameter an error is about, as PostgreSQL does: only text can be shown.
+/// Says which parameter an error is about.
 fn in_parameter(mut e: SqlError, bind: &Bind<'_>, i: usize, bytes: Option<&[u8]>) -> SqlError {
     let number = i + 1;
     if e.message == froglet_sql::types::binary::INCORRECT {
@@ -342,8 +342,10 @@ fn in_parameter(mut e: SqlError, bind: &Bind<'_>, i: usize, bytes: Option<&[u8]>
     };
     let formats = bind.parameter_formats;
     let text = formats.get(if formats.len() == 1 { 0 } else { i }).unwrap_or(0) == 0;
-    match bytes.filter(|_| text).and_then(|bytes| std::str::from_utf8(bytes).ok()) {
-        Some(shown) => e.context(format!("{portal} parameter ${number} = '{shown}'")),
+    // As with PostgreSQL's default of log_parameter_max_length_on_error: no value is repeated.
+    match bytes.filter(|bytes| text && std::str::from_utf8(bytes).is_ok()) {
+        Some(b"") => e.context(format!("{portal} parameter ${number} = ''")),
+        Some(_) => e.context(format!("{portal} parameter ${number} = '...'")),
         None => e.context(format!("{portal} parameter ${number}")),
     }
 }

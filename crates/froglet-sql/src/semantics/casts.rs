@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 use froglet_engine::ColumnType;
 use froglet_schema::SqlType;
 
+use super::local_time;
 use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
@@ -53,8 +54,8 @@ pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
 pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|node| match node {
         Expr::Cast(cast) => rewrite_cast(cast, schema),
-        Expr::ScalarFunction(call) if of_local_time(&call, schema) => {
-            Ok(Transformed::yes(in_local_time(call)))
+        Expr::ScalarFunction(call) if local_time::is_read(&call, schema) => {
+            Ok(Transformed::yes(local_time::read(call)))
         }
         Expr::ScalarFunction(mut call) => {
             let list = call.func.name() == "array_has";
@@ -76,38 +77,6 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         }
         _ => Ok(Transformed::no(node)),
     })
-}
-
-/// Whether a call looks at the clock of the session's zone.
-fn of_local_time(call: &ScalarFunction, schema: &DFSchema) -> bool {
-    if Zone::current().is_utc() || call.args.len() != 2 {
-        return false;
-    }
-    let time = match call.func.name() {
-        "date_part" => match &call.args[0] {
-            Expr::Literal(field, _) => !field.to_string().to_lowercase().contains("epoch"),
-            _ => return false,
-        },
-        "date_trunc" => true,
-        "to_char" => return is_timestamptz(&call.args[0], schema),
-        _ => return false,
-    };
-    time && is_timestamptz(&call.args[1], schema)
-}
-
-fn is_timestamptz(expr: &Expr, schema: &DFSchema) -> bool {
-    matches!(expr.get_type(schema), Ok(DataType::Timestamp(_, Some(_))))
-}
-
-/// The call over the local time, and a truncated time back where it came from.
-fn in_local_time(mut function: ScalarFunction) -> Expr {
-    let local = |expr: Expr| call(expr, types::plain(oids::TIMESTAMP));
-    let at = usize::from(function.func.name() != "to_char");
-    let time = function.args.remove(at);
-    function.args.insert(at, local(time));
-    let truncated = function.func.name() == "date_trunc";
-    let function = Expr::ScalarFunction(function);
-    if truncated { call(function, types::plain(oids::TIMESTAMPTZ)) } else { function }
 }
 
 fn mark(expr: Expr, changed: bool) -> Transformed<Expr> {

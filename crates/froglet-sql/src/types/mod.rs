@@ -30,9 +30,9 @@ pub mod interval;
 pub mod names;
 pub mod numeric;
 pub mod output;
-pub mod zone;
 #[cfg(test)]
 mod tests;
+pub mod zone;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -81,9 +81,7 @@ impl Zone {
         match self {
             Zone::Utc => 0,
             Zone::Fixed(seconds) => seconds,
-            Zone::Named(tz) => {
-                tz.offset_from_utc_datetime(&civil(us)).fix().local_minus_utc()
-            }
+            Zone::Named(tz) => tz.offset_from_utc_datetime(&civil(us)).fix().local_minus_utc(),
         }
     }
 
