@@ -488,6 +488,35 @@ def test_messages_that_say_nonsense(server, messages, state):
         assert (b"D", b"\0\1\0\0\0\x017") in wire.until(b"Z")
 
 
+@pytest.mark.parametrize("messages", [
+    [(b"P", parse(b"", b"select $1::int")), (b"B", bind(b"", b"", [b"x"]))],
+    [(b"P", parse(b"", b"select $1::int, $2::int")), (b"B", bind(b"p", b"", [b"1", b"x'y"], [0]))],
+    [(b"P", parse(b"", b"select $1::int")), (b"B", bind(b"", b"", [b"\0\1"], [1]))],
+    [(b"P", parse(b"", b"select $1::int")), (b"B", bind(b"", b"", [b"\0" * 5], [1]))],
+    [(b"P", parse(b"", b"select $1::bool")), (b"B", bind(b"", b"", [b"\1\1"], [1]))],
+    [(b"P", parse(b"", b"select $1::numeric")), (b"B", bind(b"", b"", [b"\0\1\0\0\0\0\0\0"], [1]))],
+    [(b"P", parse(b"", b"select $1::int")), (b"B", bind(b"", b"", [None], [-1]))],
+    [(b"P", parse(b"", b"select $1::int")), (b"B", bind(b"", b"", [b"1", b"2"], [0, 0, 0]))],
+    [(b"P", parse(b"", b"select 1", 0, 23))],
+    [(b"P", parse(b"", b"select $1 is null"))],
+    [(b"P", parse(b"", b"select $2::int"))],
+], ids=range(11))
+def test_errors_of_parameters_read_as_in_postgres(froglet, postgres, messages):
+    """The same SQLSTATE, message and context."""
+    seen = []
+    for server in (froglet, postgres):
+        with Wire(server, startup=False) as wire:
+            wire.send_startup(user="postgres", database=server.database)
+            wire.until(b"Z")
+            for kind, body in messages:
+                wire.send(kind, body)
+            wire.raw(SYNC)
+            [error] = [body for kind, body in wire.until(b"Z") if kind == b"E"]
+            fields = dict((f[:1], f[1:].decode()) for f in error.split(b"\0") if f)
+            seen.append([fields.get(code) for code in (b"C", b"M", b"W")])
+    assert seen[0] == seen[1]
+
+
 def test_messages_out_of_place(froglet):
     """COPY messages without a COPY are ignored; Flush and Sync twice do no harm; limits of Execute."""
     with Wire(froglet) as wire:

@@ -423,6 +423,52 @@ def test_settings_by_connection_options_and_set(server):
         connection.execute("discard all")
 
 
+ZONES = ["UTC", "Europe/Berlin", "america/new_york", "Asia/Kolkata", "2", "-3.5", "+02:00", "GMT"]
+IN_ZONE = [
+    "show timezone", "select '2024-07-01 12:00'::timestamptz", "select '2024-07-01 12:00+00'::timestamptz::text",
+    "select '2024-03-31 02:30'::timestamptz", "select '2024-10-27 02:30'::timestamptz",
+    "select '1850-01-01'::timestamptz", "select 'infinity'::timestamptz", "select at from t order by id",
+    "select at::text || '!' from t where id = 1", "select at::timestamp, at::date from t order by id",
+    "select id from t where at = '2024-07-01 12:00'", "select id from t where at::date = '2024-07-01' order by id",
+    "select '2024-07-01 12:00'::timestamp::timestamptz", "select '2024-07-01'::date::timestamptz",
+    "select date_trunc('day', at) from t order by id", "select max(at) from t",
+    "select extract(hour from at)::int, extract(epoch from at)::bigint from t order by id",
+    "select array_agg(at order by id) is not null from t",
+    "select current_date = now()::date, localtimestamp = now()::timestamp",
+    "insert into t values (100, '2000-06-01 00:00') returning at", "update t set s = at where id = 1 returning s",
+    "alter table t alter column s type timestamptz using s::timestamptz", "select s from t where id = 1",
+]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_time_zones(froglet, postgres, zone):
+    """What is read and printed in a zone, as text: literals, columns, parameters, COPY both ways."""
+    seen = []
+    for server in (froglet, postgres):
+        with server.connect() as connection:
+            connection.execute("create table t (id int primary key, at timestamptz, s text)")
+            connection.execute("insert into t values (1, '2024-07-01 12:00+00'), (2, '2024-01-01 00:30+00')")
+            connection.execute(f"set time zone {zone}" if zone.lstrip("-").replace(".", "").isdigit()
+                               else f"set timezone = '{zone}'")
+            cursor = connection.cursor()
+            cursor.execute("insert into t values (3, %t::timestamptz)", ["2024-07-01 12:00"])
+            with cursor.copy("copy t (id, at) from stdin") as copy:
+                copy.write("4\t2024-07-01 12:00\n5\t2024-07-01 12:00-05\n")
+            answers = [text_of(connection, sql) for sql in IN_ZONE]
+            with cursor.copy("copy (select id, at from t order by id) to stdout") as copy:
+                answers.append(b"".join(bytes(block) for block in copy).decode())
+            seen.append(answers)
+    assert [pair for pair in zip(IN_ZONE + ["copy"], *seen) if pair[1] != pair[2]] == []
+
+
+def text_of(connection, sql):
+    try:
+        result = connection.execute(sql).pgresult
+    except psycopg.Error as error:
+        return str(error)
+    return [[result.get_value(row, column) for column in range(result.nfields)] for row in range(result.ntuples)]
+
+
 def test_client_encodings(server):
     with server.connect() as connection:
         connection.execute("set client_encoding = 'UTF8'")

@@ -166,3 +166,37 @@ def run_together(*calls):
         thread.join(60)
         assert not thread.is_alive(), "a session hangs"
     assert not failures, failures
+
+
+def test_what_is_held_for_share_does_not_change(server):
+    """Sharers and writers of the same rows at once: a sharer reads the same as long as it holds, and
+    no write is lost."""
+    two_rows(server)
+    rounds, wrong, written = 60, [], []
+
+    def share(seed):
+        with server.connect(autocommit=False) as connection:
+            for i in range(rounds):
+                row = (i + seed) % 2 + 1
+                first = connection.execute(
+                    "select value from test where id = %s for share", [row]).fetchone()
+                for _ in range(3):
+                    again = connection.execute("select value from test where id = %s", [row]).fetchone()
+                    if again != first:
+                        wrong.append((row, first, again))
+                connection.commit()
+
+    def write(seed):
+        with server.connect() as connection:
+            for i in range(rounds):
+                connection.execute(
+                    "update test set value = value + 1 where id = %s", [(i + seed) % 2 + 1])
+                written.append(1)
+
+    threads = [threading.Thread(target=work, args=[seed]) for seed in range(3) for work in (share, write)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong and len(written) == 3 * rounds
+    assert server.value("select sum(value) from test") == 30 + 3 * rounds

@@ -92,8 +92,8 @@ impl Catalog {
                 return Ok((edit::drop_constraint(def, &name)?, cascade));
             }
             Change::RenameColumn { column, name, .. } => edit::rename_column(def, &column, &name)?,
-            Change::AlterType { column, ty, sql_type, using, default, .. } => {
-                let new = NewType { ty, sql_type, using, default };
+            Change::AlterType { column, ty, sql_type, using, default, checks, .. } => {
+                let new = NewType { ty, sql_type, using, default, checks };
                 edit::alter_type(def, &column, new, next_id)?
             }
             Change::SetNotNull { column, check, .. } => {

@@ -186,7 +186,8 @@ pub enum Change {
         name: String,
     },
     /// `using` computes the new cells; `None` where the stored type stays and every old value
-    /// fits (varchar(10) to text).
+    /// fits (varchar(10) to text). `checks` are the conditions over the column, compiled for its
+    /// new type: among their inputs is the column under its old id.
     AlterType {
         table: ObjectId,
         column: String,
@@ -194,6 +195,7 @@ pub enum Change {
         sql_type: SqlType,
         using: Option<Arc<dyn Transform>>,
         default: Option<Expression>,
+        checks: Vec<Arc<dyn Check>>,
     },
     /// `check` is true where the column is not NULL.
     SetNotNull {

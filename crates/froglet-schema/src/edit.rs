@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use froglet_engine::{ColumnId, IndexId, IndexSpec, SqlState, Value};
+use froglet_engine::{ColumnId, ColumnType, IndexId, IndexSpec, SqlState, Value};
 
 use crate::change::{
     Check, Fill, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewKeyPart, Transform,
@@ -78,6 +78,9 @@ fn fresh_column_name(def: &TableDef, name: &str) -> Result<(), SchemaError> {
     Ok(())
 }
 
+/// The most columns of a table, as in PostgreSQL.
+const MAX_COLUMNS: usize = 1600;
+
 /// ADD COLUMN, under an id that the table never had.
 pub fn add_column(
     def: &TableDef,
@@ -86,6 +89,12 @@ pub fn add_column(
     fill: Fill,
 ) -> Result<Edited, SchemaError> {
     fresh_column_name(def, &new.name)?;
+    if def.columns.len() >= MAX_COLUMNS {
+        return Err(SchemaError::refused(
+            SqlState::TOO_MANY_COLUMNS,
+            format!("tables can have at most {MAX_COLUMNS} columns"),
+        ));
+    }
     let mut edited = Edited::of(def);
     let missing = match &fill {
         Fill::Constant(value) => value.clone(),
@@ -185,6 +194,31 @@ pub struct NewType {
     pub using: Option<Arc<dyn Transform>>,
     /// The default, converted.
     pub default: Option<Expression>,
+    /// Conditions over the column, to be verified for its new cells.
+    pub checks: Vec<Arc<dyn Check>>,
+}
+
+/// A check of a column that has got another id.
+struct Renumbered {
+    check: Arc<dyn Check>,
+    inputs: Vec<ColumnId>,
+}
+
+impl Check for Renumbered {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn eval(
+        &self,
+        batch: &arrow_array::RecordBatch,
+    ) -> Result<arrow_array::BooleanArray, SchemaError> {
+        self.check.eval(batch)
+    }
+
+    fn violation(&self, row: &[Value]) -> SchemaError {
+        self.check.violation(row)
+    }
 }
 
 /// ALTER COLUMN TYPE: a new column id in the old one's place; indexes over it are built anew.
@@ -210,6 +244,11 @@ pub fn alter_type(
     let not_null = target.not_null;
     edited.old_columns.push(old_id);
     edited.work.push(Work::Fill { target: new_id, transform, not_null });
+    for check in new.checks {
+        let mut inputs = check.inputs().to_vec();
+        replace(&mut inputs, old_id, new_id);
+        edited.work.push(Work::Verify(Arc::new(Renumbered { check, inputs })));
+    }
 
     for constraint in &mut edited.def.constraints {
         match &mut constraint.kind {
@@ -525,6 +564,7 @@ fn bind_foreign_key(
         let (c, p) = (def.column_by_id(*child), parent.column_by_id(*parent_column));
         if let (Some(c), Some(p)) = (c, p)
             && c.ty != p.ty
+            && !(is_integer(c.ty) && is_integer(p.ty))
         {
             return Err(SchemaError::refused(
                 SqlState::FEATURE_NOT_SUPPORTED,
@@ -545,6 +585,11 @@ fn bind_foreign_key(
         on_delete: key.on_delete,
         on_update: key.on_update,
     })
+}
+
+/// Types whose values have the same counterparts in each other, where they fit.
+fn is_integer(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64)
 }
 
 /// DROP CONSTRAINT. A key's index goes with it.

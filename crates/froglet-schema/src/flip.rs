@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use froglet_engine::{RowId, RowWrite, Snapshot, SqlState, Ts, TxnId, Value, WriteStop, batch};
-use froglet_txn::{CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict};
+use froglet_txn::{CommitHook, Limits, SchemaUse, Strength, Transaction, TxnError, Verdict};
 
 use crate::catalog::Catalog;
 use crate::def::ObjectId;
@@ -311,7 +311,7 @@ async fn share_parent(
     let me = txn.id();
     let relaxed = txn.manager().engine().relaxed(me);
     while let Some(parent) = watch.find_parent(&relaxed, values) {
-        txn.share_row(watch.parent.space(), parent);
+        txn.share_row(watch.parent.space(), parent, Strength::Key);
         match watch.parent.changer(parent, &watch.parent_key, me) {
             Some(holder) => txn.wait_for(holder, limits).await?,
             None if watch.find_parent(&relaxed, values) == Some(parent) => return Ok(()),

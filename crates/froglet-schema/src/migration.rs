@@ -224,6 +224,25 @@ impl Migration {
         limits: &Limits,
         renew: &mut (dyn FnMut() + Send),
     ) -> Result<(), SchemaError> {
+        let outcome = self.scan_for(step, options, limits, renew).await;
+        self.remember(outcome)
+    }
+
+    /// Keeps the text of the first error for `froglet.migrations`.
+    fn remember<T>(&self, outcome: Result<T, SchemaError>) -> Result<T, SchemaError> {
+        if let Err(e) = &outcome {
+            self.failure_text.lock().get_or_insert_with(|| e.to_string());
+        }
+        outcome
+    }
+
+    async fn scan_for(
+        self: &Arc<Self>,
+        step: Step,
+        options: &MigrationOptions,
+        limits: &Limits,
+        renew: &mut (dyn FnMut() + Send),
+    ) -> Result<(), SchemaError> {
         let step = Arc::new(step);
         *self.kind.lock() = step.kind_name();
         self.statement.lock().clone_from(&options.statement);
@@ -349,7 +368,7 @@ impl Migration {
         let _still = self.applying.lock();
         self.paused.store(true, Ordering::SeqCst);
         self.check_failure()?;
-        while self.apply_captured()? > 0 {}
+        while self.remember(self.apply_captured())? > 0 {}
         Ok(())
     }
 
@@ -360,6 +379,10 @@ impl Migration {
 
     /// The last word before the commit: writers stand still, capture is paused and caught up.
     pub fn verify_at_flip(&self) -> Result<(), SchemaError> {
+        self.remember(self.verify_steps())
+    }
+
+    fn verify_steps(&self) -> Result<(), SchemaError> {
         let steps = self.steps();
         for step in &steps {
             if let StepKind::Child(watch) = &step.kind
@@ -400,7 +423,7 @@ impl Migration {
     }
 
     fn fail(&self, error: SchemaError) {
-        *self.failure_text.lock() = Some(error.to_string());
+        self.failure_text.lock().get_or_insert_with(|| error.to_string());
         self.failure.lock().get_or_insert(error);
     }
 

@@ -146,7 +146,7 @@ impl ForeignKeyWatch {
     /// The parent of a child's key values, if the snapshot sees it.
     pub fn find_parent(&self, snapshot: &Snapshot, values: &[Value]) -> Option<RowId> {
         let parts = &self.parent.layout().indexes[self.parent_index].key;
-        let encoded = encode_key(parts, values);
+        let encoded = encode_key(parts, &self.as_parent(values)?);
         let mut found = None;
         self.parent.seek(
             snapshot,
@@ -170,8 +170,31 @@ impl ForeignKeyWatch {
     fn key_hash(&self, values: &[Value]) -> u64 {
         let parts = &self.parent.layout().indexes[self.parent_index].key;
         let mut hasher = DefaultHasher::new();
-        encode_key(parts, values).hash(&mut hasher);
+        self.as_parent(values).map(|values| encode_key(parts, &values)).hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// Values of the key as the parent stores them: its integers may be of another width. `None`
+    /// where the parent cannot have them.
+    fn as_parent(&self, values: &[Value]) -> Option<Vec<Value>> {
+        let columns = &self.parent.layout().columns;
+        values
+            .iter()
+            .zip(&self.parent_key)
+            .map(|(value, place)| {
+                let wide = match value {
+                    Value::Int16(v) => i64::from(*v),
+                    Value::Int32(v) => i64::from(*v),
+                    Value::Int64(v) => *v,
+                    other => return Some(other.clone()),
+                };
+                match columns[*place].ty {
+                    ColumnType::Int16 => i16::try_from(wide).ok().map(Value::Int16),
+                    ColumnType::Int32 => i32::try_from(wide).ok().map(Value::Int32),
+                    _ => Some(Value::Int64(wide)),
+                }
+            })
+            .collect()
     }
 
     /// Whether children must be looked at once more; asking clears it.

@@ -15,13 +15,16 @@
 //! the statement's, whatever the view shows was written under that version, and reading it in the
 //! statement's columns is right. When it is not, the statement restarts under the new version.
 //! Statements whose predicate is not a matter of one row (subqueries) restart, too.
+//!
+//! Rows that others hold FOR SHARE are waited for before they are written, one by one; see
+//! froglet-txn, R2, for the look afterwards.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use froglet_engine::{Row, RowId, RowWrite, Snapshot, SqlState, Ts, Value, WriteStop};
 use froglet_schema::{Catalog, CatalogVersion, SchemaError, TableVersion};
-use froglet_txn::{Isolation, Limits, SchemaUse, Shared, Transaction, TxnError};
+use froglet_txn::{Isolation, Limits, SchemaUse, Shared, Strength, Transaction, TxnError};
 
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -82,6 +85,8 @@ pub(crate) struct Writer<'a> {
     /// Parameters and session of the statement's expressions.
     pub(crate) eval: &'a EvalContext,
     pub(crate) session: &'a Arc<SessionState>,
+    /// Which of the rows of an insert is the duplicate that it failed with.
+    pub(crate) duplicate: Option<usize>,
 }
 
 /// The values a row takes; nothing for a delete or a lock.
@@ -100,6 +105,8 @@ pub(crate) enum Kind<'c> {
     Update(&'c [usize]),
     Delete,
     Lock,
+    /// FOR SHARE: held exclusively for a moment, so that what others hold shared is no obstacle.
+    Share,
 }
 
 /// The rows of an UPDATE, DELETE or lock, as collected.
@@ -122,7 +129,7 @@ impl Targets {
         match kind {
             Kind::Update(columns) => RowWrite::Update { rid, columns, values: &self.values[at] },
             Kind::Delete => RowWrite::Delete { rid },
-            Kind::Lock => RowWrite::Lock { rid },
+            Kind::Lock | Kind::Share => RowWrite::Lock { rid },
         }
     }
 
@@ -211,6 +218,7 @@ impl Writer<'_> {
             match stop {
                 WriteStop::Busy { holder } => self.wait_for(holder).await?,
                 WriteStop::Duplicate { index, .. } => {
+                    self.duplicate = Some(done);
                     return Err(violation::unique(&table.def, index, &rows[done]).into());
                 }
                 WriteStop::Engine(e) => return Err(SqlError::from(e).into()),
@@ -239,10 +247,24 @@ impl Writer<'_> {
         // The base of the row at `at`, when it had to be read again.
         let mut rebased: Option<Ts> = None;
         while at < targets.rids.len() {
+            let shared = kind != Kind::Share && self.txn.manager().row_locks().any_whole();
+            if shared && let Some(holder) = self.sharer(table, targets.rids[at]) {
+                match on_busy {
+                    OnBusy::Wait => self.wait_for(holder).await?,
+                    OnBusy::NoWait => return Err(row_not_available(table)),
+                    OnBusy::Skip => {
+                        skipped.push(at);
+                        at += 1;
+                        rebased = None;
+                    }
+                }
+                continue;
+            }
             let end = match rebased {
-                Some(_) => at + 1,
-                None => targets.rids.len().min(at + CHUNK_ROWS),
+                None if !shared => targets.rids.len().min(at + CHUNK_ROWS),
+                _ => at + 1,
             };
+            let before = self.txn.savepoint();
             let row_base = rebased.unwrap_or(base);
             let outcome = if end == at + 1 {
                 let write = targets.write(at, kind);
@@ -253,6 +275,11 @@ impl Writer<'_> {
                 table.table.write(self.txn.part(), row_base, &writes)
             };
             let Err((n, stop)) = outcome else {
+                if kind != Kind::Share && self.any_shared(table, &targets.rids[at..end]) {
+                    // Held shared since the look above: written again when its holder has ended.
+                    self.txn.rollback_to(before);
+                    continue;
+                }
                 self.yield_after(end - at).await;
                 at = end;
                 rebased = None;
@@ -276,6 +303,17 @@ impl Writer<'_> {
             targets.remove(&skipped);
         }
         Ok(())
+    }
+
+    /// Somebody else who holds a row FOR SHARE.
+    fn sharer(&self, table: &TableVersion, rid: RowId) -> Option<froglet_engine::TxnId> {
+        let place = (table.def.space, rid);
+        self.txn.manager().row_locks().other_holder(place, self.txn.id(), Strength::Whole)
+    }
+
+    fn any_shared(&self, table: &TableVersion, rids: &[RowId]) -> bool {
+        let any = self.txn.manager().row_locks().any_whole();
+        any && rids.iter().any(|rid| self.sharer(table, *rid).is_some())
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -1,8 +1,10 @@
 //! Binding: from a parsed statement to a [`Prepared`], and from that to a plan that fits the
 //! catalog of the moment.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use datafusion::sql::sqlparser::ast;
 use froglet_engine::{ColumnType, SqlState};
 use froglet_schema::{CatalogVersion, SqlType};
 use froglet_txn::Isolation;
@@ -11,7 +13,9 @@ use parking_lot::Mutex;
 use crate::apply::Stop;
 use crate::command::Command;
 use crate::convert::{Conversion, origins};
+use crate::cursor::no_cursor;
 use crate::error::SqlError;
+use crate::expr::param_index;
 use crate::parse::ParsedStatement;
 use crate::plan::{self, Plan, Planner};
 use crate::prepared::{CachedPlan, Field, Prepared};
@@ -29,10 +33,23 @@ pub(crate) async fn prepare(
         statement: statement.clone(),
         params: Arc::from([]),
         param_types: Vec::new(),
+        undetermined: None,
         fields: described(session, &statement.command)?,
+        inner: None,
         origins: Vec::new(),
         plan: Mutex::new(None),
     };
+    if let Command::Declare { query, text, .. } = &*statement.command {
+        let text: Arc<str> = Arc::from(text.as_str());
+        let (command, source) = (query.clone(), text.clone());
+        let query = ParsedStatement { command, sql: text, source, offset: 0 };
+        let inner = Box::pin(prepare(session, &query, param_oids)).await?;
+        prepared.params.clone_from(&inner.params);
+        prepared.param_types.clone_from(&inner.param_types);
+        prepared.undetermined = inner.undetermined;
+        prepared.inner = Some(Arc::new(inner));
+        return Ok(prepared);
+    }
     if !plannable(&statement.command) {
         return Ok(prepared);
     }
@@ -46,12 +63,14 @@ pub(crate) async fn prepare(
     )?;
     prepared.param_types = params.iter().map(|ty| param_type(*ty)).collect::<Result<_, _>>()?;
     prepared.params = params.into();
+    prepared.undetermined = undetermined(&statement.command, param_oids, prepared.params.len());
     prepared.fields = plan.fields().cloned();
     prepared.origins = origins(prepared.fields.as_deref().unwrap_or_default(), &catalog);
     let cached = CachedPlan {
         stamp: catalog.stamp,
         fast: session.settings.hot().fast_path,
         path: session.settings.hot().search_path.clone(),
+        timezone: session.settings.hot().timezone.clone(),
         plan,
         conversion: None,
     };
@@ -83,6 +102,7 @@ pub(crate) fn still_good(
             && plan.stamp == catalog.latest().stamp
             && plan.fast == hot.fast_path
             && plan.path == hot.search_path
+            && plan.timezone == hot.timezone
     })
 }
 
@@ -123,6 +143,51 @@ fn param_type(ty: SqlType) -> Result<ColumnType, SqlError> {
         })
 }
 
+/// The first parameter that has no type from the client and stands nowhere, or only where any type
+/// may stand. Inference takes it for text; PostgreSQL does not guess.
+fn undetermined(command: &Command, oids: &[u32], params: usize) -> Option<usize> {
+    let count = params.max(oids.len());
+    let open = |at: &usize| oids.get(*at).is_none_or(|oid| matches!(*oid, 0 | oids::UNKNOWN));
+    if !(0..count).any(|at| open(&at)) {
+        return None;
+    }
+    let mut typed = vec![0_i32; count];
+    let mut visit = |expr: &ast::Expr| {
+        let (inner, weight) = match expr {
+            ast::Expr::IsNull(inner) | ast::Expr::IsNotNull(inner) => (&**inner, -1),
+            other => (other, 1),
+        };
+        if let ast::Expr::Value(value) = inner
+            && let ast::Value::Placeholder(name) = &value.value
+            && let Some(place) = param_index(name).and_then(|at| typed.get_mut(at))
+        {
+            *place += weight;
+        }
+        ControlFlow::<()>::Continue(())
+    };
+    let _ = match command {
+        Command::Query(query) => ast::visit_expressions(&**query, &mut visit),
+        Command::Insert(insert) => ast::visit_expressions(&**insert, &mut visit),
+        Command::Update(update) => ast::visit_expressions(&**update, &mut visit),
+        Command::Delete(delete) => ast::visit_expressions(&**delete, &mut visit),
+        _ => return None,
+    };
+    (0..count).filter(open).find(|at| typed[*at] == 0)
+}
+
+impl Prepared {
+    /// 42P18 where a parameter's type cannot be told.
+    pub(crate) fn check_parameters(&self) -> Result<(), SqlError> {
+        match self.undetermined {
+            None => Ok(()),
+            Some(at) => Err(SqlError::new(
+                SqlState::INDETERMINATE_DATATYPE,
+                format!("could not determine data type of parameter ${}", at + 1),
+            )),
+        }
+    }
+}
+
 async fn plan_now(
     session: &Session,
     command: &Command,
@@ -149,7 +214,10 @@ pub(crate) fn known_plan(
     let hot = session.settings.hot();
     let known = prepared.plan.lock();
     let good = |known: &&Arc<CachedPlan>| {
-        known.stamp == catalog.stamp && known.fast == hot.fast_path && known.path == hot.search_path
+        known.stamp == catalog.stamp
+            && known.fast == hot.fast_path
+            && known.path == hot.search_path
+            && known.timezone == hot.timezone
     };
     known.as_ref().filter(good).cloned()
 }
@@ -180,6 +248,7 @@ pub(crate) async fn new_plan(
         stamp: catalog.stamp,
         fast: hot.fast_path,
         path: hot.search_path.clone(),
+        timezone: hot.timezone.clone(),
         plan,
         conversion,
     });
@@ -196,6 +265,10 @@ fn described(session: &Session, command: &Command) -> Result<Option<Arc<[Field]>
         }
         Command::ShowAll => Some(text_fields(&["name", "setting", "description"])),
         Command::Explain { .. } | Command::ExplainAlter(_) => Some(text_fields(&["QUERY PLAN"])),
+        Command::Fetch { name, moves: false, .. } => {
+            let (fields, _) = session.cursor(name).ok_or_else(|| no_cursor(name))?;
+            Some(fields.clone())
+        }
         Command::Execute { name, .. } => named(session, name)?.fields.clone(),
         _ => None,
     })

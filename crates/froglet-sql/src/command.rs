@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use froglet_txn::Isolation;
 
+use crate::cursor_parse::{self, CursorOptions, Direction};
 use crate::parse::parse_sql;
 
 /// `ISOLATION LEVEL …`, `READ ONLY`, `READ WRITE` of BEGIN and SET TRANSACTION.
@@ -111,6 +112,20 @@ pub enum Command {
         arguments: Vec<ast::Expr>,
     },
     Deallocate(Option<String>),
+    /// DECLARE
+    Declare {
+        name: String,
+        options: CursorOptions,
+        query: Arc<Command>,
+        text: String,
+    },
+    /// FETCH and MOVE
+    Fetch {
+        name: String,
+        direction: Direction,
+        moves: bool,
+    },
+    CloseCursor(Option<String>),
     Unlisten,
     /// VACUUM, ANALYZE, REINDEX, CLUSTER: accepted; tables are checked to exist.
     Maintenance {
@@ -273,8 +288,12 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
             cursor.at += 1;
             crate::sequence_ddl::parse_create(&mut cursor)
         }
-        "listen" | "notify" | "declare" | "fetch" | "close" | "move" | "lock" | "grant"
-        | "revoke" | "cluster" | "do" | "call" | "load" | "security" | "import" | "refresh" => {
+        "declare" => cursor_parse::declare(&mut cursor),
+        "fetch" => cursor_parse::fetch(&mut cursor, false),
+        "move" => cursor_parse::fetch(&mut cursor, true),
+        "close" => cursor_parse::close(&mut cursor),
+        "listen" | "notify" | "lock" | "grant" | "revoke" | "cluster" | "do" | "call" | "load"
+        | "security" | "import" | "refresh" => {
             cursor.at = tokens.len();
             Ok(Command::Unsupported(first.to_ascii_uppercase()))
         }
@@ -327,7 +346,7 @@ impl Cursor<'_> {
         there
     }
 
-    fn skip_any(&mut self, words: &[&str]) -> bool {
+    pub(crate) fn skip_any(&mut self, words: &[&str]) -> bool {
         words.iter().any(|word| self.skip(word))
     }
 
@@ -337,7 +356,7 @@ impl Cursor<'_> {
         there
     }
 
-    fn expect(&mut self, word: &str) -> Result<(), ParserError> {
+    pub(crate) fn expect(&mut self, word: &str) -> Result<(), ParserError> {
         if self.skip(word) { Ok(()) } else { self.wrong(&word.to_ascii_uppercase()) }
     }
 

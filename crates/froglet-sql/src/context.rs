@@ -14,7 +14,7 @@ use froglet_engine::{ColumnType, Value};
 use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SqlType};
 
 use crate::error::SqlError;
-use crate::types;
+use crate::types::{self, Zone};
 
 /// One row of pg_settings.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +62,24 @@ pub struct ActivityRow {
     pub query: String,
 }
 
+/// One row of pg_cursors.
+#[derive(Clone, Debug)]
+pub struct CursorRow {
+    /// name
+    pub name: String,
+    /// statement
+    pub statement: String,
+    /// is_holdable
+    pub holdable: bool,
+    /// is_binary
+    pub binary: bool,
+    /// is_scrollable
+    pub scrollable: bool,
+    /// creation_time
+    /// In microseconds since 1970.
+    pub created_us: i64,
+}
+
 /// What functions and system tables need from the session. Every method has a default, so that
 /// expressions can be compiled and evaluated without a session (recovery, tests).
 #[allow(missing_docs)] // the methods are what the functions of their names return
@@ -93,6 +111,13 @@ pub trait SessionFunctions: Send + Sync {
         Err(SqlError::unsupported("set_config without a session"))
     }
     fn settings(&self) -> Vec<SettingRow> {
+        Vec::new()
+    }
+    /// The time zone that timestamps are read and printed in.
+    fn zone(&self) -> Zone {
+        Zone::current()
+    }
+    fn cursors(&self) -> Vec<CursorRow> {
         Vec::new()
     }
     fn activity(&self) -> Vec<ActivityRow> {
@@ -166,6 +191,8 @@ pub struct EvalContext {
     params: Arc<Params>,
     /// The session.
     pub session: Arc<dyn SessionFunctions>,
+    /// Its time zone when the statement began.
+    pub zone: Zone,
 }
 
 /// Parameter values, `$1` first, and what Arrow makes of them when it is asked to.
@@ -180,7 +207,7 @@ impl EvalContext {
     /// Without parameters.
     pub fn new(session: Arc<dyn SessionFunctions>) -> EvalContext {
         static NO_PARAMS: LazyLock<Arc<Params>> = LazyLock::new(Arc::default);
-        EvalContext { params: NO_PARAMS.clone(), session }
+        EvalContext { params: NO_PARAMS.clone(), zone: session.zone(), session }
     }
 
     /// With parameters of these types.
@@ -193,7 +220,7 @@ impl EvalContext {
             return EvalContext::new(session);
         }
         let params = Params { values, types: types.clone(), scalars: OnceLock::new() };
-        EvalContext { params: Arc::new(params), session }
+        EvalContext { params: Arc::new(params), zone: session.zone(), session }
     }
 
     /// Without parameters or session.
@@ -241,7 +268,7 @@ impl EvalContext {
         }
         CURRENT.with_borrow_mut(|stack| stack.push(self.clone()));
         let _leave = Leave;
-        f()
+        self.zone.run(f)
     }
 }
 

@@ -170,6 +170,8 @@ fn discard(session: &mut Session, what: Discard) -> Result<Outcome, SqlError> {
                 ));
             }
             session.named.clear();
+            session.cursors.clear();
+            session.publish_cursors();
             session.state.forget_sequences();
             session.settings.reset_all();
             session.publish_settings();
@@ -205,6 +207,7 @@ async fn prepare(
     let parsed =
         ParsedStatement { command: statement.clone(), sql: sql.clone(), source: sql, offset: 0 };
     let prepared = bind::prepare(session, &parsed, &oids).await?;
+    prepared.check_parameters()?;
     session.store_statement(name, Arc::new(prepared))
 }
 

@@ -5,6 +5,7 @@
 //! COMMITTED a schema change may commit while the client sends: the rows of later batches go on
 //! under the version the COPY began with, and are carried over at the commit like any writer's.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{CopySource, CopyTarget, Statement};
@@ -23,7 +24,7 @@ use crate::resolve::{self, Names};
 use crate::session::Session;
 use crate::stream::Outcome;
 use crate::table::compiled;
-use crate::types;
+use crate::types::{self, zone};
 
 /// Rows inserted at once.
 const BATCH_ROWS: usize = 1000;
@@ -39,6 +40,8 @@ pub struct CopyIn {
     splitter: Splitter,
     record: Record,
     batch: Vec<Row>,
+    /// The lines of the rows of `batch`.
+    lines: Vec<u64>,
     context: EvalContext,
     limits: Limits,
     rows: u64,
@@ -118,11 +121,12 @@ pub(crate) async fn begin(
     Ok(Outcome::CopyIn(Box::new(CopyIn {
         inserter,
         version,
+        splitter: Splitter::new(options, described.len()),
         columns: described,
         forced,
-        splitter: Splitter::new(options),
         record: Record::default(),
         batch: Vec::new(),
+        lines: Vec::new(),
         context: EvalContext::new(session.state.clone()),
         limits,
         rows: 0,
@@ -142,13 +146,15 @@ impl CopyIn {
 
     /// CopyData. After an error the server drains the client and feeds no more.
     pub async fn feed(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
-        let outcome = self.feed_inner(session, data, false).await;
+        let zone = session.zone();
+        let outcome = zone::scope(zone, pin!(self.feed_inner(session, data, false))).await;
         outcome.map_err(|e| session.failed(e))
     }
 
     /// CopyDone: the command tag.
     pub async fn finish(mut self, session: &mut Session) -> Result<String, SqlError> {
-        let outcome = self.feed_inner(session, &[], true).await;
+        let zone = session.zone();
+        let outcome = zone::scope(zone, pin!(self.feed_inner(session, &[], true))).await;
         if let Some(txn) = &mut session.txn {
             session.db.catalog().end_statement(txn);
         }
@@ -158,10 +164,9 @@ impl CopyIn {
 
     /// CopyFail, or the client has gone.
     pub fn fail(self, session: &mut Session, message: &str) -> SqlError {
-        session.failed(SqlError::new(
-            SqlState::QUERY_CANCELED,
-            format!("COPY from stdin failed: {message}"),
-        ))
+        let message = format!("COPY from stdin failed: {message}");
+        let place = self.place(self.splitter.line() + 1);
+        session.failed(SqlError::new(SqlState::QUERY_CANCELED, message).context(place))
     }
 
     async fn feed_inner(
@@ -173,13 +178,25 @@ impl CopyIn {
         self.limits.check()?;
         self.splitter.push(data)?;
         loop {
-            let more =
-                self.splitter.next(&mut self.record, last).map_err(|e| self.in_line(e, None))?;
+            let more = match self.splitter.next(&mut self.record, last) {
+                Ok(more) => more,
+                Err(e) if self.splitter.in_header() => return Err(e),
+                // A binary tuple that cannot be read has not been counted.
+                Err(e) if self.binary() => {
+                    let mut place = self.place(self.splitter.line() + 1);
+                    if let Some(at) = self.splitter.failed_field() {
+                        place.push_str(&format!(", column {}", self.columns[at].0));
+                    }
+                    return Err(e.context(place));
+                }
+                Err(e) => return Err(self.in_line(e)),
+            };
             if !more {
                 break;
             }
             let row = self.row()?;
             self.batch.push(row);
+            self.lines.push(self.splitter.line());
             if self.batch.len() >= BATCH_ROWS {
                 self.flush(session).await?;
             }
@@ -193,13 +210,17 @@ impl CopyIn {
     async fn flush(&mut self, session: &mut Session) -> Result<(), SqlError> {
         let rows = std::mem::take(&mut self.batch);
         let mut writer = session.writer(self.version.clone(), &self.limits, &self.context)?;
-        self.inserter.insert(&mut writer, &rows).await.map_err(|stop| match stop {
-            Stop::Error(e) => self.in_batch(e),
-            Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),
+        let outcome = self.inserter.insert(&mut writer, &rows).await;
+        let duplicate = writer.duplicate;
+        outcome.map_err(|stop| match (stop, duplicate) {
+            (Stop::Error(e), Some(at)) => e.context(self.place(self.lines[at])),
+            (Stop::Error(e), None) => e,
+            (Stop::Restart, _) => SqlError::from(froglet_schema::SchemaError::Stale),
         })?;
         self.rows += rows.len() as u64;
         self.batch = rows;
         self.batch.clear();
+        self.lines.clear();
         Ok(())
     }
 
@@ -207,31 +228,20 @@ impl CopyIn {
     fn row(&self) -> Result<Row, SqlError> {
         let found = self.record.fields.len();
         let wanted = self.columns.len();
-        if self.binary() && found != wanted {
-            let e = bad(format!("row field count is {found}, expected {wanted}"));
-            return Err(self.in_line(e, None));
-        }
         if found > wanted {
-            return Err(self.in_line(bad("extra data after last expected column"), None));
-        }
-        // An empty line is a row of one empty column.
-        if found < wanted {
-            let (name, _, _) = &self.columns[found];
-            return Err(self.in_line(bad(format!("missing data for column \"{name}\"")), None));
+            return Err(self.in_line(bad("extra data after last expected column")));
         }
         let values = (0..wanted).map(|at| self.value(at).map(Some));
         let completed = self.inserter.complete(values, &self.context);
-        completed.map_err(|e| {
-            if e.detail.as_deref().is_some_and(|d| d.contains("COPY ")) {
-                e
-            } else {
-                self.in_line(e, None)
-            }
-        })
+        completed.map_err(|e| if e.context.is_some() { e } else { self.in_line(e) })
     }
 
     fn value(&self, at: usize) -> Result<Value, SqlError> {
-        let (_, ty, sql_type) = &self.columns[at];
+        let (name, ty, sql_type) = &self.columns[at];
+        // An empty line is a row of one empty column.
+        if at >= self.record.fields.len() {
+            return Err(self.in_line(bad(format!("missing data for column \"{name}\""))));
+        }
         let null = self.splitter.options().null.as_bytes();
         let forced = self.forced[at];
         let bytes = match self.record.field(at) {
@@ -243,36 +253,44 @@ impl CopyIn {
         let value = match self.binary() {
             true => types::from_binary(*sql_type, *ty, bytes),
             false => {
-                types::binary::utf8(bytes).and_then(|text| types::from_text(*sql_type, *ty, text))
+                let text = types::binary::utf8(bytes)
+                    .map_err(|e| e.context(self.place(self.splitter.line())))?;
+                types::from_text(*sql_type, *ty, text)
             }
         };
-        value.map_err(|e| self.in_line(e, Some((at, bytes))))
+        value.map_err(|e| self.in_field(e, at, bytes))
     }
 
-    /// Says where in the data an error is.
-    fn in_line(&self, e: SqlError, field: Option<(usize, &[u8])>) -> SqlError {
-        let table = &self.inserter.table.def.name;
-        let mut place = format!("COPY {table}, line {}", self.splitter.line().max(1));
-        if let Some((at, bytes)) = field {
-            place.push_str(&format!(", column {}", self.columns[at].0));
-            if !self.binary() {
-                let shown: String = String::from_utf8_lossy(bytes).chars().take(100).collect();
-                place.push_str(&format!(": \"{shown}\""));
-            }
+    /// Says which field an error is about.
+    fn in_field(&self, e: SqlError, at: usize, bytes: &[u8]) -> SqlError {
+        let mut place =
+            format!("{}, column {}", self.place(self.splitter.line()), self.columns[at].0);
+        if !self.binary() {
+            place.push_str(&format!(": \"{}\"", shown(bytes)));
         }
-        with_place(e, place)
+        e.context(place)
     }
 
-    fn in_batch(&self, e: SqlError) -> SqlError {
-        let table = &self.inserter.table.def.name;
-        with_place(e, format!("COPY {table}, line {} or before", self.splitter.line()))
+    /// Says which line an error is about.
+    fn in_line(&self, e: SqlError) -> SqlError {
+        let mut place = self.place(self.splitter.line());
+        if !self.binary() {
+            place.push_str(&format!(": \"{}\"", shown(self.splitter.line_text())));
+        }
+        e.context(place)
+    }
+
+    fn place(&self, line: u64) -> String {
+        format!("COPY {}, line {line}", self.inserter.table.def.name)
     }
 }
 
-fn with_place(mut e: SqlError, place: String) -> SqlError {
-    e.detail = Some(match e.detail {
-        Some(detail) => format!("{detail}\n{place}"),
-        None => place,
-    });
-    e
+/// As much of the data as PostgreSQL shows.
+fn shown(bytes: &[u8]) -> String {
+    const MOST_BYTES: usize = 100;
+    let text = String::from_utf8_lossy(bytes);
+    if text.len() <= MOST_BYTES {
+        return text.into_owned();
+    }
+    format!("{}...", &text[..text.floor_char_boundary(MOST_BYTES)])
 }

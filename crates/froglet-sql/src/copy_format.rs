@@ -235,19 +235,28 @@ pub(crate) struct Splitter {
     in_quotes: bool,
     /// Lines (text, csv) or tuples (binary) begun so far.
     line: u64,
+    /// Of `buffer`: the line of the record handed out last.
+    current: Range<usize>,
     begun: bool,
     ended: bool,
+    /// How many fields a binary tuple must have.
+    columns: usize,
+    /// The field of a binary tuple that could not be read.
+    failed: Option<usize>,
 }
 
 impl Splitter {
-    pub(crate) fn new(options: CopyOptions) -> Splitter {
+    pub(crate) fn new(options: CopyOptions, columns: usize) -> Splitter {
         Splitter {
             options,
+            columns,
+            failed: None,
             buffer: Vec::new(),
             start: 0,
             searched: 0,
             in_quotes: false,
             line: 0,
+            current: 0..0,
             begun: false,
             ended: false,
         }
@@ -257,12 +266,28 @@ impl Splitter {
         &self.options
     }
 
-    /// The number of the record handed out last, from 1.
+    /// The number of the line on which the record handed out last ends, from 1.
     pub(crate) fn line(&self) -> u64 {
         self.line
     }
 
+    /// Whether the binary format's header has yet to come.
+    pub(crate) fn in_header(&self) -> bool {
+        self.options.format == Format::Binary && !self.begun
+    }
+
+    /// The field of a binary tuple that could not be read.
+    pub(crate) fn failed_field(&self) -> Option<usize> {
+        self.failed
+    }
+
+    /// That line, until more data is pushed.
+    pub(crate) fn line_text(&self) -> &[u8] {
+        &self.buffer[self.current.clone()]
+    }
+
     pub(crate) fn push(&mut self, data: &[u8]) -> Result<(), SqlError> {
+        self.current = 0..0;
         if self.start > 0 {
             self.buffer.drain(..self.start);
             self.searched -= self.start;
@@ -301,11 +326,17 @@ impl Splitter {
             let range = self.start..end;
             self.start = next;
             self.searched = next;
+            let first = self.line == 0;
             self.line += 1;
-            if self.line == 1 && self.options.header {
+            self.current = range.clone();
+            let line = &self.buffer[range];
+            if self.options.format == Format::Csv && !first {
+                // Line ends within quotes; PostgreSQL does not know them yet in the first line.
+                self.line += line.iter().filter(|byte| **byte == b'\n').count() as u64;
+            }
+            if first && self.options.header {
                 continue;
             }
-            let line = &self.buffer[range];
             if line == b"\\." {
                 self.ended = true;
                 return Ok(false);
@@ -374,12 +405,13 @@ impl Splitter {
             self.ended = true;
             return Ok(false);
         }
-        if count < 0 {
-            return Err(bad(format!("row field count is {count}")));
+        if usize::try_from(count) != Ok(self.columns) {
+            return Err(bad(format!("row field count is {count}, expected {}", self.columns)));
         }
         record.clear();
         let mut at = 2;
-        for _ in 0..count {
+        for field in 0..self.columns {
+            self.failed = Some(field);
             let Some(length) = read_i32(data, at) else { return short(last) };
             at += 4;
             if length == -1 {
@@ -395,6 +427,7 @@ impl Splitter {
             record.fields.push(FieldRange { bytes: Some(begin..record.scratch.len()) });
             at += length;
         }
+        self.failed = None;
         self.start += at;
         self.searched = self.start;
         self.line += 1;
@@ -548,7 +581,7 @@ mod tests {
     use super::*;
 
     fn split(options: CopyOptions, pieces: &[&[u8]]) -> Vec<Vec<Option<String>>> {
-        let mut splitter = Splitter::new(options);
+        let mut splitter = Splitter::new(options, 2);
         let mut record = Record::default();
         let mut rows = Vec::new();
         let mut take = |splitter: &mut Splitter, last| {
@@ -615,7 +648,7 @@ mod tests {
             let pieces: Vec<&[u8]> = data.chunks(size).collect();
             assert_eq!(split(options.clone(), &pieces), vec![row(&[Some("a"), None])]);
         }
-        let mut splitter = Splitter::new(options);
+        let mut splitter = Splitter::new(options, 2);
         splitter.push(b"not a copy").unwrap();
         assert!(splitter.next(&mut Record::default(), true).is_err());
     }

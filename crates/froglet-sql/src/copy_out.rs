@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
-use bytes::Bytes;
 use datafusion::sql::sqlparser::ast::{CopySource, CopyTarget, Ident, Query, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -19,7 +18,27 @@ use crate::query_rows::{BatchStream, QueryPlan, next};
 use crate::resolve::{self, Names};
 use crate::session::Session;
 use crate::stream::Outcome;
-use crate::types::{write_binary, write_text};
+use crate::types::{Zone, write_binary, write_text};
+
+/// Some rows of a COPY, each a message of its own: clients may rely on that, as libpq's do.
+#[derive(Debug, Default)]
+pub struct CopyRows {
+    bytes: Vec<u8>,
+    /// Where each message ends.
+    ends: Vec<usize>,
+}
+
+impl CopyRows {
+    /// The data of each message.
+    pub fn messages(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[*start..*end])
+    }
+
+    fn end_message(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+}
 
 /// A COPY that gives rows to the client.
 pub struct CopyOut {
@@ -27,6 +46,7 @@ pub struct CopyOut {
     fields: Arc<[Field]>,
     options: CopyOptions,
     forced: Vec<bool>,
+    zone: Zone,
     limits: Limits,
     begun: bool,
     ended: bool,
@@ -74,6 +94,7 @@ pub(crate) async fn begin(
         fields,
         options,
         forced,
+        zone: session.zone(),
         limits,
         begun: false,
         ended: false,
@@ -117,19 +138,19 @@ impl CopyOut {
         self.options.format == Format::Binary
     }
 
-    /// The next CopyData; `None` after the last.
-    pub async fn next(&mut self) -> Option<Result<Bytes, SqlError>> {
+    /// The next rows; `None` after the last.
+    pub async fn next(&mut self) -> Option<Result<CopyRows, SqlError>> {
         if self.ended {
             return None;
         }
-        let mut out = Vec::new();
+        let mut out = CopyRows::default();
         if !self.begun {
             self.begun = true;
             self.header(&mut out);
         }
         match next(&mut self.stream, &self.limits).await {
             Ok(Some(batch)) => {
-                if let Err(e) = self.batch(&batch, &mut out) {
+                if let Err(e) = self.zone.run(|| self.batch(&batch, &mut out)) {
                     self.ended = true;
                     return Some(Err(e));
                 }
@@ -137,9 +158,10 @@ impl CopyOut {
             Ok(None) => {
                 self.ended = true;
                 if self.binary() {
-                    out.extend_from_slice(&(-1_i16).to_be_bytes());
+                    out.bytes.extend_from_slice(&(-1_i16).to_be_bytes());
+                    out.end_message();
                 }
-                if out.is_empty() {
+                if out.ends.is_empty() {
                     return None;
                 }
             }
@@ -148,7 +170,7 @@ impl CopyOut {
                 return Some(Err(e));
             }
         }
-        Some(Ok(Bytes::from(out)))
+        Some(Ok(out))
     }
 
     /// The command tag.
@@ -156,39 +178,42 @@ impl CopyOut {
         format!("COPY {}", self.rows)
     }
 
-    fn header(&self, out: &mut Vec<u8>) {
+    fn header(&self, out: &mut CopyRows) {
         match self.options.format {
+            // No message of its own: the first row or the trailer follows in the same.
             Format::Binary => {
-                out.extend_from_slice(b"PGCOPY\n\xff\r\n\0");
-                out.extend_from_slice(&[0; 8]);
+                out.bytes.extend_from_slice(b"PGCOPY\n\xff\r\n\0");
+                out.bytes.extend_from_slice(&[0; 8]);
             }
             Format::Text | Format::Csv if self.options.header => {
                 for (at, field) in self.fields.iter().enumerate() {
                     if at > 0 {
-                        out.push(self.options.delimiter);
+                        out.bytes.push(self.options.delimiter);
                     }
-                    self.field(field.name.as_bytes(), false, out);
+                    self.field(field.name.as_bytes(), false, &mut out.bytes);
                 }
-                out.push(b'\n');
+                out.bytes.push(b'\n');
+                out.end_message();
             }
             Format::Text | Format::Csv => {}
         }
     }
 
-    fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), SqlError> {
+    fn batch(&mut self, batch: &RecordBatch, out: &mut CopyRows) -> Result<(), SqlError> {
         let mut scratch = Vec::new();
         for row in 0..batch.num_rows() {
             if self.binary() {
                 let count = i16::try_from(batch.num_columns()).unwrap_or(i16::MAX);
-                out.extend_from_slice(&count.to_be_bytes());
+                out.bytes.extend_from_slice(&count.to_be_bytes());
             }
             for (at, array) in batch.columns().iter().enumerate() {
                 scratch.clear();
-                self.cell(array.as_ref(), row, at, &mut scratch, out)?;
+                self.cell(array.as_ref(), row, at, &mut scratch, &mut out.bytes)?;
             }
             if !self.binary() {
-                out.push(b'\n');
+                out.bytes.push(b'\n');
             }
+            out.end_message();
             self.rows += 1;
         }
         Ok(())

@@ -124,13 +124,7 @@ impl Ddl<'_> {
     }
 
     pub(crate) fn notice(&mut self, state: SqlState, message: impl Into<String>) {
-        self.notices.push(Notice {
-            severity: "NOTICE",
-            state,
-            message: message.into(),
-            detail: None,
-            hint: None,
-        });
+        self.notices.push(Notice::new("NOTICE", state, message));
     }
 
     /// `table "x" does not exist, skipping`

@@ -332,7 +332,7 @@ impl Ddl<'_> {
         let mut new = new_column(def);
         (new.ty, new.sql_type) = (ty, sql_type);
         self.recheck_default(def, &new)?;
-        self.recheck_constraints(&table.def, at, &new)?;
+        let checks = self.recheck_constraints(&table.def, at, &new)?;
         let using = match using {
             Some(expr) => Some(self.transform(expr, &table.def, &new)?),
             None if crate::ddl_compile::keeps_cells(def, &new) => None,
@@ -345,6 +345,7 @@ impl Ddl<'_> {
             sql_type,
             using,
             default: def.default.clone(),
+            checks,
         };
         self.apply(change).await?;
         Ok(())

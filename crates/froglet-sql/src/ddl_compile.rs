@@ -14,7 +14,7 @@ use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::stored;
 use crate::types::cast::{CastContext, assignable};
-use crate::types::{self, cast_array};
+use crate::types::{self, Zone, cast_array};
 
 /// A column computed by an expression.
 struct Computed {
@@ -46,6 +46,7 @@ fn eval(
 struct Converted {
     input: [ColumnId; 1],
     to: NewColumn,
+    zone: Zone,
 }
 
 impl Transform for Converted {
@@ -54,7 +55,9 @@ impl Transform for Converted {
     }
 
     fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, SchemaError> {
-        cast_array(batch.column(0), self.to.ty, self.to.sql_type, CastContext::Assignment)
+        let (array, to) = (batch.column(0), &self.to);
+        self.zone
+            .run(|| cast_array(array, to.ty, to.sql_type, CastContext::Assignment))
             .map_err(refusal)
     }
 }
@@ -243,7 +246,7 @@ impl Ddl<'_> {
                 crate::ddl_sequence::quote(&old.name)
             )));
         }
-        Ok(Arc::new(Converted { input: [old.id], to: new.clone() }))
+        Ok(Arc::new(Converted { input: [old.id], to: new.clone(), zone: Zone::current() }))
     }
 
     /// A check's condition over a table.
@@ -292,22 +295,38 @@ impl Ddl<'_> {
         })
     }
 
-    /// Checks that read a column must still make sense when it changes its type.
+    /// Checks that read a column must still make sense when it changes its type, and hold: the
+    /// same text may compare otherwise (`'9' < '10'`).
     pub(crate) fn recheck_constraints(
         &self,
         table: &TableDef,
         column: usize,
         new: &NewColumn,
-    ) -> Result<(), SqlError> {
+    ) -> Result<Vec<Arc<dyn Check>>, SqlError> {
         let mut changed = table.clone();
         let place = &mut changed.columns[column];
         (place.ty, place.sql_type) = (new.ty, new.sql_type);
         let id = place.id;
-        let scope = Scope::table(&changed, None);
-        for (_, check) in changed.checks().filter(|(_, check)| check.columns.contains(&id)) {
-            let expr = stored::check_expression(check, &changed)?;
-            RowExpr::compile_condition(&scope, &expr, &[], "CHECK")?;
-        }
-        Ok(())
+        let checks = changed.checks().filter(|(_, check)| check.columns.contains(&id));
+        checks
+            .map(|(name, check)| {
+                let expr = stored::check_expression(check, &changed)?;
+                let compiled = self.condition(&expr, &changed)?;
+                Ok(self.row_check(compiled, &changed, violated_by_some_row(&changed, name)))
+            })
+            .collect()
+    }
+}
+
+/// 23514, of rows that were there before the check.
+pub(crate) fn violated_by_some_row(table: &TableDef, check: &str) -> SqlError {
+    let message = format!(
+        "check constraint \"{check}\" of relation \"{}\" is violated by some row",
+        table.name
+    );
+    SqlError {
+        constraint: Some(check.to_owned()),
+        table: Some(table.name.clone()),
+        ..SqlError::new(SqlState::CHECK_VIOLATION, message)
     }
 }

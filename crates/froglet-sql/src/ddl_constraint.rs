@@ -10,6 +10,7 @@ use froglet_schema::{ForeignKeyAction, NewConstraint, NewForeignKey, TableDef, T
 use crate::command::fold;
 use crate::ddl::Ddl;
 use crate::ddl_column::refuse_deferrable;
+use crate::ddl_compile::violated_by_some_row;
 use crate::error::SqlError;
 use crate::{stored, types};
 
@@ -66,18 +67,7 @@ impl Ddl<'_> {
             return Ok(NewConstraint::Check { name: given, expression, columns, check: None });
         };
         let name = given.unwrap_or_else(|| check_name(def, &columns));
-        let violation = SqlError {
-            constraint: Some(name.clone()),
-            table: Some(def.name.clone()),
-            ..SqlError::new(
-                SqlState::CHECK_VIOLATION,
-                format!(
-                    "check constraint \"{name}\" of relation \"{}\" is violated by some row",
-                    def.name
-                ),
-            )
-        };
-        let check = self.row_check(compiled, def, violation);
+        let check = self.row_check(compiled, def, violated_by_some_row(def, &name));
         Ok(NewConstraint::Check { name: Some(name), expression, columns, check: Some(check) })
     }
 

@@ -16,6 +16,8 @@ pub struct SqlError {
     pub detail: Option<String>,
     /// What to do.
     pub hint: Option<String>,
+    /// Where the server was when it happened.
+    pub context: Option<String>,
     /// Character position in the statement, from 1.
     pub position: Option<u32>,
     /// The constraint violated.
@@ -36,6 +38,7 @@ impl SqlError {
             message: message.into(),
             detail: None,
             hint: None,
+            context: None,
             position: None,
             constraint: None,
             table: None,
@@ -58,6 +61,16 @@ impl SqlError {
     /// With a hint.
     pub fn hint(mut self, text: impl Into<String>) -> SqlError {
         self.hint = Some(text.into());
+        self
+    }
+
+    /// With a place, outermost last: what there is stays before it.
+    pub fn context(mut self, place: impl Into<String>) -> SqlError {
+        let place = place.into();
+        self.context = Some(match self.context {
+            Some(inner) => format!("{inner}\n{place}"),
+            None => place,
+        });
         self
     }
 
@@ -124,4 +137,11 @@ pub struct Notice {
     pub detail: Option<String>,
     /// What to do.
     pub hint: Option<String>,
+}
+
+impl Notice {
+    /// A message of a severity, a code and a text.
+    pub fn new(severity: &'static str, state: SqlState, message: impl Into<String>) -> Notice {
+        Notice { severity, state, message: message.into(), detail: None, hint: None }
+    }
 }

@@ -22,7 +22,7 @@ use crate::prepared::{CachedPlan, Field, Prepared};
 use crate::select::Found;
 use crate::session::Session;
 use crate::stream::{Outcome, RowStream, TagKind};
-use crate::{bind, control, copy, copy_out, ddl_run, explain_run};
+use crate::{bind, control, copy, copy_out, cursor, ddl_run, explain_run};
 
 /// Restarts of one statement before it is told to give up.
 const MAX_RESTARTS: u32 = 1000;
@@ -55,7 +55,7 @@ pub(crate) async fn run(
             let params = control::arguments(session, &target, arguments)?;
             Box::pin(run(session, &target, params)).await
         }
-        _ => Box::pin(run_other(session, prepared, &command)).await,
+        _ => Box::pin(run_other(session, prepared, &command, params)).await,
     }
 }
 
@@ -64,6 +64,7 @@ async fn run_other(
     session: &mut Session,
     prepared: &Arc<Prepared>,
     command: &Command,
+    params: Vec<Value>,
 ) -> Result<Outcome, SqlError> {
     match command {
         command if command.is_ddl() => ddl_run::run(session, prepared).await,
@@ -71,6 +72,13 @@ async fn run_other(
         Command::Explain { analyze, verbose, statement } => {
             explain_run::run(session, *analyze, *verbose, statement).await
         }
+        Command::Declare { name, options, .. } => {
+            cursor::declare(session, prepared, name, options, params).await
+        }
+        Command::Fetch { name, direction, moves } => {
+            cursor::fetch(session, prepared, name, *direction, *moves).await
+        }
+        Command::CloseCursor(name) => cursor::close(session, name.as_deref()),
         Command::Maintenance { tag, tables } => ddl_run::maintain(session, tag, tables).await,
         Command::Copy(statement) => match copy::is_from(statement) {
             true => copy::begin(session, statement).await,
@@ -326,6 +334,7 @@ impl Session {
             held: &mut self.held_parents,
             eval,
             session: &self.state,
+            duplicate: None,
         })
     }
 }

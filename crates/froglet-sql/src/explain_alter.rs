@@ -149,5 +149,10 @@ fn alter_type(
             kinds.push((format!("rebuild index {}", index.name), Kind::Index));
         }
     }
+    for (name, check) in table.def.checks() {
+        if check.columns.contains(&def.id) {
+            kinds.push((format!("verify check {name}"), Kind::Verify));
+        }
+    }
     Ok(kinds)
 }

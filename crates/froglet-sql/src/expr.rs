@@ -345,7 +345,9 @@ impl RowExpr {
             .map_err(map_df_error)?;
         match &self.target {
             None => Ok(array),
-            Some(t) => cast_array(&array, t.column, t.ty, CastContext::Assignment),
+            Some(t) => {
+                context.zone.run(|| cast_array(&array, t.column, t.ty, CastContext::Assignment))
+            }
         }
     }
 
@@ -368,7 +370,9 @@ impl RowExpr {
         };
         match &self.target {
             None => Ok(value),
-            Some(t) => types::cast_value(value, from, t.column, t.ty, CastContext::Assignment),
+            Some(t) => context
+                .zone
+                .run(|| types::cast_value(value, from, t.column, t.ty, CastContext::Assignment)),
         }
     }
 

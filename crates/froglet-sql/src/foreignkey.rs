@@ -24,7 +24,7 @@ use std::sync::Arc;
 use froglet_engine::{ColumnId, Row, RowId, Snapshot, SqlState, Value};
 use froglet_schema::def::ForeignKeyDef;
 use froglet_schema::{CatalogVersion, ForeignKeyAction, TableDef, TableVersion};
-use froglet_txn::Isolation;
+use froglet_txn::{Isolation, Strength};
 
 use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
 use crate::error::SqlError;
@@ -172,7 +172,7 @@ impl Writer<'_> {
                 self.held.insert(place);
                 return Ok(());
             }
-            self.txn.share_row(key.parent.def.space, rid);
+            self.txn.share_row(key.parent.def.space, rid, Strength::Key);
             let me = self.txn.id();
             match key.parent.table.changer(rid, key.parent_columns(), me) {
                 Some(holder) => {
@@ -227,7 +227,9 @@ impl Writer<'_> {
             return Ok(());
         }
         let place = (table.def.space, row.rid);
-        while let Some(holder) = self.txn.manager().row_locks().other_holder(place, self.txn.id()) {
+        let manager = self.txn.manager().clone();
+        let me = self.txn.id();
+        while let Some(holder) = manager.row_locks().other_holder(place, me, Strength::Key) {
             self.wait_for(holder).await?;
         }
         let Some(wanted) = key.as_child(&old) else { return Ok(()) };

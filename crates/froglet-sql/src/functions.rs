@@ -13,10 +13,11 @@ use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SequenceDef};
 use froglet_txn::{CancelReason, Limits};
 use parking_lot::Mutex;
 
-use crate::context::{ActivityRow, SessionFunctions, SettingRow};
+use crate::context::{ActivityRow, CursorRow, SessionFunctions, SettingRow};
 use crate::database::{Database, SessionShared};
 use crate::error::{Notice, SqlError};
 use crate::settings::Settings;
+use crate::types::Zone;
 
 /// A setting that a function has set: name, value, local.
 pub(crate) type SetByFunction = (String, String, bool);
@@ -40,6 +41,7 @@ struct Inner {
     given: HashMap<ObjectId, i64>,
     last_given: Option<ObjectId>,
     notices: Vec<Notice>,
+    cursors: Vec<CursorRow>,
 }
 
 impl SessionState {
@@ -62,6 +64,7 @@ impl SessionState {
                 given: HashMap::new(),
                 last_given: None,
                 notices: Vec::new(),
+                cursors: Vec::new(),
             }),
         }
     }
@@ -104,6 +107,10 @@ impl SessionState {
 
     pub(crate) fn set_settings(&self, settings: &Settings) {
         self.inner.lock().settings = settings.clone();
+    }
+
+    pub(crate) fn set_cursors(&self, cursors: Vec<CursorRow>) {
+        self.inner.lock().cursors = cursors;
     }
 
     pub(crate) fn take_set(&self) -> Vec<SetByFunction> {
@@ -161,6 +168,14 @@ impl SessionFunctions for SessionState {
 
     fn settings(&self) -> Vec<SettingRow> {
         self.inner.lock().settings.rows()
+    }
+
+    fn cursors(&self) -> Vec<CursorRow> {
+        self.inner.lock().cursors.clone()
+    }
+
+    fn zone(&self) -> Zone {
+        self.inner.lock().settings.hot().zone
     }
 
     fn activity(&self) -> Vec<ActivityRow> {

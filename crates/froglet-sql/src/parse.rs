@@ -19,10 +19,12 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use froglet_engine::SqlState;
 
 use crate::command::{self, Command};
-use crate::error::SqlError;
+use crate::error::{Notice, SqlError};
 
 /// The longest text of one message.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
+/// The longest name.
+const MAX_NAME_BYTES: usize = 63;
 /// Parentheses within parentheses.
 const MAX_DEPTH: usize = 200;
 /// Operators in one expression, or set operations and joins in one statement.
@@ -59,8 +61,9 @@ impl ParsedStatement {
     }
 }
 
-/// Parses a text into its statements; none, if it is empty.
-pub fn split(text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
+/// Parses a text into its statements; none, if it is empty. Names that are too long are cut, with
+/// a notice each.
+pub fn split(text: &str, notices: &mut Vec<Notice>) -> Result<Vec<ParsedStatement>, SqlError> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(SqlError::new(
             SqlState::PROGRAM_LIMIT_EXCEEDED,
@@ -77,7 +80,8 @@ pub fn split(text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         ));
     }
     let source: Arc<str> = Arc::from(text);
-    let groups = tokenize(text)?;
+    let mut groups = tokenize(text)?;
+    groups.iter_mut().flatten().for_each(|token| cut_name(token, notices));
     let offsets = match groups.as_slice() {
         [] => return Ok(Vec::new()),
         [_] => vec![(0, text.len())],
@@ -146,6 +150,25 @@ fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
     Ok(groups)
 }
 
+/// Cuts a name to the length that names may have, at a character.
+fn cut_name(token: &mut TokenWithSpan, notices: &mut Vec<Notice>) {
+    let Token::Word(word) = &mut token.token else { return };
+    if word.value.len() <= MAX_NAME_BYTES {
+        return;
+    }
+    let name = match word.quote_style {
+        Some(_) => word.value.clone(),
+        None => word.value.to_lowercase(),
+    };
+    let cut = &name[..name.floor_char_boundary(MAX_NAME_BYTES)];
+    notices.push(Notice::new(
+        "NOTICE",
+        SqlState::NAME_TOO_LONG,
+        format!("identifier \"{name}\" will be truncated to \"{cut}\""),
+    ));
+    word.value = cut.to_owned();
+}
+
 /// The byte range of each group: from its first token to the first of the next.
 fn byte_ranges(text: &str, groups: &[Vec<TokenWithSpan>]) -> Vec<(usize, usize)> {
     let mut lines = vec![0];
@@ -190,7 +213,7 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
         Some(Err(error)) => return Err(Failure { error, tokens }),
         None => {}
     }
-    match parse_sql(with_copy_booleans(tokens.clone())) {
+    match parse_sql(with_known_locks(with_copy_booleans(tokens.clone()))) {
         Ok(statement) => Ok(Command::from_statement(statement)),
         Err(error) => Err(Failure { error, tokens }),
     }
@@ -215,6 +238,28 @@ fn with_copy_booleans(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             _ => continue,
         };
         tokens[i].token = Token::make_keyword(on);
+    }
+    tokens
+}
+
+/// FOR NO KEY UPDATE and FOR KEY SHARE, which sqlparser does not know, as the next stronger lock.
+fn with_known_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let word = |token: &TokenWithSpan, text: &str| {
+        matches!(&token.token, Token::Word(w)
+            if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(text))
+    };
+    let mut at = 0;
+    while let [first, rest @ ..] = &tokens[at..] {
+        at += 1;
+        if !word(first, "for") {
+            continue;
+        }
+        let extra = match rest {
+            [a, b, c, ..] if word(a, "no") && word(b, "key") && word(c, "update") => 2,
+            [a, b, ..] if word(a, "key") && word(b, "share") => 1,
+            _ => 0,
+        };
+        tokens.drain(at..at + extra);
     }
     tokens
 }

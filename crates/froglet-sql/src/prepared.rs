@@ -42,7 +42,11 @@ pub struct Prepared {
     pub(crate) statement: ParsedStatement,
     pub(crate) params: Arc<[SqlType]>,
     pub(crate) param_types: Vec<ColumnType>,
+    /// A parameter (from 0) whose type nothing tells.
+    pub(crate) undetermined: Option<usize>,
     pub(crate) fields: Option<Arc<[Field]>>,
+    /// DECLARE: its query.
+    pub(crate) inner: Option<Arc<Prepared>>,
     /// Which columns the fields were.
     pub(crate) origins: Vec<Option<ColumnId>>,
     /// The latest plan, with the catalog stamp and settings it was made under.
@@ -57,6 +61,8 @@ pub(crate) struct CachedPlan {
     pub(crate) fast: bool,
     /// `search_path`
     pub(crate) path: Arc<[String]>,
+    /// `timezone`, in which literals were read.
+    pub(crate) timezone: Arc<str>,
     pub(crate) plan: Plan,
     /// How the plan's results become what was described, where they differ.
     pub(crate) conversion: Option<Conversion>,
@@ -69,7 +75,9 @@ impl Prepared {
             statement: ParsedStatement::empty(),
             params: Arc::from([]),
             param_types: Vec::new(),
+            undetermined: None,
             fields: None,
+            inner: None,
             origins: Vec::new(),
             plan: Mutex::new(None),
         })

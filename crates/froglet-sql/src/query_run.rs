@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
@@ -30,6 +30,7 @@ use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::provider::QueryScope;
 use crate::query::QueryEnv;
+use crate::types::zone::{self, Zone};
 
 /// Batches between a query and its reader.
 const CHANNEL_BATCHES: usize = 2;
@@ -173,8 +174,10 @@ pub fn spawn(
 ) -> QueryStream {
     let (sender, batches) = mpsc::channel(CHANNEL_BATCHES);
     let stream = QueryStream { schema, batches };
+    let zone = Zone::current();
     runtime().spawn(async move {
-        let work = guard(produce(plan, state, sender.clone()));
+        let work = pin!(guard(produce(plan, state, sender.clone())));
+        let work = zone::scope(zone, work);
         let outcome = tokio::select! {
             biased;
             () = sender.closed() => return,

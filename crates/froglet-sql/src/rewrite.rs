@@ -14,6 +14,7 @@
 //! | `c.reloptions \|\| …` | `'{}'::text[]` | psql's `\d+`; storage options are never set |
 //! | a select over a table that is always empty | one that finds nothing | only where the query cannot be planned otherwise: [`crate::rewrite_subquery::empty_selects`] |
 //! | `SELECT a, a`, `SELECT 1` | aliases | DataFusion wants different names, PostgreSQL gives `?column?`; see [`name_columns`] |
+//! | `SELECT f(v) AS v … ORDER BY t.v` | another alias | DataFusion sorts by a column beside the result and cannot tell the two `v` apart: [`crate::rewrite_order`] |
 //! | `x ~~ y`, `x !~~ y` | `x LIKE y` | DataFusion plans only the keyword |
 //! | `-x` | a checked call | DataFusion's minus wraps |
 //! | `1e20`, `1e308` | digits, or a double precision where no decimal holds them | DataFusion makes decimals of negative scale |
@@ -26,7 +27,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
 use crate::semantics::fieldnames::figure_name;
-use crate::{rewrite_correlated, rewrite_subquery, rewrite_tuple};
+use crate::{rewrite_correlated, rewrite_order, rewrite_subquery, rewrite_tuple};
 
 /// Rewrites an expression that stands alone.
 pub fn rewrite_expr(expr: &Expr) -> Result<Expr, SqlError> {
@@ -39,6 +40,7 @@ pub fn rewrite_expr(expr: &Expr) -> Result<Expr, SqlError> {
 pub fn rewrite_query(query: &ast::Query) -> Result<ast::Query, SqlError> {
     let mut query = query.clone();
     run(&mut query)?;
+    rewrite_order::part_names(&mut query);
     Ok(query)
 }
 
@@ -428,13 +430,18 @@ pub fn shown_name(name: &str) -> &str {
     name.split_once(DIFFERENCE).map_or(name, |(shown, _)| shown)
 }
 
+/// The `n`-th name that is shown as this one.
+pub(crate) fn different(name: &str, n: usize) -> String {
+    format!("{name}{DIFFERENCE}{n}")
+}
+
 fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
     if fresh {
         return name.to_owned();
     }
     let mut n = 1;
     loop {
-        let candidate = format!("{name}{DIFFERENCE}{n}");
+        let candidate = different(name, n);
         if taken.insert(candidate.clone()) {
             return candidate;
         }

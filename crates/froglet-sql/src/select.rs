@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use froglet_engine::{Direction, KeyPart, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_schema::{ObjectId, SqlType, TableVersion};
+use froglet_txn::Strength;
 
 use crate::access::{self, Access};
 use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
@@ -43,7 +44,14 @@ pub(crate) struct SelectPlan {
     pub(crate) outputs: OutputList,
     limit: Option<RowExpr>,
     offset: Option<RowExpr>,
-    lock: Option<OnBusy>,
+    lock: Option<Lock>,
+}
+
+/// FOR UPDATE or FOR SHARE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lock {
+    busy: OnBusy,
+    shared: bool,
 }
 
 /// What a lookup came to.
@@ -60,7 +68,7 @@ struct Shape<'a> {
     order: &'a [OrderByExpr],
     limit: Option<&'a Expr>,
     offset: Option<&'a Expr>,
-    lock: Option<OnBusy>,
+    lock: Option<Lock>,
 }
 
 /// Plans a lookup; `None` if the query is not one. FOR UPDATE needs this path: where it does not
@@ -157,21 +165,22 @@ fn shape(query: &Query) -> Result<Option<Shape<'_>>, SqlError> {
     Ok(Some(Shape { table, select, order, limit, offset, lock }))
 }
 
-/// FOR SHARE is as strong as FOR UPDATE here.
-fn lock_of(locks: &[LockClause]) -> Result<Option<OnBusy>, SqlError> {
-    let mut strongest = None;
+fn lock_of(locks: &[LockClause]) -> Result<Option<Lock>, SqlError> {
+    let mut strongest: Option<Lock> = None;
     for lock in locks {
-        match lock.lock_type {
-            LockType::Share | LockType::Update => {}
+        let shared = match lock.lock_type {
+            LockType::Share => true,
+            LockType::Update => false,
             #[allow(unreachable_patterns)]
             _ => return Err(SqlError::unsupported("this row lock")),
-        }
+        };
         let busy = match lock.nonblock {
             None => OnBusy::Wait,
             Some(NonBlock::Nowait) => OnBusy::NoWait,
             Some(NonBlock::SkipLocked) => OnBusy::Skip,
         };
-        strongest = Some(busy);
+        let shared = shared && strongest.is_none_or(|lock| lock.shared);
+        strongest = Some(Lock { busy, shared });
     }
     Ok(strongest)
 }
@@ -484,7 +493,8 @@ impl SelectPlan {
         let view = writer.txn.part().snapshot().clone();
         let wanted = limit.saturating_add(skip);
         // SKIP LOCKED looks for others instead of those it skips: it locks one by one.
-        let one_by_one = self.lock == Some(OnBusy::Skip);
+        let lock = self.lock.unwrap_or_default();
+        let one_by_one = lock.busy == OnBusy::Skip;
         let all = one_by_one || self.sort.is_some();
         let mut targets = self.scan().gather(
             &view,
@@ -507,12 +517,17 @@ impl SelectPlan {
             (targets.rids, targets.olds) = rows.into_iter().unzip();
         }
         writer.note(&self.table);
+        let before = writer.txn.savepoint();
         let locked = if one_by_one {
             self.lock_some(writer, &view, targets, wanted).await?
         } else {
             self.lock_all(writer, &view, &mut targets).await?;
             targets.olds
         };
+        if lock.shared {
+            // The rows are held shared by now: others may share them.
+            writer.txn.rollback_to(before);
+        }
         let outputs = locked.iter().skip(skip).map(|row| self.outputs.row(row, writer.eval));
         Ok(outputs.collect::<Result<Vec<Row>, SqlError>>()?)
     }
@@ -533,9 +548,16 @@ impl SelectPlan {
             };
             Ok(holds.then_some((Vec::new(), row)))
         };
-        let busy = self.lock.unwrap_or_default();
+        let Lock { busy, shared } = self.lock.unwrap_or_default();
         let recheck: crate::apply::Recheck<'_> = &mut recheck;
-        writer.modify(&self.table, Kind::Lock, view.ts, targets, busy, Some(recheck)).await
+        let kind = if shared { Kind::Share } else { Kind::Lock };
+        writer.modify(&self.table, kind, view.ts, targets, busy, Some(recheck)).await?;
+        if shared {
+            for rid in &targets.rids {
+                writer.txn.share_row(self.table.def.space, *rid, Strength::Whole);
+            }
+        }
+        Ok(())
     }
 
     async fn lock_some(

@@ -15,6 +15,7 @@
 //! leaves nothing behind.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,6 +24,7 @@ use froglet_schema::CatalogSavepoint;
 use froglet_txn::{CancelToken, Limits, Transaction};
 
 use crate::command::{Command, TransactionModes};
+use crate::cursor::Cursors;
 use crate::database::{Activity, Database, SessionShared};
 use crate::error::{Notice, SqlError};
 use crate::functions::SessionState;
@@ -30,6 +32,7 @@ use crate::parse::{self, ParsedStatement};
 use crate::prepared::Prepared;
 use crate::settings::{Settings, SettingsMark};
 use crate::stream::{Outcome, RowStream};
+use crate::types::zone::{self, Zone};
 
 /// What ReadyForQuery says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,7 @@ pub(crate) struct NamedSavepoint {
     pub(crate) rows: froglet_engine::Savepoint,
     pub(crate) catalog: CatalogSavepoint,
     pub(crate) settings: SettingsMark,
+    pub(crate) cursors: u64,
 }
 
 /// Statements whose plans are kept in case the client sends them again, and the longest of them.
@@ -92,6 +96,9 @@ pub struct Session {
     pub(crate) named: HashMap<String, Arc<Prepared>>,
     /// Parents that this transaction holds shared and has checked.
     pub(crate) held_parents: HashSet<froglet_txn::Shared>,
+    pub(crate) cursors: Cursors,
+    /// What runs now goes on after its statement: `statement_timeout` does not end it.
+    pub(crate) unlimited: bool,
     /// What functions like now() and currval() look at.
     pub(crate) state: Arc<SessionState>,
     reported: Vec<Arc<str>>,
@@ -122,6 +129,8 @@ impl Session {
             recent: VecDeque::new(),
             named: HashMap::new(),
             held_parents: HashSet::new(),
+            cursors: Cursors::default(),
+            unlimited: false,
             state,
         }
     }
@@ -194,16 +203,27 @@ impl Session {
         changes
     }
 
-    /// Notices since the last call.
+    /// Notices since the last call that the client wants to see.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
         notices.append(&mut self.state.take_notices());
+        let hot = self.settings.hot();
+        notices.retain(|notice| match notice.severity {
+            "NOTICE" => hot.notices,
+            "WARNING" => hot.warnings,
+            _ => true,
+        });
         notices
     }
 
     /// Resolves, while the session waits for its client, when it is to end.
     pub fn cancel_token(&self) -> Arc<CancelToken> {
         self.shared.cancel.clone()
+    }
+
+    /// The time zone in which the client's timestamps are read and printed.
+    pub fn zone(&self) -> Zone {
+        self.settings.hot().zone
     }
 
     /// How long the session may wait for its client now; `None` for ever.
@@ -226,8 +246,8 @@ impl Session {
     }
 
     /// Parses a text into statements. Nothing of it runs if any of it does not parse.
-    pub fn split(&self, text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
-        parse::split(text)
+    pub fn split(&mut self, text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
+        parse::split(text, &mut self.notices)
     }
 
     /// Binds a statement: its parameters' types (0: to be inferred) and its result.
@@ -236,8 +256,10 @@ impl Session {
         statement: &ParsedStatement,
         param_oids: &[u32],
     ) -> Result<Arc<Prepared>, SqlError> {
-        let outcome = self.prepare_inner(statement, param_oids).await;
-        outcome.map_err(|e| self.failed(parse::locate(statement, e)))
+        let outcome =
+            zone::scope(self.zone(), pin!(self.prepare_inner(statement, param_oids))).await;
+        let checked = outcome.and_then(|prepared| prepared.check_parameters().map(|()| prepared));
+        checked.map_err(|e| self.failed(parse::locate(statement, e)))
     }
 
     async fn prepare_inner(
@@ -274,17 +296,19 @@ impl Session {
         params: Vec<Value>,
     ) -> Result<Outcome, SqlError> {
         self.take_set();
+        let zone = self.zone();
         self.begin_activity(&prepared.statement.sql);
         if let Err(e) = self.refuse_if_failed(&prepared.statement.command) {
             return Err(self.failed(e));
         }
-        let outcome = crate::execute::run(self, prepared, params).await;
+        let outcome = zone::scope(zone, pin!(crate::execute::run(self, prepared, params))).await;
         outcome.map_err(|e| self.failed(parse::locate(&prepared.statement, e)))
     }
 
     /// Prepares and runs one statement of a simple query.
     pub async fn simple(&mut self, statement: &ParsedStatement) -> Result<Outcome, SqlError> {
-        let prepared = self.prepare(statement, &[]).await?;
+        let outcome = zone::scope(self.zone(), pin!(self.prepare_inner(statement, &[]))).await;
+        let prepared = outcome.map_err(|e| self.failed(parse::locate(statement, e)))?;
         if !prepared.params.is_empty() {
             let e = SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1");
             return Err(self.failed(e));
@@ -352,9 +376,10 @@ impl Session {
     /// What limits a statement that begins now.
     pub(crate) fn limits(&self) -> Limits {
         let hot = self.settings.hot();
+        let timeout = hot.statement_timeout.filter(|_| !self.unlimited);
         Limits {
             lock_timeout: hot.lock_timeout,
-            deadline: hot.statement_timeout.map(|timeout| Instant::now() + timeout),
+            deadline: timeout.map(|timeout| Instant::now() + timeout),
             cancel: self.shared.cancel.clone(),
         }
     }
@@ -365,13 +390,7 @@ impl Session {
         state: SqlState,
         message: impl Into<String>,
     ) {
-        self.notices.push(Notice {
-            severity,
-            state,
-            message: message.into(),
-            detail: None,
-            hint: None,
-        });
+        self.notices.push(Notice::new(severity, state, message));
     }
 
     fn begin_activity(&mut self, query: &Arc<str>) {

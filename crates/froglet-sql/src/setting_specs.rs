@@ -62,9 +62,13 @@ const fn fixed(mut spec: Spec) -> Spec {
 
 const ISOLATION: Kind =
     Kind::Enum(&["read uncommitted", "read committed", "repeatable read", "serializable"]);
-const LEVELS: Kind = Kind::Enum(&[
-    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "info", "notice", "warning",
-    "error", "fatal", "panic",
+/// From the most to the least talkative. INFO always reaches the client.
+const CLIENT_LEVELS: Kind = Kind::Enum(&[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error",
+]);
+const SERVER_LEVELS: Kind = Kind::Enum(&[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
+    "fatal", "panic",
 ]);
 
 /// The version string; its number is what drivers look at.
@@ -80,7 +84,12 @@ pub(crate) const SPECS: &[Spec] = &[
     spec("bytea_output", Kind::Enum(&["hex"]), "hex", "The output format of bytea."),
     spec("check_function_bodies", Kind::Bool, "on", "Accepted; there are no function bodies."),
     reported(spec("client_encoding", Kind::Encoding, "UTF8", "The client's character set.")),
-    spec("client_min_messages", LEVELS, "notice", "The least severe messages sent to the client."),
+    spec(
+        "client_min_messages",
+        CLIENT_LEVELS,
+        "notice",
+        "The least severe messages sent to the client.",
+    ),
     reported(spec("DateStyle", Kind::DateStyle, "ISO, MDY", "The display format of dates.")),
     spec(
         "default_table_access_method",
@@ -166,7 +175,7 @@ pub(crate) const SPECS: &[Spec] = &[
     spec("lock_timeout", Kind::TimeMs, "0", "The longest wait for a row or object; 0 for ever."),
     spec(
         "log_min_messages",
-        LEVELS,
+        SERVER_LEVELS,
         "warning",
         "Accepted; the server logs by its own configuration.",
     ),

@@ -19,6 +19,7 @@ use crate::command::IsolationName;
 use crate::database::ConnectOptions;
 use crate::error::SqlError;
 use crate::setting_specs::{Kind, SPECS, Spec};
+use crate::types::zone::{self, Zone};
 
 /// What is asked for in every statement.
 #[derive(Clone, Debug)]
@@ -43,6 +44,12 @@ pub struct Hot {
     pub search_path: Arc<[String]>,
     /// `timezone`
     pub timezone: Arc<str>,
+    /// The zone of that name.
+    pub zone: Zone,
+    /// `client_min_messages`: whether a NOTICE reaches the client.
+    pub notices: bool,
+    /// And whether a WARNING does.
+    pub warnings: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -239,6 +246,9 @@ impl Hot {
             scan_threads: get("froglet.migration_scan_threads").parse().unwrap_or(1),
             search_path: search_path(get("search_path")),
             timezone: Arc::from(get("TimeZone")),
+            zone: Zone::parse(get("TimeZone")).unwrap_or(Zone::Utc),
+            notices: !matches!(get("client_min_messages"), "warning" | "error"),
+            warnings: get("client_min_messages") != "error",
         }
     }
 }
@@ -315,11 +325,12 @@ fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
             .find(|a| a.eq_ignore_ascii_case(value.trim()))
             .map(|a| (*a).to_owned())
             .or_else(|| bool_word(allowed, value))
+            .or_else(|| hidden_word(allowed, value))
             .ok_or_else(|| {
                 invalid().hint(format!("Available values: {}.", allowed.join(", ")))
             }),
         Kind::Text => Ok(value.to_owned()),
-        Kind::TimeZone => timezone(value).ok_or_else(invalid),
+        Kind::TimeZone => zone::canonical(value).ok_or_else(invalid),
         Kind::DateStyle => datestyle(value).ok_or_else(invalid),
         Kind::Encoding => match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
             "utf8" | "unicode" => Ok("UTF8".to_owned()),
@@ -345,6 +356,16 @@ fn parse_bool(value: &str) -> Option<bool> {
 fn bool_word(allowed: &[&str], value: &str) -> Option<String> {
     let word = if parse_bool(value)? { "on" } else { "off" };
     allowed.contains(&word).then(|| word.to_owned())
+}
+
+/// Levels of messages that PostgreSQL takes without offering them.
+fn hidden_word(allowed: &[&str], value: &str) -> Option<String> {
+    let levels = allowed.contains(&"debug2");
+    match value.trim().to_ascii_lowercase().as_str() {
+        "debug" if levels => Some("debug2".to_owned()),
+        "info" if levels => Some("info".to_owned()),
+        _ => None,
+    }
 }
 
 /// `5000`, `5s`, `1.5 min` in milliseconds.
@@ -373,15 +394,6 @@ fn show_time_ms(ms: u64) -> String {
         None if ms == 0 => "0".to_owned(),
         None => format!("{ms}ms"),
     }
-}
-
-fn timezone(value: &str) -> Option<String> {
-    let value = value.trim();
-    if ["utc", "gmt", "zulu", "etc/utc"].contains(&value.to_ascii_lowercase().as_str()) {
-        let canonical = if value.eq_ignore_ascii_case("gmt") { "GMT" } else { "UTC" };
-        return Some(if value.contains('/') { "Etc/UTC" } else { canonical }.to_owned());
-    }
-    value.parse::<arrow::array::timezone::Tz>().ok().map(|_| value.to_owned())
 }
 
 fn datestyle(value: &str) -> Option<String> {
@@ -434,5 +446,16 @@ mod tests {
         assert!(!s.hot().fast_path);
         s.set("synchronous_commit", Some("off"), false).unwrap();
         assert!(!s.hot().synchronous_commit);
+        s.set("client_min_messages", Some("DEBUG"), false).unwrap();
+        assert_eq!(s.show("client_min_messages").unwrap().1, "debug2");
+        assert_eq!(
+            s.set("client_min_messages", Some("fatal"), false).unwrap_err().hint.as_deref(),
+            Some(
+                "Available values: debug5, debug4, debug3, debug2, debug1, log, notice, warning, \
+                 error."
+            )
+        );
+        s.set("client_min_messages", Some("warning"), false).unwrap();
+        assert!(!s.hot().notices && s.hot().warnings);
     }
 }

@@ -48,6 +48,14 @@ impl Rows {
         }
     }
 
+    /// Some of them.
+    pub(crate) fn slice(&self, offset: usize, length: usize) -> Rows {
+        match self {
+            Rows::Values(rows) => Rows::Values(rows[offset..offset + length].to_vec()),
+            Rows::Batch(batch) => Rows::Batch(batch.slice(offset, length)),
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -61,6 +69,7 @@ pub(crate) enum TagKind {
     Insert,
     Update,
     Delete,
+    Fetch,
     /// SHOW, EXPLAIN: the word alone.
     Word(&'static str),
 }
@@ -72,6 +81,7 @@ impl TagKind {
             TagKind::Insert => "INSERT 0 ",
             TagKind::Update => "UPDATE ",
             TagKind::Delete => "DELETE ",
+            TagKind::Fetch => "FETCH ",
             TagKind::Word(word) => return word.to_owned(),
         };
         [words, &rows.to_string()].concat()
@@ -80,6 +90,7 @@ impl TagKind {
 
 enum Source {
     Ready(Option<Vec<Row>>),
+    Chunks(std::vec::IntoIter<Rows>),
     Batches { stream: BoxStream<'static, Result<RecordBatch, SqlError>>, limits: Limits },
     Failed,
 }
@@ -91,12 +102,14 @@ pub struct RowStream {
     /// What a result still being computed reads under.
     view: Option<Arc<Snapshot>>,
     tag: TagKind,
+    binary: bool,
 }
 
 impl RowStream {
     /// A result that is complete.
     pub(crate) fn ready(fields: Arc<[Field]>, rows: Vec<Row>, tag: TagKind) -> RowStream {
-        RowStream { fields, source: Source::Ready(Some(rows)), view: None, tag }
+        let source = Source::Ready(Some(rows));
+        RowStream { fields, source, view: None, tag, binary: false }
     }
 
     /// A result that is still being computed.
@@ -107,12 +120,28 @@ impl RowStream {
         limits: Limits,
     ) -> RowStream {
         let source = Source::Batches { stream, limits };
-        RowStream { fields, source, view: Some(view), tag: TagKind::Select }
+        RowStream { fields, source, view: Some(view), tag: TagKind::Select, binary: false }
     }
 
     /// The newest possibly undurable commit that it has seen so far, if it is still being computed.
     pub(crate) fn seen(&self) -> Ts {
         self.view.as_ref().map_or(Ts(0), |view| view.newest_seen())
+    }
+
+    /// Rows that were fetched; of a BINARY cursor, perhaps.
+    pub(crate) fn chunks(
+        fields: Arc<[Field]>,
+        rows: Vec<Rows>,
+        tag: TagKind,
+        binary: bool,
+    ) -> RowStream {
+        let source = Source::Chunks(rows.into_iter());
+        RowStream { fields, source, view: None, tag, binary }
+    }
+
+    /// Whether a simple query shows them in the binary format.
+    pub fn binary(&self) -> bool {
+        self.binary
     }
 
     /// The columns.
@@ -129,6 +158,7 @@ impl RowStream {
                     .filter(|rows| !rows.is_empty())
                     .map(|rows| Ok(Rows::Values(rows)));
             }
+            Source::Chunks(rows) => return rows.next().map(Ok),
             Source::Failed => return None,
             Source::Batches { stream, limits } => tokio::select! {
                 biased;

@@ -13,6 +13,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::stored::{self, DefaultKind};
+use crate::types::Zone;
 use crate::violation;
 
 /// Where a column's value comes from when a statement does not give it.
@@ -45,7 +46,9 @@ pub(crate) fn compiled(table: &TableVersion) -> Result<Arc<Compiled>, SqlError> 
     let known = match table.compiled.get() {
         Some(known) => known.clone(),
         None => {
-            let new: Arc<dyn Any + Send + Sync> = Arc::new(Compiled::new(&table.def)?);
+            // Whichever session comes first compiles for all of them.
+            let new: Arc<dyn Any + Send + Sync> =
+                Arc::new(Zone::Utc.run(|| Compiled::new(&table.def))?);
             table.compiled.get_or_init(|| new).clone()
         }
     };

@@ -150,6 +150,10 @@ impl Session {
 
     /// Commits what there is and waits until the client may be told.
     pub(crate) async fn commit_transaction(&mut self) -> Result<(), SqlError> {
+        if let Err(e) = self.hold_cursors().await {
+            self.abort_transaction();
+            return Err(e);
+        }
         let txn = self.txn.take();
         let durably = self.settings.hot().synchronous_commit;
         let limits = self.limits();
@@ -208,6 +212,8 @@ impl Session {
         self.block = Block::Idle;
         self.savepoints.clear();
         self.held_parents.clear();
+        self.close_cursors_since(0);
+        self.forget_portals();
         self.state.end_transaction();
         self.modes = TransactionModes::default();
         self.read_only = false;
@@ -217,6 +223,7 @@ impl Session {
     /// now, so that nobody waits for a transaction that can only roll back.
     pub(crate) fn fail_transaction(&mut self) {
         self.block = Block::Failed;
+        self.close_cursors_since(self.savepoints.last().map_or(0, |s| s.cursors));
         match self.savepoints.last() {
             Some(savepoint) => {
                 if let Some(txn) = &mut self.txn {
@@ -239,6 +246,7 @@ impl Session {
             rows: txn.savepoint(),
             catalog: self.db.catalog().savepoint(txn),
             settings: self.settings.mark(),
+            cursors: self.cursors.mark(),
         };
         self.savepoints.push(savepoint);
         Ok(())
@@ -259,6 +267,7 @@ impl Session {
         }
         let at = self.find_savepoint(name)?;
         self.savepoints.truncate(at + 1);
+        self.close_cursors_since(self.savepoints[at].cursors);
         let savepoint = &self.savepoints[at];
         if let Some(txn) = &mut self.txn {
             self.db.catalog().rollback_to(txn, &savepoint.catalog);

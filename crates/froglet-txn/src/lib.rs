@@ -25,6 +25,6 @@ pub use aside::aside;
 pub use cancel::{CancelReason, CancelToken, Limits};
 pub use error::TxnError;
 pub use manager::{CommitHook, TxnManager, Verdict};
-pub use rowlocks::{RowLocks, Shared};
+pub use rowlocks::{RowLocks, Shared, Strength};
 pub use transaction::{Committed, Isolation, SchemaUse, Transaction};
 pub use waits::{WaitGraph, Waiting};

@@ -10,6 +10,7 @@ use crate::aside::aside;
 use crate::cancel::Limits;
 use crate::error::TxnError;
 use crate::manager::{CommitHook, TxnManager};
+use crate::rowlocks::Strength;
 
 /// Row writes whose commit or rollback others are not kept waiting for.
 const LONG_WRITES: u32 = 2_000;
@@ -207,9 +208,9 @@ impl Transaction {
     }
 
     /// Holds a row shared until the end.
-    pub fn share_row(&mut self, space: SpaceId, rid: RowId) {
+    pub fn share_row(&mut self, space: SpaceId, rid: RowId, strength: Strength) {
         self.part();
-        if self.manager.row_locks().share((space, rid), self.id) {
+        if self.manager.row_locks().share((space, rid), self.id, strength) {
             self.shared.push((space, rid));
         }
     }

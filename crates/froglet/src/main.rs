@@ -50,7 +50,9 @@ Examples:
 }
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    next_line_help = true,
+    after_help = "\
 Each option may also stand in the configuration file under its name with underscores, and in the
 environment as FROGLET_ and its name in capitals: --max-connections is max_connections = 1000 in
 the file and FROGLET_MAX_CONNECTIONS. Options beat the environment, which beats the file.
@@ -65,15 +67,16 @@ or FROGLET_SETTING_LOCK_TIMEOUT=5s in the environment.
 Examples:
   froglet serve --data /var/lib/froglet
   froglet serve --listen 127.0.0.1:5433 --memory-limit 4GB
-  froglet serve --config /etc/froglet.toml --set synchronous_commit=off")]
+  froglet serve --config /etc/froglet.toml --set synchronous_commit=off"
+)]
 struct Serve {
-    /// Keep everything in this directory; it is made if it is not there [default: ./froglet-data]
+    /// Keep everything in this directory, made if it is not there [default: ./froglet-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Listen on this loopback address [default: 127.0.0.1:5432]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Read this configuration file [default: froglet.toml in the data directory, if it is there]
+    /// Read this configuration file [default: froglet.toml in DIR]
     #[arg(long, value_name = "FILE", env = "FROGLET_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Let rows, indexes and undo records take so much memory: 4GB, or 50% [default: 75%]

@@ -81,6 +81,7 @@ pub const CASES: [Case; 11] = [
             sql_type: sql_type(NUMERIC),
             using: Some(Arc::new(ToNumeric([id(def, "amount")]))),
             default: None,
+            checks: vec![],
         },
         undo: None,
         limit_ms: None,

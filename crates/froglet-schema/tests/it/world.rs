@@ -279,6 +279,7 @@ impl World {
             sql_type: INT8,
             using: Some(Arc::new(Double { inputs: [self.id_of("v")] })),
             default: None,
+            checks: vec![],
         }
     }
 

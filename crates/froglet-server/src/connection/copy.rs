@@ -77,16 +77,19 @@ impl Connection {
     pub(super) async fn copy_out(&mut self, mut copy: CopyOut) -> Result<String, Stop> {
         let (binary, columns) = (copy.binary(), copy.columns());
         self.channel.output.copy_response(b'H', binary, columns);
-        while let Some(piece) = self.channel.watch(&self.cancel, pin!(copy.next())).await {
-            match piece {
-                Ok(data) => self.channel.output.copy_data(&data),
+        while let Some(rows) = self.channel.watch(&self.cancel, pin!(copy.next())).await {
+            let rows = match rows {
+                Ok(rows) => rows,
                 Err(error) => {
                     self.session.note_failure();
                     return Err(error.into());
                 }
-            }
-            if self.channel.output.is_large() {
-                self.flush().await?;
+            };
+            for row in rows.messages() {
+                self.channel.output.copy_data(row);
+                if self.channel.output.is_large() {
+                    self.flush().await?;
+                }
             }
         }
         self.channel.output.copy_done();

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use froglet_engine::{SqlState, Value};
+use froglet_sql::types::binary::utf8;
 use froglet_sql::types::{from_binary, from_text};
 use froglet_sql::{Outcome, Prepared, RowStream, Rows, SqlError, TransactionStatus};
 
@@ -12,8 +13,6 @@ use super::portal::{Cursor, Portal, State};
 use super::rows::{Formats, describe, write_row};
 use super::{Connection, Stop};
 use crate::wire::frontend::{Bind, Frontend, Parse, Target};
-
-const DUPLICATE_CURSOR: SqlState = SqlState::new("42P03");
 
 impl Connection {
     /// One message of the extended protocol.
@@ -100,14 +99,17 @@ impl Connection {
         self.refuse_if_failed(&prepared)?;
         if !bind.portal.is_empty() && self.portals.get(bind.portal).is_some() {
             return Err(SqlError::new(
-                DUPLICATE_CURSOR,
+                SqlState::DUPLICATE_CURSOR,
                 format!("cursor \"{}\" already exists", bind.portal),
             )
             .into());
         }
-        let values = parameters(bind, &prepared)?;
+        let values = self.session.zone().run(|| parameters(bind, &prepared))?;
         let columns = prepared.fields().map_or(0, |fields| fields.len());
         let codes = bind.result_formats;
+        if let Some(code) = (0..codes.len()).find_map(|i| codes.get(i).filter(|code| *code > 1)) {
+            return Err(unsupported_format(code).into());
+        }
         let Some(formats) = Formats::from_codes(codes, columns) else {
             return Err(SqlError::new(
                 SqlState::PROTOCOL_VIOLATION,
@@ -118,6 +120,9 @@ impl Connection {
             )
             .into());
         };
+        if !bind.portal.is_empty() {
+            self.session.name_portal(bind.portal)?;
+        }
         let portal = Portal { prepared, formats, state: State::Bound(values) };
         self.portals.insert(bind.portal, portal);
         self.channel.output.bind_complete();
@@ -146,6 +151,10 @@ impl Connection {
                 (prepared, &text)
             }
             Target::Portal(name) => {
+                if let Some((fields, binary)) = self.session.cursor(name) {
+                    describe(&mut self.channel.output, fields, &Formats::all(binary));
+                    return Ok(());
+                }
                 let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
                 (portal.prepared.clone(), &portal.formats)
             }
@@ -163,6 +172,7 @@ impl Connection {
             Target::Statement(name) => self.session.close_statement(name),
             Target::Portal(name) => {
                 self.portals.remove(name);
+                self.session.close_portal(name);
             }
         }
         self.channel.output.close_complete();
@@ -237,6 +247,7 @@ impl Connection {
         max_rows: u32,
     ) -> Result<(), Stop> {
         let fields = cursor.stream.fields().clone();
+        let zone = self.session.zone();
         let limit = if max_rows == 0 { u64::MAX } else { u64::from(max_rows) };
         let mut sent = 0;
         while sent < limit {
@@ -253,7 +264,7 @@ impl Connection {
             };
             while cursor.next < rows.len() && sent < limit {
                 let output = &mut self.channel.output;
-                write_row(output, &rows, cursor.next, &fields, &portal.formats);
+                zone.run(|| write_row(output, &rows, cursor.next, &fields, &portal.formats));
                 cursor.next += 1;
                 sent += 1;
                 if output.is_large() {
@@ -311,11 +322,38 @@ fn parameters(bind: &Bind<'_>, prepared: &Prepared) -> Result<Vec<Value>, Stop> 
     for (i, bytes) in bind.parameters.iter().enumerate() {
         let (ty, column) = (types[i], prepared.param_types()[i]);
         let format = formats.get(if formats.len() == 1 { 0 } else { i });
-        values.push(match (bytes, format) {
-            (None, _) => Value::Null,
-            (Some(bytes), Some(1)) => from_binary(ty, column, bytes)?,
-            (Some(bytes), _) => from_text(ty, column, froglet_sql::types::binary::utf8(bytes)?)?,
-        });
+        let value = match (bytes, format.unwrap_or(0)) {
+            (_, code @ 2..) => Err(unsupported_format(code)),
+            (None, _) => Ok(Value::Null),
+            (Some(bytes), 1) => from_binary(ty, column, bytes),
+            (Some(bytes), _) => utf8(bytes).and_then(|text| from_text(ty, column, text)),
+        };
+        values.push(value.map_err(|e| in_parameter(e, bind, i, bytes))?);
     }
     Ok(values)
+}
+
+fn unsupported_format(code: u16) -> SqlError {
+    let message = format!("unsupported format code: {}", code as i16);
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+/// Says which parameter an error is about.
+fn in_parameter(mut e: SqlError, bind: &Bind<'_>, i: usize, bytes: Option<&[u8]>) -> SqlError {
+    let number = i + 1;
+    if e.message == froglet_sql::types::binary::INCORRECT {
+        e.message = format!("{} in bind parameter {number}", e.message);
+    }
+    let portal = match bind.portal {
+        "" => "unnamed portal".to_owned(),
+        name => format!("portal \"{name}\""),
+    };
+    let formats = bind.parameter_formats;
+    let text = formats.get(if formats.len() == 1 { 0 } else { i }).unwrap_or(0) == 0;
+    // As with PostgreSQL's default of log_parameter_max_length_on_error: no value is repeated.
+    match bytes.filter(|bytes| text && std::str::from_utf8(bytes).is_ok()) {
+        Some(b"") => e.context(format!("{portal} parameter ${number} = ''")),
+        Some(_) => e.context(format!("{portal} parameter ${number} = '...'")),
+        None => e.context(format!("{portal} parameter ${number}")),
+    }
 }

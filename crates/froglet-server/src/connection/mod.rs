@@ -208,6 +208,7 @@ impl Connection {
     fn drop_portals_when_idle(&mut self) {
         if self.session.status() == TransactionStatus::Idle {
             self.portals.clear();
+            self.session.forget_portals();
         }
     }
 

@@ -35,6 +35,11 @@ impl Formats {
         }
     }
 
+    /// The same for all.
+    pub(crate) fn all(binary: bool) -> Formats {
+        Formats { all_binary: binary, each: Vec::new() }
+    }
+
     fn is_binary(&self, column: usize) -> bool {
         self.each.get(column).copied().unwrap_or(self.all_binary)
     }

@@ -62,13 +62,15 @@ impl Connection {
     /// Describes and sends a whole result. Returns its tag.
     async fn all_rows(&mut self, mut stream: RowStream) -> Result<String, Stop> {
         let fields = stream.fields().clone();
-        let formats = Formats::default();
+        let formats = Formats::all(stream.binary());
+        let zone = self.session.zone();
         describe(&mut self.channel.output, &fields, &formats);
         let mut sent = 0;
         while let Some(rows) = self.next_rows(&mut stream).await? {
             for row in 0..rows.len() {
-                write_row(&mut self.channel.output, &rows, row, &fields, &formats);
-                if self.channel.output.is_large() {
+                let output = &mut self.channel.output;
+                zone.run(|| write_row(output, &rows, row, &fields, &formats));
+                if output.is_large() {
                     self.flush().await?;
                 }
             }

@@ -215,6 +215,7 @@ fn error_fields(error: &SqlError) -> Vec<(u8, String)> {
     let mut fields = head(severity, error.state, &error.message);
     optional(&mut fields, b'D', error.detail.as_deref());
     optional(&mut fields, b'H', error.hint.as_deref());
+    optional(&mut fields, b'W', error.context.as_deref());
     if let Some(position) = error.position {
         fields.push((b'P', position.to_string()));
     }

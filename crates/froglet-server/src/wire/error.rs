@@ -60,6 +60,14 @@ pub enum WireError {
         /// Its value.
         value: i64,
     },
+    /// A Bind whose parameter formats are neither none, nor one, nor one for each parameter.
+    #[error("bind message has {formats} parameter formats but {parameters} parameters")]
+    Formats {
+        /// How many formats.
+        formats: usize,
+        /// How many parameters.
+        parameters: usize,
+    },
     /// A protocol nobody speaks here.
     #[error("unsupported frontend protocol {major}.{minor}: server supports 3.0")]
     Version {
@@ -86,6 +94,7 @@ impl WireError {
             | WireError::Extra { .. }
             | WireError::Unterminated { .. }
             | WireError::Field { .. }
+            | WireError::Formats { .. }
             | WireError::StartupLayout => SqlState::PROTOCOL_VIOLATION,
         }
     }
@@ -102,7 +111,8 @@ impl WireError {
             | WireError::Extra { .. }
             | WireError::Unterminated { .. }
             | WireError::Utf8 { .. }
-            | WireError::Field { .. } => false,
+            | WireError::Field { .. }
+            | WireError::Formats { .. } => false,
         }
     }
 }

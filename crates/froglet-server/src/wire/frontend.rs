@@ -167,23 +167,23 @@ pub fn decode(kind: u8, body: &[u8]) -> Result<Frontend<'_>, WireError> {
 fn bind<'a>(body: &mut Reader<'a>) -> Result<Bind<'a>, WireError> {
     let portal = body.string()?;
     let statement = body.string()?;
-    let parameter_formats = body.formats()?;
+    let parameter_formats = body.integers()?;
     let count = body.u16()?;
     let from = body.rest;
     for _ in 0..count {
         body.value()?;
     }
     let bytes = &from[..from.len() - body.rest.len()];
-    let given = parameter_formats.len();
-    if given > 1 && given != usize::from(count) {
-        return Err(body.field("number of parameter formats", given as i64));
+    let formats = parameter_formats.len();
+    if formats > 1 && formats != usize::from(count) {
+        return Err(WireError::Formats { formats, parameters: usize::from(count) });
     }
     Ok(Bind {
         portal,
         statement,
         parameter_formats,
         parameters: Parameters { count, bytes },
-        result_formats: body.formats()?,
+        result_formats: body.integers()?,
     })
 }
 
@@ -230,14 +230,6 @@ impl<'a> Reader<'a> {
         let (chunks, none) = self.take(count * N)?.as_chunks();
         debug_assert!(none.is_empty(), "a multiple of N bytes was taken");
         Ok(Integers(chunks))
-    }
-
-    fn formats(&mut self) -> Result<Integers<'a, 2>, WireError> {
-        let formats: Integers<'a, 2> = self.integers()?;
-        match (0..formats.len()).find_map(|i| formats.get(i).filter(|&code| code > 1)) {
-            None => Ok(formats),
-            Some(code) => Err(self.field("format code", i64::from(code))),
-        }
     }
 
     fn value(&mut self) -> Result<Option<&'a [u8]>, WireError> {
@@ -314,7 +306,6 @@ mod tests {
             (b'B', b"\0\0\0\0\xff\xff"),
             (b'B', b"\0\0\0\0\0\x01\x7f\xff\xff\xff"),
             (b'B', b"\0\0\0\0\0\x01\xff\xff\xff\xfe\0\0"),
-            (b'B', b"\0\0\0\x01\0\x02\0\0\0\0"),
             (b'B', b"\0\0\0\x02\0\0\0\0\0\x01\xff\xff\xff\xff\0\0"),
             (b'D', b"Xname\0"),
             (b'P', b"\0\0\xff\xff"),

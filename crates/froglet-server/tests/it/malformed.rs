@@ -45,7 +45,7 @@ async fn a_body_that_cannot_be_is_an_error_and_the_connection_goes_on() {
         (b'B', b"\0\0\0\0\xff\xff", "08P01", "65535 parameters of nothing"),
         (b'B', b"\0\0\0\0\0\x01\x7f\xff\xff\xff", "08P01", "a parameter of 2 GiB"),
         (b'B', b"\0\0\0\0\0\x01\xff\xff\xff\x9c\0\0", "08P01", "a negative length"),
-        (b'B', b"\0\0\0\x01\0\x07\0\0\0\0", "08P01", "a format code of 7"),
+        (b'B', b"\0\0\0\x02\0\0\0\0\0\0\0\0", "08P01", "two formats of no parameters"),
         (b'E', b"\0\0\0", "08P01", "half a row limit"),
         (b'D', b"Q\0", "08P01", "describes neither statement nor portal"),
         (b'C', b"", "08P01", "closes nothing"),

@@ -155,7 +155,15 @@ async fn describe_flush_empty_and_what_does_not_fit() {
     assert_eq!(raw.ready().await[0].code(), "08P01");
     let short_binary = b"\0\0\0\x01\0\x01\0\x01\0\0\0\x011\0\0";
     raw.send(&[message(b'B', short_binary), sync()].concat()).await;
+    assert_eq!(raw.ready().await[0].code(), "08P01");
+    let long_binary = b"\0\0\0\x01\0\x01\0\x01\0\0\0\x0512345\0\0";
+    raw.send(&[message(b'B', long_binary), sync()].concat()).await;
     assert_eq!(raw.ready().await[0].code(), "22P03");
+    let strange_format = b"\0\0\0\x01\0\x07\0\x01\0\0\0\x011\0\0";
+    raw.send(&[message(b'B', strange_format), sync()].concat()).await;
+    assert_eq!(raw.ready().await[0].code(), "22023");
+    raw.send(&[parse("gap", "SELECT $2::int"), sync()].concat()).await;
+    assert_eq!(raw.ready().await[0].code(), "42P18");
     raw.send(
         &[parse("", ""), bind("", "", &[]), message(b'D', b"P\0"), execute("", 0), sync()].concat(),
     )

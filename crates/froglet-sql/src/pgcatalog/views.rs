@@ -18,6 +18,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("pg_catalog", "pg_indexes") => pg_indexes,
         ("pg_catalog", "pg_sequences") => pg_sequences,
         ("pg_catalog", "pg_stat_user_tables") => user_tables,
+        ("pg_catalog", "pg_cursors") => cursors,
         ("information_schema", "tables") => is_tables,
         ("information_schema", "columns") => is_columns,
         ("information_schema", "table_constraints") => is_constraints,
@@ -373,6 +374,19 @@ fn is_sequences(scope: &QueryScope, rows: &mut Rows) {
             maximum_value: sequence.max.to_string(),
             increment: sequence.increment.to_string(),
             cycle_option: if sequence.cycle { "YES" } else { "NO" },
+        );
+    }
+}
+
+fn cursors(scope: &QueryScope, rows: &mut Rows) {
+    for cursor in scope.session.cursors() {
+        row!(rows;
+            name: cursor.name,
+            statement: cursor.statement,
+            is_holdable: cursor.holdable,
+            is_binary: cursor.binary,
+            is_scrollable: cursor.scrollable,
+            creation_time: V::Time(cursor.created_us),
         );
     }
 }

@@ -24,11 +24,12 @@ use datafusion::logical_expr::{
 use froglet_engine::ColumnType;
 use froglet_schema::SqlType;
 
+use super::local_time;
 use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
 use crate::types::cell::{Cell, cell_at};
-use crate::types::{self, input, names, numeric, oids, sql_field, sql_type_of_field};
+use crate::types::{self, Zone, input, names, numeric, oids, sql_field, sql_type_of_field};
 use crate::udf::lookup;
 
 /// Rewrites the casts of a plan, of its subqueries too.
@@ -53,6 +54,9 @@ pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
 pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|node| match node {
         Expr::Cast(cast) => rewrite_cast(cast, schema),
+        Expr::ScalarFunction(call) if local_time::is_read(&call, schema) => {
+            Ok(Transformed::yes(local_time::read(call)))
+        }
         Expr::ScalarFunction(mut call) => {
             let list = call.func.name() == "array_has";
             let changed = type_arguments(&mut call.args, list, schema);
@@ -221,7 +225,11 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
         (Null, _) => true,
         (a, b) if a == b => !has_length || (from == target),
         (Int16, Int32 | Int64 | Float64) | (Int32, Int64 | Float64) | (Float32, Float64) => true,
-        (Date32, Timestamp(..)) | (Timestamp(..), Timestamp(..)) => true,
+        // Between local times and points in time stands the session's zone.
+        (Timestamp(_, a), Timestamp(_, b)) => {
+            a.is_some() == b.is_some() || Zone::current().is_utc()
+        }
+        (Date32, Timestamp(_, zone)) => zone.is_none() || Zone::current().is_utc(),
         (Interval(_) | Duration(_) | Time64(_), to) => !to.is_string(),
         (Utf8 | Utf8View | LargeUtf8, Interval(_)) => true,
         (_, Time64(_)) => true,
@@ -326,12 +334,13 @@ impl ScalarUDFImpl for CastFunction {
         let from = sql_type_of_field(&args.arg_fields[0]);
         let session = current_session(&args.config_options);
         let wanted = args.return_field.data_type();
-        let run = |array: &ArrayRef| -> Result<ArrayRef> {
+        let cast = |array: &ArrayRef| -> Result<ArrayRef> {
             if self.oid == oids::NUMERIC && self.modifier < 4 {
                 return Ok(to_numeric(array, wanted)?);
             }
             Ok(cast_any(array, from, self.target(), session.as_ref())?)
         };
+        let run = |array: &ArrayRef| session.zone().run(|| cast(array));
         match &args.args[0] {
             ColumnarValue::Array(array) => run(array).map(ColumnarValue::Array),
             ColumnarValue::Scalar(scalar) => {

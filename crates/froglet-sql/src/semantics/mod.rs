@@ -10,6 +10,7 @@ pub mod aggregates;
 pub mod arith;
 pub mod casts;
 pub mod fieldnames;
+mod local_time;
 pub mod operators;
 pub mod param;
 pub mod type_names;

@@ -42,17 +42,24 @@ pub fn from_binary(ty: SqlType, column: ColumnType, bytes: &[u8]) -> Result<Valu
         .map(|shorter| shorter.unwrap_or(value))
 }
 
+/// The message for a value that goes on after its end; Bind says in which parameter.
+pub const INCORRECT: &str = "incorrect binary data format";
+
+/// A value of a type whose values are all `N` bytes long.
 fn fixed<const N: usize>(ty: SqlType, bytes: &[u8]) -> Result<[u8; N], SqlError> {
     <[u8; N]>::try_from(bytes).map_err(|_| {
-        SqlError::new(
-            SqlState::INVALID_BINARY_REPRESENTATION,
-            format!(
-                "incorrect binary data format: type {} takes {N} bytes, not {}",
-                names::type_name(ty),
-                bytes.len()
-            ),
-        )
+        let error = match bytes.len() < N {
+            true => short(),
+            false => SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, INCORRECT),
+        };
+        let name = names::type_name(ty);
+        error.detail(format!("A value of type {name} takes {N} bytes, not {}.", bytes.len()))
     })
+}
+
+/// 08P01: a value that ends before it should.
+pub(super) fn short() -> SqlError {
+    SqlError::new(SqlState::PROTOCOL_VIOLATION, "insufficient data left in message")
 }
 
 fn micros(ty: SqlType, bytes: &[u8]) -> Result<i64, SqlError> {
@@ -102,7 +109,7 @@ fn array_text(element: u32, bytes: &[u8]) -> Result<String, SqlError> {
         )
     };
     let word = |at: usize| -> Result<i32, SqlError> {
-        let raw = bytes.get(at..at + 4).ok_or_else(bad)?;
+        let raw = bytes.get(at..at + 4).ok_or_else(short)?;
         Ok(i32::from_be_bytes([raw[0], raw[1], raw[2], raw[3]]))
     };
     match word(0)? {
@@ -123,10 +130,13 @@ fn array_text(element: u32, bytes: &[u8]) -> Result<String, SqlError> {
             continue;
         };
         let end = at.checked_add(length).ok_or_else(bad)?;
-        let value = from_binary(ty, column, bytes.get(at..end).ok_or_else(bad)?)?;
+        let value = from_binary(ty, column, bytes.get(at..end).ok_or_else(short)?)?;
         at = end;
         let text = output::display_value(&value, column);
         items.push(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")));
+    }
+    if at < bytes.len() {
+        return Err(SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, INCORRECT));
     }
     Ok(format!("{{{}}}", items.join(",")))
 }

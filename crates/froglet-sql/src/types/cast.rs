@@ -12,7 +12,7 @@ use froglet_schema::SqlType;
 
 use super::cell::{Cell, cell_at, cell_of};
 use super::datetime::{DATE_INFINITY, DATE_MINUS_INFINITY, DAY_US, INFINITY, MINUS_INFINITY};
-use super::{array_of, convert, input, names, numeric, oids, output};
+use super::{Zone, array_of, convert, input, names, numeric, oids, output};
 use crate::error::SqlError;
 
 /// How hard a cast may try.
@@ -322,6 +322,12 @@ fn to_time(cell: &Cell<'_>, to: ColumnType, ty: SqlType) -> Result<Value, SqlErr
         })?,
         Cell::Timestamp(us) | Cell::TimestampTz(us) => *us,
         _ => return Err(cannot_cast(kind(cell), ty)),
+    };
+    let us = match (cell, to) {
+        (Cell::TimestampTz(_), ColumnType::TimestampTz) => us,
+        (Cell::TimestampTz(_), _) => Zone::current().to_local(us),
+        (_, ColumnType::TimestampTz) => Zone::current().to_utc(us),
+        _ => us,
     };
     Ok(match to {
         ColumnType::Timestamp => Value::Timestamp(us),

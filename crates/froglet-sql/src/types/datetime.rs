@@ -2,10 +2,12 @@
 //!
 //! Input: ISO 8601 and PostgreSQL's usual forms (`2024-02-29 12:30:45.5+02`, `20240229T123045Z`,
 //! `2/29/2024` as month/day/year, `Feb 29, 2024`, a trailing `BC`, `AM`/`PM`), and the words epoch, infinity, now,
-//! today, tomorrow, yesterday. Zones are offsets, Z, UTC and GMT. Output: ISO, zone UTC.
+//! today, tomorrow, yesterday. Zones are offsets, Z, UTC and GMT; without one a time is in the
+//! session's zone, which is that of the output, too.
 
 use froglet_engine::SqlState;
 
+use super::zone::{Zone, offset_text};
 use crate::error::SqlError;
 
 /// Microseconds of a day.
@@ -118,8 +120,12 @@ pub fn parse_timestamp(text: &str, with_zone: bool) -> Result<i64, SqlError> {
             format!("timestamp out of range: \"{text}\""),
         ));
     }
-    let offset = if with_zone { zone.unwrap_or(0) } else { 0 };
-    Ok(days * DAY_US + time - offset * 1_000_000)
+    let local = days * DAY_US + time;
+    Ok(match (with_zone, zone) {
+        (false, _) => local,
+        (true, Some(offset)) => local - offset * 1_000_000,
+        (true, None) => Zone::current().to_utc(local),
+    })
 }
 
 fn fault(fault: Fault, type_name: &str, text: &str) -> SqlError {
@@ -150,14 +156,15 @@ fn fault(fault: Fault, type_name: &str, text: &str) -> SqlError {
 
 fn parse(text: &str) -> Result<Parsed, Fault> {
     let lower = text.trim().to_ascii_lowercase();
-    let today = || now_us().div_euclid(DAY_US);
+    let now = || Zone::current().to_local(now_us());
+    let today = || now().div_euclid(DAY_US);
     match lower.as_str() {
         "epoch" => return Ok(Parsed::At(0, 0, Some(0))),
         "infinity" | "+infinity" => return Ok(Parsed::Infinity),
         "-infinity" => return Ok(Parsed::MinusInfinity),
         "now" => {
-            let now = now_us();
-            return Ok(Parsed::At(now.div_euclid(DAY_US), now.rem_euclid(DAY_US), Some(0)));
+            let (offset, now) = (Zone::current().offset_s(now_us()).into(), now());
+            return Ok(Parsed::At(now.div_euclid(DAY_US), now.rem_euclid(DAY_US), Some(offset)));
         }
         "today" => return Ok(Parsed::At(today(), 0, None)),
         "tomorrow" => return Ok(Parsed::At(today() + 1, 0, None)),
@@ -445,6 +452,14 @@ pub fn write_timestamp(us: i64, zone: &str, out: &mut Vec<u8>) {
     write_clock(us.rem_euclid(DAY_US), out);
     out.extend_from_slice(zone.as_bytes());
     write_era(year, out);
+}
+
+/// Appends a timestamp with time zone, in the session's.
+pub fn write_timestamptz(us: i64, out: &mut Vec<u8>) {
+    match Zone::current() {
+        Zone::Utc => write_timestamp(us, "+00", out),
+        zone => write_timestamp(zone.to_local(us), &offset_text(zone.offset_s(us)), out),
+    }
 }
 
 fn write_day(days: i64, out: &mut Vec<u8>) -> i64 {

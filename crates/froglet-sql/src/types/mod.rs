@@ -17,7 +17,7 @@
 //!
 //! Decisions: numeric without precision is stored as decimal(38, 10); expressions may have other
 //! scales; what needs more than 38 digits is 22003. 'infinity' is the extreme value of a date or
-//! timestamp, as in PostgreSQL. The session's time zone is UTC.
+//! timestamp, as in PostgreSQL.
 
 pub mod binary;
 pub mod cast;
@@ -32,6 +32,7 @@ pub mod numeric;
 pub mod output;
 #[cfg(test)]
 mod tests;
+pub mod zone;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub use convert::{array_of, scalar_of, value_at, value_of_scalar};
 pub use input::from_text;
 pub use names::{parse_type, type_name};
 pub use output::{value_binary, value_text, write_binary, write_text};
+pub use zone::Zone;
 
 /// pg_type.oid of the types known here.
 #[allow(missing_docs)]

@@ -1,5 +1,7 @@
 //! Decimals: an unscaled 128-bit integer and a scale; text, rounding, base-10000 digits.
 
+use std::cmp::Ordering;
+
 use froglet_engine::SqlState;
 
 use crate::error::SqlError;
@@ -213,13 +215,18 @@ pub fn from_binary(bytes: &[u8]) -> Result<(i128, i8), SqlError> {
             format!("invalid {what} in external \"numeric\" value"),
         )
     };
-    if bytes.len() < 8 || !bytes.len().is_multiple_of(2) {
-        return Err(bad("length"));
+    if bytes.len() < 8 {
+        return Err(super::binary::short());
     }
     let word = |i: usize| u16::from_be_bytes([bytes[2 * i], bytes[2 * i + 1]]);
     let (count, weight, sign, dscale) = (word(0), word(1) as i16, word(2), word(3));
-    if bytes.len() != 8 + 2 * usize::from(count) {
-        return Err(bad("length"));
+    match bytes.len().cmp(&(8 + 2 * usize::from(count))) {
+        Ordering::Less => return Err(super::binary::short()),
+        Ordering::Equal => {}
+        Ordering::Greater => {
+            let message = super::binary::INCORRECT;
+            return Err(SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, message));
+        }
     }
     if matches!(sign, 0xC000 | 0xD000 | 0xF000) {
         return Err(SqlError::unsupported("NaN or infinity as a value of type numeric")

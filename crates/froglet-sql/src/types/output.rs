@@ -54,7 +54,7 @@ pub fn cell_text(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
         Cell::Date(v) => datetime::write_date(*v, out),
         Cell::Time(v) => datetime::write_clock(*v, out),
         Cell::Timestamp(v) => datetime::write_timestamp(*v, "", out),
-        Cell::TimestampTz(v) => datetime::write_timestamp(*v, "+00", out),
+        Cell::TimestampTz(v) => datetime::write_timestamptz(*v, out),
         Cell::Uuid(v) => uuid(v, out),
         Cell::Interval(months, days, us) => interval::write(*months, *days, *us, out),
         Cell::List(items) => list(items, oid, out),

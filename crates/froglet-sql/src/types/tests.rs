@@ -181,8 +181,23 @@ fn bytes_that_are_no_text_are_refused() {
         let error = from_binary(plain(oids::TEXT), ColumnType::Text, bytes).err();
         assert_eq!(error.map(|e| e.state.to_string()).as_deref(), Some("22021"));
     }
-    let short = from_binary(plain(oids::INT4), ColumnType::Int32, &[1, 2]);
-    assert!(short.is_err(), "two bytes are no integer");
+}
+
+#[test]
+fn binary_values_of_a_wrong_length_are_refused() {
+    let int = |bytes: &[u8]| from_binary(plain(oids::INT4), ColumnType::Int32, bytes);
+    let numeric = |bytes: &[u8]| from_binary(plain(oids::NUMERIC), UNCONSTRAINED, bytes);
+    let one: &[u8] = &[0, 1, 0, 0, 0, 0, 0, 0, 0, 1];
+    assert_eq!(numeric(one).ok(), Some(froglet_engine::Value::Decimal(10_000_000_000)));
+    for (outcome, code) in [
+        (int(&[1, 2]), "08P01"),
+        (int(&[0; 5]), "22P03"),
+        (numeric(&one[..7]), "08P01"),
+        (numeric(&one[..9]), "08P01"),
+        (numeric(&[one, &[0]].concat()), "22P03"),
+    ] {
+        assert_eq!(outcome.err().map(|e| e.state.to_string()).as_deref(), Some(code));
+    }
 }
 
 #[test]

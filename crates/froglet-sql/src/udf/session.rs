@@ -93,12 +93,13 @@ fn clocks() -> Vec<Arc<ScalarUDF>> {
             .volatile()
             .build(),
         Simple::new("localtimestamp", &[], TIMESTAMP, |s, _| {
-            Ok(Out::Time(s.transaction_time_us()))
+            Ok(Out::Time(s.zone().to_local(s.transaction_time_us())))
         })
         .volatile()
         .build(),
         Simple::new("current_date", &[], DATE, |s, _| {
-            Ok(Out::Time(s.transaction_time_us().div_euclid(DAY_US)))
+            let local = s.zone().to_local(s.transaction_time_us());
+            Ok(Out::Time(local.div_euclid(DAY_US)))
         })
         .alias(&["today"])
         .volatile()

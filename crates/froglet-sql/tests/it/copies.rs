@@ -34,18 +34,20 @@ async fn a_copy_that_stops_in_the_middle_changes_nothing() {
     c.ok("create table t (id int primary key, n int check (n > 0))").await;
     let error = c.copy("copy t from stdin", b"1\t1\n2\tx\n").await.unwrap_err();
     assert_eq!(error.state.to_string(), "22P02");
-    assert_eq!(error.detail.as_deref(), Some("COPY t, line 2, column n: \"x\""));
+    assert_eq!(error.context.as_deref(), Some("COPY t, line 2, column n: \"x\""));
     let error = c.copy("copy t from stdin", b"1\t1\n2\n").await.unwrap_err();
     assert_eq!(
         (error.state.to_string().as_str(), error.message.as_str()),
         ("22P04", "missing data for column \"n\"")
     );
+    assert_eq!(error.context.as_deref(), Some("COPY t, line 2: \"2\""));
     let error = c.copy("copy t from stdin", b"1\t1\t1\n").await.unwrap_err();
     assert_eq!(error.message, "extra data after last expected column");
     let error = c.copy("copy t from stdin", b"1\t-1\n").await.unwrap_err();
     assert_eq!(error.state.to_string(), "23514");
     let error = c.copy("copy t from stdin", b"1\t1\n1\t2\n").await.unwrap_err();
     assert_eq!(error.state.to_string(), "23505");
+    assert_eq!(error.context.as_deref(), Some("COPY t, line 2"));
     let error = c.copy("copy t from stdin", b"1\t\xff\n").await.unwrap_err();
     assert_eq!(error.state.to_string(), "22021");
     assert_eq!(c.lines("select count(*) from t").await, ["0"]);

@@ -67,8 +67,8 @@ impl Client {
                 Outcome::Done(tag) => Answer::Done(tag),
                 Outcome::CopyOut(mut copy) => {
                     let mut lines = Vec::new();
-                    while let Some(bytes) = copy.next().await {
-                        lines.extend_from_slice(&bytes?);
+                    while let Some(rows) = copy.next().await {
+                        rows?.messages().for_each(|row| lines.extend_from_slice(row));
                     }
                     let text = String::from_utf8(lines).expect("text");
                     let rows = text.lines().map(|l| vec![Some(l.to_owned())]).collect();
