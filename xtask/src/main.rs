@@ -110,7 +110,7 @@ fn miri(root: &Path) -> anyhow::Result<()> {
     // The environment reads clocks and files. crossbeam-epoch breaks the rules of stacked borrows
     // (crossbeam issue 545) and keeps those of tree borrows; what it has deferred at the end of a
     // process nobody frees.
-    command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-tree-borrows");
+    command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-tree-borrows -Zmiri-permissive-provenance");
     command.env("CARGO_TARGET_DIR", root.join("target/miri"));
     run(command.current_dir(root)).context(
         "Miri comes with `rustup toolchain install nightly --component miri --component rust-src`",

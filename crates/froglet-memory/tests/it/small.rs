@@ -146,6 +146,7 @@ fn threads_read_write_and_collect() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "megabytes of buffers, and no module with `unsafe` that is not above")]
 fn a_checkpoint_and_a_log_come_back() {
     let env = MemEnv::new(1);
     let options = || MemoryOptions {

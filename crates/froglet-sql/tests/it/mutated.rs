@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use froglet_engine::SqlState;
 use froglet_sql::Database;
 use froglet_testkit::mutate::{self, Random, Suspect};
 use sqllogictest::{DefaultColumnType, Record};
@@ -57,8 +58,8 @@ fn every_mutated_text_is_split_or_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_mutated_text_is_answered_or_refused() {
     let mut random = Random(froglet_testkit::seed());
-    let rounds = if froglet_testkit::is_long() { 20_000 } else { 60 };
-    let (mut answered, mut refused) = (0, 0);
+    let rounds = if froglet_testkit::is_long() { 2_000 } else { 60 };
+    let (mut answered, mut refused, mut internal) = (0, 0, Vec::new());
     for path in files() {
         let texts = statements(&path);
         let mut db = world(&texts).await;
@@ -72,7 +73,9 @@ async fn every_mutated_text_is_answered_or_refused() {
             match sql_entry::run(&db, &suspect.0).await {
                 Ok(()) => answered += 1,
                 Err(error) => {
-                    assert_ne!(error.state.as_str(), "XX000", "{}\n{}", error.message, suspect.0);
+                    if error.state == SqlState::INTERNAL_ERROR {
+                        internal.push(format!("{}: {}", error.message, suspect.0));
+                    }
                     refused += 1;
                 }
             }
@@ -80,5 +83,7 @@ async fn every_mutated_text_is_answered_or_refused() {
         // Whatever they did: it still works.
         sql_entry::run(&db, "SELECT 1").await.expect("the database lives");
     }
+    // What a client may send is no reason for an internal error.
+    assert!(internal.is_empty(), "{} internal errors\n{}", internal.len(), internal.join("\n"));
     assert!(answered > 10 && refused > 10, "{answered} answered, {refused} refused");
 }
