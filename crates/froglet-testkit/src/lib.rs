@@ -31,6 +31,7 @@ pub mod mutate;
 mod recover;
 mod replay;
 mod tables;
+mod writes;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
