@@ -205,15 +205,14 @@ impl Model {
             for (&other, slot) in others {
                 let states: Vec<Option<&Row>> =
                     slot.pending.iter().filter_map(Write::state).collect();
-                match slot.holder {
-                    Some(holder) if holder != txn && !states.is_empty() => {
-                        // Undecided: whatever it may fall back to counts.
-                        if has(slot.newest()) || states.into_iter().any(has) {
-                            stops.push(Stop::Busy(holder));
-                        }
+                let undecided = slot.holder.filter(|holder| *holder != txn && !states.is_empty());
+                if let Some(holder) = undecided {
+                    // Whatever it may fall back to counts.
+                    if has(slot.newest()) || states.into_iter().any(has) {
+                        stops.push(Stop::Busy(holder));
                     }
-                    _ if has(slot.state_for(txn)) => stops.push(Stop::Duplicate(index.id, other)),
-                    _ => {}
+                } else if has(slot.state_for(txn)) {
+                    stops.push(Stop::Duplicate(index.id, other));
                 }
             }
         }

@@ -80,7 +80,7 @@ impl Run<'_> {
     /// Deletes or locks.
     pub fn mark_row(&mut self, txn: u8, table: u8, row: u8, lock: bool) -> Outcome {
         let at = self.pick(txn);
-        let (place, table) = self.table(table, row % 2 == 0);
+        let (place, table) = self.table(table, row.is_multiple_of(2));
         let Some(rid) = self.pick_row(place, row) else { return Ok(()) };
         let (id, base) = (self.txns[at].txn.id(), self.txns[at].txn.snapshot().ts);
         let stops: Vec<Stop> = self.model.claim(id, base, (place, rid)).err().into_iter().collect();

@@ -110,7 +110,7 @@ fn threads_read_write_and_collect() {
     let rids: Vec<RowId> = db.insert(
         &(0..2).map(|i| [vec![Value::Int64(i)], values(0).to_vec()].concat()).collect::<Vec<_>>(),
     );
-    let rounds = if cfg!(miri) { 12 } else { 2000 };
+    let rounds = if cfg!(miri) { 6 } else { 2000 };
     let writer = {
         let (db, rids) = (Arc::clone(&db), rids.clone());
         std::thread::spawn(move || {
