@@ -71,7 +71,7 @@ impl Amount {
     /// A few seconds; with `FROGLET_TEST_LONG` some minutes of longer histories, each time
     /// others. `FROGLET_TEST_SEED` repeats a run.
     pub fn from_environment() -> Amount {
-        let (cases, operations) = if is_long() { (20_000, 400) } else { (150, 150) };
+        let (cases, operations) = if is_long() { (2_000, 300) } else { (150, 150) };
         Amount { cases, operations, seed: seed() }
     }
 }
