@@ -2,11 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, bail};
 use serde_json::Value;
 
+use crate::metadata::{self, list, text};
 use crate::source::{Finding, files, has_word};
 
 /// For each crate the crates of ours that it may use outside its tests.
@@ -26,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Beside the floors: they may use anything, and only these may use them.
-const BESIDE: &[(&str, &[&str])] = &[("froglet-bench", &["froglet"])];
+const BESIDE: &[(&str, &[&str])] = &[("froglet-bench", &["froglet"]), ("froglet-testkit", &[])];
 
 /// Other people's crates that a crate must not reach, directly or through others.
 const MUST_NOT_REACH: &[(&str, &[&str])] = &[
@@ -101,15 +100,7 @@ struct Graph {
 
 impl Graph {
     fn read(root: &Path) -> anyhow::Result<Graph> {
-        let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let output = Command::new(program)
-            .args(["metadata", "--format-version", "1", "--locked"])
-            .current_dir(root)
-            .output()?;
-        if !output.status.success() {
-            bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        let metadata: Value = serde_json::from_slice(&output.stdout)?;
+        let metadata = metadata::read(root)?;
         let mut graph = Graph { names: HashMap::new(), uses: HashMap::new(), ours: HashMap::new() };
         let members: HashSet<&str> =
             list(&metadata["workspace_members"]).filter_map(Value::as_str).collect();
@@ -178,12 +169,4 @@ impl Graph {
             }
         }
     }
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn text(value: &Value) -> anyhow::Result<&str> {
-    value.as_str().context("cargo metadata has another shape than expected")
 }

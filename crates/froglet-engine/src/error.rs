@@ -137,6 +137,9 @@ pub enum EngineError {
     /// The log failed; nothing can be acknowledged any more.
     #[error("the log cannot be written: {0}")]
     LogFailed(std::sync::Arc<dyn std::error::Error + Send + Sync>),
+    /// There is no space for a file; the message names it.
+    #[error("{0}")]
+    DiskFull(std::sync::Arc<dyn std::error::Error + Send + Sync>),
     /// A file could not be read or written.
     #[error(transparent)]
     Env(#[from] std::sync::Arc<EnvError>),
@@ -178,6 +181,8 @@ impl EngineError {
     pub fn sqlstate(&self) -> SqlState {
         match self {
             EngineError::MemoryLimit { .. } => SqlState::OUT_OF_MEMORY,
+            EngineError::DiskFull(_) => SqlState::DISK_FULL,
+            EngineError::Env(error) if error.is_disk_full() => SqlState::DISK_FULL,
             EngineError::LogFailed(_) | EngineError::Env(_) | EngineError::Unusable { .. } => {
                 SqlState::IO_ERROR
             }
@@ -191,6 +196,7 @@ impl EngineError {
         match self {
             EngineError::MemoryLimit { .. } => true,
             EngineError::LogFailed(_)
+            | EngineError::DiskFull(_)
             | EngineError::Env(_)
             | EngineError::Unusable { .. }
             | EngineError::Corrupt { .. }

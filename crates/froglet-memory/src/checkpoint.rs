@@ -24,6 +24,7 @@
 //! what only the old one needed is removed. Files nobody refers to are removed by the next checkpoint.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -111,10 +112,20 @@ fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> EngineError {
 
 /// An error of the Arrow writer, whose only cause is the file.
 fn write_error(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> EngineError {
-    EngineError::Unusable {
-        what: format!("checkpoint file {} cannot be written", path.display()),
-        source: Arc::new(error),
-    }
+    let is_full = causes(&error).any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|io| matches!(io.kind(), StorageFull | QuotaExceeded))
+    });
+    let what = format!("checkpoint file {} cannot be written", path.display());
+    let unusable = EngineError::Unusable { what, source: Arc::new(error) };
+    if is_full { EngineError::DiskFull(Arc::new(unusable)) } else { unusable }
+}
+
+/// An error and what it came from.
+fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
 }
 
 impl Manifest {

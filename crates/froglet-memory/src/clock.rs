@@ -51,9 +51,9 @@ const ABORTED: u64 = 1 << 62;
 const SLOT_SHIFT: u32 = 48;
 const GENERATION: u64 = (1 << SLOT_SHIFT) - 1;
 /// Transactions that may have unfinished writes at one time.
-const WRITERS: usize = if cfg!(shuttle) { 4 } else { 1 << 14 };
+const WRITERS: usize = if cfg!(any(shuttle, miri)) { 4 } else { 1 << 14 };
 /// Read views that are registered without a lock; more of them share a map.
-const VIEWS: usize = if cfg!(shuttle) { 8 } else { 1 << 14 };
+const VIEWS: usize = if cfg!(any(shuttle, miri)) { 8 } else { 1 << 14 };
 
 const STATE_SHIFT: u32 = 61;
 const STATE_TS: u64 = (1 << STATE_SHIFT) - 1;
@@ -62,6 +62,9 @@ const PREPARING: u64 = 1;
 const COMMITTING: u64 = 2;
 const COMMITTED: u64 = 3;
 const ABORTED_STATE: u64 = 4;
+
+/// In place of the commit timestamp of a version that its own writer sees.
+pub(crate) const OWN: u64 = 0;
 
 /// The word of a version that was aborted at `ts`.
 pub(crate) fn aborted_word(ts: u64) -> u64 {
@@ -332,7 +335,7 @@ impl Timeline {
     }
 
     /// Whether the version with this word is visible at `ts` to transaction `own` (0: nobody).
-    /// `Some` is its commit timestamp, 0 for an own version. Waits for a writer between commit
+    /// `Some` is its commit timestamp, [`OWN`] for an own version. Waits for a writer between commit
     /// timestamp and verdict. See [T2].
     pub fn visible(&self, word: &AtomicU64, ts: u64, own: u64) -> Option<u64> {
         let mut spins = 0;
@@ -344,7 +347,7 @@ impl Timeline {
             }
             if let Some((state, id)) = self.state_of(w) {
                 if id == own {
-                    return Some(0);
+                    return Some(OWN);
                 }
                 let end = state & STATE_TS;
                 match state >> STATE_SHIFT {

@@ -102,6 +102,7 @@ pub(crate) fn log_failed(error: LogError) -> EngineError {
             Some(error) => error.clone(),
             None => EngineError::LogFailed(source),
         },
+        error @ LogError::DiskFull { .. } => EngineError::DiskFull(Arc::new(error)),
         error => EngineError::LogFailed(Arc::new(error)),
     }
 }

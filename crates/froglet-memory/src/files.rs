@@ -31,7 +31,7 @@ impl FileWriter {
     /// Makes the file durable; its length in bytes and its checksum.
     pub fn finish(mut self) -> io::Result<(u64, u32)> {
         self.flush()?;
-        self.file.sync_all().map_err(io::Error::other)?;
+        self.file.sync_all().map_err(io_error)?;
         Ok((self.at, self.hasher.finalize()))
     }
 }
@@ -47,11 +47,16 @@ impl Write for FileWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.write_at(&self.buffer, self.at).map_err(io::Error::other)?;
+        self.file.write_at(&self.buffer, self.at).map_err(io_error)?;
         self.at += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
+}
+
+/// Keeps the kind, which tells a full disk from a broken one.
+fn io_error(error: EnvError) -> io::Error {
+    io::Error::new(error.source.kind(), error)
 }
 
 /// Reads a file through a buffer.

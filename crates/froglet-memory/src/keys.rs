@@ -29,7 +29,7 @@ use crate::read::apply;
 use crate::space::Space;
 use crate::undo::{Kind, Undo};
 
-const STRIPES: usize = if cfg!(shuttle) { 64 } else { 4096 };
+const STRIPES: usize = if cfg!(any(shuttle, miri)) { 64 } else { 4096 };
 
 /// An index of a space.
 pub(crate) struct Index {

@@ -19,7 +19,7 @@ use std::ops::{Bound, ControlFlow};
 
 use crate::arrow::Gather;
 use crate::block::Block;
-use crate::clock::Timeline;
+use crate::clock::{OWN, Timeline};
 use crate::column::{Cell, Found};
 use crate::index;
 use crate::sync::atomic::{Ordering, fence};
@@ -85,6 +85,8 @@ impl<'a> ReadView<'a> {
         let mut next = head;
         while let Some(undo) = next {
             match self.timeline.visible(&undo.word, self.ts, self.own) {
+                // An own lock is no version: what is seen below it is for the snapshot to say.
+                Some(OWN) if undo.kind == Kind::Lock => {}
                 Some(ts) => {
                     if ts > self.timeline.durable() {
                         self.snapshot.note_seen(Ts(ts));

@@ -131,7 +131,7 @@ impl Recovered {
                 Ok(ColumnSpec { id: column.id, ty: column.ty, missing })
             });
             space.declare(&columns.collect::<Result<Vec<_>, EngineError>>()?);
-            space.raise_tail(entry.tail);
+            space.raise_tail(entry.tail)?;
         }
         for file in &manifest.files {
             let mut reader = open_file(env, dir, file)?;
@@ -277,9 +277,9 @@ impl Recovered {
                 what: format!("row id {rid} is past the end of every space"),
             });
         }
+        space.raise_tail(rid.0 + 1)?;
         let block = space.make_block(rid.block())?;
         block.charge_rows(rid.slot() + 1, guard);
-        space.raise_tail(rid.0 + 1);
         block.dirty.store(true, Ordering::Relaxed);
         Ok(Some((space, block)))
     }

@@ -443,7 +443,12 @@ impl<'a> Input<'a> {
             4 => ColumnType::Int64,
             5 => ColumnType::Float32,
             6 => ColumnType::Float64,
-            7 => ColumnType::Decimal { precision: self.byte()?, scale: self.byte()? as i8 },
+            7 => match (self.byte()?, self.byte()? as i8) {
+                (precision @ 1..=38, scale) => ColumnType::Decimal { precision, scale },
+                (precision, _) => {
+                    return Err(self.fail(format!("{precision} digits are more than 38 or none")));
+                }
+            },
             8 => ColumnType::Text,
             9 => ColumnType::Bytes,
             10 => ColumnType::Date,

@@ -122,9 +122,15 @@ impl Space {
         self.tail.load(Ordering::Acquire)
     }
 
-    /// Recovery: rows below `tail` may be there.
-    pub fn raise_tail(&self, tail: u64) {
+    /// Recovery: rows below `tail` may be there. Refused if their blocks would not fit in memory,
+    /// as they did when the row ids were handed out: so no number in a file is a size on its own.
+    pub fn raise_tail(&self, tail: u64) -> Result<(), EngineError> {
+        let bytes = tail.div_ceil(ROWS_PER_BLOCK as u64).saturating_mul(BLOCK_BYTES as u64);
+        if bytes > self.budget.limit_bytes() {
+            return Err(self.budget.refusal(bytes));
+        }
         self.tail.fetch_max(tail, Ordering::AcqRel);
+        Ok(())
     }
 
     pub fn row_estimate(&self) -> u64 {

@@ -3,7 +3,8 @@
 //! A checkpoint is due when so much log has been written since the last one that replaying it
 //! would take long, or so much time has passed that an idle machine may as well. Once a second
 //! this task looks at both, and asks whether the log is alive: after a failed write nothing can be
-//! acknowledged, so the server says so and ends rather than guess.
+//! acknowledged, so the server says so and ends rather than guess. A full disk is no guess: writes
+//! are refused, reads go on until somebody has made room and starts the server again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ pub(crate) struct Checkpointer {
     max_log_bytes: u64,
     last: Lsn,
     last_at: Instant,
+    disk_full: bool,
 }
 
 impl Checkpointer {
@@ -31,6 +33,7 @@ impl Checkpointer {
             timeout: config.checkpoint_timeout,
             max_log_bytes: config.max_log_bytes,
             last_at: Instant::now(),
+            disk_full: false,
         }
     }
 
@@ -39,8 +42,15 @@ impl Checkpointer {
     pub(crate) async fn run(mut self) -> EngineError {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            if let Err(e) = log_alive(&self.engine).await {
-                return e;
+            match log_alive(&self.engine).await {
+                Ok(()) => {}
+                Err(error @ EngineError::DiskFull(_)) => {
+                    if !std::mem::replace(&mut self.disk_full, true) {
+                        tracing::error!(%error, "nothing can be written any more, reads go on");
+                    }
+                    continue;
+                }
+                Err(error) => return error,
             }
             if self.due() {
                 self.last = self.engine.appended();

@@ -190,7 +190,8 @@ fn query(
             .try_with_sql(&text)
             .and_then(|mut parser| parser.parse_statements())
     })
-    .map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, format!("{e} in {text}")))?;
+    // What was parsed once and is not when it is written out (`u. 3`) was no SQL the first time.
+    .map_err(|e| SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error: {e} in {text}")))?;
     match statements.into_iter().next() {
         Some(Statement::Query(query)) => Ok(*query),
         _ => Err(SqlError::new(SqlState::INTERNAL_ERROR, format!("not a query: {text}"))),

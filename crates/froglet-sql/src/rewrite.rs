@@ -121,9 +121,19 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                     // More digits than a decimal holds.
                     Err(_) => *expr = float_literal(digits.clone()),
                 }
+            } else if digits.parse::<u64>().is_ok_and(|number| i64::try_from(number).is_err()) {
+                // No bigint, so a numeric; the planner would make it an unsigned integer.
+                digits.push('.');
             }
         }
         Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: inner } => {
+            if let Expr::Value(value) = &mut **inner
+                && let ast::Value::Number(digits, _) = &mut value.value
+                && digits == "9223372036854775808."
+            {
+                // The smallest bigint.
+                digits.pop();
+            }
             // -5 is one literal, not the negative of one.
             if let Some(number) = marked(inner) {
                 let number = number.clone();

@@ -85,6 +85,11 @@ impl MemEnv {
         self.state.lock().faults.push(fault);
     }
 
+    /// Forgets the errors that are still to come.
+    pub fn clear_faults(&self) {
+        self.state.lock().faults.clear();
+    }
+
     /// Moves both clocks on by `ns` nanoseconds.
     pub fn advance_ns(&self, ns: u64) {
         self.state.lock().now_ns += ns;

@@ -186,3 +186,18 @@ fn a_slot_used_again_shows_nothing_of_its_old_row() {
     assert_eq!(read(&*new, &db.engine.snapshot(), rid), Some(want.clone()));
     assert_eq!(scan(&*new, &db.engine.snapshot()), vec![want]);
 }
+
+#[test]
+fn an_own_lock_is_no_version() {
+    let db = Db::new();
+    let rid = db.insert(&[account(1, "ann", 10)])[0];
+    let mut txn = db.begin();
+    let kept = txn.snapshot().clone();
+    let mut other = db.begin();
+    update(&*db.table, &mut *other, rid, &[2], &[Value::Int64(11)]).expect("free");
+    commit(other);
+    txn.refresh();
+    lock(&*db.table, &mut *txn, rid).expect("free");
+    assert_eq!(read(&*db.table, txn.snapshot(), rid), Some(account(1, "ann", 11)));
+    assert_eq!(read(&*db.table, &kept, rid), Some(account(1, "ann", 10)), "as before the lock");
+}

@@ -170,6 +170,8 @@ pub fn column_type_of_arrow(ty: &DataType) -> Option<ColumnType> {
         DataType::Decimal128(precision, scale) => {
             Some(ColumnType::Decimal { precision: *precision, scale: *scale })
         }
+        // Only results have it: no value holds an array.
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => None,
         _ => column_type_of(oid_of_arrow(ty), -1),
     }
 }

@@ -6,5 +6,6 @@
 mod basics;
 mod copies;
 mod logic;
+mod mutated;
 mod stories;
 mod support;
