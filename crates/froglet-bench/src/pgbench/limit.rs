@@ -125,7 +125,7 @@ impl Session {
         }
         self.started = true;
         put(out, b'R', &[0; 4]);
-        put(out, b'S', b"server_version\015.0\0");
+        put(out, b'S', b"server_version\x0015.0\0");
         put(out, b'S', b"client_encoding\0UTF8\0");
         put(out, b'S', b"standard_conforming_strings\0on\0");
         put(out, b'K', &[0; 8]);
