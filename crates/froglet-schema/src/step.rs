@@ -167,11 +167,21 @@ impl ForeignKeyWatch {
         self.names.violation(values)
     }
 
-    fn key_hash(&self, values: &[Value]) -> u64 {
+    /// Looks for a child's parent and remembers it. Under the lock that [`Step::watch_parents`]
+    /// takes, so that a parent that goes is either not found or known to have been found.
+    fn refer_to_parent(&self, snapshot: &Snapshot, values: &[Value], key: &[u8]) -> bool {
+        let mut referenced = self.referenced.lock();
+        let parent = self.find_parent(snapshot, values);
+        if let Some(parent) = parent {
+            referenced.insert(parent, hash_of(key));
+        }
+        parent.is_some()
+    }
+
+    /// The key of values as the parent's index has it; empty where no parent can have them.
+    fn key_of(&self, values: &[Value]) -> Vec<u8> {
         let parts = &self.parent.layout().indexes[self.parent_index].key;
-        let mut hasher = DefaultHasher::new();
-        self.as_parent(values).map(|values| encode_key(parts, &values)).hash(&mut hasher);
-        hasher.finish()
+        self.as_parent(values).map_or_else(Vec::new, |values| encode_key(parts, &values))
     }
 
     /// Values of the key as the parent stores them: its integers may be of another width. `None`
@@ -201,6 +211,12 @@ impl ForeignKeyWatch {
     pub fn take_dirty(&self) -> bool {
         self.dirty.swap(false, Ordering::SeqCst)
     }
+}
+
+fn hash_of(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn encode_key(parts: &[KeyPart], values: &[Value]) -> Vec<u8> {
@@ -275,19 +291,19 @@ impl Step {
                 let snapshot = self.engine.relaxed(owner);
                 let types = self.types(&watch.child);
                 self.verify(owner, block, rows, &watch.child, &mut |batch, suspects| {
+                    // Many children of a block have the same parent.
+                    let mut known: HashMap<Vec<u8>, bool> = HashMap::new();
                     for (i, rid) in batch.rids.iter().enumerate() {
                         let values = row_at(&batch.batch, &types, i);
                         if values.iter().any(Value::is_null) {
                             continue;
                         }
-                        match watch.find_parent(&snapshot, &values) {
-                            Some(parent) => {
-                                let hash = watch.key_hash(&values);
-                                watch.referenced.lock().insert(parent, hash);
-                            }
-                            None => {
-                                suspects.insert(*rid, watch.names.violation(&values));
-                            }
+                        let key = watch.key_of(&values);
+                        let found = known.entry(key).or_insert_with_key(|key| {
+                            watch.refer_to_parent(&snapshot, &values, key)
+                        });
+                        if !*found {
+                            suspects.insert(*rid, watch.names.violation(&values));
                         }
                     }
                     Ok(())
@@ -395,7 +411,7 @@ impl Step {
             let Some(hash) = watch.referenced.lock().get(rid).copied() else { continue };
             row.clear();
             let there = watch.parent.read_row(&snapshot, *rid, &watch.parent_key, &mut row);
-            if !there || watch.key_hash(&row) != hash {
+            if !there || hash_of(&watch.key_of(&row)) != hash {
                 watch.dirty.store(true, Ordering::SeqCst);
             }
         }
