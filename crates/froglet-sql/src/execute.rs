@@ -7,10 +7,11 @@
 //!              └─────────── Stop::Restart ─────────┘  undo what it wrote, take a new view
 //! ```
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use froglet_engine::{Snapshot, SqlState, Value};
-use froglet_txn::{Isolation, Limits, TxnError};
+use froglet_txn::{Isolation, Limits, TxnError, aside_async};
 
 use crate::apply::{Stop, Writer};
 use crate::command::Command;
@@ -67,7 +68,7 @@ async fn run_other(
     params: Vec<Value>,
 ) -> Result<Outcome, SqlError> {
     match command {
-        command if command.is_ddl() => ddl_run::run(session, prepared).await,
+        command if command.is_ddl() => aside_async(pin!(ddl_run::run(session, prepared))).await,
         Command::ExplainAlter(statement) => ddl_run::explain(session, statement).await,
         Command::Explain { analyze, verbose, statement } => {
             explain_run::run(session, *analyze, *verbose, statement).await
@@ -79,7 +80,9 @@ async fn run_other(
             cursor::fetch(session, prepared, name, *direction, *moves).await
         }
         Command::CloseCursor(name) => cursor::close(session, name.as_deref()),
-        Command::Maintenance { tag, tables } => ddl_run::maintain(session, tag, tables).await,
+        Command::Maintenance { tag, tables } => {
+            aside_async(pin!(ddl_run::maintain(session, tag, tables))).await
+        }
         Command::Copy(statement) => match copy::is_from(statement) {
             true => copy::begin(session, statement).await,
             false => copy_out::begin(session, statement).await,
@@ -173,7 +176,12 @@ async fn attempt(
     let db = session.db.clone();
     let catalog = db.catalog();
     let txn = session.txn.as_mut().expect("run_planned has begun it");
-    let version = catalog.begin_statement(txn, writes, limits).await?;
+    let version = if txn.extension.is_some() {
+        // Its own migrations are brought up to date.
+        aside_async(pin!(catalog.begin_statement(txn, writes, limits))).await?
+    } else {
+        catalog.begin_statement(txn, writes, limits).await?
+    };
     let id = txn.id().0;
     session.state.set_catalog(&version, id, limits);
     let cached = match bind::known_plan(session, prepared, &version) {

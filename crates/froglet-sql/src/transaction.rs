@@ -1,7 +1,10 @@
 //! BEGIN, COMMIT, ROLLBACK and savepoints, with PostgreSQL's warnings.
 
+use std::pin::pin;
+
 use froglet_engine::SqlState;
-use froglet_txn::Transaction;
+use froglet_schema::{Catalog, CatalogSavepoint};
+use froglet_txn::{Transaction, aside, aside_async};
 
 use crate::command::{IsolationName, TransactionModes};
 use crate::error::SqlError;
@@ -165,7 +168,12 @@ impl Session {
             return Ok(());
         };
         let manager = self.db.manager().clone();
-        let committed = match manager.commit(txn, &limits).await {
+        let outcome = if txn.extension.is_some() {
+            aside_async(pin!(manager.commit(txn, &limits))).await
+        } else {
+            manager.commit(txn, &limits).await
+        };
+        let committed = match outcome {
             Ok(committed) => committed,
             Err(e) => {
                 if let Some(mark) = begun_with {
@@ -227,7 +235,7 @@ impl Session {
         match self.savepoints.last() {
             Some(savepoint) => {
                 if let Some(txn) = &mut self.txn {
-                    self.db.catalog().rollback_to(txn, &savepoint.catalog);
+                    take_back_changes(self.db.catalog(), txn, &savepoint.catalog);
                     txn.rollback_to(savepoint.rows);
                 }
             }
@@ -270,7 +278,7 @@ impl Session {
         self.close_cursors_since(self.savepoints[at].cursors);
         let savepoint = &self.savepoints[at];
         if let Some(txn) = &mut self.txn {
-            self.db.catalog().rollback_to(txn, &savepoint.catalog);
+            take_back_changes(self.db.catalog(), txn, &savepoint.catalog);
             txn.rollback_to(savepoint.rows);
         }
         let mark = savepoint.settings.clone();
@@ -289,6 +297,15 @@ impl Session {
                 format!("savepoint \"{name}\" does not exist"),
             )
         })
+    }
+}
+
+/// Takes schema changes back; their migrations stop.
+fn take_back_changes(catalog: &Catalog, txn: &mut Transaction, to: &CatalogSavepoint) {
+    if txn.extension.is_some() {
+        aside(|| catalog.rollback_to(txn, to));
+    } else {
+        catalog.rollback_to(txn, to);
     }
 }
 

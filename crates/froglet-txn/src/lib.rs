@@ -21,7 +21,7 @@ mod rowlocks;
 mod transaction;
 mod waits;
 
-pub use aside::aside;
+pub use aside::{aside, aside_async};
 pub use cancel::{CancelReason, CancelToken, Limits};
 pub use error::TxnError;
 pub use manager::{CommitHook, TxnManager, Verdict};

@@ -230,7 +230,8 @@ impl Transaction {
         if self.extension.is_some()
             && let Some(hook) = manager.hook()
         {
-            hook.aborting(self);
+            // Its migrations stop.
+            aside(|| hook.aborting(self));
         }
         if let Some(part) = self.part.take() {
             over_writes(part, |part| part.abort());

@@ -5,6 +5,7 @@
 
 mod basics;
 mod copies;
+mod durability;
 mod logic;
 mod mutated;
 mod stories;
