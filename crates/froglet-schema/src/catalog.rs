@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use froglet_engine::{Engine, Table, Ts};
-use froglet_txn::{Isolation, Limits, Transaction, TxnManager};
+use froglet_txn::{Isolation, Limits, Transaction, TxnManager, aside_async};
 use parking_lot::{Mutex, RwLock};
 
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
@@ -205,7 +205,7 @@ impl Catalog {
         }
         let migrates = local(txn).is_some_and(|l| !l.migrations.is_empty());
         if migrates && txn.isolation() == Isolation::ReadCommitted {
-            Box::pin(self.steady_own_migrations(txn, limits)).await?;
+            aside_async(Box::pin(self.steady_own_migrations(txn, limits)).as_mut()).await?;
         } else {
             txn.begin_statement();
         }

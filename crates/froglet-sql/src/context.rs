@@ -54,10 +54,12 @@ pub struct ActivityRow {
     pub transaction_start_us: Option<i64>,
     /// query_start
     pub query_start_us: Option<i64>,
+    /// state_change
+    pub state_change_us: i64,
     /// state: active, idle, idle in transaction, …
     pub state: String,
     /// wait_event_type and wait_event
-    pub wait: Option<(String, String)>,
+    pub wait: Option<(&'static str, &'static str)>,
     /// query
     pub query: String,
 }
@@ -278,9 +280,9 @@ thread_local! {
 
 /// The value of a parameter (from 0) of the evaluation under way on this thread.
 pub(crate) fn current_param(index: usize) -> Result<ScalarValue, DataFusionError> {
-    CURRENT.with_borrow(|stack| {
-        let none = EvalContext::none();
-        Ok(stack.last().unwrap_or(&none).scalar(index)?.clone())
+    CURRENT.with_borrow(|stack| match stack.last() {
+        Some(context) => Ok(context.scalar(index)?.clone()),
+        None => Ok(EvalContext::none().scalar(index)?.clone()),
     })
 }
 

@@ -10,12 +10,12 @@
 //! A session's statement text is shared, not copied, into the registry, so that being visible in
 //! `pg_stat_activity` costs a statement two short locks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use froglet_engine::{Engine, SqlState};
+use froglet_engine::{Engine, SqlState, TxnId};
 use froglet_schema::Catalog;
 use froglet_txn::{CancelReason, CancelToken, TxnManager};
 use parking_lot::Mutex;
@@ -99,6 +99,8 @@ pub struct SessionInfo {
     pub query_start: Option<SystemTime>,
     /// When its activity last changed.
     pub state_change: SystemTime,
+    /// Whether it waits for another transaction.
+    pub waits: bool,
 }
 
 /// What others may see of a session.
@@ -108,6 +110,8 @@ pub(crate) struct SessionShared {
     pub(crate) user: String,
     pub(crate) connected: SystemTime,
     pub(crate) cancel: Arc<CancelToken>,
+    /// Its transaction, or the last one it had; 0 before the first.
+    pub(crate) txn: AtomicU64,
     pub(crate) visible: Mutex<Visible>,
 }
 
@@ -154,15 +158,6 @@ impl Database {
 
     /// A new session. 3D000 for any database but `postgres`.
     pub fn connect(self: &Arc<Self>, options: ConnectOptions) -> Result<Session, SqlError> {
-        if self.stopping.load(Ordering::SeqCst) {
-            return Err(SqlError {
-                fatal: true,
-                ..SqlError::new(
-                    SqlState::CANNOT_CONNECT_NOW,
-                    "the database system is shutting down",
-                )
-            });
-        }
         if options.database != "postgres" {
             return Err(SqlError {
                 fatal: true,
@@ -174,13 +169,27 @@ impl Database {
         }
         let mut settings = self.defaults.clone();
         settings.connect(&options).map_err(|e| SqlError { fatal: true, ..e })?;
-        let shared = self.register(&options, &settings);
+        let shared = self.register(&options, &settings)?;
         Ok(Session::new(self.clone(), shared, settings))
     }
 
-    fn register(&self, options: &ConnectOptions, settings: &Settings) -> Arc<SessionShared> {
+    fn register(
+        &self,
+        options: &ConnectOptions,
+        settings: &Settings,
+    ) -> Result<Arc<SessionShared>, SqlError> {
         let now = SystemTime::now();
         let mut sessions = self.sessions.lock();
+        // Under the lock: a shutdown finds every session that has come so far, and none comes after.
+        if self.stopping.load(Ordering::SeqCst) {
+            return Err(SqlError {
+                fatal: true,
+                ..SqlError::new(
+                    SqlState::CANNOT_CONNECT_NOW,
+                    "the database system is shutting down",
+                )
+            });
+        }
         let pid = loop {
             let pid = self.next_pid.fetch_add(1, Ordering::Relaxed) & i32::MAX;
             if pid != 0 && !sessions.contains_key(&pid) {
@@ -193,6 +202,7 @@ impl Database {
             user: options.user.clone(),
             connected: now,
             cancel: Arc::default(),
+            txn: AtomicU64::new(0),
             visible: Mutex::new(Visible {
                 application_name: settings.application_name().to_owned(),
                 activity: Activity::Idle,
@@ -202,7 +212,7 @@ impl Database {
             }),
         });
         sessions.insert(pid, shared.clone());
-        shared
+        Ok(shared)
     }
 
     pub(crate) fn forget(&self, pid: i32) {
@@ -236,13 +246,16 @@ impl Database {
     /// Stops every session and takes no new ones.
     pub fn shutdown(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        for session in self.sessions.lock().values() {
-            session.cancel.cancel(CancelReason::Shutdown);
-        }
+        let sessions = self.sessions.lock();
+        // All are told before the first one lets its rows go: who waited for them stops, too.
+        sessions.values().for_each(|session| session.cancel.mark(CancelReason::Shutdown));
+        sessions.values().for_each(|session| session.cancel.ring());
     }
 
     /// Who is connected, by pid.
     pub fn sessions(&self) -> Vec<SessionInfo> {
+        let waiting: HashSet<TxnId> =
+            self.manager().waits().waiting().into_iter().map(|wait| wait.waiter).collect();
         let mut infos: Vec<SessionInfo> = self
             .sessions
             .lock()
@@ -258,6 +271,7 @@ impl Database {
                     connected: session.connected,
                     query_start: visible.query_start,
                     state_change: visible.state_change,
+                    waits: waiting.contains(&TxnId(session.txn.load(Ordering::Relaxed))),
                 }
             })
             .collect();

@@ -176,12 +176,7 @@ async fn attempt(
     let db = session.db.clone();
     let catalog = db.catalog();
     let txn = session.txn.as_mut().expect("run_planned has begun it");
-    let version = if txn.extension.is_some() {
-        // Its own migrations are brought up to date.
-        aside_async(pin!(catalog.begin_statement(txn, writes, limits))).await?
-    } else {
-        catalog.begin_statement(txn, writes, limits).await?
-    };
+    let version = catalog.begin_statement(txn, writes, limits).await?;
     let id = txn.id().0;
     session.state.set_catalog(&version, id, limits);
     let cached = match bind::known_plan(session, prepared, &version) {

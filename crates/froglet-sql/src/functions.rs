@@ -192,7 +192,8 @@ impl SessionFunctions for SessionState {
                 transaction_start_us: None,
                 query_start_us: info.query_start.map(micros),
                 state: info.activity.as_str().to_owned(),
-                wait: None,
+                state_change_us: micros(info.state_change),
+                wait: info.waits.then_some(("Lock", "transactionid")),
                 query: info.query.to_string(),
             })
             .collect()

@@ -297,7 +297,7 @@ impl Session {
     ) -> Result<Outcome, SqlError> {
         self.take_set();
         let zone = self.zone();
-        self.begin_activity(&prepared.statement.sql);
+        self.begin_activity(&prepared.statement.sql)?;
         if let Err(e) = self.refuse_if_failed(&prepared.statement.command) {
             return Err(self.failed(e));
         }
@@ -393,8 +393,10 @@ impl Session {
         self.notices.push(Notice::new(severity, state, message));
     }
 
-    fn begin_activity(&mut self, query: &Arc<str>) {
+    /// Refuses if the session is to end.
+    fn begin_activity(&mut self, query: &Arc<str>) -> Result<(), SqlError> {
         self.shared.cancel.rearm();
+        self.shared.cancel.check()?;
         let now = SystemTime::now();
         let mut visible = self.shared.visible.lock();
         if !Arc::ptr_eq(&visible.query, query) {
@@ -405,6 +407,7 @@ impl Session {
         visible.state_change = now;
         drop(visible);
         self.state.begin_statement(now);
+        Ok(())
     }
 
     fn end_activity(&mut self) {

@@ -1,10 +1,10 @@
 //! BEGIN, COMMIT, ROLLBACK and savepoints, with PostgreSQL's warnings.
 
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 
 use froglet_engine::SqlState;
-use froglet_schema::{Catalog, CatalogSavepoint};
-use froglet_txn::{Transaction, aside, aside_async};
+use froglet_txn::{Transaction, aside_async};
 
 use crate::command::{IsolationName, TransactionModes};
 use crate::error::SqlError;
@@ -21,7 +21,9 @@ impl Session {
                 SqlError::unsupported("isolation level SERIALIZABLE")
                     .hint("Use REPEATABLE READ, which is snapshot isolation.")
             })?;
-            self.txn = Some(self.db.manager().begin(level));
+            let txn = self.db.manager().begin(level);
+            self.shared.txn.store(txn.id().0, Ordering::Relaxed);
+            self.txn = Some(txn);
         }
         Ok(self.txn.as_mut().expect("just begun"))
     }
@@ -235,7 +237,7 @@ impl Session {
         match self.savepoints.last() {
             Some(savepoint) => {
                 if let Some(txn) = &mut self.txn {
-                    take_back_changes(self.db.catalog(), txn, &savepoint.catalog);
+                    self.db.catalog().rollback_to(txn, &savepoint.catalog);
                     txn.rollback_to(savepoint.rows);
                 }
             }
@@ -278,7 +280,7 @@ impl Session {
         self.close_cursors_since(self.savepoints[at].cursors);
         let savepoint = &self.savepoints[at];
         if let Some(txn) = &mut self.txn {
-            take_back_changes(self.db.catalog(), txn, &savepoint.catalog);
+            self.db.catalog().rollback_to(txn, &savepoint.catalog);
             txn.rollback_to(savepoint.rows);
         }
         let mark = savepoint.settings.clone();
@@ -297,15 +299,6 @@ impl Session {
                 format!("savepoint \"{name}\" does not exist"),
             )
         })
-    }
-}
-
-/// Takes schema changes back; their migrations stop.
-fn take_back_changes(catalog: &Catalog, txn: &mut Transaction, to: &CatalogSavepoint) {
-    if txn.extension.is_some() {
-        aside(|| catalog.rollback_to(txn, to));
-    } else {
-        catalog.rollback_to(txn, to);
     }
 }
 

@@ -29,7 +29,17 @@ pub struct CancelToken {
 impl CancelToken {
     /// Asks the statement under way to stop.
     pub fn cancel(&self, reason: CancelReason) {
+        self.mark(reason);
+        self.ring();
+    }
+
+    /// The first half of [`CancelToken::cancel`]: whoever looks from now on finds the request.
+    pub fn mark(&self, reason: CancelReason) {
         self.reason.store(reason as u8, Ordering::SeqCst);
+    }
+
+    /// The second half: whoever waits looks.
+    pub fn ring(&self) {
         self.wake.notify_waiters();
     }
 

@@ -15,9 +15,9 @@ use crate::rowlocks::Strength;
 /// Row writes whose commit or rollback others are not kept waiting for.
 const LONG_WRITES: u32 = 2_000;
 
-/// Does something with all writes of a transaction, aside if they are many.
-fn over_writes<T>(part: Box<dyn EngineTxn>, work: impl FnOnce(Box<dyn EngineTxn>) -> T) -> T {
-    if part.savepoint().0 > LONG_WRITES { aside(|| work(part)) } else { work(part) }
+/// Does something with so many row writes, aside if they are many.
+fn over_writes<T>(writes: u32, work: impl FnOnce() -> T) -> T {
+    if writes > LONG_WRITES { aside(work) } else { work() }
 }
 
 /// Isolation levels. READ UNCOMMITTED is READ COMMITTED, as in PostgreSQL.
@@ -191,11 +191,7 @@ impl Transaction {
     /// above in line first.
     pub fn rollback_to(&mut self, to: Savepoint) {
         if let Some(part) = &mut self.part {
-            if part.savepoint().0 - to.0 > LONG_WRITES {
-                aside(|| part.rollback_to(to));
-            } else {
-                part.rollback_to(to);
-            }
+            over_writes(part.savepoint().0 - to.0, || part.rollback_to(to));
             self.manager.waits().released(self.id);
         }
     }
@@ -230,11 +226,10 @@ impl Transaction {
         if self.extension.is_some()
             && let Some(hook) = manager.hook()
         {
-            // Its migrations stop.
-            aside(|| hook.aborting(self));
+            hook.aborting(self);
         }
         if let Some(part) = self.part.take() {
-            over_writes(part, |part| part.abort());
+            over_writes(part.savepoint().0, || part.abort());
             self.ended();
         }
         self.view = None;
@@ -263,7 +258,7 @@ impl Transaction {
     ) -> Result<Committed, TxnError> {
         let seen = self.seen();
         let part = self.part.take().expect("a transaction that wrote has a part");
-        let outcome = over_writes(part, |part| part.post_commit());
+        let outcome = over_writes(part.savepoint().0, || part.post_commit());
         if let Some(hook) = hook {
             match outcome {
                 Ok(_) => hook.committed(&mut self, ts),

@@ -92,7 +92,7 @@ impl WaitGraph {
         tokio::pin!(notified);
         // From here on a ring is not lost; it may have rung between the lock and here.
         if notified.as_mut().enable() || !self.rings(holder, &bell) {
-            return Ok(());
+            return limits.check();
         }
         let timeout = async {
             match limits.lock_timeout {
@@ -101,7 +101,7 @@ impl WaitGraph {
             }
         };
         tokio::select! {
-            () = &mut notified => Ok(()),
+            () = &mut notified => limits.check(),
             e = limits.exceeded() => Err(e),
             () = timeout => Err(TxnError::LockTimeout),
         }

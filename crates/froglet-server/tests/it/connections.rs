@@ -152,6 +152,14 @@ async fn who_may_connect_to_what() {
     anybody.await.expect("loopback is trusted");
 }
 
+/// A statement that has not come to its wait may find the rows free and commit.
+async fn until_one_waits(server: &TestServer) {
+    let observer = server.connect().await;
+    let sql = "SELECT count(*) FROM pg_stat_activity \
+               WHERE wait_event_type = 'Lock' AND wait_event = 'transactionid'";
+    while rows(&observer.simple_query(sql).await.expect("runs")) != ["1"] {}
+}
+
 #[tokio::test]
 async fn a_server_that_stops_says_goodbye_and_keeps_everything() {
     let server = start().await;
@@ -161,6 +169,7 @@ async fn a_server_that_stops_says_goodbye_and_keeps_everything() {
     let mut waiting = server.raw().await;
     busy.query("BEGIN; UPDATE t SET n = 9 WHERE id = 1").await;
     waiting.send(&query("UPDATE t SET n = 9 WHERE id = 1")).await;
+    until_one_waits(&server).await;
     let dir = server.stop().await;
     for client in [&mut idle, &mut busy, &mut waiting] {
         let error = client.next().await.expect("last words");

@@ -219,7 +219,7 @@ fn activity(scope: &QueryScope, rows: &mut Rows) {
             backend_start: V::Time(session.backend_start_us),
             xact_start: session.transaction_start_us.map_or(V::Null, V::Time),
             query_start: session.query_start_us.map_or(V::Null, V::Time),
-            state_change: session.query_start_us.map_or(V::Null, V::Time),
+            state_change: V::Time(session.state_change_us),
             wait_event_type: wait_type,
             wait_event: wait,
             state: &session.state,
