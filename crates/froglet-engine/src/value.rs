@@ -148,6 +148,26 @@ impl Value {
         matches!(self, Value::Null)
     }
 
+    /// The number, of an integer of any width.
+    pub fn as_integer(&self) -> Option<i64> {
+        match self {
+            Value::Int16(n) => Some(i64::from(*n)),
+            Value::Int32(n) => Some(i64::from(*n)),
+            Value::Int64(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// A number as an integer of this type; `None` where it does not fit, and for other types.
+    pub fn of_integer(n: i64, ty: ColumnType) -> Option<Value> {
+        match ty {
+            ColumnType::Int16 => n.try_into().ok().map(Value::Int16),
+            ColumnType::Int32 => n.try_into().ok().map(Value::Int32),
+            ColumnType::Int64 => Some(Value::Int64(n)),
+            _ => None,
+        }
+    }
+
     /// Text from anything that is a string.
     pub fn text(s: impl AsRef<str>) -> Value {
         Value::Text(CompactString::new(s.as_ref()))

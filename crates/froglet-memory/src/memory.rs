@@ -87,7 +87,7 @@ impl Zeroed {
         assert!(bytes > 0, "empty memory has no address");
         let layout =
             |align| Layout::from_size_align(bytes, align).expect("a column fits the address space");
-        // An allocator aligns what is this long anyway; asked to, mimalloc takes a quarter more.
+        // An allocator aligns what is this long anyway; asked to, mimalloc takes more.
         let unasked = Zeroed::of(layout(1));
         if unasked.start.as_ptr().addr().is_multiple_of(ALIGNMENT) {
             return unasked;

@@ -191,18 +191,9 @@ impl ForeignKeyWatch {
         values
             .iter()
             .zip(&self.parent_key)
-            .map(|(value, place)| {
-                let wide = match value {
-                    Value::Int16(v) => i64::from(*v),
-                    Value::Int32(v) => i64::from(*v),
-                    Value::Int64(v) => *v,
-                    other => return Some(other.clone()),
-                };
-                match columns[*place].ty {
-                    ColumnType::Int16 => i16::try_from(wide).ok().map(Value::Int16),
-                    ColumnType::Int32 => i32::try_from(wide).ok().map(Value::Int32),
-                    _ => Some(Value::Int64(wide)),
-                }
+            .map(|(value, place)| match value.as_integer() {
+                Some(n) => Value::of_integer(n, columns[*place].ty),
+                None => Some(value.clone()),
             })
             .collect()
     }

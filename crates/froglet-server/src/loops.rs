@@ -7,10 +7,10 @@
 //! ```
 //! A session stays on its loop. Were all of them on one scheduler that steals, each message would
 //! wake a second thread to look for work that is done before it has looked: on two cores that was a
-//! third of all processor time under pgbench (docs/notes/2026-11-21-session-loops.md).
+//! third of the server's time under pgbench (docs/notes/2026-11-21-session-loops.md).
 //!
 //! L1: nothing a session does on its loop takes longer than a few thousand rows do. What may, is
-//!     wrapped (`froglet_sql::aside`): the others of the loop do not wait for it.
+//!     wrapped (`froglet_txn::aside`): the others of the loop do not wait for it.
 
 use std::io;
 use std::sync::Arc;

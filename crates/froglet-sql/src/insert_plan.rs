@@ -245,11 +245,8 @@ fn small_number(expr: &Expr) -> Option<i32> {
 
 fn number_of(n: i32, ty: ColumnType) -> Option<Value> {
     match ty {
-        ColumnType::Int16 => i16::try_from(n).ok().map(Value::Int16),
-        ColumnType::Int32 => Some(Value::Int32(n)),
-        ColumnType::Int64 => Some(Value::Int64(i64::from(n))),
         ColumnType::Float64 => Some(Value::Float64(f64::from(n))),
-        _ => None,
+        _ => Value::of_integer(i64::from(n), ty),
     }
 }
 

@@ -27,12 +27,14 @@ pub(crate) fn fit(value: Value, from: ColumnType, to: ColumnType) -> Fit {
     }
     match (&value, to) {
         (Value::Null, _) => Fit::Exact(Value::Null),
-        (_, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) => match integer(&value) {
-            Some(n) => fit_integer(n, to),
-            None => Fit::Unusable,
-        },
+        (_, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) => {
+            match value.as_integer() {
+                Some(n) => fit_integer(n, to),
+                None => Fit::Unusable,
+            }
+        }
         (Value::Float32(f), ColumnType::Float64) => Fit::Exact(Value::Float64(f64::from(*f))),
-        (_, ColumnType::Float64) => match integer(&value) {
+        (_, ColumnType::Float64) => match value.as_integer() {
             Some(n) if n.abs() < 1 << 53 => Fit::Exact(Value::Float64(n as f64)),
             _ => Fit::Unusable,
         },
@@ -40,7 +42,7 @@ pub(crate) fn fit(value: Value, from: ColumnType, to: ColumnType) -> Fit {
             ColumnType::Decimal { scale: had, .. } => rescale(*d, had, precision, scale),
             _ => Fit::Unusable,
         },
-        (_, ColumnType::Decimal { precision, scale }) => match integer(&value) {
+        (_, ColumnType::Decimal { precision, scale }) => match value.as_integer() {
             Some(n) => rescale(i128::from(n), 0, precision, scale),
             None => Fit::Unusable,
         },
@@ -48,22 +50,8 @@ pub(crate) fn fit(value: Value, from: ColumnType, to: ColumnType) -> Fit {
     }
 }
 
-fn integer(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int16(n) => Some(i64::from(*n)),
-        Value::Int32(n) => Some(i64::from(*n)),
-        Value::Int64(n) => Some(*n),
-        _ => None,
-    }
-}
-
 fn fit_integer(n: i64, to: ColumnType) -> Fit {
-    let fitted = match to {
-        ColumnType::Int16 => i16::try_from(n).ok().map(Value::Int16),
-        ColumnType::Int32 => i32::try_from(n).ok().map(Value::Int32),
-        _ => Some(Value::Int64(n)),
-    };
-    match fitted {
+    match Value::of_integer(n, to) {
         Some(value) => Fit::Exact(value),
         None if n < 0 => Fit::Below,
         None => Fit::Above,

@@ -4,8 +4,7 @@
 //!   abalance + $1        Arith(Add, Input(0), Param(0))
 //!   balance + $1 >= 0    Compare(GtEq, Arith(…), Constant(0))
 //! ```
-//! For one row Arrow's kernels cost ten times what these do: an array for each operand, a batch, a
-//! result. They answer exactly what the kernels answer, errors too, and are only made for what is
+//! For one row Arrow's kernels want an array for each operand, a batch, a result. These answer exactly what the kernels answer, errors too, and are only made for what is
 //! listed here; a test compares the two (`expr_tests.rs`).
 
 use std::cmp::Ordering;
@@ -58,13 +57,13 @@ impl Quick {
             Quick::Input(place) => row[*place].clone(),
             Quick::Constant(value) => value.clone(),
             Quick::Param(index, ty) => context.param(*index, *ty)?,
-            Quick::Widen(inner, to) => match integer(&inner.eval(row, context)?) {
-                Some(wide) => narrow(wide, *to).expect("a wider type holds it"),
+            Quick::Widen(inner, to) => match inner.eval(row, context)?.as_integer() {
+                Some(wide) => Value::of_integer(wide, *to).expect("a wider type holds it"),
                 None => Value::Null,
             },
             Quick::Arith(op, left, right, ty) => {
                 let (left, right) = (left.eval(row, context)?, right.eval(row, context)?);
-                let (Some(l), Some(r)) = (integer(&left), integer(&right)) else {
+                let (Some(l), Some(r)) = (left.as_integer(), right.as_integer()) else {
                     return Ok(Value::Null);
                 };
                 let computed = match op {
@@ -73,12 +72,12 @@ impl Quick {
                     Op::Mul => l.checked_mul(r),
                     Op::Div | Op::Rem => unreachable!("left to Arrow"),
                 };
-                let fits = computed.and_then(|wide| narrow(wide, *ty));
+                let fits = computed.and_then(|wide| Value::of_integer(wide, *ty));
                 fits.ok_or_else(|| overflow(&ty.arrow()))?
             }
             Quick::Compare(operator, left, right) => {
                 let (left, right) = (left.eval(row, context)?, right.eval(row, context)?);
-                let (Some(l), Some(r)) = (integer(&left), integer(&right)) else {
+                let (Some(l), Some(r)) = (left.as_integer(), right.as_integer()) else {
                     return Ok(Value::Null);
                 };
                 Value::Bool(holds(*operator, l.cmp(&r)))
@@ -125,24 +124,6 @@ fn holds(operator: Operator, ordering: Ordering) -> bool {
         Operator::GtEq => ordering.is_ge(),
         other => unreachable!("{other} is no comparison of these"),
     }
-}
-
-fn integer(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int16(v) => Some(i64::from(*v)),
-        Value::Int32(v) => Some(i64::from(*v)),
-        Value::Int64(v) => Some(*v),
-        _ => None,
-    }
-}
-
-fn narrow(wide: i64, to: ColumnType) -> Option<Value> {
-    Some(match to {
-        ColumnType::Int16 => Value::Int16(wide.try_into().ok()?),
-        ColumnType::Int32 => Value::Int32(wide.try_into().ok()?),
-        ColumnType::Int64 => Value::Int64(wide),
-        _ => return None,
-    })
 }
 
 fn rank(ty: ColumnType) -> Option<u8> {

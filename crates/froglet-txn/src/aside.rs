@@ -5,8 +5,7 @@ use std::pin::Pin;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Does work that may take longer than others can be kept waiting: those who share this thread go
-/// on, on another one. Handing them over costs some ten microseconds, so short work is better done
-/// without it.
+/// on, on another one. Handing them over wakes a thread, so short work is better done without it.
 pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     // A runtime of one thread, as in tests, has nobody to hand over to.
     if hands_over() { tokio::task::block_in_place(work) } else { work() }
