@@ -1,6 +1,9 @@
 //! Identifiers. Each is a newtype, so that two integers in one signature cannot be swapped.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+
+use foldhash::fast::RandomState;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($int:ty)) => {
@@ -52,6 +55,13 @@ id!(
     /// A position in an engine's endless log, in bytes.
     Lsn(u64)
 );
+
+/// A map that statements look into, keyed by ids or by names that one session gives itself. The
+/// standard library's hash protects from keys that strangers choose, and costs several times more.
+pub type IdMap<K, V> = HashMap<K, V, RandomState>;
+
+/// As [`IdMap`].
+pub type IdSet<K> = HashSet<K, RandomState>;
 
 impl Ts {
     /// The snapshot that sees the latest committed version of everything (relaxed reads).

@@ -30,6 +30,6 @@ pub use engine::{
     MigrateError, RowWrite, Savepoint, Snapshot, Table, WriteStop,
 };
 pub use error::{EngineError, SqlState};
-pub use id::{ColumnId, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
+pub use id::{ColumnId, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, IndexSpec, KeyPart, Layout};
 pub use value::{ColumnType, Row, Value};

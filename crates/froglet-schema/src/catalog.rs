@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use froglet_engine::{Engine, Table, Ts};
+use froglet_engine::{Engine, IdMap, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction, TxnManager, aside_async};
 use parking_lot::{Mutex, RwLock};
 
@@ -40,7 +40,7 @@ pub struct CatalogVersion {
     /// under the same stamp is still good.
     pub stamp: u64,
     /// Tables by id.
-    pub tables: HashMap<ObjectId, Arc<TableVersion>>,
+    pub tables: IdMap<ObjectId, Arc<TableVersion>>,
     /// Sequences by id.
     pub sequences: HashMap<ObjectId, Arc<SequenceDef>>,
     /// Relations (tables, sequences, indexes) by schema and name.
@@ -111,6 +111,12 @@ impl CatalogVersion {
 /// Where a transaction's schema changes stand; taken and restored with the engine savepoint.
 #[derive(Clone, Default)]
 pub struct CatalogSavepoint {
+    /// `None`: there were none.
+    then: Option<Box<ChangesThen>>,
+}
+
+#[derive(Clone, Default)]
+struct ChangesThen {
     changes: Changes,
     /// Steps of each migration then.
     steps: Vec<(u64, usize)>,
@@ -133,7 +139,7 @@ pub struct Catalog {
     latest: ArcSwap<CatalogVersion>,
     /// Older versions that a snapshot may need, ascending.
     history: RwLock<Vec<Arc<CatalogVersion>>>,
-    states: RwLock<HashMap<ObjectId, Arc<TableState>>>,
+    states: RwLock<IdMap<ObjectId, Arc<TableState>>>,
     flips: Mutex<Vec<Arc<Flip>>>,
     /// The transaction between commit timestamp and publication; 0 for none.
     pub(crate) flipping: AtomicU64,
@@ -279,13 +285,11 @@ impl Catalog {
 
     /// Where the transaction's schema changes stand.
     pub fn savepoint(&self, txn: &Transaction) -> CatalogSavepoint {
-        match local(txn) {
-            None => CatalogSavepoint::default(),
-            Some(local) => CatalogSavepoint {
-                changes: local.changes.clone(),
-                steps: local.migrations.iter().map(|m| (m.id, m.step_count())).collect(),
-            },
-        }
+        let then = local(txn).map(|local| {
+            let steps = local.migrations.iter().map(|m| (m.id, m.step_count())).collect();
+            Box::new(ChangesThen { changes: local.changes.clone(), steps })
+        });
+        CatalogSavepoint { then }
     }
 
     /// Undoes schema changes after `to`. Call it before [`Transaction::rollback_to`].
@@ -294,7 +298,8 @@ impl Catalog {
             return;
         }
         let local = local_mut(txn);
-        local.changes = to.changes.clone();
+        let to = to.then.as_deref().cloned().unwrap_or_default();
+        local.changes = to.changes;
         local.view = None;
         local.migrations.retain(|m| match to.steps.iter().find(|(id, _)| *id == m.id) {
             Some((_, count)) => {

@@ -424,6 +424,11 @@ impl Hook {
 
 #[async_trait]
 impl CommitHook for Hook {
+    fn prepared(&self, txn: &Transaction) -> bool {
+        let Ok(catalog) = self.catalog() else { return false };
+        local(txn).is_none() && txn.schema_set.iter().all(|used| catalog.still_current(txn, used))
+    }
+
     async fn prepare(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError> {
         let catalog = self.catalog()?;
         catalog.catch_up_writer(txn, limits).await?;

@@ -19,10 +19,9 @@
 //! Rows that others hold FOR SHARE are waited for before they are written, one by one; see
 //! froglet-txn, R2, for the look afterwards.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use froglet_engine::{Row, RowId, RowWrite, Snapshot, SqlState, Ts, Value, WriteStop};
+use froglet_engine::{IdSet, Row, RowId, RowWrite, Snapshot, SqlState, Ts, Value, WriteStop};
 use froglet_schema::{Catalog, CatalogVersion, SchemaError, TableVersion};
 use froglet_txn::{Isolation, Limits, SchemaUse, Shared, Strength, Transaction, TxnError};
 
@@ -81,7 +80,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) version: Arc<CatalogVersion>,
     pub(crate) limits: &'a Limits,
     /// Parents that the transaction holds shared and has checked.
-    pub(crate) held: &'a mut HashSet<Shared>,
+    pub(crate) held: &'a mut IdSet<Shared>,
     /// Parameters and session of the statement's expressions.
     pub(crate) eval: &'a EvalContext,
     pub(crate) session: &'a Arc<SessionState>,
@@ -169,9 +168,10 @@ impl Writer<'_> {
         }
     }
 
+    /// Boxed, as all that is rare and long: futures of statements are moved, so they stay short.
     pub(crate) async fn wait_for(&mut self, holder: froglet_engine::TxnId) -> Result<(), TxnError> {
         let (manager, id) = (self.txn.manager().clone(), self.txn.id());
-        manager.waits().wait(id, holder, self.limits).await
+        Box::pin(manager.waits().wait(id, holder, self.limits)).await
     }
 
     /// A read view at the present that sees this transaction's writes (REPEATABLE READ: the
@@ -289,7 +289,8 @@ impl Writer<'_> {
                 rebased = None;
             }
             at += n;
-            match self.conflict(table, kind, stop, at, targets, on_busy, &mut recheck).await? {
+            let next = self.conflict(table, kind, stop, at, targets, on_busy, &mut recheck);
+            match Box::pin(next).await? {
                 Next::Again => {}
                 Next::AgainFrom(ts) => rebased = Some(ts),
                 Next::Skip => {

@@ -1,5 +1,6 @@
 //! Statements about the session: transactions, settings, prepared statements.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
@@ -23,7 +24,7 @@ pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outc
             session.begin(*modes)?;
             tag
         }
-        Command::Commit { chain } => session.commit(*chain).await?,
+        Command::Commit { chain } => pin!(session.commit(*chain)).await?,
         Command::Rollback { chain } => {
             session.rollback(*chain)?;
             "ROLLBACK"
@@ -65,7 +66,7 @@ pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outc
         Command::Show(_) | Command::ShowAll => return show(session, command),
         Command::Discard(what) => return discard(session, *what),
         Command::Prepare { name, types, statement, text } => {
-            prepare(session, name, types, statement, text).await?;
+            Box::pin(prepare(session, name, types, statement, text)).await?;
             "PREPARE"
         }
         Command::Deallocate(None) => {

@@ -406,11 +406,12 @@ impl Session {
         self.cursors.portals.clear();
     }
 
+    pub(crate) fn has_cursors(&self) -> bool {
+        !self.cursors.open.is_empty()
+    }
+
     /// Before a commit: what is to outlive it is read to its end.
     pub(crate) async fn hold_cursors(&mut self) -> Result<(), SqlError> {
-        if self.cursors.open.is_empty() {
-            return Ok(());
-        }
         let limits = self.limits();
         for cursor in self.cursors.open.values_mut() {
             if cursor.options.hold && !cursor.held {

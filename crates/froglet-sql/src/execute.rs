@@ -35,7 +35,7 @@ pub(crate) async fn run(
 ) -> Result<Outcome, SqlError> {
     let command = prepared.statement.command.clone();
     if command.is_control() {
-        return control::run(session, &command).await;
+        return pin!(control::run(session, &command)).await;
     }
     if params.len() != prepared.params.len() {
         return Err(SqlError::new(
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     }
     match &*command {
         Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_) => {
-            run_planned(session, prepared, params).await
+            pin!(run_planned(session, prepared, params)).await
         }
         Command::Execute { name, arguments } => {
             let target = bind::named(session, name)?.clone();
@@ -109,14 +109,14 @@ async fn run_planned(
     let mut restarts = 0;
     loop {
         let mark = session.mark(writes.is_some());
-        let outcome = attempt(session, prepared, &context, writes.is_some(), &limits).await;
+        let outcome = pin!(attempt(session, prepared, &context, writes.is_some(), &limits)).await;
         match outcome {
             Ok(outcome) => return Ok(outcome),
             Err(Stop::Error(e)) => return Err(e),
             Err(Stop::Restart) => {}
         }
         restarts += 1;
-        session.restart(mark, restarts, &limits).await?;
+        Box::pin(session.restart(mark, restarts, &limits)).await?;
     }
 }
 
@@ -176,7 +176,7 @@ async fn attempt(
     let db = session.db.clone();
     let catalog = db.catalog();
     let txn = session.txn.as_mut().expect("run_planned has begun it");
-    let version = catalog.begin_statement(txn, writes, limits).await?;
+    let version = pin!(catalog.begin_statement(txn, writes, limits)).await?;
     let id = txn.id().0;
     session.state.set_catalog(&version, id, limits);
     let cached = match bind::known_plan(session, prepared, &version) {
@@ -184,9 +184,11 @@ async fn attempt(
         None => Box::pin(bind::new_plan(session, prepared, &version)).await?,
     };
     let outcome = match &cached.plan {
-        Plan::Select(_) | Plan::Query(_) => read(session, prepared, &cached, context, limits).await,
+        Plan::Select(_) | Plan::Query(_) => {
+            pin!(read(session, prepared, &cached, context, limits)).await
+        }
         Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
-            write(session, prepared, &cached, context, limits, version).await
+            pin!(write(session, prepared, &cached, context, limits, version)).await
         }
     };
     if let Some(txn) = &mut session.txn {
@@ -213,7 +215,7 @@ async fn read(
             let mut rows = if plan.locks() {
                 let version = session.state.catalog_now();
                 let mut writer = session.writer(version, limits, context)?;
-                plan.run_locking(&mut writer).await?
+                Box::pin(plan.run_locking(&mut writer)).await?
             } else {
                 let txn = session.txn.as_mut().expect("run_planned has begun it");
                 let snapshot = txn.snapshot();
@@ -232,8 +234,8 @@ async fn read(
         }
         Plan::Query(plan) => {
             let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
-            let stream =
-                plan.run(&session.state, snapshot.clone(), context.values(), limits).await?;
+            let run = plan.run(&session.state, snapshot.clone(), context.values(), limits);
+            let stream = Box::pin(run).await?;
             Ok(Outcome::Rows(convert_stream(fields, stream, snapshot, cached.clone(), limits)))
         }
         _ => Err(SqlError::unsupported("this statement").into()),
@@ -305,9 +307,9 @@ async fn write(
 ) -> Result<Outcome, Stop> {
     let mut writer = session.writer(version, limits, context)?;
     let (written, tag) = match &cached.plan {
-        Plan::Insert(plan) => (plan.run(&mut writer).await?, TagKind::Insert),
-        Plan::Update(plan) => (plan.run(&mut writer).await?, TagKind::Update),
-        Plan::Delete(plan) => (plan.run(&mut writer).await?, TagKind::Delete),
+        Plan::Insert(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Insert),
+        Plan::Update(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Update),
+        Plan::Delete(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Delete),
         _ => return Err(SqlError::unsupported("this statement").into()),
     };
     let Written { rows, returned } = written;

@@ -89,7 +89,10 @@ impl Inserter {
         }
         writer.note(&self.table);
         writer.insert(&self.table, rows).await?;
-        self.hold_parents(writer, rows).await
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        Box::pin(self.hold_parents(writer, rows)).await
     }
 
     pub(crate) async fn hold_parents(
@@ -114,14 +117,17 @@ impl Inserter {
 
 impl InsertPlan {
     pub(crate) async fn run(&self, writer: &mut Writer<'_>) -> Result<Written, Stop> {
-        let rows = self.rows(writer).await?;
+        let rows = match &self.source {
+            Source::Values(rows) => self.values(rows, writer.eval)?,
+            Source::Query(query) => Box::pin(self.queried(query, writer)).await?,
+        };
         let (count, returned) = match &self.on_conflict {
             None => {
                 self.inserter.insert(writer, &rows).await?;
                 (rows.len(), rows)
             }
             Some(on_conflict) => {
-                let written = on_conflict.insert(&self.inserter, writer, rows).await?;
+                let written = Box::pin(on_conflict.insert(&self.inserter, writer, rows)).await?;
                 (written.len(), written)
             }
         };
@@ -137,30 +143,34 @@ impl InsertPlan {
         Ok(Written { rows: count as u64, returned })
     }
 
-    /// The complete rows, all before the first is inserted.
-    async fn rows(&self, writer: &mut Writer<'_>) -> Result<Vec<Row>, Stop> {
-        let context = writer.eval;
-        match &self.source {
-            Source::Values(rows) => {
-                let mut complete = Vec::with_capacity(rows.len());
-                for values in rows {
-                    let values = values.iter().map(|value| match value {
-                        Some(expr) => expr.eval_row(&[], context).map(Some),
-                        None => Ok(None),
-                    });
-                    complete.push(self.inserter.complete(values, context)?);
-                }
-                Ok(complete)
-            }
-            Source::Query(query) => {
-                let given = query.rows(writer).await?;
-                let mut complete = Vec::with_capacity(given.len());
-                for row in given {
-                    let values = row.into_iter().map(|value| Ok(Some(value)));
-                    complete.push(self.inserter.complete(values, context)?);
-                }
-                Ok(complete)
-            }
+    /// The complete rows of VALUES, all before the first is inserted.
+    fn values(
+        &self,
+        rows: &[Vec<Option<RowExpr>>],
+        context: &EvalContext,
+    ) -> Result<Vec<Row>, SqlError> {
+        let complete = |values: &Vec<Option<RowExpr>>| {
+            let values = values.iter().map(|value| match value {
+                Some(expr) => expr.eval_row(&[], context).map(Some),
+                None => Ok(None),
+            });
+            self.inserter.complete(values, context)
+        };
+        rows.iter().map(complete).collect()
+    }
+
+    /// The complete rows of a query, all before the first is inserted.
+    async fn queried(
+        &self,
+        query: &query_rows::RowsQuery,
+        writer: &mut Writer<'_>,
+    ) -> Result<Vec<Row>, Stop> {
+        let given = query.rows(writer).await?;
+        let mut complete = Vec::with_capacity(given.len());
+        for row in given {
+            let values = row.into_iter().map(|value| Ok(Some(value)));
+            complete.push(self.inserter.complete(values, writer.eval)?);
         }
+        Ok(complete)
     }
 }

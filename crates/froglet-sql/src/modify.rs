@@ -16,7 +16,7 @@ use froglet_engine::{Direction, Row, RowId, Snapshot, Value};
 use froglet_schema::TableVersion;
 
 use crate::access::Access;
-use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
+use crate::apply::{Kind, OnBusy, Recheck, Stop, Targets, Writer};
 use crate::bound::BoundExpr;
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -100,11 +100,14 @@ impl ModifyPlan {
             Source::Short { access, residual, sets, .. } => {
                 self.collect(writer, &view, access.as_ref(), residual.as_ref(), sets)?
             }
-            Source::Query(query) => query.collect(self, writer, &view).await?,
+            Source::Query(query) => Box::pin(query.collect(self, writer, &view)).await?,
         };
         if !targets.rids.is_empty() {
             writer.note(&self.table);
             self.apply(writer, &view, &mut targets).await?;
+            if !self.child_keys.is_empty() || !self.parent_keys.is_empty() {
+                Box::pin(self.keys(writer, &targets)).await?;
+            }
         }
         let returned = match &self.returning {
             Some(list) => Some(self.returned(list, &targets, writer.eval)?),
@@ -213,21 +216,17 @@ impl ModifyPlan {
     ) -> Result<(), Stop> {
         let kind = self.change.kind();
         let eval = writer.eval;
-        match &self.source {
+        let mut again = |view: &Snapshot, rid: RowId| match &self.source {
             Source::Short { condition, sets, .. } => {
-                let mut recheck = |view: &Snapshot, rid: RowId| {
-                    self.recheck(view, rid, condition.as_ref(), sets, eval)
-                };
-                let recheck: crate::apply::Recheck<'_> = &mut recheck;
-                writer
-                    .modify(&self.table, kind, view.ts, targets, OnBusy::Wait, Some(recheck))
-                    .await?;
+                self.recheck(view, rid, condition.as_ref(), sets, eval)
             }
-            Source::Query(_) => {
-                writer.modify(&self.table, kind, view.ts, targets, OnBusy::Wait, None).await?;
-            }
-        }
-        self.keys(writer, targets).await
+            Source::Query(_) => unreachable!("a query is not asked about one row"),
+        };
+        let recheck: Option<Recheck<'_>> = match &self.source {
+            Source::Short { .. } => Some(&mut again),
+            Source::Query(_) => None,
+        };
+        writer.modify(&self.table, kind, view.ts, targets, OnBusy::Wait, recheck).await
     }
 
     /// A row that somebody has changed: as it is now, if it still meets the conditions.

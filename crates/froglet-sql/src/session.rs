@@ -14,12 +14,12 @@
 //! A session belongs to one task. Dropped, it aborts what it had begun: a client that vanishes
 //! leaves nothing behind.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use froglet_engine::{SqlState, Ts, Value};
+use froglet_engine::{IdMap, IdSet, SqlState, Ts, Value};
 use froglet_schema::CatalogSavepoint;
 use froglet_txn::{CancelToken, Limits, Transaction};
 
@@ -93,9 +93,9 @@ pub struct Session {
     /// Clients that prepare the same text again and again (pgbench -M extended) get the same plan.
     recent: VecDeque<Recent>,
     /// PREPARE's statements.
-    pub(crate) named: HashMap<String, Arc<Prepared>>,
+    pub(crate) named: IdMap<String, Arc<Prepared>>,
     /// Parents that this transaction holds shared and has checked.
-    pub(crate) held_parents: HashSet<froglet_txn::Shared>,
+    pub(crate) held_parents: IdSet<froglet_txn::Shared>,
     pub(crate) cursors: Cursors,
     /// What runs now goes on after its statement: `statement_timeout` does not end it.
     pub(crate) unlimited: bool,
@@ -127,8 +127,8 @@ impl Session {
             notices: Vec::new(),
             seen: Ts(0),
             recent: VecDeque::new(),
-            named: HashMap::new(),
-            held_parents: HashSet::new(),
+            named: IdMap::default(),
+            held_parents: IdSet::default(),
             cursors: Cursors::default(),
             unlimited: false,
             state,
@@ -337,7 +337,7 @@ impl Session {
     pub async fn finish_implicit(&mut self, ok: bool) -> Result<(), SqlError> {
         self.take_set();
         let outcome = match (self.block, ok) {
-            (Block::Implicit, true) => self.commit_transaction().await,
+            (Block::Implicit, true) => pin!(self.commit_transaction()).await,
             (Block::Implicit, false) => {
                 self.abort_transaction();
                 Ok(())

@@ -106,13 +106,11 @@ impl Session {
                 self.warn_no_transaction();
                 "COMMIT"
             }
-            Block::Implicit => {
-                self.warn_no_transaction();
-                self.commit_transaction().await?;
-                "COMMIT"
-            }
-            Block::Explicit => {
-                self.commit_transaction().await?;
+            block @ (Block::Implicit | Block::Explicit) => {
+                if block == Block::Implicit {
+                    self.warn_no_transaction();
+                }
+                pin!(self.commit_transaction()).await?;
                 "COMMIT"
             }
             Block::Failed => {
@@ -155,7 +153,9 @@ impl Session {
 
     /// Commits what there is and waits until the client may be told.
     pub(crate) async fn commit_transaction(&mut self) -> Result<(), SqlError> {
-        if let Err(e) = self.hold_cursors().await {
+        if self.has_cursors()
+            && let Err(e) = Box::pin(self.hold_cursors()).await
+        {
             self.abort_transaction();
             return Err(e);
         }
@@ -170,11 +170,9 @@ impl Session {
             return Ok(());
         };
         let manager = self.db.manager().clone();
-        let outcome = if txn.extension.is_some() {
-            aside_async(pin!(manager.commit(txn, &limits))).await
-        } else {
-            manager.commit(txn, &limits).await
-        };
+        let changes_schema = txn.extension.is_some();
+        let commit = pin!(manager.commit(txn, &limits));
+        let outcome = if changes_schema { aside_async(commit).await } else { commit.await };
         let committed = match outcome {
             Ok(committed) => committed,
             Err(e) => {

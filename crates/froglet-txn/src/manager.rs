@@ -24,6 +24,8 @@ pub enum Verdict {
 /// The crate above takes part in a commit.
 #[async_trait]
 pub trait CommitHook: Send + Sync {
+    /// Whether [`CommitHook::prepare`] has nothing to do, as for nearly every transaction.
+    fn prepared(&self, txn: &Transaction) -> bool;
     /// Before a commit timestamp is taken. May wait, and may write in the transaction.
     async fn prepare(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError>;
     /// After it is taken. Must not wait.
@@ -97,6 +99,7 @@ impl TxnManager {
         }
         loop {
             if let Some(hook) = self.hook.get()
+                && !hook.prepared(&txn)
                 && let Err(e) = hook.prepare(&mut txn, limits).await
             {
                 txn.abort();

@@ -15,10 +15,9 @@
 //!     then. A writer looks here before its write and after it; one that finds a lock only
 //!     afterwards takes its write back and waits, so that nobody waits for it meanwhile.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-use froglet_engine::{RowId, SpaceId, TxnId};
+use froglet_engine::{IdMap, RowId, SpaceId, TxnId};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -40,7 +39,7 @@ pub type Shared = (SpaceId, RowId);
 
 /// The table of shared row locks.
 pub struct RowLocks {
-    shards: [Mutex<HashMap<Shared, Holders>>; SHARDS],
+    shards: [Mutex<IdMap<Shared, Holders>>; SHARDS],
     /// Rows held whole, once for each holder: while there are none, writers need not look.
     whole: AtomicUsize,
 }
@@ -100,7 +99,7 @@ impl RowLocks {
         }
     }
 
-    fn shard(&self, row: Shared) -> &Mutex<HashMap<Shared, Holders>> {
+    fn shard(&self, row: Shared) -> &Mutex<IdMap<Shared, Holders>> {
         let mixed = (row.1.0 ^ (u64::from(row.0.0) << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.shards[(mixed >> 58) as usize % SHARDS]
     }

@@ -8,10 +8,9 @@
 //! W2: an edge is entered under the lock that also covers `running`, so a waiter either sees that
 //!     its holder has ended, or is woken by its end.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use froglet_engine::TxnId;
+use froglet_engine::{IdMap, TxnId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -21,9 +20,9 @@ use crate::error::TxnError;
 #[derive(Default)]
 struct State {
     /// Transactions that may hold something, with the bell their waiters listen to.
-    running: HashMap<TxnId, Option<Arc<Notify>>>,
+    running: IdMap<TxnId, Option<Arc<Notify>>>,
     /// Waiter → holder.
-    edges: HashMap<TxnId, TxnId>,
+    edges: IdMap<TxnId, TxnId>,
 }
 
 /// One wait under way, for `froglet.migrations`' sake and for tests.
@@ -115,7 +114,7 @@ impl WaitGraph {
 }
 
 /// The circle that an edge `me → holder` would close.
-fn circle(edges: &HashMap<TxnId, TxnId>, me: TxnId, holder: TxnId) -> Option<Vec<TxnId>> {
+fn circle(edges: &IdMap<TxnId, TxnId>, me: TxnId, holder: TxnId) -> Option<Vec<TxnId>> {
     let mut circle = vec![me];
     let mut next = holder;
     loop {

@@ -5,10 +5,9 @@
 //!     └────Execute──▶ Spent                       (a command without rows runs once)
 //! ```
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use froglet_engine::Value;
+use froglet_engine::{IdMap, Value};
 use froglet_sql::{Prepared, RowStream, Rows};
 
 use super::rows::Formats;
@@ -17,7 +16,7 @@ use super::rows::Formats;
 #[derive(Default)]
 pub(crate) struct Portals {
     unnamed: Option<Portal>,
-    named: HashMap<String, Portal>,
+    named: IdMap<String, Portal>,
 }
 
 impl Portals {
