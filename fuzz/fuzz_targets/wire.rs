@@ -23,12 +23,12 @@ use frame::Frame;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut input = BytesMut::from(bytes);
-    if let Ok(Frame::Whole(_, body)) = frame::take_startup(&mut input.clone()) {
+    if let Ok(Frame::Whole(_, body)) = frame::take_startup(&mut input.clone(), &mut BytesMut::new()) {
         let _ = startup::decode(&body);
     }
     loop {
         let before = input.len();
-        match frame::take(&mut input) {
+        match frame::take(&mut input, &mut BytesMut::new()) {
             Ok(Frame::Whole(kind, body)) => {
                 assert!(input.len() < before, "a message takes bytes");
                 if let Ok(frontend::Frontend::Bind(bind)) = frontend::decode(kind, &body) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use froglet_engine::{Engine, IdMap, Table, Ts};
-use froglet_txn::{Isolation, Limits, Transaction, TxnManager, aside_async};
+use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnManager, aside_async};
 use parking_lot::{Mutex, RwLock};
 
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
@@ -106,6 +106,11 @@ impl CatalogVersion {
             self.names.insert((sequence.schema.clone(), sequence.name.clone()), *id);
         }
     }
+}
+
+/// Whether a catalog has a table in a newer version than it was written under.
+fn is_newer(view: &CatalogVersion, used: &SchemaUse) -> bool {
+    view.tables.get(&used.table).is_some_and(|table| table.version > used.version)
 }
 
 /// Where a transaction's schema changes stand; taken and restored with the engine savepoint.
@@ -216,7 +221,7 @@ impl Catalog {
             txn.begin_statement();
         }
         let view = self.view(txn);
-        if before.is_some() {
+        if before.is_some() && txn.schema_set.iter().any(|used| is_newer(&view, used)) {
             Box::pin(self.carry_over_to(txn, &view, limits)).await?;
         }
         Ok(view)
@@ -231,8 +236,7 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         for used in txn.schema_set.clone() {
             let own = local(txn).is_some_and(|l| l.changes.objects.contains_key(&used.table));
-            let newest = view.tables.get(&used.table).map(|t| t.version);
-            if !own && newest.is_some_and(|v| v > used.version) {
+            if !own && is_newer(view, &used) {
                 self.carry_over(txn, used, limits).await?;
             }
         }

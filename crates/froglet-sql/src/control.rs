@@ -88,7 +88,7 @@ pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outc
         Command::Unsupported(what) => return Err(SqlError::unsupported(what)),
         _ => return Err(SqlError::unsupported("this statement")),
     };
-    Ok(Outcome::Done(tag.to_owned()))
+    Ok(Outcome::Done(tag.into()))
 }
 
 fn set_characteristics(session: &mut Session, modes: TransactionModes) -> Result<(), SqlError> {
@@ -190,7 +190,7 @@ fn discard(session: &mut Session, what: Discard) -> Result<Outcome, SqlError> {
         }
         Discard::Temp => "DISCARD TEMP",
     };
-    Ok(Outcome::Done(tag.to_owned()))
+    Ok(Outcome::Done(tag.into()))
 }
 
 async fn prepare(

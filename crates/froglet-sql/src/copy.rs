@@ -8,6 +8,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use compact_str::format_compact;
 use datafusion::sql::sqlparser::ast::{CopySource, CopyTarget, Statement};
 use froglet_engine::{ColumnType, Row, SqlState, Value};
 use froglet_schema::{CatalogVersion, SqlType};
@@ -22,7 +23,7 @@ use crate::insert_plan::refuse_given;
 use crate::plan::read_only;
 use crate::resolve::{self, Names};
 use crate::session::Session;
-use crate::stream::Outcome;
+use crate::stream::{Outcome, Tag};
 use crate::table::compiled;
 use crate::types::{self, zone};
 
@@ -152,14 +153,14 @@ impl CopyIn {
     }
 
     /// CopyDone: the command tag.
-    pub async fn finish(mut self, session: &mut Session) -> Result<String, SqlError> {
+    pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
         let zone = session.zone();
         let outcome = zone::scope(zone, pin!(self.feed_inner(session, &[], true))).await;
         if let Some(txn) = &mut session.txn {
             session.db.catalog().end_statement(txn);
         }
         outcome.map_err(|e| session.failed(e))?;
-        Ok(format!("COPY {}", self.rows))
+        Ok(format_compact!("COPY {}", self.rows))
     }
 
     /// CopyFail, or the client has gone.

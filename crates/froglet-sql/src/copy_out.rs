@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
+use compact_str::format_compact;
 use datafusion::sql::sqlparser::ast::{CopySource, CopyTarget, Ident, Query, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -17,7 +18,7 @@ use crate::prepared::Field;
 use crate::query_rows::{BatchStream, QueryPlan, next};
 use crate::resolve::{self, Names};
 use crate::session::Session;
-use crate::stream::Outcome;
+use crate::stream::{Outcome, Tag};
 use crate::types::{Zone, write_binary, write_text};
 
 /// Some rows of a COPY, each a message of its own: clients may rely on that, as libpq's do.
@@ -174,8 +175,8 @@ impl CopyOut {
     }
 
     /// The command tag.
-    pub fn tag(&self) -> String {
-        format!("COPY {}", self.rows)
+    pub fn tag(&self) -> Tag {
+        format_compact!("COPY {}", self.rows)
     }
 
     fn header(&self, out: &mut CopyRows) {

@@ -15,6 +15,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use compact_str::format_compact;
 use froglet_engine::{SqlState, Ts, Value};
 use parking_lot::Mutex;
 
@@ -319,7 +320,7 @@ pub(crate) async fn declare(
     };
     session.cursors.open.insert(name.to_owned(), cursor);
     session.publish_cursors();
-    Ok(Outcome::Done("DECLARE CURSOR".to_owned()))
+    Ok(Outcome::Done("DECLARE CURSOR".into()))
 }
 
 /// FETCH and MOVE
@@ -349,7 +350,7 @@ pub(crate) async fn fetch(
     };
     session.seen = session.seen.max(cursor.seen);
     if moves {
-        return Ok(Outcome::Done(format!("MOVE {count}")));
+        return Ok(Outcome::Done(format_compact!("MOVE {count}")));
     }
     let fields = cursor.fields.clone();
     let stream = RowStream::chunks(fields, rows, TagKind::Fetch, cursor.options.binary);
@@ -369,7 +370,7 @@ pub(crate) fn close(session: &mut Session, name: Option<&str>) -> Result<Outcome
         }
     };
     session.publish_cursors();
-    Ok(Outcome::Done(tag.to_owned()))
+    Ok(Outcome::Done(tag.into()))
 }
 
 /// 42P03

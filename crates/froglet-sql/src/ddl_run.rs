@@ -43,7 +43,7 @@ pub(crate) async fn run(
         match attempt(session, prepared, &limits).await {
             Ok((tag, notices)) => {
                 session.notices.extend(notices);
-                return Ok(Outcome::Done(tag));
+                return Ok(Outcome::Done(tag.into()));
             }
             Err(Stop::Error(e)) => return Err(e),
             Err(Stop::Restart) => {}
@@ -131,7 +131,7 @@ pub(crate) async fn maintain(
     for table in tables {
         names.table(table)?;
     }
-    Ok(Outcome::Done(tag.to_owned()))
+    Ok(Outcome::Done(tag.into()))
 }
 
 impl Command {

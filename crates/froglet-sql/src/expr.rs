@@ -24,7 +24,7 @@ use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::expressions::{Column as PhysicalColumn, Literal};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
@@ -343,6 +343,11 @@ impl RowExpr {
         let array = context
             .enter(|| self.physical.evaluate(batch)?.into_array(rows))
             .map_err(map_df_error)?;
+        self.cast(array, context)
+    }
+
+    /// To what the expression is assigned to.
+    fn cast(&self, array: ArrayRef, context: &EvalContext) -> Result<ArrayRef, SqlError> {
         match &self.target {
             None => Ok(array),
             Some(t) => {
@@ -357,6 +362,7 @@ impl RowExpr {
         let column = self.column_type().ok_or_else(|| {
             SqlError::unsupported(format!("a value of type {}", types::type_name(self.sql_type)))
         })?;
+        let stored = types::column_type_of_arrow(&self.data_type);
         let (value, from) = match &self.shape {
             Shape::Column => (row[0].clone(), self.input_types[0]),
             Shape::Constant(value) if self.target.is_none() => {
@@ -364,8 +370,17 @@ impl RowExpr {
             }
             Shape::Quick(quick, from) => (quick.eval(row, context)?, *from),
             _ => {
-                let array = self.eval(&self.batch_of(row)?, context)?;
-                return Ok(types::value_at(array.as_ref(), 0, column));
+                let batch = self.batch_of(row)?;
+                match context.enter(|| self.physical.evaluate(&batch)).map_err(map_df_error)? {
+                    ColumnarValue::Scalar(value) if let Some(from) = stored => {
+                        (types::value_of_scalar(&value, from)?, from)
+                    }
+                    value => {
+                        let array =
+                            self.cast(value.into_array(1).map_err(map_df_error)?, context)?;
+                        return Ok(types::value_at(array.as_ref(), 0, column));
+                    }
+                }
             }
         };
         match &self.target {

@@ -93,4 +93,4 @@ pub use parse::ParsedStatement;
 pub use prepared::{Field, Prepared};
 pub use session::{Session, TransactionStatus};
 pub use settings::check_setting;
-pub use stream::{Outcome, RowStream, Rows};
+pub use stream::{Outcome, RowStream, Rows, Tag};

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use compact_str::{CompactString, format_compact};
 use froglet_engine::{Row, Snapshot, Ts};
 use froglet_txn::Limits;
 use futures::StreamExt;
@@ -21,7 +22,7 @@ pub enum Outcome {
     /// A result.
     Rows(RowStream),
     /// A command tag.
-    Done(String),
+    Done(Tag),
     /// COPY … FROM STDIN: feed it.
     CopyIn(Box<CopyIn>),
     /// COPY … TO STDOUT: drain it.
@@ -29,6 +30,9 @@ pub enum Outcome {
     /// There was no statement.
     Empty,
 }
+
+/// A command tag, as `UPDATE 3`. Short as these are, it takes no memory of its own.
+pub type Tag = CompactString;
 
 /// Some rows of a result.
 #[derive(Debug)]
@@ -75,16 +79,16 @@ pub(crate) enum TagKind {
 }
 
 impl TagKind {
-    pub(crate) fn with(self, rows: u64) -> String {
+    pub(crate) fn with(self, rows: u64) -> Tag {
         let words = match self {
             TagKind::Select => "SELECT ",
             TagKind::Insert => "INSERT 0 ",
             TagKind::Update => "UPDATE ",
             TagKind::Delete => "DELETE ",
             TagKind::Fetch => "FETCH ",
-            TagKind::Word(word) => return word.to_owned(),
+            TagKind::Word(word) => return word.into(),
         };
-        [words, &rows.to_string()].concat()
+        format_compact!("{words}{rows}")
     }
 }
 
@@ -173,7 +177,7 @@ impl RowStream {
     }
 
     /// The command tag after `rows` rows were handed out.
-    pub fn tag(&self, rows: u64) -> String {
+    pub fn tag(&self, rows: u64) -> Tag {
         self.tag.with(rows)
     }
 }

@@ -114,6 +114,8 @@ impl Drop for Held {
 pub struct Channel {
     stream: TcpStream,
     input: BytesMut,
+    /// What the last short message was in.
+    spare: BytesMut,
     held: Held,
     /// Answers to send.
     pub output: Output,
@@ -125,6 +127,7 @@ impl Channel {
         Channel {
             stream,
             input: BytesMut::new(),
+            spare: BytesMut::new(),
             held: Held { budget, bytes: 0 },
             output: Output::default(),
         }
@@ -132,9 +135,16 @@ impl Channel {
 
     /// The next message, if it has arrived already.
     pub fn arrived(&mut self) -> Result<Option<(u8, BytesMut)>, End> {
-        match frame::take(&mut self.input).map_err(|e| SqlError::from(&e))? {
+        match frame::take(&mut self.input, &mut self.spare).map_err(|e| SqlError::from(&e))? {
             Frame::Whole(kind, body) => Ok(Some((kind, body))),
             Frame::Partial { .. } => Ok(None),
+        }
+    }
+
+    /// A message has been handled: the next short one may have its memory.
+    pub fn done_with(&mut self, body: BytesMut) {
+        if body.capacity() <= FREE_BYTES {
+            self.spare = body;
         }
     }
 
@@ -151,10 +161,11 @@ impl Channel {
     /// Dropped while it waits, it loses nothing that has arrived.
     async fn next(
         &mut self,
-        take: fn(&mut BytesMut) -> Result<Frame, WireError>,
+        take: fn(&mut BytesMut, &mut BytesMut) -> Result<Frame, WireError>,
     ) -> Result<(u8, BytesMut), End> {
         loop {
-            let total_bytes = match take(&mut self.input).map_err(|e| SqlError::from(&e))? {
+            let frame = take(&mut self.input, &mut self.spare).map_err(|e| SqlError::from(&e))?;
+            let total_bytes = match frame {
                 Frame::Whole(kind, body) => return Ok((kind, body)),
                 Frame::Partial { total_bytes } => total_bytes.unwrap_or(0),
             };

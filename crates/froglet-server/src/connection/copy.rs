@@ -12,7 +12,7 @@ use std::pin::pin;
 
 use bytes::BytesMut;
 use froglet_engine::SqlState;
-use froglet_sql::{CopyIn, CopyOut, SqlError};
+use froglet_sql::{CopyIn, CopyOut, SqlError, Tag};
 
 use super::channel::End;
 use super::{Connection, Stop};
@@ -20,7 +20,7 @@ use crate::wire::frontend::{self, Frontend};
 
 impl Connection {
     /// COPY … FROM STDIN. Returns the tag.
-    pub(super) async fn copy_in(&mut self, mut copy: CopyIn) -> Result<String, Stop> {
+    pub(super) async fn copy_in(&mut self, mut copy: CopyIn) -> Result<Tag, Stop> {
         let (binary, columns) = (copy.binary(), copy.columns());
         self.channel.output.copy_response(b'G', binary, columns);
         self.flush().await?;
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     /// COPY … TO STDOUT. Returns the tag.
-    pub(super) async fn copy_out(&mut self, mut copy: CopyOut) -> Result<String, Stop> {
+    pub(super) async fn copy_out(&mut self, mut copy: CopyOut) -> Result<Tag, Stop> {
         let (binary, columns) = (copy.binary(), copy.columns());
         self.channel.output.copy_response(b'H', binary, columns);
         while let Some(rows) = self.channel.watch(&self.cancel, pin!(copy.next())).await {

@@ -81,14 +81,13 @@ impl Connection {
     }
 
     fn statement(&self, name: &str) -> Result<Arc<Prepared>, Stop> {
-        let (found, what) = if name.is_empty() {
-            let what = "unnamed prepared statement".to_owned();
-            (self.unnamed.as_ref(), what)
-        } else {
-            let what = format!("prepared statement \"{name}\"");
-            (self.session.statement(name), what)
-        };
+        let unnamed = name.is_empty();
+        let found = if unnamed { self.unnamed.as_ref() } else { self.session.statement(name) };
         found.cloned().ok_or_else(|| {
+            let what = match unnamed {
+                true => "unnamed prepared statement".to_owned(),
+                false => format!("prepared statement \"{name}\""),
+            };
             SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("{what} does not exist"))
                 .into()
         })

@@ -25,6 +25,7 @@ mod simple;
 pub mod startup;
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +111,11 @@ impl Connection {
         }
         loop {
             let outcome = match self.next_message().await {
-                Ok((kind, body)) => self.handle(kind, &body).await,
+                Ok((kind, body)) => {
+                    let outcome = self.handle(kind, &body).await;
+                    self.channel.done_with(body);
+                    outcome
+                }
                 Err(end) => Err(end),
             };
             if let Err(end) = outcome {
@@ -215,7 +220,7 @@ impl Connection {
     /// Ends an implicit transaction; the client learns if that fails.
     async fn end_implicit(&mut self, ok: bool) -> Result<(), End> {
         self.drop_portals_when_idle();
-        match self.session.finish_implicit(ok).await {
+        match pin!(self.session.finish_implicit(ok)).await {
             Ok(()) => Ok(()),
             Err(error) if error.fatal => Err(error.into()),
             Err(error) => {

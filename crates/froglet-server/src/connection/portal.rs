@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use froglet_engine::{IdMap, Value};
-use froglet_sql::{Prepared, RowStream, Rows};
+use froglet_sql::{Prepared, RowStream, Rows, Tag};
 
 use super::rows::Formats;
 
@@ -56,7 +56,7 @@ pub(super) enum State {
     /// Some rows may be left.
     Rows(Box<Cursor>),
     /// All rows are sent: more executions return none, with this tag.
-    Exhausted(String),
+    Exhausted(Tag),
     /// It cannot be run again.
     Spent,
 }

@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 
-use froglet_sql::{Outcome, ParsedStatement, RowStream};
+use froglet_sql::{Outcome, ParsedStatement, RowStream, Tag};
 
 use super::rows::{Formats, describe, write_row};
 use super::{Connection, Stop};
@@ -53,14 +53,14 @@ impl Connection {
         if last {
             // The client may not read of success before the commit.
             self.drop_portals_when_idle();
-            self.session.finish_implicit(true).await?;
+            pin!(self.session.finish_implicit(true)).await?;
         }
         self.complete(&tag);
         Ok(())
     }
 
     /// Describes and sends a whole result. Returns its tag.
-    async fn all_rows(&mut self, mut stream: RowStream) -> Result<String, Stop> {
+    async fn all_rows(&mut self, mut stream: RowStream) -> Result<Tag, Stop> {
         let fields = stream.fields().clone();
         let formats = Formats::all(stream.binary());
         let zone = self.session.zone();

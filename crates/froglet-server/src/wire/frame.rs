@@ -41,8 +41,9 @@ fn limit(kind: u8) -> Result<u32, WireError> {
     }
 }
 
-/// Takes one message off the front of `input`, if it is all there.
-pub fn take(input: &mut BytesMut) -> Result<Frame, WireError> {
+/// Takes one message off the front of `input`, if it is all there. A short one leaves in `spare`'s
+/// memory, which may come back with the next.
+pub fn take(input: &mut BytesMut, spare: &mut BytesMut) -> Result<Frame, WireError> {
     let Some(&kind) = input.first() else {
         return Ok(Frame::Partial { total_bytes: None });
     };
@@ -56,7 +57,9 @@ pub fn take(input: &mut BytesMut) -> Result<Frame, WireError> {
         return Ok(Frame::Partial { total_bytes: Some(total_bytes) });
     }
     if total_bytes <= COPIED_BYTES {
-        let body = BytesMut::from(&input[5..total_bytes]);
+        let mut body = std::mem::take(spare);
+        body.clear();
+        body.extend_from_slice(&input[5..total_bytes]);
         input.advance(total_bytes);
         return Ok(Frame::Whole(kind, body));
     }
@@ -66,7 +69,7 @@ pub fn take(input: &mut BytesMut) -> Result<Frame, WireError> {
 }
 
 /// Takes one packet without a type byte off the front of `input`, if it is all there.
-pub fn take_startup(input: &mut BytesMut) -> Result<Frame, WireError> {
+pub fn take_startup(input: &mut BytesMut, _spare: &mut BytesMut) -> Result<Frame, WireError> {
     let Some(header) = input.get(0..4) else {
         return Ok(Frame::Partial { total_bytes: None });
     };
@@ -101,6 +104,10 @@ fn checked(kind: u8, length: u32, limit: u32) -> Result<usize, WireError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn take(input: &mut BytesMut) -> Result<Frame, WireError> {
+        super::take(input, &mut BytesMut::new())
+    }
 
     fn input(bytes: &[u8]) -> BytesMut {
         BytesMut::from(bytes)
@@ -143,7 +150,8 @@ mod tests {
             assert_eq!(take(&mut input(bytes)), Err(error), "{bytes:?}");
         }
         for bytes in [b"\0\0\0\0", b"\0\0\0\x07", b"\0\0\x27\x11", b"\xff\xff\xff\xff"] {
-            assert!(take_startup(&mut input(bytes)).is_err(), "{bytes:?}");
+            let mut spare = BytesMut::new();
+            assert!(take_startup(&mut input(bytes), &mut spare).is_err(), "{bytes:?}");
         }
     }
 }

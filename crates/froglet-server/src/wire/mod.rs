@@ -64,10 +64,12 @@ mod tests {
                 }
             }
             let mut input = BytesMut::from(&bytes[..]);
-            if let Ok(Frame::Whole(_, body)) = frame::take_startup(&mut input.clone()) {
+            if let Ok(Frame::Whole(_, body)) =
+                frame::take_startup(&mut input.clone(), &mut BytesMut::new())
+            {
                 let _ = startup::decode(&body);
             }
-            while let Ok(Frame::Whole(kind, body)) = frame::take(&mut input) {
+            while let Ok(Frame::Whole(kind, body)) = frame::take(&mut input, &mut BytesMut::new()) {
                 if let Ok(frontend::Frontend::Bind(bind)) = frontend::decode(kind, &body) {
                     assert_eq!(bind.parameters.iter().count(), bind.parameters.len());
                 }

@@ -64,7 +64,7 @@ impl Client {
         for statement in self.session.split(sql)? {
             last = match self.session.simple(&statement).await? {
                 Outcome::Rows(stream) => self.drain(stream).await?,
-                Outcome::Done(tag) => Answer::Done(tag),
+                Outcome::Done(tag) => Answer::Done(tag.into()),
                 Outcome::CopyOut(mut copy) => {
                     let mut lines = Vec::new();
                     while let Some(rows) = copy.next().await {
@@ -72,7 +72,7 @@ impl Client {
                     }
                     let text = String::from_utf8(lines).expect("text");
                     let rows = text.lines().map(|l| vec![Some(l.to_owned())]).collect();
-                    Answer::Rows(rows, copy.tag())
+                    Answer::Rows(rows, copy.tag().into())
                 }
                 Outcome::CopyIn(_) | Outcome::Empty => Answer::Done(String::new()),
             };
@@ -97,7 +97,7 @@ impl Client {
         for piece in data.chunks(7) {
             copy.feed(&mut self.session, piece).await?;
         }
-        copy.finish(&mut self.session).await
+        copy.finish(&mut self.session).await.map(String::from)
     }
 
     /// Rows, or a panic with the error.
@@ -169,7 +169,7 @@ impl Client {
     ) -> Result<Answer, SqlError> {
         match self.session.run(prepared, values).await? {
             Outcome::Rows(stream) => self.drain(stream).await,
-            Outcome::Done(tag) => Ok(Answer::Done(tag)),
+            Outcome::Done(tag) => Ok(Answer::Done(tag.into())),
             _ => Ok(Answer::Done(String::new())),
         }
     }
@@ -187,7 +187,7 @@ impl Client {
             }
         }
         let tag = stream.tag(rows.len() as u64);
-        Ok(Answer::Rows(rows, tag))
+        Ok(Answer::Rows(rows, tag.into()))
     }
 }
 
