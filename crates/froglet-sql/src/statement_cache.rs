@@ -62,6 +62,7 @@ pub(crate) struct StatementCache {
     seen_texts: Seen,
     /// Clients that prepare the same text again and again (pgbench -M extended) get the same plan.
     plans: VecDeque<Recent>,
+    seen_plans: Seen,
     /// The text that was just looked for has a shape to learn.
     learn: bool,
     clock: u64,
@@ -183,10 +184,11 @@ impl StatementCache {
     /// Keeps a prepared statement.
     pub(crate) fn keep_prepared(&mut self, prepared: &Arc<Prepared>, oids: &[u32]) {
         let sql = &*prepared.statement.sql;
-        if !bind::plannable(&prepared.statement.command)
-            || sql.len() > TEXT_BYTES
-            || lift::names_moment(sql)
-        {
+        let plannable = bind::plannable(&prepared.statement.command);
+        if !plannable || sql.len() > TEXT_BYTES || lift::names_moment(sql) {
+            return;
+        }
+        if !self.seen_plans.again(hash_of(sql.as_bytes())) {
             return;
         }
         self.plans.retain(|known| known.oids != oids || *known.prepared.statement.sql != *sql);
@@ -385,5 +387,55 @@ impl Session {
                 conversion: None,
             }),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep(cache: &mut StatementCache, text: &str) {
+        if cache.parsed(text).is_some() {
+            return;
+        }
+        let statements = crate::parse::split(text, &mut Vec::new()).expect("it parses");
+        cache.keep_parsed(text, &statements);
+    }
+
+    #[test]
+    fn a_text_is_kept_at_second_sight() {
+        let mut cache = StatementCache::default();
+        keep(&mut cache, "SELECT 1");
+        assert!(cache.parsed("SELECT 1").is_none());
+        keep(&mut cache, "SELECT 1");
+        assert_eq!(cache.parsed("SELECT 1").map(<[_]>::len), Some(1));
+        assert!(cache.parsed("SELECT 2").is_none());
+        cache.clear();
+        assert!(cache.parsed("SELECT 1").is_none());
+    }
+
+    #[test]
+    fn the_cache_is_bounded_and_forgets_what_was_used_least() {
+        let mut cache = StatementCache::default();
+        let long = "x".repeat(1000);
+        for round in 0..200 {
+            for _ in 0..2 {
+                keep(&mut cache, "BEGIN");
+                keep(&mut cache, &format!("SELECT {round}"));
+                keep(&mut cache, &format!("SELECT '{long}{round}'"));
+                assert!(cache.parsed("BEGIN").is_some() || round == 0);
+            }
+            cache.keep_shape(format!("{round}").into_bytes(), None);
+            cache.keep_shape(b"the same".to_vec(), None);
+            assert!(cache.texts.len() <= ENTRIES && cache.shapes.len() <= ENTRIES);
+            let bytes: usize = cache.texts.iter().map(|one| one.text.len()).sum();
+            assert!(bytes <= TOTAL_BYTES, "{bytes} bytes of text");
+        }
+        let same = cache.shapes.iter().filter(|shape| *shape.key == *b"the same").count();
+        assert_eq!(same, VARIANTS);
+        let too_long = "y".repeat(TEXT_BYTES);
+        keep(&mut cache, &format!("SELECT '{too_long}'"));
+        keep(&mut cache, &format!("SELECT '{too_long}'"));
+        assert!(cache.parsed(&format!("SELECT '{too_long}'")).is_none());
     }
 }
