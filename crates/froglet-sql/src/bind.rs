@@ -32,11 +32,12 @@ pub(crate) async fn prepare(
     let mut prepared = Prepared {
         statement: statement.clone(),
         params: Arc::from([]),
-        param_types: Vec::new(),
+        param_types: Arc::from([]),
         undetermined: None,
         fields: described(session, &statement.command)?,
         inner: None,
-        origins: Vec::new(),
+        origins: Arc::from([]),
+        lifted: false,
         plan: Mutex::new(None),
     };
     if let Command::Declare { query, text, .. } = &*statement.command {
@@ -61,11 +62,12 @@ pub(crate) async fn prepare(
             Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),
         },
     )?;
-    prepared.param_types = params.iter().map(|ty| param_type(*ty)).collect::<Result<_, _>>()?;
+    prepared.param_types =
+        params.iter().map(|ty| param_type(*ty)).collect::<Result<Arc<[_]>, _>>()?;
     prepared.params = params.into();
     prepared.undetermined = undetermined(&statement.command, param_oids, prepared.params.len());
     prepared.fields = plan.fields().cloned();
-    prepared.origins = origins(prepared.fields.as_deref().unwrap_or_default(), &catalog);
+    prepared.origins = origins(prepared.fields.as_deref().unwrap_or_default(), &catalog).into();
     let cached = CachedPlan {
         stamp: catalog.stamp,
         fast: session.settings.hot().fast_path,
@@ -96,14 +98,22 @@ pub(crate) fn still_good(
     catalog: &froglet_schema::Catalog,
     settings: &crate::settings::Settings,
 ) -> bool {
+    let plan = prepared.plan.lock();
+    plan.as_ref().is_some_and(|plan| plan_still_good(plan, catalog.latest().stamp, settings))
+}
+
+/// Whether a plan is the one that would be made under the newest catalog, of this stamp.
+pub(crate) fn plan_still_good(
+    plan: &CachedPlan,
+    stamp: u64,
+    settings: &crate::settings::Settings,
+) -> bool {
     let hot = settings.hot();
-    prepared.plan.lock().as_ref().is_some_and(|plan| {
-        plan.conversion.is_none()
-            && plan.stamp == catalog.latest().stamp
-            && plan.fast == hot.fast_path
-            && plan.path == hot.search_path
-            && plan.timezone == hot.timezone
-    })
+    plan.conversion.is_none()
+        && plan.stamp == stamp
+        && plan.fast == hot.fast_path
+        && plan.path == hot.search_path
+        && plan.timezone == hot.timezone
 }
 
 pub(crate) fn plannable(command: &Command) -> bool {
@@ -128,7 +138,8 @@ fn given_types(oids: &[u32]) -> Result<Vec<SqlType>, SqlError> {
         .collect()
 }
 
-fn param_type(ty: SqlType) -> Result<ColumnType, SqlError> {
+/// How values of a parameter are stored; 42704 if they cannot be.
+pub(crate) fn param_type(ty: SqlType) -> Result<ColumnType, SqlError> {
     types::column_type_of(ty.oid, ty.modifier)
         .or_else(|| types::element_oid(ty.oid).map(|_| ColumnType::Text))
         .or(match ty.oid {
@@ -188,7 +199,8 @@ impl Prepared {
     }
 }
 
-async fn plan_now(
+/// Plans a statement under a catalog, with the types of its parameters.
+pub(crate) async fn plan_now(
     session: &Session,
     command: &Command,
     catalog: &Arc<CatalogVersion>,
@@ -229,8 +241,8 @@ pub(crate) async fn new_plan(
     catalog: &Arc<CatalogVersion>,
 ) -> Result<Arc<CachedPlan>, Stop> {
     let hot = session.settings.hot();
-    let command = &prepared.statement.command;
-    let (plan, params) = plan_now(session, command, catalog, &prepared.params).await?;
+    let (command, given) = prepared.to_plan()?;
+    let (plan, params) = plan_now(session, &command, catalog, given).await?;
     if params.len() > prepared.params.len() {
         return Err(SqlError::new(
             SqlState::FEATURE_NOT_SUPPORTED,

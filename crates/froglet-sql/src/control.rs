@@ -71,6 +71,7 @@ pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outc
         }
         Command::Deallocate(None) => {
             session.named.clear();
+            session.cache.clear();
             "DEALLOCATE ALL"
         }
         Command::Deallocate(Some(name)) => {
@@ -171,6 +172,7 @@ fn discard(session: &mut Session, what: Discard) -> Result<Outcome, SqlError> {
                 ));
             }
             session.named.clear();
+            session.cache.clear();
             session.cursors.clear();
             session.publish_cursors();
             session.state.forget_sequences();
@@ -182,6 +184,7 @@ fn discard(session: &mut Session, what: Discard) -> Result<Outcome, SqlError> {
             for prepared in session.named.values() {
                 *prepared.plan.lock() = None;
             }
+            session.cache.clear();
             "DISCARD PLANS"
         }
         Discard::Sequences => {
@@ -233,7 +236,7 @@ pub(crate) fn arguments(
     let scope = Scope::empty();
     arguments
         .iter()
-        .zip(target.params.iter().zip(&target.param_types))
+        .zip(target.params.iter().zip(&*target.param_types))
         .enumerate()
         .map(|(at, (expr, (sql_type, ty)))| {
             let name = format!("${}", at + 1);

@@ -250,7 +250,8 @@ async fn long_read(
     fields: Arc<[Field]>,
     limits: &Limits,
 ) -> Result<Outcome, Stop> {
-    let Command::Query(query) = &*prepared.statement.command else {
+    let (command, params) = prepared.to_plan()?;
+    let Command::Query(query) = &*command else {
         return Err(SqlError::unsupported("this statement").into());
     };
     let version = session.state.catalog_now();
@@ -261,8 +262,7 @@ async fn long_read(
         fast: false,
         session: &session.state,
     };
-    let (plan, _) =
-        crate::query_rows::QueryPlan::plan(&mut planner, query, &prepared.params).await?;
+    let (plan, _) = crate::query_rows::QueryPlan::plan(&mut planner, query, params).await?;
     let today = crate::convert::origins(plan.fields(), &version);
     let conversion =
         crate::convert::Conversion::between(&fields, &prepared.origins, plan.fields(), &today)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use froglet_schema::{CatalogVersion, SqlType};
+use froglet_schema::{CatalogVersion, SqlType, TableDef};
 
 use crate::apply::Stop;
 use crate::command::Command;
@@ -14,7 +14,7 @@ use crate::prepared::Field;
 use crate::query_rows::QueryPlan;
 use crate::resolve::Names;
 use crate::select::SelectPlan;
-use crate::{insert_plan, modify_plan, select};
+use crate::{insert, insert_plan, modify, modify_plan, select};
 
 /// What a statement is planned against.
 pub(crate) struct Planner<'a> {
@@ -41,6 +41,23 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
+    /// The table of a plan that runs without the analytical planner.
+    pub(crate) fn short_table(&self) -> Option<&TableDef> {
+        let table = match self {
+            Plan::Select(plan) => &plan.table,
+            Plan::Insert(plan) if matches!(plan.source, insert::Source::Values(_)) => {
+                &plan.inserter.table
+            }
+            Plan::Update(plan) | Plan::Delete(plan)
+                if matches!(plan.source, modify::Source::Short { .. }) =>
+            {
+                &plan.table
+            }
+            Plan::Query(_) | Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => return None,
+        };
+        Some(&table.def)
+    }
+
     /// The columns of its result, if it has one.
     pub(crate) fn fields(&self) -> Option<&Arc<[Field]>> {
         match self {

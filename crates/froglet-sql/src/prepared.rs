@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::command::Command;
 use crate::convert::Conversion;
+use crate::error::SqlError;
 use crate::parse::ParsedStatement;
 use crate::plan::Plan;
 
@@ -41,14 +42,17 @@ pub struct Field {
 pub struct Prepared {
     pub(crate) statement: ParsedStatement,
     pub(crate) params: Arc<[SqlType]>,
-    pub(crate) param_types: Vec<ColumnType>,
+    pub(crate) param_types: Arc<[ColumnType]>,
     /// A parameter (from 0) whose type nothing tells.
     pub(crate) undetermined: Option<usize>,
     pub(crate) fields: Option<Arc<[Field]>>,
     /// DECLARE: its query.
     pub(crate) inner: Option<Arc<Prepared>>,
     /// Which columns the fields were.
-    pub(crate) origins: Vec<Option<ColumnId>>,
+    pub(crate) origins: Arc<[Option<ColumnId>]>,
+    /// Its parameters stand for the literals of its text (`statement_cache.rs`). Its plan is good
+    /// for the catalog that it was made under and no other: what is planned anew is the text.
+    pub(crate) lifted: bool,
     /// The latest plan, with the catalog stamp and settings it was made under.
     pub(crate) plan: Mutex<Option<Arc<CachedPlan>>>,
 }
@@ -74,11 +78,12 @@ impl Prepared {
         Arc::new(Prepared {
             statement: ParsedStatement::empty(),
             params: Arc::from([]),
-            param_types: Vec::new(),
+            param_types: Arc::from([]),
             undetermined: None,
             fields: None,
             inner: None,
-            origins: Vec::new(),
+            origins: Arc::from([]),
+            lifted: false,
             plan: Mutex::new(None),
         })
     }
@@ -106,6 +111,17 @@ impl Prepared {
     /// Whether it runs in a failed transaction: COMMIT, ROLLBACK, ROLLBACK TO.
     pub fn allowed_in_failed(&self) -> bool {
         self.statement.command.ends_failure()
+    }
+
+    /// The statement to plan where the plan at hand does not do, and the types of the parameters
+    /// that stand in it.
+    pub(crate) fn to_plan(&self) -> Result<(Arc<Command>, &[SqlType]), SqlError> {
+        if !self.lifted {
+            return Ok((self.statement.command.clone(), &self.params));
+        }
+        let statements = crate::parse::split(&self.statement.sql, &mut Vec::new())?;
+        let written = statements.into_iter().next();
+        Ok((written.map_or_else(|| self.statement.command.clone(), |one| one.command), &[]))
     }
 
     /// Whether there is nothing to run.

@@ -32,7 +32,7 @@ use crate::types::{column_type_of, oids, plain};
 
 /// A planned lookup.
 pub(crate) struct SelectPlan {
-    table: Arc<TableVersion>,
+    pub(crate) table: Arc<TableVersion>,
     access: Option<Access>,
     direction: Direction,
     /// The order, where no index has it.

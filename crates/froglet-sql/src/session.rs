@@ -14,7 +14,6 @@
 //! A session belongs to one task. Dropped, it aborts what it had begun: a client that vanishes
 //! leaves nothing behind.
 
-use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -31,6 +30,7 @@ use crate::functions::SessionState;
 use crate::parse::{self, ParsedStatement};
 use crate::prepared::Prepared;
 use crate::settings::{Settings, SettingsMark};
+use crate::statement_cache::StatementCache;
 use crate::stream::{Outcome, RowStream};
 use crate::types::zone::{self, Zone};
 
@@ -63,16 +63,6 @@ pub(crate) struct NamedSavepoint {
     pub(crate) cursors: u64,
 }
 
-/// Statements whose plans are kept in case the client sends them again, and the longest of them.
-const RECENT: usize = 32;
-const RECENT_BYTES: usize = 4096;
-
-/// A statement that was prepared a moment ago.
-pub(crate) struct Recent {
-    oids: Vec<u32>,
-    prepared: Arc<Prepared>,
-}
-
 /// One client's session.
 pub struct Session {
     pub(crate) db: Arc<Database>,
@@ -90,8 +80,8 @@ pub struct Session {
     pub(crate) notices: Vec<Notice>,
     /// The newest possibly undurable commit that what the client is told may rest on.
     pub(crate) seen: Ts,
-    /// Clients that prepare the same text again and again (pgbench -M extended) get the same plan.
-    recent: VecDeque<Recent>,
+    /// Statements seen before.
+    pub(crate) cache: StatementCache,
     /// PREPARE's statements.
     pub(crate) named: IdMap<String, Arc<Prepared>>,
     /// Parents that this transaction holds shared and has checked.
@@ -126,7 +116,7 @@ impl Session {
             begin_settings: None,
             notices: Vec::new(),
             seen: Ts(0),
-            recent: VecDeque::new(),
+            cache: StatementCache::default(),
             named: IdMap::default(),
             held_parents: IdSet::default(),
             cursors: Cursors::default(),
@@ -247,7 +237,19 @@ impl Session {
 
     /// Parses a text into statements. Nothing of it runs if any of it does not parse.
     pub fn split(&mut self, text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
-        parse::split(text, &mut self.notices)
+        if !self.settings.hot().plan_cache {
+            return parse::split(text, &mut self.notices);
+        }
+        if let Some(statements) = self.cache.parsed(text) {
+            return Ok(statements.to_vec());
+        }
+        let noticed = self.notices.len();
+        let statements = parse::split(text, &mut self.notices)?;
+        // Its notices are to be given every time.
+        if self.notices.len() == noticed {
+            self.cache.keep_parsed(text, &statements);
+        }
+        Ok(statements)
     }
 
     /// Binds a statement: its parameters' types (0: to be inferred) and its result.
@@ -268,24 +270,17 @@ impl Session {
         param_oids: &[u32],
     ) -> Result<Arc<Prepared>, SqlError> {
         self.refuse_if_failed(&statement.command)?;
-        if let Some(known) = self.recent.iter().find(|known| {
-            known.oids == param_oids && *known.prepared.statement.sql == *statement.sql
-        }) && crate::bind::still_good(&known.prepared, self.db.catalog(), &self.settings)
-            && self.txn.as_ref().is_none_or(|txn| txn.extension.is_none())
-            && self.isolation_name() != crate::command::IsolationName::RepeatableRead
+        if !self.settings.hot().plan_cache {
+            return crate::bind::prepare(self, statement, param_oids).await.map(Arc::new);
+        }
+        if let Some(known) = self.cache.prepared(statement, param_oids)
+            && crate::bind::still_good(known, self.db.catalog(), &self.settings)
+            && self.sees_newest_catalog()
         {
-            return Ok(known.prepared.clone());
+            return Ok(known.clone());
         }
         let prepared = crate::bind::prepare(self, statement, param_oids).await.map(Arc::new)?;
-        if crate::bind::plannable(&statement.command) && statement.sql.len() <= RECENT_BYTES {
-            self.recent.retain(|known| {
-                known.oids != param_oids || *known.prepared.statement.sql != *statement.sql
-            });
-            if self.recent.len() >= RECENT {
-                self.recent.pop_front();
-            }
-            self.recent.push_back(Recent { oids: param_oids.to_vec(), prepared: prepared.clone() });
-        }
+        self.cache.keep_prepared(&prepared, param_oids);
         Ok(prepared)
     }
 
@@ -312,6 +307,9 @@ impl Session {
         if !prepared.params.is_empty() {
             let e = SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1");
             return Err(self.failed(e));
+        }
+        if self.cache.learns() {
+            Box::pin(self.learn(statement, &prepared)).await;
         }
         self.run(&prepared, Vec::new()).await
     }

@@ -150,6 +150,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "Who fails when a row violates a constraint being added.",
     ),
     spec(
+        "froglet.plan_cache",
+        Kind::Bool,
+        "on",
+        "Runs statements seen before, with other literals too, without parsing and planning them.",
+    ),
+    spec(
         "idle_in_transaction_session_timeout",
         Kind::TimeMs,
         "0",

@@ -26,6 +26,8 @@ use crate::types::zone::{self, Zone};
 pub struct Hot {
     /// `froglet.fast_path`
     pub fast_path: bool,
+    /// `froglet.plan_cache`
+    pub plan_cache: bool,
     /// `synchronous_commit`
     pub synchronous_commit: bool,
     /// `statement_timeout`
@@ -236,6 +238,7 @@ impl Hot {
         };
         Hot {
             fast_path: on("froglet.fast_path"),
+            plan_cache: on("froglet.plan_cache"),
             synchronous_commit: get("synchronous_commit") != "off",
             statement_timeout: timeout("statement_timeout"),
             lock_timeout: timeout("lock_timeout"),

@@ -15,6 +15,13 @@ impl Connection {
         assert_ne!(text, super::tests::PANIC, "a panic was asked for");
         self.unnamed = None;
         self.portals.remove("");
+        if let Some((prepared, values)) = self.session.recall(text) {
+            let outcome =
+                self.channel.watch(&self.cancel, pin!(self.session.run(&prepared, values))).await;
+            self.answer(outcome?, true).await?;
+            self.end_implicit(true).await?;
+            return Ok(self.ready().await?);
+        }
         let statements = match self.session.split(text) {
             Ok(statements) => statements,
             Err(error) => {
@@ -39,7 +46,11 @@ impl Connection {
         last: bool,
     ) -> Result<(), Stop> {
         let outcome = self.channel.watch(&self.cancel, pin!(self.session.simple(statement))).await;
-        let outcome = outcome?;
+        self.answer(outcome?, last).await
+    }
+
+    /// Sends what a statement came to.
+    async fn answer(&mut self, outcome: Outcome, last: bool) -> Result<(), Stop> {
         let tag = match outcome {
             Outcome::Rows(stream) => self.all_rows(stream).await?,
             Outcome::Done(tag) => tag,

@@ -65,14 +65,15 @@ impl AsyncDB for Connection {
 }
 
 /// Runs one file to its end; what failed in it.
-async fn run_file(path: &Path, fast: bool) -> Vec<String> {
+async fn run_file(path: &Path, fast: bool, cache: bool) -> Vec<String> {
     let db: Arc<Database> = database().await;
     let mut runner = Runner::new(|| {
         let db = db.clone();
         async move {
             let mut client = Client::connect(&db);
-            let path = if fast { "on" } else { "off" };
-            client.ok(&format!("SET froglet.fast_path = {path}")).await;
+            let on = |on| if on { "on" } else { "off" };
+            client.ok(&format!("SET froglet.fast_path = {}", on(fast))).await;
+            client.ok(&format!("SET froglet.plan_cache = {}", on(cache))).await;
             Ok(Connection { client })
         }
     });
@@ -80,7 +81,7 @@ async fn run_file(path: &Path, fast: bool) -> Vec<String> {
     let mut failures = Vec::new();
     for record in records {
         if let Err(e) = runner.run_async(record).await {
-            failures.push(format!("fast_path {fast}: {e}"));
+            failures.push(format!("fast_path {fast}, plan_cache {cache}: {e}"));
         }
     }
     failures
@@ -99,12 +100,12 @@ fn files() -> Vec<PathBuf> {
 }
 
 /// `FROGLET_SLT=insert` runs only files whose name contains the word.
-async fn run_all(fast: bool) {
+async fn run_all(fast: bool, cache: bool) {
     let only = std::env::var("FROGLET_SLT").unwrap_or_default();
     let mut failures = Vec::new();
     for path in files() {
         if path.to_string_lossy().contains(&only) {
-            failures.extend(run_file(&path, fast).await);
+            failures.extend(run_file(&path, fast, cache).await);
         }
     }
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
@@ -112,10 +113,15 @@ async fn run_all(fast: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_file_on_the_short_path() {
-    run_all(true).await;
+    run_all(true, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_file_on_the_long_path() {
-    run_all(false).await;
+    run_all(false, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_file_without_the_plan_cache() {
+    run_all(true, false).await;
 }

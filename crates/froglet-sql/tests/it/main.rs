@@ -1,12 +1,14 @@
 //! Sessions driven in process, over the memory engine.
 //!
 //! `stories` are about what several sessions see of each other; `logic` runs the files in
-//! `tests/sql`, each through both execution paths.
+//! `tests/sql`, each through both execution paths and without the plan cache; `plan_cache` compares
+//! what clients are told with it and without it.
 
 mod basics;
 mod copies;
 mod durability;
 mod logic;
 mod mutated;
+mod plan_cache;
 mod stories;
 mod support;

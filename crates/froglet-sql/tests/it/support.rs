@@ -60,6 +60,9 @@ impl Client {
     }
 
     async fn message(&mut self, sql: &str) -> Result<Answer, SqlError> {
+        if let Some((prepared, values)) = self.session.recall(sql) {
+            return self.execute_inner(&prepared, values).await;
+        }
         let mut last = Answer::Done(String::new());
         for statement in self.session.split(sql)? {
             last = match self.session.simple(&statement).await? {
@@ -174,7 +177,8 @@ impl Client {
         }
     }
 
-    async fn drain(&mut self, mut stream: RowStream) -> Result<Answer, SqlError> {
+    /// All rows of a result.
+    pub async fn drain(&mut self, mut stream: RowStream) -> Result<Answer, SqlError> {
         let fields = stream.fields().clone();
         let mut rows = Vec::new();
         while let Some(batch) = stream.next().await {
