@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Direction, Engine, IndexId, IndexSpec, KeyPart, KeyRange,
-    Layout, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Value, WriteStop, key,
+    Layout, Loaded, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Value, WriteStop, key,
 };
 use froglet_txn::{Isolation, Limits, Transaction, TxnError};
 
@@ -63,7 +63,7 @@ impl Store {
         let by_id = layout.indexes[BY_ID].key[0];
         let table = engine.open(CATALOG_SPACE, Arc::new(layout))?;
         if recovered {
-            rebuild_indexes(&*table)?;
+            rebuild_indexes(&table)?;
         }
         Ok(Store { table, by_id })
     }
@@ -200,21 +200,34 @@ impl Store {
 }
 
 /// Enters every row into every index of a table: what recovery leaves to do.
-pub fn rebuild_indexes(table: &dyn Table) -> Result<(), SchemaError> {
-    for block in 0..table.block_count() {
-        for position in 0..table.layout().indexes.len() {
-            let mut duplicates = Vec::new();
-            table.index_block(froglet_engine::TxnId(0), position, block, None, &mut duplicates)?;
-            if let Some((a, b)) = duplicates.first() {
-                return Err(SchemaError::refused(
-                    SqlState::DATA_CORRUPTED,
-                    format!(
-                        "rows {a} and {b} of space {} share a key of unique index {}",
-                        table.space(),
-                        table.layout().indexes[position].id
-                    ),
-                ));
+pub fn rebuild_indexes(table: &Arc<dyn Table>) -> Result<(), SchemaError> {
+    let nobody = froglet_engine::TxnId(0);
+    for position in 0..table.layout().indexes.len() {
+        let mut duplicates = Vec::new();
+        match table.clone().build_index(position) {
+            Some(build) => {
+                for block in 0..table.block_count() {
+                    build.scan_block(nobody, block)?;
+                }
+                if let Loaded::Violated(a, b) = build.load(nobody, &mut duplicates, &|| true)? {
+                    duplicates.push((a, b));
+                }
             }
+            None => {
+                for block in 0..table.block_count() {
+                    table.index_block(nobody, position, block, None, &mut duplicates)?;
+                }
+            }
+        }
+        if let Some((a, b)) = duplicates.first() {
+            return Err(SchemaError::refused(
+                SqlState::DATA_CORRUPTED,
+                format!(
+                    "rows {a} and {b} of space {} share a key of unique index {}",
+                    table.space(),
+                    table.layout().indexes[position].id
+                ),
+            ));
         }
     }
     Ok(())
