@@ -21,6 +21,26 @@ use parking_lot::Mutex;
 /// One bit for each row of a block.
 type Slots = [u64; ROWS_PER_BLOCK / 64];
 
+/// Rows by block, ascending; each block's as it is reached.
+#[derive(Default)]
+pub(crate) struct Deferred(BTreeMap<u32, Box<Slots>>);
+
+impl Iterator for Deferred {
+    type Item = (u32, Vec<RowId>);
+
+    fn next(&mut self) -> Option<(u32, Vec<RowId>)> {
+        let (block, slots) = self.0.pop_first()?;
+        let mut rows = Vec::new();
+        for (at, mut word) in slots.into_iter().enumerate() {
+            while word != 0 {
+                rows.push(RowId::of(block, at * 64 + word.trailing_zeros() as usize));
+                word &= word - 1;
+            }
+        }
+        Some((block, rows))
+    }
+}
+
 /// A build that is under way.
 pub(crate) struct Building {
     pub build: Box<dyn IndexBuild>,
@@ -28,8 +48,8 @@ pub(crate) struct Building {
     blocks: u32,
     /// Blocks at or above this have not been read.
     claimed: AtomicU32,
-    /// Rows to be entered after the load, by block; none once they are.
-    deferred: Mutex<Option<BTreeMap<u32, Box<Slots>>>>,
+    /// Rows to be entered after the load, by block; none once that has begun.
+    deferred: Mutex<Option<Deferred>>,
 }
 
 impl Building {
@@ -39,7 +59,7 @@ impl Building {
             build,
             blocks,
             claimed: AtomicU32::new(0),
-            deferred: Mutex::new(Some(BTreeMap::new())),
+            deferred: Mutex::new(Some(Deferred::default())),
         }
     }
 
@@ -56,28 +76,17 @@ impl Building {
         if (self.claimed.load(Ordering::SeqCst)..self.blocks).contains(&block) {
             return true;
         }
-        let slots = deferred.entry(block).or_insert_with(|| Box::new([0; ROWS_PER_BLOCK / 64]));
+        let slots = deferred.0.entry(block).or_insert_with(|| Box::new([0; ROWS_PER_BLOCK / 64]));
         for slot in rows.iter().map(|rid| rid.slot()) {
             slots[slot / 64] |= 1 << (slot % 64);
         }
         true
     }
 
-    /// Takes the deferred rows of one block, ascending. None are left: nothing is deferred any more.
-    pub fn take_deferred(&self) -> Option<(u32, Vec<RowId>)> {
-        let mut deferred = self.deferred.lock();
-        let Some((block, slots)) = deferred.as_mut().and_then(BTreeMap::pop_first) else {
-            *deferred = None;
-            return None;
-        };
-        let mut rows = Vec::new();
-        for (at, mut word) in slots.into_iter().enumerate() {
-            while word != 0 {
-                rows.push(RowId::of(block, at * 64 + word.trailing_zeros() as usize));
-                word &= word - 1;
-            }
-        }
-        Some((block, rows))
+    /// Ends the deferral and returns the rows that wait. Whoever enters them looks at each as it is
+    /// then, so it does no harm if capture has entered a newer state of it before.
+    pub fn end_deferral(&self) -> Deferred {
+        self.deferred.lock().take().unwrap_or_default()
     }
 }
 
@@ -116,12 +125,8 @@ mod tests {
         building.scan_block(TxnId(1), 2).unwrap();
         assert!(building.defer(1, &rows(1, &[8])), "another thread may have read it already");
         assert!(building.defer(0, &rows(0, &[63])));
-        assert_eq!(building.take_deferred(), Some((0, rows(0, &[5, 63, 64]))));
-        assert_eq!(building.take_deferred(), Some((1, rows(1, &[8]))));
-        assert_eq!(building.take_deferred(), Some((3, rows(3, &[9]))));
-        assert!(building.defer(2, &rows(2, &[1])), "not over yet");
-        assert_eq!(building.take_deferred(), Some((2, rows(2, &[1]))));
-        assert_eq!(building.take_deferred(), None);
+        let wanted = [(0, rows(0, &[5, 63, 64])), (1, rows(1, &[8])), (3, rows(3, &[9]))].to_vec();
+        assert_eq!(building.end_deferral().collect::<Vec<_>>(), wanted);
         assert!(!building.defer(2, &rows(2, &[1])), "over");
     }
 }

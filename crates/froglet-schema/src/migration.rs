@@ -12,6 +12,9 @@
 //! Snapshots are relaxed: each row is migrated from its latest committed version, whenever that
 //! is, and again whenever a commit changes it afterwards.
 //!
+//! An index is built from all rows at once, if the engine can: its step loads after the scan, and
+//! captured rows wait for that (`build.rs`).
+//!
 //! M1: the feed is open before the scan counts the blocks, so a row is either in a block that is
 //!     scanned, or its insert reaches the feed.
 //! M2: steps run on a row in order, so a column computed from another new column follows it.
@@ -349,15 +352,14 @@ impl Migration {
     /// Loads an index that was built, and enters the captured rows that waited for it.
     fn load(&self, step: &Step) -> Result<(), SchemaError> {
         step.load_build(self.owner, &|| self.goes_on())?;
-        loop {
+        for (block, rows) in step.end_deferral() {
             let _still = self.applying.lock();
             if !self.goes_on() {
                 return Err(TxnError::Canceled.into());
             }
-            if !step.enter_deferred(self.owner)? {
-                return Ok(());
-            }
+            step.run(self.owner, block, Some(&rows))?;
         }
+        Ok(())
     }
 
     fn goes_on(&self) -> bool {

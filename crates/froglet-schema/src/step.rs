@@ -22,7 +22,7 @@ use froglet_engine::{
 use froglet_txn::TxnError;
 use parking_lot::Mutex;
 
-use crate::build::Building;
+use crate::build::{Building, Deferred};
 use crate::change::{Check, Transform};
 use crate::error::SchemaError;
 
@@ -369,20 +369,10 @@ impl Step {
         Ok(())
     }
 
-    /// After the load: enters the captured rows of one block that waited for it. False if there were
-    /// none; from then on captured rows are entered at once. Nobody else applies captured rows
-    /// meanwhile.
-    pub fn enter_deferred(&self, owner: TxnId) -> Result<bool, SchemaError> {
-        let building = self.building.lock().clone();
-        let (StepKind::Index { position, name }, Some(building)) = (&self.kind, building) else {
-            return Ok(false);
-        };
-        if let Some((block, rows)) = building.take_deferred() {
-            self.index(owner, block, Some(&rows), *position, name)?;
-            return Ok(true);
-        }
-        self.end_build();
-        Ok(false)
+    /// After the load: captured rows that waited for it, by block, for [`Step::run`]. From now on it
+    /// enters what is captured at once.
+    pub(crate) fn end_deferral(&self) -> Deferred {
+        self.building.lock().as_ref().map_or_else(Deferred::default, |b| b.end_deferral())
     }
 
     /// Forgets the build, whether it was loaded or not.

@@ -11,8 +11,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Direction, Engine, IndexId, IndexSpec, KeyPart, KeyRange,
-    Layout, Loaded, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Value, WriteStop, key,
+    ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineError, IndexId, IndexSpec, KeyPart,
+    KeyRange, Layout, Loaded, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, TxnId, Value,
+    WriteStop, key,
 };
 use froglet_txn::{Isolation, Limits, Transaction, TxnError};
 
@@ -201,23 +202,16 @@ impl Store {
 
 /// Enters every row into every index of a table: what recovery leaves to do.
 pub fn rebuild_indexes(table: &Arc<dyn Table>) -> Result<(), SchemaError> {
-    let nobody = froglet_engine::TxnId(0);
     for position in 0..table.layout().indexes.len() {
         let mut duplicates = Vec::new();
-        match table.clone().build_index(position) {
-            Some(build) => {
+        match build_at_once(table, position, &mut duplicates) {
+            // What fitted before the restart fits now, if more slowly.
+            Ok(false) | Err(EngineError::MemoryLimit { .. }) => {
                 for block in 0..table.block_count() {
-                    build.scan_block(nobody, block)?;
-                }
-                if let Loaded::Violated(a, b) = build.load(nobody, &mut duplicates, &|| true)? {
-                    duplicates.push((a, b));
+                    table.index_block(TxnId(0), position, block, None, &mut duplicates)?;
                 }
             }
-            None => {
-                for block in 0..table.block_count() {
-                    table.index_block(nobody, position, block, None, &mut duplicates)?;
-                }
-            }
+            built => _ = built?,
         }
         if let Some((a, b)) = duplicates.first() {
             return Err(SchemaError::refused(
@@ -231,6 +225,22 @@ pub fn rebuild_indexes(table: &Arc<dyn Table>) -> Result<(), SchemaError> {
         }
     }
     Ok(())
+}
+
+/// Builds an index from all rows at once, while nobody else is there; false if the engine cannot.
+fn build_at_once(
+    table: &Arc<dyn Table>,
+    position: usize,
+    duplicates: &mut Vec<(RowId, RowId)>,
+) -> Result<bool, EngineError> {
+    let Some(build) = table.clone().build_index(position) else { return Ok(false) };
+    for block in 0..table.block_count() {
+        build.scan_block(TxnId(0), block)?;
+    }
+    if let Loaded::Violated(a, b) = build.load(TxnId(0), duplicates, &|| true)? {
+        duplicates.push((a, b));
+    }
+    Ok(true)
 }
 
 fn encode(def: &ObjectDef) -> Vec<Value> {

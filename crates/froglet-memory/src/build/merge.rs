@@ -51,9 +51,10 @@ impl Merge {
             (Some(x), Some(y)) if x != y => x < y,
             (Some(_), Some(_)) => {
                 let (a, b) = (&self.runs[a], &self.runs[b]);
-                let rest = |run: &Run| run.key.len().min(HEAD_BYTES);
-                let (x, y) = (&a.key[rest(a)..], &b.key[rest(b)..]);
-                (x, a.key.len(), a.rid) < (y, b.key.len(), b.rid)
+                if a.key.len().max(b.key.len()) <= HEAD_BYTES {
+                    return (a.key.len(), a.rid) < (b.key.len(), b.rid);
+                }
+                (&a.key, a.rid) < (&b.key, b.rid)
             }
             (here, _) => here.is_some(),
         }

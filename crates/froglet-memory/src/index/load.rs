@@ -218,7 +218,7 @@ mod tests {
         let entries: Entries = (0..1000_u64).map(|n| (n.to_be_bytes().to_vec(), n)).collect();
         let index = OrderedIndex::new();
         assert!(index.insert(b"mine", 7));
-        let given_back = index.adopt(loaded(&entries)).err().expect("it is not empty");
+        let given_back = index.adopt(loaded(&entries)).expect_err("it is not empty");
         assert_eq!(contents(&given_back).len(), 1000);
         assert_eq!(contents(&index), [(b"mine".to_vec(), 7)]);
         assert!(index.remove(b"mine", 7));
