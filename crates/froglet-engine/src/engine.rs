@@ -285,6 +285,11 @@ pub trait Table: Send + Sync {
         duplicates: &mut Vec<(RowId, RowId)>,
     ) -> Result<u64, EngineError>;
 
+    /// Begins to build the index at this layout position from all rows at once, instead of calling
+    /// `index_block` for each block. Until the build is loaded or dropped nobody enters anything
+    /// into the index. `None` where the index has entries, or another build is under way.
+    fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>>;
+
     /// Carry-over at commit: for a row that `txn` wrote under an older layout, enters the keys
     /// of its own version into the indexes at these layout positions.
     fn index_row(
@@ -296,6 +301,34 @@ pub trait Table: Send + Sync {
 
     /// For downcasts inside an engine.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// An index that is being built. Dropped before it is loaded, it leaves the index as it was.
+pub trait IndexBuild: Send + Sync {
+    /// Takes the keys of the latest committed (or `owner`'s own) version of every row of a block.
+    /// Each block once, in any order, on any thread. Returns how many rows there were.
+    fn scan_block(&self, owner: TxnId, block: u32) -> Result<u64, EngineError>;
+
+    /// Loads what was scanned into the index, after every block was. `duplicates` receives pairs
+    /// of rows that shared a key of a unique index when they were scanned: candidates, fewer than
+    /// [`DUPLICATES_AT_ONCE`], as of `index_block`. `go_on` is asked again and again.
+    fn load(
+        &self,
+        owner: TxnId,
+        duplicates: &mut Vec<(RowId, RowId)>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Loaded, EngineError>;
+}
+
+/// How loading an index ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loaded {
+    /// The index has an entry for every row as it was scanned.
+    Whole,
+    /// The index is empty: these two rows share a key of a unique index now.
+    Violated(RowId, RowId),
+    /// The index is empty: it was asked not to go on.
+    Stopped,
 }
 
 /// An engine error or one from the transform that a migration ran.

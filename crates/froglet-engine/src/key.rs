@@ -14,8 +14,18 @@
 //! under the parts' directions. K3, no part's encoding is a proper prefix of another encoding of
 //! the same part, so concatenation keeps the order.
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType,
+};
+use arrow_array::{
+    Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, StringViewArray,
+};
+use arrow_buffer::NullBuffer;
+
 use crate::layout::KeyPart;
-use crate::value::Value;
+use crate::value::{ColumnType, Value};
 
 const NULL_FIRST: u8 = 0;
 const VALUE: u8 = 1;
@@ -23,13 +33,19 @@ const NULL_LAST: u8 = 2;
 
 /// Appends one part of a key.
 pub fn encode_part(out: &mut Vec<u8>, value: &Value, part: &KeyPart) {
-    if value.is_null() {
+    encode_with(out, part, value.is_null(), |out| encode_body(out, value));
+}
+
+/// Appends one part of a key whose body `body` appends.
+#[inline]
+fn encode_with(out: &mut Vec<u8>, part: &KeyPart, is_null: bool, body: impl FnOnce(&mut Vec<u8>)) {
+    if is_null {
         out.push(if part.nulls_first { NULL_FIRST } else { NULL_LAST });
         return;
     }
     out.push(VALUE);
     let start = out.len();
-    encode_body(out, value);
+    body(out);
     if part.descending {
         for byte in &mut out[start..] {
             *byte = !*byte;
@@ -41,26 +57,44 @@ fn encode_body(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => unreachable!("NULL is a marker without a body"),
         Value::Bool(b) => out.push(u8::from(*b)),
-        Value::Int16(v) => out.extend_from_slice(&(v ^ i16::MIN).to_be_bytes()),
-        Value::Int32(v) | Value::Date(v) => out.extend_from_slice(&(v ^ i32::MIN).to_be_bytes()),
+        Value::Int16(v) => out.extend_from_slice(&i16_body(*v)),
+        Value::Int32(v) | Value::Date(v) => out.extend_from_slice(&i32_body(*v)),
         Value::Int64(v) | Value::Timestamp(v) | Value::TimestampTz(v) => {
-            out.extend_from_slice(&(v ^ i64::MIN).to_be_bytes());
+            out.extend_from_slice(&i64_body(*v));
         }
-        Value::Float32(v) => {
-            let bits = if v.is_nan() { f32::NAN.to_bits() } else { (v + 0.0).to_bits() };
-            let ordered = if bits >> 31 == 1 { !bits } else { bits | (1 << 31) };
-            out.extend_from_slice(&ordered.to_be_bytes());
-        }
-        Value::Float64(v) => {
-            let bits = if v.is_nan() { f64::NAN.to_bits() } else { (v + 0.0).to_bits() };
-            let ordered = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
-            out.extend_from_slice(&ordered.to_be_bytes());
-        }
-        Value::Decimal(v) => out.extend_from_slice(&(v ^ i128::MIN).to_be_bytes()),
+        Value::Float32(v) => out.extend_from_slice(&f32_body(*v)),
+        Value::Float64(v) => out.extend_from_slice(&f64_body(*v)),
+        Value::Decimal(v) => out.extend_from_slice(&i128_body(*v)),
         Value::Text(s) => encode_bytes(out, s.as_bytes()),
         Value::Bytes(b) => encode_bytes(out, b),
         Value::Uuid(u) => out.extend_from_slice(u),
     }
+}
+
+fn i16_body(v: i16) -> [u8; 2] {
+    (v ^ i16::MIN).to_be_bytes()
+}
+
+fn i32_body(v: i32) -> [u8; 4] {
+    (v ^ i32::MIN).to_be_bytes()
+}
+
+fn i64_body(v: i64) -> [u8; 8] {
+    (v ^ i64::MIN).to_be_bytes()
+}
+
+fn i128_body(v: i128) -> [u8; 16] {
+    (v ^ i128::MIN).to_be_bytes()
+}
+
+fn f32_body(v: f32) -> [u8; 4] {
+    let bits = if v.is_nan() { f32::NAN.to_bits() } else { (v + 0.0).to_bits() };
+    if bits >> 31 == 1 { !bits } else { bits | (1 << 31) }.to_be_bytes()
+}
+
+fn f64_body(v: f64) -> [u8; 8] {
+    let bits = if v.is_nan() { f64::NAN.to_bits() } else { (v + 0.0).to_bits() };
+    if bits >> 63 == 1 { !bits } else { bits | (1 << 63) }.to_be_bytes()
 }
 
 fn encode_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -71,6 +105,74 @@ fn encode_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
         }
     }
     out.extend_from_slice(&[0, 0]);
+}
+
+/// The parts of a key as columns of a batch: keys of many rows without a [`Value`] for each.
+pub struct KeyColumns<'a>(Vec<(KeyPart, Option<&'a NullBuffer>, Cells<'a>)>);
+
+/// The cells of one part.
+enum Cells<'a> {
+    Bool(&'a BooleanArray),
+    I16(&'a [i16]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    I128(&'a [i128]),
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    Text(&'a StringViewArray),
+    Bytes(&'a BinaryViewArray),
+    Uuid(&'a FixedSizeBinaryArray),
+}
+
+impl<'a> KeyColumns<'a> {
+    /// Parts in key order, each with its column and the column's type.
+    ///
+    /// Panics if a column is not in the Arrow type of its type.
+    pub fn new(parts: impl Iterator<Item = (KeyPart, &'a ArrayRef, ColumnType)>) -> KeyColumns<'a> {
+        let cells = |array: &'a ArrayRef, ty| match ty {
+            ColumnType::Bool => Cells::Bool(array.as_boolean()),
+            ColumnType::Int16 => Cells::I16(array.as_primitive::<Int16Type>().values()),
+            ColumnType::Int32 => Cells::I32(array.as_primitive::<Int32Type>().values()),
+            ColumnType::Date => Cells::I32(array.as_primitive::<Date32Type>().values()),
+            ColumnType::Int64 => Cells::I64(array.as_primitive::<Int64Type>().values()),
+            ColumnType::Timestamp | ColumnType::TimestampTz => {
+                Cells::I64(array.as_primitive::<TimestampMicrosecondType>().values())
+            }
+            ColumnType::Float32 => Cells::F32(array.as_primitive::<Float32Type>().values()),
+            ColumnType::Float64 => Cells::F64(array.as_primitive::<Float64Type>().values()),
+            ColumnType::Decimal { .. } => {
+                Cells::I128(array.as_primitive::<Decimal128Type>().values())
+            }
+            ColumnType::Text => Cells::Text(array.as_string_view()),
+            ColumnType::Bytes => Cells::Bytes(array.as_binary_view()),
+            ColumnType::Uuid => Cells::Uuid(array.as_fixed_size_binary()),
+        };
+        let nulls = |array: &'a ArrayRef| array.nulls().filter(|nulls| nulls.null_count() > 0);
+        KeyColumns(parts.map(|(part, array, ty)| (part, nulls(array), cells(array, ty))).collect())
+    }
+
+    /// Appends the key of one row; whether a part of it is NULL.
+    #[inline]
+    pub fn append(&self, row: usize, out: &mut Vec<u8>) -> bool {
+        let mut has_null = false;
+        for (part, nulls, cells) in &self.0 {
+            let is_null = nulls.is_some_and(|nulls| nulls.is_null(row));
+            has_null |= is_null;
+            encode_with(out, part, is_null, |out| match cells {
+                Cells::Bool(array) => out.push(u8::from(array.value(row))),
+                Cells::I16(cells) => out.extend_from_slice(&i16_body(cells[row])),
+                Cells::I32(cells) => out.extend_from_slice(&i32_body(cells[row])),
+                Cells::I64(cells) => out.extend_from_slice(&i64_body(cells[row])),
+                Cells::I128(cells) => out.extend_from_slice(&i128_body(cells[row])),
+                Cells::F32(cells) => out.extend_from_slice(&f32_body(cells[row])),
+                Cells::F64(cells) => out.extend_from_slice(&f64_body(cells[row])),
+                Cells::Text(array) => encode_bytes(out, array.value(row).as_bytes()),
+                Cells::Bytes(array) => encode_bytes(out, array.value(row)),
+                Cells::Uuid(array) => out.extend_from_slice(array.value(row)),
+            });
+        }
+        has_null
+    }
 }
 
 /// The smallest byte string above every string that starts with `key`; `None` if there is none.
@@ -130,6 +232,42 @@ mod tests {
                     assert_eq!(up, i.cmp(&j), "{a:?} against {b:?}");
                     let down = key(a, &part(true, true)).cmp(&key(b, &part(true, true)));
                     assert_eq!(down, j.cmp(&i), "{a:?} against {b:?}, descending");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_from_columns_are_the_keys_of_their_values() {
+        let all = [
+            (ColumnType::Bool, vec![Value::Bool(false), Value::Bool(true)]),
+            (ColumnType::Date, [i32::MIN, 0, 9].map(Value::Date).to_vec()),
+            (ColumnType::Timestamp, [i64::MIN, -7, 9].map(Value::Timestamp).to_vec()),
+            (ColumnType::TimestampTz, [i64::MIN, -7, 9].map(Value::TimestampTz).to_vec()),
+            (ColumnType::Bytes, vec![Value::Bytes(vec![0, 0xFF, 0].into())]),
+            (ColumnType::Uuid, vec![Value::Uuid([7; 16]), Value::Uuid([0xFF; 16])]),
+        ];
+        let types = [
+            ColumnType::Int64,
+            ColumnType::Int32,
+            ColumnType::Int16,
+            ColumnType::Float64,
+            ColumnType::Float32,
+            ColumnType::Decimal { precision: 38, scale: 2 },
+            ColumnType::Text,
+            ColumnType::Bool,
+        ];
+        for (ty, mut values) in types.into_iter().zip(ladders()).chain(all) {
+            values.insert(1, Value::Null);
+            let array = crate::batch::array_of(ty, values.iter());
+            for part in [part(false, false), part(true, true), part(true, false)] {
+                // The same column twice: a key of two parts.
+                let columns = KeyColumns::new([(part, &array, ty); 2].into_iter());
+                for (row, value) in values.iter().enumerate() {
+                    let mut out = vec![1, 2, 3];
+                    assert_eq!(columns.append(row, &mut out), value.is_null());
+                    let once = key(value, &part);
+                    assert_eq!(out, [&[1, 2, 3], &once[..], &once].concat(), "{ty:?} {value:?}");
                 }
             }
         }

@@ -213,7 +213,7 @@ impl Core {
         for index in space.indexes().iter() {
             let key = own_key(block, index, rid, guard);
             let _stripe = self.stripes.lock(index, &key);
-            index.tree.remove(&key, rid.0);
+            index.remove(&key, rid.0);
         }
         for column in block.directory(guard).columns() {
             column.clear_string(rid.slot(), guard);

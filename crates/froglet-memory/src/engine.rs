@@ -18,7 +18,7 @@ use crate::clock::{Registered, Timeline};
 use crate::collector::Garbage;
 use crate::column::Wanted;
 use crate::index::OrderedIndex;
-use crate::keys::{Index, Stripes};
+use crate::keys::{Index, SideFile, Stripes};
 use crate::lock_file::DataDirLock;
 use crate::log::{Log, LogError, LogOptions};
 use crate::memory::Budget;
@@ -197,6 +197,7 @@ impl MemoryEngine {
                 spec: spec.clone(),
                 parts: spec.key.iter().map(find).collect(),
                 tree: OrderedIndex::new(),
+                side_file: SideFile::default(),
             }
         };
         let indexes =

@@ -12,6 +12,8 @@
 //! has, removes the entry. The last of several who look sees that none is left.
 //! **[K3]** A unique check holds the stripe of `K` from the look to the added entry, so of two
 //! writers of `K` the second sees the first: as committed, as its own, or as open and then it waits.
+//!
+//! While an index is built, removals also go to its side-file (see `build`).
 
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use crate::engine::Core;
 use crate::index::OrderedIndex;
 use crate::read::apply;
 use crate::space::Space;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::undo::{Kind, Undo};
 
 const STRIPES: usize = if cfg!(any(shuttle, miri)) { 64 } else { 4096 };
@@ -37,6 +40,8 @@ pub(crate) struct Index {
     /// The columns of the key, in its order.
     pub parts: Vec<Wanted>,
     pub tree: OrderedIndex,
+    /// Keys that rows lose while the index is built.
+    pub side_file: SideFile,
 }
 
 impl std::fmt::Debug for Index {
@@ -73,9 +78,55 @@ impl Index {
         self.key_of(|i| std::borrow::Cow::Owned(found[i].value(&cells[i], guard)), out)
     }
 
+    /// Takes an entry away that its row does not need any more. Under the stripe of the key.
+    pub fn remove(&self, key: &[u8], rid: u64) {
+        self.side_file.note(key, rid);
+        self.tree.remove(key, rid);
+    }
+
     /// Whether a column is part of the key.
     pub fn has_column(&self, id: froglet_engine::ColumnId) -> bool {
         self.parts.iter().any(|part| part.id == id)
+    }
+}
+
+/// Removals from an index while a build of it is under way: it may have read what is removed.
+#[derive(Default)]
+pub(crate) struct SideFile {
+    is_open: AtomicBool,
+    removals: Mutex<Option<Vec<Removal>>>,
+}
+
+/// A key and a row id.
+type Removal = (Box<[u8]>, u64);
+
+impl SideFile {
+    /// False if it is open already.
+    pub fn open(&self) -> bool {
+        let mut removals = self.removals.lock();
+        let was_closed = removals.is_none();
+        removals.get_or_insert_default();
+        self.is_open.store(true, Ordering::Release);
+        was_closed
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    fn note(&self, key: &[u8], rid: u64) {
+        if self.is_open()
+            && let Some(removals) = &mut *self.removals.lock()
+        {
+            removals.push((key.into(), rid));
+        }
+    }
+
+    /// What has been removed since it was opened. Whoever comes later finds the published tree.
+    pub fn close(&self) -> Vec<Removal> {
+        let removals = self.removals.lock().take().unwrap_or_default();
+        self.is_open.store(false, Ordering::Release);
+        removals
     }
 }
 
@@ -99,6 +150,11 @@ impl Stripes {
             mix(u64::from_le_bytes(bytes));
         }
         (hash >> 40) as usize % STRIPES
+    }
+
+    /// Waits for everybody who holds a stripe now; who locks one later sees what the caller did.
+    pub fn pass_through(&self) {
+        self.0.iter().for_each(|stripe| drop(stripe.lock()));
     }
 
     /// Locks the stripe of one key.
@@ -217,7 +273,7 @@ pub(crate) fn remove_unneeded(
 ) {
     let _stripe = core.stripes.lock(index, key);
     if !any_state_has_key(&core.timeline, space, index, rid, key, guard) {
-        index.tree.remove(key, rid.0);
+        index.remove(key, rid.0);
     }
 }
 

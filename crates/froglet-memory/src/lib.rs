@@ -21,6 +21,7 @@ compile_error!("cells are Arrow's little-endian bytes");
 
 mod arrow;
 mod block;
+mod build;
 mod checkpoint;
 mod clock;
 mod collector;

@@ -13,10 +13,12 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use crossbeam_epoch::{self as epoch, Guard};
+use froglet_engine::key::KeyColumns;
 use froglet_engine::{
     BlockRows, ColumnFill, DUPLICATES_AT_ONCE, EngineError, MigrateError, RowId, Savepoint,
-    Snapshot, TxnId, Value,
+    Snapshot, TxnId,
 };
 use smallvec::SmallVec;
 
@@ -210,21 +212,16 @@ impl MemoryTable {
         let index = self.index(at);
         let snapshot = self.core.relaxed(owner);
         let before = block.version();
-        let projection: SmallVec<[usize; 4]> = self.key_projection(at);
-        let read = self.read_rows(&snapshot, number, rows, &projection)?;
+        let read = self.read_rows(&snapshot, number, rows, &self.key_projection(at))?;
+        let keys = self.key_columns(at, &read.batch);
         let guard = epoch::pin();
         let mut key = Vec::new();
         for (i, &rid) in read.rids.iter().enumerate() {
             if duplicates.len() >= DUPLICATES_AT_ONCE {
                 return Ok(i as u64);
             }
-            let value = |part: usize| {
-                let ty = index.parts[part].ty;
-                let value = value_at(read.batch.column(part), ty, i)
-                    .expect("a block is read in its own types");
-                std::borrow::Cow::Owned::<Value>(value)
-            };
-            let has_null = index.key_of(value, &mut key);
+            key.clear();
+            let has_null = keys.append(i, &mut key);
             let _stripe = self.core.stripes.lock(index, &key);
             if index.spec.unique && !has_null {
                 self.note_duplicate(index, &key, rid, owner, duplicates, &guard);
@@ -234,13 +231,21 @@ impl MemoryTable {
             if block.version() != before
                 && !any_state_has_key(&self.core.timeline, &self.space, index, rid, &key, &guard)
             {
-                index.tree.remove(&key, rid.0);
+                index.remove(&key, rid.0);
             }
         }
         Ok(read.rids.len() as u64)
     }
 
-    fn key_projection(&self, at: usize) -> SmallVec<[usize; 4]> {
+    /// The keys of rows that were read in the columns of `key_projection`.
+    pub(crate) fn key_columns<'a>(&self, at: usize, batch: &'a RecordBatch) -> KeyColumns<'a> {
+        let index = self.index(at);
+        let parts = index.spec.key.iter().zip(batch.columns()).zip(&index.parts);
+        KeyColumns::new(parts.map(|((part, column), wanted)| (*part, column, wanted.ty)))
+    }
+
+    /// Layout positions of the columns of an index's key.
+    pub(crate) fn key_projection(&self, at: usize) -> SmallVec<[usize; 4]> {
         let position = |id| self.columns.iter().position(|c| c.id == id);
         let parts = self.index(at).parts.iter();
         parts

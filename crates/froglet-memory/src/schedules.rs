@@ -363,3 +363,63 @@ fn a_key_that_is_being_written_is_not_read_torn() {
         assert_eq!(db.seek(&db.engine.snapshot(), 2), vec![(rid, 3)]);
     });
 }
+
+/// [`layout`] with one more index over n.
+fn layout_to_be() -> Arc<Layout> {
+    let mut layout = Layout::clone(&layout());
+    let part = KeyPart { column: ColumnId(1), descending: false, nulls_first: false };
+    layout.indexes.push(IndexSpec { id: IndexId(4), key: vec![part], unique: false });
+    Arc::new(layout)
+}
+
+#[test]
+fn a_build_misses_no_key_and_keeps_none_that_was_lost() {
+    explore(|| {
+        let (db, rids) = Db::new(2);
+        let new = db.engine.open_table(SpaceId(1), layout_to_be()).expect("opens");
+        let writer = spawn(&db, move |db| {
+            let mut txn = db.begin(10);
+            db.set(&mut txn, rids[0], 5).expect("one writer");
+            txn.commit().expect("commits");
+            let mut txn = db.begin(11);
+            let base = txn.snapshot().ts;
+            db.table.delete_row(&mut txn, base, rids[1]).expect("one writer");
+            txn.commit().expect("commits");
+            let mut txn = db.begin(12);
+            db.set(&mut txn, rids[0], 6).expect("one writer");
+            Box::new(txn).abort();
+            let mut txn = db.begin(13);
+            db.table.insert_row(&mut txn, &row(9, 7)).expect("free");
+            txn.commit().expect("commits");
+        });
+        let new = Arc::new(new);
+        let builder = {
+            let new = Arc::clone(&new);
+            spawn(&db, move |db| {
+                let mut feed = db.table.open_feed();
+                let build = Arc::clone(&new).build_index(3).expect("the index is empty");
+                build.scan_block(TxnId(0), 0).expect("scanned");
+                build.load(TxnId(0), &mut Vec::new(), &|| true).expect("loaded");
+                drop(build);
+                while db.scan(&db.engine.snapshot()) != [5, 7] {
+                    thread::yield_now();
+                }
+                let mut captured = Vec::new();
+                feed.drain(&mut captured);
+                let rows = Some(&captured[..]);
+                new.index_block(TxnId(0), 3, 0, rows, &mut Vec::new()).expect("indexed");
+            })
+        };
+        join(vec![writer, builder, collector(&db)]);
+        db.engine.collect_garbage();
+        let mut found = Vec::new();
+        let snapshot = db.engine.snapshot();
+        let all = KeyRange::all();
+        new.seek(&snapshot, 3, &all, Direction::Forward, &[1, 2], &mut |_, row| {
+            found.push(whole(row));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(found, [5, 7]);
+        assert_eq!(new.index_entries(3), 2, "entries nobody needs are gone");
+    });
+}

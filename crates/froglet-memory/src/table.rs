@@ -8,12 +8,13 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use crossbeam_epoch as epoch;
 use froglet_engine::{
-    BlockRows, ColumnFill, ColumnId, ColumnSpec, Direction, EngineError, EngineTxn, Feed, IndexId,
-    KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId, Table, Ts,
-    TxnId, WriteStop,
+    BlockRows, ColumnFill, ColumnId, ColumnSpec, Direction, EngineError, EngineTxn, Feed,
+    IndexBuild, IndexId, KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot,
+    SpaceId, Table, Ts, TxnId, WriteStop,
 };
 use smallvec::SmallVec;
 
+use crate::build::Build;
 use crate::column::Wanted;
 use crate::engine::Core;
 use crate::keys::Index;
@@ -229,6 +230,10 @@ impl Table for MemoryTable {
         duplicates: &mut Vec<(RowId, RowId)>,
     ) -> Result<u64, EngineError> {
         self.index_rows(owner, index, block, rows, duplicates)
+    }
+
+    fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>> {
+        Some(Box::new(Build::begin(self, index)?))
     }
 
     fn index_row(

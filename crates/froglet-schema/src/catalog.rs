@@ -477,7 +477,7 @@ fn load(
         match object {
             ObjectDef::Table(def) => {
                 let table = engine.open(def.space, Arc::new(def.layout()))?;
-                rebuild_indexes(&*table)?;
+                rebuild_indexes(&table)?;
                 let version =
                     TableVersion { version: Ts(1), table, compiled: OnceLock::new(), def };
                 catalog.tables.insert(version.def.id, Arc::new(version));

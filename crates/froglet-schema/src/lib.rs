@@ -18,6 +18,7 @@
 //! ([`def::Expression`]) and come back compiled, as [`Transform`] and [`Check`].
 
 mod apply;
+mod build;
 pub mod catalog;
 pub mod change;
 pub mod def;

@@ -12,6 +12,9 @@
 //! Snapshots are relaxed: each row is migrated from its latest committed version, whenever that
 //! is, and again whenever a commit changes it afterwards.
 //!
+//! An index is built from all rows at once, if the engine can: its step loads after the scan, and
+//! captured rows wait for that (`build.rs`).
+//!
 //! M1: the feed is open before the scan counts the blocks, so a row is either in a block that is
 //!     scanned, or its insert reaches the feed.
 //! M2: steps run on a row in order, so a column computed from another new column follows it.
@@ -153,6 +156,28 @@ pub struct Migration {
     failure_text: Mutex<Option<String>>,
 }
 
+/// Runs a part of a scan on a thread of its own.
+fn spawn(
+    name: String,
+    work: impl FnOnce() -> Result<(), SchemaError> + Send + 'static,
+) -> oneshot::Receiver<Result<(), SchemaError>> {
+    let (tx, rx) = oneshot::channel();
+    thread::Builder::new()
+        .name(name)
+        .spawn(move || {
+            // The waiting statement may have been dropped with its session.
+            let _ = tx.send(work());
+        })
+        .expect("a thread can be started");
+    rx
+}
+
+async fn joined(part: oneshot::Receiver<Result<(), SchemaError>>) -> Result<(), SchemaError> {
+    part.await.unwrap_or_else(|_| {
+        Err(SchemaError::refused(SqlState::INTERNAL_ERROR, "a scan thread panicked"))
+    })
+}
+
 fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
@@ -244,6 +269,8 @@ impl Migration {
         renew: &mut (dyn FnMut() + Send),
     ) -> Result<(), SchemaError> {
         let step = Arc::new(step);
+        let blocks = self.table.block_count();
+        step.begin_build(blocks);
         *self.kind.lock() = step.kind_name();
         self.statement.lock().clone_from(&options.statement);
         {
@@ -254,7 +281,27 @@ impl Migration {
             return Ok(());
         }
         self.set_phase(MigrationPhase::Scan);
-        let scanned = self.scan(&step, options.scan_threads.max(1));
+        let outcome = self.scan_until_done(&step, blocks, options, limits, renew).await;
+        step.end_build();
+        outcome?;
+        {
+            // Capture forgets suspects too, and only of the newest look.
+            let _still = self.applying.lock();
+            step.settle_suspects(self.owner)?;
+        }
+        self.set_phase(MigrationPhase::Capture);
+        Ok(())
+    }
+
+    async fn scan_until_done(
+        self: &Arc<Self>,
+        step: &Arc<Step>,
+        blocks: u32,
+        options: &MigrationOptions,
+        limits: &Limits,
+        renew: &mut (dyn FnMut() + Send),
+    ) -> Result<(), SchemaError> {
+        let scanned = self.scan(step, blocks, options.scan_threads.max(1));
         tokio::pin!(scanned);
         let interrupted = loop {
             tokio::select! {
@@ -269,42 +316,54 @@ impl Migration {
             let _ = scanned.await;
             return Err(e.into());
         }
-        self.check_failure()?;
-        step.settle_suspects(self.owner)?;
-        self.set_phase(MigrationPhase::Capture);
+        self.check_failure()
+    }
+
+    /// Scans the blocks below `blocks`, on threads of its own, and loads an index that was built.
+    async fn scan(
+        self: &Arc<Self>,
+        step: &Arc<Step>,
+        blocks: u32,
+        threads: usize,
+    ) -> Result<(), SchemaError> {
+        self.blocks.fetch_add(u64::from(blocks), Ordering::Relaxed);
+        let next = Arc::new(AtomicU32::new(0));
+        let scan = |i| {
+            let (this, step, next) = (self.clone(), step.clone(), next.clone());
+            spawn(format!("froglet-scan-{i}"), move || {
+                let outcome = this.scan_blocks(&step, &next, blocks);
+                if outcome.is_err() {
+                    next.store(blocks, Ordering::Relaxed);
+                }
+                outcome
+            })
+        };
+        let scans: Vec<_> = (0..threads.min(blocks as usize)).map(scan).collect();
+        let mut first = Ok(());
+        for scan in scans {
+            let outcome = joined(scan).await;
+            first = first.and(outcome);
+        }
+        first?;
+        let (this, step) = (self.clone(), step.clone());
+        joined(spawn("froglet-load".to_owned(), move || this.load(&step))).await
+    }
+
+    /// Loads an index that was built, and enters the captured rows that waited for it.
+    fn load(&self, step: &Step) -> Result<(), SchemaError> {
+        step.load_build(self.owner, &|| self.goes_on())?;
+        for (block, rows) in step.end_deferral() {
+            let _still = self.applying.lock();
+            if !self.goes_on() {
+                return Err(TxnError::Canceled.into());
+            }
+            step.run(self.owner, block, Some(&rows))?;
+        }
         Ok(())
     }
 
-    /// Scans every block that exists, on threads of its own.
-    async fn scan(self: &Arc<Self>, step: &Arc<Step>, threads: usize) -> Result<(), SchemaError> {
-        let blocks = self.table.block_count();
-        self.blocks.fetch_add(u64::from(blocks), Ordering::Relaxed);
-        let next = Arc::new(AtomicU32::new(0));
-        let mut done = Vec::new();
-        for i in 0..threads.min(blocks as usize) {
-            let (tx, rx) = oneshot::channel();
-            let (this, step, next) = (self.clone(), step.clone(), next.clone());
-            thread::Builder::new()
-                .name(format!("froglet-scan-{i}"))
-                .spawn(move || {
-                    let outcome = this.scan_blocks(&step, &next, blocks);
-                    if outcome.is_err() {
-                        next.store(blocks, Ordering::Relaxed);
-                    }
-                    // The waiting statement may have been dropped with its session.
-                    let _ = tx.send(outcome);
-                })
-                .expect("a thread can be started");
-            done.push(rx);
-        }
-        let mut first = Ok(());
-        for rx in done {
-            let outcome = rx.await.unwrap_or_else(|_| {
-                Err(SchemaError::refused(SqlState::INTERNAL_ERROR, "a scan thread panicked"))
-            });
-            first = first.and(outcome);
-        }
-        first
+    fn goes_on(&self) -> bool {
+        !self.cancelled.load(Ordering::SeqCst) && !self.stopped.load(Ordering::SeqCst)
     }
 
     fn scan_blocks(&self, step: &Step, next: &AtomicU32, blocks: u32) -> Result<(), SchemaError> {
@@ -313,7 +372,7 @@ impl Migration {
             if block >= blocks {
                 return Ok(());
             }
-            if self.cancelled.load(Ordering::SeqCst) || self.stopped.load(Ordering::SeqCst) {
+            if !self.goes_on() {
                 return Err(TxnError::Canceled.into());
             }
             let rows = step.run(self.owner, block, None)?;

@@ -16,10 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::{
     BlockRows, ColumnId, ColumnType, DUPLICATES_AT_ONCE, Direction, Engine, KeyPart, KeyRange,
-    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, batch, key,
+    Loaded, MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, batch,
+    key,
 };
+use froglet_txn::TxnError;
 use parking_lot::Mutex;
 
+use crate::build::{Building, Deferred};
 use crate::change::{Check, Transform};
 use crate::error::SchemaError;
 
@@ -72,6 +75,8 @@ pub struct Step {
     pub since: Savepoint,
     engine: Arc<dyn Engine>,
     suspects: Mutex<BTreeMap<RowId, SchemaError>>,
+    /// While an index is built from all rows at once.
+    building: Mutex<Option<Arc<Building>>>,
 }
 
 /// What both sides of a new foreign key share while it is verified.
@@ -226,7 +231,8 @@ impl Step {
         since: Savepoint,
         engine: Arc<dyn Engine>,
     ) -> Step {
-        Step { kind, table, since, engine, suspects: Mutex::default() }
+        let (suspects, building) = (Mutex::default(), Mutex::default());
+        Step { kind, table, since, engine, suspects, building }
     }
 
     /// metadata, verify, column or index.
@@ -277,7 +283,16 @@ impl Step {
                     Ok(())
                 })
             }
-            StepKind::Index { position, name } => self.index(owner, block, rows, *position, name),
+            StepKind::Index { position, name } => {
+                let building = self.building.lock().clone();
+                match (building, rows) {
+                    (Some(building), None) => Ok(building.scan_block(owner, block)?),
+                    (Some(building), Some(rows)) if building.defer(block, rows) => {
+                        Ok(rows.len() as u64)
+                    }
+                    _ => self.index(owner, block, rows, *position, name),
+                }
+            }
             StepKind::Child(watch) => {
                 let snapshot = self.engine.relaxed(owner);
                 let types = self.types(&watch.child);
@@ -327,6 +342,42 @@ impl Step {
             Ok(Vec::new())
         };
         Ok(self.table.migrate_block(owner, self.since, block, rows, source, &[], &mut visit)?)
+    }
+
+    /// Before the scan of the blocks below `blocks`: an index is built from all of them at once, if
+    /// the engine can.
+    pub fn begin_build(&self, blocks: u32) {
+        if let StepKind::Index { position, .. } = &self.kind
+            && let Some(build) = self.table.clone().build_index(*position)
+        {
+            *self.building.lock() = Some(Arc::new(Building::new(build, blocks)));
+        }
+    }
+
+    /// After the scan: loads what was built. `go_on` is asked again and again.
+    pub fn load_build(&self, owner: TxnId, go_on: &dyn Fn() -> bool) -> Result<(), SchemaError> {
+        let building = self.building.lock().clone();
+        let (StepKind::Index { position, name }, Some(building)) = (&self.kind, building) else {
+            return Ok(());
+        };
+        let mut duplicates = Vec::new();
+        match building.build.load(owner, &mut duplicates, go_on)? {
+            Loaded::Whole => self.suspect(owner, None, &duplicates, *position, name),
+            Loaded::Violated(rid, _) => return Err(self.duplicate(owner, rid, *position, name)),
+            Loaded::Stopped => return Err(TxnError::Canceled.into()),
+        }
+        Ok(())
+    }
+
+    /// After the load: captured rows that waited for it, by block, for [`Step::run`]. From now on it
+    /// enters what is captured at once.
+    pub(crate) fn end_deferral(&self) -> Deferred {
+        self.building.lock().as_ref().map_or_else(Deferred::default, |b| b.end_deferral())
+    }
+
+    /// Forgets the build, whether it was loaded or not.
+    pub fn end_build(&self) {
+        *self.building.lock() = None;
     }
 
     /// Enters rows into the index. With many duplicates the scan looks at them at once: a key

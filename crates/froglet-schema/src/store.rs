@@ -11,8 +11,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Direction, Engine, IndexId, IndexSpec, KeyPart, KeyRange,
-    Layout, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Value, WriteStop, key,
+    ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineError, IndexId, IndexSpec, KeyPart,
+    KeyRange, Layout, Loaded, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, TxnId, Value,
+    WriteStop, key,
 };
 use froglet_txn::{Isolation, Limits, Transaction, TxnError};
 
@@ -63,7 +64,7 @@ impl Store {
         let by_id = layout.indexes[BY_ID].key[0];
         let table = engine.open(CATALOG_SPACE, Arc::new(layout))?;
         if recovered {
-            rebuild_indexes(&*table)?;
+            rebuild_indexes(&table)?;
         }
         Ok(Store { table, by_id })
     }
@@ -200,24 +201,46 @@ impl Store {
 }
 
 /// Enters every row into every index of a table: what recovery leaves to do.
-pub fn rebuild_indexes(table: &dyn Table) -> Result<(), SchemaError> {
-    for block in 0..table.block_count() {
-        for position in 0..table.layout().indexes.len() {
-            let mut duplicates = Vec::new();
-            table.index_block(froglet_engine::TxnId(0), position, block, None, &mut duplicates)?;
-            if let Some((a, b)) = duplicates.first() {
-                return Err(SchemaError::refused(
-                    SqlState::DATA_CORRUPTED,
-                    format!(
-                        "rows {a} and {b} of space {} share a key of unique index {}",
-                        table.space(),
-                        table.layout().indexes[position].id
-                    ),
-                ));
+pub fn rebuild_indexes(table: &Arc<dyn Table>) -> Result<(), SchemaError> {
+    for position in 0..table.layout().indexes.len() {
+        let mut duplicates = Vec::new();
+        match build_at_once(table, position, &mut duplicates) {
+            // What fitted before the restart fits now, if more slowly.
+            Ok(false) | Err(EngineError::MemoryLimit { .. }) => {
+                for block in 0..table.block_count() {
+                    table.index_block(TxnId(0), position, block, None, &mut duplicates)?;
+                }
             }
+            built => _ = built?,
+        }
+        if let Some((a, b)) = duplicates.first() {
+            return Err(SchemaError::refused(
+                SqlState::DATA_CORRUPTED,
+                format!(
+                    "rows {a} and {b} of space {} share a key of unique index {}",
+                    table.space(),
+                    table.layout().indexes[position].id
+                ),
+            ));
         }
     }
     Ok(())
+}
+
+/// Builds an index from all rows at once, while nobody else is there; false if the engine cannot.
+fn build_at_once(
+    table: &Arc<dyn Table>,
+    position: usize,
+    duplicates: &mut Vec<(RowId, RowId)>,
+) -> Result<bool, EngineError> {
+    let Some(build) = table.clone().build_index(position) else { return Ok(false) };
+    for block in 0..table.block_count() {
+        build.scan_block(TxnId(0), block)?;
+    }
+    if let Loaded::Violated(a, b) = build.load(TxnId(0), duplicates, &|| true)? {
+        duplicates.push((a, b));
+    }
+    Ok(true)
 }
 
 fn encode(def: &ObjectDef) -> Vec<Value> {

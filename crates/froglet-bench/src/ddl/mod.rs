@@ -193,6 +193,13 @@ fn add(report: &mut Report, case: &Case, change: &Changed, done: &Done) {
         let ratio = if before > 0.0 { during / before } else { 0.0 };
         report.add("during / before", name, "throughput", ratio, "x");
     }
+    let busy = |from, to| line.per_busy_second(from, to);
+    if let (Some(before), Some(during)) =
+        (busy(change.calm_start, change.start), busy(change.start, end))
+    {
+        let ratio = during / before;
+        report.add("during / before", name, "commits per processor second", ratio, "x");
+    }
     if let (Some(before), Some(after)) = (before, after) {
         let ratio = if before > 0.0 { after / before } else { 0.0 };
         report.add("after / before", name, "throughput", ratio, "x");

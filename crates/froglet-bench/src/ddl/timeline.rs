@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::machine;
+
 /// The width of a window.
 pub const WINDOW: Duration = Duration::from_millis(10);
 /// Gaps shorter than this are not remembered one by one.
@@ -11,6 +13,8 @@ const SHORT: Duration = Duration::from_micros(500);
 pub struct Timeline {
     start: Instant,
     windows: Vec<u32>,
+    /// The processor time of the worker's thread at the first commit of each window, or before.
+    busy: Vec<Duration>,
     last: Instant,
     /// Ends and lengths of gaps, ascending.
     gaps: Vec<(Instant, Duration)>,
@@ -20,7 +24,7 @@ impl Timeline {
     /// From now on.
     pub fn new() -> Timeline {
         let now = Instant::now();
-        Timeline { start: now, windows: Vec::new(), last: now, gaps: Vec::new() }
+        Timeline { start: now, windows: vec![], busy: vec![], last: now, gaps: vec![] }
     }
 
     /// A commit, now.
@@ -29,6 +33,7 @@ impl Timeline {
         let window = self.window(now);
         if window >= self.windows.len() {
             self.windows.resize(window + 1, 0);
+            self.busy.resize(window + 1, machine::thread_cpu_time().unwrap_or_default());
         }
         self.windows[window] += 1;
         let gap = now - self.last;
@@ -48,6 +53,16 @@ impl Timeline {
         let counts = self.whole(from, to)?;
         let commits: u64 = counts.iter().map(|n| u64::from(*n)).sum();
         Some(commits as f64 / (counts.len() as f64 * WINDOW.as_secs_f64()))
+    }
+
+    /// Commits for each second of the worker's processor time in `from..to`: what is left of the
+    /// throughput's loss if other processes, and our own threads, take no processor away.
+    pub fn per_busy_second(&self, from: Instant, to: Instant) -> Option<f64> {
+        let (_, counts) = self.whole(from, to)?.split_last()?;
+        let first = self.window(from) + usize::from(from > self.start);
+        let busy = self.busy[first + counts.len()].saturating_sub(self.busy[first]);
+        let commits: u64 = counts.iter().map(|n| u64::from(*n)).sum();
+        (!busy.is_zero()).then(|| commits as f64 / busy.as_secs_f64())
     }
 
     /// The slowest window in `from..to`, in commits a second.

@@ -73,6 +73,11 @@ impl Batch {
         self.entries.len()
     }
 
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+
     pub fn key(&self, index: usize) -> &[u8] {
         let start = index.checked_sub(1).map_or(0, |before| self.entries[before].0);
         &self.bytes[start..self.entries[index].0]

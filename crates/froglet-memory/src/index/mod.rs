@@ -58,11 +58,13 @@
 //!   different moments.
 //! - Links between leaves: the next leaf is found from the root, whose path is cached.
 //! - Fairness: a writer that meets another one at the same leaf tries again, with growing pauses.
-//! - Bulk loading: ascending inserts already leave full leaves behind.
+//!
+//! Entries in order are loaded from the leaves up (`load`), which takes no search for each.
 
 mod edit;
 mod key;
 mod latch;
+mod load;
 mod node;
 mod scan;
 #[cfg(all(test, shuttle))]
@@ -79,6 +81,7 @@ use smallvec::SmallVec;
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use key::Cut;
+pub use load::Loader;
 use tree::{Tree, retry};
 
 /// The order in which a scan visits entries.
@@ -125,6 +128,23 @@ impl OrderedIndex {
             self.entries.fetch_add(1, Ordering::Relaxed);
         }
         is_new
+    }
+
+    /// Takes over the entries of an index that was loaded, if this one is empty; else gives it back.
+    pub fn adopt(&self, mut loaded: OrderedIndex) -> Result<(), OrderedIndex> {
+        if !self.tree.adopt(&mut loaded.tree) {
+            return Err(loaded);
+        }
+        self.entries.fetch_add(*loaded.entries.get_mut(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Visits all entries in order.
+    pub fn for_each(&self, mut visit: impl FnMut(&[u8], u64)) {
+        self.scan(Bound::Unbounded, Bound::Unbounded, Direction::Ascending, &mut |key, rid| {
+            visit(key, rid);
+            ControlFlow::Continue(())
+        });
     }
 
     /// Takes the entry away; `false` if it was not there.

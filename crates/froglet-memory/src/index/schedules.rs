@@ -203,3 +203,31 @@ fn gets_go_on_behind_a_separator_that_moves() {
         writer.join().expect("the writer failed");
     });
 }
+
+#[test]
+fn a_loaded_tree_is_adopted_under_readers_and_an_inserter() {
+    explore(|| {
+        let index = index_of([]);
+        let loaded = |entries: std::ops::Range<u64>| {
+            let mut loader = super::Loader::new();
+            entries.for_each(|n| loader.push(&key(n), n));
+            loader.finish()
+        };
+        let threads = vec![
+            spawn(&index, move |index| {
+                if let Err(loaded) = index.adopt(loaded(0..8)) {
+                    loaded.for_each(|key, rid| assert!(index.insert(key, rid)));
+                }
+            }),
+            spawn(&index, |index| (8..10).for_each(|n| assert!(index.insert(&key(n), n)))),
+            spawn(&index, |index| {
+                let seen = scan(index, Direction::Ascending);
+                assert!(seen.iter().all(|n| *n < 10), "{seen:?}");
+                let mut rids = Vec::new();
+                index.get(&key(3), &mut rids);
+                assert!(rids.is_empty() || rids == [3], "{rids:?}");
+            }),
+        ];
+        join_and_expect(threads, &index, 0..10);
+    });
+}

@@ -100,6 +100,43 @@ impl Tree {
         Tree { version: Version::new(), root: AtomicPtr::new(root), bytes }
     }
 
+    /// A tree of nodes that nobody else has, given by their root and their bytes.
+    pub fn of(root: *mut Node, bytes: usize) -> Self {
+        let bytes = AtomicUsize::new(bytes);
+        Tree { version: Version::new(), root: AtomicPtr::new(root), bytes }
+    }
+
+    /// Swaps contents with a tree that nobody else has, provided that this one is empty.
+    pub fn adopt(&self, other: &mut Tree) -> bool {
+        retry(|guard| self.try_adopt(other, guard))
+    }
+
+    fn try_adopt(&self, other: &mut Tree, guard: &Guard) -> Result<bool, Restart> {
+        let seen = self.version.observe()?;
+        let pointer = self.root.load(Ordering::Relaxed);
+        self.version.check(seen)?;
+        // SAFETY: I3: the pointer was checked under the tree's version after `guard` was pinned.
+        let root = unsafe { Seen::observe(pointer, guard) }?;
+        self.version.check(seen)?;
+        let is_empty = root.node.level == 0 && root.node.shape().count == 0;
+        root.check()?;
+        if !is_empty {
+            return Ok(false);
+        }
+        let mut root_latch = self.version.try_latch(seen)?;
+        let root = Held::latch(root)?;
+        root_latch.will_change();
+        let empty = Node::new(0);
+        let empty_bytes = empty.bytes();
+        self.root.store(*other.root.get_mut(), Ordering::Relaxed);
+        *other.root.get_mut() = Box::into_raw(empty);
+        self.bytes.fetch_add(*other.bytes.get_mut(), Ordering::Relaxed);
+        *other.bytes.get_mut() = empty_bytes;
+        // SAFETY: I4: the root pointer, the only one to the old root, was just replaced.
+        unsafe { root.retire(pointer, self.memory(guard)) };
+        Ok(true)
+    }
+
     fn memory<'g>(&'g self, guard: &'g Guard) -> Memory<'g> {
         Memory { guard, bytes: &self.bytes }
     }

@@ -7,9 +7,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, StringViewArray};
 use froglet_engine::{
-    BlockRows, ColumnFill, ColumnType, Direction, Engine, KeyRange, Layout, MigrateError, Row,
-    RowId, Savepoint, Table, TxnId, Value,
+    BlockRows, ColumnFill, ColumnType, Direction, Engine, EngineError, KeyRange, Layout, Loaded,
+    MigrateError, Row, RowId, Savepoint, Table, TxnId, Value,
 };
+use froglet_memory::MemoryOptions;
 
 use crate::support::*;
 
@@ -187,6 +188,171 @@ fn a_unique_index_reports_rows_that_share_a_key() {
     let mut duplicates = Vec::new();
     assert_eq!(new.index_block(owner.id(), 2, 0, None, &mut duplicates).expect("indexed"), 4);
     assert_eq!(duplicates, vec![(rids[2], rids[0]), (rids[3], rids[1])]);
+}
+
+fn with_index_on_n(unique: bool) -> Arc<Layout> {
+    let mut layout = Layout::clone(&accounts());
+    layout.indexes.push(index(6, &[3], unique));
+    Arc::new(layout)
+}
+
+fn entries(table: &dyn Table, index: usize) -> usize {
+    let table = table.as_any().downcast_ref::<froglet_memory::MemoryTable>().expect("ours");
+    table.index_entries(index)
+}
+
+/// Writers change, delete and insert keys, use slots again and abort, while all of it is built.
+#[test]
+fn an_index_built_under_load_has_an_entry_for_every_row_and_no_other() {
+    for seed in 1..4 {
+        let db = Arc::new(Db::collected());
+        let rids = db.insert(&(0..30_000).map(|i| account(i, "x", i)).collect::<Vec<_>>());
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = (2 * seed..2 * seed + 2)
+            .map(|seed| {
+                let (db, rids, stop) = (Arc::clone(&db), rids.clone(), Arc::clone(&stop));
+                std::thread::spawn(move || writer(&db, &rids, &stop, seed))
+            })
+            .collect();
+        let new = db.engine.open(SPACE, with_index_on_n(false)).expect("opens");
+        // A writer that was at it before the index existed knows no key that it takes away.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let mut feed = db.table.open_feed();
+        let build = new.clone().build_index(2).expect("the index is empty");
+        assert!(new.clone().build_index(2).is_none(), "one build at a time");
+        for block in 0..new.block_count() {
+            build.scan_block(TxnId(0), block).expect("scanned");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let loaded = build.load(TxnId(0), &mut Vec::new(), &|| true).expect("loaded");
+        assert_eq!(loaded, Loaded::Whole);
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().for_each(|writer| writer.join().expect("a writer failed"));
+        let mut captured = Vec::new();
+        feed.drain(&mut captured);
+        captured.sort_unstable();
+        for rows in captured.chunk_by(|a, b| a.block() == b.block()) {
+            let block = rows[0].block();
+            new.index_block(TxnId(0), 2, block, Some(rows), &mut Vec::new()).expect("indexed");
+        }
+        let snapshot = db.engine.snapshot();
+        let mut found = seek(&*new, &snapshot, 2, &KeyRange::all(), Direction::Forward);
+        assert!(found.is_sorted_by_key(|row| format!("{:?}", row[2]).len()), "about in order");
+        let mut want = db.scan(&snapshot);
+        found.sort_by_key(|row| format!("{row:?}"));
+        want.sort_by_key(|row| format!("{row:?}"));
+        assert_eq!(found, want);
+        drop(snapshot);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while entries(&*new, 2) != want.len() {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "{} rows, {} entries",
+                want.len(),
+                entries(&*new, 2)
+            );
+            db.engine.collect_garbage();
+        }
+    }
+}
+
+#[test]
+fn a_build_reports_rows_that_share_a_key() {
+    let db = Db::new();
+    let rows: Vec<Row> = (0..20_000).map(|i| account(i, "x", i * 7919 % 20_011)).collect();
+    let rids = db.insert(&rows);
+    let new = db.engine.open(SPACE, with_index_on_n(true)).expect("opens");
+    let mut owner = db.begin();
+    // Two rows share the key 7,919 as committed, and two NULLs are no duplicates. The owner sees
+    // its own row with the key 0.
+    let mut other = db.begin();
+    for (rid, n) in [(19_000, Value::Int64(7919)), (5, Value::Null), (6, Value::Null)] {
+        update(&*db.table, &mut *other, rids[rid], &[2], &[n]).expect("free");
+    }
+    commit(other);
+    update(&*db.table, &mut *owner, rids[12_000], &[2], &[Value::Int64(0)]).expect("free");
+    let build = new.clone().build_index(2).expect("the index is empty");
+    for block in (0..new.block_count()).rev() {
+        build.scan_block(owner.id(), block).expect("scanned");
+    }
+    let mut duplicates = Vec::new();
+    let loaded = build.load(owner.id(), &mut duplicates, &|| true).expect("loaded");
+    assert_eq!(loaded, Loaded::Whole);
+    assert_eq!(duplicates, vec![(rids[0], rids[12_000]), (rids[1], rids[19_000])]);
+    assert_eq!(entries(&*new, 2), 20_000);
+}
+
+#[test]
+fn a_build_gives_up_for_duplicates_that_hold_and_not_for_others() {
+    let db = Db::new();
+    let rids = db.insert(&(0..20_000).map(|i| account(i, "x", i / 2)).collect::<Vec<_>>());
+    let new = db.engine.open(SPACE, with_index_on_n(true)).expect("opens");
+    let build = new.clone().build_index(2).expect("the index is empty");
+    for block in 0..new.block_count() {
+        build.scan_block(TxnId(0), block).expect("scanned");
+    }
+    let loaded = build.load(TxnId(0), &mut Vec::new(), &|| true).expect("loaded");
+    let Loaded::Violated(a, b) = loaded else { panic!("10,000 pairs of rows: {loaded:?}") };
+    assert_eq!((a.0 / 2, a.0 + 1), (b.0 / 2, b.0), "{a} and {b} share a key");
+    assert_eq!(entries(&*new, 2), 0, "nothing is left behind");
+    drop(build);
+    // The same again, but every second row gets a key of its own between scan and load.
+    let build = new.clone().build_index(2).expect("the index is still empty");
+    for block in 0..new.block_count() {
+        build.scan_block(TxnId(0), block).expect("scanned");
+    }
+    let mut txn = db.begin();
+    for rid in rids.iter().step_by(2) {
+        let n = Value::Int64(1_000_000 + rid.0 as i64);
+        update(&*db.table, &mut *txn, *rid, &[2], &[n]).expect("free");
+    }
+    commit(txn);
+    let mut duplicates = Vec::new();
+    let loaded = build.load(TxnId(0), &mut duplicates, &|| true).expect("loaded");
+    assert_eq!(loaded, Loaded::Whole);
+    assert!(duplicates.len() < froglet_engine::DUPLICATES_AT_ONCE);
+}
+
+#[test]
+fn a_build_that_is_stopped_or_does_not_fit_leaves_nothing_behind() {
+    let limit = 24 << 20;
+    let options = MemoryOptions {
+        collector_thread: false,
+        memory_limit_bytes: limit,
+        ..MemoryOptions::default()
+    };
+    let db = Db::with(accounts(), options);
+    let name = "n".repeat(100);
+    for first in (0..40_000).step_by(8_000) {
+        let row = |i: i64| account(i, &format!("{name}{}", i * 7919 % 40_009), i);
+        db.insert(&(first..first + 8_000).map(row).collect::<Vec<_>>());
+    }
+    let mut layout = Layout::clone(&accounts());
+    layout.indexes.extend([index(6, &[3], false), index(7, &[2, 2, 2, 2], false)]);
+    let new = db.engine.open(SPACE, Arc::new(layout)).expect("opens");
+    // What one build needs does not fit fifty times.
+    for _ in 0..50 {
+        let build = new.clone().build_index(2).expect("the index is empty");
+        for block in 0..new.block_count() {
+            build.scan_block(TxnId(0), block).expect("scanned");
+        }
+        let stopped = build.load(TxnId(0), &mut Vec::new(), &|| false).expect("no error");
+        assert_eq!((stopped, entries(&*new, 2)), (Loaded::Stopped, 0));
+    }
+    let build = new.clone().build_index(3).expect("the index is empty");
+    let mut blocks = 0..new.block_count();
+    let refused = blocks.find_map(|block| build.scan_block(TxnId(0), block).err());
+    let refused = refused.or_else(|| build.load(TxnId(0), &mut Vec::new(), &|| true).err());
+    let refused = refused.expect("16 MB of keys do not fit beside the rows");
+    assert!(matches!(refused, EngineError::MemoryLimit { .. }), "{refused:?}");
+    assert_eq!(entries(&*new, 3), 0);
+    drop(build);
+    let build = new.clone().build_index(2).expect("the index is empty");
+    for block in 0..new.block_count() {
+        build.scan_block(TxnId(0), block).expect("scanned");
+    }
+    let loaded = build.load(TxnId(0), &mut Vec::new(), &|| true).expect("it fits");
+    assert_eq!((loaded, entries(&*new, 2)), (Loaded::Whole, 40_000));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 use crate::world::{World, double};
 
 /// Inserts, updates and deletes at random until told to stop; returns its commits.
-async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits: Arc<AtomicU64>) {
+pub async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits: Arc<AtomicU64>) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut next = 1_000_000 * (seed as i64 + 1);
     while !stop.load(Ordering::Relaxed) {
@@ -42,7 +42,7 @@ async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits: Ar
 }
 
 /// Writers stop however the test ends: they never wait, so a runtime could not stop them.
-struct Stop(Arc<AtomicBool>);
+pub struct Stop(pub Arc<AtomicBool>);
 
 impl Drop for Stop {
     fn drop(&mut self) {

@@ -6,5 +6,6 @@
 mod carry_over;
 mod concurrent;
 mod constraints;
+mod indexes;
 mod lifecycle;
 mod world;

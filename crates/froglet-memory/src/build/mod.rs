@@ -1,0 +1,211 @@
+//! Building an index from all rows at once: scan, sort, merge, load, publish.
+//!
+//! ```text
+//!   open side-file                             adopt          take side-file
+//!        │                                       │                 │
+//!   scan ├─ block ─ block ─ …─┐ runs             │                 │
+//!   (any ├─ block ─ block ─ …─┤ sorted ── merge ─┤ private tree    │
+//!    threads)                 └ one load         │ becomes the     ├ removals again
+//!                                                │ index's         │
+//!   rows that lose keys:  to the side-file ──────┼─────────────────┤ to the tree
+//! ```
+//!
+//! After Mohan, Narang: "Algorithms for Creating Indexes for Very Large Tables Without Quiescing
+//! Updates" (SIGMOD 1992), algorithm SF; our side-file has removals only. Keys that rows *gain*
+//! meanwhile reach the change feed, and whoever builds enters them after the load.
+//!
+//! **[D1]** The side-file is open before the first block is read, and who removes keys has seen that:
+//! opening passes through every stripe, and keys are removed under theirs. So if the scan reads a
+//! key in a state that becomes unreachable, the removal is in the side-file; one that came before
+//! belongs to a state that the scan does not meet.
+//! **[D2]** The side-file is closed after the tree is published. So a removal is either in it when it is
+//! taken, or made on the published tree.
+//! **[D3]** A removal from the side-file asks the row again, under the stripe, whether it still needs the
+//! key ([K2]): the slot may have another row by then, or the row its old key.
+//! So afterwards the index has the keys that rows had when scanned, without those that no state of
+//! their row has any more: what [K1] wants of a scan, block by block or all at once.
+//!
+//! What it needs: 32 bytes for each of 262,144 rows per scanning thread, and for all rows their packed
+//! keys (see `run`), given back page by page while the tree grows. All of it is on the engine's account,
+//! so that a build past the limit fails with nothing left behind. No snapshot and no epoch is held for
+//! longer than it takes to read one block.
+
+mod merge;
+mod run;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
+
+use std::sync::Arc;
+
+use crossbeam_epoch as epoch;
+use froglet_engine::{DUPLICATES_AT_ONCE, EngineError, IndexBuild, Loaded, RowId, TxnId};
+
+use self::merge::Merge;
+use self::run::{Charge, Collector, Run};
+use crate::column::Cell;
+use crate::index::Loader;
+use crate::keys::{Index, remove_unneeded};
+use crate::read::{Cells, Columns, ReadView};
+use crate::sync::Mutex;
+use crate::table::MemoryTable;
+
+/// Entries that are loaded before `go_on` is asked again.
+const ENTRIES_AT_ONCE: usize = 16 << 10;
+
+/// A build of one index of a table.
+pub(crate) struct Build {
+    table: Arc<MemoryTable>,
+    /// The index's position in the layout.
+    at: usize,
+    /// Collectors that no thread uses right now.
+    idle: Mutex<Vec<Collector>>,
+    runs: Mutex<Vec<Run>>,
+}
+
+impl Build {
+    /// Begins a build, unless the index has entries or is being built.
+    pub fn begin(table: Arc<MemoryTable>, at: usize) -> Option<Build> {
+        let index = table.index(at);
+        if !index.tree.is_empty() || !index.side_file.open() {
+            return None;
+        }
+        table.core.stripes.pass_through();
+        Some(Build { table, at, idle: Mutex::new(Vec::new()), runs: Mutex::new(Vec::new()) })
+    }
+
+    fn index(&self) -> &Index {
+        self.table.index(self.at)
+    }
+
+    /// The entries in order, and pairs that share a key of a unique index. None if not to go on.
+    fn merge(
+        &self,
+        runs: Vec<Run>,
+        owner: TxnId,
+        duplicates: &mut Vec<(RowId, RowId)>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Result<Loader, Loaded>, EngineError> {
+        let unique = self.index().spec.unique;
+        let (mut loader, mut merge) = (Loader::new(), Merge::new(runs));
+        let mut charge = Charge::new(&self.table.core.budget);
+        let (mut last_key, mut last_rid) = (Vec::new(), None);
+        loop {
+            for _ in 0..ENTRIES_AT_ONCE {
+                let Some(entry) = merge.peek() else { return Ok(Ok(loader)) };
+                if unique && !entry.has_null {
+                    if let Some(last_rid) = last_rid
+                        && last_key == entry.key
+                    {
+                        duplicates.push((last_rid, RowId(entry.rid)));
+                    }
+                    last_key.clone_from(&entry.key);
+                    last_rid = Some(RowId(entry.rid));
+                }
+                loader.push(&entry.key, entry.rid);
+                merge.advance();
+                if duplicates.len() >= DUPLICATES_AT_ONCE {
+                    let now = duplicates.iter().find(|(a, b)| self.share_key_now(owner, *a, *b));
+                    if let Some(&(a, b)) = now {
+                        return Ok(Err(Loaded::Violated(a, b)));
+                    }
+                    duplicates.clear();
+                }
+            }
+            charge.set(loader.bytes())?;
+            if !go_on() {
+                return Ok(Err(Loaded::Stopped));
+            }
+        }
+    }
+
+    /// Whether two rows have the same key in the newest committed (or `owner`'s own) state.
+    fn share_key_now(&self, owner: TxnId, a: RowId, b: RowId) -> bool {
+        let table = &*self.table;
+        let registered = table.core.relaxed(owner);
+        // One timestamp for both rows, not below the registered one [R1].
+        let view = table.view(&registered);
+        let (a, b) = (self.key_in(&view, a), self.key_in(&view, b));
+        a.is_some() && a == b
+    }
+
+    /// The key of a row in a view; none without a row, or with a NULL.
+    fn key_in(&self, view: &ReadView<'_>, rid: RowId) -> Option<Vec<u8>> {
+        let guard = epoch::pin();
+        let block = self.table.space.block(rid.block())?;
+        let index = self.index();
+        let directory = block.directory(&guard);
+        let columns: Columns<'_> = index.parts.iter().map(|part| part.find(directory)).collect();
+        let mut cells: Cells = columns.iter().map(|_| Cell::MISSING).collect();
+        let mut key = Vec::new();
+        let has_row = view.row(block, rid.slot(), &columns, &mut cells, &guard);
+        (has_row && !index.key_of_cells(&columns, &cells, &guard, &mut key)).then_some(key)
+    }
+
+    /// Makes the loaded tree the index's, and makes up for what rows have lost meanwhile.
+    fn publish(&self, loader: Loader) {
+        let (core, index) = (&self.table.core, self.index());
+        if let Err(loaded) = index.tree.adopt(loader.finish()) {
+            // Somebody has entered rows of his own, against the contract: all entries, one by one.
+            loaded.for_each(|key, rid| {
+                index.tree.insert(key, rid);
+            });
+        }
+        let guard = epoch::pin();
+        for (key, rid) in index.side_file.close() {
+            remove_unneeded(core, &self.table.space, index, RowId(rid), &key, &guard);
+        }
+    }
+}
+
+impl IndexBuild for Build {
+    fn scan_block(&self, owner: TxnId, block: u32) -> Result<u64, EngineError> {
+        let table = &*self.table;
+        let snapshot = table.core.relaxed(owner);
+        let read = table.read_all(&snapshot, block, &table.key_projection(self.at))?;
+        drop(snapshot);
+        let keys = table.key_columns(self.at, &read.batch);
+        let idle = self.idle.lock().pop();
+        let mut collector = idle.unwrap_or_else(|| Collector::new(&table.core.budget));
+        let mut key = Vec::new();
+        for (row, rid) in read.rids.iter().enumerate() {
+            key.clear();
+            let has_null = keys.append(row, &mut key);
+            collector.push(&key, has_null, rid.0)?;
+            if collector.is_full() {
+                let run = collector.take_run()?;
+                self.runs.lock().push(run);
+            }
+        }
+        self.idle.lock().push(collector);
+        Ok(read.rids.len() as u64)
+    }
+
+    fn load(
+        &self,
+        owner: TxnId,
+        duplicates: &mut Vec<(RowId, RowId)>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Loaded, EngineError> {
+        assert!(self.index().side_file.is_open(), "a build is loaded once");
+        let mut runs = std::mem::take(&mut *self.runs.lock());
+        for mut collector in std::mem::take(&mut *self.idle.lock()) {
+            if !collector.is_empty() {
+                runs.push(collector.take_run()?);
+            }
+        }
+        match self.merge(runs, owner, duplicates, go_on)? {
+            Ok(loader) => {
+                self.publish(loader);
+                Ok(Loaded::Whole)
+            }
+            Err(early) => Ok(early),
+        }
+    }
+}
+
+impl Drop for Build {
+    fn drop(&mut self) {
+        // Of a build that was not loaded: the tree is empty, so nothing is to be removed.
+        self.index().side_file.close();
+    }
+}

@@ -1,0 +1,132 @@
+//! An index step's build from all rows at once, and the captured rows that wait for it.
+//!
+//! ```text
+//!   captured row ─▶ its block not scanned yet? ─ yes ─▶ nothing: the scan reads it as it is then
+//!                       │ no
+//!                       ▼
+//!                    deferred, a bit for each row ─▶ entered after the load
+//! ```
+//!
+//! A captured change was in the feed before it was visible; the block is claimed, and then read. So
+//! if capture finds the block unclaimed, the scan's relaxed read sees the change (sequentially
+//! consistent: claim and timestamp after, feed and commit timestamp before).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{EngineError, IndexBuild, RowId, TxnId};
+use parking_lot::Mutex;
+
+/// One bit for each row of a block.
+type Slots = [u64; ROWS_PER_BLOCK / 64];
+
+/// Rows by block, ascending; each block's as it is reached.
+#[derive(Default)]
+pub(crate) struct Deferred(BTreeMap<u32, Box<Slots>>);
+
+impl Iterator for Deferred {
+    type Item = (u32, Vec<RowId>);
+
+    fn next(&mut self) -> Option<(u32, Vec<RowId>)> {
+        let (block, slots) = self.0.pop_first()?;
+        let mut rows = Vec::new();
+        for (at, mut word) in slots.into_iter().enumerate() {
+            while word != 0 {
+                rows.push(RowId::of(block, at * 64 + word.trailing_zeros() as usize));
+                word &= word - 1;
+            }
+        }
+        Some((block, rows))
+    }
+}
+
+/// A build that is under way.
+pub(crate) struct Building {
+    pub build: Box<dyn IndexBuild>,
+    /// Blocks that the scan visits: those below.
+    blocks: u32,
+    /// Blocks at or above this have not been read.
+    claimed: AtomicU32,
+    /// Rows to be entered after the load, by block; none once that has begun.
+    deferred: Mutex<Option<Deferred>>,
+}
+
+impl Building {
+    /// A build whose scan will visit the blocks below `blocks`. The feed is open by now.
+    pub fn new(build: Box<dyn IndexBuild>, blocks: u32) -> Building {
+        Building {
+            build,
+            blocks,
+            claimed: AtomicU32::new(0),
+            deferred: Mutex::new(Some(Deferred::default())),
+        }
+    }
+
+    /// See [`IndexBuild::scan_block`].
+    pub fn scan_block(&self, owner: TxnId, block: u32) -> Result<u64, EngineError> {
+        self.claimed.fetch_max(block + 1, Ordering::SeqCst);
+        self.build.scan_block(owner, block)
+    }
+
+    /// Takes captured rows of a block; false if it is over and they are to be entered at once.
+    pub fn defer(&self, block: u32, rows: &[RowId]) -> bool {
+        let mut deferred = self.deferred.lock();
+        let Some(deferred) = &mut *deferred else { return false };
+        if (self.claimed.load(Ordering::SeqCst)..self.blocks).contains(&block) {
+            return true;
+        }
+        let slots = deferred.0.entry(block).or_insert_with(|| Box::new([0; ROWS_PER_BLOCK / 64]));
+        for slot in rows.iter().map(|rid| rid.slot()) {
+            slots[slot / 64] |= 1 << (slot % 64);
+        }
+        true
+    }
+
+    /// Ends the deferral and returns the rows that wait. Whoever enters them looks at each as it is
+    /// then, so it does no harm if capture has entered a newer state of it before.
+    pub fn end_deferral(&self) -> Deferred {
+        self.deferred.lock().take().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use froglet_engine::Loaded;
+
+    struct Nothing;
+
+    impl IndexBuild for Nothing {
+        fn scan_block(&self, _: TxnId, _: u32) -> Result<u64, EngineError> {
+            Ok(0)
+        }
+
+        fn load(
+            &self,
+            _: TxnId,
+            _: &mut Vec<(RowId, RowId)>,
+            _: &dyn Fn() -> bool,
+        ) -> Result<Loaded, EngineError> {
+            Ok(Loaded::Whole)
+        }
+    }
+
+    #[test]
+    fn rows_wait_for_the_load_unless_the_scan_has_yet_to_come() {
+        let building = Building::new(Box::new(Nothing), 3);
+        let rows = |block, slots: &[usize]| -> Vec<RowId> {
+            slots.iter().map(|&slot| RowId::of(block, slot)).collect()
+        };
+        building.scan_block(TxnId(1), 0).unwrap();
+        assert!(building.defer(0, &rows(0, &[5, 64, 5])));
+        assert!(building.defer(1, &rows(1, &[7])), "the scan will read it");
+        assert!(building.defer(3, &rows(3, &[9])), "a new block, which the scan does not visit");
+        building.scan_block(TxnId(1), 2).unwrap();
+        assert!(building.defer(1, &rows(1, &[8])), "another thread may have read it already");
+        assert!(building.defer(0, &rows(0, &[63])));
+        let wanted = [(0, rows(0, &[5, 63, 64])), (1, rows(1, &[8])), (3, rows(3, &[9]))].to_vec();
+        assert_eq!(building.end_deferral().collect::<Vec<_>>(), wanted);
+        assert!(!building.defer(2, &rows(2, &[1])), "over");
+    }
+}
