@@ -21,7 +21,7 @@ pub mod worker;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ use froglet_schema::{Catalog, ObjectId};
 use froglet_txn::{Isolation, Limits};
 
 use self::changes::{CASES, Case};
-use self::worker::{Done, Worker};
+use self::timeline::WINDOW;
+use self::worker::{Done, Signals, Worker};
 use crate::report::Report;
 use crate::store::{Durability, Store};
 use crate::{Args, machine, progress};
@@ -104,7 +105,8 @@ struct Changed {
     made: Option<ObjectId>,
 }
 
-/// Makes one change while a worker runs, with `calm` before and after it.
+/// Makes one change while a worker runs, with `calm` before and after it; longer, if the worker
+/// does not get to commit in that time.
 fn under_load(
     catalog: &Arc<Catalog>,
     case: &Case,
@@ -112,11 +114,13 @@ fn under_load(
     rows: u64,
     next_id: u64,
 ) -> Result<(Changed, Done)> {
-    let stop = AtomicBool::new(false);
+    let signals = Signals::default();
     thread::scope(|scope| {
         let work = || {
             machine::pin_to_core(WORKER_CORE);
-            runtime()?.block_on(Worker::new(catalog, rows, next_id).work(&stop))
+            let outcome = runtime()?.block_on(Worker::new(catalog, rows, next_id).work(&signals));
+            signals.ended.store(true, Ordering::Relaxed);
+            outcome
         };
         let worker = thread::Builder::new().name("worker".to_owned()).spawn_scoped(scope, work)?;
         // A thread of its own, so that the migration's threads inherit its core and nobody else.
@@ -127,11 +131,20 @@ fn under_load(
             let calm_start = Instant::now();
             thread::sleep(calm);
             let changed = runtime()?.block_on(alter(catalog, case, calm_start));
-            thread::sleep(calm + SHORTEST);
+            thread::sleep(SHORTEST);
+            let commits = signals.commits.load(Ordering::Relaxed);
+            thread::sleep(calm);
+            while signals.commits.load(Ordering::Relaxed) == commits
+                && !signals.ended.load(Ordering::Relaxed)
+            {
+                thread::sleep(WINDOW);
+            }
+            // The window of that commit ends.
+            thread::sleep(WINDOW);
             changed.map(|changed| Changed { calm_end: Instant::now(), ..changed })
         });
         let changed = ddl.join().map_err(|_| anyhow!("the schema change panicked"));
-        stop.store(true, Ordering::Relaxed);
+        signals.stop.store(true, Ordering::Relaxed);
         let done = worker.join().map_err(|_| anyhow!("the worker panicked"))?;
         Ok((changed?.with_context(|| case.sql.to_owned())?, done.context("the worker")?))
     })

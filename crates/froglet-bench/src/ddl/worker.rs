@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Result, anyhow};
 use froglet_engine::{ColumnType, RowId, RowWrite, Snapshot, Value, WriteStop, key};
@@ -26,6 +26,17 @@ const UPDATES: usize = 8;
 const CHURN: u64 = 10;
 /// Rows inserted and not deleted yet.
 const KEPT: usize = 100;
+
+/// What the worker and who watches it tell each other.
+#[derive(Default)]
+pub struct Signals {
+    /// The worker is to end.
+    pub stop: AtomicBool,
+    /// Its commits so far.
+    pub commits: AtomicU64,
+    /// It has ended.
+    pub ended: AtomicBool,
+}
 
 /// What the worker did.
 pub struct Done {
@@ -102,14 +113,17 @@ impl<'a> Worker<'a> {
     }
 
     /// Runs until told to stop; then deletes what it has inserted.
-    pub async fn work(mut self, stop: &AtomicBool) -> Result<Done> {
+    pub async fn work(mut self, signals: &Signals) -> Result<Done> {
         let mut timeline = Timeline::new();
         let (mut aborts, mut first_abort, mut turn) = (0, None, 0u64);
-        while !stop.load(Ordering::Relaxed) {
+        while !signals.stop.load(Ordering::Relaxed) {
             turn += 1;
             let churn = turn.is_multiple_of(CHURN);
             match self.transaction(churn).await {
-                Ok(()) => timeline.commit(),
+                Ok(()) => {
+                    timeline.commit();
+                    signals.commits.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(Stop::Abort(why)) => {
                     aborts += 1;
                     first_abort.get_or_insert(why);

@@ -143,7 +143,7 @@ impl Channel {
 
     /// A message has been handled: the next short one may have its memory.
     pub fn done_with(&mut self, body: BytesMut) {
-        if body.capacity() <= FREE_BYTES {
+        if frame::is_copy(&body) {
             self.spare = body;
         }
     }

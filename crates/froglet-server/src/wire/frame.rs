@@ -20,6 +20,11 @@ pub const STARTUP_LIMIT_BYTES: u32 = 10_000;
 /// Messages up to this long are copied: the input buffer then stays one piece and is used again.
 const COPIED_BYTES: usize = 4 << 10;
 
+/// Whether a body that [`take`] returned is a copy, and its memory nobody else's.
+pub fn is_copy(body: &BytesMut) -> bool {
+    5 + body.len() <= COPIED_BYTES
+}
+
 /// What the beginning of the input says.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
