@@ -2,13 +2,30 @@
 
 use std::sync::Arc;
 
-use tokio_postgres::NoTls;
-
 use crate::support::{Raw, TestServer, code, kinds, query, rows, start, start_with};
 
 async fn table(server: &TestServer) {
     let sql = "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0)";
     server.connect().await.batch_execute(sql).await.expect("runs");
+}
+
+/// A client, and what a cancel request must know of it.
+async fn with_key(server: &TestServer) -> (Raw, Vec<u8>) {
+    let mut raw = server.socket().await;
+    raw.startup(&[("user", "postgres")]).await;
+    let greeting = raw.ready().await;
+    let key = greeting.into_iter().find(|m| m.kind == b'K').expect("BackendKeyData");
+    (raw, key.body)
+}
+
+/// Sends a cancel request and waits until the server has closed its connection: it has been
+/// handled by then. Who does not wait may hit the next statement.
+async fn cancel(server: &TestServer, key: &[u8]) {
+    let mut request = b"\0\0\0\x10\x04\xd2\x16\x2e".to_vec();
+    request.extend(key);
+    let mut other = server.socket().await;
+    other.send(&request).await;
+    assert_eq!(other.next().await, None);
 }
 
 #[tokio::test]
@@ -17,39 +34,29 @@ async fn a_cancel_request_ends_a_wait() {
     table(&server).await;
     let holder = server.connect().await;
     holder.batch_execute("BEGIN; UPDATE t SET n = 1 WHERE id = 1").await.expect("runs");
-    let waiter = server.connect().await;
-    let cancel = waiter.cancel_token();
+    let (mut waiter, key) = with_key(&server).await;
     let waiting = tokio::spawn(async move {
-        let outcome = waiter.execute("UPDATE t SET n = 2 WHERE id = 1", &[]).await;
-        (waiter, outcome)
+        let answer = waiter.query("UPDATE t SET n = 2 WHERE id = 1").await;
+        (waiter, answer)
     });
     // A request that comes before the statement finds nothing to cancel.
     while !waiting.is_finished() {
-        cancel.cancel_query(NoTls).await.expect("sent");
-        tokio::task::yield_now().await;
+        cancel(&server, &key).await;
     }
-    let (waiter, outcome) = waiting.await.expect("no panic");
-    assert_eq!(code(outcome), "57014");
+    let (mut waiter, answer) = waiting.await.expect("no panic");
+    assert_eq!(answer[0].code(), "57014");
     // Neither does a late one, and the next statement is not its victim.
-    cancel.cancel_query(NoTls).await.expect("sent");
-    let messages = waiter.simple_query("SELECT 1").await.expect("runs");
-    assert_eq!(rows(&messages), ["1"]);
+    cancel(&server, &key).await;
+    assert_eq!(kinds(&waiter.query("SELECT 1").await), "TDCZ");
     holder.batch_execute("ROLLBACK").await.expect("runs");
 }
 
 #[tokio::test]
 async fn a_cancel_request_with_a_wrong_secret_does_nothing() {
     let server = start().await;
-    let mut raw = server.socket().await;
-    raw.startup(&[("user", "postgres")]).await;
-    let greeting = raw.ready().await;
-    let key = greeting.iter().find(|m| m.kind == b'K').expect("BackendKeyData");
-    let mut request = b"\0\0\0\x10\x04\xd2\x16\x2e".to_vec();
-    request.extend(&key.body);
-    *request.last_mut().expect("a secret") ^= 1;
-    let mut other = server.socket().await;
-    other.send(&request).await;
-    assert_eq!(other.next().await, None);
+    let (mut raw, mut key) = with_key(&server).await;
+    *key.last_mut().expect("a secret") ^= 1;
+    cancel(&server, &key).await;
     assert_eq!(kinds(&raw.query("SELECT 1").await), "TDCZ");
 }
 
