@@ -108,12 +108,7 @@ pub(crate) fn plan_still_good(
     stamp: u64,
     settings: &crate::settings::Settings,
 ) -> bool {
-    let hot = settings.hot();
-    plan.conversion.is_none()
-        && plan.stamp == stamp
-        && plan.fast == hot.fast_path
-        && plan.path == hot.search_path
-        && plan.timezone == hot.timezone
+    plan.conversion.is_none() && plan.was_made_under(stamp, settings.hot())
 }
 
 pub(crate) fn plannable(command: &Command) -> bool {
@@ -223,14 +218,8 @@ pub(crate) fn known_plan(
     prepared: &Prepared,
     catalog: &Arc<CatalogVersion>,
 ) -> Option<Arc<CachedPlan>> {
-    let hot = session.settings.hot();
     let known = prepared.plan.lock();
-    let good = |known: &&Arc<CachedPlan>| {
-        known.stamp == catalog.stamp
-            && known.fast == hot.fast_path
-            && known.path == hot.search_path
-            && known.timezone == hot.timezone
-    };
+    let good = |plan: &&Arc<CachedPlan>| plan.was_made_under(catalog.stamp, session.settings.hot());
     known.as_ref().filter(good).cloned()
 }
 

@@ -190,9 +190,13 @@ impl Finder<'_> {
     fn condition(&mut self, condition: Option<&Expr>) {
         let mut found = Vec::new();
         if condition.is_some_and(|expr| self.predicate(expr, &mut found)) {
-            for (at, slot) in found {
-                self.slots[at] = Some(slot);
-            }
+            self.settle(found);
+        }
+    }
+
+    fn settle(&mut self, found: Vec<(usize, Slot)>) {
+        for (at, slot) in found {
+            self.slots[at] = Some(slot);
         }
     }
 
@@ -245,9 +249,7 @@ impl Finder<'_> {
             self.assigned(&assignment.value, column);
             let mut found = Vec::new();
             if is_integer(column) && self.arithmetic(&assignment.value, &mut found) == Some(true) {
-                for (at, slot) in found {
-                    self.slots[at] = Some(slot);
-                }
+                self.settle(found);
             }
         }
     }

@@ -21,6 +21,7 @@ use crate::convert::Conversion;
 use crate::error::SqlError;
 use crate::parse::ParsedStatement;
 use crate::plan::Plan;
+use crate::settings::Hot;
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +71,16 @@ pub(crate) struct CachedPlan {
     pub(crate) plan: Plan,
     /// How the plan's results become what was described, where they differ.
     pub(crate) conversion: Option<Conversion>,
+}
+
+impl CachedPlan {
+    /// Whether it was made under the catalog of this stamp, and with these settings.
+    pub(crate) fn was_made_under(&self, stamp: u64, hot: &Hot) -> bool {
+        self.stamp == stamp
+            && self.fast == hot.fast_path
+            && self.path == hot.search_path
+            && self.timezone == hot.timezone
+    }
 }
 
 impl Prepared {

@@ -9,11 +9,12 @@ use froglet_engine::Value;
 use froglet_txn::Isolation;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tokio::task::JoinHandle;
 
 use crate::world::{World, double};
 
 /// Inserts, updates and deletes at random until told to stop; returns its commits.
-pub async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits: Arc<AtomicU64>) {
+async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits: Arc<AtomicU64>) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut next = 1_000_000 * (seed as i64 + 1);
     while !stop.load(Ordering::Relaxed) {
@@ -41,29 +42,50 @@ pub async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits
     }
 }
 
-/// Writers stop however the test ends: they never wait, so a runtime could not stop them.
-pub struct Stop(pub Arc<AtomicBool>);
+/// Three writers. They stop however the test ends: they never wait, so a runtime could not stop
+/// them.
+pub struct Writers {
+    stop: Arc<AtomicBool>,
+    commits: Arc<AtomicU64>,
+    tasks: Vec<JoinHandle<()>>,
+}
 
-impl Drop for Stop {
+impl Writers {
+    pub fn start(world: &Arc<World>) -> Writers {
+        let (stop, commits) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let one = |seed| tokio::spawn(writer(world.clone(), seed, stop.clone(), commits.clone()));
+        let tasks = (0..3).map(one).collect();
+        Writers { stop, commits, tasks }
+    }
+
+    /// Returns when they have committed so many times more.
+    pub async fn until_committed(&self, more: u64) {
+        let before = self.commits.load(Ordering::Relaxed);
+        while self.commits.load(Ordering::Relaxed) < before + more {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub async fn end(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in std::mem::take(&mut self.tasks) {
+            task.await.expect("no writer panics");
+        }
+    }
+}
+
+impl Drop for Writers {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_row_is_migrated_exactly_while_writers_run() {
     let world = Arc::new(World { keeps_d: true, ..World::with_rows(3000).await });
-    let stop = Arc::new(AtomicBool::new(false));
-    let _stop = Stop(stop.clone());
-    let commits = Arc::new(AtomicU64::new(0));
-    let writers: Vec<_> = (0..3)
-        .map(|seed| tokio::spawn(writer(world.clone(), seed, stop.clone(), commits.clone())))
-        .collect();
+    let writers = Writers::start(&world);
     for round in 0..20 {
-        let before = commits.load(Ordering::Relaxed);
-        while commits.load(Ordering::Relaxed) < before + 50 {
-            tokio::task::yield_now().await;
-        }
+        writers.until_committed(50).await;
         let mut txn = world.begin(Isolation::ReadCommitted);
         world.change(&mut txn, world.add_double("d")).await.unwrap();
         if round % 4 == 3 {
@@ -86,34 +108,19 @@ async fn every_row_is_migrated_exactly_while_writers_run() {
         txn.abort();
         world.alter(drop).await.unwrap();
     }
-    stop.store(true, Ordering::Relaxed);
-    for writer in writers {
-        writer.await.expect("no writer panics");
-    }
+    writers.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_type_loses_and_tears_nothing() {
     let world = Arc::new(World::with_rows(3000).await);
-    let stop = Arc::new(AtomicBool::new(false));
-    let _stop = Stop(stop.clone());
-    let commits = Arc::new(AtomicU64::new(0));
-    let writers: Vec<_> = (0..3)
-        .map(|seed| tokio::spawn(writer(world.clone(), seed, stop.clone(), commits.clone())))
-        .collect();
-    while commits.load(Ordering::Relaxed) < 100 {
-        tokio::task::yield_now().await;
-    }
+    let writers = Writers::start(&world);
+    writers.until_committed(100).await;
     let mut txn = world.begin(Isolation::ReadCommitted);
     world.change(&mut txn, world.alter_v()).await.unwrap();
     world.commit(txn).await.unwrap();
-    while commits.load(Ordering::Relaxed) < 300 {
-        tokio::task::yield_now().await;
-    }
-    stop.store(true, Ordering::Relaxed);
-    for writer in writers {
-        writer.await.expect("no writer panics");
-    }
+    writers.until_committed(200).await;
+    writers.end().await;
     // Old values 10 k became 20 k + 1; values written under the new version are 10 k.
     for row in world.all(&["id", "v"]).await {
         let Value::Int64(v) = row[1] else { panic!("v is never NULL: row {:?}", row[0]) };

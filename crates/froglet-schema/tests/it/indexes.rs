@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use froglet_engine::{Direction, KeyRange, Value, WriteStop};
@@ -12,7 +11,7 @@ use froglet_schema::change::NewKeyPart;
 use froglet_schema::{Change, MigrationOptions, NewIndex};
 use froglet_txn::{Isolation, Limits};
 
-use crate::concurrent::{Stop, writer};
+use crate::concurrent::Writers;
 use crate::world::World;
 
 fn create_index(world: &World) -> Change {
@@ -58,17 +57,9 @@ async fn by_scan(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64,
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_index_made_under_writers_has_every_row_once() {
     let world = Arc::new(World::with_rows(20_000).await);
-    let stop = Arc::new(AtomicBool::new(false));
-    let _stop = Stop(stop.clone());
-    let commits = Arc::new(AtomicU64::new(0));
-    let writers: Vec<_> = (0..3)
-        .map(|seed| tokio::spawn(writer(world.clone(), seed, stop.clone(), commits.clone())))
-        .collect();
+    let writers = Writers::start(&world);
     for round in 0..12 {
-        let before = commits.load(Ordering::Relaxed);
-        while commits.load(Ordering::Relaxed) < before + 50 {
-            tokio::task::yield_now().await;
-        }
+        writers.until_committed(50).await;
         let limits = Limits::none();
         let options = MigrationOptions { scan_threads: 1 + round % 3, statement: "test".into() };
         let mut txn = world.begin(Isolation::ReadCommitted);
@@ -92,10 +83,7 @@ async fn an_index_made_under_writers_has_every_row_once() {
         txn.abort();
         world.alter(Change::DropIndex { table: world.table, index }).await.unwrap();
     }
-    stop.store(true, Ordering::Relaxed);
-    for writer in writers {
-        writer.await.expect("no writer panics");
-    }
+    writers.end().await;
     // One more, and nothing but one entry for each row once nobody needs the others.
     world.alter(create_index(&world)).await.unwrap();
     let version = world.version();
