@@ -422,6 +422,9 @@ pub trait Engine: Send + Sync + 'static {
     fn appended(&self) -> Lsn;
     /// The newest commit timestamp that surely survives a crash.
     fn durable_ts(&self) -> Ts;
+    /// Makes the log durable up to a position in the caller's thread, which waits for the disk.
+    /// False if that is under way already, perhaps without this position.
+    fn make_durable(&self, lsn: Lsn) -> Result<bool, EngineError>;
     /// Calls back when the log is durable up to a position, or has failed. Wakes the flusher.
     fn when_durable(&self, lsn: Lsn, done: Box<dyn FnOnce(Result<(), EngineError>) + Send>);
 

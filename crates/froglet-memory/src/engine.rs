@@ -322,6 +322,10 @@ impl Engine for MemoryEngine {
         Ts(self.core.timeline.durable().min(self.core.timeline.now()))
     }
 
+    fn make_durable(&self, lsn: Lsn) -> Result<bool, EngineError> {
+        self.core.log.as_ref().map_or(Ok(true), |log| log.make_durable(lsn).map_err(log_failed))
+    }
+
     fn when_durable(&self, lsn: Lsn, done: Box<dyn FnOnce(Result<(), EngineError>) + Send>) {
         match &self.core.log {
             Some(log) => {

@@ -227,6 +227,30 @@ impl Catalog {
         Ok(view)
     }
 
+    /// The same, if nothing has to be waited for: the transaction changes no schema, and what it
+    /// has written is of the schema that the statement sees. Else [`Catalog::begin_statement`] is to
+    /// be asked, and has lost nothing.
+    pub fn begin_statement_at_once(
+        &self,
+        txn: &mut Transaction,
+        writes: bool,
+    ) -> Option<Arc<CatalogVersion>> {
+        if local(txn).is_some() || txn.behind.is_some() {
+            return None;
+        }
+        let before = (!txn.schema_set.is_empty()).then(|| txn.snapshot());
+        if writes {
+            txn.part();
+        }
+        txn.begin_statement();
+        let view = self.at(txn.snapshot().ts);
+        if before.is_some() && txn.schema_set.iter().any(|used| is_newer(&view, used)) {
+            txn.behind = before;
+            return None;
+        }
+        Some(view)
+    }
+
     /// READ COMMITTED: the statement sees a newer schema than the transaction wrote under.
     async fn carry_over_to(
         &self,

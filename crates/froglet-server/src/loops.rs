@@ -12,12 +12,24 @@
 //! L1: nothing a session does on its loop takes longer than a few thousand rows do. What may, is
 //!     wrapped (`froglet_txn::aside`): the others of the loop do not wait for it.
 
+use std::cell::OnceCell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
+
+thread_local! {
+    /// The sessions of the loop that this thread belongs to.
+    static COMPANY: OnceCell<Arc<AtomicUsize>> = const { OnceCell::new() };
+}
+
+/// Whether this thread belongs to a loop with one session: then that one may wait for the disk in
+/// it (a session that comes meanwhile waits with it).
+pub(crate) fn is_alone() -> bool {
+    COMPANY.with(|sessions| sessions.get().is_some_and(|n| n.load(Ordering::Relaxed) == 1))
+}
 
 /// The loops. Dropped, they stop without waiting for what still runs on them.
 #[derive(Debug)]
@@ -71,14 +83,20 @@ impl Loops {
 
 impl Loop {
     fn start(max_sessions: usize) -> io::Result<Loop> {
+        let sessions = Arc::<AtomicUsize>::default();
+        let company = sessions.clone();
         let runtime = Builder::new_multi_thread()
+            .on_thread_start(move || {
+                // A thread starts once.
+                COMPANY.with(|sessions| sessions.set(company.clone())).unwrap_or_default();
+            })
             .worker_threads(1)
             // Each session may be at long work, and somebody must keep the loop.
             .max_blocking_threads(max_sessions + 8)
             .thread_name("froglet-session")
             .enable_all()
             .build()?;
-        Ok(Loop { runtime: Some(runtime), sessions: Arc::default() })
+        Ok(Loop { runtime: Some(runtime), sessions })
     }
 }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use froglet_engine::{IdSet, Row, RowId, RowWrite, Snapshot, SqlState, Ts, Value, WriteStop};
 use froglet_schema::{Catalog, CatalogVersion, SchemaError, TableVersion};
 use froglet_txn::{Isolation, Limits, SchemaUse, Shared, Strength, Transaction, TxnError};
+use smallvec::SmallVec;
 
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -228,6 +229,31 @@ impl Writer<'_> {
             }
         }
         Ok(rids)
+    }
+
+    /// Inserts rows in layout order, if nothing is in their way; else what was written is to be
+    /// undone.
+    pub(crate) fn insert_at_once(&mut self, table: &TableVersion, rows: &[Row]) -> Option<()> {
+        let mut rids = Vec::with_capacity(rows.len());
+        table.table.insert(self.txn.part(), rows, &mut rids).ok()
+    }
+
+    /// Writes the collected rows, if nothing is in their way; else what was written is to be undone.
+    pub(crate) fn modify_at_once(
+        &mut self,
+        table: &TableVersion,
+        kind: Kind<'_>,
+        base: Ts,
+        targets: &Targets,
+    ) -> Option<()> {
+        if self.any_shared(table, &targets.rids) {
+            return None;
+        }
+        let writes: SmallVec<[RowWrite<'_>; 1]> =
+            (0..targets.rids.len()).map(|row| targets.write(row, kind)).collect();
+        table.table.write(self.txn.part(), base, &writes).ok()?;
+        // Held shared since the look above: froglet-txn, R2.
+        (!self.any_shared(table, &targets.rids)).then_some(())
     }
 
     /// Writes the collected rows. Rows that turn out not to concern the statement any more leave

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use froglet_engine::{Snapshot, SqlState, Value};
-use froglet_txn::{Isolation, Limits, TxnError, aside_async};
+use froglet_txn::{Isolation, Limits, Transaction, TxnError, aside_async};
 
 use crate::apply::{Stop, Writer};
 use crate::command::Command;
@@ -121,7 +121,7 @@ async fn run_planned(
 }
 
 /// What a statement does that a read-only transaction may not.
-fn writes(command: &Command) -> Option<&'static str> {
+pub(crate) fn writes(command: &Command) -> Option<&'static str> {
     match command {
         Command::Insert(_) => Some("INSERT"),
         Command::Update(_) => Some("UPDATE"),
@@ -143,6 +143,14 @@ impl Session {
         Some(StatementMark { rows: txn.savepoint(), catalog: self.db.catalog().savepoint(txn) })
     }
 
+    /// Undoes what a statement has written.
+    pub(crate) fn undo_statement(&mut self, mark: Option<StatementMark>) {
+        if let (Some(txn), Some(mark)) = (&mut self.txn, mark) {
+            self.db.catalog().rollback_to(txn, &mark.catalog);
+            txn.rollback_to(mark.rows);
+        }
+    }
+
     /// Undoes a statement that is to run again.
     pub(crate) async fn restart(
         &mut self,
@@ -151,12 +159,11 @@ impl Session {
         limits: &Limits,
     ) -> Result<(), SqlError> {
         limits.check()?;
-        if let (Some(txn), Some(mark)) = (&mut self.txn, mark) {
-            self.db.catalog().rollback_to(txn, &mark.catalog);
-            txn.rollback_to(mark.rows);
-            if txn.isolation() == Isolation::RepeatableRead {
-                return Err(TxnError::Serialization.into());
-            }
+        let writes = mark.is_some();
+        self.undo_statement(mark);
+        let repeatable = |txn: &Transaction| txn.isolation() == Isolation::RepeatableRead;
+        if writes && self.txn.as_ref().is_some_and(repeatable) {
+            return Err(TxnError::Serialization.into());
         }
         if restarts > MAX_RESTARTS {
             return Err(TxnError::Serialization.into());
@@ -197,7 +204,7 @@ async fn attempt(
     outcome
 }
 
-fn fields_of(prepared: &Prepared, cached: &CachedPlan) -> Arc<[Field]> {
+pub(crate) fn fields_of(prepared: &Prepared, cached: &CachedPlan) -> Arc<[Field]> {
     let fields = prepared.fields.as_ref().or(cached.plan.fields());
     fields.cloned().unwrap_or_else(|| Arc::from([]))
 }

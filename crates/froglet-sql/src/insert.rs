@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use froglet_engine::{Row, Value};
 use froglet_schema::TableVersion;
+use futures::FutureExt;
 
 use crate::apply::{Stop, Writer};
 use crate::context::EvalContext;
@@ -12,9 +13,9 @@ use crate::expr::RowExpr;
 use crate::foreignkey::Key;
 use crate::modify::Written;
 use crate::on_conflict::OnConflict;
-use crate::query_rows;
 use crate::returning::OutputList;
 use crate::table::Compiled;
+use crate::{at_once, query_rows};
 
 /// Where the values of INSERT come from.
 pub(crate) enum Source {
@@ -131,16 +132,34 @@ impl InsertPlan {
                 (written.len(), written)
             }
         };
-        let returned = match &self.returning {
-            Some(list) => Some(
-                returned
-                    .iter()
-                    .map(|row| list.row(row, writer.eval))
-                    .collect::<Result<Vec<Row>, SqlError>>()?,
-            ),
-            None => None,
-        };
+        let returned = self.returned(&returned, writer.eval)?;
         Ok(Written { rows: count as u64, returned })
+    }
+
+    /// See `at_once.rs`.
+    pub(crate) fn may_run_at_once(&self) -> bool {
+        matches!(&self.source, Source::Values(rows) if rows.len() <= at_once::FEW)
+            && self.on_conflict.is_none()
+    }
+
+    /// The same as [`InsertPlan::run`], if nobody is in its way.
+    pub(crate) fn run_at_once(&self, writer: &mut Writer<'_>) -> Option<Written> {
+        let Source::Values(rows) = &self.source else { return None };
+        let rows = self.values(rows, writer.eval).ok()?;
+        writer.note(&self.inserter.table);
+        writer.insert_at_once(&self.inserter.table, &rows)?;
+        if !self.inserter.keys.is_empty() {
+            // It waits only for whoever deletes a parent.
+            self.inserter.hold_parents(writer, &rows).now_or_never()?.ok()?;
+        }
+        let returned = self.returned(&rows, writer.eval).ok()?;
+        Some(Written { rows: rows.len() as u64, returned })
+    }
+
+    /// RETURNING.
+    fn returned(&self, rows: &[Row], context: &EvalContext) -> Result<Option<Vec<Row>>, SqlError> {
+        let Some(list) = &self.returning else { return Ok(None) };
+        rows.iter().map(|row| list.row(row, context)).collect::<Result<_, _>>().map(Some)
     }
 
     /// The complete rows of VALUES, all before the first is inserted.

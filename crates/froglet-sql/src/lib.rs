@@ -12,6 +12,7 @@
 
 mod access;
 mod apply;
+mod at_once;
 mod bind;
 mod bound;
 pub mod command;

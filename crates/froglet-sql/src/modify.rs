@@ -25,7 +25,7 @@ use crate::modify_query::QuerySource;
 use crate::returning::OutputList;
 use crate::scan::Scan;
 use crate::table::{ColumnSource, Compiled};
-use crate::violation;
+use crate::{at_once, violation};
 
 /// What is written to each row.
 #[derive(Debug)]
@@ -98,7 +98,9 @@ impl ModifyPlan {
         let view = writer.txn.part().snapshot().clone();
         let mut targets = match &self.source {
             Source::Short { access, residual, sets, .. } => {
-                self.collect(writer, &view, access.as_ref(), residual.as_ref(), sets)?
+                let (access, residual) = (access.as_ref(), residual.as_ref());
+                self.collect(writer, &view, access, residual, sets, usize::MAX)?
+                    .expect("all rows were asked for")
             }
             Source::Query(query) => Box::pin(query.collect(self, writer, &view)).await?,
         };
@@ -116,6 +118,33 @@ impl ModifyPlan {
         Ok(Written { rows: targets.rids.len() as u64, returned })
     }
 
+    /// See `at_once.rs`.
+    pub(crate) fn may_run_at_once(&self) -> bool {
+        matches!(self.source, Source::Short { access: Some(_), .. })
+            && self.child_keys.is_empty()
+            && self.parent_keys.is_empty()
+    }
+
+    /// The same as [`ModifyPlan::run`], if it finds few rows and nobody in its way.
+    pub(crate) fn run_at_once(&self, writer: &mut Writer<'_>) -> Option<Written> {
+        let Source::Short { access, residual, sets, .. } = &self.source else { return None };
+        let view = writer.txn.part().snapshot().clone();
+        let targets = self
+            .collect(writer, &view, access.as_ref(), residual.as_ref(), sets, at_once::FEW)
+            .ok()??;
+        if !targets.rids.is_empty() {
+            writer.note(&self.table);
+            writer.modify_at_once(&self.table, self.change.kind(), view.ts, &targets)?;
+        }
+        let returned = match &self.returning {
+            Some(list) => Some(self.returned(list, &targets, writer.eval).ok()?),
+            None => None,
+        };
+        Some(Written { rows: targets.rids.len() as u64, returned })
+    }
+
+    /// The rows and their new values; `None` if more than `most` rows are to be looked at
+    /// ([`usize::MAX`]: as many as there are).
     fn collect(
         &self,
         writer: &Writer<'_>,
@@ -123,7 +152,8 @@ impl ModifyPlan {
         access: Option<&Access>,
         residual: Option<&BoundExpr>,
         sets: &[SetValue],
-    ) -> Result<Targets, SqlError> {
+        most: usize,
+    ) -> Result<Option<Targets>, SqlError> {
         let scan = Scan {
             table: &self.table,
             access,
@@ -131,7 +161,7 @@ impl ModifyPlan {
             residual,
             direction: Direction::Forward,
         };
-        scan.gather(view, writer.eval, writer.limits, &mut |targets: &mut Targets, rid, row| {
+        let mut visit = |targets: &mut Targets, rid: RowId, row: &mut Row| {
             if let Change::Update(columns) = &self.change {
                 let values = self.new_values(columns, sets, row, rid, view, writer.eval)?;
                 targets.values.push(values);
@@ -144,7 +174,11 @@ impl ModifyPlan {
                 Some(access) if access.unique => std::ops::ControlFlow::Break(()),
                 _ => std::ops::ControlFlow::Continue(()),
             })
-        })
+        };
+        match most {
+            usize::MAX => scan.gather(view, writer.eval, writer.limits, &mut visit).map(Some),
+            most => scan.gather_few(view, writer.eval, writer.limits, most, &mut visit),
+        }
     }
 
     /// The values of the columns that are set, checked.

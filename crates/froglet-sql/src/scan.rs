@@ -44,17 +44,27 @@ impl Scan<'_> {
         limits: &Limits,
         visit: &mut Gather<'_, T>,
     ) -> Result<T, SqlError> {
-        let mut gather = |most| {
-            let mut gathered = T::default();
-            let whole = self.visit(snapshot, context, limits, most, &mut |rid, row| {
-                visit(&mut gathered, rid, row)
-            })?;
-            Ok::<_, SqlError>(whole.then_some(gathered))
-        };
-        match gather(MANY)? {
-            Some(gathered) => Ok(gathered),
-            None => Ok(aside(|| gather(usize::MAX))?.expect("nothing ends this scan early")),
+        if let Some(gathered) = self.gather_few(snapshot, context, limits, MANY, visit)? {
+            return Ok(gathered);
         }
+        let all = aside(|| self.gather_few(snapshot, context, limits, usize::MAX, visit))?;
+        Ok(all.expect("nothing ends this scan early"))
+    }
+
+    /// The same, if there are not more than `most` rows to look at.
+    pub(crate) fn gather_few<T: Default>(
+        &self,
+        snapshot: &Snapshot,
+        context: &EvalContext,
+        limits: &Limits,
+        most: usize,
+        visit: &mut Gather<'_, T>,
+    ) -> Result<Option<T>, SqlError> {
+        let mut gathered = T::default();
+        let whole = self.visit(snapshot, context, limits, most, &mut |rid, row| {
+            visit(&mut gathered, rid, row)
+        })?;
+        Ok(whole.then_some(gathered))
     }
 
     /// Visits the rows that `snapshot` sees and the conditions let through; false if there are more

@@ -384,6 +384,11 @@ impl SelectPlan {
         self.lock.is_some()
     }
 
+    /// See `at_once.rs`.
+    pub(crate) fn may_run_at_once(&self) -> bool {
+        self.lock.is_none() && self.access.is_some()
+    }
+
     /// The lines of EXPLAIN.
     pub(crate) fn describe(&self) -> Vec<String> {
         let table = &self.table.def;

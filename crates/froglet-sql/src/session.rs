@@ -89,6 +89,8 @@ pub struct Session {
     pub(crate) cursors: Cursors,
     /// What runs now goes on after its statement: `statement_timeout` does not end it.
     pub(crate) unlimited: bool,
+    /// Nobody else is served by this thread: it may wait for the disk.
+    pub(crate) alone: bool,
     /// What functions like now() and currval() look at.
     pub(crate) state: Arc<SessionState>,
     reported: Vec<Arc<str>>,
@@ -121,6 +123,7 @@ impl Session {
             held_parents: IdSet::default(),
             cursors: Cursors::default(),
             unlimited: false,
+            alone: false,
             state,
         }
     }
@@ -197,6 +200,9 @@ impl Session {
     pub fn take_notices(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
         notices.append(&mut self.state.take_notices());
+        if notices.is_empty() {
+            return notices;
+        }
         let hot = self.settings.hot();
         notices.retain(|notice| match notice.severity {
             "NOTICE" => hot.notices,
@@ -284,6 +290,11 @@ impl Session {
         Ok(prepared)
     }
 
+    /// Whether this thread serves nobody else now: then it may wait for the disk by itself.
+    pub fn set_alone(&mut self, alone: bool) {
+        self.alone = alone;
+    }
+
     /// Runs a bound statement with values for its parameters.
     pub async fn run(
         &mut self,
@@ -322,17 +333,25 @@ impl Session {
     /// Before anything is told to the client: returns when every commit that it may rest on is
     /// durable (unless `synchronous_commit` is off).
     pub async fn settle(&mut self) -> Result<(), SqlError> {
-        if let Some(txn) = &mut self.txn {
-            self.seen = self.seen.max(txn.seen());
-        }
-        if !self.settings.hot().synchronous_commit {
+        if self.is_settled() {
             return Ok(());
         }
         Ok(self.db.manager().wait_durable_ts(self.seen).await?)
     }
 
+    /// Whether all that the client is told now rests on what is durable, or need not.
+    pub fn is_settled(&mut self) -> bool {
+        if let Some(txn) = &mut self.txn {
+            self.seen = self.seen.max(txn.seen());
+        }
+        !self.settings.hot().synchronous_commit || self.db.manager().is_durable(self.seen)
+    }
+
     /// The end of a simple message or a Sync: commits, durably, or aborts what was implicit.
     pub async fn finish_implicit(&mut self, ok: bool) -> Result<(), SqlError> {
+        if ok && let Some(outcome) = self.finish_implicit_at_once() {
+            return outcome;
+        }
         self.take_set();
         let outcome = match (self.block, ok) {
             (Block::Implicit, true) => pin!(self.commit_transaction()).await,
@@ -392,7 +411,7 @@ impl Session {
     }
 
     /// Refuses if the session is to end.
-    fn begin_activity(&mut self, query: &Arc<str>) -> Result<(), SqlError> {
+    pub(crate) fn begin_activity(&mut self, query: &Arc<str>) -> Result<(), SqlError> {
         self.shared.cancel.rearm();
         self.shared.cancel.check()?;
         let now = SystemTime::now();
@@ -408,7 +427,7 @@ impl Session {
         Ok(())
     }
 
-    fn end_activity(&mut self) {
+    pub(crate) fn end_activity(&mut self) {
         let activity = match self.block {
             Block::Idle | Block::Implicit => Activity::Idle,
             Block::Explicit => Activity::IdleInTransaction,

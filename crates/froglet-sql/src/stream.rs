@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use compact_str::{CompactString, format_compact};
+use compact_str::{CompactString, ToCompactString};
 use froglet_engine::{Row, Snapshot, Ts};
 use froglet_txn::Limits;
 use futures::StreamExt;
@@ -88,7 +88,13 @@ impl TagKind {
             TagKind::Fetch => "FETCH ",
             TagKind::Word(word) => return word.into(),
         };
-        format_compact!("{words}{rows}")
+        let mut tag = CompactString::const_new(words);
+        match u8::try_from(rows) {
+            // Formatting takes longer than the rest of many a statement.
+            Ok(digit @ 0..10) => tag.push(char::from(b'0' + digit)),
+            _ => tag.push_str(&rows.to_compact_string()),
+        }
+        tag
     }
 }
 
@@ -114,6 +120,14 @@ impl RowStream {
     pub(crate) fn ready(fields: Arc<[Field]>, rows: Vec<Row>, tag: TagKind) -> RowStream {
         let source = Source::Ready(Some(rows));
         RowStream { fields, source, view: None, tag, binary: false }
+    }
+
+    /// The rows of a result that is complete, once.
+    pub fn take_ready(&mut self) -> Option<Rows> {
+        match &mut self.source {
+            Source::Ready(rows) => rows.take().map(Rows::Values),
+            Source::Chunks(_) | Source::Batches { .. } | Source::Failed => None,
+        }
     }
 
     /// A result that is still being computed.

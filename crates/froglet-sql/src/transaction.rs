@@ -4,11 +4,12 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 
 use froglet_engine::SqlState;
-use froglet_txn::{Transaction, aside_async};
+use froglet_txn::{Committed, Transaction, aside_async};
 
 use crate::command::{IsolationName, TransactionModes};
 use crate::error::SqlError;
 use crate::session::{Block, NamedSavepoint, Session};
+use crate::settings::SettingsMark;
 
 impl Session {
     /// The transaction under way; an implicit one is begun where there is none.
@@ -165,28 +166,15 @@ impl Session {
         let begun_with = self.begin_settings.take();
         self.leave();
         let Some(txn) = txn else {
-            self.settings.commit();
-            self.publish_settings();
+            self.end_settings(begun_with, true);
             return Ok(());
         };
         let manager = self.db.manager().clone();
         let changes_schema = txn.extension.is_some();
         let commit = pin!(manager.commit(txn, &limits));
         let outcome = if changes_schema { aside_async(commit).await } else { commit.await };
-        let committed = match outcome {
-            Ok(committed) => committed,
-            Err(e) => {
-                if let Some(mark) = begun_with {
-                    self.settings.restore(&mark);
-                    self.publish_settings();
-                }
-                return Err(e.into());
-            }
-        };
-        if begun_with.is_some_and(|mark| !self.settings.same_as(&mark)) {
-            self.settings.commit();
-            self.publish_settings();
-        }
+        self.end_settings(begun_with, outcome.is_ok());
+        let committed = outcome?;
         if durably {
             match committed.ts {
                 Some(_) => manager.wait_durable(committed.lsn).await?,
@@ -196,15 +184,57 @@ impl Session {
         Ok(())
     }
 
+    /// The same, if there is nothing to wait for: neither for others, nor for the log, unless this
+    /// thread may itself bring it to the disk.
+    pub(crate) fn commit_at_once(&mut self) -> Option<Result<(), SqlError>> {
+        if self.has_cursors() {
+            return None;
+        }
+        let durably = self.settings.hot().synchronous_commit;
+        let outcome = match &mut self.txn {
+            Some(txn) if txn.extension.is_some() => return None,
+            Some(txn) if durably && !self.alone && txn.wrote() => return None,
+            Some(txn) => self.db.manager().commit_at_once(txn)?.map(Some),
+            None => Ok(None),
+        };
+        self.txn = None;
+        let begun_with = self.begin_settings.take();
+        self.leave();
+        self.end_settings(begun_with, outcome.is_ok());
+        Some(match outcome {
+            Ok(Some(committed)) => self.made_durable(committed, durably),
+            Ok(None) => Ok(()),
+            Err(e) => Err(e.into()),
+        })
+    }
+
+    /// What is not durable after this, [`Session::settle`] waits for.
+    fn made_durable(&mut self, committed: Committed, durably: bool) -> Result<(), SqlError> {
+        self.seen = self.seen.max(committed.seen);
+        if let Some(ts) = committed.ts
+            && durably
+            && !self.db.manager().make_durable(committed.lsn)?
+        {
+            self.seen = self.seen.max(ts);
+        }
+        Ok(())
+    }
+
+    /// Settings changed since a transaction began stay, or go with it.
+    fn end_settings(&mut self, begun_with: Option<SettingsMark>, keep: bool) {
+        let Some(mark) = begun_with.filter(|mark| !self.settings.same_as(mark)) else { return };
+        match keep {
+            true => self.settings.commit(),
+            false => self.settings.restore(&mark),
+        }
+        self.publish_settings();
+    }
+
     /// Undoes everything; the session is idle.
     pub(crate) fn abort_transaction(&mut self) {
         self.abort_rows();
-        if let Some(mark) = self.begin_settings.take()
-            && !self.settings.same_as(&mark)
-        {
-            self.settings.restore(&mark);
-            self.publish_settings();
-        }
+        let begun_with = self.begin_settings.take();
+        self.end_settings(begun_with, false);
         self.leave();
     }
 

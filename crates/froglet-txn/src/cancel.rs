@@ -1,8 +1,10 @@
 //! Being told to stop, and by when.
 
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Context;
 use std::time::Instant;
 
+use futures::task::AtomicWaker;
 use tokio::sync::Notify;
 
 use crate::error::TxnError;
@@ -24,6 +26,8 @@ pub enum CancelReason {
 pub struct CancelToken {
     reason: AtomicU8,
     wake: Notify,
+    /// The session's own task, while it waits for its client.
+    session: AtomicWaker,
 }
 
 impl CancelToken {
@@ -41,6 +45,13 @@ impl CancelToken {
     /// The second half: whoever waits looks.
     pub fn ring(&self) {
         self.wake.notify_waiters();
+        self.session.wake();
+    }
+
+    /// The session's task is woken by the next request. It looks with [`CancelToken::check`] after this.
+    /// (One task only, but without the cost of [`CancelToken::cancelled`].)
+    pub fn listen(&self, cx: &Context<'_>) {
+        self.session.register(cx.waker());
     }
 
     /// Forgets a request that came too late for the statement before. A shutdown stays.

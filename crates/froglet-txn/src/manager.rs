@@ -94,8 +94,8 @@ impl TxnManager {
         mut txn: Transaction,
         limits: &Limits,
     ) -> Result<Committed, TxnError> {
-        if !txn.wrote() {
-            return Ok(txn.end_read_only());
+        if let Some(outcome) = self.commit_at_once(&mut txn) {
+            return outcome;
         }
         loop {
             if let Some(hook) = self.hook.get()
@@ -105,14 +105,36 @@ impl TxnManager {
                 txn.abort();
                 return Err(e);
             }
-            let ts = txn.part().pre_commit();
-            let verdict = match self.hook.get() {
-                Some(hook) => hook.check(&mut txn, ts),
-                None => Verdict::Go,
-            };
-            match verdict {
-                Verdict::Retreat => txn.part().retreat(),
-                Verdict::Go => return txn.finish(self.hook.get(), ts),
+            if let Some(outcome) = self.check_and_commit(&mut txn) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Commits if nothing has to be waited for; else the transaction goes on as if nothing had
+    /// been tried.
+    pub fn commit_at_once(&self, txn: &mut Transaction) -> Option<Result<Committed, TxnError>> {
+        if !txn.wrote() {
+            return Some(Ok(txn.end_read_only()));
+        }
+        match self.hook.get() {
+            Some(hook) if !hook.prepared(txn) => None,
+            _ => self.check_and_commit(txn),
+        }
+    }
+
+    /// `None` if the check says that the transaction has to prepare (again).
+    fn check_and_commit(&self, txn: &mut Transaction) -> Option<Result<Committed, TxnError>> {
+        let ts = txn.part().pre_commit();
+        let verdict = match self.hook.get() {
+            Some(hook) => hook.check(txn, ts),
+            None => Verdict::Go,
+        };
+        match verdict {
+            Verdict::Go => Some(txn.finish(self.hook.get(), ts)),
+            Verdict::Retreat => {
+                txn.part().retreat();
+                None
             }
         }
     }
@@ -134,6 +156,16 @@ impl TxnManager {
             Ok(outcome) => Ok(outcome?),
             Err(_) => Err(TxnError::Shutdown),
         }
+    }
+
+    /// Makes the log durable up to `lsn` in this thread; false if another thread is at it.
+    pub fn make_durable(&self, lsn: Lsn) -> Result<bool, TxnError> {
+        Ok(self.engine.make_durable(lsn)?)
+    }
+
+    /// Whether every commit at or below `seen` is durable.
+    pub fn is_durable(&self, seen: Ts) -> bool {
+        seen <= self.engine.durable_ts() || self.engine.durable() >= self.engine.appended()
     }
 
     /// Parks the task until every commit at or below `seen` is durable: what a read-only

@@ -242,8 +242,9 @@ impl Transaction {
         self.manager.waits().ended(self.id);
     }
 
-    pub(crate) fn end_read_only(mut self) -> Committed {
+    pub(crate) fn end_read_only(&mut self) -> Committed {
         let seen = self.seen();
+        self.view = None;
         if let Some(part) = self.part.take() {
             part.abort();
             self.ended();
@@ -252,7 +253,7 @@ impl Transaction {
     }
 
     pub(crate) fn finish(
-        mut self,
+        &mut self,
         hook: Option<&Arc<dyn CommitHook>>,
         ts: Ts,
     ) -> Result<Committed, TxnError> {
@@ -261,8 +262,8 @@ impl Transaction {
         let outcome = over_writes(part.savepoint().0, || part.post_commit());
         if let Some(hook) = hook {
             match outcome {
-                Ok(_) => hook.committed(&mut self, ts),
-                Err(_) => hook.aborting(&mut self),
+                Ok(_) => hook.committed(self, ts),
+                Err(_) => hook.aborting(self),
             }
         }
         self.extension = None;

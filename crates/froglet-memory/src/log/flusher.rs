@@ -1,7 +1,9 @@
 //! Flushing: the way of a batch to the disk, and of the verdict to those who wait.
 
+use super::disk::Disk;
 use super::writer::{Chunk, Shared, Sleep, State};
 use super::{DurableCallback, LogError, Lsn};
+use parking_lot::MutexGuard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
@@ -49,7 +51,21 @@ impl Shared {
 
     /// Writes and syncs what is pending now.
     pub fn flush_step(&self) -> Result<(), LogError> {
-        let mut disk = self.disk.lock();
+        self.flush_pending(self.disk.lock())
+    }
+
+    /// The same in a thread that has come along, unless somebody is at it: then false.
+    pub fn try_flush_step(&self) -> Result<bool, LogError> {
+        let Some(disk) = self.disk.try_lock() else { return Ok(false) };
+        let flushed = catch_unwind(AssertUnwindSafe(|| self.flush_pending(disk)));
+        flushed.unwrap_or_else(|_| {
+            self.fail(LogError::Panicked);
+            Err(LogError::Panicked)
+        })?;
+        Ok(true)
+    }
+
+    fn flush_pending(&self, mut disk: MutexGuard<'_, Disk>) -> Result<(), LogError> {
         let batch = {
             let mut state = self.state.lock();
             if let Some(error) = &state.failed {

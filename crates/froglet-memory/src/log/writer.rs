@@ -90,6 +90,13 @@ impl Log {
         Lsn(self.shared.state.lock().next)
     }
 
+    /// Makes everything up to `lsn` durable in the caller's thread; false if another thread is
+    /// flushing, perhaps without `lsn`. The hand-over to the flusher and back, saved here, takes
+    /// about as long as a sync.
+    pub fn make_durable(&self, lsn: Lsn) -> Result<bool, LogError> {
+        Ok(self.durable() >= lsn || self.shared.try_flush_step()? && self.durable() >= lsn)
+    }
+
     /// Requests `lsn` durable and calls back once it is, or once the log has failed: at once in
     /// this thread, or later in the flushing thread. The callback must neither append nor wait, for
     /// the flusher would wait for itself. After an error the fate of the record is known only after

@@ -7,12 +7,14 @@
 //! Long messages are paid for from a budget that all connections share, as their bytes arrive, so
 //! that neither a length field nor five hundred clients at once take more memory than that.
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use froglet_engine::SqlState;
 use froglet_sql::SqlError;
 use froglet_txn::{CancelReason, CancelToken, TxnError};
@@ -27,6 +29,9 @@ use crate::wire::frame::{self, Frame};
 const FREE_BYTES: usize = 64 << 10;
 /// The least that is read at once.
 const READ_BYTES: usize = 8 << 10;
+
+/// How a message, or a packet before startup, is taken off the input.
+type Take = fn(&mut BytesMut, &mut BytesMut) -> Result<Frame, WireError>;
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -114,6 +119,8 @@ impl Drop for Held {
 pub struct Channel {
     stream: TcpStream,
     input: BytesMut,
+    /// How long the message is whose beginning has arrived, as far as that is known.
+    message_bytes: usize,
     /// What the last short message was in.
     spare: BytesMut,
     held: Held,
@@ -127,17 +134,35 @@ impl Channel {
         Channel {
             stream,
             input: BytesMut::new(),
+            message_bytes: 0,
             spare: BytesMut::new(),
             held: Held { budget, bytes: 0 },
             output: Output::default(),
         }
     }
 
+    /// What has arrived and was not taken yet.
+    pub fn input(&self) -> &[u8] {
+        &self.input
+    }
+
+    /// So much of it has been handled where it is.
+    pub fn consume(&mut self, bytes: usize) {
+        self.input.advance(bytes);
+    }
+
     /// The next message, if it has arrived already.
     pub fn arrived(&mut self) -> Result<Option<(u8, BytesMut)>, End> {
-        match frame::take(&mut self.input, &mut self.spare).map_err(|e| SqlError::from(&e))? {
+        self.take(frame::take)
+    }
+
+    fn take(&mut self, take: Take) -> Result<Option<(u8, BytesMut)>, End> {
+        match take(&mut self.input, &mut self.spare).map_err(|e| SqlError::from(&e))? {
             Frame::Whole(kind, body) => Ok(Some((kind, body))),
-            Frame::Partial { .. } => Ok(None),
+            Frame::Partial { total_bytes } => {
+                self.message_bytes = total_bytes.unwrap_or(0);
+                Ok(None)
+            }
         }
     }
 
@@ -159,20 +184,21 @@ impl Channel {
     }
 
     /// Dropped while it waits, it loses nothing that has arrived.
-    async fn next(
-        &mut self,
-        take: fn(&mut BytesMut, &mut BytesMut) -> Result<Frame, WireError>,
-    ) -> Result<(u8, BytesMut), End> {
+    async fn next(&mut self, take: Take) -> Result<(u8, BytesMut), End> {
         loop {
-            let frame = take(&mut self.input, &mut self.spare).map_err(|e| SqlError::from(&e))?;
-            let total_bytes = match frame {
-                Frame::Whole(kind, body) => return Ok((kind, body)),
-                Frame::Partial { total_bytes } => total_bytes.unwrap_or(0),
-            };
-            self.make_room(total_bytes)?;
-            if self.stream.read_buf(&mut self.input).await? == 0 {
-                return Err(End::Closed);
+            if let Some(message) = self.take(take)? {
+                return Ok(message);
             }
+            poll_fn(|cx| self.poll_more(cx)).await?;
+        }
+    }
+
+    /// Ready when more of the message has arrived that is not there as a whole.
+    pub fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        self.make_room(self.message_bytes)?;
+        match ready!(pin!(self.stream.read_buf(&mut self.input)).poll(cx))? {
+            0 => Poll::Ready(Err(End::Closed)),
+            _ => Poll::Ready(Ok(())),
         }
     }
 
@@ -192,6 +218,18 @@ impl Channel {
         }
         self.input.reserve(want);
         Ok(())
+    }
+
+    /// Sends what has been written, if the socket takes it all now; else the rest is left.
+    pub fn flush_at_once(&mut self) -> Result<bool, End> {
+        let bytes = self.output.bytes();
+        match self.stream.try_write(bytes) {
+            Ok(n) if n == bytes.len() => self.output.clear(),
+            Ok(n) => self.output.sent(n),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e.into()),
+        }
+        Ok(self.output.bytes().is_empty())
     }
 
     /// Sends what has been written.

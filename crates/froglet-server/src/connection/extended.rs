@@ -10,7 +10,7 @@ use froglet_sql::types::{from_binary, from_text};
 use froglet_sql::{Outcome, Prepared, RowStream, Rows, SqlError, TransactionStatus};
 
 use super::portal::{Cursor, Portal, State};
-use super::rows::{Formats, describe, write_row};
+use super::rows::{Formats, describe, unsupported_format, write_row};
 use super::{Connection, Stop};
 use crate::wire::frontend::{Bind, Frontend, Parse, Target};
 
@@ -105,20 +105,7 @@ impl Connection {
         }
         let values = self.session.zone().run(|| parameters(bind, &prepared))?;
         let columns = prepared.fields().map_or(0, |fields| fields.len());
-        let codes = bind.result_formats;
-        if let Some(code) = (0..codes.len()).find_map(|i| codes.get(i).filter(|code| *code > 1)) {
-            return Err(unsupported_format(code).into());
-        }
-        let Some(formats) = Formats::from_codes(codes, columns) else {
-            return Err(SqlError::new(
-                SqlState::PROTOCOL_VIOLATION,
-                format!(
-                    "bind message has {} result formats but query has {columns} columns",
-                    codes.len()
-                ),
-            )
-            .into());
-        };
+        let formats = Formats::of(bind, columns)?;
         if !bind.portal.is_empty() {
             self.session.name_portal(bind.portal)?;
         }
@@ -198,25 +185,19 @@ impl Connection {
         max_rows: u32,
     ) -> Result<(), Stop> {
         let tag = match std::mem::replace(&mut portal.state, State::Spent) {
-            State::Bound(values) => {
-                let outcome = self
-                    .channel
-                    .watch(&self.cancel, pin!(self.session.run(&portal.prepared, values)))
-                    .await;
-                match outcome? {
-                    Outcome::Rows(stream) => {
-                        let cursor = Cursor { stream, rows: None, next: 0 };
-                        return self.fetch(portal, Box::new(cursor), max_rows).await;
-                    }
-                    Outcome::Done(tag) => tag,
-                    Outcome::CopyIn(copy) => self.copy_in(*copy).await?,
-                    Outcome::CopyOut(copy) => self.copy_out(*copy).await?,
-                    Outcome::Empty => {
-                        self.channel.output.empty_query();
-                        return Ok(());
-                    }
+            State::Bound(values) => match self.run_statement(&portal.prepared, values).await? {
+                Outcome::Rows(stream) => {
+                    let cursor = Cursor { stream, rows: None, next: 0 };
+                    return self.fetch(portal, Box::new(cursor), max_rows).await;
                 }
-            }
+                Outcome::Done(tag) => tag,
+                Outcome::CopyIn(copy) => self.copy_in(*copy).await?,
+                Outcome::CopyOut(copy) => self.copy_out(*copy).await?,
+                Outcome::Empty => {
+                    self.channel.output.empty_query();
+                    return Ok(());
+                }
+            },
             State::Rows(cursor) => {
                 self.refuse_if_failed(&portal.prepared)?;
                 return self.fetch(portal, cursor, max_rows).await;
@@ -235,6 +216,20 @@ impl Connection {
         };
         self.complete(&tag);
         Ok(())
+    }
+
+    /// Runs a bound statement, at once if it has nothing to wait for.
+    pub(super) async fn run_statement(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        mut values: Vec<Value>,
+    ) -> Result<Outcome, SqlError> {
+        if !std::mem::take(&mut self.declined)
+            && let Some(outcome) = self.session.run_at_once(prepared, &mut values)
+        {
+            return outcome;
+        }
+        self.channel.watch(&self.cancel, pin!(self.session.run(prepared, values))).await
     }
 
     /// Sends at most `max_rows` more rows (0: all). The portal is suspended where the limit ends
@@ -302,7 +297,7 @@ fn no_portal(name: &str) -> SqlError {
 }
 
 /// The values of a Bind, as many and of the types that its statement takes.
-fn parameters(bind: &Bind<'_>, prepared: &Prepared) -> Result<Vec<Value>, Stop> {
+pub(super) fn parameters(bind: &Bind<'_>, prepared: &Prepared) -> Result<Vec<Value>, Stop> {
     let types = prepared.params();
     let given = bind.parameters.len();
     if given != types.len() {
@@ -330,11 +325,6 @@ fn parameters(bind: &Bind<'_>, prepared: &Prepared) -> Result<Vec<Value>, Stop> 
         values.push(value.map_err(|e| in_parameter(e, bind, i, bytes))?);
     }
     Ok(values)
-}
-
-fn unsupported_format(code: u16) -> SqlError {
-    let message = format!("unsupported format code: {}", code as i16);
-    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
 /// Says which parameter an error is about.

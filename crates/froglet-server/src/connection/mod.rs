@@ -16,6 +16,7 @@
 //!     no portal of one.
 //! C3: a panic in a session ends that session with XX000; its transaction aborts as it is dropped.
 
+mod at_once;
 pub mod channel;
 mod copy;
 mod extended;
@@ -24,18 +25,22 @@ mod rows;
 mod simple;
 pub mod startup;
 
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use froglet_engine::SqlState;
 use froglet_sql::{Session, SqlError, TransactionStatus};
 use froglet_txn::{CancelToken, TxnError};
 use futures::FutureExt;
+use tokio::time::sleep;
 
+use crate::loops::is_alone;
 use crate::wire::frontend::{self, Frontend};
+use at_once::Progress;
 use channel::{Channel, End};
 use portal::Portals;
 
@@ -73,6 +78,8 @@ pub(crate) struct Connection {
     unnamed: Option<Arc<froglet_sql::Prepared>>,
     /// After an error in the extended protocol: everything up to Sync is ignored.
     skipping: bool,
+    /// The next statement was tried at once and has something to wait for.
+    declined: bool,
 }
 
 impl Connection {
@@ -84,6 +91,7 @@ impl Connection {
             portals: Portals::default(),
             unnamed: None,
             skipping: false,
+            declined: false,
         }
     }
 
@@ -110,18 +118,25 @@ impl Connection {
             return end;
         }
         loop {
-            let outcome = match self.next_message().await {
-                Ok((kind, body)) => {
-                    let outcome = self.handle(kind, &body).await;
-                    self.channel.done_with(body);
-                    outcome
-                }
-                Err(end) => Err(end),
-            };
-            if let Err(end) = outcome {
+            if let Err(end) = self.serve_next().await {
                 return end;
             }
         }
+    }
+
+    /// Handles what has arrived, or waits for more.
+    async fn serve_next(&mut self) -> Result<(), End> {
+        self.session.set_alone(is_alone());
+        match self.at_once() {
+            Ok(Progress::Ready) => return self.flush().await,
+            Ok(Progress::Executed) => return Ok(()),
+            Ok(Progress::None) => {}
+            Err(stop) => return self.fail(b'E', stop).await,
+        }
+        let Some((kind, body)) = self.channel.arrived()? else { return self.more().await };
+        let outcome = self.handle(kind, &body).await;
+        self.channel.done_with(body);
+        outcome
     }
 
     async fn greet(&mut self) -> Result<(), End> {
@@ -134,25 +149,31 @@ impl Connection {
         self.ready().await
     }
 
-    /// The next message, or why there will be none.
-    async fn next_message(&mut self) -> Result<(u8, BytesMut), End> {
-        if let Some(message) = self.channel.arrived()? {
-            return Ok(message);
-        }
-        let idle_timeout = self.session.idle_timeout();
-        let cancel = self.cancel.clone();
-        let too_long = async {
-            match idle_timeout {
-                Some(timeout) => tokio::time::sleep(timeout).await,
-                None => std::future::pending().await,
+    /// Returns when more of the next message has arrived, or why there will be none.
+    async fn more(&mut self) -> Result<(), End> {
+        let Connection { channel, cancel, session, .. } = self;
+        let mut too_long = session.idle_timeout().map(|timeout| Box::pin(sleep(timeout)));
+        poll_fn(|cx| {
+            if let Poll::Ready(more) = channel.poll_more(cx) {
+                return Poll::Ready(more);
             }
-        };
-        tokio::select! {
-            biased;
-            message = self.channel.receive() => message,
-            e = shut_down(&cancel) => Err(SqlError::from(e).into()),
-            () = too_long => Err(Session::idle_timeout_error().into()),
-        }
+            cancel.listen(cx);
+            match cancel.check() {
+                Ok(()) => {}
+                Err(TxnError::Shutdown) => {
+                    return Poll::Ready(Err(SqlError::from(TxnError::Shutdown).into()));
+                }
+                // A cancel request that finds nothing to cancel is over.
+                Err(_) => cancel.rearm(),
+            }
+            match &mut too_long {
+                Some(sleep) => {
+                    sleep.as_mut().poll(cx).map(|()| Err(Session::idle_timeout_error().into()))
+                }
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 
     async fn handle(&mut self, kind: u8, body: &[u8]) -> Result<(), End> {
@@ -220,7 +241,12 @@ impl Connection {
     /// Ends an implicit transaction; the client learns if that fails.
     async fn end_implicit(&mut self, ok: bool) -> Result<(), End> {
         self.drop_portals_when_idle();
-        match pin!(self.session.finish_implicit(ok)).await {
+        let ended = pin!(self.session.finish_implicit(ok)).await;
+        self.tell_end(ended)
+    }
+
+    fn tell_end(&mut self, ended: Result<(), SqlError>) -> Result<(), End> {
+        match ended {
             Ok(()) => Ok(()),
             Err(error) if error.fatal => Err(error.into()),
             Err(error) => {
@@ -232,18 +258,27 @@ impl Connection {
 
     /// ReadyForQuery, and everything out.
     async fn ready(&mut self) -> Result<(), End> {
+        self.write_ready();
+        self.flush().await
+    }
+
+    fn write_ready(&mut self) {
         self.notices();
         for (name, value) in self.session.parameter_changes() {
             self.channel.output.parameter_status(name, &value);
         }
         self.channel.output.ready_for_query(self.session.status());
-        self.flush().await
     }
 
     /// Sends what has been written, once all that it rests on is durable.
     async fn flush(&mut self) -> Result<(), End> {
-        self.session.settle().await.map_err(|error| SqlError { fatal: true, ..error })?;
-        self.channel.flush(&self.cancel).await
+        if !self.session.is_settled() {
+            self.session.settle().await.map_err(|error| SqlError { fatal: true, ..error })?;
+        }
+        match self.channel.flush_at_once()? {
+            true => Ok(()),
+            false => self.channel.flush(&self.cancel).await,
+        }
     }
 
     fn notices(&mut self) {
@@ -256,16 +291,6 @@ impl Connection {
     fn complete(&mut self, tag: &str) {
         self.notices();
         self.channel.output.command_complete(tag);
-    }
-}
-
-/// Resolves when this session is to end. A cancel request that finds nothing to cancel is over.
-async fn shut_down(cancel: &CancelToken) -> TxnError {
-    loop {
-        match cancel.cancelled().await {
-            TxnError::Shutdown => return TxnError::Shutdown,
-            _ => cancel.rearm(),
-        }
     }
 }
 

@@ -6,13 +6,13 @@
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::DataType;
 use bytes::BufMut;
-use froglet_engine::Row;
+use froglet_engine::{Row, SqlState};
 use froglet_sql::types::names::type_row;
 use froglet_sql::types::{value_binary, value_text, write_binary, write_text};
-use froglet_sql::{Field, Rows};
+use froglet_sql::{Field, Rows, SqlError};
 
 use crate::wire::backend::Output;
-use crate::wire::frontend::Integers;
+use crate::wire::frontend::Bind;
 
 /// Result formats, by column.
 #[derive(Clone, Debug, Default)]
@@ -23,15 +23,22 @@ pub(crate) struct Formats {
 }
 
 impl Formats {
-    /// From a Bind: none is text, one is for all. `None` if they are not as many as the columns.
-    pub(crate) fn from_codes(codes: Integers<'_, 2>, columns: usize) -> Option<Formats> {
+    /// Of a Bind: none is text, one is for all, else one for each column.
+    pub(crate) fn of(bind: &Bind<'_>, columns: usize) -> Result<Formats, SqlError> {
+        let codes = bind.result_formats;
+        if let Some(code) = (0..codes.len()).find_map(|i| codes.get(i).filter(|code| *code > 1)) {
+            return Err(unsupported_format(code));
+        }
         let binary = |i| codes.get(i) == Some(1);
         match codes.len() {
-            0 | 1 => Some(Formats { all_binary: binary(0), each: Vec::new() }),
+            0 | 1 => Ok(Formats { all_binary: binary(0), each: Vec::new() }),
             n if n == columns => {
-                Some(Formats { all_binary: false, each: (0..n).map(binary).collect() })
+                Ok(Formats { all_binary: false, each: (0..n).map(binary).collect() })
             }
-            _ => None,
+            n => Err(SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!("bind message has {n} result formats but query has {columns} columns"),
+            )),
         }
     }
 
@@ -124,4 +131,10 @@ fn measured(out: &mut Vec<u8>, null: bool, cell: impl FnOnce(&mut Vec<u8>)) {
         let length = i32::try_from(out.len() - start - 4).expect("a cell is shorter than 2 GiB");
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     }
+}
+
+/// A format code that is neither 0 nor 1.
+pub(crate) fn unsupported_format(code: u16) -> SqlError {
+    let message = format!("unsupported format code: {}", code as i16);
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }

@@ -16,9 +16,8 @@ impl Connection {
         self.unnamed = None;
         self.portals.remove("");
         if let Some((prepared, values)) = self.session.recall(text) {
-            let outcome =
-                self.channel.watch(&self.cancel, pin!(self.session.run(&prepared, values))).await;
-            self.answer(outcome?, true).await?;
+            let outcome = self.run_statement(&prepared, values).await?;
+            self.answer(outcome, true).await?;
             self.end_implicit(true).await?;
             return Ok(self.ready().await?);
         }

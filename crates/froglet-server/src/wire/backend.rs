@@ -44,6 +44,12 @@ impl Output {
         self.whole = 0;
     }
 
+    /// The first `n` bytes were sent.
+    pub fn sent(&mut self, n: usize) {
+        self.buffer.drain(..n);
+        self.whole = self.whole.saturating_sub(n);
+    }
+
     /// Drops a message that was not finished.
     pub fn cut_to_whole(&mut self) {
         self.buffer.truncate(self.whole);

@@ -73,6 +73,15 @@ pub fn take(input: &mut BytesMut, spare: &mut BytesMut) -> Result<Frame, WireErr
     Ok(Frame::Whole(kind, frame))
 }
 
+/// The message at the front of `input` and what follows it, if all of it is there and a message.
+pub fn peek(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[kind, a, b, c, d], _) = input.split_first_chunk()?;
+    let length = u32::from_be_bytes([a, b, c, d]);
+    let total_bytes = 1 + checked(kind, length, limit(kind).ok()?).ok()?;
+    let (frame, rest) = input.split_at_checked(total_bytes)?;
+    Some((kind, &frame[5..], rest))
+}
+
 /// Takes one packet without a type byte off the front of `input`, if it is all there.
 pub fn take_startup(input: &mut BytesMut, _spare: &mut BytesMut) -> Result<Frame, WireError> {
     let Some(header) = input.get(0..4) else {

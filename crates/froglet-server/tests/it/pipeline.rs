@@ -228,3 +228,87 @@ fn count_ready(bytes: &[u8]) -> usize {
     }
     count
 }
+
+/// One server is sent exchanges as drivers send them, which run at once where they can; the other
+/// the same with a row limit, which goes message by message. Both must say the same.
+#[tokio::test]
+async fn an_exchange_says_the_same_at_once_and_message_by_message() {
+    let (one, other) = (start().await, start().await);
+    let mut at_once = table(&one).await;
+    let mut stepwise = table(&other).await;
+    let statements = [
+        ("insert", "INSERT INTO t VALUES ($1)"),
+        ("select", "SELECT id, id + 1 AS next FROM t WHERE id = $1"),
+        ("range", "SELECT id FROM t WHERE id >= $1 ORDER BY id"),
+        ("update", "UPDATE t SET id = id + $1 WHERE id = 2"),
+        ("delete", "DELETE FROM t WHERE id = $1 RETURNING id"),
+        ("all", "SELECT count(*) FROM t"),
+        ("begin", "BEGIN"),
+        ("commit", "COMMIT"),
+        ("rollback", "ROLLBACK"),
+        ("savepoint", "SAVEPOINT s"),
+        ("back", "ROLLBACK TO s"),
+    ];
+    for (name, text) in statements {
+        for raw in [&mut at_once, &mut stepwise] {
+            raw.send(&[parse(name, text), sync()].concat()).await;
+            assert_eq!(kinds(&raw.ready().await), "1Z");
+        }
+    }
+    let steps: &[(&str, &[&str])] = &[
+        ("insert", &["1"]),
+        ("insert", &["2"]),
+        ("insert", &["1"]),
+        ("insert", &["one"]),
+        ("insert", &[]),
+        ("select", &["1"]),
+        ("select", &["7"]),
+        ("range", &["0"]),
+        ("update", &["2147483647"]),
+        ("update", &["8"]),
+        ("range", &["0"]),
+        ("all", &[]),
+        ("commit", &[]),
+        ("begin", &[]),
+        ("begin", &[]),
+        ("insert", &["3"]),
+        ("savepoint", &[]),
+        ("insert", &["3"]),
+        ("select", &["3"]),
+        ("back", &[]),
+        ("select", &["3"]),
+        ("commit", &[]),
+        ("begin", &[]),
+        ("delete", &["3"]),
+        ("insert", &["1"]),
+        ("commit", &[]),
+        ("delete", &["3"]),
+        ("begin", &[]),
+        ("insert", &["4"]),
+        ("rollback", &[]),
+        ("nobody", &[]),
+        ("range", &["0"]),
+    ];
+    let describe = || message(b'D', b"P\0");
+    for (step, (name, values)) in steps.iter().enumerate() {
+        // With and without Describe, and sometimes the same portal once more.
+        let describes = step % 3 != 0;
+        let again = step % 4 == 0;
+        let mut told = Vec::new();
+        for (raw, limit) in [(&mut at_once, 0), (&mut stepwise, i32::MAX as u32)] {
+            let mut exchange = bind("", name, values);
+            if describes {
+                exchange.extend(describe());
+            }
+            exchange.extend(execute("", limit));
+            if again {
+                exchange.extend(execute("", limit));
+            }
+            exchange.extend(sync());
+            raw.send(&exchange).await;
+            told.push(raw.ready().await);
+        }
+        let (last, first) = (told.pop(), told.pop());
+        assert_eq!(first, last, "{step}: {name} {values:?}");
+    }
+}

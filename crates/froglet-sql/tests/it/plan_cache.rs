@@ -1,6 +1,7 @@
-//! `froglet.plan_cache` changes nothing that a client can see. Two databases with the same
-//! contents are sent the same random texts, one with the cache and one without: results, types,
-//! names, tags, notices, and all of an error must be the same, and the contents at the end.
+//! `froglet.plan_cache`, and running at once what it knows, change nothing that a client can see. Two
+//! databases with the same contents are sent the same random texts, one with both and one without:
+//! results, types, names, tags, notices, and all of an error must be the same, and the contents at
+//! the end.
 
 use std::sync::Arc;
 
@@ -17,29 +18,44 @@ struct Told {
     notices: Vec<String>,
 }
 
-/// A Query message, and whether its statement was recalled.
-async fn tell(client: &mut Client, text: &str) -> (Told, bool) {
+/// How a statement came to its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Planned,
+    Recalled,
+    /// Recalled, and run at once.
+    AtOnce,
+}
+
+/// A Query message, and the way its last statement went.
+async fn tell(client: &mut Client, text: &str) -> (Told, Way) {
     let mut fields = Vec::new();
-    let mut recalled = false;
-    let outcome = message(client, text, &mut fields, &mut recalled).await;
+    let mut way = Way::Planned;
+    let outcome = message(client, text, &mut fields, &mut way).await;
     let finished = client.session.finish_implicit(outcome.is_ok()).await;
     let answer = outcome.and_then(|answer| finished.map(|()| answer));
     let answer = answer.map_err(|e| format!("{e:?}"));
     let notice = |n: Notice| format!("{} {} {}", n.severity, n.state, n.message);
     let notices = client.session.take_notices().into_iter().map(notice).collect();
-    (Told { fields, answer, notices }, recalled)
+    (Told { fields, answer, notices }, way)
 }
 
 async fn message(
     client: &mut Client,
     text: &str,
     fields: &mut Vec<Field>,
-    recalled: &mut bool,
+    way: &mut Way,
 ) -> Result<Answer, SqlError> {
     let mut last = Answer::Done(String::new());
-    if let Some((prepared, values)) = client.session.recall(text) {
-        *recalled = true;
-        let outcome = client.session.run(&prepared, values).await?;
+    if let Some((prepared, mut values)) = client.session.recall(text) {
+        *way = Way::Recalled;
+        let outcome = match client.session.run_at_once(&prepared, &mut values) {
+            Some(outcome) => {
+                *way = Way::AtOnce;
+                outcome?
+            }
+            None => client.session.run(&prepared, values).await?,
+        };
         return answer(client, outcome, fields).await;
     }
     let statements = match client.session.split(text) {
@@ -76,6 +92,7 @@ struct Pair {
     cached: Client,
     plain: Client,
     recalled: usize,
+    at_once: usize,
 }
 
 impl Pair {
@@ -88,18 +105,19 @@ impl Pair {
         }
         let plain = clients.pop().expect("there are two");
         let cached = clients.pop().expect("there are two");
-        Pair { cached, plain, recalled: 0 }
+        Pair { cached, plain, recalled: 0, at_once: 0 }
     }
 
     /// What both are told.
     async fn tell(&mut self, text: &str) -> Told {
-        let (with, recalled) = tell(&mut self.cached, text).await;
+        let (with, way) = tell(&mut self.cached, text).await;
         let (without, never) = tell(&mut self.plain, text).await;
-        assert!(!never, "the setting turns the cache off");
+        assert_eq!(never, Way::Planned, "the setting turns the cache off");
         let shown: String = text.chars().take(500).collect();
-        assert_eq!(with, without, "recalled: {recalled}\n{shown}");
+        assert_eq!(with, without, "{way:?}\n{shown}");
         assert_eq!(self.cached.session.status(), self.plain.session.status(), "{shown}");
-        self.recalled += usize::from(recalled);
+        self.recalled += usize::from(way != Way::Planned);
+        self.at_once += usize::from(way == Way::AtOnce);
         with
     }
 
@@ -395,7 +413,8 @@ async fn with_and_without_the_cache_a_client_is_told_the_same() {
     let contents = "SELECT * FROM t ORDER BY id";
     let (with, without) = (pair.cached.lines(contents).await, pair.plain.lines(contents).await);
     assert_eq!(with, without, "the contents");
-    let recalled = pair.recalled;
+    let Pair { recalled, at_once, .. } = pair;
+    assert!(at_once > rounds / 20, "{at_once} of {rounds} at once");
     assert!(recalled > rounds / 10, "{recalled} of {rounds} recalled");
     assert!(failed > rounds / 10 && failed < rounds, "{failed} of {rounds} failed");
 }

@@ -168,9 +168,13 @@ impl Client {
     async fn execute_inner(
         &mut self,
         prepared: &Arc<Prepared>,
-        values: Vec<froglet_engine::Value>,
+        mut values: Vec<froglet_engine::Value>,
     ) -> Result<Answer, SqlError> {
-        match self.session.run(prepared, values).await? {
+        let outcome = match self.session.run_at_once(prepared, &mut values) {
+            Some(outcome) => outcome?,
+            None => self.session.run(prepared, values).await?,
+        };
+        match outcome {
             Outcome::Rows(stream) => self.drain(stream).await,
             Outcome::Done(tag) => Ok(Answer::Done(tag.into())),
             _ => Ok(Answer::Done(String::new())),
