@@ -1,7 +1,6 @@
 //! Binding: from a parsed statement to a [`Prepared`], and from that to a plan that fits the
 //! catalog of the moment.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
@@ -21,6 +20,7 @@ use crate::plan::{self, Plan, Planner};
 use crate::prepared::{CachedPlan, Field, Prepared};
 use crate::session::Session;
 use crate::types::{self, oids, plain};
+use crate::walk;
 
 /// Binds a statement. Outside a transaction it is bound to the newest catalog; running it looks
 /// again.
@@ -169,15 +169,14 @@ fn undetermined(command: &Command, oids: &[u32], params: usize) -> Option<usize>
         {
             *place += weight;
         }
-        ControlFlow::<()>::Continue(())
     };
-    let _ = match command {
-        Command::Query(query) => ast::visit_expressions(&**query, &mut visit),
-        Command::Insert(insert) => ast::visit_expressions(&**insert, &mut visit),
-        Command::Update(update) => ast::visit_expressions(&**update, &mut visit),
-        Command::Delete(delete) => ast::visit_expressions(&**delete, &mut visit),
+    match command {
+        Command::Query(query) => walk::each_expr(&**query, &mut visit),
+        Command::Insert(insert) => walk::each_expr(&**insert, &mut visit),
+        Command::Update(update) => walk::each_expr(&**update, &mut visit),
+        Command::Delete(delete) => walk::each_expr(&**delete, &mut visit),
         _ => return None,
-    };
+    }
     (0..count).filter(open).find(|at| typed[*at] == 0)
 }
 

@@ -42,6 +42,7 @@ use crate::semantics::casts;
 use crate::semantics::param::ParamExpr;
 use crate::types::cast::{CastContext, assignable, not_assignable};
 use crate::types::{self, cast_array, sql_field, sql_type_of_field};
+use crate::walk;
 
 /// The qualifier of parameters while an expression is planned.
 const PARAMS: &str = "froglet param";
@@ -473,17 +474,11 @@ fn typed_by(expr: &ast::Expr, ty: SqlType, params: &[SqlType]) -> Typed {
 
 /// Whether an expression holds a subquery, so that no [`RowExpr`] can be made of it.
 pub fn has_subquery(expr: &ast::Expr) -> bool {
-    use std::ops::ControlFlow;
-    ast::visit_expressions(expr, |e| match e {
-        ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => {
-            ControlFlow::Break(())
-        }
-        ast::Expr::Function(f) if matches!(f.args, ast::FunctionArguments::Subquery(_)) => {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
+    walk::any_expr(expr, |e| match e {
+        ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => true,
+        ast::Expr::Function(f) => matches!(f.args, ast::FunctionArguments::Subquery(_)),
+        _ => false,
     })
-    .is_break()
 }
 
 /// `$3` is 2.

@@ -88,6 +88,7 @@ mod transaction;
 pub mod types;
 pub mod udf;
 mod violation;
+mod walk;
 
 pub use copy::CopyIn;
 pub use copy_out::{CopyOut, CopyRows};

@@ -13,11 +13,8 @@
 //! wrong form, a number out of range) is refused before anything runs, and the statement goes the
 //! ordinary way, with the ordinary error.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
     self, Assignment, AssignmentTarget, BinaryOperator, Expr, SetExpr, UnaryOperator, VisitMut,
-    VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Location;
 use froglet_engine::{ColumnType, Value};
@@ -27,6 +24,7 @@ use crate::command::{Command, fold};
 use crate::literals::{Class, Literal};
 use crate::plan::Plan;
 use crate::types::{self, oids, plain};
+use crate::walk::{self, Change, Flow, GO_ON};
 
 /// What becomes of one literal.
 #[derive(Clone, Debug, PartialEq)]
@@ -354,7 +352,7 @@ impl Rewriter {
     fn rewrite(&mut self, command: &Command) -> Option<Command> {
         fn with<T: VisitMut + Clone>(node: &T, rewriter: &mut Rewriter) -> Box<T> {
             let mut node = Box::new(node.clone());
-            let _ = node.visit(rewriter);
+            walk::change(&mut *node, rewriter);
             node
         }
         Some(match command {
@@ -372,10 +370,8 @@ impl Rewriter {
     }
 }
 
-impl VisitorMut for Rewriter {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl Change for Rewriter {
+    fn expr(&mut self, expr: &mut Expr) -> Flow {
         let found = match expr {
             Expr::Value(value) => {
                 self.refused |= matches!(value.value, ast::Value::Placeholder(_));
@@ -392,6 +388,6 @@ impl VisitorMut for Rewriter {
             *expr = Expr::Value(ast::Value::Placeholder(name).with_empty_span());
             self.replaced += 1;
         }
-        ControlFlow::Continue(())
+        GO_ON
     }
 }

@@ -35,6 +35,7 @@ use crate::query_run::{self, QueryStream};
 use crate::rewrite_subquery;
 use crate::semantics::casts;
 use crate::types::{self, oids, sql_type_of_field};
+use crate::walk;
 
 /// What planning and running need from the session.
 #[derive(Clone)]
@@ -175,13 +176,12 @@ fn infer(query: &ast::Query, env: &QueryEnv, params: &[SqlType]) -> Result<Vec<S
 
 fn highest_param(query: &ast::Query) -> usize {
     let mut highest = 0;
-    let _ = ast::visit_expressions(query, |expr| {
+    walk::each_expr(query, |expr| {
         if let ast::Expr::Value(v) = expr
             && let ast::Value::Placeholder(name) = &v.value
         {
             highest = highest.max(param_index(name).map_or(0, |i| i + 1));
         }
-        std::ops::ControlFlow::<()>::Continue(())
     });
     highest
 }

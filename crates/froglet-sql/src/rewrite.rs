@@ -20,13 +20,13 @@
 //! | `1e20`, `1e308` | digits, or a double precision where no decimal holds them | DataFusion makes decimals of negative scale |
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
 use crate::semantics::fieldnames::figure_name;
+use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{rewrite_correlated, rewrite_order, rewrite_subquery, rewrite_tuple};
 
 /// Rewrites an expression that stands alone.
@@ -44,22 +44,19 @@ pub fn rewrite_query(query: &ast::Query) -> Result<ast::Query, SqlError> {
     Ok(query)
 }
 
-fn run<T: VisitMut>(node: &mut T) -> Result<(), SqlError> {
-    match node.visit(&mut Rewriter) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(e) => Err(*e),
-    }
+fn run(node: &mut impl VisitMut) -> Result<(), SqlError> {
+    let mut rewriter = Rewriter::default();
+    walk::change(node, &mut rewriter);
+    rewriter.failed.map_or(Ok(()), Err)
 }
 
-struct Rewriter;
+#[derive(Default)]
+struct Rewriter {
+    failed: Option<SqlError>,
+}
 
-impl VisitorMut for Rewriter {
-    type Break = Box<SqlError>;
-
-    fn pre_visit_table_factor(
-        &mut self,
-        factor: &mut ast::TableFactor,
-    ) -> ControlFlow<Self::Break> {
+impl Change for Rewriter {
+    fn table_factor(&mut self, factor: &mut ast::TableFactor) {
         match factor {
             ast::TableFactor::Table { name, args: Some(_), alias, .. } => {
                 without_catalog(name);
@@ -68,28 +65,28 @@ impl VisitorMut for Rewriter {
             ast::TableFactor::Function { name, .. } => without_catalog(name),
             _ => {}
         }
-        ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+    fn expr_end(&mut self, expr: &mut Expr) -> Flow {
         match rewrite_one(expr) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(e) => ControlFlow::Break(Box::new(e)),
+            Ok(()) => GO_ON,
+            Err(e) => {
+                self.failed = Some(e);
+                STOP
+            }
         }
     }
 
-    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+    fn query(&mut self, query: &mut ast::Query) {
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
-        ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+    fn query_end(&mut self, query: &mut ast::Query) {
         restore_counts(query);
-        ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<Self::Break> {
+    fn select(&mut self, select: &mut ast::Select) {
         for item in &mut select.projection {
             if let ast::SelectItem::UnnamedExpr(expr)
             | ast::SelectItem::ExprWithAlias { expr, .. } = item
@@ -97,12 +94,10 @@ impl VisitorMut for Rewriter {
                 rewrite_correlated::exists_as_count(expr);
             }
         }
-        ControlFlow::Continue(())
     }
 
-    fn post_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<Self::Break> {
+    fn select_end(&mut self, select: &mut ast::Select) {
         restore_positions(select);
-        ControlFlow::Continue(())
     }
 }
 

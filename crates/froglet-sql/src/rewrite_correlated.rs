@@ -10,12 +10,12 @@
 //! own FROM. Names without a qualifier count as inner.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr};
 
 use crate::rewrite::{call, folded};
 use crate::rewrite_subquery::{is_grouped, take};
+use crate::walk::{self, GO_ON};
 
 /// Rewrites the conditions of a scalar subquery. Returns what has to hold outside of it.
 pub fn separate(query: &mut ast::Query) -> Option<Expr> {
@@ -119,11 +119,11 @@ fn substitute(conjuncts: &mut [Expr], local: &HashSet<String>) {
             if other == at || equality || only_outer(conjunct, local) {
                 continue;
             }
-            let _ = ast::visit_expressions_mut(conjunct, |e| {
+            walk::change_exprs(conjunct, |e| {
                 if *e == outer {
                     *e = inner.clone();
                 }
-                ControlFlow::<()>::Continue(())
+                GO_ON
             });
         }
     }
@@ -132,18 +132,17 @@ fn substitute(conjuncts: &mut [Expr], local: &HashSet<String>) {
 /// Whether a condition reads columns, all of them outer ones.
 fn only_outer(expr: &Expr, local: &HashSet<String>) -> bool {
     let mut outer = false;
-    let inner = ast::visit_expressions(expr, |e| match e {
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+    let inner = walk::any_expr(expr, |e| match e {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => true,
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => match column(e, local) {
             Some(true) => {
                 outer = true;
-                ControlFlow::Continue(())
+                false
             }
-            _ => ControlFlow::Break(()),
+            _ => true,
         },
-        _ => ControlFlow::Continue(()),
-    })
-    .is_break();
+        _ => false,
+    });
     outer && !inner
 }
 

@@ -6,11 +6,11 @@
 //! follow. Only the outermost query: the names of others are seen by the queries around them.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, Expr};
 
 use crate::rewrite::{different, folded};
+use crate::walk;
 
 /// Names of a result's columns that its ORDER BY uses for columns of tables are made different.
 pub(crate) fn part_names(query: &mut ast::Query) {
@@ -19,13 +19,12 @@ pub(crate) fn part_names(query: &mut ast::Query) {
     let ast::OrderByKind::Expressions(keys) = &mut order.kind else { return };
     let mut qualified = HashSet::new();
     for key in &*keys {
-        let _ = ast::visit_expressions(key, |expr| {
+        walk::each_expr(key, |expr| {
             if let Expr::CompoundIdentifier(parts) = expr
                 && let Some(last) = parts.last()
             {
                 qualified.insert(folded(last));
             }
-            ControlFlow::<()>::Continue(())
         });
     }
     for (at, item) in select.projection.iter_mut().enumerate() {

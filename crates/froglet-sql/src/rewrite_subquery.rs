@@ -1,13 +1,12 @@
 //! Subqueries in a shape that DataFusion can decorrelate, and selects that find nothing.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::planning::registry;
 use crate::rewrite::{call, figure_alias, folded, null};
 use crate::udf::single;
+use crate::walk::{self, Change, Flow, GO_ON, Look, STOP};
 
 /// A scalar subquery's column becomes the aggregate that holds the one value, unless it is an
 /// aggregate already.
@@ -39,8 +38,7 @@ pub(crate) fn is_grouped(select: &ast::Select) -> bool {
         ast::GroupByExpr::All(_) => true,
         ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
     };
-    keys || select.having.is_some()
-        || ast::Visit::visit(&select.projection, &mut Aggregates { depth: 0 }).is_break()
+    keys || select.having.is_some() || walk::look(&select.projection, &mut Aggregates { depth: 0 })
 }
 
 /// Finds aggregates and window functions of a select list, not those of its subqueries.
@@ -48,28 +46,21 @@ struct Aggregates {
     depth: usize,
 }
 
-impl ast::Visitor for Aggregates {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &ast::Query) -> ControlFlow<()> {
+impl Look for Aggregates {
+    fn query(&mut self, _query: &ast::Query) -> Flow {
         self.depth += 1;
-        ControlFlow::Continue(())
+        GO_ON
     }
 
-    fn post_visit_query(&mut self, _query: &ast::Query) -> ControlFlow<()> {
+    fn query_end(&mut self) {
         self.depth -= 1;
-        ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        let Expr::Function(f) = expr else { return ControlFlow::Continue(()) };
+    fn expr(&mut self, expr: &Expr) -> Flow {
+        let Expr::Function(f) = expr else { return GO_ON };
         let name = f.name.0.last().and_then(|p| p.as_ident()).map(folded);
         let aggregate = f.over.is_some() || name.is_some_and(|n| registry().is_aggregate(&n));
-        if aggregate && self.depth == 0 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if aggregate && self.depth == 0 { STOP } else { GO_ON }
     }
 }
 
@@ -157,13 +148,12 @@ fn is_empty_table(factor: &ast::TableFactor) -> bool {
 /// Whether any select of a query joins a table that never has rows.
 pub fn mentions_nothing(query: &ast::Query) -> bool {
     struct Finder;
-    impl ast::Visitor for Finder {
-        type Break = ();
-        fn pre_visit_select(&mut self, select: &ast::Select) -> ControlFlow<()> {
-            if finds_nothing(select) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    impl Look for Finder {
+        fn select(&mut self, select: &ast::Select) -> Flow {
+            if finds_nothing(select) { STOP } else { GO_ON }
         }
     }
-    ast::Visit::visit(query, &mut Finder).is_break()
+    walk::look(query, &mut Finder)
 }
 
 /// Replaces selects over tables that never have rows by ones that find nothing either, and that
@@ -171,26 +161,22 @@ pub fn mentions_nothing(query: &ast::Query) -> bool {
 /// triggers, policies): the types of their columns become text.
 pub fn empty_selects(query: &mut ast::Query) {
     struct Emptier;
-    impl ast::VisitorMut for Emptier {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+    impl Change for Emptier {
+        fn query(&mut self, query: &mut ast::Query) {
             if let ast::SetExpr::Select(select) = &*query.body
                 && can_be_emptied(select)
             {
                 query.order_by = None;
             }
-            ControlFlow::Continue(())
         }
 
-        fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<()> {
+        fn select(&mut self, select: &mut ast::Select) {
             if can_be_emptied(select) {
                 empty(select);
             }
-            ControlFlow::Continue(())
         }
     }
-    let _ = ast::VisitMut::visit(query, &mut Emptier);
+    walk::change(query, &mut Emptier);
 }
 
 fn can_be_emptied(select: &ast::Select) -> bool {

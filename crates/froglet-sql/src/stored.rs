@@ -10,15 +10,14 @@
 //! A check's list of column ids is kept by ALTER TYPE, which gives a column a new id; a generated
 //! column's sources cannot change their type. So neither text ever has to be rewritten.
 
-use std::ops::ControlFlow;
-
-use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
 use froglet_engine::{ColumnId, SqlState};
 use froglet_schema::{CheckDef, ColumnDef, Expression, TableDef};
 
 use crate::command::fold;
 use crate::error::SqlError;
 use crate::parse::parse_expression;
+use crate::walk::{self, GO_ON, STOP};
 
 const GENERATED: &str = "/*generated*/ ";
 const IDENTITY_ALWAYS: &str = "/*identity always*/ ";
@@ -110,14 +109,14 @@ pub(crate) fn check_expression(check: &CheckDef, table: &TableDef) -> Result<Exp
 }
 
 fn name_columns(expr: &mut Expr, name: impl Fn(usize) -> Option<String>) {
-    let _ = visit_expressions_mut(expr, |e| {
+    walk::change_exprs(expr, |e| {
         if let Expr::Identifier(ident) = e
             && let Some(n) = ident.value.strip_prefix('#').and_then(|n| n.parse().ok())
             && let Some(name) = name(n)
         {
             *ident = Ident::with_quote('"', name);
         }
-        ControlFlow::<()>::Continue(())
+        GO_ON
     });
 }
 
@@ -171,38 +170,36 @@ fn number_columns(
     number: &mut dyn FnMut(&str) -> Option<usize>,
 ) -> Result<String, SqlError> {
     let mut expr = expr.clone();
-    let flow = visit_expressions_mut(&mut expr, |e| {
+    let mut failed = None;
+    let mut fail = |error| {
+        failed = Some(error);
+        STOP
+    };
+    walk::change_exprs(&mut expr, |e| {
         let ident = match e {
             Expr::Identifier(ident) => &*ident,
             Expr::CompoundIdentifier(parts) => match parts.as_slice() {
                 [.., of, column] if fold(of) == table => column,
-                _ => return ControlFlow::Break(missing(&e.to_string())),
+                _ => return fail(missing(&e.to_string())),
             },
             Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
-                return ControlFlow::Break(SqlError::unsupported("a subquery in this expression"));
+                return fail(SqlError::unsupported("a subquery in this expression"));
             }
-            _ => return ControlFlow::Continue(()),
+            _ => return GO_ON,
         };
         let name = fold(ident);
         if !exists(&name) {
             // A bare word may be a function without parentheses (current_date).
             let word = ident.quote_style.is_none() && is_niladic(&name);
-            return if word {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(missing(&name))
-            };
+            return if word { GO_ON } else { fail(missing(&name)) };
         }
         match number(&name) {
             Some(n) => *e = Expr::Identifier(Ident::with_quote('"', format!("#{n}"))),
-            None => return ControlFlow::Break(missing(&name)),
+            None => return fail(missing(&name)),
         }
-        ControlFlow::Continue(())
+        GO_ON
     });
-    match flow {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(expr.to_string()),
-    }
+    failed.map_or_else(|| Ok(expr.to_string()), Err)
 }
 
 fn is_niladic(name: &str) -> bool {

@@ -1,13 +1,12 @@
 //! The table that a statement writes, and the syntax around it.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, TableAlias, TableFactor, TableWithJoins, Visit, visit_expressions,
+    Expr, ObjectName, TableAlias, TableFactor, TableWithJoins, Visit,
 };
 
 use crate::command::fold;
 use crate::error::SqlError;
+use crate::walk;
 
 /// A table by name, with its alias.
 pub(crate) struct TableRef<'a> {
@@ -56,17 +55,14 @@ pub(crate) fn written_table(item: &TableWithJoins) -> Result<TableRef<'_>, SqlEr
 }
 
 /// Whether a query hides in an expression.
-pub(crate) fn has_subquery<V: Visit>(node: &V) -> bool {
-    let flow = visit_expressions(node, |expr| match expr {
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
-        Expr::AnyOp { right, .. } | Expr::AllOp { right, .. }
-            if matches!(**right, Expr::Subquery(_)) =>
-        {
-            ControlFlow::Break(())
+pub(crate) fn has_subquery(node: &impl Visit) -> bool {
+    walk::any_expr(node, |expr| match expr {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => true,
+        Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+            matches!(**right, Expr::Subquery(_))
         }
-        _ => ControlFlow::Continue(()),
-    });
-    flow.is_break()
+        _ => false,
+    })
 }
 
 /// The keyword DEFAULT where a value could stand.
