@@ -1,13 +1,12 @@
 //! Opening an engine to measure. The only module that knows which engine it is.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use froglet_engine::{Direction, Engine, KeyRange, Row, RowId, Snapshot, Table};
-use froglet_memory::{MemoryEngine, MemoryOptions, MemoryTable};
+use froglet_engine::Engine;
+use froglet_memory::{MemoryEngine, MemoryOptions};
 use froglet_txn::TxnManager;
 use tempfile::TempDir;
 
@@ -68,41 +67,6 @@ pub fn temporary(parent: &Path) -> Result<TempDir> {
         .prefix("froglet-bench-")
         .tempdir_in(parent)
         .with_context(|| format!("no directory can be made in {}", parent.display()))
-}
-
-/// The row with exactly this key in the index at a layout position, by the memory engine's own
-/// entrance: one virtual call, and no range to build.
-pub fn find(
-    table: &dyn Table,
-    snapshot: &Snapshot,
-    index: usize,
-    key: &[u8],
-    projection: &[usize],
-    out: &mut Row,
-) -> Option<RowId> {
-    match table.as_any().downcast_ref::<MemoryTable>() {
-        Some(table) => table.get_by_key(snapshot, index, key, projection, out),
-        None => seek_one(table, snapshot, index, key, projection, out),
-    }
-}
-
-/// The same through the engine contract.
-pub fn seek_one(
-    table: &dyn Table,
-    snapshot: &Snapshot,
-    index: usize,
-    key: &[u8],
-    projection: &[usize],
-    out: &mut Row,
-) -> Option<RowId> {
-    let range = KeyRange::prefix(key.to_vec());
-    let mut found = None;
-    table.seek(snapshot, index, &range, Direction::Forward, projection, &mut |rid, row| {
-        found = Some(rid);
-        out.append(row);
-        ControlFlow::Break(())
-    });
-    found
 }
 
 /// Waits until the engine's memory stands still: versions that nobody can see are collected.

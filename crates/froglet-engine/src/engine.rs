@@ -213,6 +213,17 @@ pub trait Table: Send + Sync {
         out: &mut Row,
     ) -> bool;
 
+    /// The first row with exactly this key in the index at a layout position that `snapshot` sees:
+    /// its projected values are appended to `out`.
+    fn get_by_key(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        key: &[u8],
+        projection: &[usize],
+        out: &mut Row,
+    ) -> Option<RowId>;
+
     /// Visits the rows that `snapshot` sees in the key order of the index at `index` (a position in the layout).
     /// Each row once: stale index entries are checked against the visible version.
     fn seek(

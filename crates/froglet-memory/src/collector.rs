@@ -231,7 +231,9 @@ impl Core {
                 self.measure_indexes(passes);
             }
             epoch::pin().flush();
-            if !self.garbage.queue.lock().is_empty() {
+            // After work there is more to come: to be woken for each transaction costs more than
+            // to let a few of them wait.
+            if done > 0 || !self.garbage.queue.lock().is_empty() {
                 std::thread::park_timeout(PASS_INTERVAL);
                 continue;
             }

@@ -155,8 +155,8 @@ impl MemoryTable {
         true
     }
 
-    /// The first visible row with exactly this key in the index at a layout position.
-    pub fn get_by_key(
+    /// See [`froglet_engine::Table::get_by_key`].
+    pub(crate) fn row_by_key(
         &self,
         snapshot: &Snapshot,
         index: usize,

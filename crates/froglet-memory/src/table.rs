@@ -162,6 +162,17 @@ impl Table for MemoryTable {
         self.get(snapshot, rid, projection, out)
     }
 
+    fn get_by_key(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        key: &[u8],
+        projection: &[usize],
+        out: &mut Row,
+    ) -> Option<RowId> {
+        self.row_by_key(snapshot, index, key, projection, out)
+    }
+
     fn seek(
         &self,
         snapshot: &Snapshot,

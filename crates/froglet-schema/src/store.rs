@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineError, IndexId, IndexSpec, KeyPart,
-    KeyRange, Layout, Loaded, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, TxnId, Value,
-    WriteStop, key,
+    KeyRange, Layout, Loaded, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, TxnId,
+    Value, WriteStop, key,
 };
 use froglet_txn::{Isolation, Limits, Transaction, TxnError};
 
@@ -184,19 +184,7 @@ impl Store {
     fn find(&self, txn: &mut Transaction, id: ObjectId) -> Option<RowId> {
         let mut encoded = Vec::new();
         key::encode_part(&mut encoded, &Value::Int64(i64::from(id)), &self.by_id);
-        let mut found = None;
-        self.table.seek(
-            &txn.snapshot(),
-            BY_ID,
-            &KeyRange::prefix(encoded),
-            Direction::Forward,
-            &[],
-            &mut |rid, _| {
-                found = Some(rid);
-                ControlFlow::Break(())
-            },
-        );
-        found
+        self.table.get_by_key(&txn.snapshot(), BY_ID, &encoded, &[], &mut Row::new())
     }
 }
 

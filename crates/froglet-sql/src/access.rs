@@ -65,6 +65,16 @@ pub(crate) struct Access {
     pub(crate) unique: bool,
 }
 
+/// What the conditions of a unique access come to.
+pub(crate) enum UniqueKey {
+    /// A key.
+    Whole,
+    /// Nothing has such a key.
+    None,
+    /// A value has no counterpart in its column's type: the range is wider.
+    Unusable,
+}
+
 /// Conditions joined by AND.
 pub(crate) fn conjuncts(expr: &Expr) -> Vec<&Expr> {
     let mut found = Vec::new();
@@ -292,6 +302,26 @@ impl Access {
     /// A way through a whole index, for its order.
     pub(crate) fn whole(index: usize) -> Access {
         Access { index, equal: Vec::new(), low: None, high: None, unique: false }
+    }
+
+    /// Where the access is unique: appends its one key under these parameters to `key`.
+    pub(crate) fn key(
+        &self,
+        table: &TableVersion,
+        context: &EvalContext,
+        key: &mut Vec<u8>,
+    ) -> Result<UniqueKey, SqlError> {
+        let spec = &table.table.layout().indexes[self.index];
+        for (comparison, part) in self.equal.iter().zip(&spec.key) {
+            let to = table.def.columns[comparison.column].ty;
+            let [value] = &comparison.values[..] else { return Ok(UniqueKey::Unusable) };
+            match fit(value.expr.eval(&[], context)?, value.from, to) {
+                Fit::Exact(Value::Null) | Fit::Below | Fit::Above => return Ok(UniqueKey::None),
+                Fit::Exact(value) => keys::encode_part(key, &value, part),
+                Fit::Unusable => return Ok(UniqueKey::Unusable),
+            }
+        }
+        Ok(UniqueKey::Whole)
     }
 
     /// The key ranges under these parameters, ascending and without overlap. Where a value has no

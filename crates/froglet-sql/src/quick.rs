@@ -1,4 +1,4 @@
-//! Small expressions over integers, evaluated value by value.
+//! Small expressions over integers, and clocks, evaluated value by value.
 //!
 //! ```text
 //!   abalance + $1        Arith(Add, Input(0), Param(0))
@@ -23,6 +23,7 @@ use crate::error::SqlError;
 use crate::semantics::arith::{Arith, Op, overflow};
 use crate::semantics::param::ParamExpr;
 use crate::types;
+use crate::udf::simple::{Body, Out, Simple};
 
 /// A small expression.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub(crate) enum Quick {
     Not(Box<Quick>),
     /// IS NULL, or with `true` IS NOT NULL.
     IsNull(Box<Quick>, bool),
+    /// CURRENT_TIMESTAMP and the like, of this type.
+    Clock(Body, ColumnType),
 }
 
 impl Quick {
@@ -89,6 +92,7 @@ impl Quick {
                 _ => Value::Null,
             },
             Quick::IsNull(inner, not) => Value::Bool(inner.eval(row, context)?.is_null() != *not),
+            Quick::Clock(body, ty) => moment(body(&*context.session, &[])?, *ty),
         })
     }
 }
@@ -112,6 +116,17 @@ fn connect(
         (Value::Null, _) | (_, Value::Null) => Value::Null,
         _ => right,
     })
+}
+
+fn moment(out: Out, ty: ColumnType) -> Value {
+    match (out, ty) {
+        (Out::Time(us), ColumnType::TimestampTz) => Value::TimestampTz(us),
+        (Out::Time(us), ColumnType::Timestamp) => Value::Timestamp(us),
+        (Out::Time(days), ColumnType::Date) => {
+            Value::Date(i32::try_from(days).expect("the present is a date"))
+        }
+        (out, ty) => unreachable!("{out:?} of a clock of type {ty:?}"),
+    }
 }
 
 fn holds(operator: Operator, ordering: Ordering) -> bool {
@@ -165,6 +180,11 @@ impl Node {
         }
         if let Some(call) = ScalarFunctionExpr::try_downcast_func::<Arith>(expr.as_ref()) {
             return Node::of_arith(call, inputs);
+        }
+        if let Some(call) = ScalarFunctionExpr::try_downcast_func::<Simple>(expr.as_ref()) {
+            let (oid, body) = call.fun().inner().downcast_ref::<Simple>()?.clock()?;
+            let ty = types::column_type_of(oid, -1)?;
+            return Some(Node { quick: Quick::Clock(body, ty), ty });
         }
         if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
             let (left, right) =

@@ -7,7 +7,7 @@ use froglet_engine::{Direction, Row, RowId, Snapshot, batch};
 use froglet_schema::TableVersion;
 use froglet_txn::{Limits, aside};
 
-use crate::access::Access;
+use crate::access::{Access, UniqueKey};
 use crate::bound::BoundExpr;
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -19,6 +19,8 @@ pub(crate) type Visit<'a> = dyn FnMut(RowId, &mut Row) -> Result<ControlFlow<()>
 pub(crate) type Gather<'a, T> =
     dyn FnMut(&mut T, RowId, &mut Row) -> Result<ControlFlow<()>, SqlError> + 'a;
 
+/// Keys of two integers are not longer.
+const SHORT_KEY_BYTES: usize = 18;
 /// Rows visited between two looks at the limits.
 const CHECK_ROWS: usize = 1024;
 /// Rows that a short statement visits at most.
@@ -118,6 +120,23 @@ impl Scan<'_> {
         context: &EvalContext,
         each: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
+        if access.unique {
+            let mut key = Vec::with_capacity(SHORT_KEY_BYTES);
+            match access.key(self.table, context, &mut key)? {
+                UniqueKey::Whole => {
+                    let mut row = Row::with_capacity(self.projection.len());
+                    let table = &self.table.table;
+                    let found =
+                        table.get_by_key(snapshot, access.index, &key, self.projection, &mut row);
+                    if let Some(rid) = found {
+                        let _ = each(rid, &mut row);
+                    }
+                    return Ok(());
+                }
+                UniqueKey::None => return Ok(()),
+                UniqueKey::Unusable => {}
+            }
+        }
         let mut ranges = access.ranges(self.table, context)?;
         if self.direction == Direction::Backward {
             ranges.reverse();

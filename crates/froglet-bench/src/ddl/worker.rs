@@ -18,7 +18,6 @@ use rand::{Rng, SeedableRng};
 
 use super::table::{NAME, amount, new_row, schema_use};
 use super::timeline::Timeline;
-use crate::store;
 
 const READS: usize = 2;
 const UPDATES: usize = 8;
@@ -218,7 +217,8 @@ impl<'a> Worker<'a> {
         key::encode_part(&mut encoded, &Value::Int64(id as i64), part);
         self.row.clear();
         let table = &*shape.table.table;
-        store::find(table, snapshot, 0, &encoded, &shape.columns, &mut self.row)
+        table
+            .get_by_key(snapshot, 0, &encoded, &shape.columns, &mut self.row)
             .ok_or_else(|| Stop::Wrong(anyhow!("row {id} has gone")))
     }
 

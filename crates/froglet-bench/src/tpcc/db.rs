@@ -21,7 +21,7 @@ use froglet_txn::{Isolation, Limits, Transaction};
 
 use super::profile::{Op, Ops};
 use super::schema::{ASCENDING, Index, TABLES, TableName};
-use crate::store::{self, Durability, Store};
+use crate::store::{Durability, Store};
 
 /// How much there is of everything (clause 1.2.1; `small` is for trying out).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Scale {
 pub enum Access {
     /// The memory engine's own calls.
     Engine,
-    /// Transactions of froglet-txn, reads through the engine contract: what the SQL crate uses.
+    /// Transactions of froglet-txn: what the SQL crate uses.
     Contract,
 }
 
@@ -206,10 +206,7 @@ impl Tx<'_> {
         row.clear();
         let snapshot = self.snapshot.as_ref().expect("taken when the transaction began");
         let table = self.db.table(table);
-        let found = match self.db.access {
-            Access::Engine => store::find(table, snapshot, position, encoded, columns, row),
-            Access::Contract => store::seek_one(table, snapshot, position, encoded, columns, row),
-        };
+        let found = table.get_by_key(snapshot, position, encoded, columns, row);
         self.desk.ops.end(Op::Get, started);
         found
     }

@@ -112,6 +112,12 @@ impl Simple {
         Arc::new(ScalarUDF::new_from_impl(self))
     }
 
+    /// Its type and body, if it is a clock: without arguments, a moment or a day.
+    pub(crate) fn clock(&self) -> Option<(u32, Body)> {
+        let moment = matches!(self.returns, oids::TIMESTAMPTZ | oids::TIMESTAMP | oids::DATE);
+        (self.arguments.is_empty() && moment).then_some((self.returns, self.body))
+    }
+
     fn call(&self, session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out, SqlError> {
         if self.strict && cells.iter().any(|c| matches!(c, Cell::Null)) {
             return Ok(Out::Null);
