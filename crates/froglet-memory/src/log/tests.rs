@@ -181,6 +181,14 @@ fn appends_between_two_flushes_become_durable_together() {
     assert_eq!(marks, 2, "two batches");
 }
 
+/// Waits for the flusher, or does its work if `alone`.
+fn durably(log: &Log, end: Lsn, alone: bool) -> Result<(), LogError> {
+    match alone && log.make_durable(end)? {
+        true => Ok(()),
+        false => log.wait_durable(end),
+    }
+}
+
 #[test]
 fn eight_threads_commit() {
     let temporary = tempfile::tempdir().unwrap();
@@ -192,7 +200,7 @@ fn eight_threads_commit() {
             scope.spawn(move || {
                 for commit in 0..50u32 {
                     let end = log.append(&[&thread.to_le_bytes(), &commit.to_le_bytes()]).unwrap();
-                    log.wait_durable(end).unwrap();
+                    durably(log, end, thread % 2 == 0).unwrap();
                     assert!(log.durable() >= end);
                 }
             });
