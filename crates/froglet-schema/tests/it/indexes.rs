@@ -26,7 +26,7 @@ fn create_index(world: &World) -> Change {
 }
 
 /// (v, id) of every row, in the order of the index that was made last.
-async fn by_index(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64, i64)> {
+pub async fn by_index(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64, i64)> {
     let view = world.statement(txn, false).await;
     let version = &view.tables[&world.table];
     let at = |name: &str| version.def.columns.iter().position(|c| c.name == name).expect("stays");
@@ -43,7 +43,7 @@ async fn by_index(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64
     found
 }
 
-async fn by_scan(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64, i64)> {
+pub async fn by_scan(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64, i64)> {
     let rows = world.rows(txn, &["id", "v"]).await;
     let pair = |row: &Vec<Value>| match row[..] {
         [Value::Int64(id), Value::Int64(v)] => (v, id),

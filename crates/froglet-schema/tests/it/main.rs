@@ -8,4 +8,5 @@ mod concurrent;
 mod constraints;
 mod indexes;
 mod lifecycle;
+mod swaps;
 mod world;
