@@ -19,6 +19,7 @@
 //!     scanned, or its insert reaches the feed.
 //! M2: steps run on a row in order, so a column computed from another new column follows it.
 //! M3: once writers stand still and the feed is drained, every step holds for every row.
+//! M4: what has changed a row since it was looked at is in the feed, or was drained and not applied.
 //!
 //! Left out on purpose: the driver knows nothing of flips; see `flip.rs`.
 
@@ -29,7 +30,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use froglet_engine::{Feed, RowId, SqlState, Table, TxnId};
 use froglet_txn::{Limits, TxnError};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::oneshot;
 
 use crate::def::ObjectId;
@@ -43,6 +44,11 @@ const VIEW_AGE: Duration = Duration::from_millis(5);
 const FLIP_BACKLOG: usize = 256;
 /// Rounds of capture before a flip comes in any case.
 const FLIP_ROUNDS: usize = 50;
+/// Looks at rows that violate and are changed all the time, before they are left for the flip.
+const SETTLE_ROUNDS: usize = 8;
+/// With this many suspects a scan does not go on before it has looked at them again: many rows of
+/// an index that is not to be may share a key.
+const SUSPECTS_AT_ONCE: usize = 64;
 
 /// How a migration runs; from the session's `froglet.migration_*` settings.
 #[derive(Clone, Debug)]
@@ -137,6 +143,8 @@ pub struct Migration {
     table: Arc<dyn Table>,
     /// Closed when the migration ends: an open feed costs every writer of the table.
     feed: Mutex<Option<Box<dyn Feed>>>,
+    /// Changed rows that the feed has handed over and that are not migrated again yet.
+    drained: Mutex<Vec<RowId>>,
     steps: RwLock<Vec<Arc<Step>>>,
     /// Held while captured changes are applied; whoever needs capture to stand still holds it.
     applying: Mutex<()>,
@@ -198,6 +206,7 @@ impl Migration {
             table_id,
             table_name,
             feed: Mutex::new(Some(table.open_feed())),
+            drained: Mutex::default(),
             table,
             steps: RwLock::default(),
             applying: Mutex::new(()),
@@ -285,9 +294,8 @@ impl Migration {
         step.end_build();
         outcome?;
         {
-            // Capture forgets suspects too, and only of the newest look.
             let _still = self.applying.lock();
-            step.settle_suspects(self.owner)?;
+            self.settle(&step)?;
         }
         self.set_phase(MigrationPhase::Capture);
         Ok(())
@@ -351,13 +359,53 @@ impl Migration {
 
     /// Loads an index that was built, and enters the captured rows that waited for it.
     fn load(&self, step: &Step) -> Result<(), SchemaError> {
-        step.load_build(self.owner, &|| self.goes_on())?;
-        for (block, rows) in step.end_deferral() {
+        let mut judged = Ok(());
+        let is_whole = step.load_build(&mut |loading| {
+            if loading.duplicates.len() >= SUSPECTS_AT_ONCE {
+                judged = self.judge(step, &std::mem::take(&mut loading.duplicates));
+            }
+            judged.is_ok() && self.goes_on()
+        })?;
+        judged?;
+        if !is_whole {
+            return Err(TxnError::Canceled.into());
+        }
+        for (_, rows) in step.end_deferral() {
             let _still = self.applying.lock();
             if !self.goes_on() {
                 return Err(TxnError::Canceled.into());
             }
-            step.run(self.owner, block, Some(&rows))?;
+            step.run_rows(self.owner, &rows)?;
+        }
+        Ok(())
+    }
+
+    /// Pairs of rows that had the same key when they were scanned: fails if two have it now, so that
+    /// an index which is not to be is not loaded to its end.
+    fn judge(&self, step: &Step, candidates: &[(RowId, RowId)]) -> Result<(), SchemaError> {
+        let _still = self.applying.lock();
+        self.apply_captured()?;
+        if let Some((a, b, error)) = step.first_shared(self.owner, candidates)
+            && ![a, b].iter().any(|rid| self.drain_changed().binary_search(rid).is_ok())
+        {
+            return Err(error);
+        }
+        step.suspect_all(candidates);
+        Ok(())
+    }
+
+    /// Looks at a step's suspects again, and fails if one is a violation for sure. Those that are
+    /// changed all the time are left for the flip. The caller holds `applying`.
+    fn settle(&self, step: &Step) -> Result<(), SchemaError> {
+        for _ in 0..SETTLE_ROUNDS {
+            self.apply_captured()?;
+            if !step.look_again(self.owner)? {
+                break;
+            }
+            let changed = self.drain_changed();
+            if let Some(error) = step.violation(&|rid| changed.binary_search(&rid).is_ok()) {
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -375,9 +423,13 @@ impl Migration {
             if !self.goes_on() {
                 return Err(TxnError::Canceled.into());
             }
-            let rows = step.run(self.owner, block, None)?;
+            let rows = step.run_block(self.owner, block)?;
             self.rows_scanned.fetch_add(rows, Ordering::Relaxed);
             self.blocks_done.fetch_add(1, Ordering::Relaxed);
+            if step.suspect_count() >= SUSPECTS_AT_ONCE {
+                let _still = self.applying.lock();
+                self.settle(step)?;
+            }
         }
     }
 
@@ -402,23 +454,26 @@ impl Migration {
 
     /// Migrates again what has changed. The caller holds `applying`.
     fn apply_captured(&self) -> Result<usize, SchemaError> {
-        let mut rows: Vec<RowId> = Vec::new();
-        if let Some(feed) = self.feed.lock().as_mut() {
-            feed.drain(&mut rows);
-        }
+        let rows = std::mem::take(&mut *self.drain_changed());
         if rows.is_empty() {
             return Ok(0);
         }
-        rows.sort_unstable();
-        rows.dedup();
-        let steps = self.steps();
-        for block in rows.chunk_by(|a, b| a.block() == b.block()) {
-            for step in &steps {
-                step.run(self.owner, block[0].block(), Some(block))?;
-            }
+        for step in &self.steps() {
+            step.run_rows(self.owner, &rows)?;
         }
         self.rows_captured.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(rows.len())
+    }
+
+    /// The rows that have changed since they were migrated, ascending. The caller holds `applying`.
+    fn drain_changed(&self) -> MutexGuard<'_, Vec<RowId>> {
+        let mut rows = self.drained.lock();
+        if let Some(feed) = self.feed.lock().as_mut() {
+            feed.drain(&mut rows);
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        rows
     }
 
     /// Brings everything captured so far in line, and keeps capture still until
@@ -443,22 +498,27 @@ impl Migration {
 
     fn verify_steps(&self) -> Result<(), SchemaError> {
         let steps = self.steps();
+        let _still = self.applying.lock();
         for step in &steps {
             if let StepKind::Child(watch) = &step.kind
                 && watch.take_dirty()
             {
                 for block in 0..self.table.block_count() {
-                    step.run(self.owner, block, None)?;
+                    step.run_block(self.owner, block)?;
                 }
             }
-            step.settle_suspects(self.owner)?;
+            step.look_again(self.owner)?;
+            if let Some(error) = step.violation(&|_| false) {
+                return Err(error);
+            }
         }
         Ok(())
     }
 
     /// How much waits to be captured.
     pub fn backlog(&self) -> usize {
-        self.feed.lock().as_ref().map_or(0, |feed| feed.backlog())
+        let waiting = self.feed.lock().as_ref().map_or(0, |feed| feed.backlog());
+        waiting + self.drained.lock().len()
     }
 
     /// Works the backlog down while writers still write, so that they stand still for less at the
