@@ -247,6 +247,10 @@ pub trait Table: Send + Sync {
     /// shared lock (sequentially consistent with the write's linking).
     fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId>;
 
+    /// Whether a transaction that committed after `ts` has inserted, updated or deleted the row.
+    /// A registered snapshot is at or below `ts`.
+    fn changed_since(&self, rid: RowId, ts: Ts) -> bool;
+
     /// Opens a change feed. Every commit not visible to a relaxed read that starts after this
     /// returns reaches the feed before it becomes visible.
     fn open_feed(&self) -> Box<dyn Feed>;

@@ -204,6 +204,10 @@ impl Table for MemoryTable {
         self.open_changer(rid, columns, own)
     }
 
+    fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
+        self.newest_commit(rid).is_some_and(|newest| newest > ts.0)
+    }
+
     fn open_feed(&self) -> Box<dyn Feed> {
         self.space.open_feed()
     }
