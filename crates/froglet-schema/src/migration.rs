@@ -67,19 +67,22 @@ pub struct MigrationOptions {
 pub enum MigrationPhase {
     /// Scanning (and capturing).
     Scan = 0,
+    /// Loading an index with what was scanned.
+    Load = 1,
     /// Scanned; capturing until the commit.
-    Capture = 1,
+    Capture = 2,
     /// Writers wait; the last captured changes are being finished.
-    Flip = 2,
+    Flip = 3,
     /// Committed.
-    Done = 3,
+    Done = 4,
     /// Rolled back, failed or cancelled.
-    Aborted = 4,
+    Aborted = 5,
 }
 
 impl MigrationPhase {
-    const ALL: [MigrationPhase; 5] = [
+    const ALL: [MigrationPhase; 6] = [
         MigrationPhase::Scan,
+        MigrationPhase::Load,
         MigrationPhase::Capture,
         MigrationPhase::Flip,
         MigrationPhase::Done,
@@ -90,6 +93,7 @@ impl MigrationPhase {
     pub fn name(self) -> &'static str {
         match self {
             MigrationPhase::Scan => "scan",
+            MigrationPhase::Load => "load",
             MigrationPhase::Capture => "capture",
             MigrationPhase::Flip => "flip",
             MigrationPhase::Done => "done",
@@ -121,6 +125,10 @@ pub struct MigrationStatus {
     pub blocks: u64,
     /// Rows migrated by the scan.
     pub rows_scanned: u64,
+    /// Rows to load into the index that is being loaded, or was last.
+    pub rows_to_load: u64,
+    /// Of them loaded.
+    pub rows_loaded: u64,
     /// Rows migrated again because they changed.
     pub rows_captured: u64,
     /// Changes that wait to be captured.
@@ -131,6 +139,18 @@ pub struct MigrationStatus {
     pub ended_us: Option<i64>,
     /// Why it failed.
     pub error: Option<String>,
+}
+
+impl MigrationStatus {
+    /// How far the phase is, in percent: of blocks, or of rows while an index is loaded.
+    pub fn percent(&self) -> f64 {
+        let (done, of) = match self.phase {
+            MigrationPhase::Done => (0, 0),
+            MigrationPhase::Load => (self.rows_loaded, self.rows_to_load),
+            _ => (self.blocks_done, self.blocks),
+        };
+        if of == 0 { 100.0 } else { (done as f64 / of as f64 * 1000.0).round() / 10.0 }
+    }
 }
 
 /// The migration of one table by one transaction.
@@ -157,6 +177,8 @@ pub struct Migration {
     blocks: AtomicU64,
     blocks_done: AtomicU64,
     rows_scanned: AtomicU64,
+    rows_to_load: AtomicU64,
+    rows_loaded: AtomicU64,
     rows_captured: AtomicU64,
     started_us: i64,
     ended_us: AtomicU64,
@@ -219,6 +241,8 @@ impl Migration {
             blocks: AtomicU64::new(0),
             blocks_done: AtomicU64::new(0),
             rows_scanned: AtomicU64::new(0),
+            rows_to_load: AtomicU64::new(0),
+            rows_loaded: AtomicU64::new(0),
             rows_captured: AtomicU64::new(0),
             started_us: now_us(),
             ended_us: AtomicU64::new(0),
@@ -337,6 +361,7 @@ impl Migration {
         threads: usize,
     ) -> Result<(), SchemaError> {
         self.blocks.fetch_add(u64::from(blocks), Ordering::Relaxed);
+        let scanned_before = self.rows_scanned.load(Ordering::Relaxed);
         let next = Arc::new(AtomicU32::new(0));
         let scan = |i| {
             let (this, step, next) = (self.clone(), step.clone(), next.clone());
@@ -355,6 +380,13 @@ impl Migration {
             first = first.and(outcome);
         }
         first?;
+        if !step.is_built() {
+            return Ok(());
+        }
+        let rows = self.rows_scanned.load(Ordering::Relaxed) - scanned_before;
+        self.rows_loaded.store(0, Ordering::Relaxed);
+        self.rows_to_load.store(rows, Ordering::Relaxed);
+        self.set_phase(MigrationPhase::Load);
         let (this, step) = (self.clone(), step.clone());
         joined(spawn("froglet-load".to_owned(), move || this.load(&step))).await
     }
@@ -363,6 +395,7 @@ impl Migration {
     fn load(&self, step: &Step) -> Result<(), SchemaError> {
         let mut judged = Ok(());
         let is_whole = step.load_build(&mut |loading| {
+            self.rows_loaded.store(loading.entries, Ordering::Relaxed);
             if loading.duplicates.len() >= SUSPECTS_AT_ONCE {
                 judged = self.judge(step, &std::mem::take(&mut loading.duplicates));
             }
@@ -372,6 +405,7 @@ impl Migration {
         if !is_whole {
             return Err(TxnError::Canceled.into());
         }
+        self.rows_loaded.store(self.rows_to_load.load(Ordering::Relaxed), Ordering::Relaxed);
         self.enter_deferred(step)
     }
 
@@ -600,6 +634,8 @@ impl Migration {
             blocks_done: self.blocks_done.load(Ordering::Relaxed),
             blocks: self.blocks.load(Ordering::Relaxed),
             rows_scanned: self.rows_scanned.load(Ordering::Relaxed),
+            rows_to_load: self.rows_to_load.load(Ordering::Relaxed),
+            rows_loaded: self.rows_loaded.load(Ordering::Relaxed),
             rows_captured: self.rows_captured.load(Ordering::Relaxed),
             backlog: if ended == 0 { self.backlog() as u64 } else { 0 },
             started_us: self.started_us,

@@ -390,6 +390,11 @@ impl Step {
         }
     }
 
+    /// Whether what is scanned is to be loaded.
+    pub fn is_built(&self) -> bool {
+        self.building.lock().is_some()
+    }
+
     /// After the scan: loads what was built; false if `go_on` said no. It is asked again and again.
     pub fn load_build(
         &self,
