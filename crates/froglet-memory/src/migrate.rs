@@ -26,7 +26,6 @@ use smallvec::SmallVec;
 
 use crate::arrow::value_at;
 use crate::block::Block;
-use crate::build::{Collector, Run};
 use crate::clock::Owner;
 use crate::column::{Cell, string_bytes};
 use crate::keys::{Index, any_state_has_key, remove_unneeded};
@@ -214,6 +213,38 @@ impl MemoryTable {
         self.core.budget.admit(froglet_engine::id::ROWS_PER_BLOCK * 32)?;
         let before = block.version();
         let read = self.read_all(&self.core.relaxed(owner), number, &self.key_projection(at))?;
+        self.enter_read(owner, at, &read, before, duplicates)
+    }
+
+    /// See [`froglet_engine::Table::index_rows`].
+    pub(crate) fn enter_rows(
+        &self,
+        owner: TxnId,
+        at: usize,
+        rows: &[RowId],
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        let mut entered = 0;
+        for rows in rows.chunk_by(|a, b| a.block() == b.block()) {
+            let number = rows[0].block();
+            let Some(block) = self.space.block(number) else { continue };
+            self.core.budget.admit(rows.len() * 32)?;
+            let before = block.version();
+            let projection = self.key_projection(at);
+            let read = self.read_some(&self.core.relaxed(owner), number, rows, &projection)?;
+            entered += self.enter_read(owner, at, &read, before, duplicates)?;
+        }
+        Ok(entered)
+    }
+
+    fn enter_read(
+        &self,
+        owner: TxnId,
+        at: usize,
+        read: &BlockRows,
+        before: u64,
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
         let keys = self.key_columns(at, &read.batch);
         let mut key = Vec::new();
         for (i, &rid) in read.rids.iter().enumerate() {
@@ -222,58 +253,6 @@ impl MemoryTable {
             duplicates.extend(self.enter(owner, at, &key, has_null, rid, before));
         }
         Ok(read.rids.len() as u64)
-    }
-
-    /// See [`froglet_engine::Table::index_rows`]. In the order of their keys, for then neighbours go
-    /// to one leaf.
-    pub(crate) fn enter_rows(
-        &self,
-        owner: TxnId,
-        at: usize,
-        rows: &[RowId],
-        duplicates: &mut Vec<(RowId, RowId)>,
-    ) -> Result<u64, EngineError> {
-        let projection = self.key_projection(at);
-        let mut collector = Collector::new(&self.core.budget);
-        let (mut entered, mut key) = (0, Vec::new());
-        // Of each block, before its rows were read.
-        let mut versions: Vec<(u32, u64)> = Vec::new();
-        for rows in rows.chunk_by(|a, b| a.block() == b.block()) {
-            let number = rows[0].block();
-            let Some(block) = self.space.block(number) else { continue };
-            versions.push((number, block.version()));
-            let read = self.read_some(&self.core.relaxed(owner), number, rows, &projection)?;
-            let keys = self.key_columns(at, &read.batch);
-            for (i, &rid) in read.rids.iter().enumerate() {
-                key.clear();
-                let has_null = keys.append(i, &mut key);
-                collector.push(&key, has_null, rid.0)?;
-                if collector.is_full() {
-                    self.enter_run(owner, at, collector.take_run()?, &versions, duplicates);
-                }
-            }
-            entered += read.rids.len() as u64;
-        }
-        if !collector.is_empty() {
-            self.enter_run(owner, at, collector.take_run()?, &versions, duplicates);
-        }
-        Ok(entered)
-    }
-
-    fn enter_run(
-        &self,
-        owner: TxnId,
-        at: usize,
-        mut run: Run,
-        versions: &[(u32, u64)],
-        duplicates: &mut Vec<(RowId, RowId)>,
-    ) {
-        while run.advance() {
-            let rid = RowId(run.rid);
-            let block = versions.binary_search_by_key(&rid.block(), |(block, _)| *block);
-            let before = versions[block.expect("its block was read")].1;
-            duplicates.extend(self.enter(owner, at, &run.key, run.has_null, rid, before));
-        }
     }
 
     /// Enters a key that a row had when it was read, after its block had the version `before`.

@@ -44,8 +44,6 @@ const VIEW_AGE: Duration = Duration::from_millis(5);
 const FLIP_BACKLOG: usize = 256;
 /// Rounds of capture before a flip comes in any case.
 const FLIP_ROUNDS: usize = 50;
-/// Captured rows that are entered into a new index before capture has its turn again.
-const DEFERRED_AT_ONCE: usize = 1 << 17;
 /// Looks at rows that violate and are changed all the time, before they are left for the flip.
 const SETTLE_ROUNDS: usize = 8;
 /// With this many suspects a scan does not go on before it has looked at them again: many rows of
@@ -406,31 +404,14 @@ impl Migration {
             return Err(TxnError::Canceled.into());
         }
         self.rows_loaded.store(self.rows_to_load.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.enter_deferred(step)
-    }
-
-    /// Enters the captured rows that waited for the load: many at once, for they are entered in the
-    /// order of their keys.
-    fn enter_deferred(&self, step: &Step) -> Result<(), SchemaError> {
-        let mut blocks = step.end_deferral();
-        loop {
-            let still = self.applying.lock();
-            let mut rows = Vec::new();
-            while rows.len() < DEFERRED_AT_ONCE
-                && let Some((_, more)) = blocks.next()
-            {
-                rows.extend(more);
-            }
-            if rows.is_empty() {
-                return Ok(());
-            }
+        for (_, rows) in step.end_deferral() {
+            let _still = self.applying.lock();
             if !self.goes_on() {
                 return Err(TxnError::Canceled.into());
             }
             step.run_rows(self.owner, &rows)?;
-            // Capture has stood still meanwhile.
-            MutexGuard::unlock_fair(still);
         }
+        Ok(())
     }
 
     /// Pairs of rows that had the same key when they were scanned: fails if two have it now, so that

@@ -41,8 +41,7 @@ use crossbeam_epoch as epoch;
 use froglet_engine::{EngineError, IndexBuild, Loaded, Loading, RowId, TxnId};
 
 use self::merge::Merge;
-use self::run::Charge;
-pub(crate) use self::run::{Collector, Run};
+use self::run::{Charge, Collector, Run};
 use crate::index::Loader;
 use crate::keys::{Index, remove_unneeded};
 use crate::sync::Mutex;

@@ -111,7 +111,7 @@ impl Entry {
 }
 
 /// Entries in the order in which they come, until there are enough for a run.
-pub(crate) struct Collector {
+pub(super) struct Collector {
     entries: Vec<Entry>,
     rests: Vec<u8>,
     charge: Charge,
@@ -179,7 +179,7 @@ impl Collector {
 }
 
 /// Entries in order, and where a reader of them stands.
-pub(crate) struct Run {
+pub(super) struct Run {
     prefix: Vec<u8>,
     rid_bytes: usize,
     pages: VecDeque<Vec<u8>>,
