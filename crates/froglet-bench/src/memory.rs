@@ -148,7 +148,7 @@ fn fill(engine: &dyn Engine, table: &dyn Table, rows: u64) -> Result<()> {
 fn build(table: &dyn Table) -> Result<()> {
     for block in 0..table.block_count() {
         let mut duplicates = Vec::new();
-        table.index_block(TxnId(0), 0, block, None, &mut duplicates)?;
+        table.index_block(TxnId(0), 0, block, &mut duplicates)?;
         anyhow::ensure!(duplicates.is_empty(), "block {block} has duplicate keys: {duplicates:?}");
     }
     Ok(())

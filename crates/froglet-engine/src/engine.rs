@@ -179,9 +179,6 @@ pub trait Feed: Send {
     fn backlog(&self) -> usize;
 }
 
-/// Duplicates that [`Table::index_block`] collects before it leaves them to its caller.
-pub const DUPLICATES_AT_ONCE: usize = 64;
-
 /// A row space seen under one layout. Cheap to share; bound once per schema version.
 pub trait Table: Send + Sync {
     /// The row space.
@@ -261,6 +258,10 @@ pub trait Table: Send + Sync {
     /// shared lock (sequentially consistent with the write's linking).
     fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId>;
 
+    /// Whether a transaction that committed after `ts` has inserted, updated or deleted the row.
+    /// A registered snapshot is at or below `ts`.
+    fn changed_since(&self, rid: RowId, ts: Ts) -> bool;
+
     /// Opens a change feed. Every commit not visible to a relaxed read that starts after this
     /// returns reaches the feed before it becomes visible.
     fn open_feed(&self) -> Box<dyn Feed>;
@@ -284,17 +285,31 @@ pub trait Table: Send + Sync {
         transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
     ) -> Result<u64, MigrateError>;
 
-    /// Adds the latest committed (or `owner`'s own) version of rows of a block (`None`: of every
-    /// row) to the index at this layout position. With a unique index, returns the pairs of rows
-    /// that share a key: candidates, to be checked again when writers stand still.
+    /// Adds the latest committed (or `owner`'s own) version of every row of a block to the index
+    /// at this layout position. With a unique index, `duplicates` receives for each row that
+    /// shares its key with one that was entered before the two of them, the row first. They share
+    /// it as [`Table::share_key`] says, at a timestamp later than the row was read.
     fn index_block(
         &self,
         owner: TxnId,
         index: usize,
         block: u32,
-        rows: Option<&[RowId]>,
         duplicates: &mut Vec<(RowId, RowId)>,
     ) -> Result<u64, EngineError>;
+
+    /// The same for some rows of any blocks, ascending, none twice.
+    fn index_rows(
+        &self,
+        owner: TxnId,
+        index: usize,
+        rows: &[RowId],
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError>;
+
+    /// Whether two rows have the same key, without a NULL, in the index at this layout position:
+    /// both in the version committed at one timestamp, now, or `owner`'s own. What other
+    /// transactions have not committed does not count.
+    fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool;
 
     /// Begins to build the index at this layout position from all rows at once, instead of calling
     /// `index_block` for each block. Until the build is loaded or dropped nobody enters anything
@@ -320,24 +335,26 @@ pub trait IndexBuild: Send + Sync {
     /// Each block once, in any order, on any thread. Returns how many rows there were.
     fn scan_block(&self, owner: TxnId, block: u32) -> Result<u64, EngineError>;
 
-    /// Loads what was scanned into the index, after every block was. `duplicates` receives pairs
-    /// of rows that shared a key of a unique index when they were scanned: candidates, fewer than
-    /// [`DUPLICATES_AT_ONCE`], as of `index_block`. `go_on` is asked again and again.
-    fn load(
-        &self,
-        owner: TxnId,
-        duplicates: &mut Vec<(RowId, RowId)>,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Loaded, EngineError>;
+    /// Loads what was scanned into the index, after every block was. `go_on` is asked again and
+    /// again, and may take the duplicates so far.
+    fn load(&self, go_on: &mut dyn FnMut(&mut Loading) -> bool) -> Result<Loaded, EngineError>;
+}
+
+/// How far the loading of an index is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loading {
+    /// Entries loaded.
+    pub entries: u64,
+    /// Rows that had the same key of a unique index, without a NULL, when they were scanned, each
+    /// with the next of them: candidates, for they were not scanned at one timestamp.
+    pub duplicates: Vec<(RowId, RowId)>,
 }
 
 /// How loading an index ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loaded {
-    /// The index has an entry for every row as it was scanned.
-    Whole,
-    /// The index is empty: these two rows share a key of a unique index now.
-    Violated(RowId, RowId),
+    /// The index has an entry for every row as it was scanned. These duplicates nobody took.
+    Whole(Loading),
     /// The index is empty: it was asked not to go on.
     Stopped,
 }

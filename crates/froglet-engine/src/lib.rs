@@ -26,8 +26,8 @@ pub mod layout;
 pub mod value;
 
 pub use engine::{
-    BlockRows, ColumnFill, DUPLICATES_AT_ONCE, Direction, Engine, EngineTxn, Feed, IndexBuild,
-    KeyRange, Loaded, MigrateError, RowWrite, Savepoint, Snapshot, Table, WriteStop,
+    BlockRows, ColumnFill, Direction, Engine, EngineTxn, Feed, IndexBuild, KeyRange, Loaded,
+    Loading, MigrateError, RowWrite, Savepoint, Snapshot, Table, WriteStop,
 };
 pub use error::{EngineError, SqlState};
 pub use id::{ColumnId, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};

@@ -10,6 +10,9 @@
 //! **[M2]** A fill's timestamp is taken from the clock under the latch. A checkpoint at `s` copies
 //! under the latch later than `s` was the clock's value; so a fill with a timestamp below `s` is in
 //! the checkpoint, and recovery skips it.
+//! **[M3]** Of two rows that share a key of a unique index, the one whose key is entered later, under the
+//! stripe of the key, finds the other's entry, and compares the two at one timestamp, taken after
+//! both were read. If neither changes any more, it finds them equal.
 
 use std::sync::Arc;
 
@@ -17,16 +20,16 @@ use arrow_array::RecordBatch;
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::key::KeyColumns;
 use froglet_engine::{
-    BlockRows, ColumnFill, DUPLICATES_AT_ONCE, EngineError, MigrateError, RowId, Savepoint,
-    Snapshot, TxnId,
+    BlockRows, ColumnFill, EngineError, MigrateError, RowId, Savepoint, Snapshot, Table, TxnId,
 };
 use smallvec::SmallVec;
 
 use crate::arrow::value_at;
 use crate::block::Block;
 use crate::clock::Owner;
-use crate::column::string_bytes;
-use crate::keys::{Index, any_state_has_key, conflict, remove_unneeded};
+use crate::column::{Cell, string_bytes};
+use crate::keys::{Index, any_state_has_key, remove_unneeded};
+use crate::read::{Cells, Columns, ReadView};
 use crate::redo::Fill;
 use crate::table::MemoryTable;
 use crate::txn::own_key;
@@ -199,42 +202,100 @@ impl MemoryTable {
     }
 
     /// See [`froglet_engine::Table::index_block`].
-    pub(crate) fn index_rows(
+    pub(crate) fn enter_block(
         &self,
         owner: TxnId,
         at: usize,
         number: u32,
-        rows: Option<&[RowId]>,
         duplicates: &mut Vec<(RowId, RowId)>,
     ) -> Result<u64, EngineError> {
         let Some(block) = self.space.block(number) else { return Ok(0) };
         self.core.budget.admit(froglet_engine::id::ROWS_PER_BLOCK * 32)?;
-        let index = self.index(at);
-        let snapshot = self.core.relaxed(owner);
         let before = block.version();
-        let read = self.read_rows(&snapshot, number, rows, &self.key_projection(at))?;
+        let read = self.read_all(&self.core.relaxed(owner), number, &self.key_projection(at))?;
+        self.enter_read(owner, at, &read, before, duplicates)
+    }
+
+    /// See [`froglet_engine::Table::index_rows`].
+    pub(crate) fn enter_rows(
+        &self,
+        owner: TxnId,
+        at: usize,
+        rows: &[RowId],
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        let mut entered = 0;
+        for rows in rows.chunk_by(|a, b| a.block() == b.block()) {
+            let number = rows[0].block();
+            let Some(block) = self.space.block(number) else { continue };
+            self.core.budget.admit(rows.len() * 32)?;
+            let before = block.version();
+            let projection = self.key_projection(at);
+            let read = self.read_some(&self.core.relaxed(owner), number, rows, &projection)?;
+            entered += self.enter_read(owner, at, &read, before, duplicates)?;
+        }
+        Ok(entered)
+    }
+
+    fn enter_read(
+        &self,
+        owner: TxnId,
+        at: usize,
+        read: &BlockRows,
+        before: u64,
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
         let keys = self.key_columns(at, &read.batch);
-        let guard = epoch::pin();
         let mut key = Vec::new();
         for (i, &rid) in read.rids.iter().enumerate() {
-            if duplicates.len() >= DUPLICATES_AT_ONCE {
-                return Ok(i as u64);
-            }
             key.clear();
             let has_null = keys.append(i, &mut key);
-            let _stripe = self.core.stripes.lock(index, &key);
-            if index.spec.unique && !has_null {
-                self.note_duplicate(index, &key, rid, owner, duplicates, &guard);
-            }
-            index.tree.insert(&key, rid.0);
-            // The row may have lost this key since it was read, and nobody would remove the entry.
-            if block.version() != before
-                && !any_state_has_key(&self.core.timeline, &self.space, index, rid, &key, &guard)
-            {
-                index.remove(&key, rid.0);
-            }
+            duplicates.extend(self.enter(owner, at, &key, has_null, rid, before));
         }
         Ok(read.rids.len() as u64)
+    }
+
+    /// Enters a key that a row had when it was read, after its block had the version `before`.
+    /// Returns the row, and another that shares the key with it.
+    fn enter(
+        &self,
+        owner: TxnId,
+        at: usize,
+        key: &[u8],
+        has_null: bool,
+        rid: RowId,
+        before: u64,
+    ) -> Option<(RowId, RowId)> {
+        let (index, guard) = (self.index(at), epoch::pin());
+        let _stripe = self.core.stripes.lock(index, key);
+        let mut others = SmallVec::<[u64; 4]>::new();
+        if index.spec.unique && !has_null {
+            index.tree.get(key, &mut others);
+            others.retain(|other| *other != rid.0);
+        }
+        index.tree.insert(key, rid.0);
+        let block = self.space.block(rid.block()).expect("a row that was read has a block");
+        // The row may have lost this key since it was read, and nobody would remove the entry.
+        if block.version() != before
+            && !any_state_has_key(&self.core.timeline, &self.space, index, rid, key, &guard)
+        {
+            index.remove(key, rid.0);
+        }
+        let other = others.into_iter().map(RowId).find(|&o| self.share_key(owner, at, rid, o))?;
+        Some((rid, other))
+    }
+
+    /// The key of a row in a view; none without a row, or with a NULL.
+    pub(crate) fn key_in(&self, view: &ReadView<'_>, at: usize, rid: RowId) -> Option<Vec<u8>> {
+        let guard = epoch::pin();
+        let block = self.space.block(rid.block())?;
+        let index = self.index(at);
+        let directory = block.directory(&guard);
+        let columns: Columns<'_> = index.parts.iter().map(|part| part.find(directory)).collect();
+        let mut cells: Cells = columns.iter().map(|_| Cell::MISSING).collect();
+        let mut key = Vec::new();
+        let has_row = view.row(block, rid.slot(), &columns, &mut cells, &guard);
+        (has_row && !index.key_of_cells(&columns, &cells, &guard, &mut key)).then_some(key)
     }
 
     /// The keys of rows that were read in the columns of `key_projection`.
@@ -251,35 +312,5 @@ impl MemoryTable {
         parts
             .map(|part| position(part.id).expect("a layout has the columns of its indexes"))
             .collect()
-    }
-
-    fn note_duplicate(
-        &self,
-        index: &Index,
-        key: &[u8],
-        rid: RowId,
-        owner: TxnId,
-        duplicates: &mut Vec<(RowId, RowId)>,
-        guard: &Guard,
-    ) {
-        let timeline = &self.core.timeline;
-        match conflict(timeline, &self.space, index, key, Some(rid), owner.0, guard) {
-            Some(froglet_engine::WriteStop::Duplicate { other, .. }) => {
-                duplicates.push((rid, other))
-            }
-            Some(froglet_engine::WriteStop::Busy { .. }) => {
-                // Undecided: a candidate all the same.
-                let mut others = Vec::new();
-                index.tree.get(key, &mut others);
-                duplicates.extend(
-                    others
-                        .into_iter()
-                        .map(RowId)
-                        .filter(|&other| other != rid)
-                        .map(|other| (rid, other)),
-                );
-            }
-            _ => {}
-        }
     }
 }

@@ -215,6 +215,10 @@ impl Table for MemoryTable {
         self.open_changer(rid, columns, own)
     }
 
+    fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
+        self.newest_commit(rid).is_some_and(|newest| newest > ts.0)
+    }
+
     fn open_feed(&self) -> Box<dyn Feed> {
         self.space.open_feed()
     }
@@ -237,10 +241,27 @@ impl Table for MemoryTable {
         owner: TxnId,
         index: usize,
         block: u32,
-        rows: Option<&[RowId]>,
         duplicates: &mut Vec<(RowId, RowId)>,
     ) -> Result<u64, EngineError> {
-        self.index_rows(owner, index, block, rows, duplicates)
+        self.enter_block(owner, index, block, duplicates)
+    }
+
+    fn index_rows(
+        &self,
+        owner: TxnId,
+        index: usize,
+        rows: &[RowId],
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        self.enter_rows(owner, index, rows, duplicates)
+    }
+
+    fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool {
+        let snapshot = self.core.relaxed(owner);
+        // One timestamp for both rows, not below the registered one [R1].
+        let view = self.view(&snapshot);
+        let key = self.key_in(&view, index, a);
+        key.is_some() && key == self.key_in(&view, index, b)
     }
 
     fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>> {

@@ -443,6 +443,22 @@ impl MemoryTable {
         None
     }
 
+    /// The timestamp of the newest committed write of a row, if its chain still has it.
+    pub(crate) fn newest_commit(&self, rid: RowId) -> Option<u64> {
+        let guard = epoch::pin();
+        let block = self.space.block(rid.block())?;
+        let mut next = block.head(rid.slot(), &guard);
+        while let Some(undo) = next {
+            if let Owner::Committed(ts) = self.core.timeline.owner(&undo.word)
+                && undo.kind != Kind::Lock
+            {
+                return Some(ts);
+            }
+            next = undo.next(&guard);
+        }
+        None
+    }
+
     /// Enters the keys of a row that `txn` owns into indexes of this layout.
     pub(crate) fn index_own(
         &self,

@@ -69,16 +69,20 @@ impl Building {
         self.build.scan_block(owner, block)
     }
 
-    /// Takes captured rows of a block; false if it is over and they are to be entered at once.
-    pub fn defer(&self, block: u32, rows: &[RowId]) -> bool {
+    /// Takes captured rows; false if it is over and they are to be entered at once.
+    pub fn defer(&self, rows: &[RowId]) -> bool {
         let mut deferred = self.deferred.lock();
         let Some(deferred) = &mut *deferred else { return false };
-        if (self.claimed.load(Ordering::SeqCst)..self.blocks).contains(&block) {
-            return true;
-        }
-        let slots = deferred.0.entry(block).or_insert_with(|| Box::new([0; ROWS_PER_BLOCK / 64]));
-        for slot in rows.iter().map(|rid| rid.slot()) {
-            slots[slot / 64] |= 1 << (slot % 64);
+        for rows in rows.chunk_by(|a, b| a.block() == b.block()) {
+            let block = rows[0].block();
+            if (self.claimed.load(Ordering::SeqCst)..self.blocks).contains(&block) {
+                continue;
+            }
+            let slots = deferred.0.entry(block);
+            let slots = slots.or_insert_with(|| Box::new([0; ROWS_PER_BLOCK / 64]));
+            for slot in rows.iter().map(|rid| rid.slot()) {
+                slots[slot / 64] |= 1 << (slot % 64);
+            }
         }
         true
     }
@@ -93,7 +97,7 @@ impl Building {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use froglet_engine::Loaded;
+    use froglet_engine::{Loaded, Loading};
 
     struct Nothing;
 
@@ -102,13 +106,8 @@ mod tests {
             Ok(0)
         }
 
-        fn load(
-            &self,
-            _: TxnId,
-            _: &mut Vec<(RowId, RowId)>,
-            _: &dyn Fn() -> bool,
-        ) -> Result<Loaded, EngineError> {
-            Ok(Loaded::Whole)
+        fn load(&self, _: &mut dyn FnMut(&mut Loading) -> bool) -> Result<Loaded, EngineError> {
+            Ok(Loaded::Stopped)
         }
     }
 
@@ -119,14 +118,14 @@ mod tests {
             slots.iter().map(|&slot| RowId::of(block, slot)).collect()
         };
         building.scan_block(TxnId(1), 0).unwrap();
-        assert!(building.defer(0, &rows(0, &[5, 64, 5])));
-        assert!(building.defer(1, &rows(1, &[7])), "the scan will read it");
-        assert!(building.defer(3, &rows(3, &[9])), "a new block, which the scan does not visit");
+        // The scan will read block 1, and does not visit block 3, which is new.
+        let captured = [rows(0, &[5, 64]), rows(1, &[7]), rows(3, &[9])].concat();
+        assert!(building.defer(&captured));
         building.scan_block(TxnId(1), 2).unwrap();
-        assert!(building.defer(1, &rows(1, &[8])), "another thread may have read it already");
-        assert!(building.defer(0, &rows(0, &[63])));
+        assert!(building.defer(&rows(1, &[8])), "another thread may have read it already");
+        assert!(building.defer(&rows(0, &[63])));
         let wanted = [(0, rows(0, &[5, 63, 64])), (1, rows(1, &[8])), (3, rows(3, &[9]))].to_vec();
         assert_eq!(building.end_deferral().collect::<Vec<_>>(), wanted);
-        assert!(!building.defer(2, &rows(2, &[1])), "over");
+        assert!(!building.defer(&rows(2, &[1])), "over");
     }
 }

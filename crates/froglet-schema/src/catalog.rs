@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use froglet_engine::{Engine, IdMap, Table, Ts};
+use froglet_engine::{Engine, IdMap, Table, Ts, TxnId};
 use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnManager, aside_async};
 use parking_lot::{Mutex, RwLock};
 
+use crate::as_of::AsOfSnapshot;
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
 use crate::flip::{Flip, Hook, TableState};
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::{Migration, MigrationPhase, MigrationStatus};
 use crate::sequence::Sequences;
+use crate::step::Step;
 use crate::store::{Store, rebuild_indexes};
 
 /// One table under one schema version, bound to its rows.
@@ -90,6 +92,22 @@ impl CatalogVersion {
         }
         next.rename();
         next
+    }
+
+    /// Tables that `owner` migrates by these steps are read as its own fixed snapshot sees them.
+    fn read_as_of_snapshot(&mut self, owner: TxnId, steps: &HashMap<ObjectId, Vec<Arc<Step>>>) {
+        for (id, steps) in steps {
+            let Some(version) = self.tables.get(id).filter(|t| t.version == Ts(0)) else {
+                continue;
+            };
+            let version = TableVersion {
+                def: version.def.clone(),
+                version: version.version,
+                table: AsOfSnapshot::over(version.table.clone(), owner, steps),
+                compiled: OnceLock::new(),
+            };
+            self.tables.insert(*id, Arc::new(version));
+        }
     }
 
     /// Names follow from the objects.
@@ -280,12 +298,17 @@ impl Catalog {
         if local(txn).is_none() {
             return base;
         }
+        let (owner, isolation) = (txn.id(), txn.isolation());
         let local = local_mut(txn);
         match &local.view {
             Some((stamp, view)) if *stamp == base.stamp => view.clone(),
             _ => {
                 let stamp = self.next_stamp.fetch_add(1, Ordering::Relaxed);
-                let view = Arc::new(base.with(&local.changes.objects, Ts(0), stamp));
+                let mut view = base.with(&local.changes.objects, Ts(0), stamp);
+                if isolation != Isolation::ReadCommitted {
+                    view.read_as_of_snapshot(owner, &local.changes.steps);
+                }
+                let view = Arc::new(view);
                 local.view = Some((base.stamp, view.clone()));
                 view
             }

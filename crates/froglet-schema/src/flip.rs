@@ -24,7 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use froglet_engine::{RowId, RowWrite, Snapshot, SqlState, Ts, TxnId, Value, WriteStop, batch};
+use froglet_engine::{
+    IndexSpec, RowId, RowWrite, Snapshot, SqlState, Ts, TxnId, Value, WriteStop, batch,
+};
 use froglet_txn::{CommitHook, Limits, SchemaUse, Strength, Transaction, TxnError, Verdict};
 
 use crate::catalog::Catalog;
@@ -248,6 +250,15 @@ async fn carry_rows(
                 return Ok(());
             }
             let filled = transform.eval(&batch)?;
+            let columns = [*target];
+            if rids.len() > 1 && is_in_unique_key(step, *target) {
+                // Rows that have swapped keys give up the old ones before any takes a new one.
+                for rid in &rids {
+                    let values = [Value::Null];
+                    let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
+                    write_own(txn, step, snapshot.ts, write, limits).await?;
+                }
+            }
             for (i, rid) in rids.iter().enumerate() {
                 let value = batch::value_at(&filled, i, *ty);
                 if value.is_null()
@@ -255,7 +266,6 @@ async fn carry_rows(
                 {
                     return Err(error().into());
                 }
-                let columns = [*target];
                 let values = [value];
                 let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
                 write_own(txn, step, snapshot.ts, write, limits).await?;
@@ -299,6 +309,13 @@ async fn carry_rows(
         }
         StepKind::Parent(watch) => parents_unchanged(txn, watch, rows),
     }
+}
+
+fn is_in_unique_key(step: &Step, position: usize) -> bool {
+    let layout = step.table.layout();
+    let column = layout.columns[position].id;
+    let has_column = |index: &IndexSpec| index.key.iter().any(|part| part.column == column);
+    layout.indexes.iter().any(|index| index.unique && has_column(index))
 }
 
 /// A child's parent, held shared so that it stays.

@@ -18,6 +18,7 @@
 //! ([`def::Expression`]) and come back compiled, as [`Transform`] and [`Check`].
 
 mod apply;
+mod as_of;
 mod build;
 pub mod catalog;
 pub mod change;

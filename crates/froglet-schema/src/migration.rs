@@ -19,6 +19,7 @@
 //!     scanned, or its insert reaches the feed.
 //! M2: steps run on a row in order, so a column computed from another new column follows it.
 //! M3: once writers stand still and the feed is drained, every step holds for every row.
+//! M4: what has changed a row since it was looked at is in the feed, or was drained and not applied.
 //!
 //! Left out on purpose: the driver knows nothing of flips; see `flip.rs`.
 
@@ -29,7 +30,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use froglet_engine::{Feed, RowId, SqlState, Table, TxnId};
 use froglet_txn::{Limits, TxnError};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::oneshot;
 
 use crate::def::ObjectId;
@@ -43,6 +44,11 @@ const VIEW_AGE: Duration = Duration::from_millis(5);
 const FLIP_BACKLOG: usize = 256;
 /// Rounds of capture before a flip comes in any case.
 const FLIP_ROUNDS: usize = 50;
+/// Looks at rows that violate and are changed all the time, before they are left for the flip.
+const SETTLE_ROUNDS: usize = 8;
+/// With this many suspects a scan does not go on before it has looked at them again: many rows of
+/// an index that is not to be may share a key.
+const SUSPECTS_AT_ONCE: usize = 64;
 
 /// How a migration runs; from the session's `froglet.migration_*` settings.
 #[derive(Clone, Debug)]
@@ -59,19 +65,22 @@ pub struct MigrationOptions {
 pub enum MigrationPhase {
     /// Scanning (and capturing).
     Scan = 0,
+    /// Loading an index with what was scanned.
+    Load = 1,
     /// Scanned; capturing until the commit.
-    Capture = 1,
+    Capture = 2,
     /// Writers wait; the last captured changes are being finished.
-    Flip = 2,
+    Flip = 3,
     /// Committed.
-    Done = 3,
+    Done = 4,
     /// Rolled back, failed or cancelled.
-    Aborted = 4,
+    Aborted = 5,
 }
 
 impl MigrationPhase {
-    const ALL: [MigrationPhase; 5] = [
+    const ALL: [MigrationPhase; 6] = [
         MigrationPhase::Scan,
+        MigrationPhase::Load,
         MigrationPhase::Capture,
         MigrationPhase::Flip,
         MigrationPhase::Done,
@@ -82,6 +91,7 @@ impl MigrationPhase {
     pub fn name(self) -> &'static str {
         match self {
             MigrationPhase::Scan => "scan",
+            MigrationPhase::Load => "load",
             MigrationPhase::Capture => "capture",
             MigrationPhase::Flip => "flip",
             MigrationPhase::Done => "done",
@@ -113,6 +123,10 @@ pub struct MigrationStatus {
     pub blocks: u64,
     /// Rows migrated by the scan.
     pub rows_scanned: u64,
+    /// Rows to load into the index that is being loaded, or was last.
+    pub rows_to_load: u64,
+    /// Of them loaded.
+    pub rows_loaded: u64,
     /// Rows migrated again because they changed.
     pub rows_captured: u64,
     /// Changes that wait to be captured.
@@ -123,6 +137,18 @@ pub struct MigrationStatus {
     pub ended_us: Option<i64>,
     /// Why it failed.
     pub error: Option<String>,
+}
+
+impl MigrationStatus {
+    /// How far the phase is, in percent: of blocks, or of rows while an index is loaded.
+    pub fn percent(&self) -> f64 {
+        let (done, of) = match self.phase {
+            MigrationPhase::Done => (0, 0),
+            MigrationPhase::Load => (self.rows_loaded, self.rows_to_load),
+            _ => (self.blocks_done, self.blocks),
+        };
+        if of == 0 { 100.0 } else { (done as f64 / of as f64 * 1000.0).round() / 10.0 }
+    }
 }
 
 /// The migration of one table by one transaction.
@@ -137,6 +163,8 @@ pub struct Migration {
     table: Arc<dyn Table>,
     /// Closed when the migration ends: an open feed costs every writer of the table.
     feed: Mutex<Option<Box<dyn Feed>>>,
+    /// Changed rows that the feed has handed over and that are not migrated again yet.
+    drained: Mutex<Vec<RowId>>,
     steps: RwLock<Vec<Arc<Step>>>,
     /// Held while captured changes are applied; whoever needs capture to stand still holds it.
     applying: Mutex<()>,
@@ -147,6 +175,8 @@ pub struct Migration {
     blocks: AtomicU64,
     blocks_done: AtomicU64,
     rows_scanned: AtomicU64,
+    rows_to_load: AtomicU64,
+    rows_loaded: AtomicU64,
     rows_captured: AtomicU64,
     started_us: i64,
     ended_us: AtomicU64,
@@ -198,6 +228,7 @@ impl Migration {
             table_id,
             table_name,
             feed: Mutex::new(Some(table.open_feed())),
+            drained: Mutex::default(),
             table,
             steps: RwLock::default(),
             applying: Mutex::new(()),
@@ -208,6 +239,8 @@ impl Migration {
             blocks: AtomicU64::new(0),
             blocks_done: AtomicU64::new(0),
             rows_scanned: AtomicU64::new(0),
+            rows_to_load: AtomicU64::new(0),
+            rows_loaded: AtomicU64::new(0),
             rows_captured: AtomicU64::new(0),
             started_us: now_us(),
             ended_us: AtomicU64::new(0),
@@ -285,9 +318,8 @@ impl Migration {
         step.end_build();
         outcome?;
         {
-            // Capture forgets suspects too, and only of the newest look.
             let _still = self.applying.lock();
-            step.settle_suspects(self.owner)?;
+            self.settle(&step)?;
         }
         self.set_phase(MigrationPhase::Capture);
         Ok(())
@@ -327,6 +359,7 @@ impl Migration {
         threads: usize,
     ) -> Result<(), SchemaError> {
         self.blocks.fetch_add(u64::from(blocks), Ordering::Relaxed);
+        let scanned_before = self.rows_scanned.load(Ordering::Relaxed);
         let next = Arc::new(AtomicU32::new(0));
         let scan = |i| {
             let (this, step, next) = (self.clone(), step.clone(), next.clone());
@@ -345,19 +378,68 @@ impl Migration {
             first = first.and(outcome);
         }
         first?;
+        if !step.is_built() {
+            return Ok(());
+        }
+        let rows = self.rows_scanned.load(Ordering::Relaxed) - scanned_before;
+        self.rows_loaded.store(0, Ordering::Relaxed);
+        self.rows_to_load.store(rows, Ordering::Relaxed);
+        self.set_phase(MigrationPhase::Load);
         let (this, step) = (self.clone(), step.clone());
         joined(spawn("froglet-load".to_owned(), move || this.load(&step))).await
     }
 
     /// Loads an index that was built, and enters the captured rows that waited for it.
     fn load(&self, step: &Step) -> Result<(), SchemaError> {
-        step.load_build(self.owner, &|| self.goes_on())?;
-        for (block, rows) in step.end_deferral() {
+        let mut judged = Ok(());
+        let is_whole = step.load_build(&mut |loading| {
+            self.rows_loaded.store(loading.entries, Ordering::Relaxed);
+            if loading.duplicates.len() >= SUSPECTS_AT_ONCE {
+                judged = self.judge(step, &std::mem::take(&mut loading.duplicates));
+            }
+            judged.is_ok() && self.goes_on()
+        })?;
+        judged?;
+        if !is_whole {
+            return Err(TxnError::Canceled.into());
+        }
+        self.rows_loaded.store(self.rows_to_load.load(Ordering::Relaxed), Ordering::Relaxed);
+        for (_, rows) in step.end_deferral() {
             let _still = self.applying.lock();
             if !self.goes_on() {
                 return Err(TxnError::Canceled.into());
             }
-            step.run(self.owner, block, Some(&rows))?;
+            step.run_rows(self.owner, &rows)?;
+        }
+        Ok(())
+    }
+
+    /// Pairs of rows that had the same key when they were scanned: fails if two have it now, so that
+    /// an index which is not to be is not loaded to its end.
+    fn judge(&self, step: &Step, candidates: &[(RowId, RowId)]) -> Result<(), SchemaError> {
+        let _still = self.applying.lock();
+        self.apply_captured()?;
+        if let Some((a, b, error)) = step.first_shared(self.owner, candidates)
+            && ![a, b].iter().any(|rid| self.drain_changed().binary_search(rid).is_ok())
+        {
+            return Err(error);
+        }
+        step.suspect_all(candidates);
+        Ok(())
+    }
+
+    /// Looks at a step's suspects again, and fails if one is a violation for sure. Those that are
+    /// changed all the time are left for the flip. The caller holds `applying`.
+    fn settle(&self, step: &Step) -> Result<(), SchemaError> {
+        for _ in 0..SETTLE_ROUNDS {
+            self.apply_captured()?;
+            if !step.look_again(self.owner)? {
+                break;
+            }
+            let changed = self.drain_changed();
+            if let Some(error) = step.violation(&|rid| changed.binary_search(&rid).is_ok()) {
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -375,9 +457,13 @@ impl Migration {
             if !self.goes_on() {
                 return Err(TxnError::Canceled.into());
             }
-            let rows = step.run(self.owner, block, None)?;
+            let rows = step.run_block(self.owner, block)?;
             self.rows_scanned.fetch_add(rows, Ordering::Relaxed);
             self.blocks_done.fetch_add(1, Ordering::Relaxed);
+            if step.suspect_count() >= SUSPECTS_AT_ONCE {
+                let _still = self.applying.lock();
+                self.settle(step)?;
+            }
         }
     }
 
@@ -402,23 +488,26 @@ impl Migration {
 
     /// Migrates again what has changed. The caller holds `applying`.
     fn apply_captured(&self) -> Result<usize, SchemaError> {
-        let mut rows: Vec<RowId> = Vec::new();
-        if let Some(feed) = self.feed.lock().as_mut() {
-            feed.drain(&mut rows);
-        }
+        let rows = std::mem::take(&mut *self.drain_changed());
         if rows.is_empty() {
             return Ok(0);
         }
-        rows.sort_unstable();
-        rows.dedup();
-        let steps = self.steps();
-        for block in rows.chunk_by(|a, b| a.block() == b.block()) {
-            for step in &steps {
-                step.run(self.owner, block[0].block(), Some(block))?;
-            }
+        for step in &self.steps() {
+            step.run_rows(self.owner, &rows)?;
         }
         self.rows_captured.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(rows.len())
+    }
+
+    /// The rows that have changed since they were migrated, ascending. The caller holds `applying`.
+    fn drain_changed(&self) -> MutexGuard<'_, Vec<RowId>> {
+        let mut rows = self.drained.lock();
+        if let Some(feed) = self.feed.lock().as_mut() {
+            feed.drain(&mut rows);
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        rows
     }
 
     /// Brings everything captured so far in line, and keeps capture still until
@@ -443,22 +532,27 @@ impl Migration {
 
     fn verify_steps(&self) -> Result<(), SchemaError> {
         let steps = self.steps();
+        let _still = self.applying.lock();
         for step in &steps {
             if let StepKind::Child(watch) = &step.kind
                 && watch.take_dirty()
             {
                 for block in 0..self.table.block_count() {
-                    step.run(self.owner, block, None)?;
+                    step.run_block(self.owner, block)?;
                 }
             }
-            step.settle_suspects(self.owner)?;
+            step.look_again(self.owner)?;
+            if let Some(error) = step.violation(&|_| false) {
+                return Err(error);
+            }
         }
         Ok(())
     }
 
     /// How much waits to be captured.
     pub fn backlog(&self) -> usize {
-        self.feed.lock().as_ref().map_or(0, |feed| feed.backlog())
+        let waiting = self.feed.lock().as_ref().map_or(0, |feed| feed.backlog());
+        waiting + self.drained.lock().len()
     }
 
     /// Works the backlog down while writers still write, so that they stand still for less at the
@@ -521,6 +615,8 @@ impl Migration {
             blocks_done: self.blocks_done.load(Ordering::Relaxed),
             blocks: self.blocks.load(Ordering::Relaxed),
             rows_scanned: self.rows_scanned.load(Ordering::Relaxed),
+            rows_to_load: self.rows_to_load.load(Ordering::Relaxed),
+            rows_loaded: self.rows_loaded.load(Ordering::Relaxed),
             rows_captured: self.rows_captured.load(Ordering::Relaxed),
             backlog: if ended == 0 { self.backlog() as u64 } else { 0 },
             started_us: self.started_us,

@@ -5,7 +5,16 @@
 //! of a writer that began under the older schema.
 //!
 //! Verifying steps do not fail at the first violation: a writer may mend it before the commit.
-//! They keep *suspects*, and a row leaves that list when it is looked at again and is in order.
+//! They keep *suspects*: rows that violated, or may have, when they were last looked at.
+//!
+//! S1: a row leaves the suspects only when whoever keeps capture still (or is capture) looks at it
+//!     again and it is in order. So no older look removes what a newer one has found.
+//! S2: two rows share a key if both have it at one timestamp; what an open writer has not committed
+//!     counts once it has, and then capture looks at it. Of two rows that share a key and change no
+//!     more the one that was looked at last is suspect.
+//! S3: before the flip a suspect is a violation only if neither it nor the row that it shares a key
+//!     with has changed since the look, for a column that is being filled may be behind its source.
+//!     At the flip nothing is behind and nobody writes: every suspect that is left is a violation.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};
@@ -15,11 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, DUPLICATES_AT_ONCE, Direction, Engine, KeyPart, KeyRange,
-    Loaded, MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, batch,
-    key,
+    BlockRows, ColumnId, ColumnType, Direction, Engine, KeyPart, KeyRange, Loaded, Loading,
+    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, batch, key,
 };
-use froglet_txn::TxnError;
 use parking_lot::Mutex;
 
 use crate::build::{Building, Deferred};
@@ -61,9 +68,9 @@ pub enum StepKind {
     Parent(Arc<ForeignKeyWatch>),
 }
 
-/// Looks at a batch and enters the rows that violate.
+/// Looks at a batch and tells the rows that violate.
 type Look<'a> =
-    dyn FnMut(&BlockRows, &mut BTreeMap<RowId, SchemaError>) -> Result<(), SchemaError> + 'a;
+    dyn FnMut(&BlockRows, &mut Vec<(RowId, SchemaError)>) -> Result<(), SchemaError> + 'a;
 
 /// One step of a migration.
 pub struct Step {
@@ -74,9 +81,17 @@ pub struct Step {
     /// The migrating transaction's own later writes already follow the new schema.
     pub since: Savepoint,
     engine: Arc<dyn Engine>,
-    suspects: Mutex<BTreeMap<RowId, SchemaError>>,
+    suspects: Mutex<BTreeMap<RowId, Suspect>>,
     /// While an index is built from all rows at once.
     building: Mutex<Option<Arc<Building>>>,
+}
+
+/// A row that violated when it was last looked at, or may have.
+struct Suspect {
+    /// The row that it shared a key with.
+    other: Option<RowId>,
+    /// What to say; none of a candidate that is to be looked at first.
+    error: Option<SchemaError>,
 }
 
 /// What both sides of a new foreign key share while it is verified.
@@ -249,14 +264,42 @@ impl Step {
         !matches!(self.kind, StepKind::Parent(_))
     }
 
-    /// Brings rows of a block (`None`: all) in line with their latest committed version, or with
-    /// `owner`'s own. Returns how many there were.
-    pub fn run(
-        &self,
-        owner: TxnId,
-        block: u32,
-        rows: Option<&[RowId]>,
-    ) -> Result<u64, SchemaError> {
+    /// Brings the rows of a block in line with their latest committed version, or with `owner`'s
+    /// own: the scan. Returns how many there were.
+    pub fn run_block(&self, owner: TxnId, block: u32) -> Result<u64, SchemaError> {
+        let StepKind::Index { position, name } = &self.kind else {
+            return self.run(owner, block, None);
+        };
+        if let Some(building) = self.building.lock().clone() {
+            return Ok(building.scan_block(owner, block)?);
+        }
+        let mut duplicates = Vec::new();
+        let n = self.table.index_block(owner, *position, block, &mut duplicates)?;
+        self.suspect(owner, &duplicates, *position, name);
+        Ok(n)
+    }
+
+    /// The same for some rows, ascending: capture. The caller keeps capture still, or is capture.
+    pub fn run_rows(&self, owner: TxnId, rows: &[RowId]) -> Result<(), SchemaError> {
+        let mut blocks = rows.chunk_by(|a, b| a.block() == b.block());
+        let StepKind::Index { position, name } = &self.kind else {
+            return blocks
+                .try_for_each(|rows| self.run(owner, rows[0].block(), Some(rows)).map(|_| ()));
+        };
+        if let Some(building) = self.building.lock().clone()
+            && building.defer(rows)
+        {
+            return Ok(());
+        }
+        let mut duplicates = Vec::new();
+        self.table.index_rows(owner, *position, rows, &mut duplicates)?;
+        self.acquit(rows);
+        self.suspect(owner, &duplicates, *position, name);
+        Ok(())
+    }
+
+    /// Rows of a block (`None`: all), unless they are entered into an index.
+    fn run(&self, owner: TxnId, block: u32, rows: Option<&[RowId]>) -> Result<u64, SchemaError> {
         match &self.kind {
             StepKind::Fill { source, target, transform, not_null, .. } => {
                 let mut fill = |rows: &BlockRows| -> Result<_, MigrateError> {
@@ -272,31 +315,22 @@ impl Step {
                     .migrate_block(owner, self.since, block, rows, source, target, &mut fill)?)
             }
             StepKind::Verify { source, check } => {
-                self.verify(owner, block, rows, source, &mut |batch, suspects| {
+                self.verify(owner, block, rows, source, &mut |batch, violations| {
                     let holds = check.eval(&batch.batch)?;
                     for (i, rid) in batch.rids.iter().enumerate() {
                         if holds.is_valid_at(i) && !holds.value(i) {
                             let row = row_at(&batch.batch, &self.types(source), i);
-                            suspects.insert(*rid, check.violation(&row));
+                            violations.push((*rid, check.violation(&row)));
                         }
                     }
                     Ok(())
                 })
             }
-            StepKind::Index { position, name } => {
-                let building = self.building.lock().clone();
-                match (building, rows) {
-                    (Some(building), None) => Ok(building.scan_block(owner, block)?),
-                    (Some(building), Some(rows)) if building.defer(block, rows) => {
-                        Ok(rows.len() as u64)
-                    }
-                    _ => self.index(owner, block, rows, *position, name),
-                }
-            }
+            StepKind::Index { .. } => unreachable!("indexes are entered by run_block and run_rows"),
             StepKind::Child(watch) => {
                 let snapshot = self.engine.relaxed(owner);
                 let types = self.types(&watch.child);
-                self.verify(owner, block, rows, &watch.child, &mut |batch, suspects| {
+                self.verify(owner, block, rows, &watch.child, &mut |batch, violations| {
                     // Many children of a block have the same parent.
                     let mut known: HashMap<Vec<u8>, bool> = HashMap::new();
                     for (i, rid) in batch.rids.iter().enumerate() {
@@ -309,7 +343,7 @@ impl Step {
                             watch.refer_to_parent(&snapshot, &values, key)
                         });
                         if !*found {
-                            suspects.insert(*rid, watch.names.violation(&values));
+                            violations.push((*rid, watch.names.violation(&values)));
                         }
                     }
                     Ok(())
@@ -331,17 +365,19 @@ impl Step {
         source: &[usize],
         look: &mut Look<'_>,
     ) -> Result<u64, SchemaError> {
+        let mut violations = Vec::new();
         let mut visit = |batch: &BlockRows| -> Result<_, MigrateError> {
-            let mut found = BTreeMap::new();
-            look(batch, &mut found)?;
-            let mut suspects = self.suspects.lock();
-            for rid in rows.unwrap_or(&[]) {
-                suspects.remove(rid);
-            }
-            suspects.append(&mut found);
+            look(batch, &mut violations)?;
             Ok(Vec::new())
         };
-        Ok(self.table.migrate_block(owner, self.since, block, rows, source, &[], &mut visit)?)
+        // It visits nothing where none of the rows is there any more.
+        let n =
+            self.table.migrate_block(owner, self.since, block, rows, source, &[], &mut visit)?;
+        self.acquit(rows.unwrap_or(&[]));
+        let suspect = |error| Suspect { other: None, error: Some(error) };
+        let violations = violations.into_iter().map(|(rid, error)| (rid, suspect(error)));
+        self.suspects.lock().extend(violations);
+        Ok(n)
     }
 
     /// Before the scan of the blocks below `blocks`: an index is built from all of them at once, if
@@ -354,19 +390,22 @@ impl Step {
         }
     }
 
-    /// After the scan: loads what was built. `go_on` is asked again and again.
-    pub fn load_build(&self, owner: TxnId, go_on: &dyn Fn() -> bool) -> Result<(), SchemaError> {
-        let building = self.building.lock().clone();
-        let (StepKind::Index { position, name }, Some(building)) = (&self.kind, building) else {
-            return Ok(());
-        };
-        let mut duplicates = Vec::new();
-        match building.build.load(owner, &mut duplicates, go_on)? {
-            Loaded::Whole => self.suspect(owner, None, &duplicates, *position, name),
-            Loaded::Violated(rid, _) => return Err(self.duplicate(owner, rid, *position, name)),
-            Loaded::Stopped => return Err(TxnError::Canceled.into()),
+    /// Whether what is scanned is to be loaded.
+    pub fn is_built(&self) -> bool {
+        self.building.lock().is_some()
+    }
+
+    /// After the scan: loads what was built; false if `go_on` said no. It is asked again and again.
+    pub fn load_build(
+        &self,
+        go_on: &mut dyn FnMut(&mut Loading) -> bool,
+    ) -> Result<bool, SchemaError> {
+        let Some(building) = self.building.lock().clone() else { return Ok(true) };
+        match building.build.load(go_on)? {
+            Loaded::Whole(loading) => self.suspect_all(&loading.duplicates),
+            Loaded::Stopped => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// After the load: captured rows that waited for it, by block, for [`Step::run`]. From now on it
@@ -380,51 +419,46 @@ impl Step {
         *self.building.lock() = None;
     }
 
-    /// Enters rows into the index. With many duplicates the scan looks at them at once: a key
-    /// that half the table shares must not be compared with half the table for every row.
-    fn index(
-        &self,
-        owner: TxnId,
-        block: u32,
-        rows: Option<&[RowId]>,
-        position: usize,
-        name: &str,
-    ) -> Result<u64, SchemaError> {
-        loop {
-            let mut duplicates = Vec::new();
-            let n = self.table.index_block(owner, position, block, rows, &mut duplicates)?;
-            let full = duplicates.len() >= DUPLICATES_AT_ONCE;
-            self.suspect(owner, rows, &duplicates, position, name);
-            match rows {
-                _ if !full => return Ok(n),
-                None => self.settle_suspects(owner)?,
-                Some([_]) => return Ok(n),
-                Some(rows) => {
-                    for rid in rows {
-                        self.index(owner, block, Some(std::slice::from_ref(rid)), position, name)?;
-                    }
-                    return Ok(rows.len() as u64);
-                }
+    /// Rows that were looked at are no suspects unless that look says so [S1].
+    fn acquit(&self, looked_at: &[RowId]) {
+        let mut suspects = self.suspects.lock();
+        if !suspects.is_empty() {
+            for rid in looked_at {
+                suspects.remove(rid);
             }
         }
     }
 
-    fn suspect(
+    /// Rows that share a key with another.
+    fn suspect(&self, owner: TxnId, found: &[(RowId, RowId)], position: usize, name: &str) {
+        for (rid, other) in found {
+            let error = Some(self.duplicate(owner, *rid, position, name));
+            self.suspects.lock().insert(*rid, Suspect { other: Some(*other), error });
+        }
+    }
+
+    /// Rows that may share a key, to be looked at once the index can be asked. All of them: where
+    /// three have had a key, two may share it when the third has it no more.
+    pub(crate) fn suspect_all(&self, candidates: &[(RowId, RowId)]) {
+        let mut suspects = self.suspects.lock();
+        for (a, b) in candidates {
+            for (rid, other) in [(a, b), (b, a)] {
+                let suspect = || Suspect { other: Some(*other), error: None };
+                suspects.entry(*rid).or_insert_with(suspect);
+            }
+        }
+    }
+
+    /// The first of these pairs whose rows share a key now, and the error that says so.
+    pub(crate) fn first_shared(
         &self,
         owner: TxnId,
-        looked_at: Option<&[RowId]>,
-        duplicates: &[(RowId, RowId)],
-        position: usize,
-        name: &str,
-    ) {
-        let mut suspects = self.suspects.lock();
-        for rid in looked_at.unwrap_or(&[]) {
-            suspects.remove(rid);
-        }
-        for rid in duplicates.iter().take(DUPLICATES_AT_ONCE).flat_map(|(a, b)| [a, b]) {
-            let error = || self.duplicate(owner, *rid, position, name);
-            suspects.entry(*rid).or_insert_with(error);
-        }
+        candidates: &[(RowId, RowId)],
+    ) -> Option<(RowId, RowId, SchemaError)> {
+        let StepKind::Index { position, name } = &self.kind else { return None };
+        let shared = |(a, b): &&(RowId, RowId)| self.table.share_key(owner, *position, *a, *b);
+        let (a, b) = *candidates.iter().find(shared)?;
+        Some((a, b, self.duplicate(owner, a, *position, name)))
     }
 
     fn duplicate(&self, owner: TxnId, rid: RowId, position: usize, name: &str) -> SchemaError {
@@ -460,16 +494,28 @@ impl Step {
         rows.len() as u64
     }
 
-    /// Looks at the suspects again. The first that still violates is the error.
-    pub fn settle_suspects(&self, owner: TxnId) -> Result<(), SchemaError> {
+    /// Looks at the suspects again; false if none are left. The caller keeps capture still.
+    pub(crate) fn look_again(&self, owner: TxnId) -> Result<bool, SchemaError> {
         let suspects: Vec<RowId> = self.suspects.lock().keys().copied().collect();
-        for rows in suspects.chunk_by(|a, b| a.block() == b.block()) {
-            self.run(owner, rows[0].block(), Some(rows))?;
-        }
-        match self.suspects.lock().pop_first() {
-            Some((_, error)) => Err(error),
-            None => Ok(()),
-        }
+        self.run_rows(owner, &suspects)?;
+        Ok(!self.suspects.lock().is_empty())
+    }
+
+    /// How many rows violated when they were last looked at, or may have.
+    pub(crate) fn suspect_count(&self) -> usize {
+        self.suspects.lock().len()
+    }
+
+    /// The error of the first suspect that is a violation for sure: one that has not changed since
+    /// the look, nor has the row that it shares a key with [S3].
+    pub(crate) fn violation(&self, is_changed: &dyn Fn(RowId) -> bool) -> Option<SchemaError> {
+        let mut suspects = self.suspects.lock();
+        let sure = |(rid, suspect): (&RowId, &Suspect)| {
+            let changed = is_changed(*rid) || suspect.other.is_some_and(is_changed);
+            (suspect.error.is_some() && !changed).then_some(*rid)
+        };
+        let rid = suspects.iter().find_map(sure)?;
+        suspects.remove(&rid)?.error
     }
 }
 

@@ -196,7 +196,7 @@ pub fn rebuild_indexes(table: &Arc<dyn Table>) -> Result<(), SchemaError> {
             // What fitted before the restart fits now, if more slowly.
             Ok(false) | Err(EngineError::MemoryLimit { .. }) => {
                 for block in 0..table.block_count() {
-                    table.index_block(TxnId(0), position, block, None, &mut duplicates)?;
+                    table.index_block(TxnId(0), position, block, &mut duplicates)?;
                 }
             }
             built => _ = built?,
@@ -225,8 +225,8 @@ fn build_at_once(
     for block in 0..table.block_count() {
         build.scan_block(TxnId(0), block)?;
     }
-    if let Loaded::Violated(a, b) = build.load(TxnId(0), duplicates, &|| true)? {
-        duplicates.push((a, b));
+    if let Loaded::Whole(loading) = build.load(&mut |_| true)? {
+        duplicates.extend(loading.duplicates);
     }
     Ok(true)
 }

@@ -32,7 +32,7 @@ fn fill_indexes(table: &dyn Table) -> Outcome {
     for index in 0..table.layout().indexes.len() {
         let mut duplicates = Vec::new();
         for block in 0..table.block_count() {
-            let filled = table.index_block(TxnId(0), index, block, None, &mut duplicates);
+            let filled = table.index_block(TxnId(0), index, block, &mut duplicates);
             filled.map_err(|error| error.to_string())?;
         }
         ensure!(duplicates.is_empty(), "recovered rows share keys: {duplicates:?}");

@@ -139,9 +139,9 @@ async fn watch(client: &Client, every: Duration) -> anyhow::Result<()> {
                 let bar = bars.add(ProgressBar::new(1)).with_style(style.clone());
                 bar.with_prefix(id)
             });
-            let number = |name| get(name).parse().unwrap_or(0u64);
-            bar.set_length(number("blocks").max(1));
-            bar.set_position(number("blocks_done"));
+            let percent = get("percent").parse().unwrap_or(0.0_f64);
+            bar.set_length(1000);
+            bar.set_position((percent * 10.0).round() as u64);
             bar.set_message(format!(
                 "{} {}: {} scanned, {} captured, {} waiting,",
                 get("phase"),

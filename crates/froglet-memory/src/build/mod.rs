@@ -38,18 +38,16 @@ mod tests;
 use std::sync::Arc;
 
 use crossbeam_epoch as epoch;
-use froglet_engine::{DUPLICATES_AT_ONCE, EngineError, IndexBuild, Loaded, RowId, TxnId};
+use froglet_engine::{EngineError, IndexBuild, Loaded, Loading, RowId, TxnId};
 
 use self::merge::Merge;
 use self::run::{Charge, Collector, Run};
-use crate::column::Cell;
 use crate::index::Loader;
 use crate::keys::{Index, remove_unneeded};
-use crate::read::{Cells, Columns, ReadView};
 use crate::sync::Mutex;
 use crate::table::MemoryTable;
 
-/// Entries that are loaded before `go_on` is asked again.
+/// Entries that are loaded before `go_on` is asked (again).
 const ENTRIES_AT_ONCE: usize = 16 << 10;
 
 /// A build of one index of a table.
@@ -77,68 +75,38 @@ impl Build {
         self.table.index(self.at)
     }
 
-    /// The entries in order, and pairs that share a key of a unique index. None if not to go on.
+    /// The entries in order; none if not to go on.
     fn merge(
         &self,
         runs: Vec<Run>,
-        owner: TxnId,
-        duplicates: &mut Vec<(RowId, RowId)>,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Result<Loader, Loaded>, EngineError> {
+        loading: &mut Loading,
+        go_on: &mut dyn FnMut(&mut Loading) -> bool,
+    ) -> Result<Option<Loader>, EngineError> {
         let unique = self.index().spec.unique;
         let (mut loader, mut merge) = (Loader::new(), Merge::new(runs));
         let mut charge = Charge::new(&self.table.core.budget);
         let (mut last_key, mut last_rid) = (Vec::new(), None);
         loop {
             for _ in 0..ENTRIES_AT_ONCE {
-                let Some(entry) = merge.peek() else { return Ok(Ok(loader)) };
+                let Some(entry) = merge.peek() else { return Ok(Some(loader)) };
                 if unique && !entry.has_null {
                     if let Some(last_rid) = last_rid
                         && last_key == entry.key
                     {
-                        duplicates.push((last_rid, RowId(entry.rid)));
+                        loading.duplicates.push((last_rid, RowId(entry.rid)));
                     }
                     last_key.clone_from(&entry.key);
                     last_rid = Some(RowId(entry.rid));
                 }
                 loader.push(&entry.key, entry.rid);
+                loading.entries += 1;
                 merge.advance();
-                if duplicates.len() >= DUPLICATES_AT_ONCE {
-                    let now = duplicates.iter().find(|(a, b)| self.share_key_now(owner, *a, *b));
-                    if let Some(&(a, b)) = now {
-                        return Ok(Err(Loaded::Violated(a, b)));
-                    }
-                    duplicates.clear();
-                }
             }
             charge.set(loader.bytes())?;
-            if !go_on() {
-                return Ok(Err(Loaded::Stopped));
+            if !go_on(loading) {
+                return Ok(None);
             }
         }
-    }
-
-    /// Whether two rows have the same key in the newest committed (or `owner`'s own) state.
-    fn share_key_now(&self, owner: TxnId, a: RowId, b: RowId) -> bool {
-        let table = &*self.table;
-        let registered = table.core.relaxed(owner);
-        // One timestamp for both rows, not below the registered one [R1].
-        let view = table.view(&registered);
-        let (a, b) = (self.key_in(&view, a), self.key_in(&view, b));
-        a.is_some() && a == b
-    }
-
-    /// The key of a row in a view; none without a row, or with a NULL.
-    fn key_in(&self, view: &ReadView<'_>, rid: RowId) -> Option<Vec<u8>> {
-        let guard = epoch::pin();
-        let block = self.table.space.block(rid.block())?;
-        let index = self.index();
-        let directory = block.directory(&guard);
-        let columns: Columns<'_> = index.parts.iter().map(|part| part.find(directory)).collect();
-        let mut cells: Cells = columns.iter().map(|_| Cell::MISSING).collect();
-        let mut key = Vec::new();
-        let has_row = view.row(block, rid.slot(), &columns, &mut cells, &guard);
-        (has_row && !index.key_of_cells(&columns, &cells, &guard, &mut key)).then_some(key)
     }
 
     /// Makes the loaded tree the index's, and makes up for what rows have lost meanwhile.
@@ -180,12 +148,7 @@ impl IndexBuild for Build {
         Ok(read.rids.len() as u64)
     }
 
-    fn load(
-        &self,
-        owner: TxnId,
-        duplicates: &mut Vec<(RowId, RowId)>,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Loaded, EngineError> {
+    fn load(&self, go_on: &mut dyn FnMut(&mut Loading) -> bool) -> Result<Loaded, EngineError> {
         assert!(self.index().side_file.is_open(), "a build is loaded once");
         let mut runs = std::mem::take(&mut *self.runs.lock());
         for mut collector in std::mem::take(&mut *self.idle.lock()) {
@@ -193,13 +156,12 @@ impl IndexBuild for Build {
                 runs.push(collector.take_run()?);
             }
         }
-        match self.merge(runs, owner, duplicates, go_on)? {
-            Ok(loader) => {
-                self.publish(loader);
-                Ok(Loaded::Whole)
-            }
-            Err(early) => Ok(early),
-        }
+        let mut loading = Loading::default();
+        let Some(loader) = self.merge(runs, &mut loading, go_on)? else {
+            return Ok(Loaded::Stopped);
+        };
+        self.publish(loader);
+        Ok(Loaded::Whole(loading))
     }
 }
 

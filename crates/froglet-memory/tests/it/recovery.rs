@@ -32,7 +32,7 @@ fn fill_indexes(db: &Db) {
         let mut duplicates = Vec::new();
         for block in 0..db.table.block_count() {
             db.table
-                .index_block(TxnId(0), index, block, None, &mut duplicates)
+                .index_block(TxnId(0), index, block, &mut duplicates)
                 .expect("an index is filled");
         }
         assert_eq!(duplicates, vec![]);

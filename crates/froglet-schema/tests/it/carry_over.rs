@@ -72,3 +72,20 @@ async fn a_writer_to_a_dropped_table_runs_again() {
     assert_eq!(error.sqlstate().as_str(), "40001");
     assert!(error.retryable());
 }
+
+/// In a unique column that is being filled, no row takes its new key while another of the same
+/// writer has it still.
+#[tokio::test]
+async fn swapped_keys_are_carried_over_a_changed_type() {
+    let world = World::with_rows(10).await;
+    world.alter(world.add_unique()).await.unwrap();
+    let mut writer = world.begin(Isolation::RepeatableRead);
+    for (id, v) in [(1, -1), (2, 10), (1, 20)] {
+        world.update(&mut writer, id, v).await.unwrap();
+    }
+    world.alter(world.alter_v()).await.unwrap();
+    world.commit(writer).await.unwrap();
+    let rows = world.all(&["id", "v"]).await;
+    assert_eq!(rows[1][1], Value::Int64(double(20)));
+    assert_eq!(rows[2][1], Value::Int64(double(10)));
+}

@@ -77,3 +77,19 @@ async fn a_key_that_every_row_shares_is_refused_at_once() {
     let error = world.alter(world.add_unique()).await.unwrap_err();
     assert_eq!(error.sqlstate().as_str(), "23505");
 }
+
+#[tokio::test]
+async fn a_violation_whose_row_is_deleted_before_the_commit_is_none() {
+    let world = World::with_rows(10).await;
+    let mut ddl = world.begin(Isolation::ReadCommitted);
+    world.change(&mut ddl, world.add_check(1000)).await.unwrap();
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    world.update(&mut txn, 5, 2000).await.unwrap();
+    world.commit(txn).await.unwrap();
+    // Time for capture to look at it.
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    world.delete(&mut txn, 5).await.unwrap();
+    world.commit(txn).await.unwrap();
+    world.commit(ddl).await.expect("mended");
+}

@@ -3,12 +3,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use froglet_engine::{Direction, KeyRange, Value, WriteStop};
 use froglet_memory::MemoryTable;
 use froglet_schema::change::NewKeyPart;
-use froglet_schema::{Change, MigrationOptions, NewIndex};
+use froglet_schema::{Change, MigrationOptions, MigrationPhase, MigrationStatus, NewIndex};
 use froglet_txn::{Isolation, Limits};
 
 use crate::concurrent::Writers;
@@ -26,7 +27,7 @@ fn create_index(world: &World) -> Change {
 }
 
 /// (v, id) of every row, in the order of the index that was made last.
-async fn by_index(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64, i64)> {
+pub async fn by_index(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64, i64)> {
     let view = world.statement(txn, false).await;
     let version = &view.tables[&world.table];
     let at = |name: &str| version.def.columns.iter().position(|c| c.name == name).expect("stays");
@@ -43,7 +44,7 @@ async fn by_index(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64
     found
 }
 
-async fn by_scan(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64, i64)> {
+pub async fn by_scan(world: &World, txn: &mut froglet_txn::Transaction) -> Vec<(i64, i64)> {
     let rows = world.rows(txn, &["id", "v"]).await;
     let pair = |row: &Vec<Value>| match row[..] {
         [Value::Int64(id), Value::Int64(v)] => (v, id),
@@ -161,4 +162,42 @@ async fn rows_of_the_own_transaction_are_built_in() {
     world.commit(txn).await.unwrap();
     let mut txn = world.begin(Isolation::ReadCommitted);
     assert_eq!(by_index(&world, &mut txn).await, found);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loading_is_a_phase_with_a_progress_of_its_own() {
+    let world = Arc::new(World::with_rows(60_000).await);
+    let mut seen = Vec::new();
+    // A load is short: somebody who looks all the time may miss one.
+    for _ in 0..50 {
+        let done = Arc::new(AtomicBool::new(false));
+        let watcher = {
+            let (world, done) = (world.clone(), done.clone());
+            std::thread::spawn(move || {
+                let mut seen: Vec<MigrationStatus> = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    seen.extend(world.catalog.migrations().pop());
+                    seen.dedup_by_key(|m| (m.phase, m.rows_loaded));
+                }
+                seen
+            })
+        };
+        let made = world.alter(create_index(&world)).await;
+        done.store(true, Ordering::Relaxed);
+        made.unwrap();
+        seen = watcher.join().expect("the watcher does not panic");
+        if seen.iter().any(|m| m.phase == MigrationPhase::Load && m.rows_loaded > 0) {
+            break;
+        }
+        let index = world.version().def.indexes.last().expect("just made").id;
+        world.alter(Change::DropIndex { table: world.table, index }).await.unwrap();
+    }
+    let loading: Vec<_> = seen.iter().filter(|m| m.phase == MigrationPhase::Load).collect();
+    let some = loading.iter().find(|m| m.rows_loaded > 0).expect("seen while it was loading");
+    assert_eq!((some.phase.name(), some.rows_to_load), ("load", 60_000));
+    assert_eq!(some.percent(), (some.rows_loaded as f64 / 600.0 * 10.0).round() / 10.0);
+    assert!(loading.iter().all(|m| m.blocks_done == m.blocks && m.rows_scanned == 60_000));
+    assert!(loading.is_sorted_by_key(|m| m.rows_loaded));
+    let status = world.catalog.migrations().pop().expect("remembered");
+    assert_eq!((status.phase, status.percent()), (MigrationPhase::Done, 100.0));
 }

@@ -3,9 +3,11 @@
 //! Each module is one story. `world` has what they share: a database, a table of (id, v, s), and
 //! transforms and checks written by hand, as the SQL crate would compile them.
 
+mod as_of;
 mod carry_over;
 mod concurrent;
 mod constraints;
 mod indexes;
 mod lifecycle;
+mod swaps;
 mod world;

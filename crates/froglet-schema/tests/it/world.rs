@@ -217,6 +217,21 @@ impl World {
         found
     }
 
+    /// SELECT v FROM t WHERE id = …
+    pub async fn value(&self, txn: &mut Transaction, id: i64) -> Option<i64> {
+        let view = self.statement(txn, false).await;
+        let version = &view.tables[&self.table];
+        let at = version.def.columns.iter().position(|c| c.name == "v").expect("v stays");
+        let (found, mut row) = (self.find(txn, version, id), Vec::new());
+        let snapshot = txn.snapshot();
+        let there = found.is_some_and(|r| version.table.read_row(&snapshot, r, &[at], &mut row));
+        self.catalog.end_statement(txn);
+        match row[..] {
+            [Value::Int64(v)] if there => Some(v),
+            _ => None,
+        }
+    }
+
     /// Every row of a table by id: the named columns, read by a full scan.
     pub async fn rows(&self, txn: &mut Transaction, columns: &[&str]) -> Vec<Vec<Value>> {
         let view = self.statement(txn, false).await;

@@ -2,7 +2,7 @@
 //! froglet.migrations.
 
 use froglet_engine::ColumnId;
-use froglet_schema::{ConstraintDef, ConstraintKind, ForeignKeyAction, MigrationPhase, TableDef};
+use froglet_schema::{ConstraintDef, ConstraintKind, ForeignKeyAction, TableDef};
 
 use super::constraints::{index_of, index_text};
 use super::relations::{all_sequences, tables};
@@ -393,27 +393,16 @@ fn cursors(scope: &QueryScope, rows: &mut Rows) {
 
 fn migrations(scope: &QueryScope, rows: &mut Rows) {
     for m in scope.session.migrations() {
-        let phase = match m.phase {
-            MigrationPhase::Scan => "scan",
-            MigrationPhase::Capture => "capture",
-            MigrationPhase::Flip => "flip",
-            MigrationPhase::Done => "done",
-            MigrationPhase::Aborted => "aborted",
-        };
-        let percent = match (m.phase, m.blocks) {
-            (MigrationPhase::Done, _) | (_, 0) => 100.0,
-            (_, blocks) => (m.blocks_done as f64 / blocks as f64 * 1000.0).round() / 10.0,
-        };
         row!(rows;
             id: m.id,
             txn: m.txn.0,
             table_name: &m.table_name,
             kind: m.kind,
             statement: &m.statement,
-            phase: phase,
+            phase: m.phase.name(),
             blocks_done: m.blocks_done,
             blocks: m.blocks,
-            percent: percent,
+            percent: m.percent(),
             rows_scanned: m.rows_scanned,
             rows_captured: m.rows_captured,
             backlog: m.backlog,

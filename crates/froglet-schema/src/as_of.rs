@@ -1,0 +1,361 @@
+//! A table that a transaction is migrating, as its own fixed snapshot sees it.
+//!
+//! ```text
+//!   row unchanged since the snapshot    as stored: it was filled from the version that is seen
+//!   row changed by a later commit       columns being filled: computed from the version that is seen
+//!   index being built                   not asked: it has no keys of versions before the newest
+//! ```
+//!
+//! Scan and capture fill columns from the latest committed version of each row, and those cells have
+//! no versions. Under READ COMMITTED a statement's read view is made to follow (`flip.rs`); under
+//! REPEATABLE READ and SERIALIZABLE the snapshot stays, and this stands between it and the rows.
+//!
+//! A1: whether a row has changed is asked after its cells were copied. If it has not by then, neither
+//!     had it when they were filled last.
+//! A2: a row that the transaction has itself written is not changed by anybody else after the snapshot:
+//!     the write would have failed. So what it wrote to a column being filled is never computed over.
+//!
+//! Left out on purpose: a volatile expression gives a changed row another value at each read; one that
+//! fails for the version that is seen leaves the stored value. A look through an index being built
+//! reads all rows.
+
+use std::any::Any;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{
+    BlockRows, ColumnFill, ColumnId, Direction, EngineError, EngineTxn, Feed, IndexBuild, KeyRange,
+    Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId, Table, Ts, TxnId,
+    Value, WriteStop, batch, key,
+};
+
+use crate::step::{Step, StepKind};
+
+/// See the module.
+pub(crate) struct AsOfSnapshot {
+    owner: TxnId,
+    table: Arc<dyn Table>,
+    /// The steps that fill columns, in order.
+    fills: Vec<Arc<Step>>,
+    /// Layout positions of the columns that they fill.
+    filled: Vec<usize>,
+    /// Layout positions of the indexes being built.
+    built: Vec<usize>,
+}
+
+impl AsOfSnapshot {
+    /// The table for transaction `owner`, whose steps these are; as it is, if they concern no read.
+    pub fn over(table: Arc<dyn Table>, owner: TxnId, steps: &[Arc<Step>]) -> Arc<dyn Table> {
+        let (mut fills, mut filled, mut built) = (Vec::new(), Vec::new(), Vec::new());
+        for step in steps.iter().filter(|step| step.table.space() == table.space()) {
+            let layout = step.table.layout();
+            match step.kind {
+                StepKind::Fill { target, .. } => {
+                    filled.extend(table.layout().position(layout.columns[target].id));
+                    fills.push(step.clone());
+                }
+                StepKind::Index { position, .. } => {
+                    built.extend(table.layout().index_position(layout.indexes[position].id));
+                }
+                _ => {}
+            }
+        }
+        if filled.is_empty() && built.is_empty() {
+            return table;
+        }
+        Arc::new(AsOfSnapshot { owner, table, fills, filled, built })
+    }
+
+    /// Whether it is the owner who reads, in its snapshot.
+    fn concerns(&self, snapshot: &Snapshot) -> bool {
+        snapshot.own == self.owner && snapshot.ts < Ts::LATEST
+    }
+
+    /// Computes a column of a row for the version that the snapshot sees, by the first `n` fills.
+    /// None where none of them fills it, or where the expression fails for this version.
+    fn compute(
+        &self,
+        snapshot: &Snapshot,
+        rid: RowId,
+        column: ColumnId,
+        n: usize,
+    ) -> Option<Value> {
+        let fills = |step: &Arc<Step>| match step.kind {
+            StepKind::Fill { target, .. } => step.table.layout().columns[target].id == column,
+            _ => false,
+        };
+        let at = self.fills[..n].iter().rposition(fills)?;
+        let step = &self.fills[at];
+        let StepKind::Fill { source, ty, transform, .. } = &step.kind else { return None };
+        let columns = &step.table.layout().columns;
+        let mut row = Row::new();
+        if !step.table.read_row(snapshot, rid, source, &mut row) {
+            return None;
+        }
+        for (value, &place) in row.iter_mut().zip(source) {
+            if let Some(computed) = self.compute(snapshot, rid, columns[place].id, at) {
+                *value = computed;
+            }
+        }
+        let types: Vec<_> = source.iter().map(|&place| columns[place].ty).collect();
+        let computed = transform.eval(&batch::batch_of(&types, &[row])).ok()?;
+        Some(batch::value_at(&computed, 0, *ty))
+    }
+
+    /// Puts into a row, read in a projection, what is to be computed.
+    fn correct(&self, snapshot: &Snapshot, rid: RowId, projection: &[usize], row: &mut [Value]) {
+        for (value, &place) in row.iter_mut().zip(projection) {
+            if self.filled.contains(&place) {
+                let column = self.layout().columns[place].id;
+                if let Some(computed) = self.compute(snapshot, rid, column, self.fills.len()) {
+                    *value = computed;
+                }
+            }
+        }
+    }
+
+    fn has_filled(&self, projection: &[usize]) -> bool {
+        projection.iter().any(|place| self.filled.contains(place))
+    }
+
+    /// The rows in a range of keys of an index being built, from all rows.
+    fn seek_all(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        projection: &[usize],
+    ) -> Vec<(Vec<u8>, RowId, Row)> {
+        let layout = self.layout();
+        let parts = &layout.indexes[index].key;
+        let position = |column| layout.position(column).expect("a layout has its indexes' columns");
+        let mut places: Vec<usize> = parts.iter().map(|part| position(part.column)).collect();
+        places.extend(projection);
+        let mut found = Vec::new();
+        let slots = |block| (0..ROWS_PER_BLOCK).map(move |slot| RowId::of(block, slot));
+        for rid in (0..self.block_count()).flat_map(slots) {
+            let mut row = Row::new();
+            if !self.read_row(snapshot, rid, &places, &mut row) {
+                continue;
+            }
+            let mut encoded = Vec::new();
+            for (value, part) in row.iter().zip(parts) {
+                key::encode_part(&mut encoded, value, part);
+            }
+            if contains(range, &encoded) {
+                found.push((encoded, rid, row.split_off(parts.len())));
+            }
+        }
+        found.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        found
+    }
+}
+
+fn contains(range: &KeyRange, encoded: &[u8]) -> bool {
+    let above = match &range.lower {
+        Bound::Included(lower) => encoded >= lower.as_slice(),
+        Bound::Excluded(lower) => encoded > lower.as_slice(),
+        Bound::Unbounded => true,
+    };
+    above
+        && match &range.upper {
+            Bound::Included(upper) => encoded <= upper.as_slice(),
+            Bound::Excluded(upper) => encoded < upper.as_slice(),
+            Bound::Unbounded => true,
+        }
+}
+
+impl Table for AsOfSnapshot {
+    fn read_block(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        projection: &[usize],
+    ) -> Result<BlockRows, EngineError> {
+        let mut read = self.table.read_block(snapshot, block, projection)?;
+        if !self.concerns(snapshot) || !self.has_filled(projection) {
+            return Ok(read);
+        }
+        let is_changed = |i: &usize| self.table.changed_since(read.rids[*i], snapshot.ts);
+        let changed: Vec<usize> = (0..read.rids.len()).filter(is_changed).collect();
+        if changed.is_empty() {
+            return Ok(read);
+        }
+        let columns = &self.layout().columns;
+        let mut arrays = read.batch.columns().to_vec();
+        for (array, &place) in arrays.iter_mut().zip(projection) {
+            if !self.filled.contains(&place) {
+                continue;
+            }
+            let ty = columns[place].ty;
+            let values = 0..read.rids.len();
+            let mut values: Vec<Value> = values.map(|i| batch::value_at(array, i, ty)).collect();
+            for &i in &changed {
+                let value = std::slice::from_mut(&mut values[i]);
+                self.correct(snapshot, read.rids[i], &[place], value);
+            }
+            *array = batch::array_of(ty, values.iter());
+        }
+        let batch = arrow_array::RecordBatch::try_new(read.batch.schema(), arrays);
+        read.batch = batch.expect("the columns have the types and the length of those before");
+        Ok(read)
+    }
+
+    fn read_row(
+        &self,
+        snapshot: &Snapshot,
+        rid: RowId,
+        projection: &[usize],
+        out: &mut Row,
+    ) -> bool {
+        let start = out.len();
+        if !self.table.read_row(snapshot, rid, projection, out) {
+            return false;
+        }
+        if self.concerns(snapshot)
+            && self.has_filled(projection)
+            && self.table.changed_since(rid, snapshot.ts)
+        {
+            self.correct(snapshot, rid, projection, &mut out[start..]);
+        }
+        true
+    }
+
+    fn seek(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
+    ) {
+        if !self.concerns(snapshot) {
+            return self.table.seek(snapshot, index, range, direction, projection, visit);
+        }
+        if !self.built.contains(&index) {
+            let has_filled = self.has_filled(projection);
+            let mut corrected = |rid: RowId, row: &mut Row| {
+                if has_filled && self.table.changed_since(rid, snapshot.ts) {
+                    self.correct(snapshot, rid, projection, row);
+                }
+                visit(rid, row)
+            };
+            return self.table.seek(snapshot, index, range, direction, projection, &mut corrected);
+        }
+        let mut found = self.seek_all(snapshot, index, range, projection);
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        for (_, rid, mut row) in found {
+            if visit(rid, &mut row).is_break() {
+                return;
+            }
+        }
+    }
+
+    fn space(&self) -> SpaceId {
+        self.table.space()
+    }
+
+    fn layout(&self) -> &Arc<Layout> {
+        self.table.layout()
+    }
+
+    fn row_estimate(&self) -> u64 {
+        self.table.row_estimate()
+    }
+
+    fn bytes_estimate(&self) -> u64 {
+        self.table.bytes_estimate()
+    }
+
+    fn block_count(&self) -> u32 {
+        self.table.block_count()
+    }
+
+    fn insert(
+        &self,
+        txn: &mut dyn EngineTxn,
+        rows: &[Row],
+        rids: &mut Vec<RowId>,
+    ) -> Result<(), (usize, WriteStop)> {
+        self.table.insert(txn, rows, rids)
+    }
+
+    fn write(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        writes: &[RowWrite<'_>],
+    ) -> Result<(), (usize, WriteStop)> {
+        self.table.write(txn, base, writes)
+    }
+
+    fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {
+        self.table.changer(rid, columns, own)
+    }
+
+    fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
+        self.table.changed_since(rid, ts)
+    }
+
+    fn open_feed(&self) -> Box<dyn Feed> {
+        self.table.open_feed()
+    }
+
+    fn migrate_block(
+        &self,
+        owner: TxnId,
+        since: Savepoint,
+        block: u32,
+        rows: Option<&[RowId]>,
+        source: &[usize],
+        target: &[usize],
+        transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
+    ) -> Result<u64, MigrateError> {
+        self.table.migrate_block(owner, since, block, rows, source, target, transform)
+    }
+
+    fn index_block(
+        &self,
+        owner: TxnId,
+        index: usize,
+        block: u32,
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        self.table.index_block(owner, index, block, duplicates)
+    }
+
+    fn index_rows(
+        &self,
+        owner: TxnId,
+        index: usize,
+        rows: &[RowId],
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        self.table.index_rows(owner, index, rows, duplicates)
+    }
+
+    fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool {
+        self.table.share_key(owner, index, a, b)
+    }
+
+    fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>> {
+        self.table.clone().build_index(index)
+    }
+
+    fn index_row(
+        &self,
+        txn: &mut dyn EngineTxn,
+        rid: RowId,
+        indexes: &[usize],
+    ) -> Result<(), WriteStop> {
+        self.table.index_row(txn, rid, indexes)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.table.as_any()
+    }
+}
