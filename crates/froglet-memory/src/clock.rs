@@ -144,16 +144,23 @@ pub(crate) struct Timeline {
     durable: Padded<AtomicU64>,
 }
 
-static NEXT_HINT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-
 thread_local! {
     /// Where this thread looks first for a free slot: where it last found one.
-    static VIEW_HINT: Cell<usize> = Cell::new(first_hint());
-    static WRITER_HINT: Cell<usize> = Cell::new(first_hint());
+    static VIEW_HINT: Cell<usize> = const { Cell::new(0) };
+    static WRITER_HINT: Cell<usize> = const { Cell::new(0) };
 }
 
-fn first_hint() -> usize {
-    NEXT_HINT.fetch_add(8, std::sync::atomic::Ordering::Relaxed) % 1024
+/// The slot of the n-th place for a view. The first places are the first of each cache line, so few
+/// views neither share a line nor leave [`Timeline::oldest`] much to scan.
+fn slot_of(place: usize) -> usize {
+    const PER_LINE: usize = 8;
+    const LINES: usize = 128;
+    match place {
+        place if VIEWS >= PER_LINE * LINES && place < PER_LINE * LINES => {
+            (place % LINES) * PER_LINE + place / LINES
+        }
+        place => place,
+    }
 }
 
 impl Timeline {
@@ -192,14 +199,15 @@ impl Timeline {
     pub fn register(&self) -> (View, u64) {
         let start = VIEW_HINT.get();
         for probe in 0..VIEWS {
-            let at = (start + probe) % VIEWS;
+            let place = (start + probe) % VIEWS;
+            let at = slot_of(place);
             let slot = &self.views[at];
             if slot.load(Ordering::Relaxed) != 0 {
                 continue;
             }
             let p = self.now();
             if slot.compare_exchange(0, p, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                VIEW_HINT.set(at);
+                VIEW_HINT.set(place);
                 if self.views_high.0.load(Ordering::SeqCst) <= at {
                     self.views_high.0.fetch_max(at + 1, Ordering::SeqCst);
                 }
@@ -458,6 +466,14 @@ mod tests {
             timeline.unregister(view);
         }
         assert_eq!(timeline.oldest(), 6);
+    }
+
+    #[test]
+    fn every_place_has_a_slot_of_its_own() {
+        let mut slots: Vec<usize> = (0..VIEWS).map(slot_of).collect();
+        assert!(VIEWS < 1024 || slots[..16].iter().all(|slot| slot % 8 == 0), "a line each");
+        slots.sort_unstable();
+        assert!(slots.into_iter().eq(0..VIEWS));
     }
 
     #[test]

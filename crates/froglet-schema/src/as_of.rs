@@ -115,6 +115,22 @@ impl AsOfSnapshot {
         }
     }
 
+    /// The same, if it is the owner who has read, and the row has changed since.
+    fn correct_own(
+        &self,
+        snapshot: &Snapshot,
+        rid: RowId,
+        projection: &[usize],
+        row: &mut [Value],
+    ) {
+        if self.concerns(snapshot)
+            && self.has_filled(projection)
+            && self.table.changed_since(rid, snapshot.ts)
+        {
+            self.correct(snapshot, rid, projection, row);
+        }
+    }
+
     fn has_filled(&self, projection: &[usize]) -> bool {
         projection.iter().any(|place| self.filled.contains(place))
     }
@@ -213,13 +229,32 @@ impl Table for AsOfSnapshot {
         if !self.table.read_row(snapshot, rid, projection, out) {
             return false;
         }
-        if self.concerns(snapshot)
-            && self.has_filled(projection)
-            && self.table.changed_since(rid, snapshot.ts)
-        {
-            self.correct(snapshot, rid, projection, &mut out[start..]);
-        }
+        self.correct_own(snapshot, rid, projection, &mut out[start..]);
         true
+    }
+
+    fn get_by_key(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        key: &[u8],
+        projection: &[usize],
+        out: &mut Row,
+    ) -> Option<RowId> {
+        if self.concerns(snapshot) && self.built.contains(&index) {
+            let range = KeyRange {
+                lower: Bound::Included(key.to_vec()),
+                upper: Bound::Included(key.to_vec()),
+            };
+            let found = self.seek_all(snapshot, index, &range, projection);
+            let (_, rid, row) = found.into_iter().next()?;
+            out.extend(row);
+            return Some(rid);
+        }
+        let start = out.len();
+        let rid = self.table.get_by_key(snapshot, index, key, projection, out)?;
+        self.correct_own(snapshot, rid, projection, &mut out[start..]);
+        Some(rid)
     }
 
     fn seek(

@@ -200,7 +200,7 @@ fn eight_threads_commit() {
             scope.spawn(move || {
                 for commit in 0..50u32 {
                     let end = log.append(&[&thread.to_le_bytes(), &commit.to_le_bytes()]).unwrap();
-                    durably(log, end, thread % 2 == 0).unwrap();
+                    durably(log, end, thread.is_multiple_of(2)).unwrap();
                     assert!(log.durable() >= end);
                 }
             });

@@ -174,7 +174,7 @@ fn commit_until_failure(log: &Log) -> Records {
             let Ok(end) = log.append(&[&payload]) else {
                 break;
             };
-            if durably(log, end, thread % 2 == 0).is_err() {
+            if durably(log, end, thread.is_multiple_of(2)).is_err() {
                 break;
             }
             acknowledged.push((end, payload));
