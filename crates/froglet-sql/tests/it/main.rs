@@ -4,6 +4,7 @@
 //! `tests/sql`, each through both execution paths and without the plan cache; `plan_cache` compares
 //! what clients are told with it and without it.
 
+mod at_once;
 mod basics;
 mod copies;
 mod durability;
