@@ -44,9 +44,7 @@ const SYNC: &[u8] = b"S\0\0\0\x04";
 
 impl<'a> Exchange<'a> {
     fn at_front(input: &'a [u8]) -> Option<Exchange<'a>> {
-        // Before anything is decoded: most of what is not an exchange is not a Bind either.
         let (b'B', body, mut rest) = frame::peek(input)? else { return None };
-        let Ok(Frontend::Bind(bind)) = frontend::decode(b'B', body) else { return None };
         let describe = match frame::peek(rest)? {
             (b'D', b"P\0", after) => {
                 rest = after;
@@ -55,6 +53,7 @@ impl<'a> Exchange<'a> {
             _ => false,
         };
         let (b'E', b"\0\0\0\0\0", rest) = frame::peek(rest)? else { return None };
+        let Ok(Frontend::Bind(bind)) = frontend::decode(b'B', body) else { return None };
         let bytes = input.len() - rest.len();
         let unnamed = bind.portal.is_empty();
         unnamed.then(|| Exchange { bind, describe, bytes, sync: rest.starts_with(SYNC) })
