@@ -95,6 +95,7 @@ fn sim(root: &Path) -> anyhow::Result<()> {
     // Another configuration, so a directory of its own: neither build undoes the other.
     let schedules = ["test", "--release", "-p", "froglet-memory", "--lib", "schedules"];
     let mut schedules = cargo(root, &schedules);
+    schedules.args(["--", "--test-threads=1"]);
     schedules.env("RUSTFLAGS", "--cfg shuttle");
     run(schedules.env("CARGO_TARGET_DIR", root.join("target/shuttle")))
 }

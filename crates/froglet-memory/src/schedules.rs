@@ -1,6 +1,7 @@
 //! The protocols under shuttle: few rows, few tasks, many schedules.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle" cargo test --release -p froglet-memory --lib schedules`.
+//! Run with `RUSTFLAGS="--cfg shuttle" cargo test --release -p froglet-memory --lib schedules -- --test-threads=1`
+//! (what one test has deferred, no other's end must run).
 //! Each test is one promise: no torn rows, commits and aborts all at once, first updater wins, one
 //! owner of a unique key, snapshots keep their index entries, feeds miss nothing.
 
@@ -16,8 +17,7 @@ use shuttle::thread::{self, JoinHandle};
 use crate::{MemoryEngine, MemoryOptions, MemoryTable, MemoryTxn};
 
 fn explore(scenario: impl Fn() + Send + Sync + Copy + 'static) {
-    shuttle::check_random(scenario, 3_000);
-    shuttle::check_pct(scenario, 3_000, 3);
+    crate::sync::explore(scenario, 3_000);
 }
 
 /// id bigint primary key, n bigint with an index, name text with an index.

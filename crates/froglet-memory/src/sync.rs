@@ -10,6 +10,17 @@
 //! pointers. Shuttle explores schedules under sequential consistency only; weak memory is the
 //! business of Miri, which runs the same tests on `std`.
 
+/// Explores random schedules of a scenario and, for rare orders of few switches, prioritised ones.
+#[cfg(all(test, shuttle))]
+pub(crate) fn explore(scenario: impl Fn() + Send + Sync + Copy + 'static, schedules: usize) {
+    shuttle::check_random(scenario, schedules);
+    shuttle::check_pct(scenario, schedules, 3);
+    // What the epochs have deferred may come through this door, where only a schedule may: it is run
+    // in one, and not by the end of the test's thread.
+    let collect = || (0..1_000).for_each(|_| crossbeam_epoch::pin().flush());
+    shuttle::check_random(collect, 1);
+}
+
 #[cfg(not(shuttle))]
 pub(crate) use std::{hint, sync::atomic, thread};
 

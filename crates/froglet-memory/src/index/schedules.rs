@@ -9,10 +9,8 @@ use shuttle::thread;
 
 use super::{Direction, OrderedIndex};
 
-/// Explores random schedules and, for rare orders of few switches, prioritised ones.
 fn explore(scenario: impl Fn() + Send + Sync + Copy + 'static) {
-    shuttle::check_random(scenario, 1_500);
-    shuttle::check_pct(scenario, 1_500, 3);
+    crate::sync::explore(scenario, 1_500);
 }
 
 /// A key with a tail in the heap, so that schedules cover heaps and prefixes too.
