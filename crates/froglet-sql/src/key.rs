@@ -35,7 +35,7 @@ pub(crate) fn fit(value: Value, from: ColumnType, to: ColumnType) -> Fit {
         }
         (Value::Float32(f), ColumnType::Float64) => Fit::Exact(Value::Float64(f64::from(*f))),
         (_, ColumnType::Float64) => match value.as_integer() {
-            Some(n) if n.abs() < 1 << 53 => Fit::Exact(Value::Float64(n as f64)),
+            Some(n) if n.unsigned_abs() < 1 << 53 => Fit::Exact(Value::Float64(n as f64)),
             _ => Fit::Unusable,
         },
         (Value::Decimal(d), ColumnType::Decimal { precision, scale }) => match from {
@@ -68,7 +68,7 @@ fn rescale(unscaled: i128, from: i8, precision: u8, to: i8) -> Fit {
     };
     let limit = 10_i128.checked_pow(u32::from(precision)).unwrap_or(i128::MAX);
     match scaled {
-        Some(d) if d.abs() < limit => Fit::Exact(Value::Decimal(d)),
+        Some(d) if d.unsigned_abs() < limit.unsigned_abs() => Fit::Exact(Value::Decimal(d)),
         _ => Fit::Unusable,
     }
 }

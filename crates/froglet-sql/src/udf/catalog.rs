@@ -228,12 +228,12 @@ fn sizes() -> Vec<Arc<ScalarUDF>> {
 /// As PostgreSQL rounds: each unit up to ten times the next, halves away from zero.
 fn size_pretty(bytes: i64) -> String {
     let mut size = bytes;
-    if size.abs() < 10 * 1_024 {
+    if size.unsigned_abs() < 10 * 1_024 {
         return format!("{size} bytes");
     }
     size /= 512;
-    for unit in ["kB", "MB", "GB", "TB"] {
-        if size.abs() < 2 * 10 * 1_024 || unit == "TB" {
+    for unit in ["kB", "MB", "GB", "TB", "PB"] {
+        if size.unsigned_abs() < 20 * 1_024 - 1 || unit == "PB" {
             return format!("{} {unit}", (size + size.signum()) / 2);
         }
         size /= 1_024;
