@@ -10,7 +10,8 @@
 //! third of the server's time under pgbench (docs/notes/2026-11-21-session-loops.md).
 //!
 //! L1: nothing a session does on its loop takes longer than a few thousand rows do. What may, is
-//!     wrapped (`froglet_txn::aside`): the others of the loop do not wait for it.
+//!     wrapped (`froglet_txn::aside`): the others of the loop do not wait for it. Where there are no
+//!     others, a session syncs the log in its own thread (`is_alone`).
 
 use std::cell::OnceCell;
 use std::io;

@@ -1,8 +1,9 @@
 //! Walks over syntax trees.
 //!
 //! sqlparser's visitors are generic, and every visitor is a copy of the walk over all that SQL can
-//! say: about a thousand functions. Sixteen of them were four fifths of this crate's machine code, so
-//! there are two, which ask whoever walks through a trait object.
+//! say: about a thousand functions. Sixteen of them were a third of this crate's machine code
+//! (docs/notes/2026-11-21-build-profile.md), so there are two, which ask whoever walks through a
+//! trait object.
 
 use std::ops::ControlFlow;
 

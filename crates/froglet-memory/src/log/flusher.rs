@@ -13,16 +13,21 @@ const KEPT_BUFFER_BYTES: usize = 4 << 20;
 impl Shared {
     /// The life of the thread `froglet-log`.
     pub fn run(&self) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
+        // An error has been told to everybody where it arose.
+        let _ = self.or_fail(|| {
             while self.sleep() {
                 self.flush_step()?;
             }
             self.finish()
-        }));
-        // An ordinary error has been told to everybody where it arose.
-        if outcome.is_err() {
+        });
+    }
+
+    /// Does a part of the log's work; a panic in it is the end of the log, and told to everybody.
+    fn or_fail(&self, work: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
             self.fail(LogError::Panicked);
-        }
+            Err(LogError::Panicked)
+        })
     }
 
     /// Sleeps until there is something to flush that should not wait; false if the log is closing.
@@ -57,11 +62,7 @@ impl Shared {
     /// The same in a thread that has come along, unless somebody is at it: then false.
     pub fn try_flush_step(&self) -> Result<bool, LogError> {
         let Some(disk) = self.disk.try_lock() else { return Ok(false) };
-        let flushed = catch_unwind(AssertUnwindSafe(|| self.flush_pending(disk)));
-        flushed.unwrap_or_else(|_| {
-            self.fail(LogError::Panicked);
-            Err(LogError::Panicked)
-        })?;
+        self.or_fail(|| self.flush_pending(disk))?;
         Ok(true)
     }
 

@@ -91,8 +91,7 @@ impl Log {
     }
 
     /// Makes everything up to `lsn` durable in the caller's thread; false if another thread is
-    /// flushing, perhaps without `lsn`. The hand-over to the flusher and back, saved here, takes
-    /// about as long as a sync.
+    /// flushing, perhaps without `lsn`. Saves the hand-over to the flusher and back.
     pub fn make_durable(&self, lsn: Lsn) -> Result<bool, LogError> {
         Ok(self.durable() >= lsn || self.shared.try_flush_step()? && self.durable() >= lsn)
     }

@@ -165,7 +165,8 @@ fn threads_are_never_told_of_a_commit_that_a_failure_takes() {
     }
 }
 
-/// Four threads commit, two of them flushing by themselves, until the log fails; returns what they were told is durable.
+/// Four threads commit, two of them flushing by themselves, until the log fails; returns what they
+/// were told is durable.
 fn commit_until_failure(log: &Log) -> Records {
     let commit = |thread: u8| {
         let mut acknowledged = Records::new();
