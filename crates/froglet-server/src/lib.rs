@@ -8,7 +8,7 @@
 //!                 └─ checkpoint   when one is due; whether the log lives
 //! ```
 //!
-//! A connection is a task on one multi-threaded runtime. It owns its socket, its session, and one
+//! A connection is a task on one of the [`loops`]. It owns its socket, its session, and one
 //! buffer each way. It knows nothing of blocks, row ids or logs: only [`open`] and [`error`] name
 //! the engine that is below.
 
@@ -20,6 +20,7 @@ mod loops;
 mod open;
 mod run;
 mod server;
+mod vigil;
 pub mod wire;
 
 pub use config::{Config, ConfigError};

@@ -3,6 +3,7 @@
 //! ```text
 //!   accept ──▶ the loop with the fewest sessions
 //!                 │   wait for sockets ▶ read ▶ run ▶ write ▶ the next session that is ready
+//!                 │     ▲                       └── nothing ready: awake for a moment (`vigil.rs`)
 //!                 └── long work: `block_in_place` hands the loop to another thread and goes on
 //! ```
 //! A session stays on its loop. Were all of them on one scheduler that steals, each message would
@@ -21,15 +22,40 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
+use crate::vigil::Vigil;
+
 thread_local! {
-    /// The sessions of the loop that this thread belongs to.
-    static COMPANY: OnceCell<Arc<AtomicUsize>> = const { OnceCell::new() };
+    /// The loop that this thread belongs to.
+    static OWN: OnceCell<Arc<Company>> = const { OnceCell::new() };
+}
+
+/// What the sessions of one loop share.
+#[derive(Debug, Default)]
+struct Company {
+    sessions: AtomicUsize,
+    vigil: Vigil,
+}
+
+impl Company {
+    fn is_one(&self) -> bool {
+        self.sessions.load(Ordering::Relaxed) == 1
+    }
 }
 
 /// Whether this thread belongs to a loop with one session: then that one may wait for the disk in
 /// it (a session that comes meanwhile waits with it).
 pub(crate) fn is_alone() -> bool {
-    COMPANY.with(|sessions| sessions.get().is_some_and(|n| n.load(Ordering::Relaxed) == 1))
+    OWN.with(|own| own.get().is_some_and(|own| own.is_one()))
+}
+
+/// A session of this thread's loop was busy. If it has the loop to itself, that stays awake for a
+/// moment, for the next message may be near (`vigil.rs`).
+pub(crate) fn was_busy() {
+    OWN.with(|own| {
+        if let Some(own) = own.get().filter(|own| own.is_one()) {
+            own.vigil.was_busy();
+        }
+    });
 }
 
 /// The loops. Dropped, they stop without waiting for what still runs on them.
@@ -41,15 +67,15 @@ pub(crate) struct Loops {
 #[derive(Debug)]
 struct Loop {
     runtime: Option<Runtime>,
-    sessions: Arc<AtomicUsize>,
+    company: Arc<Company>,
 }
 
 /// One session on a loop, for as long as it lives.
-struct Place(Arc<AtomicUsize>);
+struct Place(Arc<Company>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -67,10 +93,10 @@ impl Loops {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let least = self.loops.iter().min_by_key(|l| l.sessions.load(Ordering::Relaxed));
+        let least = self.loops.iter().min_by_key(|l| l.company.sessions.load(Ordering::Relaxed));
         let chosen = least.expect("there is at least one loop");
-        chosen.sessions.fetch_add(1, Ordering::Relaxed);
-        let place = Place(chosen.sessions.clone());
+        chosen.company.sessions.fetch_add(1, Ordering::Relaxed);
+        let place = Place(chosen.company.clone());
         let runtime = chosen.runtime.as_ref().expect("a loop has its runtime until it is dropped");
         tasks.spawn_on(
             async move {
@@ -84,12 +110,12 @@ impl Loops {
 
 impl Loop {
     fn start(max_sessions: usize) -> io::Result<Loop> {
-        let sessions = Arc::<AtomicUsize>::default();
-        let company = sessions.clone();
+        let company = Arc::<Company>::default();
+        let own = company.clone();
         let runtime = Builder::new_multi_thread()
             .on_thread_start(move || {
                 // A thread starts once.
-                COMPANY.with(|sessions| sessions.set(company.clone())).unwrap_or_default();
+                OWN.with(|known| known.set(own.clone())).unwrap_or_default();
             })
             .worker_threads(1)
             // Each session may be at long work, and somebody must keep the loop.
@@ -97,7 +123,9 @@ impl Loop {
             .thread_name("froglet-session")
             .enable_all()
             .build()?;
-        Ok(Loop { runtime: Some(runtime), sessions })
+        let watched = company.clone();
+        runtime.spawn(async move { watched.vigil.keep().await });
+        Ok(Loop { runtime: Some(runtime), company })
     }
 }
 

@@ -38,7 +38,7 @@ use froglet_txn::{CancelToken, TxnError};
 use futures::FutureExt;
 use tokio::time::sleep;
 
-use crate::loops::is_alone;
+use crate::loops::{is_alone, was_busy};
 use crate::wire::frontend::{self, Frontend};
 use at_once::Progress;
 use channel::{Channel, End};
@@ -133,7 +133,10 @@ impl Connection {
             Ok(Progress::None) => {}
             Err(stop) => return self.fail(b'E', stop).await,
         }
-        let Some((kind, body)) = self.channel.arrived()? else { return self.more().await };
+        let Some((kind, body)) = self.channel.arrived()? else {
+            was_busy();
+            return self.more().await;
+        };
         let outcome = self.handle(kind, &body).await;
         self.channel.done_with(body);
         outcome
