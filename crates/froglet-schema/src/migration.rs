@@ -31,6 +31,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use froglet_engine::{Feed, RowId, SqlState, Table, TxnId};
 use froglet_txn::{Limits, TxnError};
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustix::process::setpriority_process;
 use tokio::sync::oneshot;
 
 use crate::def::ObjectId;
@@ -40,6 +41,11 @@ use crate::step::{Step, StepKind};
 /// How old the migrating transaction's read view may grow while it scans: garbage is not collected
 /// below it, and writers pay for fresh memory instead.
 const VIEW_AGE: Duration = Duration::from_millis(5);
+/// How long capture rests when there is little to do.
+const CAPTURE_REST: Duration = Duration::from_millis(1);
+/// Captured rows below which that is little: what is written meanwhile comes with the next, and
+/// writers seldom meet capture at the feed.
+const CAPTURE_LITTLE: usize = 1024;
 /// Captured rows that may be left for the flip.
 const FLIP_BACKLOG: usize = 256;
 /// Rounds of capture before a flip comes in any case.
@@ -186,6 +192,10 @@ pub struct Migration {
     failure_text: Mutex<Option<String>>,
 }
 
+/// How far the scan stands behind whoever else wants a core: at 5 a thread gets a third of what one of
+/// the server's other threads gets. Capture does not stand behind, or a backlog would grow.
+const SCAN_NICENESS: i32 = 5;
+
 /// Runs a part of a scan on a thread of its own.
 fn spawn(
     name: String,
@@ -195,6 +205,8 @@ fn spawn(
     thread::Builder::new()
         .name(name)
         .spawn(move || {
+            // Linux: of this thread. Where it is refused the scan has its full share.
+            let _ = setpriority_process(None, SCAN_NICENESS);
             // The waiting statement may have been dropped with its session.
             let _ = tx.send(work());
         })
@@ -469,14 +481,13 @@ impl Migration {
 
     /// The capture thread.
     fn capture(&self) {
-        let idle = Duration::from_millis(1);
         while !self.stopped.load(Ordering::SeqCst) {
             let applied = {
                 let _still = self.applying.lock();
                 if self.paused.load(Ordering::SeqCst) { Ok(0) } else { self.apply_captured() }
             };
             match applied {
-                Ok(0) => thread::sleep(idle),
+                Ok(rows) if rows < CAPTURE_LITTLE => thread::sleep(CAPTURE_REST),
                 Ok(_) => {}
                 Err(e) => {
                     self.fail(e);

@@ -12,7 +12,8 @@
 //! under 5 ms at any table size. A change of a few milliseconds is over before throughput means
 //! anything, so "during" lasts at least 100 ms. In process, without a log: the engine's and the
 //! schema crate's cost, not a client's. After each change the table is checked while nobody
-//! writes; what it checks fails the benchmark, how fast it was does not.
+//! writes; what it checks fails the benchmark, how fast it was does not. For comparison, the same
+//! with a thread that reads the table and changes nothing: what any second busy core costs.
 
 pub mod changes;
 pub mod table;
@@ -26,6 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use froglet_engine::Engine;
 use froglet_schema::{Catalog, ObjectId};
 use froglet_txn::{Isolation, Limits};
 
@@ -40,6 +42,9 @@ use crate::{Args, machine, progress};
 pub const ABOUT: &str = "a worker's throughput before, during and after each schema change";
 
 const APPROACH: &str = "froglet, eager";
+/// What a second busy core costs on this machine, where two share memory, and perhaps more.
+const LIMIT: &str = "a scan instead";
+const SCAN: &str = "read the table";
 const WORKER_CORE: usize = 0;
 const MIGRATION_CORE: usize = 1;
 /// "During" lasts at least this long.
@@ -62,13 +67,21 @@ fn measure(rows: u64, calm: Duration, dir: &Path, wanted: impl Fn(&str) -> bool)
     report.add(APPROACH, "table", "rows", rows as f64, "");
 
     let mut next_id = rows;
+    if wanted(SCAN) {
+        progress::phase("a scan, for comparison");
+        let scan = |start| scan(&*store.engine, &catalog, start, calm);
+        let (scan, done) = under_load(&catalog, calm, rows, next_id, scan)?;
+        next_id = done.next_id;
+        add_throughput(&mut report, LIMIT, SCAN, &scan, &done);
+    }
     for case in &CASES {
         if !wanted(case.name) && !needed_later(case) {
             continue;
         }
         progress::phase(case.sql);
         let calm = if wanted(case.name) { calm } else { Duration::ZERO };
-        let (change, done) = under_load(&catalog, case, calm, rows, next_id)?;
+        let change = |start| self::runtime()?.block_on(alter(&catalog, case, start));
+        let (change, done) = under_load(&catalog, calm, rows, next_id, change).context(case.sql)?;
         next_id = done.next_id;
         if wanted(case.name) {
             add(&mut report, case, &change, &done);
@@ -106,13 +119,13 @@ struct Changed {
 }
 
 /// Makes one change while a worker runs, with `calm` before and after it; longer, if the worker
-/// does not get to commit in that time.
+/// does not get to commit in that time. `change` is told when the calm began.
 fn under_load(
     catalog: &Arc<Catalog>,
-    case: &Case,
     calm: Duration,
     rows: u64,
     next_id: u64,
+    change: impl FnOnce(Instant) -> Result<Changed> + Send,
 ) -> Result<(Changed, Done)> {
     let signals = Signals::default();
     thread::scope(|scope| {
@@ -130,7 +143,7 @@ fn under_load(
             thread::sleep(calm / 3);
             let calm_start = Instant::now();
             thread::sleep(calm);
-            let changed = runtime()?.block_on(alter(catalog, case, calm_start));
+            let changed = change(calm_start);
             thread::sleep(SHORTEST);
             let commits = signals.commits.load(Ordering::Relaxed);
             thread::sleep(calm);
@@ -146,8 +159,27 @@ fn under_load(
         let changed = ddl.join().map_err(|_| anyhow!("the schema change panicked"));
         signals.stop.store(true, Ordering::Relaxed);
         let done = worker.join().map_err(|_| anyhow!("the worker panicked"))?;
-        Ok((changed?.with_context(|| case.sql.to_owned())?, done.context("the worker")?))
+        Ok((changed??, done.context("the worker")?))
     })
+}
+
+/// Reads the table for `lasting`, and changes nothing.
+fn scan(
+    engine: &dyn Engine,
+    catalog: &Catalog,
+    calm_start: Instant,
+    lasting: Duration,
+) -> Result<Changed> {
+    let table = table::latest(catalog, table::NAME)?.table.clone();
+    let column = table.layout().columns.len() - 1;
+    let start = Instant::now();
+    let mut block = 0;
+    while start.elapsed() < lasting {
+        table.read_block(&engine.snapshot(), block % table.block_count(), &[column])?;
+        block += 1;
+    }
+    let end = Instant::now();
+    Ok(Changed { calm_start, start, applied: end, committed: end, calm_end: end, made: None })
 }
 
 async fn alter(catalog: &Catalog, case: &Case, calm_start: Instant) -> Result<Changed> {
@@ -182,6 +214,16 @@ fn add(report: &mut Report, case: &Case, change: &Changed, done: &Done) {
             "x",
         );
     }
+    add_throughput(report, APPROACH, name, change, done);
+    report.add(APPROACH, name, "worker's aborts", done.aborts as f64, "");
+    if let Some(why) = &done.first_abort {
+        eprintln!("{name}: a transaction of the worker was aborted: {why}");
+    }
+}
+
+/// The worker's throughput before, during and after a change.
+fn add_throughput(report: &mut Report, approach: &str, name: &str, change: &Changed, done: &Done) {
+    let ms = |d: Duration| d.as_secs_f64() * 1000.0;
     let line = &done.timeline;
     let end = change.committed.max(change.start + SHORTEST);
     let before = line.per_second(change.calm_start, change.start);
@@ -189,19 +231,15 @@ fn add(report: &mut Report, case: &Case, change: &Changed, done: &Done) {
     let after = line.per_second(end, change.calm_end);
     for (metric, value) in [("before", before), ("during", during), ("after", after)] {
         if let Some(value) = value {
-            report.add(APPROACH, name, &format!("throughput {metric}"), value, "1/s");
+            report.add(approach, name, &format!("throughput {metric}"), value, "1/s");
         }
     }
     if let Some(slowest) = line.slowest(change.start, end) {
-        report.add(APPROACH, name, "slowest 10 ms during", slowest, "1/s");
+        report.add(approach, name, "slowest 10 ms during", slowest, "1/s");
     }
     let calm_gap = line.longest_gap(change.calm_start, change.start);
-    report.add(APPROACH, name, "longest gap before", ms(calm_gap), "ms");
-    report.add(APPROACH, name, "longest gap during", ms(line.longest_gap(change.start, end)), "ms");
-    report.add(APPROACH, name, "worker's aborts", done.aborts as f64, "");
-    if let Some(why) = &done.first_abort {
-        eprintln!("{name}: a transaction of the worker was aborted: {why}");
-    }
+    report.add(approach, name, "longest gap before", ms(calm_gap), "ms");
+    report.add(approach, name, "longest gap during", ms(line.longest_gap(change.start, end)), "ms");
     if let (Some(before), Some(during)) = (before, during) {
         let ratio = if before > 0.0 { during / before } else { 0.0 };
         report.add("during / before", name, "throughput", ratio, "x");
