@@ -91,21 +91,29 @@ async fn answer(
 struct Pair {
     cached: Client,
     plain: Client,
+    /// They read, so that no row id is used again: when a deleted row's is depends on the clock, and
+    /// on it the order of rows that no ORDER BY sorts.
+    _readers: Vec<Client>,
     recalled: usize,
     at_once: usize,
 }
 
 impl Pair {
     async fn new() -> Pair {
-        let mut clients = Vec::new();
+        let (mut clients, mut readers) = (Vec::new(), Vec::new());
         for setting in ["on", "off"] {
-            let mut client = Client::connect(&database().await);
+            let db = database().await;
+            let mut reader = Client::connect(&db);
+            reader.ok("BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+            reader.ok("SELECT count(*) FROM pg_class").await;
+            readers.push(reader);
+            let mut client = Client::connect(&db);
             client.ok(&format!("SET froglet.plan_cache = {setting}")).await;
             clients.push(client);
         }
         let plain = clients.pop().expect("there are two");
         let cached = clients.pop().expect("there are two");
-        Pair { cached, plain, recalled: 0, at_once: 0 }
+        Pair { cached, plain, _readers: readers, recalled: 0, at_once: 0 }
     }
 
     /// What both are told.
