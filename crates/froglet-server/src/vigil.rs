@@ -40,7 +40,6 @@ const QUIET: u8 = 1;
 const BUSY: u8 = 2;
 
 /// How a vigil ended.
-#[derive(Debug, PartialEq, Eq)]
 enum End {
     Quiet,
     Crowded,

@@ -199,9 +199,12 @@ async fn alter(catalog: &Catalog, case: &Case, calm_start: Instant) -> Result<Ch
     Ok(Changed { calm_start, start, applied, committed, calm_end: committed, made })
 }
 
+fn ms(d: Duration) -> f64 {
+    d.as_secs_f64() * 1000.0
+}
+
 fn add(report: &mut Report, case: &Case, change: &Changed, done: &Done) {
     let name = case.name;
-    let ms = |d: Duration| d.as_secs_f64() * 1000.0;
     let all = change.committed - change.start;
     report.add(APPROACH, name, "statement", ms(change.applied - change.start), "ms");
     report.add(APPROACH, name, "commit", ms(change.committed - change.applied), "ms");
@@ -223,7 +226,6 @@ fn add(report: &mut Report, case: &Case, change: &Changed, done: &Done) {
 
 /// The worker's throughput before, during and after a change.
 fn add_throughput(report: &mut Report, approach: &str, name: &str, change: &Changed, done: &Done) {
-    let ms = |d: Duration| d.as_secs_f64() * 1000.0;
     let line = &done.timeline;
     let end = change.committed.max(change.start + SHORTEST);
     let before = line.per_second(change.calm_start, change.start);
