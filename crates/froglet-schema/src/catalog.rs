@@ -467,10 +467,8 @@ impl Catalog {
         drop(garbage);
         self.flips.lock().extend(flips(&changes, &before, ts).map(Arc::new));
         let mut states = self.states.write();
-        for (id, changed) in &changes.objects {
-            let state = states.entry(*id).or_default();
-            state.version.store(ts.0, Ordering::SeqCst);
-            state.dropped.store(changed.is_none(), Ordering::SeqCst);
+        for id in changes.objects.keys() {
+            states.entry(*id).or_default().version.store(ts.0, Ordering::SeqCst);
         }
         drop(states);
         self.history.write().push(before);

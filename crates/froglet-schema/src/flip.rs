@@ -21,7 +21,7 @@
 //!    than its snapshot.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use froglet_engine::{
@@ -41,10 +41,19 @@ use crate::step::{ForeignKeyWatch, Step, StepKind};
 pub struct TableState {
     /// The transaction that is about to flip this table; 0 for nobody.
     pub pending: AtomicU64,
-    /// The commit timestamp of the newest schema version.
+    /// The commit timestamp of the newest schema version, or of the drop.
     pub version: AtomicU64,
-    /// Dropped.
-    pub dropped: AtomicBool,
+}
+
+/// How a schema version that a writer wrote under stands to the newest.
+#[derive(PartialEq, Eq)]
+enum Standing {
+    /// It is the newest.
+    Current,
+    /// A transaction is about to flip the table, or looks at it in a statement of its own.
+    Pending(TxnId),
+    /// The table has a newer one, or is dropped.
+    Outdated,
 }
 
 /// A committed change of one table, kept while a writer may need to be carried over it.
@@ -149,14 +158,27 @@ impl Catalog {
         }
     }
 
-    /// Whether a schema version that the transaction wrote under is still the newest, and will
-    /// stay so until it commits.
-    fn still_current(&self, txn: &Transaction, used: &SchemaUse) -> bool {
-        let Some(state) = self.state(used.table) else { return true };
+    /// How a schema version that the transaction wrote under stands to the newest.
+    fn standing(&self, txn: &Transaction, used: &SchemaUse) -> Standing {
+        let Some(state) = self.state(used.table) else { return Standing::Current };
+        // One look, pending first: whoever flips withdraws it after the version is there, and
+        // whoever only made a statement or rolled back leaves the version as it was.
         let pending = state.pending.load(Ordering::SeqCst);
-        (pending == 0 || pending == txn.id().0)
-            && !state.dropped.load(Ordering::SeqCst)
-            && state.version.load(Ordering::SeqCst) == used.version.0
+        if pending != 0 && pending != txn.id().0 {
+            Standing::Pending(TxnId(pending))
+        } else if state.version.load(Ordering::SeqCst) == used.version.0 {
+            Standing::Current
+        } else {
+            Standing::Outdated
+        }
+    }
+
+    /// Whether every table that the transaction wrote and does not itself change is current, and
+    /// stays so if its commit timestamp has been taken.
+    fn is_current(&self, txn: &Transaction) -> bool {
+        txn.schema_set.iter().all(|used| {
+            changes_itself(txn, used.table) || self.standing(txn, used) == Standing::Current
+        })
     }
 
     /// Waits for pending flips of the tables the transaction wrote, then carries its rows over.
@@ -168,18 +190,15 @@ impl Catalog {
         let mut i = 0;
         while let Some(used) = txn.schema_set.get(i).copied() {
             // A table that this transaction itself changes: its own migration has its rows.
-            let own = local(txn).is_some_and(|l| l.changes.objects.contains_key(&used.table));
-            if own || self.still_current(txn, &used) {
+            if changes_itself(txn, used.table) {
                 i += 1;
                 continue;
             }
-            let state = self.state(used.table).expect("a table that is not current has a state");
-            let pending = state.pending.load(Ordering::SeqCst);
-            if pending != 0 && pending != txn.id().0 {
-                txn.wait_for(TxnId(pending), limits).await?;
-                continue;
+            match self.standing(txn, &used) {
+                Standing::Current => i += 1,
+                Standing::Pending(holder) => txn.wait_for(holder, limits).await?,
+                Standing::Outdated => self.carry_over(txn, used, limits).await?,
             }
-            self.carry_over(txn, used, limits).await?;
         }
         Ok(())
     }
@@ -233,6 +252,10 @@ impl Catalog {
         }
         Ok(())
     }
+}
+
+fn changes_itself(txn: &Transaction, table: ObjectId) -> bool {
+    local(txn).is_some_and(|l| l.changes.objects.contains_key(&table))
 }
 
 /// One step for the rows of a writer that began under the older schema, inside its transaction.
@@ -443,7 +466,7 @@ impl Hook {
 impl CommitHook for Hook {
     fn prepared(&self, txn: &Transaction) -> bool {
         let Ok(catalog) = self.catalog() else { return false };
-        local(txn).is_none() && txn.schema_set.iter().all(|used| catalog.still_current(txn, used))
+        local(txn).is_none() && catalog.is_current(txn)
     }
 
     async fn prepare(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError> {
@@ -457,11 +480,7 @@ impl CommitHook for Hook {
 
     fn check(&self, txn: &mut Transaction, _commit_ts: Ts) -> Verdict {
         let Ok(catalog) = self.catalog() else { return Verdict::Go };
-        let current = txn.schema_set.iter().all(|used| {
-            local(txn).is_some_and(|l| l.changes.objects.contains_key(&used.table))
-                || catalog.still_current(txn, used)
-        });
-        if current {
+        if catalog.is_current(txn) {
             return Verdict::Go;
         }
         if local(txn).is_some() {

@@ -58,10 +58,16 @@ impl Writers {
         Writers { stop, commits, tasks }
     }
 
+    /// How many times they have committed. Nobody shall wait for writers that have ended.
+    pub fn committed(&self) -> u64 {
+        assert!(!self.tasks.iter().any(JoinHandle::is_finished), "a writer has panicked");
+        self.commits.load(Ordering::Relaxed)
+    }
+
     /// Returns when they have committed so many times more.
     pub async fn until_committed(&self, more: u64) {
-        let before = self.commits.load(Ordering::Relaxed);
-        while self.commits.load(Ordering::Relaxed) < before + more {
+        let before = self.committed();
+        while self.committed() < before + more {
             tokio::task::yield_now().await;
         }
     }
@@ -126,4 +132,22 @@ async fn a_changed_type_loses_and_tears_nothing() {
         let Value::Int64(v) = row[1] else { panic!("v is never NULL: row {:?}", row[0]) };
         assert!(v % 10 == 0 || (v - 1) % 20 == 0, "row {:?} holds {v}", row[0]);
     }
+}
+
+/// Each statement of a migrating transaction makes writers wait for a moment. Nothing has flipped
+/// when they go on, so there is nothing to refuse them for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_of_a_migrating_transaction_refuse_no_writer() {
+    let world = Arc::new(World::with_rows(3000).await);
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    world.change(&mut txn, world.add_double("d")).await.unwrap();
+    let writers = Writers::start(&world);
+    let before = writers.committed();
+    while writers.committed() < before + 5000 {
+        world.statement(&mut txn, false).await;
+        world.catalog.end_statement(&mut txn);
+        tokio::task::yield_now().await;
+    }
+    txn.abort();
+    writers.end().await;
 }
