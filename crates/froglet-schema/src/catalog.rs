@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use froglet_engine::{Engine, IdMap, Table, Ts, TxnId};
+use froglet_engine::{Engine, IdMap, Snapshot, Table, Ts, TxnId};
 use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnManager, aside_async};
 use parking_lot::{Mutex, RwLock};
 
@@ -228,7 +228,8 @@ impl Catalog {
     ) -> Result<Arc<CatalogVersion>, SchemaError> {
         // Keeps what a carry-over below may need while the read view moves on.
         let behind = txn.behind.take();
-        let before = (!txn.schema_set.is_empty()).then(|| behind.unwrap_or_else(|| txn.snapshot()));
+        let wrote = !txn.schema_set().is_empty();
+        let before = wrote.then(|| behind.unwrap_or_else(|| txn.snapshot()));
         if writes {
             txn.part();
         }
@@ -239,8 +240,10 @@ impl Catalog {
             txn.begin_statement();
         }
         let view = self.view(txn);
-        if before.is_some() && txn.schema_set.iter().any(|used| is_newer(&view, used)) {
-            Box::pin(self.carry_over_to(txn, &view, limits)).await?;
+        if let Some(before) = before
+            && txn.schema_set().iter().any(|used| is_newer(&view, used))
+        {
+            Box::pin(self.carry_over_to(txn, &view, &before, limits)).await?;
         }
         Ok(view)
     }
@@ -256,13 +259,13 @@ impl Catalog {
         if local(txn).is_some() || txn.behind.is_some() {
             return None;
         }
-        let before = (!txn.schema_set.is_empty()).then(|| txn.snapshot());
+        let before = (!txn.schema_set().is_empty()).then(|| txn.snapshot());
         if writes {
             txn.part();
         }
         txn.begin_statement();
         let view = self.at(txn.snapshot().ts);
-        if before.is_some() && txn.schema_set.iter().any(|used| is_newer(&view, used)) {
+        if before.is_some() && txn.schema_set().iter().any(|used| is_newer(&view, used)) {
             txn.behind = before;
             return None;
         }
@@ -274,12 +277,13 @@ impl Catalog {
         &self,
         txn: &mut Transaction,
         view: &CatalogVersion,
+        before: &Arc<Snapshot>,
         limits: &Limits,
     ) -> Result<(), SchemaError> {
-        for used in txn.schema_set.clone() {
+        for used in txn.schema_set().to_vec() {
             let own = local(txn).is_some_and(|l| l.changes.objects.contains_key(&used.table));
             if !own && is_newer(view, &used) {
-                self.carry_over(txn, used, limits).await?;
+                self.carry_over(txn, used, before, limits).await?;
             }
         }
         Ok(())

@@ -176,7 +176,7 @@ impl Catalog {
     /// Whether every table that the transaction wrote and does not itself change is current, and
     /// stays so if its commit timestamp has been taken.
     fn is_current(&self, txn: &Transaction) -> bool {
-        txn.schema_set.iter().all(|used| {
+        txn.schema_set().iter().all(|used| {
             changes_itself(txn, used.table) || self.standing(txn, used) == Standing::Current
         })
     }
@@ -188,7 +188,7 @@ impl Catalog {
         limits: &Limits,
     ) -> Result<(), TxnError> {
         let mut i = 0;
-        while let Some(used) = txn.schema_set.get(i).copied() {
+        while let Some(used) = txn.schema_set().get(i).copied() {
             // A table that this transaction itself changes: its own migration has its rows.
             if changes_itself(txn, used.table) {
                 i += 1;
@@ -197,19 +197,25 @@ impl Catalog {
             match self.standing(txn, &used) {
                 Standing::Current => i += 1,
                 Standing::Pending(holder) => txn.wait_for(holder, limits).await?,
-                Standing::Outdated => self.carry_over(txn, used, limits).await?,
+                Standing::Outdated => {
+                    let behind = txn.behind.clone().unwrap_or_else(|| txn.snapshot());
+                    self.carry_over(txn, used, &behind, limits).await?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Carries the rows that a transaction wrote under an older version over to the newest.
+    /// Carries the rows that a transaction wrote under an older version over to the newest. `behind`
+    /// is a read view from before that, and keeps what is needed.
     pub(crate) async fn carry_over(
         &self,
         txn: &mut Transaction,
         used: SchemaUse,
+        behind: &Arc<Snapshot>,
         limits: &Limits,
     ) -> Result<(), TxnError> {
+        let at = txn.savepoint();
         let flips = self.flips_after(used.table, used.version);
         let mut reached = used.version;
         for flip in &flips {
@@ -232,11 +238,7 @@ impl Catalog {
             }
             reached = flip.ts;
         }
-        for entry in &mut txn.schema_set {
-            if *entry == used {
-                entry.version = reached;
-            }
-        }
+        txn.note_carried_over(at, used, reached, behind.clone());
         if flips.is_empty() {
             let state = self.state(used.table);
             let newest = state.map_or(0, |s| s.version.load(Ordering::SeqCst));

@@ -41,6 +41,16 @@ pub struct SchemaUse {
     pub version: Ts,
 }
 
+/// Rows that were carried over from one schema version to a newer one.
+struct CarriedOver {
+    /// Where the transaction stood before.
+    at: Savepoint,
+    from: SchemaUse,
+    to: Ts,
+    /// Keeps what they would be carried over with again.
+    view: Arc<Snapshot>,
+}
+
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
@@ -64,7 +74,9 @@ pub struct Transaction {
     seen: Ts,
     shared: Vec<(SpaceId, RowId)>,
     /// Schema versions it wrote under (Tesseract's schema set).
-    pub schema_set: SmallVec<[SchemaUse; 4]>,
+    schema_set: SmallVec<[SchemaUse; 4]>,
+    /// What a rollback to a savepoint may take back of it.
+    carried_over: Vec<CarriedOver>,
     /// The read view that the statement under way began with, if it has moved on since: what a
     /// carry-over from its schema needs is kept for it.
     pub behind: Option<Arc<Snapshot>>,
@@ -83,6 +95,7 @@ impl Transaction {
             seen: Ts(0),
             shared: Vec::new(),
             schema_set: SmallVec::new(),
+            carried_over: Vec::new(),
             behind: None,
             extension: None,
         }
@@ -194,6 +207,35 @@ impl Transaction {
             over_writes(part.savepoint().0 - to.0, || part.rollback_to(to));
             self.manager.waits().released(self.id);
         }
+        // Rows written before `to` are again as they were written.
+        while let Some(undone) = self.carried_over.pop_if(|carried| carried.at >= to) {
+            for used in &mut self.schema_set {
+                if *used == (SchemaUse { version: undone.to, ..undone.from }) {
+                    used.version = undone.from.version;
+                }
+            }
+            self.behind = Some(undone.view);
+        }
+    }
+
+    /// The schema versions that it wrote under.
+    pub fn schema_set(&self) -> &[SchemaUse] {
+        &self.schema_set
+    }
+
+    /// The rows written under a schema version follow a newer one from now on; `at` is where the
+    /// transaction stood before, and `view` a read view from before the newer version.
+    pub fn note_carried_over(
+        &mut self,
+        at: Savepoint,
+        from: SchemaUse,
+        to: Ts,
+        view: Arc<Snapshot>,
+    ) {
+        for used in self.schema_set.iter_mut().filter(|used| **used == from) {
+            used.version = to;
+        }
+        self.carried_over.push(CarriedOver { at, from, to, view });
     }
 
     /// Writes under a schema version.

@@ -187,3 +187,40 @@ M> alter table t add column d bigint generated always as (v * 2) stored
 W> rollback
 M> select * from t order by id
     1|10|20, 2|20|40, 3|30|60
+
+== it goes back to a savepoint after the flip: what it wrote before stays written
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+W> begin
+W> update t set v = 11 where id = 1
+W> savepoint before
+M> alter table t alter column v type bigint using v + 1000
+W> update t set v = v + 1 where id in (1, 2)
+    UPDATE 2
+W> rollback to before
+M> alter table t add column d bigint generated always as (v * 2) stored
+W> commit
+    COMMIT
+M> select * from t order by id
+    1|1011|2022, 2|1020|2040, 3|1030|2060
+
+== its statement has to run again, after it has carried over what those before it wrote
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+setup> create table b (id int primary key, n int); insert into b values (1, 0)
+W> begin
+W> update t set v = v + 1 where id = 1
+H> begin
+H> update b set n = n + 1 where id = 1
+M> alter table t alter column v type bigint using v + 1000
+W> update b set n = n + 1 where id = 1
+    waits
+M> alter table b alter column n type bigint using n + 100
+H> commit
+    COMMIT
+W> ...
+    UPDATE 1
+W> commit
+    COMMIT
+M> select * from t order by id
+    1|1011, 2|1020, 3|1030
+M> select * from b
+    1|102

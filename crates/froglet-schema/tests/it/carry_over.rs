@@ -89,3 +89,49 @@ async fn swapped_keys_are_carried_over_a_changed_type() {
     assert_eq!(rows[1][1], Value::Int64(double(20)));
     assert_eq!(rows[2][1], Value::Int64(double(10)));
 }
+
+/// What was carried over is undone with everything else after the savepoint; the rows written before
+/// it are the writer's own all the same, and are carried over again.
+#[tokio::test]
+async fn a_rollback_to_a_savepoint_does_not_take_back_what_was_written_before() {
+    for ends in [false, true] {
+        let world = World::with_rows(10).await;
+        let mut writer = world.begin(Isolation::ReadCommitted);
+        world.update(&mut writer, 1, 77).await.unwrap();
+        let savepoint = writer.savepoint();
+        for wanted in [double(77), double(double(77))] {
+            world.alter(world.alter_v()).await.unwrap();
+            // Whatever is needed to carry it over again is kept meanwhile.
+            tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+            assert_eq!(world.value(&mut writer, 1).await, Some(wanted), "carried over");
+            tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        }
+        writer.rollback_to(savepoint);
+        if ends {
+            let wanted = double(double(77));
+            assert_eq!(world.value(&mut writer, 1).await, Some(wanted), "carried over again");
+        }
+        world.commit(writer).await.unwrap();
+        let rows = world.all(&["id", "v"]).await;
+        assert_eq!(rows[1][1], Value::Int64(double(double(77))), "a statement follows: {ends}");
+        assert_eq!(rows[3][1], Value::Int64(double(double(30))));
+    }
+}
+
+/// As a statement does that is to run again: it has carried rows over, and takes back what it wrote.
+#[tokio::test]
+async fn only_what_was_carried_over_after_a_savepoint_is_carried_over_again() {
+    let world = World::with_rows(10).await;
+    let mut writer = world.begin(Isolation::ReadCommitted);
+    world.update(&mut writer, 1, 77).await.unwrap();
+    world.alter(world.alter_v()).await.unwrap();
+    world.update(&mut writer, 2, 78).await.unwrap();
+    let savepoint = writer.savepoint();
+    world.alter(world.alter_v()).await.unwrap();
+    world.update(&mut writer, 3, 79).await.unwrap();
+    writer.rollback_to(savepoint);
+    world.commit(writer).await.unwrap();
+    let rows = world.all(&["id", "v"]).await;
+    let v: Vec<_> = rows[1..4].iter().map(|row| row[1].clone()).collect();
+    assert_eq!(v, [double(double(77)), double(78), double(double(30))].map(Value::Int64));
+}
