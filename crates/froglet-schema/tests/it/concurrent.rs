@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use froglet_engine::Value;
 use froglet_txn::Isolation;
@@ -13,14 +14,15 @@ use tokio::task::JoinHandle;
 
 use crate::world::{World, double};
 
-/// Inserts, updates and deletes at random until told to stop; returns its commits.
+/// Inserts, updates and deletes at random until told to stop, some of them taken back.
 async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits: Arc<AtomicU64>) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut next = 1_000_000 * (seed as i64 + 1);
     while !stop.load(Ordering::Relaxed) {
         let mut txn = world.begin(Isolation::ReadCommitted);
         let mut ok = true;
-        for _ in 0..rng.random_range(1..4) {
+        for _ in 0..rng.random_range(1..5) {
+            let savepoint = (rng.random_range(0..3) == 0).then(|| txn.savepoint());
             let id = rng.random_range(0..3000);
             let v = rng.random_range(0..1000) * 10;
             let outcome = match rng.random_range(0..10) {
@@ -32,6 +34,14 @@ async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits: Ar
                 _ => world.update(&mut txn, id, v).await.map(|_| ()),
             };
             ok &= outcome.is_ok();
+            if rng.random_range(0..8) == 0 {
+                // Some last longer than a schema change does.
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                world.value(&mut txn, id).await;
+            }
+            if let Some(savepoint) = savepoint.filter(|_| ok) {
+                txn.rollback_to(savepoint);
+            }
         }
         if ok && rng.random_range(0..8) > 0 {
             world.commit(txn).await.expect("no writer fails because the schema changed");
@@ -99,6 +109,10 @@ async fn every_row_is_migrated_exactly_while_writers_run() {
             continue;
         }
         world.commit(txn).await.unwrap();
+        if round % 2 == 0 {
+            // Those who wrote before the flip commit, too.
+            writers.until_committed(100).await;
+        }
         let mut txn = world.begin(Isolation::RepeatableRead);
         let rows = world.rows(&mut txn, &["id", "v", "d"]).await;
         assert!(rows.len() > 1000, "the table did not vanish");
