@@ -161,6 +161,58 @@ def test_computed_column_through_the_flip(froglet):
         assert froglet.value("select count(*) from t") > 0
 
 
+def test_a_split_tears_and_loses_nothing(froglet):
+    """Each row's v and s are written together, and each writer knows what it has committed.
+
+    PostgreSQL 15, tried: 93 torn rows and lost updates under its default isolation.
+    """
+    fill(froglet)
+    committed, failures = [{}, {}], []
+
+    def write(me):
+        rng = random.Random(me)
+        with froglet.connect() as connection:
+            try:
+                for k in range(1, 10_000_000):
+                    id = 2 * rng.randint(1, ROWS // 2 - 1) + me
+                    connection.execute(
+                        "update t set v = %s, s = %s where id = %s", [k, f"s{k}", id])
+                    committed[me][id] = k
+            except (errors.UndefinedTable, errors.SerializationFailure):
+                pass  # The table is gone.
+            except psycopg.Error as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(me,)) for me in range(2)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: all(committed), "the writers are at work")
+    with froglet.connect() as migrator:
+        for statement in (
+                "begin",
+                "create table numbers as select id, v from t",
+                "alter table numbers add primary key (id)",
+                "create table texts as select id, s from t",
+                "alter table texts add primary key (id), alter column s set not null",
+                "drop table t",
+                "commit"):
+            migrator.execute(statement)
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a writer hangs"
+    assert not failures, failures
+
+    rows = froglet.rows("select id, v, s from numbers join texts using (id)")
+    assert len(rows) == ROWS
+    known = committed[0] | committed[1]
+    assert len(known) > 50, "the writers got somewhere"
+    for id, v, s in rows:
+        assert v == int(s[1:]) if id in known else (v, s) == (id % 1000, f"s{id}"), "a torn row"
+    # An update that was under way at the flip may be there without its writer knowing.
+    lost = [(id, v) for id, v, _ in rows if id in known and v < known[id]]
+    assert not lost, lost
+
+
 def test_using_is_applied_once_through_the_flip(froglet):
     """v and w are written together; the change moves w by a million, once for every row."""
     fill(froglet)

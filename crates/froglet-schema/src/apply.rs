@@ -6,13 +6,23 @@ use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
-use crate::change::{Change, Fill, NewTable};
+use crate::change::{Change, Fill, NewTable, RowQuery};
+use crate::copy::Copy;
 use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::edit::{self, Edited, NewType, Surroundings, Work};
 use crate::error::SchemaError;
-use crate::local::{Changed, Remains, local_mut};
+use crate::local::{Changed, Remains, local, local_mut};
 use crate::migration::MigrationOptions;
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
+
+/// What a change has made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The object's id, if it made one.
+    pub object: Option<ObjectId>,
+    /// Rows of a table that was made of others.
+    pub rows: u64,
+}
 
 /// What every step of an application has at hand.
 struct Scope<'a> {
@@ -22,27 +32,41 @@ struct Scope<'a> {
 }
 
 impl Catalog {
-    /// Makes one change in a transaction. Returns the id of the object it made, if it made one.
-    /// Everything it needs from the data is scanned before it returns; what changes afterwards
-    /// is captured until the commit.
+    /// Makes one change in a transaction. Everything it needs from the data is scanned before it
+    /// returns; what changes afterwards is captured until the commit.
     pub async fn apply(
         &self,
         txn: &mut Transaction,
         change: Change,
         options: &MigrationOptions,
         limits: &Limits,
-    ) -> Result<Option<ObjectId>, SchemaError> {
+    ) -> Result<Applied, SchemaError> {
         txn.part();
         let scope = Scope { view: self.view(txn), options, limits };
+        if let Change::CreateTableAs { table, source, query } = change {
+            return self.create_table_as(txn, &scope, table, source, query).await;
+        }
+        let object = self.apply_plain(txn, &scope, change).await?;
+        Ok(Applied { object, rows: 0 })
+    }
+
+    /// A change that makes no rows. Returns the object that it made.
+    async fn apply_plain(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        change: Change,
+    ) -> Result<Option<ObjectId>, SchemaError> {
+        let limits = scope.limits;
         match change {
-            Change::CreateTable(new) => self.create_table(txn, &scope, new).await.map(Some),
+            Change::CreateTable(new) => self.create_table(txn, scope, new).await.map(Some),
             Change::DropTable { table, cascade } => {
-                self.drop_table(txn, &scope, table, cascade).await.map(|()| None)
+                self.drop_table(txn, scope, table, cascade).await.map(|()| None)
             }
-            Change::Truncate { table } => self.truncate(txn, &scope, table).await.map(|()| None),
-            Change::CreateSequence(def) => self.create_sequence(txn, &scope, def).await.map(Some),
+            Change::Truncate { table } => self.truncate(txn, scope, table).await.map(|()| None),
+            Change::CreateSequence(def) => self.create_sequence(txn, scope, def).await.map(Some),
             Change::DropSequence { sequence } => {
-                self.drop_object(txn, &scope, sequence).await.map(|()| None)
+                self.drop_object(txn, scope, sequence).await.map(|()| None)
             }
             Change::AlterSequence(def) => {
                 let locked = self.store.lock(txn, def.id, limits).await?;
@@ -58,16 +82,16 @@ impl Catalog {
                 let (edited, id) =
                     edit::create_index(&base.def, &index, &taken, &mut || self.next_id())?;
                 let object = edited.def.index_by_id(id).expect("just made").id;
-                self.alter(txn, &scope, &base, locked, edited).await?;
+                self.alter(txn, scope, &base, locked, edited).await?;
                 Ok(Some(object))
             }
             other => {
                 let table = other.table().expect("every other change names its table");
                 let base = scope.table(table)?.clone();
                 let locked = self.store.lock(txn, table, limits).await?;
-                let (edited, cascade) = self.edit(&scope, &base.def, other)?;
-                self.release_references(txn, &scope, &base.def, &edited, cascade).await?;
-                self.alter(txn, &scope, &base, locked, edited).await?;
+                let (edited, cascade) = self.edit(scope, &base.def, other)?;
+                self.release_references(txn, scope, &base.def, &edited, cascade).await?;
+                self.alter(txn, scope, &base, locked, edited).await?;
                 Ok(None)
             }
         }
@@ -121,6 +145,7 @@ impl Catalog {
                 rename(def, |d| rename_constraint(d, &constraint, name))?
             }
             Change::CreateTable(_)
+            | Change::CreateTableAs { .. }
             | Change::DropTable { .. }
             | Change::Truncate { .. }
             | Change::CreateIndex { .. }
@@ -382,6 +407,33 @@ impl Catalog {
         Ok(id)
     }
 
+    async fn create_table_as(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        new: NewTable,
+        source: ObjectId,
+        query: Arc<dyn RowQuery>,
+    ) -> Result<Applied, SchemaError> {
+        let from = scope.table(source)?.def.clone();
+        // Its rows stay where they are, and its columns what they are, until this ends.
+        self.store.lock(txn, source, scope.limits).await?;
+        let id = self.create_table(txn, scope, new).await?;
+        let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
+        let target = made.expect("just made").table.clone();
+        let rows = self.engine().open(from.space, Arc::new(from.layout()))?;
+        let copy = Arc::new(Copy::new(txn, rows.clone(), query, target));
+        let own = local_mut(txn);
+        own.changes.copies.insert(id, copy.clone());
+        own.view = None;
+        let kind = StepKind::Copy(copy.clone());
+        let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
+        self.run_step(txn, scope, &from, step).await?;
+        // Whoever is told how many rows there are, is told of commits that may not be durable yet.
+        txn.snapshot().note_seen(self.engine().now());
+        Ok(Applied { object: Some(id), rows: copy.rows() })
+    }
+
     async fn drop_table(
         &self,
         txn: &mut Transaction,
@@ -543,6 +595,7 @@ impl Change {
     pub fn table(&self) -> Option<ObjectId> {
         match self {
             Change::CreateTable(_)
+            | Change::CreateTableAs { .. }
             | Change::CreateSequence(_)
             | Change::DropSequence { .. }
             | Change::AlterSequence(_) => None,

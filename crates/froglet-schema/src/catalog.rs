@@ -11,14 +11,13 @@ use froglet_engine::{Engine, IdMap, Snapshot, Table, Ts, TxnId};
 use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnManager, aside_async};
 use parking_lot::{Mutex, RwLock};
 
-use crate::as_of::AsOfSnapshot;
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
 use crate::flip::{Flip, Hook, TableState};
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::{Migration, MigrationPhase, MigrationStatus};
+use crate::own_view::OwnView;
 use crate::sequence::Sequences;
-use crate::step::Step;
 use crate::store::{Store, rebuild_indexes};
 
 /// One table under one schema version, bound to its rows.
@@ -94,16 +93,18 @@ impl CatalogVersion {
         next
     }
 
-    /// Tables that `owner` migrates by these steps are read as its own fixed snapshot sees them.
-    fn read_as_of_snapshot(&mut self, owner: TxnId, steps: &HashMap<ObjectId, Vec<Arc<Step>>>) {
-        for (id, steps) in steps {
-            let Some(version) = self.tables.get(id).filter(|t| t.version == Ts(0)) else {
-                continue;
-            };
+    /// Tables that `owner` changes are read and written as it is to see them.
+    fn as_owner_sees(&mut self, owner: TxnId, isolation: Isolation, changes: &Changes) {
+        for id in changes.objects.keys() {
+            let Some(version) = self.tables.get(id) else { continue };
+            // Under READ COMMITTED the read view follows what is migrated.
+            let steps = changes.steps.get(id).filter(|_| isolation != Isolation::ReadCommitted);
+            let steps = steps.map_or(&[][..], Vec::as_slice);
+            let copy = changes.copies.get(id);
             let version = TableVersion {
                 def: version.def.clone(),
                 version: version.version,
-                table: AsOfSnapshot::over(version.table.clone(), owner, steps),
+                table: OwnView::over(version.table.clone(), owner, steps, copy),
                 compiled: OnceLock::new(),
             };
             self.tables.insert(*id, Arc::new(version));
@@ -309,9 +310,7 @@ impl Catalog {
             _ => {
                 let stamp = self.next_stamp.fetch_add(1, Ordering::Relaxed);
                 let mut view = base.with(&local.changes.objects, Ts(0), stamp);
-                if isolation != Isolation::ReadCommitted {
-                    view.read_as_of_snapshot(owner, &local.changes.steps);
-                }
+                view.as_owner_sees(owner, isolation, &local.changes);
                 let view = Arc::new(view);
                 local.view = Some((base.stamp, view.clone()));
                 view
@@ -390,7 +389,7 @@ impl Catalog {
     ) -> Arc<Migration> {
         let owner = txn.id();
         let local = local_mut(txn);
-        if let Some(migration) = local.migration(table.id) {
+        if let Some(migration) = local.migration(table.id, rows.space()) {
             return migration.clone();
         }
         let id = self.next_migration.fetch_add(1, Ordering::Relaxed);

@@ -28,6 +28,23 @@ pub trait Check: Send + Sync {
     fn violation(&self, row: &[Value]) -> CompiledError;
 }
 
+/// Makes at most one row from each row of a table.
+pub trait RowQuery: Send + Sync {
+    /// The columns it reads, as for [`Transform::inputs`].
+    fn inputs(&self) -> &[ColumnId];
+    /// What it makes of a batch.
+    fn eval(&self, batch: &RecordBatch) -> Result<Made, CompiledError>;
+}
+
+/// What a [`RowQuery`] has made of a batch.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The rows of the batch of which it makes one, ascending.
+    pub rows: Vec<usize>,
+    /// As many values for each new column, in its Arrow type.
+    pub columns: Vec<ArrayRef>,
+}
+
 /// Where the values of a new column come from.
 #[derive(Clone)]
 pub enum Fill {
@@ -158,6 +175,13 @@ pub struct NewTable {
 #[allow(missing_docs)] // the fields are what their SQL says
 pub enum Change {
     CreateTable(NewTable),
+    /// CREATE TABLE AS: the new table has the rows that `query` makes of those of `source`, as they
+    /// are when the transaction commits.
+    CreateTableAs {
+        table: NewTable,
+        source: ObjectId,
+        query: Arc<dyn RowQuery>,
+    },
     DropTable {
         table: ObjectId,
         cascade: bool,

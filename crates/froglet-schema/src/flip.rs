@@ -76,9 +76,13 @@ impl Catalog {
         limits: &Limits,
     ) -> Result<(), TxnError> {
         let me = txn.id();
+        let Some(own) = local(txn) else { return Ok(()) };
+        // Those it migrates the rows of, too, whether it changes them or makes others of them.
+        let migrated = own.migrations.iter().map(|migration| migration.table_id);
         let mut tables: Vec<ObjectId> =
-            local(txn).map(|l| l.changes.objects.keys().copied().collect()).unwrap_or_default();
+            own.changes.objects.keys().copied().chain(migrated).collect();
         tables.sort_unstable();
+        tables.dedup();
         for table in tables {
             let Some(state) = self.state(table) else { continue };
             loop {
@@ -333,6 +337,8 @@ async fn carry_rows(
             Ok(())
         }
         StepKind::Parent(watch) => parents_unchanged(txn, watch, rows),
+        // The new table has the rows of the flip, and this transaction commits after it.
+        StepKind::Copy(_) => Ok(()),
     }
 }
 

@@ -18,23 +18,26 @@
 //! ([`def::Expression`]) and come back compiled, as [`Transform`] and [`Check`].
 
 mod apply;
-mod as_of;
 mod build;
 pub mod catalog;
 pub mod change;
+mod copy;
 pub mod def;
 mod edit;
 pub mod error;
 mod flip;
 mod local;
 pub mod migration;
+mod own_view;
 pub mod sequence;
 mod step;
 mod store;
 
+pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
-    Change, Check, Fill, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewTable, Transform,
+    Change, Check, Fill, Made, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewTable,
+    RowQuery, Transform,
 };
 pub use def::{
     CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,

@@ -7,6 +7,7 @@ use froglet_engine::{ColumnId, IndexId, SpaceId};
 use froglet_txn::Transaction;
 
 use crate::catalog::{CatalogVersion, TableVersion};
+use crate::copy::Copy;
 use crate::def::{ObjectId, SequenceDef};
 use crate::migration::Migration;
 use crate::step::Step;
@@ -40,6 +41,8 @@ pub struct Changes {
     pub replaced: Vec<Remains>,
     /// Steps by table, for the carry-over of other writers.
     pub steps: HashMap<ObjectId, Vec<Arc<Step>>>,
+    /// Copies by the new table.
+    pub copies: HashMap<ObjectId, Arc<Copy>>,
     /// Tables whose rows were replaced: a writer that wrote to the old ones cannot be carried over.
     pub truncated: HashSet<ObjectId>,
 }
@@ -62,9 +65,9 @@ pub struct Local {
 }
 
 impl Local {
-    /// The migration of a table.
-    pub fn migration(&self, table: ObjectId) -> Option<&Arc<Migration>> {
-        self.migrations.iter().find(|m| m.table_id == table)
+    /// The migration of a table's rows.
+    pub fn migration(&self, table: ObjectId, space: SpaceId) -> Option<&Arc<Migration>> {
+        self.migrations.iter().find(|m| m.table_id == table && m.space() == space)
     }
 }
 

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use froglet_engine::{Feed, RowId, SqlState, Table, TxnId};
+use froglet_engine::{Feed, RowId, SpaceId, SqlState, Table, TxnId};
 use froglet_txn::{Limits, TxnError};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::process::setpriority_process;
@@ -269,6 +269,11 @@ impl Migration {
         migration
     }
 
+    /// The row space that it watches.
+    pub fn space(&self) -> SpaceId {
+        self.table.space()
+    }
+
     /// Steps so far, for savepoints.
     pub fn step_count(&self) -> usize {
         self.steps.read().len()
@@ -314,7 +319,7 @@ impl Migration {
         renew: &mut (dyn FnMut() + Send),
     ) -> Result<(), SchemaError> {
         let step = Arc::new(step);
-        let blocks = self.table.block_count();
+        let blocks = step.table.block_count();
         step.begin_build(blocks);
         *self.kind.lock() = step.kind_name();
         self.statement.lock().clone_from(&options.statement);
@@ -329,6 +334,7 @@ impl Migration {
         let outcome = self.scan_until_done(&step, blocks, options, limits, renew).await;
         step.end_build();
         outcome?;
+        self.drained.lock().extend(step.end_scan());
         {
             let _still = self.applying.lock();
             self.settle(&step)?;

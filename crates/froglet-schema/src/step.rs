@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 
 use crate::build::{Building, Deferred};
 use crate::change::{Check, Transform};
+use crate::copy::Copy;
 use crate::error::SchemaError;
 
 /// What a step does.
@@ -66,6 +67,8 @@ pub enum StepKind {
     Child(Arc<ForeignKeyWatch>),
     /// Watches parents that children have been found to refer to.
     Parent(Arc<ForeignKeyWatch>),
+    /// Makes rows of another table.
+    Copy(Arc<Copy>),
 }
 
 /// Looks at a batch and tells the rows that violate.
@@ -250,12 +253,13 @@ impl Step {
         Step { kind, table, since, engine, suspects, building }
     }
 
-    /// metadata, verify, column or index.
+    /// verify, column, index or table.
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
             StepKind::Fill { .. } => "column",
             StepKind::Verify { .. } | StepKind::Child(_) | StepKind::Parent(_) => "verify",
             StepKind::Index { .. } => "index",
+            StepKind::Copy(_) => "table",
         }
     }
 
@@ -267,8 +271,10 @@ impl Step {
     /// Brings the rows of a block in line with their latest committed version, or with `owner`'s
     /// own: the scan. Returns how many there were.
     pub fn run_block(&self, owner: TxnId, block: u32) -> Result<u64, SchemaError> {
-        let StepKind::Index { position, name } = &self.kind else {
-            return self.run(owner, block, None);
+        let (position, name) = match &self.kind {
+            StepKind::Index { position, name } => (position, name),
+            StepKind::Copy(copy) => return copy.run_block(block),
+            _ => return self.run(owner, block, None),
         };
         if let Some(building) = self.building.lock().clone() {
             return Ok(building.scan_block(owner, block)?);
@@ -282,9 +288,13 @@ impl Step {
     /// The same for some rows, ascending: capture. The caller keeps capture still, or is capture.
     pub fn run_rows(&self, owner: TxnId, rows: &[RowId]) -> Result<(), SchemaError> {
         let mut blocks = rows.chunk_by(|a, b| a.block() == b.block());
-        let StepKind::Index { position, name } = &self.kind else {
-            return blocks
-                .try_for_each(|rows| self.run(owner, rows[0].block(), Some(rows)).map(|_| ()));
+        let (position, name) = match &self.kind {
+            StepKind::Index { position, name } => (position, name),
+            StepKind::Copy(copy) => return copy.run_rows(rows),
+            _ => {
+                return blocks
+                    .try_for_each(|rows| self.run(owner, rows[0].block(), Some(rows)).map(|_| ()));
+            }
         };
         if let Some(building) = self.building.lock().clone()
             && building.defer(rows)
@@ -298,7 +308,7 @@ impl Step {
         Ok(())
     }
 
-    /// Rows of a block (`None`: all), unless they are entered into an index.
+    /// Rows of a block (`None`: all) of their own table.
     fn run(&self, owner: TxnId, block: u32, rows: Option<&[RowId]>) -> Result<u64, SchemaError> {
         match &self.kind {
             StepKind::Fill { source, target, transform, not_null, .. } => {
@@ -326,7 +336,9 @@ impl Step {
                     Ok(())
                 })
             }
-            StepKind::Index { .. } => unreachable!("indexes are entered by run_block and run_rows"),
+            StepKind::Index { .. } | StepKind::Copy(_) => {
+                unreachable!("indexes and copies have their own ways in run_block and run_rows")
+            }
             StepKind::Child(watch) => {
                 let snapshot = self.engine.relaxed(owner);
                 let types = self.types(&watch.child);
@@ -412,6 +424,14 @@ impl Step {
     /// enters what is captured at once.
     pub(crate) fn end_deferral(&self) -> Deferred {
         self.building.lock().as_ref().map_or_else(Deferred::default, |b| b.end_deferral())
+    }
+
+    /// After the scan: the rows that are to be captured, changed or not.
+    pub fn end_scan(&self) -> Vec<RowId> {
+        match &self.kind {
+            StepKind::Copy(copy) => copy.end_scan(),
+            _ => Vec::new(),
+        }
     }
 
     /// Forgets the build, whether it was loaded or not.

@@ -13,6 +13,7 @@ use froglet_txn::Isolation;
 
 use crate::cursor_parse::{self, CursorOptions, Direction};
 use crate::parse::parse_sql;
+use crate::table_as_parse::{self, TableAs};
 
 /// `ISOLATION LEVEL …`, `READ ONLY`, `READ WRITE` of BEGIN and SET TRANSACTION.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,6 +146,7 @@ pub enum Command {
     Delete(Box<ast::Delete>),
     Copy(Box<Statement>),
     Ddl(Box<Statement>),
+    CreateTableAs(Box<crate::table_as_parse::TableAs>),
     CreateSequence(Box<crate::sequence_ddl::CreateSequence>),
     AlterSequence(Box<crate::sequence_ddl::AlterSequence>),
     /// Named in the error.
@@ -197,7 +199,16 @@ impl Command {
 
     pub(crate) fn from_statement(statement: Statement) -> Command {
         match statement {
-            Statement::Query(query) => Command::Query(query),
+            Statement::CreateTable(create) if create.query.is_some() => {
+                let table = TableAs { create, names: Vec::new(), with_data: true };
+                Command::CreateTableAs(Box::new(table))
+            }
+            Statement::Query(query) => match query.body.as_ref() {
+                ast::SetExpr::Select(select) if select.into.is_some() => {
+                    Command::Unsupported("SELECT INTO".to_owned())
+                }
+                _ => Command::Query(query),
+            },
             Statement::Insert(insert) => Command::Insert(Box::new(insert)),
             Statement::Update(update) => Command::Update(Box::new(update)),
             Statement::Delete(delete) => Command::Delete(Box::new(delete)),
@@ -287,6 +298,10 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         "create" if cursor.peek_word("sequence") => {
             cursor.at += 1;
             crate::sequence_ddl::parse_create(&mut cursor)
+        }
+        "create" => {
+            cursor.at = tokens.len();
+            table_as_parse::parse(tokens)?
         }
         "declare" => cursor_parse::declare(&mut cursor),
         "fetch" => cursor_parse::fetch(&mut cursor, false),

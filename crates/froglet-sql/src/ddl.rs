@@ -16,7 +16,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType, Statement};
 use froglet_engine::SqlState;
 use froglet_schema::{
-    Catalog, CatalogVersion, Change, MigrationOptions, ObjectId, SequenceDef, TableVersion,
+    Applied, Catalog, CatalogVersion, Change, MigrationOptions, ObjectId, SequenceDef, TableVersion,
 };
 use froglet_txn::{Limits, Transaction};
 
@@ -45,6 +45,7 @@ impl Ddl<'_> {
     /// Runs a statement; its command tag.
     pub(crate) async fn run(&mut self, command: &Command) -> Result<String, Stop> {
         match command {
+            Command::CreateTableAs(table) => self.create_table_as(table).await,
             Command::CreateSequence(create) => self.create_sequence(create).await,
             Command::AlterSequence(alter) => self.alter_sequence(alter).await,
             Command::Ddl(statement) => self.statement(statement).await,
@@ -93,6 +94,11 @@ impl Ddl<'_> {
 
     /// Makes one change and sees what it has made.
     pub(crate) async fn apply(&mut self, change: Change) -> Result<Option<ObjectId>, Stop> {
+        Ok(self.apply_counted(change).await?.object)
+    }
+
+    /// The same, of a change that may make rows.
+    pub(crate) async fn apply_counted(&mut self, change: Change) -> Result<Applied, Stop> {
         let made = self.catalog.apply(self.txn, change, &self.options, self.limits).await?;
         self.version = self.catalog.view(self.txn);
         self.session.set_planning(&self.version);

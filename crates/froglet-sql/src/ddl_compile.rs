@@ -111,7 +111,7 @@ impl Check for NotNull {
 }
 
 /// What of an error goes through froglet-schema.
-fn refusal(e: SqlError) -> SchemaError {
+pub(crate) fn refusal(e: SqlError) -> SchemaError {
     SchemaError::Refused { state: e.state, message: e.message, detail: e.detail, hint: e.hint }
 }
 

@@ -137,6 +137,12 @@ pub(crate) async fn maintain(
 impl Command {
     /// Whether it changes the schema.
     pub fn is_ddl(&self) -> bool {
-        matches!(self, Command::Ddl(_) | Command::CreateSequence(_) | Command::AlterSequence(_))
+        matches!(
+            self,
+            Command::Ddl(_)
+                | Command::CreateTableAs(_)
+                | Command::CreateSequence(_)
+                | Command::AlterSequence(_)
+        )
     }
 }

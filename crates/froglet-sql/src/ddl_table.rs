@@ -19,22 +19,14 @@ const MAX_COLUMNS: usize = 1600;
 
 impl Ddl<'_> {
     pub(crate) async fn create_table(&mut self, create: &CreateTable) -> Result<String, Stop> {
-        refuse_forms(create)?;
-        let (schema, name) = Names::parts(&create.name)?;
-        let schema = self.names().creation_schema(schema)?;
-        if self.names().find(Some(&schema), &name).is_some() {
-            let message = format!("relation \"{name}\" already exists");
-            if create.if_not_exists {
-                self.notice(SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
-                return Ok("CREATE TABLE".to_owned());
-            }
-            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
-        }
+        let Some((schema, name)) = self.free_name(create)? else {
+            return Ok("CREATE TABLE".to_owned());
+        };
         let mut plans = Vec::with_capacity(create.columns.len());
         for column in &create.columns {
             plans.push(ddl_column::plan(column)?);
         }
-        refuse_duplicates(&plans)?;
+        refuse_duplicates(plans.iter().map(|plan| plan.column.name.as_str()))?;
         let owned = self.compile_sources(&schema, &name, &mut plans).await?;
         let columns: Vec<NewColumn> = plans.iter().map(|plan| plan.column.clone()).collect();
         let draft = ddl_column::draft(&schema, &name, &columns);
@@ -46,6 +38,25 @@ impl Ddl<'_> {
         let id = self.apply(Change::CreateTable(new)).await?.ok_or(Stop::Restart)?;
         self.own_sequences(id, owned).await?;
         Ok("CREATE TABLE".to_owned())
+    }
+
+    /// The schema and name of a table to be made; `None` where it is there and may be.
+    pub(crate) fn free_name(
+        &mut self,
+        create: &CreateTable,
+    ) -> Result<Option<(String, String)>, Stop> {
+        refuse_forms(create)?;
+        let (schema, name) = Names::parts(&create.name)?;
+        let schema = self.names().creation_schema(schema)?;
+        if self.names().find(Some(&schema), &name).is_none() {
+            return Ok(Some((schema, name)));
+        }
+        let message = format!("relation \"{name}\" already exists");
+        if !create.if_not_exists {
+            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+        }
+        self.notice(SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
+        Ok(None)
     }
 
     /// Makes the sequences of serial columns and writes every column's default. Returns which
@@ -224,18 +235,20 @@ fn written<'a>(plans: &'a [ColumnPlan], table: &'a [TableConstraint]) -> Vec<&'a
     all
 }
 
-fn refuse_duplicates(plans: &[ColumnPlan]) -> Result<(), SqlError> {
-    if plans.len() > MAX_COLUMNS {
+pub(crate) fn refuse_duplicates<'a>(
+    mut columns: impl ExactSizeIterator<Item = &'a str>,
+) -> Result<(), SqlError> {
+    if columns.len() > MAX_COLUMNS {
         return Err(SqlError::new(
             SqlState::new("54011"),
             format!("tables can have at most {MAX_COLUMNS} columns"),
         ));
     }
     let mut names = std::collections::HashSet::new();
-    match plans.iter().find(|plan| !names.insert(plan.column.name.as_str())) {
-        Some(plan) => Err(SqlError::new(
+    match columns.find(|name| !names.insert(*name)) {
+        Some(name) => Err(SqlError::new(
             SqlState::DUPLICATE_COLUMN,
-            format!("column \"{}\" specified more than once", plan.column.name),
+            format!("column \"{name}\" specified more than once"),
         )),
         None => Ok(()),
     }
@@ -244,7 +257,6 @@ fn refuse_duplicates(plans: &[ColumnPlan]) -> Result<(), SqlError> {
 fn refuse_forms(create: &CreateTable) -> Result<(), SqlError> {
     let forms = [
         (create.temporary, "CREATE TEMPORARY TABLE"),
-        (create.query.is_some(), "CREATE TABLE AS"),
         (create.like.is_some(), "CREATE TABLE (LIKE …)"),
         (create.inherits.is_some(), "INHERITS"),
         (create.partition_by.is_some() || create.partition_of.is_some(), "partitioning"),

@@ -234,6 +234,12 @@ impl RowExpr {
         Ok(compiled)
     }
 
+    /// The same, its value cast to a column's type where it is of another.
+    pub fn assigned_to(mut self, column: ColumnType, ty: SqlType) -> RowExpr {
+        self.target.get_or_insert(Target { column, ty });
+        self
+    }
+
     /// A constant of a column's type.
     pub fn constant(
         value: ScalarValue,
@@ -430,7 +436,7 @@ fn strip(expr: &ast::Expr) -> &ast::Expr {
 }
 
 /// A literal or parameter that takes its type from where it stands.
-fn untyped(expr: &ast::Expr) -> bool {
+pub(crate) fn untyped(expr: &ast::Expr) -> bool {
     use ast::Value as V;
     match strip(expr) {
         ast::Expr::Value(v) => matches!(

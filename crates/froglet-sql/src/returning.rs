@@ -122,7 +122,11 @@ pub(crate) fn compile(
     Ok(outputs)
 }
 
-fn column_expr(table: &TableDef, column: usize, scope: &Scope) -> Result<RowExpr, SqlError> {
+pub(crate) fn column_expr(
+    table: &TableDef,
+    column: usize,
+    scope: &Scope,
+) -> Result<RowExpr, SqlError> {
     use datafusion::sql::sqlparser::ast::Ident;
     let ident = Ident::with_quote('"', table.columns[column].name.clone());
     RowExpr::compile(scope, &Expr::Identifier(ident), &[])

@@ -127,6 +127,14 @@ fn cannot_lock() -> SqlError {
         .hint("It is supported in queries of one table without grouping, whose order an index has.")
 }
 
+/// The table and the rest of a query that makes at most one row of each row of one table. An
+/// order is no matter of which rows there are.
+pub(crate) fn of_one_table(query: &Query) -> Result<Option<(TableRef<'_>, &Select)>, SqlError> {
+    let whole =
+        |shape: &Shape<'_>| shape.limit.is_none() && shape.offset.is_none() && shape.lock.is_none();
+    Ok(shape(query)?.filter(whole).map(|shape| (shape.table, shape.select)))
+}
+
 fn shape(query: &Query) -> Result<Option<Shape<'_>>, SqlError> {
     let SetExpr::Select(select) = query.body.as_ref() else { return Ok(None) };
     let simple = query.with.is_none()

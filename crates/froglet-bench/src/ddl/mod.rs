@@ -192,7 +192,7 @@ async fn alter(catalog: &Catalog, case: &Case, calm_start: Instant) -> Result<Ch
     let change = (case.change)(&version.def, groups);
     let applied = catalog.apply(&mut txn, change, &table::options(case.sql), &limits).await;
     catalog.end_statement(&mut txn);
-    let made = applied?;
+    let made = applied?.object;
     let applied = Instant::now();
     catalog.manager().commit(txn, &limits).await?;
     let committed = Instant::now();

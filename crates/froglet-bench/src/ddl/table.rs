@@ -69,7 +69,7 @@ pub async fn change(catalog: &Catalog, change: Change, sql: &str) -> Result<Opti
     catalog.end_statement(&mut txn);
     let made = made?;
     catalog.manager().commit(txn, &limits).await?;
-    Ok(made)
+    Ok(made.object)
 }
 
 /// Makes both tables and fills them.

@@ -67,7 +67,7 @@ async fn an_index_made_under_writers_has_every_row_once() {
         world.catalog.begin_statement(&mut txn, true, &limits).await.unwrap();
         let made = world.catalog.apply(&mut txn, create_index(&world), &options, &limits).await;
         world.catalog.end_statement(&mut txn);
-        let index = made.unwrap().expect("an index was made");
+        let index = made.unwrap().object.expect("an index was made");
         if round % 4 == 3 {
             txn.abort();
             assert!(world.version().def.index_by_id(froglet_engine::IndexId(index)).is_none());

@@ -10,4 +10,5 @@ mod constraints;
 mod indexes;
 mod lifecycle;
 mod swaps;
+mod tables;
 mod world;

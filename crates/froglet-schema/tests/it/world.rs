@@ -11,8 +11,8 @@ use froglet_engine::{
 };
 use froglet_memory::{MemoryEngine, MemoryOptions};
 use froglet_schema::{
-    Catalog, CatalogVersion, Change, Check, Fill, MigrationOptions, NewColumn, NewConstraint,
-    NewTable, ObjectId, SchemaError, SqlType, TableVersion, Transform,
+    Catalog, CatalogVersion, Change, Check, Fill, Made, MigrationOptions, NewColumn, NewConstraint,
+    NewTable, ObjectId, RowQuery, SchemaError, SqlType, TableVersion, Transform,
 };
 use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnError, TxnManager};
 
@@ -87,7 +87,34 @@ impl World {
         self.catalog.begin_statement(txn, true, &limits).await?;
         let outcome = self.catalog.apply(txn, change, &options(), &limits).await;
         self.catalog.end_statement(txn);
-        outcome
+        outcome.map(|applied| applied.object)
+    }
+
+    /// The same database, another table.
+    pub fn of(&self, table: ObjectId) -> World {
+        World { catalog: self.catalog.clone(), table, keeps_d: false }
+    }
+
+    /// CREATE TABLE name AS SELECT id, v * 2 + 1 AS v FROM t WHERE v % 30 <> 0.
+    pub fn create_as(&self, name: &str) -> Change {
+        Change::CreateTableAs {
+            table: NewTable {
+                schema: "public".to_owned(),
+                name: name.to_owned(),
+                columns: vec![column("id", ColumnType::Int64), column("v", ColumnType::Int64)],
+                constraints: vec![],
+            },
+            source: self.table,
+            query: Arc::new(SomeDoubled { inputs: [self.id_of("id"), self.id_of("v")] }),
+        }
+    }
+
+    /// ADD PRIMARY KEY (id).
+    pub fn add_key(&self) -> Change {
+        Change::AddConstraint {
+            table: self.table,
+            constraint: NewConstraint::PrimaryKey { name: None, columns: vec!["id".to_owned()] },
+        }
     }
 
     /// One DDL statement in a transaction of its own.
@@ -112,10 +139,13 @@ impl World {
         }
     }
 
-    /// INSERT INTO t (id, v) — later columns are NULL.
+    /// INSERT INTO t (id, v) — later columns are NULL. Without t, `Gone`.
     pub async fn insert(&self, txn: &mut Transaction, id: i64, v: i64) -> Result<(), WriteStop> {
         let view = self.statement(txn, true).await;
-        let version = &view.tables[&self.table];
+        let Some(version) = view.tables.get(&self.table) else {
+            self.catalog.end_statement(txn);
+            return Err(WriteStop::Gone);
+        };
         let mut row = vec![Value::Null; version.def.columns.len()];
         for (at, column) in version.def.columns.iter().enumerate() {
             match column.name.as_str() {
@@ -143,7 +173,8 @@ impl World {
         outcome
     }
 
-    /// UPDATE t SET v = … WHERE id = …; false if there is no such row. READ COMMITTED.
+    /// UPDATE t SET v = … WHERE id = …; false if there is no such row. READ COMMITTED. Without t,
+    /// `Gone`.
     pub async fn update(&self, txn: &mut Transaction, id: i64, v: i64) -> Result<bool, WriteStop> {
         self.write(txn, id, Some(v)).await
     }
@@ -161,7 +192,10 @@ impl World {
     ) -> Result<bool, WriteStop> {
         loop {
             let view = self.statement(txn, true).await;
-            let version = view.tables[&self.table].clone();
+            let Some(version) = view.tables.get(&self.table).cloned() else {
+                self.catalog.end_statement(txn);
+                return Err(WriteStop::Gone);
+            };
             let Some(rid) = self.find(txn, &version, id) else {
                 self.catalog.end_statement(txn);
                 return Ok(false);
@@ -337,6 +371,34 @@ impl Transform for Double {
     fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, SchemaError> {
         let v = batch.column(0).as_primitive::<Int64Type>();
         Ok(Arc::new(v.iter().map(|v| v.map(double)).collect::<Int64Array>()))
+    }
+}
+
+/// SELECT id, v * 2 + 1 … WHERE v % 30 <> 0
+pub struct SomeDoubled {
+    pub inputs: [ColumnId; 2],
+}
+
+/// What [`SomeDoubled`] makes of a row.
+pub fn some_doubled(id: i64, v: i64) -> Option<(i64, i64)> {
+    (v % 30 != 0).then(|| (id, double(v)))
+}
+
+impl RowQuery for SomeDoubled {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
+        let [id, v] = [0, 1].map(|at| batch.column(at).as_primitive::<Int64Type>());
+        let made = (0..batch.num_rows())
+            .filter_map(|at| Some((at, some_doubled(id.value(at), v.value(at))?)));
+        let (rows, pairs): (Vec<usize>, Vec<(i64, i64)>) = made.unzip();
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(pairs.iter().map(|pair| pair.0).collect::<Int64Array>()),
+            Arc::new(pairs.iter().map(|pair| pair.1).collect::<Int64Array>()),
+        ];
+        Ok(Made { rows, columns })
     }
 }
 

@@ -1,9 +1,11 @@
-//! A table that a transaction is migrating, as its own fixed snapshot sees it.
+//! A table that a transaction is migrating or making, as that transaction sees it.
 //!
 //! ```text
 //!   row unchanged since the snapshot    as stored: it was filled from the version that is seen
 //!   row changed by a later commit       columns being filled: computed from the version that is seen
 //!   index being built                   not asked: it has no keys of versions before the newest
+//!   table made of another               read as it was when the copy was; a write holds the row that
+//!                                       its row was made of (`copy.rs`)
 //! ```
 //!
 //! Scan and capture fill columns from the latest committed version of each row, and those cells have
@@ -30,10 +32,11 @@ use froglet_engine::{
     Value, WriteStop, batch, key,
 };
 
+use crate::copy::Copy;
 use crate::step::{Step, StepKind};
 
 /// See the module.
-pub(crate) struct AsOfSnapshot {
+pub(crate) struct OwnView {
     owner: TxnId,
     table: Arc<dyn Table>,
     /// The steps that fill columns, in order.
@@ -42,11 +45,19 @@ pub(crate) struct AsOfSnapshot {
     filled: Vec<usize>,
     /// Layout positions of the indexes being built.
     built: Vec<usize>,
+    /// What the table is made by.
+    copy: Option<Arc<Copy>>,
 }
 
-impl AsOfSnapshot {
-    /// The table for transaction `owner`, whose steps these are; as it is, if they concern no read.
-    pub fn over(table: Arc<dyn Table>, owner: TxnId, steps: &[Arc<Step>]) -> Arc<dyn Table> {
+impl OwnView {
+    /// The table for transaction `owner`; as it is, if nothing stands between. `steps`: of an owner
+    /// whose snapshot stays.
+    pub fn over(
+        table: Arc<dyn Table>,
+        owner: TxnId,
+        steps: &[Arc<Step>],
+        copy: Option<&Arc<Copy>>,
+    ) -> Arc<dyn Table> {
         let (mut fills, mut filled, mut built) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps.iter().filter(|step| step.table.space() == table.space()) {
             let layout = step.table.layout();
@@ -61,10 +72,22 @@ impl AsOfSnapshot {
                 _ => {}
             }
         }
-        if filled.is_empty() && built.is_empty() {
+        // A table whose rows were replaced later (TRUNCATE) is made of no other's.
+        let copy = copy.filter(|copy| copy.target_space() == table.space()).cloned();
+        if filled.is_empty() && built.is_empty() && copy.is_none() {
             return table;
         }
-        Arc::new(AsOfSnapshot { owner, table, fills, filled, built })
+        Arc::new(OwnView { owner, table, fills, filled, built, copy })
+    }
+
+    /// Reads in the view in which the owner sees the table.
+    fn seen<T>(&self, snapshot: &Snapshot, read: impl FnOnce(&Snapshot) -> T) -> T {
+        let Some(view) = self.copy.as_ref().and_then(|copy| copy.as_seen(snapshot)) else {
+            return read(snapshot);
+        };
+        let outcome = read(view);
+        snapshot.note_seen(view.newest_seen());
+        outcome
     }
 
     /// Whether it is the owner who reads, in its snapshot.
@@ -182,8 +205,9 @@ fn contains(range: &KeyRange, encoded: &[u8]) -> bool {
         }
 }
 
-impl Table for AsOfSnapshot {
-    fn read_block(
+/// Reads in the view in which the owner sees the table.
+impl OwnView {
+    fn read_block_seen(
         &self,
         snapshot: &Snapshot,
         block: u32,
@@ -218,7 +242,7 @@ impl Table for AsOfSnapshot {
         Ok(read)
     }
 
-    fn read_row(
+    fn read_row_seen(
         &self,
         snapshot: &Snapshot,
         rid: RowId,
@@ -233,7 +257,7 @@ impl Table for AsOfSnapshot {
         true
     }
 
-    fn get_by_key(
+    fn get_by_key_seen(
         &self,
         snapshot: &Snapshot,
         index: usize,
@@ -257,7 +281,7 @@ impl Table for AsOfSnapshot {
         Some(rid)
     }
 
-    fn seek(
+    fn seek_seen(
         &self,
         snapshot: &Snapshot,
         index: usize,
@@ -288,6 +312,52 @@ impl Table for AsOfSnapshot {
                 return;
             }
         }
+    }
+}
+
+impl Table for OwnView {
+    fn read_block(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        projection: &[usize],
+    ) -> Result<BlockRows, EngineError> {
+        self.seen(snapshot, |snapshot| self.read_block_seen(snapshot, block, projection))
+    }
+
+    fn read_row(
+        &self,
+        snapshot: &Snapshot,
+        rid: RowId,
+        projection: &[usize],
+        out: &mut Row,
+    ) -> bool {
+        self.seen(snapshot, |snapshot| self.read_row_seen(snapshot, rid, projection, out))
+    }
+
+    fn get_by_key(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        key: &[u8],
+        projection: &[usize],
+        out: &mut Row,
+    ) -> Option<RowId> {
+        self.seen(snapshot, |snapshot| self.get_by_key_seen(snapshot, index, key, projection, out))
+    }
+
+    fn seek(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
+    ) {
+        self.seen(snapshot, |snapshot| {
+            self.seek_seen(snapshot, index, range, direction, projection, visit);
+        });
     }
 
     fn space(&self) -> SpaceId {
@@ -325,7 +395,15 @@ impl Table for AsOfSnapshot {
         base: Ts,
         writes: &[RowWrite<'_>],
     ) -> Result<(), (usize, WriteStop)> {
-        self.table.write(txn, base, writes)
+        let Some(copy) = &self.copy else { return self.table.write(txn, base, writes) };
+        for (n, write) in writes.iter().enumerate() {
+            let (RowWrite::Update { rid, .. } | RowWrite::Delete { rid } | RowWrite::Lock { rid }) =
+                write;
+            copy.hold(txn, base, *rid).map_err(|stop| (n, stop))?;
+            let written = self.table.write(txn, copy.ts_as_seen(base), std::slice::from_ref(write));
+            written.map_err(|(_, stop)| (n, stop))?;
+        }
+        Ok(())
     }
 
     fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {
@@ -333,7 +411,7 @@ impl Table for AsOfSnapshot {
     }
 
     fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
-        self.table.changed_since(rid, ts)
+        self.table.changed_since(rid, self.copy.as_ref().map_or(ts, |copy| copy.ts_as_seen(ts)))
     }
 
     fn open_feed(&self) -> Box<dyn Feed> {

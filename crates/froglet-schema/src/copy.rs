@@ -1,0 +1,370 @@
+//! A new table made of the rows of another: CREATE TABLE AS over one table (Tesseract, section 5).
+//!
+//! ```text
+//!   source, block b        places of b        target
+//!   slot 0 ──▶ query ──▶   row 17             row 17    a row made of the source row
+//!   slot 1 ──▶ query       –                            the query does not keep it
+//!   slot 2 ──▶ query ──▶   row 18             row 18
+//! ```
+//!
+//! The unit is a source row, of which the query makes one row or none. The target is a row space that
+//! no committed schema has. It is written by transactions of the engine, one for each block or
+//! batch, as any writer writes: so its rows are logged, recovered, versioned, and fed to the migration
+//! of the target itself, if that is given keys and constraints before it is committed.
+//!
+//! T1: the latch of a source block is held from the read of its rows to the commit of what was made
+//!     of them. So of two calls for one row the later one reads the later version, and stands.
+//! T2: `places` says which row was made of each source row; so a row is made once, and goes when its
+//!     source goes.
+//! T3: a source row that the owner has written before the copy is held by it: nobody else changes
+//!     it, and capture leaves it alone. What the owner writes to the source after the copy does not
+//!     concern the target: capture reads what is committed.
+//! T4: the owner writes to a row that was made of another only when it holds that one ([`Copy::hold`]).
+//!     So capture never meets a row that the owner has written.
+//! T5: under a fixed snapshot the copy is made of what that sees, and capture waits for a read view
+//!     of the copy as it is then. The owner reads the target in that view ([`Copy::as_seen`]). Rows
+//!     that had changed by then are looked at again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{
+    BlockRows, ColumnType, EngineTxn, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Ts,
+    TxnId, WriteStop, batch,
+};
+use froglet_txn::{Isolation, Transaction, TxnManager};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::change::RowQuery;
+use crate::error::SchemaError;
+
+/// For each row of a source block the row that was made of it.
+type Places = Box<[Option<RowId>; ROWS_PER_BLOCK]>;
+
+/// One copy: from where, how, to where, and how far it is.
+pub struct Copy {
+    owner: TxnId,
+    source: Arc<dyn Table>,
+    /// Layout positions of the query's inputs.
+    inputs: Vec<usize>,
+    query: Arc<dyn RowQuery>,
+    target: Arc<dyn Table>,
+    manager: Arc<TxnManager>,
+    blocks: RwLock<Vec<Arc<Mutex<Option<Places>>>>>,
+    /// The source row of each target row, once the owner has asked for one.
+    sources: Mutex<Option<HashMap<RowId, RowId>>>,
+    /// Source rows that the owner wrote before the copy [T3].
+    own: HashSet<RowId>,
+    /// Of an owner whose snapshot stays [T5].
+    fixed: Option<Fixed>,
+    rows: AtomicU64,
+}
+
+/// A copy made of what a snapshot sees.
+struct Fixed {
+    snapshot: Arc<Snapshot>,
+    /// Rows to be looked at again once `view` is there; `None` from then on.
+    waiting: Mutex<Option<Vec<RowId>>>,
+    /// The copy as it was then.
+    view: OnceLock<Arc<Snapshot>>,
+}
+
+/// Which rows of a block.
+#[derive(Clone, Copy)]
+enum Extent<'a> {
+    All,
+    /// Ascending, none twice.
+    Some(&'a [RowId]),
+}
+
+impl Copy {
+    /// A copy for a transaction, of nothing yet. `source` and `target` are the tables as they are
+    /// read and written: not as their owner sees them.
+    pub fn new(
+        txn: &mut Transaction,
+        source: Arc<dyn Table>,
+        query: Arc<dyn RowQuery>,
+        target: Arc<dyn Table>,
+    ) -> Copy {
+        let snapshot = txn.snapshot();
+        let is_fixed = txn.isolation() != Isolation::ReadCommitted;
+        let fixed = is_fixed.then(|| Fixed {
+            snapshot,
+            waiting: Mutex::new(Some(Vec::new())),
+            view: OnceLock::new(),
+        });
+        Copy {
+            owner: txn.id(),
+            inputs: crate::step::positions(&*source, query.inputs()),
+            own: txn.part().rows_written(source.space()).into_iter().collect(),
+            manager: txn.manager().clone(),
+            source,
+            query,
+            target,
+            blocks: RwLock::default(),
+            sources: Mutex::default(),
+            fixed,
+            rows: AtomicU64::new(0),
+        }
+    }
+
+    /// The row space that is written.
+    pub fn target_space(&self) -> SpaceId {
+        self.target.space()
+    }
+
+    /// Rows of the target that were made of others.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Copies a block: the scan. Returns how many source rows there were.
+    pub fn run_block(&self, block: u32) -> Result<u64, SchemaError> {
+        let latch = self.latch(block);
+        let mut places = latch.lock();
+        let snapshot = match &self.fixed {
+            Some(fixed) => fixed.snapshot.clone(),
+            None => self.manager.engine().relaxed(self.owner),
+        };
+        let read = self.source.read_block(&snapshot, block, &self.inputs)?;
+        self.place(&mut places, block, Extent::All, &read)?;
+        self.note_changed(block);
+        Ok(read.rids.len() as u64)
+    }
+
+    /// Under a fixed snapshot: what has changed in a block since is to be looked at again, the more
+    /// so if it was before the feed was open.
+    fn note_changed(&self, block: u32) {
+        let Some(fixed) = &self.fixed else { return };
+        let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));
+        let changed = rows.filter(|rid| self.source.changed_since(*rid, fixed.snapshot.ts));
+        if let Some(waiting) = &mut *fixed.waiting.lock() {
+            waiting.extend(changed);
+        }
+    }
+
+    /// Brings target rows in line with the latest committed version of these source rows, ascending:
+    /// capture.
+    pub fn run_rows(&self, rows: &[RowId]) -> Result<(), SchemaError> {
+        if let Some(fixed) = &self.fixed
+            && let Some(waiting) = &mut *fixed.waiting.lock()
+        {
+            waiting.extend_from_slice(rows);
+            return Ok(());
+        }
+        rows.chunk_by(|a, b| a.block() == b.block()).try_for_each(|rows| self.run_some(rows))
+    }
+
+    /// Rows of one block.
+    fn run_some(&self, rows: &[RowId]) -> Result<(), SchemaError> {
+        let rows: Vec<RowId> = rows.iter().filter(|rid| !self.own.contains(rid)).copied().collect();
+        let Some(first) = rows.first() else { return Ok(()) };
+        let latch = self.latch(first.block());
+        let mut places = latch.lock();
+        let snapshot = self.manager.engine().relaxed(TxnId(0));
+        let (mut rids, mut values) = (Vec::new(), Vec::new());
+        for rid in &rows {
+            let mut row = Row::new();
+            if self.source.read_row(&snapshot, *rid, &self.inputs, &mut row) {
+                rids.push(*rid);
+                values.push(row);
+            }
+        }
+        let columns = &self.source.layout().columns;
+        let types: Vec<ColumnType> = self.inputs.iter().map(|&at| columns[at].ty).collect();
+        let read = BlockRows { rids, batch: batch::batch_of(&types, &values) };
+        self.place(&mut places, first.block(), Extent::Some(&rows), &read)
+    }
+
+    /// The scan is over. Returns the rows that are to be captured now.
+    pub fn end_scan(&self) -> Vec<RowId> {
+        let Some(fixed) = &self.fixed else { return Vec::new() };
+        let now = self.manager.engine().snapshot();
+        let view = Arc::new(Snapshot::new(now.ts, self.owner, Box::new(now)));
+        let mut waiting = fixed.waiting.lock();
+        // A second copy into the same target would need a view of its own; there is none.
+        assert!(fixed.view.set(view).is_ok(), "a scan ends once");
+        waiting.take().unwrap_or_default()
+    }
+
+    fn latch(&self, block: u32) -> Arc<Mutex<Option<Places>>> {
+        let at = block as usize;
+        if let Some(latch) = self.blocks.read().get(at) {
+            return latch.clone();
+        }
+        let mut blocks = self.blocks.write();
+        if blocks.len() <= at {
+            blocks.resize_with(at + 1, Arc::default);
+        }
+        blocks[at].clone()
+    }
+
+    /// Makes the target rows of an extent what the query makes of the rows that were read in it [T2].
+    fn place(
+        &self,
+        places: &mut MutexGuard<'_, Option<Places>>,
+        block: u32,
+        extent: Extent<'_>,
+        read: &BlockRows,
+    ) -> Result<(), SchemaError> {
+        let made = self.query.eval(&read.batch)?;
+        if places.is_none() {
+            if made.rows.is_empty() {
+                return Ok(());
+            }
+            **places = Some(Box::new([None; ROWS_PER_BLOCK]));
+        }
+        let places = places.as_mut().expect("made above");
+        let types: Vec<ColumnType> = self.target.layout().columns.iter().map(|c| c.ty).collect();
+        let all: Vec<usize> = (0..types.len()).collect();
+        let relaxed = self.manager.engine().relaxed(self.owner);
+
+        let (mut new, mut new_slots) = (Vec::new(), Vec::new());
+        let (mut changed, mut gone) = (Vec::new(), Vec::new());
+        let mut kept = made.rows.iter().map(|&at| read.rids[at].slot()).enumerate().peekable();
+        let mut look = |slot: usize| {
+            while kept.next_if(|(_, kept)| *kept < slot).is_some() {}
+            match (kept.next_if(|(_, kept)| *kept == slot), places[slot]) {
+                (None, None) => {}
+                (None, Some(rid)) => gone.push((slot, rid)),
+                (Some((at, _)), place) => {
+                    let columns = made.columns.iter().zip(&types);
+                    let row: Row =
+                        columns.map(|(column, ty)| batch::value_at(column, at, *ty)).collect();
+                    match place {
+                        None => {
+                            new.push(row);
+                            new_slots.push(slot);
+                        }
+                        Some(rid) => {
+                            let mut before = Row::new();
+                            self.target.read_row(&relaxed, rid, &all, &mut before);
+                            if before != row {
+                                changed.push((rid, row));
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        match extent {
+            Extent::All => (0..ROWS_PER_BLOCK).for_each(look),
+            Extent::Some(rows) => rows.iter().for_each(|rid| look(rid.slot())),
+        }
+        if new.is_empty() && changed.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        let update = |(rid, values): &(RowId, Row)| (*rid, Some(values.clone()));
+        let writes: Vec<(RowId, Option<Row>)> =
+            changed.iter().map(update).chain(gone.iter().map(|(_, rid)| (*rid, None))).collect();
+        let rids = self.write(&new, &writes, &all)?;
+
+        let mut sources = self.sources.lock();
+        for (slot, rid) in new_slots.into_iter().zip(rids) {
+            places[slot] = Some(rid);
+            if let Some(sources) = &mut *sources {
+                sources.insert(rid, RowId::of(block, slot));
+            }
+        }
+        for (slot, rid) in &gone {
+            places[*slot] = None;
+            if let Some(sources) = &mut *sources {
+                sources.remove(rid);
+            }
+        }
+        self.rows.fetch_add(new.len() as u64, Ordering::Relaxed);
+        self.rows.fetch_sub(gone.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Inserts rows, sets or deletes others, and commits. Returns the ids of the new ones.
+    fn write(
+        &self,
+        new: &[Row],
+        writes: &[(RowId, Option<Row>)],
+        all: &[usize],
+    ) -> Result<Vec<RowId>, SchemaError> {
+        let mut txn = self.manager.begin(Isolation::ReadCommitted);
+        let mut rids = Vec::with_capacity(new.len());
+        let inserted = self.target.insert(txn.part(), new, &mut rids);
+        inserted.map_err(|(_, stop)| unexpected(&stop))?;
+        for (rid, values) in writes {
+            let write = match values {
+                Some(values) => RowWrite::Update { rid: *rid, columns: all, values },
+                None => RowWrite::Delete { rid: *rid },
+            };
+            let written = self.target.write(txn.part(), Ts::LATEST, std::slice::from_ref(&write));
+            written.map_err(|(_, stop)| unexpected(&stop))?;
+        }
+        let committed = self.manager.commit_at_once(&mut txn);
+        committed.expect("a transaction of no table's schema has nothing to prepare")?;
+        Ok(rids)
+    }
+
+    /// The read view in which the owner sees the target [T5]; `None` for one that is right as it is.
+    pub fn as_seen(&self, snapshot: &Snapshot) -> Option<&Arc<Snapshot>> {
+        if snapshot.own != self.owner || snapshot.ts == Ts::LATEST {
+            return None;
+        }
+        self.fixed.as_ref()?.view.get()
+    }
+
+    /// The same for a timestamp of the owner's read view.
+    pub fn ts_as_seen(&self, ts: Ts) -> Ts {
+        let view = self.fixed.as_ref().and_then(|fixed| fixed.view.get());
+        view.map_or(ts, |view| view.ts)
+    }
+
+    /// Before the owner writes to a target row: holds the source row that it was made of, and brings
+    /// it in line [T4].
+    pub fn hold(&self, txn: &mut dyn EngineTxn, base: Ts, target: RowId) -> Result<(), WriteStop> {
+        let Some(source) = self.source_of(target) else { return Ok(()) };
+        let lock = RowWrite::Lock { rid: source };
+        match self.source.write(txn, Ts::LATEST, std::slice::from_ref(&lock)) {
+            Ok(()) | Err((_, WriteStop::Gone)) => {}
+            Err((_, stop)) => return Err(stop),
+        }
+        if !self.source.changed_since(source, base) {
+            return Ok(());
+        }
+        if self.fixed.is_some() {
+            return Err(WriteStop::Changed { ts: Ts::LATEST });
+        }
+        self.run_rows(&[source]).map_err(|e| match e {
+            SchemaError::Engine(e) => WriteStop::Engine(e),
+            // Capture meets the same error, and with it the transaction fails.
+            _ => WriteStop::Changed { ts: Ts::LATEST },
+        })
+    }
+
+    fn source_of(&self, target: RowId) -> Option<RowId> {
+        if self.sources.lock().is_none() {
+            // Latches come before `sources`, as in `place`; who places meanwhile waits at the last.
+            let blocks: Vec<_> = self.blocks.read().clone();
+            let latched: Vec<_> = blocks.iter().map(|block| block.lock()).collect();
+            let mut sources = HashMap::new();
+            for (block, places) in latched.iter().enumerate() {
+                let Some(places) = &**places else { continue };
+                let rids = places.iter().enumerate();
+                sources.extend(rids.filter_map(|(slot, rid)| {
+                    Some(((*rid)?, RowId::of(u32::try_from(block).ok()?, slot)))
+                }));
+            }
+            *self.sources.lock() = Some(sources);
+        }
+        self.sources.lock().as_ref()?.get(&target).copied()
+    }
+}
+
+/// Nobody but the copy writes to its rows [T4].
+fn unexpected(stop: &WriteStop) -> SchemaError {
+    match stop {
+        WriteStop::Engine(e) => SchemaError::Engine(e.clone()),
+        stop => SchemaError::refused(
+            SqlState::INTERNAL_ERROR,
+            format!("a row of a table that is being made was in the way: {stop:?}"),
+        ),
+    }
+}

@@ -1,0 +1,411 @@
+//! A new table made of the rows of another, while those are written: it is what its query makes of
+//! the other at the commit, no matter when each row was copied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use froglet_engine::{Value, WriteStop};
+use froglet_schema::{Change, MigrationOptions, ObjectId};
+use froglet_txn::{Isolation, Limits, Transaction};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::task::JoinHandle;
+
+use crate::world::{World, double, some_doubled};
+
+const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
+
+fn pair(row: &[Value]) -> (i64, i64) {
+    match row {
+        [Value::Int64(id), Value::Int64(v)] => (*id, *v),
+        other => panic!("a NULL in {other:?}"),
+    }
+}
+
+async fn pairs(world: &World, txn: &mut Transaction) -> Vec<(i64, i64)> {
+    world.rows(txn, &["id", "v"]).await.iter().map(|row| pair(row)).collect()
+}
+
+/// What the copy's query makes of rows.
+fn copied(rows: impl IntoIterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
+    rows.into_iter().filter_map(|(id, v)| some_doubled(id, v)).collect()
+}
+
+async fn create_as(world: &World, txn: &mut Transaction, name: &str) -> World {
+    let made = world.change(txn, world.create_as(name)).await.expect("a fresh name");
+    world.of(made.expect("a table was made"))
+}
+
+#[tokio::test]
+async fn a_copy_has_the_rows_of_its_query() {
+    let world = World::with_rows(20_000).await;
+    let limits = Limits::none();
+    for scan_threads in [1, 3] {
+        let options = MigrationOptions { scan_threads, statement: "test".to_owned() };
+        let mut txn = world.begin(Isolation::ReadCommitted);
+        world.statement(&mut txn, true).await;
+        let change = world.create_as(&format!("copy{scan_threads}"));
+        let applied = world.catalog.apply(&mut txn, change, &options, &limits).await.unwrap();
+        world.catalog.end_statement(&mut txn);
+        world.commit(txn).await.unwrap();
+        let target = world.of(applied.object.expect("a table was made"));
+        let mut txn = world.begin(Isolation::ReadCommitted);
+        let wanted = copied((0..20_000).map(|id| (id, 10 * id)));
+        assert_eq!(applied.rows, wanted.len() as u64);
+        assert_eq!(pairs(&target, &mut txn).await, wanted);
+    }
+    let migrated = world.catalog.migrations();
+    assert!(migrated.iter().all(|m| m.kind == "table" && m.table_name == "t"), "{migrated:?}");
+}
+
+#[tokio::test]
+async fn a_copy_follows_what_others_commit_before_it() {
+    for isolation in BOTH {
+        let world = World::with_rows(10).await;
+        let mut ddl = world.begin(isolation);
+        // The snapshot, if it stays, is from before all of it; the feed is open in the middle.
+        assert_eq!(pairs(&world, &mut ddl).await.len(), 10);
+        let mut writer = world.begin(Isolation::ReadCommitted);
+        world.update(&mut writer, 1, 100).await.unwrap();
+        world.delete(&mut writer, 2).await.unwrap();
+        world.insert(&mut writer, 10, 101).await.unwrap();
+        world.commit(writer).await.unwrap();
+        let target = create_as(&world, &mut ddl, "copy").await;
+        let mut writer = world.begin(Isolation::ReadCommitted);
+        world.update(&mut writer, 4, 300).await.unwrap(); // not kept any more
+        world.update(&mut writer, 3, 31).await.unwrap(); // kept from now on
+        world.delete(&mut writer, 5).await.unwrap();
+        world.insert(&mut writer, 11, 110).await.unwrap();
+        world.commit(writer).await.unwrap();
+        for _ in 0..3 {
+            let source = pairs(&world, &mut ddl).await;
+            let fixed = isolation != Isolation::ReadCommitted;
+            assert_eq!(source.iter().any(|(id, _)| *id == 11), !fixed, "{isolation:?}");
+            assert_eq!(pairs(&target, &mut ddl).await, copied(source), "{isolation:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        world.commit(ddl).await.unwrap();
+        let mut after = world.begin(Isolation::ReadCommitted);
+        let v = |id: i64| [0, 100, 0, 31, 300, 0][id as usize];
+        let wanted = [(1, v(1)), (3, v(3)), (7, 70), (8, 80), (10, 101), (11, 110)];
+        assert_eq!(pairs(&target, &mut after).await, copied(wanted), "{isolation:?}");
+        // What is written later is written to one of them.
+        world.update(&mut after, 7, 71).await.unwrap();
+        world.commit(after).await.unwrap();
+        let mut after = world.begin(Isolation::ReadCommitted);
+        assert_eq!(pairs(&target, &mut after).await, copied(wanted), "{isolation:?}");
+    }
+}
+
+/// Ids congruent to `seed` modulo 3, as the writer has committed them: only it writes to them.
+type Model = BTreeMap<i64, i64>;
+
+/// Writes until the table is gone; returns its rows as they were then.
+async fn writer(world: Arc<World>, seed: u64, mut model: Model, commits: Arc<AtomicU64>) -> Model {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut next = 100_000 + seed as i64;
+    loop {
+        let mut txn = world.begin(Isolation::ReadCommitted);
+        let mut then = model.clone();
+        let mut outcome = Ok(());
+        for _ in 0..rng.random_range(1..5) {
+            let known = then.keys().nth(rng.random_range(0..then.len().max(1))).copied();
+            let v = rng.random_range(0..1000);
+            outcome = match (known, rng.random_range(0..10)) {
+                (Some(id), 0 | 1) => {
+                    then.remove(&id);
+                    world.delete(&mut txn, id).await.map(|_| ())
+                }
+                (Some(id), 2..8) => {
+                    then.insert(id, v);
+                    world.update(&mut txn, id, v).await.map(|_| ())
+                }
+                _ => {
+                    next += 3;
+                    then.insert(next, v);
+                    world.insert(&mut txn, next, v).await
+                }
+            };
+            if outcome.is_err() {
+                break;
+            }
+        }
+        match outcome {
+            Err(WriteStop::Gone) => return model,
+            Err(stop) => panic!("nobody else writes these rows: {stop:?}"),
+            Ok(()) if rng.random_range(0..8) == 0 => txn.abort(),
+            Ok(()) => match world.commit(txn).await {
+                Ok(()) => {
+                    model = then;
+                    commits.fetch_add(1, Ordering::Relaxed);
+                }
+                // The table was dropped under it.
+                Err(e) => {
+                    assert_eq!(e.sqlstate().as_str(), "40001", "{e}");
+                    return model;
+                }
+            },
+        }
+    }
+}
+
+struct Writers {
+    commits: Arc<AtomicU64>,
+    tasks: Vec<JoinHandle<Model>>,
+}
+
+impl Writers {
+    fn start(world: &Arc<World>, rows: i64) -> Writers {
+        let commits = Arc::<AtomicU64>::default();
+        let start = |seed: u64| {
+            let model: Model =
+                (0..rows).filter(|id| id % 3 == seed as i64).map(|id| (id, 10 * id)).collect();
+            tokio::spawn(writer(world.clone(), seed, model, commits.clone()))
+        };
+        let tasks = (0..3).map(start).collect();
+        Writers { commits, tasks }
+    }
+
+    async fn until_committed(&self, more: u64) {
+        let before = self.commits.load(Ordering::Relaxed);
+        while self.commits.load(Ordering::Relaxed) < before + more {
+            assert!(!self.tasks.iter().any(JoinHandle::is_finished), "a writer has ended");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The rows at the end of the table, by id.
+    async fn end(self) -> Vec<(i64, i64)> {
+        let mut rows = Model::new();
+        for task in self.tasks {
+            rows.append(&mut task.await.expect("no writer panics"));
+        }
+        rows.into_iter().collect()
+    }
+}
+
+/// CREATE TABLE a AS …; CREATE TABLE b AS …; ALTER TABLE a ADD PRIMARY KEY; DROP TABLE t; COMMIT.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_split_under_writers_loses_and_tears_nothing() {
+    const ROWS: i64 = 9_000;
+    for round in 0..8 {
+        let isolation = BOTH[round % 2];
+        let world = Arc::new(World::with_rows(ROWS).await);
+        let writers = Writers::start(&world, ROWS);
+        writers.until_committed(20).await;
+        let mut txn = world.begin(isolation);
+        let a = create_as(&world, &mut txn, "a").await;
+        writers.until_committed(20).await;
+        if isolation == Isolation::RepeatableRead {
+            a.change(&mut txn, a.add_key()).await.unwrap();
+        }
+        let b = create_as(&world, &mut txn, "b").await;
+        writers.until_committed(20).await;
+        let source = pairs(&world, &mut txn).await;
+        if isolation == Isolation::RepeatableRead {
+            // One read view for all three, whatever is written meanwhile.
+            assert_eq!(pairs(&a, &mut txn).await, copied(source.clone()));
+            assert_eq!(pairs(&b, &mut txn).await, copied(source));
+        } else {
+            a.change(&mut txn, a.add_key()).await.unwrap();
+        }
+        world
+            .change(&mut txn, Change::DropTable { table: world.table, cascade: false })
+            .await
+            .unwrap();
+        world.commit(txn).await.unwrap();
+        let wanted = copied(writers.end().await);
+        let mut after = world.begin(Isolation::ReadCommitted);
+        for target in [&a, &b] {
+            assert_eq!(pairs(target, &mut after).await, wanted, "round {round}");
+        }
+        // The key has every row, and goes on to be kept.
+        for (id, v) in wanted.iter().step_by(97) {
+            assert_eq!(a.value(&mut after, *id).await, Some(*v));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_statement_of_its_transaction_sees_source_and_copy_at_one_time() {
+    const ROWS: i64 = 3_000;
+    let world = Arc::new(World::with_rows(ROWS).await);
+    let writers = Writers::start(&world, ROWS);
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    let target = create_as(&world, &mut txn, "copy").await;
+    for _ in 0..30 {
+        writers.until_committed(5).await;
+        let view = world.statement(&mut txn, false).await;
+        let snapshot = txn.snapshot();
+        let read = |table: ObjectId| {
+            let table = &view.tables[&table].table;
+            let mut rows = Vec::new();
+            for block in 0..table.block_count() {
+                let read = table.read_block(&snapshot, block, &[0, 1]).expect("a block reads");
+                rows.extend((0..read.rids.len()).map(|i| {
+                    let column = |c: usize| {
+                        let ty = table.layout().columns[c].ty;
+                        froglet_engine::batch::value_at(read.batch.column(c), i, ty)
+                    };
+                    pair(&[column(0), column(1)])
+                }));
+            }
+            rows.sort_unstable();
+            rows
+        };
+        // The source is read last: it goes on, and a view that was not kept would show it.
+        let made = read(target.table);
+        tokio::task::yield_now().await;
+        assert_eq!(made, copied(read(world.table)));
+        world.catalog.end_statement(&mut txn);
+    }
+    world.change(&mut txn, Change::DropTable { table: world.table, cascade: false }).await.unwrap();
+    world.commit(txn).await.unwrap();
+    writers.end().await;
+}
+
+#[tokio::test]
+async fn what_the_owner_writes_to_its_copy_stands() {
+    for isolation in BOTH {
+        let world = World::with_rows(10).await;
+        let mut ddl = world.begin(isolation);
+        let target = create_as(&world, &mut ddl, "copy").await;
+        target.change(&mut ddl, target.add_key()).await.unwrap();
+        target.update(&mut ddl, 1, -1).await.unwrap();
+        assert!(target.delete(&mut ddl, 2).await.unwrap());
+        target.insert(&mut ddl, 500, 5).await.unwrap();
+        // What the owner writes to the source afterwards is the source's.
+        world.update(&mut ddl, 4, 41).await.unwrap();
+        world.delete(&mut ddl, 5).await.unwrap();
+
+        let mut writer = world.begin(Isolation::ReadCommitted);
+        for id in [1, 2, 4, 5] {
+            let version = world.version();
+            let rid = froglet_engine::RowId(id);
+            let lock = froglet_engine::RowWrite::Lock { rid };
+            let stop = version.table.write(writer.part(), froglet_engine::Ts::LATEST, &[lock]);
+            assert!(matches!(stop, Err((0, WriteStop::Busy { .. }))), "row {id} is held: {stop:?}");
+        }
+        world.update(&mut writer, 7, 71).await.unwrap();
+        world.insert(&mut writer, 10, 100).await.unwrap();
+        world.commit(writer).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        world.commit(ddl).await.unwrap();
+
+        let mut after = world.begin(Isolation::ReadCommitted);
+        let rows = pairs(&target, &mut after).await;
+        let copy = |id: i64| (id, double(10 * id));
+        let wanted = [(1, -1), copy(4), copy(5), (7, double(71)), copy(8), copy(10), (500, 5)];
+        assert_eq!(rows, wanted, "{isolation:?}");
+        assert_eq!(world.value(&mut after, 4).await, Some(41));
+        assert_eq!(world.value(&mut after, 5).await, None);
+    }
+}
+
+/// The source row of a copied row changes after the statement that is to write it has begun.
+#[tokio::test]
+async fn a_copied_row_is_brought_in_line_before_its_owner_writes_it() {
+    for isolation in BOTH {
+        let world = World::with_rows(10).await;
+        let mut ddl = world.begin(isolation);
+        let target = create_as(&world, &mut ddl, "copy").await;
+        target.change(&mut ddl, target.add_key()).await.unwrap();
+        let view = target.statement(&mut ddl, true).await;
+        let base = ddl.snapshot().ts;
+        let mut writer = world.begin(Isolation::ReadCommitted);
+        world.update(&mut writer, 1, 11).await.unwrap();
+        world.commit(writer).await.unwrap();
+        let table = &view.tables[&target.table].table;
+        let rid = (0..10).map(froglet_engine::RowId).find(|rid| {
+            let mut row = Vec::new();
+            let there = table.read_row(&ddl.snapshot(), *rid, &[0], &mut row);
+            there && row == [Value::Int64(1)]
+        });
+        let values = [Value::Int64(-1)];
+        let rid = rid.expect("row 1 was copied");
+        let update = froglet_engine::RowWrite::Update { rid, columns: &[1], values: &values };
+        let stop = table.write(ddl.part(), base, &[update]);
+        assert!(matches!(stop, Err((0, WriteStop::Changed { .. }))), "{isolation:?}: {stop:?}");
+        world.catalog.end_statement(&mut ddl);
+        if isolation == Isolation::ReadCommitted {
+            assert_eq!(target.value(&mut ddl, 1).await, Some(double(11)), "it is in line");
+            target.update(&mut ddl, 1, -1).await.unwrap();
+            world.commit(ddl).await.unwrap();
+            let mut after = world.begin(Isolation::ReadCommitted);
+            assert_eq!(target.value(&mut after, 1).await, Some(-1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn own_writes_before_the_copy_are_copied() {
+    for isolation in BOTH {
+        let world = World::with_rows(10).await;
+        let mut ddl = world.begin(isolation);
+        world.update(&mut ddl, 1, 11).await.unwrap();
+        world.delete(&mut ddl, 2).await.unwrap();
+        world.insert(&mut ddl, 10, 101).await.unwrap();
+        let target = create_as(&world, &mut ddl, "copy").await;
+        world.update(&mut ddl, 1, 12).await.unwrap();
+        let wanted = [(1, 11), (4, 40), (5, 50), (7, 70), (8, 80), (10, 101)];
+        assert_eq!(pairs(&target, &mut ddl).await, copied(wanted), "{isolation:?}");
+        world.commit(ddl).await.unwrap();
+        let mut after = world.begin(Isolation::ReadCommitted);
+        assert_eq!(pairs(&target, &mut after).await, copied(wanted), "{isolation:?}");
+        assert_eq!(world.value(&mut after, 1).await, Some(12));
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_copy_follows_the_first_source() {
+    let world = World::with_rows(10).await;
+    let mut ddl = world.begin(Isolation::ReadCommitted);
+    let first = create_as(&world, &mut ddl, "first").await;
+    let from = first.catalog.view(&mut ddl).tables[&first.table].def.clone();
+    let id = |name: &str| from.column(name).expect("a column of the copy").id;
+    let change = match world.create_as("second") {
+        Change::CreateTableAs { table, .. } => Change::CreateTableAs {
+            table,
+            source: first.table,
+            query: Arc::new(crate::world::SomeDoubled { inputs: [id("id"), id("v")] }),
+        },
+        _ => unreachable!("that is what it makes"),
+    };
+    let second = world.change(&mut ddl, change).await.unwrap().expect("a table was made");
+    let second = world.of(second);
+    let mut writer = world.begin(Isolation::ReadCommitted);
+    world.update(&mut writer, 1, 100).await.unwrap();
+    world.delete(&mut writer, 4).await.unwrap();
+    world.insert(&mut writer, 10, 101).await.unwrap();
+    world.commit(writer).await.unwrap();
+    world.commit(ddl).await.unwrap();
+    let mut after = world.begin(Isolation::ReadCommitted);
+    let wanted = [(1, 100), (2, 20), (5, 50), (7, 70), (8, 80), (10, 101)];
+    assert_eq!(pairs(&second, &mut after).await, copied(copied(wanted)));
+}
+
+#[tokio::test]
+async fn a_copy_that_is_rolled_back_was_never_there() {
+    let world = World::with_rows(10).await;
+    let spaces = world.catalog.engine().spaces();
+    let mut ddl = world.begin(Isolation::ReadCommitted);
+    let (savepoint, mark) = (world.catalog.savepoint(&ddl), ddl.savepoint());
+    create_as(&world, &mut ddl, "copy").await;
+    world.catalog.rollback_to(&mut ddl, &savepoint);
+    ddl.rollback_to(mark);
+    let view = world.statement(&mut ddl, false).await;
+    assert!(view.table("public", "copy").is_none(), "rolled back to the savepoint");
+    world.catalog.end_statement(&mut ddl);
+    create_as(&world, &mut ddl, "copy").await;
+    ddl.abort();
+    assert!(world.catalog.latest().table("public", "copy").is_none());
+    let mut writer = world.begin(Isolation::ReadCommitted);
+    world.update(&mut writer, 1, 11).await.unwrap();
+    world.commit(writer).await.unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while world.catalog.engine().spaces() != spaces {
+        assert!(std::time::Instant::now() < deadline, "the copies' rows are freed");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}

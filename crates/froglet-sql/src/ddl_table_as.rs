@@ -1,0 +1,199 @@
+//! CREATE TABLE AS.
+//!
+//! ```text
+//!   CREATE TABLE n [(names)] AS SELECT list FROM t WHERE condition
+//!                                │              │        └─ which rows of t
+//!                                └─ columns     └─ migrated by froglet-schema: n follows t until
+//!                                                  the commit
+//! ```
+//!
+//! A query of one table makes at most one row of each row of it. Other queries are 0A000.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use froglet_engine::{ColumnId, SqlState};
+use froglet_schema::{Change, Made, NewColumn, NewTable, RowQuery, SchemaError, TableDef};
+
+use crate::apply::Stop;
+use crate::context::EvalContext;
+use crate::ddl::Ddl;
+use crate::ddl_compile::refusal;
+use crate::error::SqlError;
+use crate::expr::{RowExpr, Scope};
+use crate::returning::{self, Item};
+use crate::semantics::fieldnames::figure_name;
+use crate::table_as_parse::TableAs;
+use crate::types::{self, oids, plain};
+use crate::{df_error, select};
+
+/// Some rows of a table, and what is made of each.
+struct TableQuery {
+    inputs: Vec<ColumnId>,
+    condition: Option<Bound>,
+    columns: Vec<Bound>,
+    context: EvalContext,
+}
+
+/// An expression and where its inputs are among the query's.
+struct Bound {
+    expr: RowExpr,
+    places: Vec<usize>,
+}
+
+impl Bound {
+    fn new(expr: RowExpr, read: &[usize]) -> Bound {
+        let place = |column: &usize| read.iter().position(|r| r == column);
+        let places = expr.inputs().iter().filter_map(place).collect();
+        Bound { expr, places }
+    }
+
+    fn eval(&self, batch: &RecordBatch, context: &EvalContext) -> Result<ArrayRef, SqlError> {
+        let columns = self.places.iter().map(|place| batch.column(*place).clone()).collect();
+        self.expr.eval(&self.expr.batch(columns, batch.num_rows())?, context)
+    }
+}
+
+impl TableQuery {
+    fn eval(&self, batch: &RecordBatch) -> Result<Made, SqlError> {
+        let Some(condition) = &self.condition else {
+            let rows = (0..batch.num_rows()).collect();
+            return Ok(Made { rows, columns: self.columns(batch)? });
+        };
+        let holds = condition.eval(batch, &self.context)?;
+        // A condition that is always NULL keeps nothing.
+        let Some(holds) = holds.as_any().downcast_ref::<BooleanArray>() else {
+            return Ok(Made { rows: Vec::new(), columns: self.columns(&batch.slice(0, 0))? });
+        };
+        let keeps = |at: &usize| holds.is_valid(*at) && holds.value(*at);
+        let rows = (0..batch.num_rows()).filter(keeps).collect();
+        let kept = filter_record_batch(batch, holds).map_err(df_error::arrow)?;
+        Ok(Made { rows, columns: self.columns(&kept)? })
+    }
+
+    fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, SqlError> {
+        self.columns.iter().map(|column| column.eval(batch, &self.context)).collect()
+    }
+}
+
+impl RowQuery for TableQuery {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
+        TableQuery::eval(self, batch).map_err(refusal)
+    }
+}
+
+impl Ddl<'_> {
+    pub(crate) async fn create_table_as(&mut self, table_as: &TableAs) -> Result<String, Stop> {
+        let TableAs { create, names, with_data } = table_as;
+        if !create.columns.is_empty() || !create.constraints.is_empty() {
+            let message = "column definitions and constraints have no place in CREATE TABLE AS";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message)
+                .hint("Name the columns without types, or ALTER TABLE in the same transaction.")
+                .into());
+        }
+        let Some((schema, name)) = self.free_name(create)? else {
+            return Ok("CREATE TABLE AS".to_owned());
+        };
+        let query = create.query.as_ref().expect("CREATE TABLE AS has a query");
+        let Some((from, select)) = select::of_one_table(query)? else {
+            return Err(unsupported_query().into());
+        };
+        let source = self.table(from.name)?;
+        let scope = Scope::table(&source.def, from.alias.as_deref());
+        let condition = select.selection.as_ref();
+        let condition = condition
+            .map(|condition| RowExpr::compile_condition(&scope, condition, &[], "WHERE"))
+            .transpose()?;
+        let items = returning::items(&select.projection, &source.def, from.alias.as_deref())?;
+        let mut columns = Vec::with_capacity(items.len());
+        let mut exprs = Vec::with_capacity(items.len());
+        for item in &items {
+            let (column, expr) = output(item, &source.def, &scope)?;
+            columns.push(column);
+            exprs.push(expr);
+        }
+        rename(names, &mut columns)?;
+        crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
+
+        let table = NewTable { schema, name, columns, constraints: Vec::new() };
+        if !with_data {
+            self.apply(Change::CreateTable(table)).await?;
+            return Ok("CREATE TABLE AS".to_owned());
+        }
+        let mut read: Vec<usize> =
+            exprs.iter().chain(&condition).flat_map(|expr| expr.inputs().iter().copied()).collect();
+        read.sort_unstable();
+        read.dedup();
+        let query = TableQuery {
+            inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
+            condition: condition.map(|condition| Bound::new(condition, &read)),
+            columns: exprs.into_iter().map(|expr| Bound::new(expr, &read)).collect(),
+            context: self.eval.clone(),
+        };
+        let change = Change::CreateTableAs { table, source: source.def.id, query: Arc::new(query) };
+        let made = self.apply_counted(change).await?;
+        Ok(format!("SELECT {}", made.rows))
+    }
+}
+
+fn unsupported_query() -> SqlError {
+    SqlError::unsupported("CREATE TABLE AS with this query").hint(
+        "It is supported for queries of one table, without grouping, DISTINCT, LIMIT and subqueries.",
+    )
+}
+
+/// Aggregates and window functions make a row of several.
+fn of_several_rows(error: SqlError) -> SqlError {
+    if error.state == SqlState::GROUPING_ERROR { unsupported_query() } else { error }
+}
+
+/// A column of the new table, and what computes it.
+fn output(
+    item: &Item<'_>,
+    table: &TableDef,
+    scope: &Scope,
+) -> Result<(NewColumn, RowExpr), SqlError> {
+    let (expr, name) = match item {
+        Item::Column(column) => {
+            let name = table.columns[*column].name.clone();
+            (returning::column_expr(table, *column, scope)?, name)
+        }
+        Item::Expr(expr, name) => {
+            let name = name.clone().unwrap_or_else(|| figure_name(expr));
+            let text = plain(oids::TEXT);
+            // A literal without a type is text.
+            let compiled = match types::column_type_of(text.oid, text.modifier) {
+                Some(ty) if crate::expr::untyped(expr) => {
+                    RowExpr::compile_for(scope, expr, &[], &name, ty, text)?
+                }
+                _ => RowExpr::compile(scope, expr, &[]).map_err(of_several_rows)?,
+            };
+            (compiled, name)
+        }
+    };
+    let sql_type = expr.sql_type();
+    let Some(ty) = types::column_type_of(sql_type.oid, sql_type.modifier) else {
+        return Err(SqlError::unsupported(format!(
+            "a column of type {}",
+            types::type_name(sql_type)
+        )));
+    };
+    let column = NewColumn { name, ty, sql_type, not_null: false, default: None };
+    Ok((column, expr.assigned_to(ty, sql_type)))
+}
+
+/// CREATE TABLE n (names) AS …: the first columns have these names.
+fn rename(names: &[String], columns: &mut [NewColumn]) -> Result<(), SqlError> {
+    if names.len() > columns.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
+    }
+    for (column, name) in columns.iter_mut().zip(names) {
+        column.name.clone_from(name);
+    }
+    Ok(())
+}
