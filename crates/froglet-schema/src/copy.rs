@@ -16,16 +16,17 @@
 //!     of them. So of two calls for one row the later one reads the later version, and stands.
 //! T2: `places` says which row was made of each source row; so a row is made once, and goes when its
 //!     source goes.
-//! T3: a source row that the owner has written before the copy is held by it: nobody else changes
-//!     it, and capture leaves it alone. What the owner writes to the source after the copy does not
-//!     concern the target: capture reads what is committed.
+//! T3: the scan reads what the owner has written to the source before the copy: nobody else has changed
+//!     those rows since, and what was captured of them was drained before the copy's statement. What
+//!     the owner writes to the source afterwards does not concern the target: capture reads what is
+//!     committed.
 //! T4: the owner writes to a row that was made of another only when it holds that one ([`Copy::hold`]).
 //!     So capture never meets a row that the owner has written.
 //! T5: under a fixed snapshot the copy is made of what that sees, and capture waits for a read view
 //!     of the copy as it is then. The owner reads the target in that view ([`Copy::as_seen`]). Rows
 //!     that had changed by then are looked at again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -40,8 +41,11 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::change::RowQuery;
 use crate::error::SchemaError;
 
-/// For each row of a source block the row that was made of it.
-type Places = Box<[Option<RowId>; ROWS_PER_BLOCK]>;
+/// For each row of a source block the row that was made of it, or [`NOWHERE`].
+type Places = Box<[RowId; ROWS_PER_BLOCK]>;
+
+/// No row was made of it.
+const NOWHERE: RowId = RowId(u64::MAX);
 
 /// One copy: from where, how, to where, and how far it is.
 pub struct Copy {
@@ -55,8 +59,6 @@ pub struct Copy {
     blocks: RwLock<Vec<Arc<Mutex<Option<Places>>>>>,
     /// The source row of each target row, once the owner has asked for one.
     sources: Mutex<Option<HashMap<RowId, RowId>>>,
-    /// Source rows that the owner wrote before the copy [T3].
-    own: HashSet<RowId>,
     /// Of an owner whose snapshot stays [T5].
     fixed: Option<Fixed>,
     rows: AtomicU64,
@@ -98,7 +100,6 @@ impl Copy {
         Copy {
             owner: txn.id(),
             inputs: crate::step::positions(&*source, query.inputs()),
-            own: txn.part().rows_written(source.space()).into_iter().collect(),
             manager: txn.manager().clone(),
             source,
             query,
@@ -159,13 +160,12 @@ impl Copy {
 
     /// Rows of one block.
     fn run_some(&self, rows: &[RowId]) -> Result<(), SchemaError> {
-        let rows: Vec<RowId> = rows.iter().filter(|rid| !self.own.contains(rid)).copied().collect();
-        let Some(first) = rows.first() else { return Ok(()) };
-        let latch = self.latch(first.block());
+        let block = rows[0].block();
+        let latch = self.latch(block);
         let mut places = latch.lock();
         let snapshot = self.manager.engine().relaxed(TxnId(0));
         let (mut rids, mut values) = (Vec::new(), Vec::new());
-        for rid in &rows {
+        for rid in rows {
             let mut row = Row::new();
             if self.source.read_row(&snapshot, *rid, &self.inputs, &mut row) {
                 rids.push(*rid);
@@ -175,7 +175,7 @@ impl Copy {
         let columns = &self.source.layout().columns;
         let types: Vec<ColumnType> = self.inputs.iter().map(|&at| columns[at].ty).collect();
         let read = BlockRows { rids, batch: batch::batch_of(&types, &values) };
-        self.place(&mut places, first.block(), Extent::Some(&rows), &read)
+        self.place(&mut places, block, Extent::Some(rows), &read)
     }
 
     /// The scan is over. Returns the rows that are to be captured now.
@@ -214,7 +214,7 @@ impl Copy {
             if made.rows.is_empty() {
                 return Ok(());
             }
-            **places = Some(Box::new([None; ROWS_PER_BLOCK]));
+            **places = Some(Box::new([NOWHERE; ROWS_PER_BLOCK]));
         }
         let places = places.as_mut().expect("made above");
         let types: Vec<ColumnType> = self.target.layout().columns.iter().map(|c| c.ty).collect();
@@ -227,24 +227,21 @@ impl Copy {
         let mut look = |slot: usize| {
             while kept.next_if(|(_, kept)| *kept < slot).is_some() {}
             match (kept.next_if(|(_, kept)| *kept == slot), places[slot]) {
-                (None, None) => {}
-                (None, Some(rid)) => gone.push((slot, rid)),
-                (Some((at, _)), place) => {
+                (None, NOWHERE) => {}
+                (None, rid) => gone.push((slot, rid)),
+                (Some((at, _)), rid) => {
                     let columns = made.columns.iter().zip(&types);
                     let row: Row =
                         columns.map(|(column, ty)| batch::value_at(column, at, *ty)).collect();
-                    match place {
-                        None => {
-                            new.push(row);
-                            new_slots.push(slot);
-                        }
-                        Some(rid) => {
-                            let mut before = Row::new();
-                            self.target.read_row(&relaxed, rid, &all, &mut before);
-                            if before != row {
-                                changed.push((rid, row));
-                            }
-                        }
+                    if rid == NOWHERE {
+                        new.push(row);
+                        new_slots.push(slot);
+                        return;
+                    }
+                    let mut before = Row::new();
+                    self.target.read_row(&relaxed, rid, &all, &mut before);
+                    if before != row {
+                        changed.push((rid, row));
                     }
                 }
             }
@@ -256,20 +253,17 @@ impl Copy {
         if new.is_empty() && changed.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        let update = |(rid, values): &(RowId, Row)| (*rid, Some(values.clone()));
-        let writes: Vec<(RowId, Option<Row>)> =
-            changed.iter().map(update).chain(gone.iter().map(|(_, rid)| (*rid, None))).collect();
-        let rids = self.write(&new, &writes, &all)?;
+        let rids = self.write(&new, &changed, &gone, &all)?;
 
         let mut sources = self.sources.lock();
         for (slot, rid) in new_slots.into_iter().zip(rids) {
-            places[slot] = Some(rid);
+            places[slot] = rid;
             if let Some(sources) = &mut *sources {
                 sources.insert(rid, RowId::of(block, slot));
             }
         }
         for (slot, rid) in &gone {
-            places[*slot] = None;
+            places[*slot] = NOWHERE;
             if let Some(sources) = &mut *sources {
                 sources.remove(rid);
             }
@@ -279,25 +273,27 @@ impl Copy {
         Ok(())
     }
 
-    /// Inserts rows, sets or deletes others, and commits. Returns the ids of the new ones.
+    /// Inserts rows, updates and deletes others, and commits. Returns the ids of the new ones.
     fn write(
         &self,
         new: &[Row],
-        writes: &[(RowId, Option<Row>)],
+        changed: &[(RowId, Row)],
+        gone: &[(usize, RowId)],
         all: &[usize],
     ) -> Result<Vec<RowId>, SchemaError> {
         let mut txn = self.manager.begin(Isolation::ReadCommitted);
         let mut rids = Vec::with_capacity(new.len());
         let inserted = self.target.insert(txn.part(), new, &mut rids);
         inserted.map_err(|(_, stop)| unexpected(&stop))?;
-        for (rid, values) in writes {
-            let write = match values {
-                Some(values) => RowWrite::Update { rid: *rid, columns: all, values },
-                None => RowWrite::Delete { rid: *rid },
-            };
-            let written = self.target.write(txn.part(), Ts::LATEST, std::slice::from_ref(&write));
-            written.map_err(|(_, stop)| unexpected(&stop))?;
-        }
+        let updates = changed.iter().map(|(rid, values)| RowWrite::Update {
+            rid: *rid,
+            columns: all,
+            values,
+        });
+        let deletes = gone.iter().map(|(_, rid)| RowWrite::Delete { rid: *rid });
+        let writes: Vec<RowWrite<'_>> = updates.chain(deletes).collect();
+        let written = self.target.write(txn.part(), Ts::LATEST, &writes);
+        written.map_err(|(_, stop)| unexpected(&stop))?;
         let committed = self.manager.commit_at_once(&mut txn);
         committed.expect("a transaction of no table's schema has nothing to prepare")?;
         Ok(rids)
@@ -347,10 +343,9 @@ impl Copy {
             let mut sources = HashMap::new();
             for (block, places) in latched.iter().enumerate() {
                 let Some(places) = &**places else { continue };
-                let rids = places.iter().enumerate();
-                sources.extend(rids.filter_map(|(slot, rid)| {
-                    Some(((*rid)?, RowId::of(u32::try_from(block).ok()?, slot)))
-                }));
+                let block = u32::try_from(block).expect("a space has at most 2^32 blocks");
+                let made = places.iter().enumerate().filter(|(_, rid)| **rid != NOWHERE);
+                sources.extend(made.map(|(slot, rid)| (*rid, RowId::of(block, slot))));
             }
             *self.sources.lock() = Some(sources);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use froglet_engine::{Value, WriteStop};
+use froglet_engine::{RowId, RowWrite, Ts, Value, WriteStop};
 use froglet_schema::{Change, MigrationOptions, ObjectId};
 use froglet_txn::{Isolation, Limits, Transaction};
 use rand::rngs::StdRng;
@@ -282,9 +282,9 @@ async fn what_the_owner_writes_to_its_copy_stands() {
         let mut writer = world.begin(Isolation::ReadCommitted);
         for id in [1, 2, 4, 5] {
             let version = world.version();
-            let rid = froglet_engine::RowId(id);
-            let lock = froglet_engine::RowWrite::Lock { rid };
-            let stop = version.table.write(writer.part(), froglet_engine::Ts::LATEST, &[lock]);
+            let rid = RowId(id);
+            let lock = RowWrite::Lock { rid };
+            let stop = version.table.write(writer.part(), Ts::LATEST, &[lock]);
             assert!(matches!(stop, Err((0, WriteStop::Busy { .. }))), "row {id} is held: {stop:?}");
         }
         world.update(&mut writer, 7, 71).await.unwrap();
@@ -317,14 +317,14 @@ async fn a_copied_row_is_brought_in_line_before_its_owner_writes_it() {
         world.update(&mut writer, 1, 11).await.unwrap();
         world.commit(writer).await.unwrap();
         let table = &view.tables[&target.table].table;
-        let rid = (0..10).map(froglet_engine::RowId).find(|rid| {
+        let rid = (0..10).map(RowId).find(|rid| {
             let mut row = Vec::new();
             let there = table.read_row(&ddl.snapshot(), *rid, &[0], &mut row);
             there && row == [Value::Int64(1)]
         });
         let values = [Value::Int64(-1)];
         let rid = rid.expect("row 1 was copied");
-        let update = froglet_engine::RowWrite::Update { rid, columns: &[1], values: &values };
+        let update = RowWrite::Update { rid, columns: &[1], values: &values };
         let stop = table.write(ddl.part(), base, &[update]);
         assert!(matches!(stop, Err((0, WriteStop::Changed { .. }))), "{isolation:?}: {stop:?}");
         world.catalog.end_statement(&mut ddl);
@@ -355,6 +355,31 @@ async fn own_writes_before_the_copy_are_copied() {
         assert_eq!(pairs(&target, &mut after).await, copied(wanted), "{isolation:?}");
         assert_eq!(world.value(&mut after, 1).await, Some(12));
     }
+}
+
+/// The owner writes to a source row that somebody else has changed since the statement began.
+#[tokio::test]
+async fn own_writes_after_the_copy_are_not_copied() {
+    let world = World::with_rows(10).await;
+    let mut ddl = world.begin(Isolation::ReadCommitted);
+    let target = create_as(&world, &mut ddl, "copy").await;
+    let view = world.statement(&mut ddl, true).await;
+    let mut writer = world.begin(Isolation::ReadCommitted);
+    world.update(&mut writer, 1, 11).await.unwrap();
+    world.commit(writer).await.unwrap();
+    ddl.refresh();
+    let (base, values) = (ddl.snapshot().ts, [Value::Int64(12)]);
+    let rid = RowId(1);
+    let update = RowWrite::Update { rid, columns: &[1], values: &values };
+    view.tables[&world.table].table.write(ddl.part(), base, &[update]).expect("the row is free");
+    world.catalog.end_statement(&mut ddl);
+    assert_eq!(world.value(&mut ddl, 1).await, Some(12));
+    let wanted = copied([(1, 11)])[0];
+    assert_eq!(pairs(&target, &mut ddl).await[0], wanted, "as the other has committed it");
+    world.commit(ddl).await.unwrap();
+    let mut after = world.begin(Isolation::ReadCommitted);
+    assert_eq!(pairs(&target, &mut after).await[0], wanted);
+    assert_eq!(world.value(&mut after, 1).await, Some(12));
 }
 
 #[tokio::test]
