@@ -8,16 +8,17 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use froglet_engine::{Engine, IdMap, Snapshot, Table, Ts, TxnId};
-use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnManager, aside_async};
+use froglet_txn::{Isolation, Limits, Transaction, TxnManager, aside_async};
 use parking_lot::{Mutex, RwLock};
 
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
-use crate::flip::{Flip, Hook, TableState};
+use crate::flip::{CopyTo, Flip, Hook, TableState};
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::{Migration, MigrationPhase, MigrationStatus};
 use crate::own_view::OwnView;
 use crate::sequence::Sequences;
+use crate::step::StepKind;
 use crate::store::{Store, rebuild_indexes};
 
 /// One table under one schema version, bound to its rows.
@@ -125,11 +126,6 @@ impl CatalogVersion {
             self.names.insert((sequence.schema.clone(), sequence.name.clone()), *id);
         }
     }
-}
-
-/// Whether a catalog has a table in a newer version than it was written under.
-fn is_newer(view: &CatalogVersion, used: &SchemaUse) -> bool {
-    view.tables.get(&used.table).is_some_and(|table| table.version > used.version)
 }
 
 /// Where a transaction's schema changes stand; taken and restored with the engine savepoint.
@@ -242,7 +238,7 @@ impl Catalog {
         }
         let view = self.view(txn);
         if let Some(before) = before
-            && txn.schema_set().iter().any(|used| is_newer(&view, used))
+            && txn.schema_set().iter().any(|used| self.moves_on(&view, used))
         {
             Box::pin(self.carry_over_to(txn, &view, &before, limits)).await?;
         }
@@ -266,7 +262,7 @@ impl Catalog {
         }
         txn.begin_statement();
         let view = self.at(txn.snapshot().ts);
-        if before.is_some() && txn.schema_set().iter().any(|used| is_newer(&view, used)) {
+        if before.is_some() && txn.schema_set().iter().any(|used| self.moves_on(&view, used)) {
             txn.behind = before;
             return None;
         }
@@ -283,7 +279,7 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         for used in txn.schema_set().to_vec() {
             let own = local(txn).is_some_and(|l| l.changes.objects.contains_key(&used.table));
-            if !own && is_newer(view, &used) {
+            if !own && self.moves_on(view, &used) {
                 self.carry_over(txn, used, before, limits).await?;
             }
         }
@@ -578,8 +574,34 @@ fn flips<'a>(
             _ if changes.truncated.contains(id) => Some("was truncated"),
             _ => None,
         };
-        Flip { table: *id, ts, steps: changes.steps.get(id).cloned().unwrap_or_default(), refuses }
+        let copies = match changes.objects.get(id) {
+            Some(None) => changes.copies_of(*id).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let steps = changes.steps.get(id).cloned().unwrap_or_default();
+        Flip { table: *id, ts, steps, refuses, copies }
     })
+}
+
+impl Changes {
+    /// The tables that were made of one; `None` where one of them was dropped after others were made
+    /// of it.
+    fn copies_of(&self, source: ObjectId) -> Option<Vec<CopyTo>> {
+        let mut found = Vec::new();
+        let steps = |table: &ObjectId| self.steps.get(table).map_or(&[][..], Vec::as_slice);
+        for step in steps(&source) {
+            let StepKind::Copy(copy) = &step.kind else { continue };
+            let (table, _) = self.copies.iter().find(|(_, known)| Arc::ptr_eq(known, copy))?;
+            let made = self.objects.get(table)?.as_ref().and_then(Changed::table);
+            if made.is_some_and(|made| made.def.space == copy.target_space()) {
+                let steps = steps(table).to_vec();
+                found.push(CopyTo { copy: copy.clone(), table: *table, steps });
+            } else if steps(table).iter().any(|step| matches!(step.kind, StepKind::Copy(_))) {
+                return None;
+            }
+        }
+        Some(found)
+    }
 }
 
 /// Collects garbage for as long as the catalog lives.

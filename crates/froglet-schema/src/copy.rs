@@ -38,7 +38,7 @@ use froglet_engine::{
 use froglet_txn::{Isolation, Transaction, TxnManager};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::change::RowQuery;
+use crate::change::{Made, RowQuery};
 use crate::error::SchemaError;
 
 /// For each row of a source block the row that was made of it, or [`NOWHERE`].
@@ -163,19 +163,22 @@ impl Copy {
         let block = rows[0].block();
         let latch = self.latch(block);
         let mut places = latch.lock();
-        let snapshot = self.manager.engine().relaxed(TxnId(0));
+        let read = self.read_some(&self.manager.engine().relaxed(TxnId(0)), rows);
+        self.place(&mut places, block, Extent::Some(rows), &read)
+    }
+
+    fn read_some(&self, snapshot: &Snapshot, rows: &[RowId]) -> BlockRows {
         let (mut rids, mut values) = (Vec::new(), Vec::new());
         for rid in rows {
             let mut row = Row::new();
-            if self.source.read_row(&snapshot, *rid, &self.inputs, &mut row) {
+            if self.source.read_row(snapshot, *rid, &self.inputs, &mut row) {
                 rids.push(*rid);
                 values.push(row);
             }
         }
         let columns = &self.source.layout().columns;
         let types: Vec<ColumnType> = self.inputs.iter().map(|&at| columns[at].ty).collect();
-        let read = BlockRows { rids, batch: batch::batch_of(&types, &values) };
-        self.place(&mut places, block, Extent::Some(rows), &read)
+        BlockRows { rids, batch: batch::batch_of(&types, &values) }
     }
 
     /// The scan is over. Returns the rows that are to be captured now.
@@ -217,7 +220,7 @@ impl Copy {
             **places = Some(Box::new([NOWHERE; ROWS_PER_BLOCK]));
         }
         let places = places.as_mut().expect("made above");
-        let types: Vec<ColumnType> = self.target.layout().columns.iter().map(|c| c.ty).collect();
+        let types = self.types();
         let all: Vec<usize> = (0..types.len()).collect();
         let relaxed = self.manager.engine().relaxed(self.owner);
 
@@ -230,9 +233,7 @@ impl Copy {
                 (None, NOWHERE) => {}
                 (None, rid) => gone.push((slot, rid)),
                 (Some((at, _)), rid) => {
-                    let columns = made.columns.iter().zip(&types);
-                    let row: Row =
-                        columns.map(|(column, ty)| batch::value_at(column, at, *ty)).collect();
+                    let row = row_of(&made, &types, at);
                     if rid == NOWHERE {
                         new.push(row);
                         new_slots.push(slot);
@@ -335,6 +336,60 @@ impl Copy {
         })
     }
 
+    /// What a writer's own version of source rows makes of their target rows. Not of those that it
+    /// has only held, or changed in nothing that the query reads.
+    pub fn changes_of(
+        &self,
+        own: &Snapshot,
+        rows: &[RowId],
+    ) -> Result<Vec<(RowId, Option<Row>)>, SchemaError> {
+        let committed = self.manager.engine().relaxed(TxnId(0));
+        let mut changes = Vec::new();
+        for rid in rows {
+            let made = self.make(own, *rid)?;
+            if made != self.make(&committed, *rid)? {
+                changes.push((*rid, made));
+            }
+        }
+        Ok(changes)
+    }
+
+    /// What the query makes of one source row.
+    fn make(&self, snapshot: &Snapshot, rid: RowId) -> Result<Option<Row>, SchemaError> {
+        let made = self.query.eval(&self.read_some(snapshot, &[rid]).batch)?;
+        Ok((!made.rows.is_empty()).then(|| row_of(&made, &self.types(), 0)))
+    }
+
+    /// Makes the target row of a source row this, for a writer, if nobody has written it after `base`.
+    /// Returns the row that it wrote.
+    pub fn apply(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        source: RowId,
+        made: &Option<Row>,
+    ) -> Result<Option<RowId>, WriteStop> {
+        let latch = self.latch(source.block());
+        let place = latch.lock().as_ref().map_or(NOWHERE, |places| places[source.slot()]);
+        let all: Vec<usize> = (0..self.types().len()).collect();
+        let write = match made {
+            None if place == NOWHERE => return Ok(None),
+            None => RowWrite::Delete { rid: place },
+            Some(row) if place == NOWHERE => {
+                let mut rids = Vec::new();
+                let inserted = self.target.insert(txn, std::slice::from_ref(row), &mut rids);
+                return inserted.map(|()| rids.pop()).map_err(|(_, stop)| stop);
+            }
+            Some(values) => RowWrite::Update { rid: place, columns: &all, values },
+        };
+        let written = self.target.write(txn, base, std::slice::from_ref(&write));
+        written.map(|()| Some(place)).map_err(|(_, stop)| stop)
+    }
+
+    fn types(&self) -> Vec<ColumnType> {
+        self.target.layout().columns.iter().map(|c| c.ty).collect()
+    }
+
     fn source_of(&self, target: RowId) -> Option<RowId> {
         if self.sources.lock().is_none() {
             // Latches come before `sources`, as in `place`; who places meanwhile waits at the last.
@@ -351,6 +406,11 @@ impl Copy {
         }
         self.sources.lock().as_ref()?.get(&target).copied()
     }
+}
+
+fn row_of(made: &Made, types: &[ColumnType], at: usize) -> Row {
+    let columns = made.columns.iter().zip(types);
+    columns.map(|(column, ty)| batch::value_at(column, at, *ty)).collect()
 }
 
 /// Nobody but the copy writes to its rows [T4].

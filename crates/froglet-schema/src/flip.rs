@@ -25,11 +25,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use froglet_engine::{
-    IndexSpec, RowId, RowWrite, Snapshot, SqlState, Ts, TxnId, Value, WriteStop, batch,
+    IndexSpec, RowId, RowWrite, Snapshot, SpaceId, SqlState, Ts, TxnId, Value, WriteStop, batch,
 };
 use froglet_txn::{CommitHook, Limits, SchemaUse, Strength, Transaction, TxnError, Verdict};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CatalogVersion};
+use crate::copy::Copy;
 use crate::def::ObjectId;
 use crate::error::SchemaError;
 use crate::local::{Changed, local, local_mut};
@@ -64,8 +65,20 @@ pub struct Flip {
     pub ts: Ts,
     /// What to do with a row written under the version before.
     pub steps: Vec<Arc<Step>>,
-    /// Why a row cannot be carried over.
+    /// Why a row has no place in the table any more.
     pub refuses: Option<&'static str>,
+    /// Where it has one instead.
+    pub copies: Vec<CopyTo>,
+}
+
+/// A table that was made of one that is gone.
+pub struct CopyTo {
+    /// How.
+    pub copy: Arc<Copy>,
+    /// The new table.
+    pub table: ObjectId,
+    /// What was done with its rows in the same transaction.
+    pub steps: Vec<Arc<Step>>,
 }
 
 impl Catalog {
@@ -223,6 +236,14 @@ impl Catalog {
         let flips = self.flips_after(used.table, used.version);
         let mut reached = used.version;
         for flip in &flips {
+            if !flip.copies.is_empty() {
+                for to in &flip.copies {
+                    self.carry_to_copy(txn, to, flip.ts, used.space, limits).await?;
+                }
+                // The table's own later flips are no matter of these rows.
+                reached = flips.last().map_or(flip.ts, |last| last.ts);
+                break;
+            }
             if let Some(why) = flip.refuses {
                 return Err(TxnError::Refused {
                     state: SqlState::SERIALIZATION_FAILURE,
@@ -256,6 +277,56 @@ impl Catalog {
                 hint: Some("Run the transaction again.".into()),
             });
         }
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// Whether a view has a newer version of a table than it was written under, or had it and has
+    /// tables that were made of it.
+    pub(crate) fn moves_on(&self, view: &CatalogVersion, used: &SchemaUse) -> bool {
+        match view.tables.get(&used.table) {
+            Some(table) => table.version > used.version,
+            None => {
+                let flips = self.flips_after(used.table, used.version);
+                flips.iter().any(|flip| flip.ts <= view.ts && !flip.copies.is_empty())
+            }
+        }
+    }
+
+    /// Rows that a transaction wrote to a table which is gone go where a copy has them: as if it had
+    /// committed before the copy did.
+    async fn carry_to_copy(
+        &self,
+        txn: &mut Transaction,
+        to: &CopyTo,
+        flip: Ts,
+        from: SpaceId,
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        let rows = txn.part().rows_written(from);
+        let mut written = Vec::new();
+        for (source, change) in to.copy.changes_of(&txn.snapshot(), &rows)? {
+            loop {
+                // Whoever has written the new row since the flip knew nothing of this transaction.
+                match to.copy.apply(txn.part(), flip, source, &change) {
+                    Ok(rid) => {
+                        written.extend(rid);
+                        break;
+                    }
+                    Err(WriteStop::Gone) => return Err(TxnError::Serialization),
+                    Err(stop) => stopped(txn, stop, "", limits).await?,
+                }
+            }
+        }
+        for step in &to.steps {
+            carry_rows(txn, step, &written, limits).await?;
+        }
+        txn.note_schema(SchemaUse {
+            table: to.table,
+            space: to.copy.target_space(),
+            version: flip,
+        });
         Ok(())
     }
 }
@@ -337,7 +408,7 @@ async fn carry_rows(
             Ok(())
         }
         StepKind::Parent(watch) => parents_unchanged(txn, watch, rows),
-        // The new table has the rows of the flip, and this transaction commits after it.
+        // The table is still there, and has the rows: the copy is as of the flip.
         StepKind::Copy(_) => Ok(()),
     }
 }

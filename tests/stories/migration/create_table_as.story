@@ -53,7 +53,36 @@ W> commit
 M> select c.v, t.v from c join t on c.id = t.id where c.id = 1
     10|11
 
-== a writer that is open when its table is dropped has to run again
+== a writer that is open when its table goes has its rows in those that were made of it
+setup> create table t (id int primary key, v int, s text); insert into t values (1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')
+W> begin
+W> update t set v = 11, s = 'aa' where id = 1
+W> delete from t where id = 2
+W> insert into t values (4, 40, 'd')
+M> begin
+M> create table c as select id, v from t
+M> alter table c add primary key (id), add column d bigint generated always as (v * 2) stored
+M> create table e as select id, s || '!' as s from t where v <> 30
+M> drop table t
+M> commit
+    COMMIT
+M> select * from c order by id
+    1|10|20, 2|20|40, 3|30|60
+W> select s from e where id = 1
+    aa!
+W> update c set v = v + 1 where id = 1
+    UPDATE 1
+W> commit
+    COMMIT
+M> select * from c order by id
+    (id, v, d)
+    1|12|24, 3|30|60, 4|40|80
+M> select * from e order by id
+    1|aa!, 4|d!
+M> insert into c values (4, 1)
+    ERROR 23505
+
+== unless somebody has written to them there
 setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
 W> begin
 W> update t set v = 11 where id = 1
@@ -61,11 +90,28 @@ M> begin
 M> create table c as select * from t
 M> drop table t
 M> commit
-    COMMIT
+X> begin
+X> update c set v = v + 1 where id = 1
 W> commit
+    waits
+X> commit
+    COMMIT
+W> ...
     ERROR 40001
 M> select * from c order by id
-    1|10, 2|20
+    1|11, 2|20
+
+== with no copy, it has to run again
+setup> create table t (id int primary key, v int); insert into t values (1, 10)
+W> begin
+W> update t set v = 11 where id = 1
+M> begin
+M> create table c as select * from t
+M> drop table c
+M> drop table t
+M> commit
+W> commit
+    ERROR 40001
 
 == at repeatable read it is read as of the snapshot, and committed as of the commit
 setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
