@@ -73,6 +73,45 @@ class Changer(threading.Thread):
         return self.step
 
 
+class Copier(threading.Thread):
+    """Makes a table of pgbench_accounts all the time, with a key, and drops the one before."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.server, self.acknowledged, self.attempted, self.failure = server, 0, 0, None
+
+    def run(self):
+        try:
+            with self.server.connect() as connection:
+                while True:
+                    new = self.attempted = self.acknowledged + 1
+                    for statement in (
+                            "begin",
+                            f"create table copy_{new} as select aid, abalance from pgbench_accounts",
+                            f"alter table copy_{new} add primary key (aid)",
+                            f"drop table if exists copy_{new - 1}",
+                            "commit"):
+                        connection.execute(statement)
+                    self.acknowledged = new
+        except psycopg.OperationalError:
+            pass
+        except psycopg.Error as error:
+            self.failure = error
+
+    def check(self, durable):
+        """After the restart there is one copy, whole: the last, or the one that was under way."""
+        assert self.failure is None, self.failure
+        there = [name for [name] in self.server.rows(
+            "select relname from pg_class where relname like 'copy%' and relkind = 'r'")]
+        if durable:
+            last = {f"copy_{n}" for n in (self.acknowledged, self.attempted) if n}
+            assert len(there) == 1 and there[0] in last, (there, last)
+        for name in there:
+            assert self.server.value(f"select count(*) from {name}") == 100_000
+            assert self.server.value(f"select count(*) from {name} where aid = 77777") == 1
+            self.server.run(f"drop table {name}")
+
+
 class Counter(threading.Thread):
     """Inserts 1, 2, 3 … and knows the last number that was acknowledged."""
 
@@ -107,20 +146,22 @@ def test_kill_under_pgbench_with_schema_changes(start, synchronous_commit):
     rng, step = random.Random(ROUNDS), 0
     for _ in range(ROUNDS if synchronous_commit == "on" else 1):
         load = server.pgbench_start("-n", "-c", "4", "-j", "2", "-M", "prepared", "-T", "600")
-        changer, counter = Changer(server, step), Counter(server)
-        changer.start()
-        counter.start()
-        wait_until(lambda: changer.acknowledged > step and counter.acknowledged > 20, "work is under way",
-                   60)
+        changer, counter, copier = Changer(server, step), Counter(server), Copier(server)
+        at_work = [changer, counter, copier]
+        for thread in at_work:
+            thread.start()
+        wait_until(lambda: changer.acknowledged > step and counter.acknowledged > 20
+                   and copier.acknowledged > 0, "work is under way", 60)
         threading.Event().wait(rng.uniform(0.2, 2.0))  # any moment will do, each round another
         server.kill()
         load.communicate(timeout=60)
         assert load.returncode != 0
-        changer.join(60)
-        counter.join(60)
+        for thread in at_work:
+            thread.join(60)
 
         server.start()
         assert_sums_agree(server)
+        copier.check(durable=synchronous_commit == "on")
         if synchronous_commit == "on":
             step = changer.check()
             counter.check()

@@ -171,6 +171,22 @@ insert into copy_of_accounts select aid, abalance from pgbench_accounts;
 select count(*) from copy_of_accounts;
 drop table copy_of_accounts;
 
+-- make a table of the one that the load writes: inside its transaction both are seen at one time
+-- shows: t t
+begin;
+create table copy_of_balances as select aid, abalance + 0 as balance, upper(filler) from pgbench_accounts where aid > 0;
+alter table copy_of_balances add primary key (aid);
+select (select sum(balance) from copy_of_balances) = (select sum(abalance) from pgbench_accounts),
+    (select count(*) from copy_of_balances) = (select count(*) from pgbench_accounts);
+commit;
+drop table copy_of_balances;
+
+-- and one that is rolled back
+begin;
+create table copy_of_history as select tid, bid, aid, delta from pgbench_history;
+create index on copy_of_history (aid);
+rollback;
+
 -- a check that does not hold
 -- fails: 23514
 alter table pgbench_accounts add constraint small check (aid < 50000);

@@ -409,35 +409,70 @@ async fn a_copy_of_a_copy_follows_the_first_source() {
     assert_eq!(pairs(&second, &mut after).await, copied(copied(wanted)));
 }
 
+/// ADD COLUMN d computed, to a table that the transaction has made.
+async fn add_double(target: &World, ddl: &mut Transaction) {
+    let v = target.catalog.view(ddl).tables[&target.table].def.column("v").unwrap().id;
+    let add = Change::AddColumn {
+        table: target.table,
+        column: column("d", ColumnType::Int64),
+        fill: Fill::Compute(Arc::new(Double { inputs: [v] })),
+    };
+    target.change(ddl, add).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_column_added_to_a_copy_is_as_of_the_snapshot_too() {
+    for isolation in BOTH {
+        let world = World::with_rows(10).await;
+        let mut ddl = world.begin(isolation);
+        let target = create_as(&world, &mut ddl, "copy").await;
+        add_double(&target, &mut ddl).await;
+        let mut writer = world.begin(Isolation::ReadCommitted);
+        world.update(&mut writer, 1, 11).await.unwrap();
+        world.delete(&mut writer, 2).await.unwrap();
+        world.commit(writer).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let rows = target.rows(&mut ddl, &["id", "v", "d"]).await;
+        let fixed = isolation != Isolation::ReadCommitted;
+        assert_eq!(pair(&rows[0][..2]), (1, double(if fixed { 10 } else { 11 })));
+        assert_eq!(rows.iter().any(|row| row[0] == Value::Int64(2)), fixed, "{isolation:?}");
+        for row in &rows {
+            assert_eq!(row[2], Value::Int64(double(pair(&row[..2]).1)), "{isolation:?}");
+        }
+        world.commit(ddl).await.unwrap();
+        assert_eq!(triples_of(&target).await[0], (1, double(11)));
+    }
+}
+
 /// CREATE TABLE copy AS …; ADD PRIMARY KEY; ADD COLUMN d computed; DROP TABLE t. The writer is open
 /// all the while.
 async fn move_away(world: &World) -> World {
     let mut ddl = world.begin(Isolation::ReadCommitted);
     let target = create_as(world, &mut ddl, "copy").await;
     target.change(&mut ddl, target.add_key()).await.unwrap();
-    let v = world.catalog.view(&mut ddl).tables[&target.table].def.column("v").unwrap().id;
-    let add = Change::AddColumn {
-        table: target.table,
-        column: column("d", ColumnType::Int64),
-        fill: Fill::Compute(Arc::new(Double { inputs: [v] })),
-    };
-    target.change(&mut ddl, add).await.unwrap();
+    add_double(&target, &mut ddl).await;
     world.change(&mut ddl, Change::DropTable { table: world.table, cascade: false }).await.unwrap();
     world.commit(ddl).await.unwrap();
     target
 }
 
-async fn triples(target: &World) -> Vec<(i64, i64)> {
-    let mut after = target.begin(Isolation::ReadCommitted);
-    let rows = target.rows(&mut after, &["id", "v", "d"]).await;
+/// The rows of a copy with its computed column.
+async fn triples_of(target: &World) -> Vec<(i64, i64)> {
+    let rows = target.all(&["id", "v", "d"]).await;
     for row in &rows {
         let (_, v) = pair(&row[..2]);
         assert_eq!(row[2], Value::Int64(double(v)), "the column that was added to the copy");
     }
+    rows.iter().map(|row| pair(&row[..2])).collect()
+}
+
+/// The same, of a copy with a key.
+async fn triples(target: &World) -> Vec<(i64, i64)> {
+    let mut after = target.begin(Isolation::ReadCommitted);
     for (id, v) in pairs(target, &mut after).await {
         assert_eq!(target.value(&mut after, id).await, Some(v), "the key has every row");
     }
-    rows.iter().map(|row| pair(&row[..2])).collect()
+    triples_of(target).await
 }
 
 #[tokio::test]
