@@ -10,8 +10,8 @@ use froglet_engine::{ColumnId, ColumnType, SqlState, Value};
 use froglet_schema::change::CompiledError;
 use froglet_schema::change::NewKeyPart;
 use froglet_schema::{
-    Change, Check, Expression, Fill, ForeignKeyAction, NewConstraint, NewForeignKey, NewIndex,
-    ObjectId, SchemaError, TableDef, Transform,
+    Change, Check, Expression, Fill, ForeignKeyAction, Made, NewConstraint, NewForeignKey,
+    NewIndex, NewTable, ObjectId, RowQuery, SchemaError, TableDef, Transform,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -37,7 +37,7 @@ pub struct Case {
 }
 
 /// Every change, in the order in which they are made.
-pub const CASES: [Case; 11] = [
+pub const CASES: [Case; 12] = [
     Case {
         name: "add column, constant",
         sql: "ALTER TABLE bench ADD COLUMN flat bigint NOT NULL DEFAULT 7",
@@ -162,6 +162,29 @@ pub const CASES: [Case; 11] = [
         limit_ms: None,
     },
     Case {
+        name: "create table as",
+        sql: "CREATE TABLE bench_copy AS SELECT id, grp, balance FROM bench",
+        change: |def, _| Change::CreateTableAs {
+            table: NewTable {
+                schema: def.schema.clone(),
+                name: "bench_copy".to_owned(),
+                columns: vec![
+                    column("id", ColumnType::Int64, false),
+                    column("grp", ColumnType::Int32, false),
+                    column("balance", ColumnType::Int64, false),
+                ],
+                constraints: vec![],
+            },
+            source: def.id,
+            query: Arc::new(Projection([id(def, "id"), id(def, "grp"), id(def, "balance")])),
+        },
+        undo: Some(|_, made| Change::DropTable {
+            table: made.expect("CREATE TABLE AS returns the table"),
+            cascade: false,
+        }),
+        limit_ms: None,
+    },
+    Case {
         name: "drop column",
         sql: "ALTER TABLE bench DROP COLUMN flat",
         change: |def, _| Change::DropColumn {
@@ -204,6 +227,19 @@ impl Transform for Doubled {
     fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, CompiledError> {
         let amount = batch.column(0).as_primitive::<Int64Type>();
         Ok(Arc::new(amount.unary::<_, Int64Type>(|v| v.wrapping_mul(2))))
+    }
+}
+
+/// The columns as they are.
+struct Projection([ColumnId; 3]);
+
+impl RowQuery for Projection {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.0
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<Made, CompiledError> {
+        Ok(Made { rows: (0..batch.num_rows()).collect(), columns: batch.columns().to_vec() })
     }
 }
 
