@@ -27,7 +27,7 @@
 //!     that had changed by then are looked at again.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use froglet_engine::id::ROWS_PER_BLOCK;
@@ -41,11 +41,30 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::change::{Made, RowQuery};
 use crate::error::SchemaError;
 
-/// For each row of a source block the row that was made of it, or [`NOWHERE`].
-type Places = Box<[RowId; ROWS_PER_BLOCK]>;
-
 /// No row was made of it.
 const NOWHERE: RowId = RowId(u64::MAX);
+/// Captured rows that are read, computed and written at once.
+const BATCH_ROWS: usize = 1024;
+
+/// What was made of a source block.
+#[derive(Default)]
+struct Block {
+    /// The scan has come to it.
+    is_scanned: bool,
+    /// For each row the one that was made of it, or [`NOWHERE`]. None as long as there is none.
+    places: Option<Box<[RowId; ROWS_PER_BLOCK]>>,
+}
+
+impl Block {
+    fn place(&self, source: RowId) -> RowId {
+        self.places.as_ref().map_or(NOWHERE, |places| places[source.slot()])
+    }
+
+    fn set_place(&mut self, source: RowId, target: RowId) {
+        let places = self.places.get_or_insert_with(|| Box::new([NOWHERE; ROWS_PER_BLOCK]));
+        places[source.slot()] = target;
+    }
+}
 
 /// One copy: from where, how, to where, and how far it is.
 pub struct Copy {
@@ -56,7 +75,10 @@ pub struct Copy {
     query: Arc<dyn RowQuery>,
     target: Arc<dyn Table>,
     manager: Arc<TxnManager>,
-    blocks: RwLock<Vec<Arc<Mutex<Option<Places>>>>>,
+    /// By number of the source block.
+    blocks: RwLock<Vec<Arc<Mutex<Block>>>>,
+    /// The scan visits the blocks below.
+    to_scan: AtomicU32,
     /// The source row of each target row, once the owner has asked for one.
     sources: Mutex<Option<HashMap<RowId, RowId>>>,
     /// Of an owner whose snapshot stays [T5].
@@ -71,14 +93,6 @@ struct Fixed {
     waiting: Mutex<Option<Vec<RowId>>>,
     /// The copy as it was then.
     view: OnceLock<Arc<Snapshot>>,
-}
-
-/// Which rows of a block.
-#[derive(Clone, Copy)]
-enum Extent<'a> {
-    All,
-    /// Ascending, none twice.
-    Some(&'a [RowId]),
 }
 
 impl Copy {
@@ -105,6 +119,7 @@ impl Copy {
             query,
             target,
             blocks: RwLock::default(),
+            to_scan: AtomicU32::new(0),
             sources: Mutex::default(),
             fixed,
             rows: AtomicU64::new(0),
@@ -121,17 +136,24 @@ impl Copy {
         self.rows.load(Ordering::Relaxed)
     }
 
+    /// Before the scan of the blocks below `blocks`. The feed is open by now.
+    pub fn begin_scan(&self, blocks: u32) {
+        self.to_scan.store(blocks, Ordering::SeqCst);
+    }
+
     /// Copies a block: the scan. Returns how many source rows there were.
-    pub fn run_block(&self, block: u32) -> Result<u64, SchemaError> {
-        let latch = self.latch(block);
-        let mut places = latch.lock();
+    pub fn run_block(&self, number: u32) -> Result<u64, SchemaError> {
+        let latch = self.latch(number);
+        let mut block = latch.lock();
+        block.is_scanned = true;
         let snapshot = match &self.fixed {
             Some(fixed) => fixed.snapshot.clone(),
             None => self.manager.engine().relaxed(self.owner),
         };
-        let read = self.source.read_block(&snapshot, block, &self.inputs)?;
-        self.place(&mut places, block, Extent::All, &read)?;
-        self.note_changed(block);
+        let read = self.source.read_block(&snapshot, number, &self.inputs)?;
+        let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(number, slot));
+        self.place(&mut [(number, block)], rows, &read)?;
+        self.note_changed(number);
         Ok(read.rids.len() as u64)
     }
 
@@ -155,16 +177,26 @@ impl Copy {
             waiting.extend_from_slice(rows);
             return Ok(());
         }
-        rows.chunk_by(|a, b| a.block() == b.block()).try_for_each(|rows| self.run_some(rows))
+        rows.chunks(BATCH_ROWS).try_for_each(|rows| self.run_batch(rows))
     }
 
-    /// Rows of one block.
-    fn run_some(&self, rows: &[RowId]) -> Result<(), SchemaError> {
-        let block = rows[0].block();
-        let latch = self.latch(block);
-        let mut places = latch.lock();
-        let read = self.read_some(&self.manager.engine().relaxed(TxnId(0)), rows);
-        self.place(&mut places, block, Extent::Some(rows), &read)
+    fn run_batch(&self, rows: &[RowId]) -> Result<(), SchemaError> {
+        let by_block = || rows.chunk_by(|a, b| a.block() == b.block());
+        let latches: Vec<_> =
+            by_block().map(|rows| (rows[0].block(), self.latch(rows[0].block()))).collect();
+        let mut latched: Vec<_> =
+            latches.iter().map(|(number, latch)| (*number, latch.lock())).collect();
+        // A block that the scan has yet to read has the change by then (`build.rs` says why).
+        let to_scan = self.to_scan.load(Ordering::SeqCst);
+        let is_due =
+            |(number, block): &(u32, MutexGuard<'_, Block>)| block.is_scanned || *number >= to_scan;
+        let rows: Vec<RowId> = by_block()
+            .zip(&latched)
+            .filter(|(_, latched)| is_due(latched))
+            .flat_map(|(rows, _)| rows.iter().copied())
+            .collect();
+        let read = self.read_some(&self.manager.engine().relaxed(TxnId(0)), &rows);
+        self.place(&mut latched, rows.into_iter(), &read)
     }
 
     fn read_some(&self, snapshot: &Snapshot, rows: &[RowId]) -> BlockRows {
@@ -192,7 +224,7 @@ impl Copy {
         waiting.take().unwrap_or_default()
     }
 
-    fn latch(&self, block: u32) -> Arc<Mutex<Option<Places>>> {
+    fn latch(&self, block: u32) -> Arc<Mutex<Block>> {
         let at = block as usize;
         if let Some(latch) = self.blocks.read().get(at) {
             return latch.clone();
@@ -204,52 +236,46 @@ impl Copy {
         blocks[at].clone()
     }
 
-    /// Makes the target rows of an extent what the query makes of the rows that were read in it [T2].
+    /// Makes the target rows of some source rows, ascending, what the query makes of those of them that
+    /// were read [T2]. Their blocks are latched, ascending.
     fn place(
         &self,
-        places: &mut MutexGuard<'_, Option<Places>>,
-        block: u32,
-        extent: Extent<'_>,
+        latched: &mut [(u32, MutexGuard<'_, Block>)],
+        rows: impl Iterator<Item = RowId>,
         read: &BlockRows,
     ) -> Result<(), SchemaError> {
         let made = self.query.eval(&read.batch)?;
-        if places.is_none() {
-            if made.rows.is_empty() {
-                return Ok(());
-            }
-            **places = Some(Box::new([NOWHERE; ROWS_PER_BLOCK]));
-        }
-        let places = places.as_mut().expect("made above");
         let types = self.types();
         let all: Vec<usize> = (0..types.len()).collect();
         let relaxed = self.manager.engine().relaxed(self.owner);
 
-        let (mut new, mut new_slots) = (Vec::new(), Vec::new());
-        let (mut changed, mut gone) = (Vec::new(), Vec::new());
-        let mut kept = made.rows.iter().map(|&at| read.rids[at].slot()).enumerate().peekable();
-        let mut look = |slot: usize| {
-            while kept.next_if(|(_, kept)| *kept < slot).is_some() {}
-            match (kept.next_if(|(_, kept)| *kept == slot), places[slot]) {
+        let (mut new, mut new_places) = (Vec::new(), Vec::new());
+        let (mut changed, mut gone, mut gone_places) = (Vec::new(), Vec::new(), Vec::new());
+        let mut kept = made.rows.iter().map(|&at| read.rids[at]).enumerate().peekable();
+        let mut in_block = 0;
+        for source in rows {
+            while latched[in_block].0 != source.block() {
+                in_block += 1;
+            }
+            let place = latched[in_block].1.place(source);
+            match (kept.next_if(|(_, kept)| *kept == source), place) {
                 (None, NOWHERE) => {}
-                (None, rid) => gone.push((slot, rid)),
+                (None, rid) => {
+                    gone.push(rid);
+                    gone_places.push((in_block, source));
+                }
+                (Some((at, _)), NOWHERE) => {
+                    new.push(row_of(&made, &types, at));
+                    new_places.push((in_block, source));
+                }
                 (Some((at, _)), rid) => {
-                    let row = row_of(&made, &types, at);
-                    if rid == NOWHERE {
-                        new.push(row);
-                        new_slots.push(slot);
-                        return;
-                    }
-                    let mut before = Row::new();
+                    let (row, mut before) = (row_of(&made, &types, at), Row::new());
                     self.target.read_row(&relaxed, rid, &all, &mut before);
                     if before != row {
                         changed.push((rid, row));
                     }
                 }
             }
-        };
-        match extent {
-            Extent::All => (0..ROWS_PER_BLOCK).for_each(look),
-            Extent::Some(rows) => rows.iter().for_each(|rid| look(rid.slot())),
         }
         if new.is_empty() && changed.is_empty() && gone.is_empty() {
             return Ok(());
@@ -257,14 +283,14 @@ impl Copy {
         let rids = self.write(&new, &changed, &gone, &all)?;
 
         let mut sources = self.sources.lock();
-        for (slot, rid) in new_slots.into_iter().zip(rids) {
-            places[slot] = rid;
+        for ((in_block, source), rid) in new_places.into_iter().zip(rids) {
+            latched[in_block].1.set_place(source, rid);
             if let Some(sources) = &mut *sources {
-                sources.insert(rid, RowId::of(block, slot));
+                sources.insert(rid, source);
             }
         }
-        for (slot, rid) in &gone {
-            places[*slot] = NOWHERE;
+        for ((in_block, source), rid) in gone_places.into_iter().zip(&gone) {
+            latched[in_block].1.set_place(source, NOWHERE);
             if let Some(sources) = &mut *sources {
                 sources.remove(rid);
             }
@@ -279,7 +305,7 @@ impl Copy {
         &self,
         new: &[Row],
         changed: &[(RowId, Row)],
-        gone: &[(usize, RowId)],
+        gone: &[RowId],
         all: &[usize],
     ) -> Result<Vec<RowId>, SchemaError> {
         let mut txn = self.manager.begin(Isolation::ReadCommitted);
@@ -291,7 +317,7 @@ impl Copy {
             columns: all,
             values,
         });
-        let deletes = gone.iter().map(|(_, rid)| RowWrite::Delete { rid: *rid });
+        let deletes = gone.iter().map(|rid| RowWrite::Delete { rid: *rid });
         let writes: Vec<RowWrite<'_>> = updates.chain(deletes).collect();
         let written = self.target.write(txn.part(), Ts::LATEST, &writes);
         written.map_err(|(_, stop)| unexpected(&stop))?;
@@ -369,8 +395,7 @@ impl Copy {
         source: RowId,
         made: &Option<Row>,
     ) -> Result<Option<RowId>, WriteStop> {
-        let latch = self.latch(source.block());
-        let place = latch.lock().as_ref().map_or(NOWHERE, |places| places[source.slot()]);
+        let place = self.latch(source.block()).lock().place(source);
         let all: Vec<usize> = (0..self.types().len()).collect();
         let write = match made {
             None if place == NOWHERE => return Ok(None),
@@ -396,11 +421,11 @@ impl Copy {
             let blocks: Vec<_> = self.blocks.read().clone();
             let latched: Vec<_> = blocks.iter().map(|block| block.lock()).collect();
             let mut sources = HashMap::new();
-            for (block, places) in latched.iter().enumerate() {
-                let Some(places) = &**places else { continue };
-                let block = u32::try_from(block).expect("a space has at most 2^32 blocks");
+            for (number, block) in latched.iter().enumerate() {
+                let Some(places) = &block.places else { continue };
+                let number = u32::try_from(number).expect("a space has at most 2^32 blocks");
                 let made = places.iter().enumerate().filter(|(_, rid)| **rid != NOWHERE);
-                sources.extend(made.map(|(slot, rid)| (*rid, RowId::of(block, slot))));
+                sources.extend(made.map(|(slot, rid)| (*rid, RowId::of(number, slot))));
             }
             *self.sources.lock() = Some(sources);
         }

@@ -320,7 +320,7 @@ impl Migration {
     ) -> Result<(), SchemaError> {
         let step = Arc::new(step);
         let blocks = step.table.block_count();
-        step.begin_build(blocks);
+        step.begin_scan(blocks);
         *self.kind.lock() = step.kind_name();
         self.statement.lock().clone_from(&options.statement);
         {

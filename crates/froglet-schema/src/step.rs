@@ -394,11 +394,15 @@ impl Step {
 
     /// Before the scan of the blocks below `blocks`: an index is built from all of them at once, if
     /// the engine can.
-    pub fn begin_build(&self, blocks: u32) {
-        if let StepKind::Index { position, .. } = &self.kind
-            && let Some(build) = self.table.clone().build_index(*position)
-        {
-            *self.building.lock() = Some(Arc::new(Building::new(build, blocks)));
+    pub fn begin_scan(&self, blocks: u32) {
+        match &self.kind {
+            StepKind::Index { position, .. } => {
+                if let Some(build) = self.table.clone().build_index(*position) {
+                    *self.building.lock() = Some(Arc::new(Building::new(build, blocks)));
+                }
+            }
+            StepKind::Copy(copy) => copy.begin_scan(blocks),
+            _ => {}
         }
     }
 
