@@ -415,20 +415,20 @@ impl Catalog {
         source: ObjectId,
         query: Arc<dyn RowQuery>,
     ) -> Result<Applied, SchemaError> {
-        let from = scope.table(source)?.def.clone();
+        let TableVersion { def: from, table: seen, .. } = &**scope.table(source)?;
         // Its rows stay where they are, and its columns what they are, until this ends.
         self.store.lock(txn, source, scope.limits).await?;
         let id = self.create_table(txn, scope, new).await?;
         let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
         let target = made.expect("just made").table.clone();
         let rows = self.engine().open(from.space, Arc::new(from.layout()))?;
-        let copy = Arc::new(Copy::new(txn, rows.clone(), query, target));
+        let copy = Arc::new(Copy::new(txn, rows.clone(), seen.clone(), query, target));
         let own = local_mut(txn);
         own.changes.copies.insert(id, copy.clone());
         own.view = None;
         let kind = StepKind::Copy(copy.clone());
         let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
-        self.run_step(txn, scope, &from, step).await?;
+        self.run_step(txn, scope, from, step).await?;
         // Whoever is told how many rows there are, is told of commits that may not be durable yet.
         txn.snapshot().note_seen(self.engine().now());
         Ok(Applied { object: Some(id), rows: copy.rows() })

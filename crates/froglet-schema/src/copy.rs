@@ -88,6 +88,8 @@ pub struct Copy {
 
 /// A copy made of what a snapshot sees.
 struct Fixed {
+    /// The source, as the owner sees it: it may itself be migrated by the same transaction.
+    source: Arc<dyn Table>,
     snapshot: Arc<Snapshot>,
     /// Rows to be looked at again once `view` is there; `None` from then on.
     waiting: Mutex<Option<Vec<RowId>>>,
@@ -96,17 +98,19 @@ struct Fixed {
 }
 
 impl Copy {
-    /// A copy for a transaction, of nothing yet. `source` and `target` are the tables as they are
-    /// read and written: not as their owner sees them.
+    /// A copy for a transaction, of nothing yet. `source` and `target` are the tables as anybody reads
+    /// and writes them, `seen` is the source as the owner sees it.
     pub fn new(
         txn: &mut Transaction,
         source: Arc<dyn Table>,
+        seen: Arc<dyn Table>,
         query: Arc<dyn RowQuery>,
         target: Arc<dyn Table>,
     ) -> Copy {
         let snapshot = txn.snapshot();
         let is_fixed = txn.isolation() != Isolation::ReadCommitted;
         let fixed = is_fixed.then(|| Fixed {
+            source: seen,
             snapshot,
             waiting: Mutex::new(Some(Vec::new())),
             view: OnceLock::new(),
@@ -146,11 +150,13 @@ impl Copy {
         let latch = self.latch(number);
         let mut block = latch.lock();
         block.is_scanned = true;
-        let snapshot = match &self.fixed {
-            Some(fixed) => fixed.snapshot.clone(),
-            None => self.manager.engine().relaxed(self.owner),
+        let read = match &self.fixed {
+            Some(fixed) => fixed.source.read_block(&fixed.snapshot, number, &self.inputs)?,
+            None => {
+                let relaxed = self.manager.engine().relaxed(self.owner);
+                self.source.read_block(&relaxed, number, &self.inputs)?
+            }
         };
-        let read = self.source.read_block(&snapshot, number, &self.inputs)?;
         let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(number, slot));
         self.place(&mut [(number, block)], rows, &read)?;
         self.note_changed(number);
@@ -162,7 +168,7 @@ impl Copy {
     fn note_changed(&self, block: u32) {
         let Some(fixed) = &self.fixed else { return };
         let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));
-        let changed = rows.filter(|rid| self.source.changed_since(*rid, fixed.snapshot.ts));
+        let changed = rows.filter(|rid| fixed.source.changed_since(*rid, fixed.snapshot.ts));
         if let Some(waiting) = &mut *fixed.waiting.lock() {
             waiting.extend(changed);
         }
@@ -219,7 +225,6 @@ impl Copy {
         let now = self.manager.engine().snapshot();
         let view = Arc::new(Snapshot::new(now.ts, self.owner, Box::new(now)));
         let mut waiting = fixed.waiting.lock();
-        // A second copy into the same target would need a view of its own; there is none.
         assert!(fixed.view.set(view).is_ok(), "a scan ends once");
         waiting.take().unwrap_or_default()
     }

@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 
-use crate::world::{Double, World, column, double, some_doubled};
+use crate::world::{Double, SomeDoubled, World, column, double, pairs_table, some_doubled};
 
 const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
 
@@ -381,32 +381,59 @@ async fn own_writes_after_the_copy_are_not_copied() {
     assert_eq!(world.value(&mut after, 1).await, Some(12));
 }
 
-#[tokio::test]
-async fn a_copy_of_a_copy_follows_the_first_source() {
-    let world = World::with_rows(10).await;
-    let mut ddl = world.begin(Isolation::ReadCommitted);
-    let first = create_as(&world, &mut ddl, "first").await;
-    let from = first.catalog.view(&mut ddl).tables[&first.table].def.clone();
-    let id = |name: &str| from.column(name).expect("a column of the copy").id;
-    let change = match world.create_as("second") {
-        Change::CreateTableAs { table, .. } => Change::CreateTableAs {
-            table,
-            source: first.table,
-            query: Arc::new(crate::world::SomeDoubled { inputs: [id("id"), id("v")] }),
-        },
-        _ => unreachable!("that is what it makes"),
-    };
-    let second = world.change(&mut ddl, change).await.unwrap().expect("a table was made");
-    let second = world.of(second);
+/// CREATE TABLE second AS SELECT id, 2 * `column` + 1 AS v FROM a table that `ddl` has changed WHERE …
+async fn create_from(from: &World, column: &str, ddl: &mut Transaction) -> World {
+    let def = from.catalog.view(ddl).tables[&from.table].def.clone();
+    let id = |name: &str| def.column(name).expect("a column of the table").id;
+    let query = Arc::new(SomeDoubled { inputs: [id("id"), id(column)] });
+    let table = pairs_table("second");
+    let change = Change::CreateTableAs { table, source: from.table, query };
+    from.of(from.change(ddl, change).await.unwrap().expect("a table was made"))
+}
+
+async fn change_some(world: &World) {
     let mut writer = world.begin(Isolation::ReadCommitted);
     world.update(&mut writer, 1, 100).await.unwrap();
     world.delete(&mut writer, 4).await.unwrap();
     world.insert(&mut writer, 10, 101).await.unwrap();
     world.commit(writer).await.unwrap();
-    world.commit(ddl).await.unwrap();
-    let mut after = world.begin(Isolation::ReadCommitted);
-    let wanted = [(1, 100), (2, 20), (5, 50), (7, 70), (8, 80), (10, 101)];
-    assert_eq!(pairs(&second, &mut after).await, copied(copied(wanted)));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+#[tokio::test]
+async fn a_copy_of_a_copy_follows_the_first_source() {
+    for isolation in BOTH {
+        let world = World::with_rows(10).await;
+        let mut ddl = world.begin(isolation);
+        let first = create_as(&world, &mut ddl, "first").await;
+        change_some(&world).await;
+        let second = create_from(&first, "v", &mut ddl).await;
+        let seen = pairs(&world, &mut ddl).await;
+        assert_eq!(pairs(&second, &mut ddl).await, copied(copied(seen)), "{isolation:?}");
+        world.commit(ddl).await.unwrap();
+        let mut after = world.begin(Isolation::ReadCommitted);
+        let wanted = [(1, 100), (2, 20), (5, 50), (7, 70), (8, 80), (10, 101)];
+        assert_eq!(pairs(&second, &mut after).await, copied(copied(wanted)), "{isolation:?}");
+    }
+}
+
+/// The column that is copied is itself being filled by the same transaction.
+#[tokio::test]
+async fn a_copy_of_a_changed_table_is_as_of_the_snapshot_too() {
+    for isolation in BOTH {
+        let world = World::with_rows(10).await;
+        let mut ddl = world.begin(isolation);
+        world.change(&mut ddl, world.add_double("d")).await.unwrap();
+        change_some(&world).await;
+        let second = create_from(&world, "d", &mut ddl).await;
+        let seen = pairs(&world, &mut ddl).await;
+        let doubled = |rows: Vec<(i64, i64)>| rows.into_iter().map(|(id, v)| (id, double(v)));
+        assert_eq!(pairs(&second, &mut ddl).await, copied(doubled(seen)), "{isolation:?}");
+        world.commit(ddl).await.unwrap();
+        let mut after = world.begin(Isolation::ReadCommitted);
+        let seen = pairs(&world, &mut after).await;
+        assert_eq!(pairs(&second, &mut after).await, copied(doubled(seen)), "{isolation:?}");
+    }
 }
 
 /// ADD COLUMN d computed, to a table that the transaction has made.

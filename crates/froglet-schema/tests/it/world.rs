@@ -97,16 +97,8 @@ impl World {
 
     /// CREATE TABLE name AS SELECT id, v * 2 + 1 AS v FROM t WHERE v % 30 <> 0.
     pub fn create_as(&self, name: &str) -> Change {
-        Change::CreateTableAs {
-            table: NewTable {
-                schema: "public".to_owned(),
-                name: name.to_owned(),
-                columns: vec![column("id", ColumnType::Int64), column("v", ColumnType::Int64)],
-                constraints: vec![],
-            },
-            source: self.table,
-            query: Arc::new(SomeDoubled { inputs: [self.id_of("id"), self.id_of("v")] }),
-        }
+        let query = Arc::new(SomeDoubled { inputs: [self.id_of("id"), self.id_of("v")] });
+        Change::CreateTableAs { table: pairs_table(name), source: self.table, query }
     }
 
     /// ADD PRIMARY KEY (id).
@@ -371,6 +363,16 @@ impl Transform for Double {
     fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, SchemaError> {
         let v = batch.column(0).as_primitive::<Int64Type>();
         Ok(Arc::new(v.iter().map(|v| v.map(double)).collect::<Int64Array>()))
+    }
+}
+
+/// A table (id int8, v int8) without a key.
+pub fn pairs_table(name: &str) -> NewTable {
+    NewTable {
+        schema: "public".to_owned(),
+        name: name.to_owned(),
+        columns: vec![column("id", ColumnType::Int64), column("v", ColumnType::Int64)],
+        constraints: vec![],
     }
 }
 
