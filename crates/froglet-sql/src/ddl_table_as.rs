@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use datafusion::sql::sqlparser::ast::ObjectName;
 use froglet_engine::{ColumnId, SqlState};
 use froglet_schema::{Change, Made, NewColumn, NewTable, RowQuery, SchemaError, TableDef};
 
@@ -22,6 +23,7 @@ use crate::ddl::Ddl;
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
+use crate::resolve::Names;
 use crate::returning::{self, Item};
 use crate::semantics::fieldnames::figure_name;
 use crate::table_as_parse::TableAs;
@@ -103,6 +105,9 @@ impl Ddl<'_> {
         let Some((from, select)) = select::of_one_table(query)? else {
             return Err(unsupported_query().into());
         };
+        if is_system(from.name)? && self.names().relation(from.name)?.is_none() {
+            return Err(unsupported_query().into());
+        }
         let source = self.table(from.name)?;
         let scope = Scope::table(&source.def, from.alias.as_deref());
         let condition = select.selection.as_ref();
@@ -139,6 +144,15 @@ impl Ddl<'_> {
         let made = self.apply_counted(change).await?;
         Ok(format!("SELECT {}", made.rows))
     }
+}
+
+/// Whether a name that no table has is meant for a system catalog.
+fn is_system(name: &ObjectName) -> Result<bool, SqlError> {
+    let (schema, name) = Names::parts(name)?;
+    Ok(match schema.as_deref() {
+        Some(schema) => ["pg_catalog", "information_schema", "froglet"].contains(&schema),
+        None => name.starts_with("pg_"),
+    })
 }
 
 fn unsupported_query() -> SqlError {

@@ -130,6 +130,16 @@ fn cannot_lock() -> SqlError {
 /// The table and the rest of a query that makes at most one row of each row of one table. An
 /// order is no matter of which rows there are.
 pub(crate) fn of_one_table(query: &Query) -> Result<Option<(TableRef<'_>, &Select)>, SqlError> {
+    // Parentheses around all of it; an order outside them is no matter either.
+    let mut query = query;
+    while let SetExpr::Query(inner) = query.body.as_ref()
+        && query.with.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty()
+    {
+        query = inner;
+    }
     let whole =
         |shape: &Shape<'_>| shape.limit.is_none() && shape.offset.is_none() && shape.lock.is_none();
     Ok(shape(query)?.filter(whole).map(|shape| (shape.table, shape.select)))
