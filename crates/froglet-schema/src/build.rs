@@ -1,21 +1,13 @@
 //! An index step's build from all rows at once, and the captured rows that wait for it.
 //!
 //! ```text
-//!   captured row ─▶ its block not scanned yet? ─ yes ─▶ nothing: the scan reads it as it is then
-//!                       │ no
-//!                       ▼
-//!                    deferred, a bit for each row ─▶ entered after the load
+//!   captured row ─▶ deferred, a bit for each row ─▶ entered after the load
 //! ```
-//!
-//! A captured change was in the feed before it was visible; the block is claimed, and then read. So
-//! if capture finds the block unclaimed, the scan's relaxed read sees the change (sequentially
-//! consistent: claim and timestamp after, feed and commit timestamp before).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{EngineError, IndexBuild, RowId, TxnId};
+use froglet_engine::{IndexBuild, RowId};
 use parking_lot::Mutex;
 
 /// One bit for each row of a block.
@@ -44,29 +36,14 @@ impl Iterator for Deferred {
 /// A build that is under way.
 pub(crate) struct Building {
     pub build: Box<dyn IndexBuild>,
-    /// Blocks that the scan visits: those below.
-    blocks: u32,
-    /// Blocks at or above this have not been read.
-    claimed: AtomicU32,
     /// Rows to be entered after the load, by block; none once that has begun.
     deferred: Mutex<Option<Deferred>>,
 }
 
 impl Building {
-    /// A build whose scan will visit the blocks below `blocks`. The feed is open by now.
-    pub fn new(build: Box<dyn IndexBuild>, blocks: u32) -> Building {
-        Building {
-            build,
-            blocks,
-            claimed: AtomicU32::new(0),
-            deferred: Mutex::new(Some(Deferred::default())),
-        }
-    }
-
-    /// See [`IndexBuild::scan_block`].
-    pub fn scan_block(&self, owner: TxnId, block: u32) -> Result<u64, EngineError> {
-        self.claimed.fetch_max(block + 1, Ordering::SeqCst);
-        self.build.scan_block(owner, block)
+    /// A build that has scanned nothing yet. The feed is open by now.
+    pub fn new(build: Box<dyn IndexBuild>) -> Building {
+        Building { build, deferred: Mutex::new(Some(Deferred::default())) }
     }
 
     /// Takes captured rows; false if it is over and they are to be entered at once.
@@ -74,11 +51,7 @@ impl Building {
         let mut deferred = self.deferred.lock();
         let Some(deferred) = &mut *deferred else { return false };
         for rows in rows.chunk_by(|a, b| a.block() == b.block()) {
-            let block = rows[0].block();
-            if (self.claimed.load(Ordering::SeqCst)..self.blocks).contains(&block) {
-                continue;
-            }
-            let slots = deferred.0.entry(block);
+            let slots = deferred.0.entry(rows[0].block());
             let slots = slots.or_insert_with(|| Box::new([0; ROWS_PER_BLOCK / 64]));
             for slot in rows.iter().map(|rid| rid.slot()) {
                 slots[slot / 64] |= 1 << (slot % 64);
@@ -97,7 +70,7 @@ impl Building {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use froglet_engine::{Loaded, Loading};
+    use froglet_engine::{EngineError, Loaded, Loading, TxnId};
 
     struct Nothing;
 
@@ -112,17 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_wait_for_the_load_unless_the_scan_has_yet_to_come() {
-        let building = Building::new(Box::new(Nothing), 3);
+    fn rows_wait_for_the_load() {
+        let building = Building::new(Box::new(Nothing));
         let rows = |block, slots: &[usize]| -> Vec<RowId> {
             slots.iter().map(|&slot| RowId::of(block, slot)).collect()
         };
-        building.scan_block(TxnId(1), 0).unwrap();
-        // The scan will read block 1, and does not visit block 3, which is new.
-        let captured = [rows(0, &[5, 64]), rows(1, &[7]), rows(3, &[9])].concat();
-        assert!(building.defer(&captured));
-        building.scan_block(TxnId(1), 2).unwrap();
-        assert!(building.defer(&rows(1, &[8])), "another thread may have read it already");
+        assert!(building.defer(&[rows(0, &[5, 64]), rows(3, &[9])].concat()));
+        assert!(building.defer(&rows(1, &[8])));
         assert!(building.defer(&rows(0, &[63])));
         let wanted = [(0, rows(0, &[5, 63, 64])), (1, rows(1, &[8])), (3, rows(3, &[9]))].to_vec();
         assert_eq!(building.end_deferral().collect::<Vec<_>>(), wanted);

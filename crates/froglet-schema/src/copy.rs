@@ -27,7 +27,7 @@
 //!     that had changed by then are looked at again.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use froglet_engine::id::ROWS_PER_BLOCK;
@@ -46,22 +46,18 @@ const NOWHERE: RowId = RowId(u64::MAX);
 /// Captured rows that are read, computed and written at once.
 const BATCH_ROWS: usize = 1024;
 
-/// What was made of a source block.
+/// For each row of a source block the one that was made of it, or [`NOWHERE`]; nothing as long as
+/// there is none.
 #[derive(Default)]
-struct Block {
-    /// The scan has come to it.
-    is_scanned: bool,
-    /// For each row the one that was made of it, or [`NOWHERE`]. None as long as there is none.
-    places: Option<Box<[RowId; ROWS_PER_BLOCK]>>,
-}
+struct Places(Option<Box<[RowId; ROWS_PER_BLOCK]>>);
 
-impl Block {
-    fn place(&self, source: RowId) -> RowId {
-        self.places.as_ref().map_or(NOWHERE, |places| places[source.slot()])
+impl Places {
+    fn get(&self, source: RowId) -> RowId {
+        self.0.as_ref().map_or(NOWHERE, |places| places[source.slot()])
     }
 
-    fn set_place(&mut self, source: RowId, target: RowId) {
-        let places = self.places.get_or_insert_with(|| Box::new([NOWHERE; ROWS_PER_BLOCK]));
+    fn set(&mut self, source: RowId, target: RowId) {
+        let places = self.0.get_or_insert_with(|| Box::new([NOWHERE; ROWS_PER_BLOCK]));
         places[source.slot()] = target;
     }
 }
@@ -76,9 +72,7 @@ pub struct Copy {
     target: Arc<dyn Table>,
     manager: Arc<TxnManager>,
     /// By number of the source block.
-    blocks: RwLock<Vec<Arc<Mutex<Block>>>>,
-    /// The scan visits the blocks below.
-    to_scan: AtomicU32,
+    places: RwLock<Vec<Arc<Mutex<Places>>>>,
     /// The source row of each target row, once the owner has asked for one.
     sources: Mutex<Option<HashMap<RowId, RowId>>>,
     /// Of an owner whose snapshot stays [T5].
@@ -122,8 +116,7 @@ impl Copy {
             source,
             query,
             target,
-            blocks: RwLock::default(),
-            to_scan: AtomicU32::new(0),
+            places: RwLock::default(),
             sources: Mutex::default(),
             fixed,
             rows: AtomicU64::new(0),
@@ -140,16 +133,15 @@ impl Copy {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Before the scan of the blocks below `blocks`. The feed is open by now.
-    pub fn begin_scan(&self, blocks: u32) {
-        self.to_scan.store(blocks, Ordering::SeqCst);
+    /// Whether its scan reads what a fixed snapshot sees.
+    pub fn is_fixed(&self) -> bool {
+        self.fixed.is_some()
     }
 
     /// Copies a block: the scan. Returns how many source rows there were.
     pub fn run_block(&self, number: u32) -> Result<u64, SchemaError> {
         let latch = self.latch(number);
-        let mut block = latch.lock();
-        block.is_scanned = true;
+        let places = latch.lock();
         let read = match &self.fixed {
             Some(fixed) => fixed.source.read_block(&fixed.snapshot, number, &self.inputs)?,
             None => {
@@ -158,7 +150,7 @@ impl Copy {
             }
         };
         let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(number, slot));
-        self.place(&mut [(number, block)], rows, &read)?;
+        self.place(&mut [(number, places)], rows, &read)?;
         self.note_changed(number);
         Ok(read.rids.len() as u64)
     }
@@ -192,17 +184,8 @@ impl Copy {
             by_block().map(|rows| (rows[0].block(), self.latch(rows[0].block()))).collect();
         let mut latched: Vec<_> =
             latches.iter().map(|(number, latch)| (*number, latch.lock())).collect();
-        // A block that the scan has yet to read has the change by then (`build.rs` says why).
-        let to_scan = self.to_scan.load(Ordering::SeqCst);
-        let is_due =
-            |(number, block): &(u32, MutexGuard<'_, Block>)| block.is_scanned || *number >= to_scan;
-        let rows: Vec<RowId> = by_block()
-            .zip(&latched)
-            .filter(|(_, latched)| is_due(latched))
-            .flat_map(|(rows, _)| rows.iter().copied())
-            .collect();
-        let read = self.read_some(&self.manager.engine().relaxed(TxnId(0)), &rows);
-        self.place(&mut latched, rows.into_iter(), &read)
+        let read = self.read_some(&self.manager.engine().relaxed(TxnId(0)), rows);
+        self.place(&mut latched, rows.iter().copied(), &read)
     }
 
     fn read_some(&self, snapshot: &Snapshot, rows: &[RowId]) -> BlockRows {
@@ -229,23 +212,23 @@ impl Copy {
         waiting.take().unwrap_or_default()
     }
 
-    fn latch(&self, block: u32) -> Arc<Mutex<Block>> {
+    fn latch(&self, block: u32) -> Arc<Mutex<Places>> {
         let at = block as usize;
-        if let Some(latch) = self.blocks.read().get(at) {
+        if let Some(latch) = self.places.read().get(at) {
             return latch.clone();
         }
-        let mut blocks = self.blocks.write();
-        if blocks.len() <= at {
-            blocks.resize_with(at + 1, Arc::default);
+        let mut places = self.places.write();
+        if places.len() <= at {
+            places.resize_with(at + 1, Arc::default);
         }
-        blocks[at].clone()
+        places[at].clone()
     }
 
     /// Makes the target rows of some source rows, ascending, what the query makes of those of them that
     /// were read [T2]. Their blocks are latched, ascending.
     fn place(
         &self,
-        latched: &mut [(u32, MutexGuard<'_, Block>)],
+        latched: &mut [(u32, MutexGuard<'_, Places>)],
         rows: impl Iterator<Item = RowId>,
         read: &BlockRows,
     ) -> Result<(), SchemaError> {
@@ -262,7 +245,7 @@ impl Copy {
             while latched[in_block].0 != source.block() {
                 in_block += 1;
             }
-            let place = latched[in_block].1.place(source);
+            let place = latched[in_block].1.get(source);
             match (kept.next_if(|(_, kept)| *kept == source), place) {
                 (None, NOWHERE) => {}
                 (None, rid) => {
@@ -289,13 +272,13 @@ impl Copy {
 
         let mut sources = self.sources.lock();
         for ((in_block, source), rid) in new_places.into_iter().zip(rids) {
-            latched[in_block].1.set_place(source, rid);
+            latched[in_block].1.set(source, rid);
             if let Some(sources) = &mut *sources {
                 sources.insert(rid, source);
             }
         }
         for ((in_block, source), rid) in gone_places.into_iter().zip(&gone) {
-            latched[in_block].1.set_place(source, NOWHERE);
+            latched[in_block].1.set(source, NOWHERE);
             if let Some(sources) = &mut *sources {
                 sources.remove(rid);
             }
@@ -400,7 +383,7 @@ impl Copy {
         source: RowId,
         made: &Option<Row>,
     ) -> Result<Option<RowId>, WriteStop> {
-        let place = self.latch(source.block()).lock().place(source);
+        let place = self.latch(source.block()).lock().get(source);
         let all: Vec<usize> = (0..self.types().len()).collect();
         let write = match made {
             None if place == NOWHERE => return Ok(None),
@@ -423,11 +406,11 @@ impl Copy {
     fn source_of(&self, target: RowId) -> Option<RowId> {
         if self.sources.lock().is_none() {
             // Latches come before `sources`, as in `place`; who places meanwhile waits at the last.
-            let blocks: Vec<_> = self.blocks.read().clone();
-            let latched: Vec<_> = blocks.iter().map(|block| block.lock()).collect();
+            let latches: Vec<_> = self.places.read().clone();
+            let latched: Vec<_> = latches.iter().map(|latch| latch.lock()).collect();
             let mut sources = HashMap::new();
-            for (number, block) in latched.iter().enumerate() {
-                let Some(places) = &block.places else { continue };
+            for (number, places) in latched.iter().enumerate() {
+                let Some(places) = &places.0 else { continue };
                 let number = u32::try_from(number).expect("a space has at most 2^32 blocks");
                 let made = places.iter().enumerate().filter(|(_, rid)| **rid != NOWHERE);
                 sources.extend(made.map(|(slot, rid)| (*rid, RowId::of(number, slot))));

@@ -26,6 +26,7 @@ pub mod def;
 mod edit;
 pub mod error;
 mod flip;
+mod front;
 mod local;
 pub mod migration;
 mod own_view;

@@ -16,6 +16,7 @@
 //!     with has changed since the look, for a column that is being filled may be behind its source.
 //!     At the flip nothing is behind and nobody writes: every suspect that is left is a violation.
 
+use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
@@ -33,6 +34,7 @@ use crate::build::{Building, Deferred};
 use crate::change::{Check, Transform};
 use crate::copy::Copy;
 use crate::error::SchemaError;
+use crate::front::Front;
 
 /// What a step does.
 pub enum StepKind {
@@ -85,6 +87,7 @@ pub struct Step {
     pub since: Savepoint,
     engine: Arc<dyn Engine>,
     suspects: Mutex<BTreeMap<RowId, Suspect>>,
+    front: Front,
     /// While an index is built from all rows at once.
     building: Mutex<Option<Arc<Building>>>,
 }
@@ -249,8 +252,8 @@ impl Step {
         since: Savepoint,
         engine: Arc<dyn Engine>,
     ) -> Step {
-        let (suspects, building) = (Mutex::default(), Mutex::default());
-        Step { kind, table, since, engine, suspects, building }
+        let (suspects, building, front) = (Mutex::default(), Mutex::default(), Front::default());
+        Step { kind, table, since, engine, suspects, building, front }
     }
 
     /// verify, column, index or table.
@@ -271,13 +274,14 @@ impl Step {
     /// Brings the rows of a block in line with their latest committed version, or with `owner`'s
     /// own: the scan. Returns how many there were.
     pub fn run_block(&self, owner: TxnId, block: u32) -> Result<u64, SchemaError> {
+        self.front.claim(block);
         let (position, name) = match &self.kind {
             StepKind::Index { position, name } => (position, name),
             StepKind::Copy(copy) => return copy.run_block(block),
             _ => return self.run(owner, block, None),
         };
         if let Some(building) = self.building.lock().clone() {
-            return Ok(building.scan_block(owner, block)?);
+            return Ok(building.build.scan_block(owner, block)?);
         }
         let mut duplicates = Vec::new();
         let n = self.table.index_block(owner, *position, block, &mut duplicates)?;
@@ -287,6 +291,7 @@ impl Step {
 
     /// The same for some rows, ascending: capture. The caller keeps capture still, or is capture.
     pub fn run_rows(&self, owner: TxnId, rows: &[RowId]) -> Result<(), SchemaError> {
+        let rows = &*self.without_those_to_be_scanned(rows);
         let mut blocks = rows.chunk_by(|a, b| a.block() == b.block());
         let (position, name) = match &self.kind {
             StepKind::Index { position, name } => (position, name),
@@ -306,6 +311,15 @@ impl Step {
         self.acquit(rows);
         self.suspect(owner, &duplicates, *position, name);
         Ok(())
+    }
+
+    /// The scan reads their latest version, unless it reads what a fixed snapshot sees.
+    fn without_those_to_be_scanned<'a>(&self, rows: &'a [RowId]) -> Cow<'a, [RowId]> {
+        let is_fixed = matches!(&self.kind, StepKind::Copy(copy) if copy.is_fixed());
+        if is_fixed || !rows.iter().any(|rid| self.front.is_before(*rid)) {
+            return Cow::Borrowed(rows);
+        }
+        Cow::Owned(rows.iter().filter(|rid| !self.front.is_before(**rid)).copied().collect())
     }
 
     /// Rows of a block (`None`: all) of their own table.
@@ -395,14 +409,11 @@ impl Step {
     /// Before the scan of the blocks below `blocks`: an index is built from all of them at once, if
     /// the engine can.
     pub fn begin_scan(&self, blocks: u32) {
-        match &self.kind {
-            StepKind::Index { position, .. } => {
-                if let Some(build) = self.table.clone().build_index(*position) {
-                    *self.building.lock() = Some(Arc::new(Building::new(build, blocks)));
-                }
-            }
-            StepKind::Copy(copy) => copy.begin_scan(blocks),
-            _ => {}
+        self.front.begin(blocks);
+        if let StepKind::Index { position, .. } = &self.kind
+            && let Some(build) = self.table.clone().build_index(*position)
+        {
+            *self.building.lock() = Some(Arc::new(Building::new(build)));
         }
     }
 
