@@ -289,6 +289,14 @@ impl Catalog {
         parent: ObjectId,
         child: ObjectId,
     ) -> Result<(), SchemaError> {
+        if local(txn).is_some_and(|own| own.changes.copies.contains_key(&parent)) {
+            // Whoever deletes a row of its source knows nothing of the children.
+            return Err(SchemaError::refused(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "a foreign key to a table that the same transaction makes of another is not supported",
+            )
+            .with_hint("Commit the new table first, then add the foreign key."));
+        }
         if parent == child {
             return Ok(());
         }

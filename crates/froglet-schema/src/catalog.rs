@@ -584,20 +584,24 @@ fn flips<'a>(
 }
 
 impl Changes {
-    /// The tables that were made of one; `None` where one of them was dropped after others were made
-    /// of it.
+    /// The tables that were made of one; `None` where others were made of one of those, or of other
+    /// rows of the same table: a writer is not carried over to them.
     fn copies_of(&self, source: ObjectId) -> Option<Vec<CopyTo>> {
         let mut found = Vec::new();
+        if self.truncated.contains(&source) {
+            return None;
+        }
         let steps = |table: &ObjectId| self.steps.get(table).map_or(&[][..], Vec::as_slice);
         for step in steps(&source) {
             let StepKind::Copy(copy) = &step.kind else { continue };
             let (table, _) = self.copies.iter().find(|(_, known)| Arc::ptr_eq(known, copy))?;
             let made = self.objects.get(table)?.as_ref().and_then(Changed::table);
+            if steps(table).iter().any(|step| matches!(step.kind, StepKind::Copy(_))) {
+                return None;
+            }
             if made.is_some_and(|made| made.def.space == copy.target_space()) {
                 let steps = steps(table).to_vec();
                 found.push(CopyTo { copy: copy.clone(), table: *table, steps });
-            } else if steps(table).iter().any(|step| matches!(step.kind, StepKind::Copy(_))) {
-                return None;
             }
         }
         Some(found)

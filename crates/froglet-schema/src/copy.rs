@@ -16,17 +16,18 @@
 //!     of them. So of two calls for one row the later one reads the later version, and stands.
 //! T2: `places` says which row was made of each source row; so a row is made once, and goes when its
 //!     source goes.
-//! T3: the scan reads what the owner has written to the source before the copy: nobody else has changed
-//!     those rows since, and what was captured of them was drained before the copy's statement. What
-//!     the owner writes to the source afterwards does not concern the target: capture reads what is
-//!     committed.
-//! T4: the owner writes to a row that was made of another only when it holds that one ([`Copy::hold`]).
-//!     So capture never meets a row that the owner has written.
+//! T3: the scan reads what the owner has written to the source before the copy. Nobody else changes
+//!     those rows before the owner ends, and capture leaves them alone (the feed has rows, too, whose
+//!     newest write was taken back). What the owner writes to the source afterwards does not concern
+//!     the target: capture reads what is committed.
+//! T4: the owner writes to a row that was made of another only when it holds that one and the row is in
+//!     line with it ([`Copy::hold`]). Where capture meets a row that the owner has written, there is
+//!     nothing to do.
 //! T5: under a fixed snapshot the copy is made of what that sees, and capture waits for a read view
 //!     of the copy as it is then. The owner reads the target in that view ([`Copy::as_seen`]). Rows
 //!     that had changed by then are looked at again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -66,8 +67,12 @@ impl Places {
 pub struct Copy {
     owner: TxnId,
     source: Arc<dyn Table>,
+    /// The source as the owner sees it: it may itself be made or changed by the same transaction.
+    seen: Arc<dyn Table>,
     /// Layout positions of the query's inputs.
     inputs: Vec<usize>,
+    /// Source rows that the owner had written before the copy [T3].
+    own: HashSet<RowId>,
     query: Arc<dyn RowQuery>,
     target: Arc<dyn Table>,
     manager: Arc<TxnManager>,
@@ -82,13 +87,13 @@ pub struct Copy {
 
 /// A copy made of what a snapshot sees.
 struct Fixed {
-    /// The source, as the owner sees it: it may itself be migrated by the same transaction.
-    source: Arc<dyn Table>,
-    snapshot: Arc<Snapshot>,
+    /// Until the scan is over.
+    snapshot: Mutex<Option<Arc<Snapshot>>>,
     /// Rows to be looked at again once `view` is there; `None` from then on.
     waiting: Mutex<Option<Vec<RowId>>>,
-    /// The copy as it was then.
-    view: OnceLock<Arc<Snapshot>>,
+    /// The copy as it was then, until the owner ends.
+    view: Mutex<Option<Arc<Snapshot>>>,
+    view_ts: OnceLock<Ts>,
 }
 
 impl Copy {
@@ -104,13 +109,15 @@ impl Copy {
         let snapshot = txn.snapshot();
         let is_fixed = txn.isolation() != Isolation::ReadCommitted;
         let fixed = is_fixed.then(|| Fixed {
-            source: seen,
-            snapshot,
+            snapshot: Mutex::new(Some(snapshot)),
             waiting: Mutex::new(Some(Vec::new())),
-            view: OnceLock::new(),
+            view: Mutex::default(),
+            view_ts: OnceLock::new(),
         });
         Copy {
             owner: txn.id(),
+            own: txn.part().rows_written(source.space()).into_iter().collect(),
+            seen,
             inputs: crate::step::positions(&*source, query.inputs()),
             manager: txn.manager().clone(),
             source,
@@ -142,8 +149,9 @@ impl Copy {
     pub fn run_block(&self, number: u32) -> Result<u64, SchemaError> {
         let latch = self.latch(number);
         let places = latch.lock();
-        let read = match &self.fixed {
-            Some(fixed) => fixed.source.read_block(&fixed.snapshot, number, &self.inputs)?,
+        let snapshot = self.fixed.as_ref().and_then(|fixed| fixed.snapshot.lock().clone());
+        let read = match &snapshot {
+            Some(snapshot) => self.seen.read_block(snapshot, number, &self.inputs)?,
             None => {
                 let relaxed = self.manager.engine().relaxed(self.owner);
                 self.source.read_block(&relaxed, number, &self.inputs)?
@@ -151,16 +159,18 @@ impl Copy {
         };
         let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(number, slot));
         self.place(&mut [(number, places)], rows, &read)?;
-        self.note_changed(number);
+        if let Some(snapshot) = &snapshot {
+            self.note_changed(number, snapshot.ts);
+        }
         Ok(read.rids.len() as u64)
     }
 
     /// Under a fixed snapshot: what has changed in a block since is to be looked at again, the more
     /// so if it was before the feed was open.
-    fn note_changed(&self, block: u32) {
+    fn note_changed(&self, block: u32, since: Ts) {
         let Some(fixed) = &self.fixed else { return };
         let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));
-        let changed = rows.filter(|rid| fixed.source.changed_since(*rid, fixed.snapshot.ts));
+        let changed = rows.filter(|rid| self.seen.changed_since(*rid, since));
         if let Some(waiting) = &mut *fixed.waiting.lock() {
             waiting.extend(changed);
         }
@@ -175,7 +185,9 @@ impl Copy {
             waiting.extend_from_slice(rows);
             return Ok(());
         }
-        rows.chunks(BATCH_ROWS).try_for_each(|rows| self.run_batch(rows))
+        let others: Vec<RowId> =
+            rows.iter().filter(|rid| !self.own.contains(rid)).copied().collect();
+        others.chunks(BATCH_ROWS).try_for_each(|rows| self.run_batch(rows))
     }
 
     fn run_batch(&self, rows: &[RowId]) -> Result<(), SchemaError> {
@@ -206,10 +218,20 @@ impl Copy {
     pub fn end_scan(&self) -> Vec<RowId> {
         let Some(fixed) = &self.fixed else { return Vec::new() };
         let now = self.manager.engine().snapshot();
-        let view = Arc::new(Snapshot::new(now.ts, self.owner, Box::new(now)));
+        assert!(fixed.view_ts.set(now.ts).is_ok(), "a scan ends once");
         let mut waiting = fixed.waiting.lock();
-        assert!(fixed.view.set(view).is_ok(), "a scan ends once");
+        *fixed.view.lock() = Some(Arc::new(Snapshot::new(now.ts, self.owner, Box::new(now))));
+        *fixed.snapshot.lock() = None;
         waiting.take().unwrap_or_default()
+    }
+
+    /// The owner has ended: its read views keep nothing any more.
+    pub fn release(&self) {
+        if let Some(fixed) = &self.fixed {
+            *fixed.snapshot.lock() = None;
+            *fixed.view.lock() = None;
+        }
+        *self.sources.lock() = None;
     }
 
     fn latch(&self, block: u32) -> Arc<Mutex<Places>> {
@@ -235,7 +257,7 @@ impl Copy {
         let made = self.query.eval(&read.batch)?;
         let types = self.types();
         let all: Vec<usize> = (0..types.len()).collect();
-        let relaxed = self.manager.engine().relaxed(self.owner);
+        let relaxed = self.manager.engine().relaxed(TxnId(0));
 
         let (mut new, mut new_places) = (Vec::new(), Vec::new());
         let (mut changed, mut gone, mut gone_places) = (Vec::new(), Vec::new(), Vec::new());
@@ -307,37 +329,49 @@ impl Copy {
         });
         let deletes = gone.iter().map(|rid| RowWrite::Delete { rid: *rid });
         let writes: Vec<RowWrite<'_>> = updates.chain(deletes).collect();
-        let written = self.target.write(txn.part(), Ts::LATEST, &writes);
-        written.map_err(|(_, stop)| unexpected(&stop))?;
+        let mut done = 0;
+        while let Err((n, stop)) = self.target.write(txn.part(), Ts::LATEST, &writes[done..]) {
+            match stop {
+                // It is in line, and its source is held [T4].
+                WriteStop::Busy { holder } if holder == self.owner => done += n + 1,
+                stop => return Err(unexpected(&stop)),
+            }
+        }
         let committed = self.manager.commit_at_once(&mut txn);
         committed.expect("a transaction of no table's schema has nothing to prepare")?;
         Ok(rids)
     }
 
     /// The read view in which the owner sees the target [T5]; `None` for one that is right as it is.
-    pub fn as_seen(&self, snapshot: &Snapshot) -> Option<&Arc<Snapshot>> {
+    pub fn as_seen(&self, snapshot: &Snapshot) -> Option<Arc<Snapshot>> {
         if snapshot.own != self.owner || snapshot.ts == Ts::LATEST {
             return None;
         }
-        self.fixed.as_ref()?.view.get()
+        self.fixed.as_ref()?.view.lock().clone()
     }
 
     /// The same for a timestamp of the owner's read view.
     pub fn ts_as_seen(&self, ts: Ts) -> Ts {
-        let view = self.fixed.as_ref().and_then(|fixed| fixed.view.get());
-        view.map_or(ts, |view| view.ts)
+        self.fixed.as_ref().and_then(|fixed| fixed.view_ts.get()).copied().unwrap_or(ts)
     }
 
     /// Before the owner writes to a target row: holds the source row that it was made of, and brings
     /// it in line [T4].
     pub fn hold(&self, txn: &mut dyn EngineTxn, base: Ts, target: RowId) -> Result<(), WriteStop> {
         let Some(source) = self.source_of(target) else { return Ok(()) };
-        let lock = RowWrite::Lock { rid: source };
-        match self.source.write(txn, Ts::LATEST, std::slice::from_ref(&lock)) {
+        let lock = [RowWrite::Lock { rid: source }];
+        // As the owner sees it: what the source itself was made of is held, too.
+        let held = match self.seen.write(txn, base, &lock) {
+            Err((_, WriteStop::Changed { .. })) if self.fixed.is_none() => {
+                self.source.write(txn, Ts::LATEST, &lock)
+            }
+            held => held,
+        };
+        match held {
             Ok(()) | Err((_, WriteStop::Gone)) => {}
             Err((_, stop)) => return Err(stop),
         }
-        if !self.source.changed_since(source, base) {
+        if !self.seen.changed_since(source, base) {
             return Ok(());
         }
         if self.fixed.is_some() {
@@ -426,7 +460,7 @@ fn row_of(made: &Made, types: &[ColumnType], at: usize) -> Row {
     columns.map(|(column, ty)| batch::value_at(column, at, *ty)).collect()
 }
 
-/// Nobody but the copy writes to its rows [T4].
+/// Nobody but the copy and its owner writes to its rows.
 fn unexpected(stop: &WriteStop) -> SchemaError {
     match stop {
         WriteStop::Engine(e) => SchemaError::Engine(e.clone()),

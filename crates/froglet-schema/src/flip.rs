@@ -232,14 +232,11 @@ impl Catalog {
         behind: &Arc<Snapshot>,
         limits: &Limits,
     ) -> Result<(), TxnError> {
-        let at = txn.savepoint();
         let flips = self.flips_after(used.table, used.version);
         let mut reached = used.version;
         for flip in &flips {
             if !flip.copies.is_empty() {
-                for to in &flip.copies {
-                    self.carry_to_copy(txn, to, flip.ts, used.space, limits).await?;
-                }
+                self.carry_to_copies(txn, flip, used.space, limits).await?;
                 // The table's own later flips are no matter of these rows.
                 reached = flips.last().map_or(flip.ts, |last| last.ts);
                 break;
@@ -263,7 +260,7 @@ impl Catalog {
             }
             reached = flip.ts;
         }
-        txn.note_carried_over(at, used, reached, behind.clone());
+        txn.note_carried_over(used, reached, behind.clone());
         if flips.is_empty() {
             let state = self.state(used.table);
             let newest = state.map_or(0, |s| s.version.load(Ordering::SeqCst));
@@ -294,19 +291,48 @@ impl Catalog {
         }
     }
 
-    /// Rows that a transaction wrote to a table which is gone go where a copy has them: as if it had
-    /// committed before the copy did.
+    /// Rows that a transaction wrote to a table which is gone go where copies have them: as if it had
+    /// committed before they did.
+    async fn carry_to_copies(
+        &self,
+        txn: &mut Transaction,
+        flip: &Flip,
+        from: SpaceId,
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        let rows = txn.part().rows_written(from);
+        for step in &flip.steps {
+            if let StepKind::Copy(copy) = &step.kind {
+                let is_it = |to: &&CopyTo| Arc::ptr_eq(&to.copy, copy);
+                if let Some(to) = flip.copies.iter().find(is_it) {
+                    self.carry_to_copy(txn, to, flip.ts, &rows, limits).await?;
+                }
+            } else {
+                // The copy may have been made of a column that was filled before.
+                carry_rows(txn, step, &rows, limits).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn carry_to_copy(
         &self,
         txn: &mut Transaction,
         to: &CopyTo,
         flip: Ts,
-        from: SpaceId,
+        rows: &[RowId],
         limits: &Limits,
     ) -> Result<(), TxnError> {
-        let rows = txn.part().rows_written(from);
+        let changes = to.copy.changes_of(&txn.snapshot(), rows)?;
+        let latest = self.latest();
+        let referenced =
+            latest.tables.get(&to.table).is_some_and(|t| !t.def.referenced_by.is_empty());
+        if referenced && !changes.is_empty() {
+            // Others may refer to these rows by now, and nobody has asked them.
+            return Err(TxnError::Serialization);
+        }
         let mut written = Vec::new();
-        for (source, change) in to.copy.changes_of(&txn.snapshot(), &rows)? {
+        for (source, change) in changes {
             loop {
                 // Whoever has written the new row since the flip knew nothing of this transaction.
                 match to.copy.apply(txn.part(), flip, source, &change) {

@@ -510,7 +510,11 @@ impl Migration {
             return Ok(0);
         }
         for step in &self.steps() {
-            step.run_rows(self.owner, &rows)?;
+            if let Err(e) = step.run_rows(self.owner, &rows) {
+                // The transaction may go back to before this step, and on.
+                self.drained.lock().extend(rows);
+                return Err(e);
+            }
         }
         self.rows_captured.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(rows.len())
@@ -614,6 +618,9 @@ impl Migration {
     pub fn stop(&self, phase: MigrationPhase) {
         self.stopped.store(true, Ordering::SeqCst);
         *self.feed.lock() = None;
+        for step in std::mem::take(&mut *self.steps.write()) {
+            step.release();
+        }
         self.set_phase(phase);
         self.ended_us.store(now_us().unsigned_abs(), Ordering::Relaxed);
     }

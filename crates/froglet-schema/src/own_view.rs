@@ -85,7 +85,7 @@ impl OwnView {
         let Some(view) = self.copy.as_ref().and_then(|copy| copy.as_seen(snapshot)) else {
             return read(snapshot);
         };
-        let outcome = read(view);
+        let outcome = read(&view);
         snapshot.note_seen(view.newest_seen());
         outcome
     }

@@ -409,7 +409,9 @@ impl Step {
     /// Before the scan of the blocks below `blocks`: an index is built from all of them at once, if
     /// the engine can.
     pub fn begin_scan(&self, blocks: u32) {
-        self.front.begin(blocks);
+        if self.scans() {
+            self.front.begin(blocks);
+        }
         if let StepKind::Index { position, .. } = &self.kind
             && let Some(build) = self.table.clone().build_index(*position)
         {
@@ -446,6 +448,13 @@ impl Step {
         match &self.kind {
             StepKind::Copy(copy) => copy.end_scan(),
             _ => Vec::new(),
+        }
+    }
+
+    /// The migration has ended.
+    pub fn release(&self) {
+        if let StepKind::Copy(copy) = &self.kind {
+            copy.release();
         }
     }
 

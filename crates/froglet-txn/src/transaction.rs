@@ -43,7 +43,7 @@ pub struct SchemaUse {
 
 /// Rows that were carried over from one schema version to a newer one.
 struct CarriedOver {
-    /// Where the transaction stood before.
+    /// Where the transaction stood afterwards.
     at: Savepoint,
     from: SchemaUse,
     to: Ts,
@@ -208,7 +208,7 @@ impl Transaction {
             self.manager.waits().released(self.id);
         }
         // Rows written before `to` are again as they were written.
-        while let Some(undone) = self.carried_over.pop_if(|carried| carried.at >= to) {
+        while let Some(undone) = self.carried_over.pop_if(|carried| carried.at > to) {
             for used in &mut self.schema_set {
                 if *used == (SchemaUse { version: undone.to, ..undone.from }) {
                     used.version = undone.from.version;
@@ -223,15 +223,10 @@ impl Transaction {
         &self.schema_set
     }
 
-    /// The rows written under a schema version follow a newer one from now on; `at` is where the
-    /// transaction stood before, and `view` a read view from before the newer version.
-    pub fn note_carried_over(
-        &mut self,
-        at: Savepoint,
-        from: SchemaUse,
-        to: Ts,
-        view: Arc<Snapshot>,
-    ) {
+    /// The rows written under a schema version follow a newer one by now; `view` is a read view from
+    /// before the newer version.
+    pub fn note_carried_over(&mut self, from: SchemaUse, to: Ts, view: Arc<Snapshot>) {
+        let at = self.savepoint();
         for used in self.schema_set.iter_mut().filter(|used| **used == from) {
             used.version = to;
         }

@@ -223,3 +223,155 @@ W> insert into c (id, v) values (3, 1)
     ERROR 23505
 W> select * from t
     ERROR 42P01
+
+== the owner waits for a writer, and writes to the row as that has left it
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+W> begin
+W> update t set v = 11 where id = 1
+M> begin
+M> create table c as select id, v from t
+M> update c set v = v + 1 where id = 1
+    waits
+W> commit
+M> ...
+    UPDATE 1
+M> commit
+    COMMIT
+M> select * from c order by id
+    1|12, 2|20
+
+== what the owner takes back of the source is no matter of the copy
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+M> begin
+M> update t set v = 11 where id = 1
+M> insert into t values (4, 40)
+M> create table c as select id, v from t
+M> update c set v = -2 where id = 2
+M> savepoint s
+M> update t set v = 12
+M> rollback to s
+M> select * from c order by id
+    1|11, 2|-2, 3|30, 4|40
+M> commit
+    COMMIT
+M> select * from c order by id
+    1|11, 2|-2, 3|30, 4|40
+M> select * from t order by id
+    1|11, 2|20, 3|30, 4|40
+
+== a copy of a copy: the owner's row is its own through both
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+M> begin
+M> create table a as select id, v from t
+M> create table b as select id, v from a
+M> update b set v = 0 where id = 1
+    UPDATE 1
+W> update t set v = 11 where id = 1
+    waits
+X> update t set v = 21 where id = 2
+M> select * from b order by id
+    1|0, 2|21, 3|30
+M> commit
+    COMMIT
+W> ...
+    UPDATE 1
+M> select * from a order by id
+    1|10, 2|21, 3|30
+M> select * from b order by id
+    1|0, 2|21, 3|30
+
+== the same at repeatable read
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+M> begin isolation level repeatable read
+M> create table a as select id, v from t
+M> create table b as select id, v from a
+M> update b set v = 0 where id = 1
+    UPDATE 1
+M> commit
+    COMMIT
+M> select * from b order by id
+    1|0, 2|20
+
+== a writer of a table that goes, and of which a filled column is copied
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+W> begin
+W> update t set v = 11 where id = 1
+W> insert into t values (3, 30)
+M> begin
+M> alter table t add column d int generated always as (v * 2) stored
+M> create table c as select id, v, d from t
+M> drop table t
+M> commit
+    COMMIT
+W> commit
+    COMMIT
+M> select * from c order by id
+    1|11|22, 2|20|40, 3|30|60
+
+== a writer of a table that goes after it was emptied, or in a chain of copies, has to run again
+setup> create table t (id int primary key, v int); insert into t values (1, 10)
+W> begin
+W> update t set v = 11 where id = 1
+M> begin
+M> create table c as select id, v from t
+M> truncate t
+M> create table d as select id, v from t
+M> drop table t
+M> commit
+    COMMIT
+W> commit
+    ERROR 40001
+setup> create table u (id int primary key, v int); insert into u values (1, 10)
+W> begin
+W> update u set v = 11 where id = 1
+M> begin
+M> create table e as select id, v from u
+M> create table f as select id, v from e
+M> drop table u
+M> commit
+    COMMIT
+W> commit
+    ERROR 40001
+
+== a row that others refer to by now is not taken from under them
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+W> begin
+W> delete from t where id = 1
+M> begin
+M> create table c as select id from t
+M> alter table c add primary key (id)
+M> drop table t
+M> commit
+X> create table child (id int references c); insert into child values (1)
+W> commit
+    ERROR 40001
+X> select * from c order by id
+    1, 2
+
+== a foreign key to it waits for its commit
+setup> create table t (id int primary key, v int); insert into t values (1, 10)
+M> begin
+M> create table c as select id from t
+M> alter table c add primary key (id)
+M> savepoint s
+M> create table child (id int references c)
+    ERROR 0A000
+M> rollback to s
+M> commit
+M> create table child (id int references c)
+    CREATE TABLE
+
+== an error of a row that others have changed, and a way back to before it
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+M> begin
+M> create table c as select id, v from t
+M> savepoint s
+M> create table q as select id, 100 / v as q from t
+W> update t set v = 0 where id = 1
+M> select * from c order by id
+    ERROR 22012
+M> rollback to s
+M> commit
+    COMMIT
+M> select * from c order by id
+    1|0, 2|20

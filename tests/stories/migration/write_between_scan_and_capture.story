@@ -87,3 +87,14 @@ W> update t set v = 21 where id = 2
 M> commit
 W> select * from t order by id
     1|1100|1101, 2|2100|2101, 3|3000|3001
+
+== a parent that goes after its children were found
+setup> create table p (id int primary key); insert into p values (1), (2)
+setup> create table t (id int primary key, p int); insert into t values (1, 1), (2, 2)
+M> begin
+M> alter table t add foreign key (p) references p
+W> delete from p where id = 1
+M> commit
+    ERROR 23503
+W> select * from p
+    2

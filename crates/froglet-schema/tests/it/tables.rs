@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use froglet_engine::{ColumnType, RowId, RowWrite, Ts, Value, WriteStop};
 use froglet_schema::{Change, Fill, MigrationOptions, ObjectId};
@@ -579,6 +579,30 @@ async fn of_writers_to_a_table_and_its_copy_the_first_wins() {
     }
 }
 
+/// A transaction with a fixed snapshot keeps what it reads, and nothing once it has ended.
+#[tokio::test]
+async fn a_copy_that_has_ended_holds_no_garbage_back() {
+    for (round, drops) in [false, true].into_iter().enumerate() {
+        let world = World::with_rows(10).await;
+        let mut ddl = world.begin(Isolation::RepeatableRead);
+        create_as(&world, &mut ddl, &format!("copy{round}")).await;
+        if drops {
+            let drop = Change::DropTable { table: world.table, cascade: false };
+            world.change(&mut ddl, drop).await.unwrap();
+            world.commit(ddl).await.unwrap();
+        } else {
+            ddl.abort();
+        }
+        let engine = world.catalog.engine();
+        let now = engine.barrier();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while engine.oldest_snapshot() < now {
+            assert!(Instant::now() < deadline, "dropped: {drops}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_copy_that_is_rolled_back_was_never_there() {
     let world = World::with_rows(10).await;
@@ -597,9 +621,9 @@ async fn a_copy_that_is_rolled_back_was_never_there() {
     let mut writer = world.begin(Isolation::ReadCommitted);
     world.update(&mut writer, 1, 11).await.unwrap();
     world.commit(writer).await.unwrap();
-    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(5);
     while world.catalog.engine().spaces() != spaces {
-        assert!(std::time::Instant::now() < deadline, "the copies' rows are freed");
+        assert!(Instant::now() < deadline, "the copies' rows are freed");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
