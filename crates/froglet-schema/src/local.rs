@@ -52,7 +52,7 @@ pub struct Changes {
 pub struct Local {
     /// What it changed.
     pub changes: Changes,
-    /// Its migrations, one per table.
+    /// Its migrations, one for each table and row space.
     pub migrations: Vec<Arc<Migration>>,
     /// What becomes garbage if this does not commit.
     pub created: Vec<Remains>,

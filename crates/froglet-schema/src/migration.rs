@@ -8,7 +8,7 @@
 //!   capture  ├─ drain ─ migrate again ─ drain ─┼─ … until the flip ────────────┤ final drain
 //! ```
 //!
-//! One [`Migration`] per transaction and table, with the steps of every statement in order.
+//! One [`Migration`] per transaction, table and row space, with the steps of every statement in order.
 //! Snapshots are relaxed: each row is migrated from its latest committed version, whenever that
 //! is, and again whenever a commit changes it afterwards.
 //!

@@ -78,7 +78,7 @@ pub struct Transaction {
     /// What a rollback to a savepoint may take back of it.
     carried_over: Vec<CarriedOver>,
     /// The read view that the statement under way began with, if it has moved on since: what a
-    /// carry-over from its schema needs is kept for it.
+    /// carry-over from its schema needs is kept for it. Also after a rollback that took one back.
     pub behind: Option<Arc<Snapshot>>,
     /// What the crate above keeps with the transaction: its uncommitted schema changes.
     pub extension: Option<Box<dyn Any + Send + Sync>>,

@@ -7,6 +7,8 @@
 //! W1: a holder is in `running` from before its first write until its outcome is visible.
 //! W2: an edge is entered under the lock that also covers `running`, so a waiter either sees that
 //!     its holder has ended, or is woken by its end.
+//! W3: who waits for a holder that has let go of something since the waiter was last told so, is told,
+//!     and looks again: what it met may have been let go between its look and its wait.
 
 use std::sync::Arc;
 
@@ -19,10 +21,20 @@ use crate::error::TxnError;
 
 #[derive(Default)]
 struct State {
-    /// Transactions that may hold something, with the bell their waiters listen to.
-    running: IdMap<TxnId, Option<Arc<Notify>>>,
+    /// Transactions that may hold something.
+    running: IdMap<TxnId, Running>,
     /// Waiter → holder.
     edges: IdMap<TxnId, TxnId>,
+    /// Waiter → a holder, and of how many of its releases it knows [W3].
+    told: IdMap<TxnId, (TxnId, u64)>,
+}
+
+#[derive(Default)]
+struct Running {
+    /// What its waiters listen to.
+    bell: Option<Arc<Notify>>,
+    /// How often it has let go of something and gone on.
+    releases: u64,
 }
 
 /// One wait under way, for `froglet.migrations`' sake and for tests.
@@ -43,14 +55,18 @@ pub struct WaitGraph {
 impl WaitGraph {
     /// `txn` may hold things from now on.
     pub fn started(&self, txn: TxnId) {
-        let before = self.state.lock().running.insert(txn, None);
+        let before = self.state.lock().running.insert(txn, Running::default());
         debug_assert!(before.is_none(), "{txn:?} started twice");
     }
 
     /// `txn` has let go of everything it held: its waiters go on. Also at a rollback to a
     /// savepoint, after which it goes on running.
     pub fn released(&self, txn: TxnId) {
-        let bell = self.state.lock().running.get_mut(&txn).and_then(Option::take);
+        let mut state = self.state.lock();
+        let Some(running) = state.running.get_mut(&txn) else { return };
+        running.releases += 1;
+        let bell = running.bell.take();
+        drop(state);
         if let Some(bell) = bell {
             bell.notify_waiters();
         }
@@ -58,7 +74,10 @@ impl WaitGraph {
 
     /// `txn` has ended.
     pub fn ended(&self, txn: TxnId) {
-        let bell = self.state.lock().running.remove(&txn).flatten();
+        let mut state = self.state.lock();
+        state.told.remove(&txn);
+        let bell = state.running.remove(&txn).and_then(|running| running.bell);
+        drop(state);
         if let Some(bell) = bell {
             bell.notify_waiters();
         }
@@ -70,16 +89,22 @@ impl WaitGraph {
         state.edges.iter().map(|(&waiter, &holder)| Waiting { waiter, holder }).collect()
     }
 
-    /// Returns when `holder` has ended or released something; the caller then tries again.
+    /// Returns when `holder` has ended or released something, perhaps before this was called; the
+    /// caller then tries again.
     pub async fn wait(&self, me: TxnId, holder: TxnId, limits: &Limits) -> Result<(), TxnError> {
         assert_ne!(me, holder, "a transaction does not wait for itself");
         limits.check()?;
         let bell = {
             let mut state = self.state.lock();
-            let Some(bell) = state.running.get_mut(&holder) else {
+            let State { running, told, .. } = &mut *state;
+            let Some(running) = running.get_mut(&holder) else {
                 return Ok(());
             };
-            let bell = bell.get_or_insert_with(Default::default).clone();
+            if running.releases > 0 && told.get(&me) != Some(&(holder, running.releases)) {
+                told.insert(me, (holder, running.releases));
+                return Ok(());
+            }
+            let bell = running.bell.get_or_insert_with(Default::default).clone();
             if let Some(circle) = circle(&state.edges, me, holder) {
                 return Err(TxnError::Deadlock { circle });
             }
@@ -109,7 +134,8 @@ impl WaitGraph {
     /// Whether `holder` still runs and will ring this bell.
     fn rings(&self, holder: TxnId, bell: &Arc<Notify>) -> bool {
         let state = self.state.lock();
-        matches!(state.running.get(&holder), Some(Some(b)) if Arc::ptr_eq(b, bell))
+        let rings = |running: &Running| running.bell.as_ref().is_some_and(|b| Arc::ptr_eq(b, bell));
+        state.running.get(&holder).is_some_and(rings)
     }
 }
 
@@ -173,6 +199,24 @@ mod tests {
         waiter.await.unwrap().unwrap();
         assert!(graph.waiting().is_empty());
         graph.wait(A, B, &Limits::none()).await.expect("an ended holder is not waited for");
+    }
+
+    #[tokio::test]
+    async fn what_is_let_go_before_the_wait_is_looked_at_again() {
+        let graph = graph();
+        graph.released(B);
+        graph.wait(A, B, &Limits::none()).await.expect("it may be free by now");
+        // A has looked again, and B holds it still.
+        let g = graph.clone();
+        let waiter = tokio::spawn(async move { g.wait(A, B, &Limits::none()).await });
+        until_waiting(&graph, 1).await;
+        assert!(!waiter.is_finished());
+        graph.released(B);
+        waiter.await.unwrap().unwrap();
+        graph.released(B);
+        graph.wait(A, B, &Limits::none()).await.expect("once more");
+        graph.ended(A);
+        assert!(graph.state.lock().told.is_empty());
     }
 
     #[tokio::test]
