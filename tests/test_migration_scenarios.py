@@ -186,7 +186,7 @@ def test_a_split_tears_and_loses_nothing(froglet):
     threads = [threading.Thread(target=write, args=(me,)) for me in range(2)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: all(committed), "the writers are at work")
+    wait_until(lambda: all(len(c) > 30 for c in committed) or failures, "the writers are at work")
     with froglet.connect() as migrator:
         for statement in (
                 "begin",
@@ -205,7 +205,6 @@ def test_a_split_tears_and_loses_nothing(froglet):
     rows = froglet.rows("select id, v, s from numbers join texts using (id)")
     assert len(rows) == ROWS
     known = committed[0] | committed[1]
-    assert len(known) > 50, "the writers got somewhere"
     for id, v, s in rows:
         assert v == int(s[1:]) if id in known else (v, s) == (id % 1000, f"s{id}"), "a torn row"
     # An update that was under way at the flip may be there without its writer knowing.
