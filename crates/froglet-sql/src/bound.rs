@@ -3,6 +3,7 @@
 //! A statement reads only the columns it needs; a [`RowExpr`] reads only its inputs. A
 //! [`BoundExpr`] knows where in the former the latter are.
 
+use arrow::array::{ArrayRef, RecordBatch};
 use froglet_engine::Value;
 use smallvec::SmallVec;
 
@@ -50,6 +51,16 @@ impl BoundExpr {
                 self.expr.eval_row(&inputs, context)
             }
         }
+    }
+
+    /// For every row of a batch of the projection.
+    pub(crate) fn eval_batch(
+        &self,
+        batch: &RecordBatch,
+        context: &EvalContext,
+    ) -> Result<ArrayRef, SqlError> {
+        let columns = self.places.iter().map(|place| batch.column(*place).clone()).collect();
+        self.expr.eval(&self.expr.batch(columns, batch.num_rows())?, context)
     }
 
     /// As a condition: NULL is not true.

@@ -18,12 +18,13 @@ use froglet_engine::{ColumnId, SqlState};
 use froglet_schema::{Change, Made, NewColumn, NewTable, RowQuery, SchemaError, TableDef};
 
 use crate::apply::Stop;
+use crate::bound::{BoundExpr, projection_of};
 use crate::context::EvalContext;
 use crate::ddl::Ddl;
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
-use crate::resolve::Names;
+use crate::resolve::{self, Names};
 use crate::returning::{self, Item};
 use crate::semantics::fieldnames::figure_name;
 use crate::table_as_parse::TableAs;
@@ -33,28 +34,9 @@ use crate::{df_error, select};
 /// Some rows of a table, and what is made of each.
 struct TableQuery {
     inputs: Vec<ColumnId>,
-    condition: Option<Bound>,
-    columns: Vec<Bound>,
+    condition: Option<BoundExpr>,
+    columns: Vec<BoundExpr>,
     context: EvalContext,
-}
-
-/// An expression and where its inputs are among the query's.
-struct Bound {
-    expr: RowExpr,
-    places: Vec<usize>,
-}
-
-impl Bound {
-    fn new(expr: RowExpr, read: &[usize]) -> Bound {
-        let place = |column: &usize| read.iter().position(|r| r == column);
-        let places = expr.inputs().iter().filter_map(place).collect();
-        Bound { expr, places }
-    }
-
-    fn eval(&self, batch: &RecordBatch, context: &EvalContext) -> Result<ArrayRef, SqlError> {
-        let columns = self.places.iter().map(|place| batch.column(*place).clone()).collect();
-        self.expr.eval(&self.expr.batch(columns, batch.num_rows())?, context)
-    }
 }
 
 impl TableQuery {
@@ -63,7 +45,7 @@ impl TableQuery {
             let rows = (0..batch.num_rows()).collect();
             return Ok(Made { rows, columns: self.columns(batch)? });
         };
-        let holds = condition.eval(batch, &self.context)?;
+        let holds = condition.eval_batch(batch, &self.context)?;
         // A condition that is always NULL keeps nothing.
         let Some(holds) = holds.as_any().downcast_ref::<BooleanArray>() else {
             return Ok(Made { rows: Vec::new(), columns: self.columns(&batch.slice(0, 0))? });
@@ -75,7 +57,7 @@ impl TableQuery {
     }
 
     fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, SqlError> {
-        self.columns.iter().map(|column| column.eval(batch, &self.context)).collect()
+        self.columns.iter().map(|column| column.eval_batch(batch, &self.context)).collect()
     }
 }
 
@@ -130,14 +112,11 @@ impl Ddl<'_> {
             self.apply(Change::CreateTable(table)).await?;
             return Ok("CREATE TABLE AS".to_owned());
         }
-        let mut read: Vec<usize> =
-            exprs.iter().chain(&condition).flat_map(|expr| expr.inputs().iter().copied()).collect();
-        read.sort_unstable();
-        read.dedup();
+        let read = projection_of(exprs.iter().chain(&condition), []);
         let query = TableQuery {
             inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
-            condition: condition.map(|condition| Bound::new(condition, &read)),
-            columns: exprs.into_iter().map(|expr| Bound::new(expr, &read)).collect(),
+            condition: condition.map(|condition| BoundExpr::new(condition, &read)),
+            columns: exprs.into_iter().map(|expr| BoundExpr::new(expr, &read)).collect(),
             context: self.eval.clone(),
         };
         let change = Change::CreateTableAs { table, source: source.def.id, query: Arc::new(query) };
@@ -150,7 +129,7 @@ impl Ddl<'_> {
 fn is_system(name: &ObjectName) -> Result<bool, SqlError> {
     let (schema, name) = Names::parts(name)?;
     Ok(match schema.as_deref() {
-        Some(schema) => ["pg_catalog", "information_schema", "froglet"].contains(&schema),
+        Some(schema) => resolve::is_system_schema(schema),
         None => name.starts_with("pg_"),
     })
 }

@@ -88,7 +88,7 @@ impl<'a> Names<'a> {
             return no_relation(&name.to_string());
         };
         match schema.as_deref() {
-            Some("pg_catalog" | "information_schema" | "froglet") => SqlError::new(
+            Some(schema) if is_system_schema(schema) => SqlError::new(
                 SqlState::new("42501"),
                 format!("permission denied: \"{relation}\" is a system catalog"),
             ),
@@ -119,6 +119,11 @@ impl<'a> Names<'a> {
             }),
         }
     }
+}
+
+/// Whether a schema has system catalogs, and no tables.
+pub(crate) fn is_system_schema(schema: &str) -> bool {
+    ["pg_catalog", "information_schema", "froglet"].contains(&schema)
 }
 
 /// 42P01
