@@ -34,13 +34,14 @@ use std::sync::{Arc, OnceLock};
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
     BlockRows, ColumnType, EngineTxn, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Ts,
-    TxnId, WriteStop, batch,
+    TxnId, WriteStop,
 };
 use froglet_txn::{Isolation, Transaction, TxnManager};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::change::{Made, RowQuery};
+use crate::change::RowQuery;
 use crate::error::SchemaError;
+use crate::rows::{read_rows, row_at};
 
 /// No row was made of it.
 const NOWHERE: RowId = RowId(u64::MAX);
@@ -196,22 +197,9 @@ impl Copy {
             by_block().map(|rows| (rows[0].block(), self.latch(rows[0].block()))).collect();
         let mut latched: Vec<_> =
             latches.iter().map(|(number, latch)| (*number, latch.lock())).collect();
-        let read = self.read_some(&self.manager.engine().relaxed(TxnId(0)), rows);
+        let committed = self.manager.engine().relaxed(TxnId(0));
+        let read = read_rows(&*self.source, &committed, rows, &self.inputs);
         self.place(&mut latched, rows.iter().copied(), &read)
-    }
-
-    fn read_some(&self, snapshot: &Snapshot, rows: &[RowId]) -> BlockRows {
-        let (mut rids, mut values) = (Vec::new(), Vec::new());
-        for rid in rows {
-            let mut row = Row::new();
-            if self.source.read_row(snapshot, *rid, &self.inputs, &mut row) {
-                rids.push(*rid);
-                values.push(row);
-            }
-        }
-        let columns = &self.source.layout().columns;
-        let types: Vec<ColumnType> = self.inputs.iter().map(|&at| columns[at].ty).collect();
-        BlockRows { rids, batch: batch::batch_of(&types, &values) }
     }
 
     /// The scan is over. Returns the rows that are to be captured now.
@@ -275,11 +263,11 @@ impl Copy {
                     gone_places.push((in_block, source));
                 }
                 (Some((at, _)), NOWHERE) => {
-                    new.push(row_of(&made, &types, at));
+                    new.push(row_at(&made.columns, &types, at));
                     new_places.push((in_block, source));
                 }
                 (Some((at, _)), rid) => {
-                    let (row, mut before) = (row_of(&made, &types, at), Row::new());
+                    let (row, mut before) = (row_at(&made.columns, &types, at), Row::new());
                     self.target.read_row(&relaxed, rid, &all, &mut before);
                     if before != row {
                         changed.push((rid, row));
@@ -391,21 +379,25 @@ impl Copy {
         own: &Snapshot,
         rows: &[RowId],
     ) -> Result<Vec<(RowId, Option<Row>)>, SchemaError> {
-        let committed = self.manager.engine().relaxed(TxnId(0));
-        let mut changes = Vec::new();
-        for rid in rows {
-            let made = self.make(own, *rid)?;
-            if made != self.make(&committed, *rid)? {
-                changes.push((*rid, made));
-            }
+        if rows.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(changes)
+        let committed = self.make(&self.manager.engine().relaxed(TxnId(0)), rows)?;
+        let made = rows.iter().zip(self.make(own, rows)?).zip(committed);
+        let changed = made.filter(|((_, made), committed)| made != committed);
+        Ok(changed.map(|((rid, made), _)| (*rid, made)).collect())
     }
 
-    /// What the query makes of one source row.
-    fn make(&self, snapshot: &Snapshot, rid: RowId) -> Result<Option<Row>, SchemaError> {
-        let made = self.query.eval(&self.read_some(snapshot, &[rid]).batch)?;
-        Ok((!made.rows.is_empty()).then(|| row_of(&made, &self.types(), 0)))
+    /// What the query makes of each of some source rows.
+    fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Vec<Option<Row>>, SchemaError> {
+        let read = read_rows(&*self.source, snapshot, rows, &self.inputs);
+        let (made, types) = (self.query.eval(&read.batch)?, self.types());
+        let mut kept = made.rows.iter().map(|&at| read.rids[at]).enumerate().peekable();
+        let row = |rid: &RowId| {
+            let (at, _) = kept.next_if(|(_, kept)| kept == rid)?;
+            Some(row_at(&made.columns, &types, at))
+        };
+        Ok(rows.iter().map(row).collect())
     }
 
     /// Makes the target row of a source row this, for a writer, if nobody has written it after `base`.
@@ -453,11 +445,6 @@ impl Copy {
         }
         self.sources.lock().as_ref()?.get(&target).copied()
     }
-}
-
-fn row_of(made: &Made, types: &[ColumnType], at: usize) -> Row {
-    let columns = made.columns.iter().zip(types);
-    columns.map(|(column, ty)| batch::value_at(column, at, *ty)).collect()
 }
 
 /// Nobody but the copy and its owner writes to its rows.

@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use froglet_engine::{
-    IndexSpec, RowId, RowWrite, Snapshot, SpaceId, SqlState, Ts, TxnId, Value, WriteStop, batch,
+    BlockRows, IndexSpec, RowId, RowWrite, Snapshot, SpaceId, SqlState, Ts, TxnId, Value,
+    WriteStop, batch,
 };
 use froglet_txn::{CommitHook, Limits, SchemaUse, Strength, Transaction, TxnError, Verdict};
 
@@ -35,6 +36,7 @@ use crate::def::ObjectId;
 use crate::error::SchemaError;
 use crate::local::{Changed, local, local_mut};
 use crate::migration::MigrationPhase;
+use crate::rows::{read_rows, row_at, types_of};
 use crate::step::{ForeignKeyWatch, Step, StepKind};
 
 /// What every writer looks at when it commits.
@@ -276,9 +278,7 @@ impl Catalog {
         }
         Ok(())
     }
-}
 
-impl Catalog {
     /// Whether a view has a newer version of a table than it was written under, or had it and has
     /// tables that were made of it.
     pub(crate) fn moves_on(&self, view: &CatalogVersion, used: &SchemaUse) -> bool {
@@ -371,7 +371,7 @@ async fn carry_rows(
     let snapshot = txn.snapshot();
     match &step.kind {
         StepKind::Fill { source, target, ty, transform, not_null } => {
-            let (rids, batch) = read_rows(step, &snapshot, rows, source);
+            let BlockRows { rids, batch } = read_rows(&*step.table, &snapshot, rows, source);
             if rids.is_empty() {
                 return Ok(());
             }
@@ -399,14 +399,15 @@ async fn carry_rows(
             Ok(())
         }
         StepKind::Verify { source, check } => {
-            let (rids, batch) = read_rows(step, &snapshot, rows, source);
+            let BlockRows { rids, batch } = read_rows(&*step.table, &snapshot, rows, source);
             if rids.is_empty() {
                 return Ok(());
             }
             let holds = check.eval(&batch)?;
             for i in 0..rids.len() {
                 if arrow_array::Array::is_valid(&holds, i) && !holds.value(i) {
-                    return Err(check.violation(&row_of(step, &batch, source, i)).into());
+                    let types = types_of(&*step.table, source);
+                    return Err(check.violation(&row_at(batch.columns(), &types, i)).into());
                 }
             }
             Ok(())
@@ -423,9 +424,10 @@ async fn carry_rows(
             Ok(())
         }
         StepKind::Child(watch) => {
-            let (rids, batch) = read_rows(step, &snapshot, rows, &watch.child);
+            let BlockRows { rids, batch } = read_rows(&*step.table, &snapshot, rows, &watch.child);
+            let types = types_of(&*step.table, &watch.child);
             for i in 0..rids.len() {
-                let values = row_of(step, &batch, &watch.child, i);
+                let values = row_at(batch.columns(), &types, i);
                 if values.iter().any(Value::is_null) {
                     continue;
                 }
@@ -494,30 +496,6 @@ fn parents_unchanged(
         }
     }
     Ok(())
-}
-
-fn read_rows(
-    step: &Step,
-    snapshot: &Snapshot,
-    rows: &[RowId],
-    source: &[usize],
-) -> (Vec<RowId>, arrow_array::RecordBatch) {
-    let mut rids = Vec::new();
-    let mut values = Vec::new();
-    for rid in rows {
-        let mut row = Vec::new();
-        if step.table.read_row(snapshot, *rid, source, &mut row) {
-            rids.push(*rid);
-            values.push(row);
-        }
-    }
-    let types: Vec<_> = source.iter().map(|&p| step.table.layout().columns[p].ty).collect();
-    (rids, batch::batch_of(&types, &values))
-}
-
-fn row_of(step: &Step, batch: &arrow_array::RecordBatch, source: &[usize], i: usize) -> Vec<Value> {
-    let ty = |p: usize| step.table.layout().columns[p].ty;
-    source.iter().enumerate().map(|(c, &p)| batch::value_at(batch.column(c), i, ty(p))).collect()
 }
 
 async fn write_own(

@@ -30,6 +30,7 @@ mod front;
 mod local;
 pub mod migration;
 mod own_view;
+mod rows;
 pub mod sequence;
 mod step;
 mod store;

@@ -33,6 +33,7 @@ use froglet_engine::{
 };
 
 use crate::copy::Copy;
+use crate::rows::types_of;
 use crate::step::{Step, StepKind};
 
 /// See the module.
@@ -121,7 +122,7 @@ impl OwnView {
                 *value = computed;
             }
         }
-        let types: Vec<_> = source.iter().map(|&place| columns[place].ty).collect();
+        let types = types_of(&*step.table, source);
         let computed = transform.eval(&batch::batch_of(&types, &[row])).ok()?;
         Some(batch::value_at(&computed, 0, *ty))
     }

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::{
     BlockRows, ColumnId, ColumnType, Direction, Engine, KeyPart, KeyRange, Loaded, Loading,
-    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, batch, key,
+    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, key,
 };
 use parking_lot::Mutex;
 
@@ -35,6 +35,7 @@ use crate::change::{Check, Transform};
 use crate::copy::Copy;
 use crate::error::SchemaError;
 use crate::front::Front;
+use crate::rows::{row_at, types_of};
 
 /// What a step does.
 pub enum StepKind {
@@ -343,7 +344,8 @@ impl Step {
                     let holds = check.eval(&batch.batch)?;
                     for (i, rid) in batch.rids.iter().enumerate() {
                         if holds.is_valid_at(i) && !holds.value(i) {
-                            let row = row_at(&batch.batch, &self.types(source), i);
+                            let row =
+                                row_at(batch.batch.columns(), &types_of(&*self.table, source), i);
                             violations.push((*rid, check.violation(&row)));
                         }
                     }
@@ -355,12 +357,12 @@ impl Step {
             }
             StepKind::Child(watch) => {
                 let snapshot = self.engine.relaxed(owner);
-                let types = self.types(&watch.child);
+                let types = types_of(&*self.table, &watch.child);
                 self.verify(owner, block, rows, &watch.child, &mut |batch, violations| {
                     // Many children of a block have the same parent.
                     let mut known: HashMap<Vec<u8>, bool> = HashMap::new();
                     for (i, rid) in batch.rids.iter().enumerate() {
-                        let values = row_at(&batch.batch, &types, i);
+                        let values = row_at(batch.batch.columns(), &types, i);
                         if values.iter().any(Value::is_null) {
                             continue;
                         }
@@ -377,10 +379,6 @@ impl Step {
             }
             StepKind::Parent(watch) => Ok(self.watch_parents(owner, watch, rows.unwrap_or(&[]))),
         }
-    }
-
-    fn types(&self, positions: &[usize]) -> Vec<ColumnType> {
-        positions.iter().map(|&p| self.table.layout().columns[p].ty).collect()
     }
 
     fn verify(
@@ -572,10 +570,6 @@ impl ValidAt for arrow_array::BooleanArray {
     fn is_valid_at(&self, i: usize) -> bool {
         arrow_array::Array::is_valid(self, i)
     }
-}
-
-fn row_at(batch: &arrow_array::RecordBatch, types: &[ColumnType], i: usize) -> Row {
-    types.iter().enumerate().map(|(c, ty)| batch::value_at(batch.column(c), i, *ty)).collect()
 }
 
 /// A value in an error's detail line.
