@@ -22,7 +22,7 @@
 //! reads all rows.
 
 use std::any::Any;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Deref};
 use std::sync::Arc;
 
 use froglet_engine::id::ROWS_PER_BLOCK;
@@ -48,6 +48,28 @@ pub(crate) struct OwnView {
     built: Vec<usize>,
     /// What the table is made by.
     copy: Option<Arc<Copy>>,
+}
+
+/// A read view in place of another, which learns what was seen in it.
+struct Seen<'a> {
+    snapshot: &'a Snapshot,
+    view: Option<Arc<Snapshot>>,
+}
+
+impl Deref for Seen<'_> {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        self.view.as_deref().unwrap_or(self.snapshot)
+    }
+}
+
+impl Drop for Seen<'_> {
+    fn drop(&mut self) {
+        if let Some(view) = &self.view {
+            self.snapshot.note_seen(view.newest_seen());
+        }
+    }
 }
 
 impl OwnView {
@@ -81,14 +103,9 @@ impl OwnView {
         Arc::new(OwnView { owner, table, fills, filled, built, copy })
     }
 
-    /// Reads in the view in which the owner sees the table.
-    fn seen<T>(&self, snapshot: &Snapshot, read: impl FnOnce(&Snapshot) -> T) -> T {
-        let Some(view) = self.copy.as_ref().and_then(|copy| copy.as_seen(snapshot)) else {
-            return read(snapshot);
-        };
-        let outcome = read(&view);
-        snapshot.note_seen(view.newest_seen());
-        outcome
+    /// The view in which the table is read.
+    fn seen<'a>(&self, snapshot: &'a Snapshot) -> Seen<'a> {
+        Seen { snapshot, view: self.copy.as_ref().and_then(|copy| copy.as_seen(snapshot)) }
     }
 
     /// Whether it is the owner who reads, in its snapshot.
@@ -206,14 +223,15 @@ fn contains(range: &KeyRange, encoded: &[u8]) -> bool {
         }
 }
 
-/// Reads in the view in which the owner sees the table.
-impl OwnView {
-    fn read_block_seen(
+impl Table for OwnView {
+    fn read_block(
         &self,
         snapshot: &Snapshot,
         block: u32,
         projection: &[usize],
     ) -> Result<BlockRows, EngineError> {
+        let seen = self.seen(snapshot);
+        let snapshot = &*seen;
         let mut read = self.table.read_block(snapshot, block, projection)?;
         if !self.concerns(snapshot) || !self.has_filled(projection) {
             return Ok(read);
@@ -243,13 +261,15 @@ impl OwnView {
         Ok(read)
     }
 
-    fn read_row_seen(
+    fn read_row(
         &self,
         snapshot: &Snapshot,
         rid: RowId,
         projection: &[usize],
         out: &mut Row,
     ) -> bool {
+        let seen = self.seen(snapshot);
+        let snapshot = &*seen;
         let start = out.len();
         if !self.table.read_row(snapshot, rid, projection, out) {
             return false;
@@ -258,7 +278,7 @@ impl OwnView {
         true
     }
 
-    fn get_by_key_seen(
+    fn get_by_key(
         &self,
         snapshot: &Snapshot,
         index: usize,
@@ -266,6 +286,8 @@ impl OwnView {
         projection: &[usize],
         out: &mut Row,
     ) -> Option<RowId> {
+        let seen = self.seen(snapshot);
+        let snapshot = &*seen;
         if self.concerns(snapshot) && self.built.contains(&index) {
             let range = KeyRange {
                 lower: Bound::Included(key.to_vec()),
@@ -282,7 +304,7 @@ impl OwnView {
         Some(rid)
     }
 
-    fn seek_seen(
+    fn seek(
         &self,
         snapshot: &Snapshot,
         index: usize,
@@ -291,6 +313,8 @@ impl OwnView {
         projection: &[usize],
         visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
     ) {
+        let seen = self.seen(snapshot);
+        let snapshot = &*seen;
         if !self.concerns(snapshot) {
             return self.table.seek(snapshot, index, range, direction, projection, visit);
         }
@@ -313,52 +337,6 @@ impl OwnView {
                 return;
             }
         }
-    }
-}
-
-impl Table for OwnView {
-    fn read_block(
-        &self,
-        snapshot: &Snapshot,
-        block: u32,
-        projection: &[usize],
-    ) -> Result<BlockRows, EngineError> {
-        self.seen(snapshot, |snapshot| self.read_block_seen(snapshot, block, projection))
-    }
-
-    fn read_row(
-        &self,
-        snapshot: &Snapshot,
-        rid: RowId,
-        projection: &[usize],
-        out: &mut Row,
-    ) -> bool {
-        self.seen(snapshot, |snapshot| self.read_row_seen(snapshot, rid, projection, out))
-    }
-
-    fn get_by_key(
-        &self,
-        snapshot: &Snapshot,
-        index: usize,
-        key: &[u8],
-        projection: &[usize],
-        out: &mut Row,
-    ) -> Option<RowId> {
-        self.seen(snapshot, |snapshot| self.get_by_key_seen(snapshot, index, key, projection, out))
-    }
-
-    fn seek(
-        &self,
-        snapshot: &Snapshot,
-        index: usize,
-        range: &KeyRange,
-        direction: Direction,
-        projection: &[usize],
-        visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
-    ) {
-        self.seen(snapshot, |snapshot| {
-            self.seek_seen(snapshot, index, range, direction, projection, visit);
-        });
     }
 
     fn space(&self) -> SpaceId {

@@ -237,21 +237,9 @@ async fn each_statement_of_its_transaction_sees_source_and_copy_at_one_time() {
         writers.until_committed(5).await;
         let view = world.statement(&mut txn, false).await;
         let snapshot = txn.snapshot();
-        let read = |table: ObjectId| {
-            let table = &view.tables[&table].table;
-            let mut rows = Vec::new();
-            for block in 0..table.block_count() {
-                let read = table.read_block(&snapshot, block, &[0, 1]).expect("a block reads");
-                rows.extend((0..read.rids.len()).map(|i| {
-                    let column = |c: usize| {
-                        let ty = table.layout().columns[c].ty;
-                        froglet_engine::batch::value_at(read.batch.column(c), i, ty)
-                    };
-                    pair(&[column(0), column(1)])
-                }));
-            }
-            rows.sort_unstable();
-            rows
+        let read = |table: ObjectId| -> Vec<(i64, i64)> {
+            let rows = World::read(&view.tables[&table], &snapshot, &[0, 1]);
+            rows.iter().map(|row| pair(row)).collect()
         };
         // The source is read last: it goes on, and a view that was not kept would show it.
         let made = read(target.table);
@@ -316,11 +304,7 @@ async fn a_copied_row_is_brought_in_line_before_its_owner_writes_it() {
         world.update(&mut writer, 1, 11).await.unwrap();
         world.commit(writer).await.unwrap();
         let table = &view.tables[&target.table].table;
-        let rid = (0..10).map(RowId).find(|rid| {
-            let mut row = Vec::new();
-            let there = table.read_row(&ddl.snapshot(), *rid, &[0], &mut row);
-            there && row == [Value::Int64(1)]
-        });
+        let rid = target.find(&mut ddl, &view.tables[&target.table], 1);
         let values = [Value::Int64(-1)];
         let rid = rid.expect("row 1 was copied");
         let update = RowWrite::Update { rid, columns: &[1], values: &values };
@@ -536,11 +520,7 @@ async fn a_read_committed_writer_finds_its_rows_in_the_copy() {
             // As a generated column would be.
             let d = [Value::Int64(double(5))];
             let version = target.version();
-            let rid = (0..10).map(RowId).find(|rid| {
-                let mut row = Vec::new();
-                let there = version.table.read_row(&writer.snapshot(), *rid, &[0], &mut row);
-                there && row == [Value::Int64(1)]
-            });
+            let rid = target.find(&mut writer, &version, 1);
             let rid = rid.expect("row 1 is there");
             let update = RowWrite::Update { rid, columns: &[2], values: &d };
             version.table.write(writer.part(), Ts::LATEST, &[update]).expect("it is its own");

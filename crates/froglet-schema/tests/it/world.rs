@@ -7,7 +7,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use froglet_engine::{
-    ColumnId, ColumnType, Direction, KeyRange, RowId, RowWrite, SqlState, Value, WriteStop, key,
+    ColumnId, ColumnType, Direction, KeyRange, RowId, RowWrite, Snapshot, SqlState, Value,
+    WriteStop, key,
 };
 use froglet_memory::{MemoryEngine, MemoryOptions};
 use froglet_schema::{
@@ -222,7 +223,8 @@ impl World {
         }
     }
 
-    fn find(&self, txn: &mut Transaction, version: &TableVersion, id: i64) -> Option<RowId> {
+    /// The row with this id, if the statement sees it.
+    pub fn find(&self, txn: &mut Transaction, version: &TableVersion, id: i64) -> Option<RowId> {
         let pk = version.def.primary_key().expect("t has a primary key").spec.id;
         let index = version.table.layout().index_position(pk).expect("bound");
         let part = version.table.layout().indexes[index].key[0];
@@ -269,10 +271,16 @@ impl World {
                 found.unwrap_or_else(|| panic!("no column {name} in this version"))
             })
             .collect();
-        let snapshot = txn.snapshot();
+        let rows = World::read(version, &txn.snapshot(), &at);
+        self.catalog.end_statement(txn);
+        rows
+    }
+
+    /// Every row of a table version by id: the columns at these positions, of which the first is the id.
+    pub fn read(version: &TableVersion, snapshot: &Snapshot, at: &[usize]) -> Vec<Vec<Value>> {
         let mut rows = Vec::new();
         for block in 0..version.table.block_count() {
-            let found = version.table.read_block(&snapshot, block, &at).expect("a block reads");
+            let found = version.table.read_block(snapshot, block, at).expect("a block reads");
             for i in 0..found.rids.len() {
                 let value = |(c, p): (usize, &usize)| {
                     let ty = version.table.layout().columns[*p].ty;
@@ -281,7 +289,6 @@ impl World {
                 rows.push(at.iter().enumerate().map(value).collect::<Vec<_>>());
             }
         }
-        self.catalog.end_statement(txn);
         rows.sort_by_key(|row| match row[0] {
             Value::Int64(id) => id,
             ref other => panic!("an id is never {other:?}"),
