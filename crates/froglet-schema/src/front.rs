@@ -9,9 +9,8 @@
 //! capture finds the block unclaimed, the scan's relaxed read sees the change (sequentially
 //! consistent: claim and timestamp after, feed and commit timestamp before).
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-use froglet_engine::RowId;
 
 /// The front of a scan that reads blocks in ascending order, on several threads.
 #[derive(Debug, Default)]
@@ -33,10 +32,9 @@ impl Front {
         self.claimed.fetch_max(block + 1, Ordering::SeqCst);
     }
 
-    /// Whether the scan has yet to read a row's block.
-    pub fn is_before(&self, row: RowId) -> bool {
-        let claimed = self.claimed.load(Ordering::SeqCst);
-        (claimed..self.end.load(Ordering::SeqCst)).contains(&row.block())
+    /// The blocks that the scan has yet to read. It may have begun to by the time this returns.
+    pub fn to_be_read(&self) -> Range<u32> {
+        self.claimed.load(Ordering::SeqCst)..self.end.load(Ordering::SeqCst)
     }
 }
 
@@ -47,7 +45,7 @@ mod tests {
     #[test]
     fn only_rows_of_blocks_to_be_read_are_left_to_the_scan() {
         let front = Front::default();
-        let is_before = |block| front.is_before(RowId::of(block, 5));
+        let is_before = |block| front.to_be_read().contains(&block);
         assert!(!is_before(0), "there is no scan");
         front.begin(3);
         assert_eq!([0, 1, 2, 3].map(is_before), [true, true, true, false], "block 3 is new");

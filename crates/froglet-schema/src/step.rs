@@ -317,10 +317,11 @@ impl Step {
     /// The scan reads their latest version, unless it reads what a fixed snapshot sees.
     fn without_those_to_be_scanned<'a>(&self, rows: &'a [RowId]) -> Cow<'a, [RowId]> {
         let is_fixed = matches!(&self.kind, StepKind::Copy(copy) if copy.is_fixed());
-        if is_fixed || !rows.iter().any(|rid| self.front.is_before(*rid)) {
+        let to_be_read = self.front.to_be_read();
+        if is_fixed || to_be_read.is_empty() {
             return Cow::Borrowed(rows);
         }
-        Cow::Owned(rows.iter().filter(|rid| !self.front.is_before(**rid)).copied().collect())
+        Cow::Owned(rows.iter().filter(|rid| !to_be_read.contains(&rid.block())).copied().collect())
     }
 
     /// Rows of a block (`None`: all) of their own table.
