@@ -6,13 +6,14 @@ use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
-use crate::change::{Change, Fill, NewTable, RowQuery};
+use crate::change::{Change, Fill, NewTable, RowQuery, TableQuery, UnitQuery};
 use crate::copy::Copy;
 use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
+use crate::derive::{Derivation, Source};
 use crate::edit::{self, Edited, NewType, Surroundings, Work};
 use crate::error::SchemaError;
 use crate::local::{Changed, Remains, local, local_mut};
-use crate::migration::MigrationOptions;
+use crate::migration::{Migration, MigrationOptions};
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
 
 /// What a change has made.
@@ -43,8 +44,13 @@ impl Catalog {
     ) -> Result<Applied, SchemaError> {
         txn.part();
         let scope = Scope { view: self.view(txn), options, limits };
-        if let Change::CreateTableAs { table, source, query } = change {
-            return self.create_table_as(txn, &scope, table, source, query).await;
+        if let Change::CreateTableAs { table, query } = change {
+            return match query {
+                TableQuery::Rows { source, query } => {
+                    self.copy_table(txn, &scope, table, source, query).await
+                }
+                TableQuery::Units(query) => self.derive_table(txn, &scope, table, query).await,
+            };
         }
         let object = self.apply_plain(txn, &scope, change).await?;
         Ok(Applied { object, rows: 0 })
@@ -238,13 +244,7 @@ impl Catalog {
         step: Step,
     ) -> Result<(), SchemaError> {
         let migration = self.migration(txn, def, step.table.clone());
-        let moves = txn.isolation() == Isolation::ReadCommitted;
-        let renew = &mut || {
-            if moves {
-                txn.part().refresh();
-            }
-        };
-        migration.run_step(step, scope.options, scope.limits, renew).await?;
+        migration.run_step(step, scope.options, scope.limits, &mut renewal(txn)).await?;
         let steps = migration.steps();
         local_mut(txn).changes.steps.insert(def.id, steps);
         Ok(())
@@ -289,7 +289,7 @@ impl Catalog {
         parent: ObjectId,
         child: ObjectId,
     ) -> Result<(), SchemaError> {
-        if local(txn).is_some_and(|own| own.changes.copies.contains_key(&parent)) {
+        if local(txn).is_some_and(|own| own.changes.makers.contains_key(&parent)) {
             // Whoever deletes a row of its source knows nothing of the children.
             return Err(SchemaError::refused(
                 SqlState::FEATURE_NOT_SUPPORTED,
@@ -415,7 +415,8 @@ impl Catalog {
         Ok(id)
     }
 
-    async fn create_table_as(
+    /// CREATE TABLE AS, a row of a row.
+    async fn copy_table(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
@@ -426,20 +427,76 @@ impl Catalog {
         let TableVersion { def: from, table: seen, .. } = &**scope.table(source)?;
         // Its rows stay where they are, and its columns what they are, until this ends.
         self.store.lock(txn, source, scope.limits).await?;
-        let id = self.create_table(txn, scope, new).await?;
-        let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
-        let target = made.expect("just made").table.clone();
+        let (id, target) = self.create_target(txn, scope, new).await?;
         let rows = self.engine().open(from.space, Arc::new(from.layout()))?;
         let copy = Arc::new(Copy::new(txn, rows.clone(), seen.clone(), query, target));
-        let own = local_mut(txn);
-        own.changes.copies.insert(id, copy.clone());
-        own.view = None;
+        local_mut(txn).set_maker(id, copy.clone());
         let kind = StepKind::Copy(copy.clone());
         let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
         self.run_step(txn, scope, from, step).await?;
-        // Whoever is told how many rows there are, is told of commits that may not be durable yet.
-        txn.snapshot().note_seen(self.engine().now());
+        self.note_told(txn);
         Ok(Applied { object: Some(id), rows: copy.rows() })
+    }
+
+    /// CREATE TABLE AS, unit by unit.
+    async fn derive_table(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        new: NewTable,
+        query: Arc<dyn UnitQuery>,
+    ) -> Result<Applied, SchemaError> {
+        let mut tables: Vec<ObjectId> = query.inputs().iter().map(|input| input.table).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        for table in &tables {
+            // As for a copy; in order, so that two such statements do not wait for each other.
+            scope.table(*table)?;
+            self.store.lock(txn, *table, scope.limits).await?;
+        }
+        let (id, target) = self.create_target(txn, scope, new).await?;
+        let source = |table| {
+            let TableVersion { def, table: seen, .. } = &**scope.table(table)?;
+            let table = self.engine().open(def.space, Arc::new(def.layout()))?;
+            Ok(Source { table, seen: seen.clone() })
+        };
+        let sources = query.inputs().iter().map(|input| source(input.table));
+        let sources = sources.collect::<Result<_, SchemaError>>()?;
+        let derivation = Arc::new(Derivation::new(txn, query, sources, target));
+        local_mut(txn).set_maker(id, derivation.clone());
+        let mut migrations = Vec::with_capacity(tables.len());
+        for table in &tables {
+            let def = &scope.table(*table)?.def;
+            let rows = source(*table)?.table;
+            let kind = StepKind::Derive(derivation.clone());
+            let step = Step::new(kind, rows.clone(), txn.savepoint(), self.engine().clone());
+            migrations.push((self.migration(txn, def, rows), Arc::new(step)));
+        }
+        let (options, limits) = (scope.options, scope.limits);
+        let scan = Migration::run_derivation;
+        scan(&derivation, &migrations, options, limits, &mut renewal(txn)).await?;
+        for (table, (migration, _)) in tables.into_iter().zip(&migrations) {
+            local_mut(txn).changes.steps.insert(table, migration.steps());
+        }
+        self.note_told(txn);
+        Ok(Applied { object: Some(id), rows: derivation.rows() })
+    }
+
+    /// A new table, and its rows as anybody writes them.
+    async fn create_target(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        new: NewTable,
+    ) -> Result<(ObjectId, Arc<dyn Table>), SchemaError> {
+        let id = self.create_table(txn, scope, new).await?;
+        let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
+        Ok((id, made.expect("just made").table.clone()))
+    }
+
+    /// Whoever is told how many rows there are, is told of commits that may not be durable yet.
+    fn note_told(&self, txn: &mut Transaction) {
+        txn.snapshot().note_seen(self.engine().now());
     }
 
     async fn drop_table(
@@ -623,6 +680,16 @@ impl Change {
             | Change::CreateIndex { table, .. }
             | Change::DropIndex { table, .. }
             | Change::RenameIndex { table, .. } => Some(*table),
+        }
+    }
+}
+
+/// Moves the transaction's read view on while it scans, if it may move.
+fn renewal(txn: &mut Transaction) -> impl FnMut() + Send {
+    let moves = txn.isolation() == Isolation::ReadCommitted;
+    move || {
+        if moves {
+            txn.part().refresh();
         }
     }
 }

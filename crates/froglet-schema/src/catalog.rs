@@ -20,6 +20,7 @@ use crate::own_view::OwnView;
 use crate::sequence::Sequences;
 use crate::step::StepKind;
 use crate::store::{Store, rebuild_indexes};
+use crate::target::Maker;
 
 /// One table under one schema version, bound to its rows.
 pub struct TableVersion {
@@ -101,11 +102,11 @@ impl CatalogVersion {
             // Under READ COMMITTED the read view follows what is migrated.
             let steps = changes.steps.get(id).filter(|_| isolation != Isolation::ReadCommitted);
             let steps = steps.map_or(&[][..], Vec::as_slice);
-            let copy = changes.copies.get(id);
+            let maker = changes.makers.get(id);
             let version = TableVersion {
                 def: version.def.clone(),
                 version: version.version,
-                table: OwnView::over(version.table.clone(), owner, steps, copy),
+                table: OwnView::over(version.table.clone(), owner, steps, maker),
                 compiled: OnceLock::new(),
             };
             self.tables.insert(*id, Arc::new(version));
@@ -584,8 +585,8 @@ fn flips<'a>(
 }
 
 impl Changes {
-    /// The tables that were made of one; `None` where others were made of one of those, or of other
-    /// rows of the same table: a writer is not carried over to them.
+    /// The tables that were made of one, row by row; `None` where others were made of one of those, of
+    /// other rows of the same table, or of several rows: a writer is not carried over to them.
     fn copies_of(&self, source: ObjectId) -> Option<Vec<CopyTo>> {
         let mut found = Vec::new();
         if self.truncated.contains(&source) {
@@ -593,10 +594,15 @@ impl Changes {
         }
         let steps = |table: &ObjectId| self.steps.get(table).map_or(&[][..], Vec::as_slice);
         for step in steps(&source) {
-            let StepKind::Copy(copy) = &step.kind else { continue };
-            let (table, _) = self.copies.iter().find(|(_, known)| Arc::ptr_eq(known, copy))?;
+            let copy = match &step.kind {
+                StepKind::Copy(copy) => copy,
+                StepKind::Derive(_) => return None,
+                _ => continue,
+            };
+            let is_its = |known: &Arc<dyn Maker>| known.target().space() == copy.target_space();
+            let (table, _) = self.makers.iter().find(|(_, known)| is_its(known))?;
             let made = self.objects.get(table)?.as_ref().and_then(Changed::table);
-            if steps(table).iter().any(|step| matches!(step.kind, StepKind::Copy(_))) {
+            if steps(table).iter().any(|step| step.kind_name() == "table") {
                 return None;
             }
             if made.is_some_and(|made| made.def.space == copy.target_space()) {
@@ -618,6 +624,12 @@ fn housekeep(catalog: &Weak<Catalog>) {
 }
 
 impl Local {
+    /// Enters what makes a new table.
+    pub(crate) fn set_maker(&mut self, table: ObjectId, maker: Arc<dyn Maker>) {
+        self.changes.makers.insert(table, maker);
+        self.view = None;
+    }
+
     /// Enters a table's new version.
     pub(crate) fn set_table(&mut self, version: TableVersion) {
         let id = version.def.id;

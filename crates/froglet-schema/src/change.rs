@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
-use froglet_engine::{ColumnId, ColumnType, KeyPart, Value};
+use froglet_engine::{BlockRows, ColumnId, ColumnType, KeyPart, Snapshot, Value};
 
 use crate::def::{Expression, ForeignKeyAction, ObjectId, SequenceDef, SqlType};
 
@@ -43,6 +43,57 @@ pub struct Made {
     pub rows: Vec<usize>,
     /// As many values for each new column, in its Arrow type.
     pub columns: Vec<ArrayRef>,
+}
+
+/// Makes rows of those of several tables, unit by unit: what it makes of the rows of some units has
+/// nothing to do with the rows of others.
+pub trait UnitQuery: Send + Sync {
+    /// What it reads. A table that it reads twice is here twice.
+    fn inputs(&self) -> &[UnitInput];
+    /// The unit of each of some rows of an input, the columns of which are given; never the greatest
+    /// number.
+    fn units(&self, input: usize, rows: &BlockRows) -> Result<Vec<u64>, CompiledError>;
+    /// Hands over what it makes of these rows: the unit of each row that it makes, and the new columns
+    /// in their Arrow types. It may also make rows of units of which it is given none.
+    fn eval(&self, rows: Arc<dyn UnitRows>, make: &mut Makes<'_>) -> Result<(), CompiledError>;
+}
+
+/// Takes what a [`UnitQuery`] has made: units, columns.
+pub type Makes<'a> = dyn FnMut(&[u64], &[ArrayRef]) -> Result<(), CompiledError> + 'a;
+
+/// What a [`UnitQuery`] reads of a table.
+#[derive(Clone, Debug)]
+pub struct UnitInput {
+    /// The table.
+    pub table: ObjectId,
+    /// Its columns, as for [`Transform::inputs`].
+    pub columns: Vec<ColumnId>,
+}
+
+/// Rows for a [`UnitQuery`], in parts that may be read in any order, on any thread, once each.
+pub trait UnitRows: Send + Sync {
+    /// How many parts an input has.
+    fn parts(&self, input: usize) -> u32;
+    /// A part: rows, and the unit of each.
+    fn part(&self, input: usize, number: u32) -> Result<(RecordBatch, Vec<u64>), CompiledError>;
+    /// On how many threads they are to be read.
+    fn threads(&self) -> usize;
+    /// For tables that are read and are no inputs.
+    fn snapshot(&self) -> Arc<Snapshot>;
+}
+
+/// The query of a table that is made of others.
+#[derive(Clone)]
+pub enum TableQuery {
+    /// The unit is a row of one table.
+    Rows {
+        /// The table.
+        source: ObjectId,
+        /// What is made of each row.
+        query: Arc<dyn RowQuery>,
+    },
+    /// The query has units of its own.
+    Units(Arc<dyn UnitQuery>),
 }
 
 /// Where the values of a new column come from.
@@ -175,12 +226,11 @@ pub struct NewTable {
 #[allow(missing_docs)] // the fields are what their SQL says
 pub enum Change {
     CreateTable(NewTable),
-    /// CREATE TABLE AS: the new table has the rows that `query` makes of those of `source`, as they
-    /// are when the transaction commits.
+    /// CREATE TABLE AS: the new table has the rows that `query` makes of those of others, as they are
+    /// when the transaction commits.
     CreateTableAs {
         table: NewTable,
-        source: ObjectId,
-        query: Arc<dyn RowQuery>,
+        query: TableQuery,
     },
     DropTable {
         table: ObjectId,

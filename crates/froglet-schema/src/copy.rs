@@ -8,9 +8,7 @@
 //! ```
 //!
 //! The unit is a source row, of which the query makes one row or none. The target is a row space that
-//! no committed schema has. It is written by transactions of the engine, one for each block or
-//! batch, as any writer writes: so its rows are logged, recovered, versioned, and fed to the migration
-//! of the target itself, if that is given keys and constraints before it is committed.
+//! no committed schema has (`target.rs`).
 //!
 //! T1: the latch of a source block is held from the read of its rows to the commit of what was made
 //!     of them. So of two calls for one row the later one reads the later version, and stands.
@@ -24,24 +22,21 @@
 //!     line with it ([`Copy::hold`]). Where capture meets a row that the owner has written, there is
 //!     nothing to do.
 //! T5: under a fixed snapshot the copy is made of what that sees, and capture waits for a read view
-//!     of the copy as it is then. The owner reads the target in that view ([`Copy::as_seen`]). Rows
+//!     of the copy as it is then. The owner reads the target in that view ([`Target::as_seen`]). Rows
 //!     that had changed by then are looked at again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{
-    BlockRows, ColumnType, EngineTxn, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Ts,
-    TxnId, WriteStop,
-};
-use froglet_txn::{Isolation, Transaction, TxnManager};
+use froglet_engine::{BlockRows, EngineTxn, Row, RowId, Snapshot, SpaceId, Table, Ts, WriteStop};
+use froglet_txn::Transaction;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::change::RowQuery;
 use crate::error::SchemaError;
 use crate::rows::{read_rows, row_at};
+use crate::target::{Maker, Target, Writes, stop_of};
 
 /// No row was made of it.
 const NOWHERE: RowId = RowId(u64::MAX);
@@ -66,7 +61,6 @@ impl Places {
 
 /// One copy: from where, how, to where, and how far it is.
 pub struct Copy {
-    owner: TxnId,
     source: Arc<dyn Table>,
     /// The source as the owner sees it: it may itself be made or changed by the same transaction.
     seen: Arc<dyn Table>,
@@ -75,26 +69,14 @@ pub struct Copy {
     /// Source rows that the owner had written before the copy [T3].
     own: HashSet<RowId>,
     query: Arc<dyn RowQuery>,
-    target: Arc<dyn Table>,
-    manager: Arc<TxnManager>,
+    target: Target,
     /// By number of the source block.
     places: RwLock<Vec<Arc<Mutex<Places>>>>,
     /// The source row of each target row, once the owner has asked for one.
     sources: Mutex<Option<HashMap<RowId, RowId>>>,
-    /// Of an owner whose snapshot stays [T5].
-    fixed: Option<Fixed>,
-    rows: AtomicU64,
-}
-
-/// A copy made of what a snapshot sees.
-struct Fixed {
-    /// Until the scan is over.
-    snapshot: Mutex<Option<Arc<Snapshot>>>,
-    /// Rows to be looked at again once `view` is there; `None` from then on.
+    /// Rows to be looked at again once the copy of what a fixed snapshot sees is done; `None` from
+    /// then on [T5].
     waiting: Mutex<Option<Vec<RowId>>>,
-    /// The copy as it was then, until the owner ends.
-    view: Mutex<Option<Arc<Snapshot>>>,
-    view_ts: OnceLock<Ts>,
 }
 
 impl Copy {
@@ -107,27 +89,17 @@ impl Copy {
         query: Arc<dyn RowQuery>,
         target: Arc<dyn Table>,
     ) -> Copy {
-        let snapshot = txn.snapshot();
-        let is_fixed = txn.isolation() != Isolation::ReadCommitted;
-        let fixed = is_fixed.then(|| Fixed {
-            snapshot: Mutex::new(Some(snapshot)),
-            waiting: Mutex::new(Some(Vec::new())),
-            view: Mutex::default(),
-            view_ts: OnceLock::new(),
-        });
+        let target = Target::new(txn, target);
         Copy {
-            owner: txn.id(),
             own: txn.part().rows_written(source.space()).into_iter().collect(),
             seen,
             inputs: crate::step::positions(&*source, query.inputs()),
-            manager: txn.manager().clone(),
             source,
             query,
+            waiting: Mutex::new(target.fixed.is_some().then(Vec::new)),
             target,
             places: RwLock::default(),
             sources: Mutex::default(),
-            fixed,
-            rows: AtomicU64::new(0),
         }
     }
 
@@ -138,23 +110,23 @@ impl Copy {
 
     /// Rows of the target that were made of others.
     pub fn rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed)
+        self.target.rows()
     }
 
     /// Whether its scan reads what a fixed snapshot sees.
     pub fn is_fixed(&self) -> bool {
-        self.fixed.is_some()
+        self.target.fixed.is_some()
     }
 
     /// Copies a block: the scan. Returns how many source rows there were.
     pub fn run_block(&self, number: u32) -> Result<u64, SchemaError> {
         let latch = self.latch(number);
         let places = latch.lock();
-        let snapshot = self.fixed.as_ref().and_then(|fixed| fixed.snapshot.lock().clone());
+        let snapshot = self.target.scan_snapshot();
         let read = match &snapshot {
             Some(snapshot) => self.seen.read_block(snapshot, number, &self.inputs)?,
             None => {
-                let relaxed = self.manager.engine().relaxed(self.owner);
+                let relaxed = self.target.manager.engine().relaxed(self.target.owner);
                 self.source.read_block(&relaxed, number, &self.inputs)?
             }
         };
@@ -169,10 +141,9 @@ impl Copy {
     /// Under a fixed snapshot: what has changed in a block since is to be looked at again, the more
     /// so if it was before the feed was open.
     fn note_changed(&self, block: u32, since: Ts) {
-        let Some(fixed) = &self.fixed else { return };
         let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));
         let changed = rows.filter(|rid| self.seen.changed_since(*rid, since));
-        if let Some(waiting) = &mut *fixed.waiting.lock() {
+        if let Some(waiting) = &mut *self.waiting.lock() {
             waiting.extend(changed);
         }
     }
@@ -180,9 +151,7 @@ impl Copy {
     /// Brings target rows in line with the latest committed version of these source rows, ascending:
     /// capture.
     pub fn run_rows(&self, rows: &[RowId]) -> Result<(), SchemaError> {
-        if let Some(fixed) = &self.fixed
-            && let Some(waiting) = &mut *fixed.waiting.lock()
-        {
+        if let Some(waiting) = &mut *self.waiting.lock() {
             waiting.extend_from_slice(rows);
             return Ok(());
         }
@@ -197,28 +166,20 @@ impl Copy {
             by_block().map(|rows| (rows[0].block(), self.latch(rows[0].block()))).collect();
         let mut latched: Vec<_> =
             latches.iter().map(|(number, latch)| (*number, latch.lock())).collect();
-        let committed = self.manager.engine().relaxed(TxnId(0));
-        let read = read_rows(&*self.source, &committed, rows, &self.inputs);
+        let read = read_rows(&*self.source, &self.target.committed(), rows, &self.inputs);
         self.place(&mut latched, rows.iter().copied(), &read)
     }
 
     /// The scan is over. Returns the rows that are to be captured now.
     pub fn end_scan(&self) -> Vec<RowId> {
-        let Some(fixed) = &self.fixed else { return Vec::new() };
-        let now = self.manager.engine().snapshot();
-        assert!(fixed.view_ts.set(now.ts).is_ok(), "a scan ends once");
-        let mut waiting = fixed.waiting.lock();
-        *fixed.view.lock() = Some(Arc::new(Snapshot::new(now.ts, self.owner, Box::new(now))));
-        *fixed.snapshot.lock() = None;
+        let mut waiting = self.waiting.lock();
+        self.target.end_scan();
         waiting.take().unwrap_or_default()
     }
 
     /// The owner has ended: its read views keep nothing any more.
     pub fn release(&self) {
-        if let Some(fixed) = &self.fixed {
-            *fixed.snapshot.lock() = None;
-            *fixed.view.lock() = None;
-        }
+        self.target.release();
         *self.sources.lock() = None;
     }
 
@@ -243,12 +204,11 @@ impl Copy {
         read: &BlockRows,
     ) -> Result<(), SchemaError> {
         let made = self.query.eval(&read.batch)?;
-        let types = self.types();
-        let all: Vec<usize> = (0..types.len()).collect();
-        let relaxed = self.manager.engine().relaxed(TxnId(0));
+        let types = self.target.types();
+        let committed = self.target.committed();
 
-        let (mut new, mut new_places) = (Vec::new(), Vec::new());
-        let (mut changed, mut gone, mut gone_places) = (Vec::new(), Vec::new(), Vec::new());
+        let mut writes = Writes::default();
+        let (mut new_places, mut gone_places) = (Vec::new(), Vec::new());
         let mut kept = made.rows.iter().map(|&at| read.rids[at]).enumerate().peekable();
         let mut in_block = 0;
         for source in rows {
@@ -259,26 +219,26 @@ impl Copy {
             match (kept.next_if(|(_, kept)| *kept == source), place) {
                 (None, NOWHERE) => {}
                 (None, rid) => {
-                    gone.push(rid);
+                    writes.gone.push(rid);
                     gone_places.push((in_block, source));
                 }
                 (Some((at, _)), NOWHERE) => {
-                    new.push(row_at(&made.columns, &types, at));
+                    writes.new.push(row_at(&made.columns, &types, at));
                     new_places.push((in_block, source));
                 }
                 (Some((at, _)), rid) => {
-                    let (row, mut before) = (row_at(&made.columns, &types, at), Row::new());
-                    self.target.read_row(&relaxed, rid, &all, &mut before);
-                    if before != row {
-                        changed.push((rid, row));
+                    let row = row_at(&made.columns, &types, at);
+                    if self.target.row(&committed, rid) != row {
+                        writes.changed.push((rid, row));
                     }
                 }
             }
         }
-        if new.is_empty() && changed.is_empty() && gone.is_empty() {
+        if writes.is_empty() {
             return Ok(());
         }
-        let rids = self.write(&new, &changed, &gone, &all)?;
+        // What the owner has written is in line, and its source is held [T4].
+        let rids = self.target.write(&writes, || Ok(()))?;
 
         let mut sources = self.sources.lock();
         for ((in_block, source), rid) in new_places.into_iter().zip(rids) {
@@ -287,89 +247,13 @@ impl Copy {
                 sources.insert(rid, source);
             }
         }
-        for ((in_block, source), rid) in gone_places.into_iter().zip(&gone) {
+        for ((in_block, source), rid) in gone_places.into_iter().zip(&writes.gone) {
             latched[in_block].1.set(source, NOWHERE);
             if let Some(sources) = &mut *sources {
                 sources.remove(rid);
             }
         }
-        self.rows.fetch_add(new.len() as u64, Ordering::Relaxed);
-        self.rows.fetch_sub(gone.len() as u64, Ordering::Relaxed);
         Ok(())
-    }
-
-    /// Inserts rows, updates and deletes others, and commits. Returns the ids of the new ones.
-    fn write(
-        &self,
-        new: &[Row],
-        changed: &[(RowId, Row)],
-        gone: &[RowId],
-        all: &[usize],
-    ) -> Result<Vec<RowId>, SchemaError> {
-        let mut txn = self.manager.begin(Isolation::ReadCommitted);
-        let mut rids = Vec::with_capacity(new.len());
-        let inserted = self.target.insert(txn.part(), new, &mut rids);
-        inserted.map_err(|(_, stop)| unexpected(&stop))?;
-        let updates = changed.iter().map(|(rid, values)| RowWrite::Update {
-            rid: *rid,
-            columns: all,
-            values,
-        });
-        let deletes = gone.iter().map(|rid| RowWrite::Delete { rid: *rid });
-        let writes: Vec<RowWrite<'_>> = updates.chain(deletes).collect();
-        let mut done = 0;
-        while let Err((n, stop)) = self.target.write(txn.part(), Ts::LATEST, &writes[done..]) {
-            match stop {
-                // It is in line, and its source is held [T4].
-                WriteStop::Busy { holder } if holder == self.owner => done += n + 1,
-                stop => return Err(unexpected(&stop)),
-            }
-        }
-        let committed = self.manager.commit_at_once(&mut txn);
-        committed.expect("a transaction of no table's schema has nothing to prepare")?;
-        Ok(rids)
-    }
-
-    /// The read view in which the owner sees the target [T5]; `None` for one that is right as it is.
-    pub fn as_seen(&self, snapshot: &Snapshot) -> Option<Arc<Snapshot>> {
-        if snapshot.own != self.owner || snapshot.ts == Ts::LATEST {
-            return None;
-        }
-        self.fixed.as_ref()?.view.lock().clone()
-    }
-
-    /// The same for a timestamp of the owner's read view.
-    pub fn ts_as_seen(&self, ts: Ts) -> Ts {
-        self.fixed.as_ref().and_then(|fixed| fixed.view_ts.get()).copied().unwrap_or(ts)
-    }
-
-    /// Before the owner writes to a target row: holds the source row that it was made of, and brings
-    /// it in line [T4].
-    pub fn hold(&self, txn: &mut dyn EngineTxn, base: Ts, target: RowId) -> Result<(), WriteStop> {
-        let Some(source) = self.source_of(target) else { return Ok(()) };
-        let lock = [RowWrite::Lock { rid: source }];
-        // As the owner sees it: what the source itself was made of is held, too.
-        let held = match self.seen.write(txn, base, &lock) {
-            Err((_, WriteStop::Changed { .. })) if self.fixed.is_none() => {
-                self.source.write(txn, Ts::LATEST, &lock)
-            }
-            held => held,
-        };
-        match held {
-            Ok(()) | Err((_, WriteStop::Gone)) => {}
-            Err((_, stop)) => return Err(stop),
-        }
-        if !self.seen.changed_since(source, base) {
-            return Ok(());
-        }
-        if self.fixed.is_some() {
-            return Err(WriteStop::Changed { ts: Ts::LATEST });
-        }
-        self.run_rows(&[source]).map_err(|e| match e {
-            SchemaError::Engine(e) => WriteStop::Engine(e),
-            // Capture meets the same error, and with it the transaction fails.
-            _ => WriteStop::Changed { ts: Ts::LATEST },
-        })
     }
 
     /// What a writer's own version of source rows makes of their target rows. Not of those that it
@@ -382,7 +266,7 @@ impl Copy {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let committed = self.make(&self.manager.engine().relaxed(TxnId(0)), rows)?;
+        let committed = self.make(&self.target.committed(), rows)?;
         let made = rows.iter().zip(self.make(own, rows)?).zip(committed);
         let changed = made.filter(|((_, made), committed)| made != committed);
         Ok(changed.map(|((rid, made), _)| (*rid, made)).collect())
@@ -391,7 +275,7 @@ impl Copy {
     /// What the query makes of each of some source rows.
     fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Vec<Option<Row>>, SchemaError> {
         let read = read_rows(&*self.source, snapshot, rows, &self.inputs);
-        let (made, types) = (self.query.eval(&read.batch)?, self.types());
+        let (made, types) = (self.query.eval(&read.batch)?, self.target.types());
         let mut kept = made.rows.iter().map(|&at| read.rids[at]).enumerate().peekable();
         let row = |rid: &RowId| {
             let (at, _) = kept.next_if(|(_, kept)| kept == rid)?;
@@ -410,23 +294,8 @@ impl Copy {
         made: &Option<Row>,
     ) -> Result<Option<RowId>, WriteStop> {
         let place = self.latch(source.block()).lock().get(source);
-        let all: Vec<usize> = (0..self.types().len()).collect();
-        let write = match made {
-            None if place == NOWHERE => return Ok(None),
-            None => RowWrite::Delete { rid: place },
-            Some(row) if place == NOWHERE => {
-                let mut rids = Vec::new();
-                let inserted = self.target.insert(txn, std::slice::from_ref(row), &mut rids);
-                return inserted.map(|()| rids.pop()).map_err(|(_, stop)| stop);
-            }
-            Some(values) => RowWrite::Update { rid: place, columns: &all, values },
-        };
-        let written = self.target.write(txn, base, std::slice::from_ref(&write));
-        written.map(|()| Some(place)).map_err(|(_, stop)| stop)
-    }
-
-    fn types(&self) -> Vec<ColumnType> {
-        self.target.layout().columns.iter().map(|c| c.ty).collect()
+        let place = Some(place).filter(|place| *place != NOWHERE);
+        self.target.write_for(txn, base, place, made)
     }
 
     fn source_of(&self, target: RowId) -> Option<RowId> {
@@ -447,13 +316,17 @@ impl Copy {
     }
 }
 
-/// Nobody but the copy and its owner writes to its rows.
-fn unexpected(stop: &WriteStop) -> SchemaError {
-    match stop {
-        WriteStop::Engine(e) => SchemaError::Engine(e.clone()),
-        stop => SchemaError::refused(
-            SqlState::INTERNAL_ERROR,
-            format!("a row of a table that is being made was in the way: {stop:?}"),
-        ),
+impl Maker for Copy {
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn hold(&self, txn: &mut dyn EngineTxn, base: Ts, row: RowId) -> Result<(), WriteStop> {
+        let Some(source) = self.source_of(row) else { return Ok(()) };
+        let (seen, table) = (&*self.seen, &*self.source);
+        if self.target.hold_source(txn, base, seen, table, source)? {
+            self.run_rows(&[source]).map_err(stop_of)?;
+        }
+        Ok(())
     }
 }

@@ -437,7 +437,7 @@ async fn carry_rows(
         }
         StepKind::Parent(watch) => parents_unchanged(txn, watch, rows),
         // The table is still there, and has the rows: the copy is as of the flip.
-        StepKind::Copy(_) => Ok(()),
+        StepKind::Copy(_) | StepKind::Derive(_) => Ok(()),
     }
 }
 

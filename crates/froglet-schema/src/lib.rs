@@ -23,10 +23,12 @@ pub mod catalog;
 pub mod change;
 mod copy;
 pub mod def;
+mod derive;
 mod edit;
 pub mod error;
 mod flip;
 mod front;
+mod lineage;
 mod local;
 pub mod migration;
 mod own_view;
@@ -34,12 +36,13 @@ mod rows;
 pub mod sequence;
 mod step;
 mod store;
+mod target;
 
 pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
-    Change, Check, Fill, Made, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewTable,
-    RowQuery, Transform,
+    Change, Check, Fill, Made, Makes, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewTable,
+    RowQuery, TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
 };
 pub use def::{
     CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,

@@ -7,10 +7,10 @@ use froglet_engine::{ColumnId, IndexId, SpaceId};
 use froglet_txn::Transaction;
 
 use crate::catalog::{CatalogVersion, TableVersion};
-use crate::copy::Copy;
 use crate::def::{ObjectId, SequenceDef};
 use crate::migration::Migration;
 use crate::step::Step;
+use crate::target::Maker;
 
 /// An object as a transaction changed it; `None` in the map is dropped.
 #[derive(Clone)]
@@ -41,8 +41,8 @@ pub struct Changes {
     pub replaced: Vec<Remains>,
     /// Steps by table, for the carry-over of other writers.
     pub steps: HashMap<ObjectId, Vec<Arc<Step>>>,
-    /// Copies by the new table.
-    pub copies: HashMap<ObjectId, Arc<Copy>>,
+    /// What makes a new table of others, by the new table.
+    pub(crate) makers: HashMap<ObjectId, Arc<dyn Maker>>,
     /// Tables whose rows were replaced: a writer that wrote to the old ones cannot be carried over.
     pub truncated: HashSet<ObjectId>,
 }

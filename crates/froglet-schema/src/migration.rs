@@ -23,6 +23,7 @@
 //!
 //! Left out on purpose: the driver knows nothing of flips; see `flip.rs`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -35,6 +36,7 @@ use rustix::process::setpriority_process;
 use tokio::sync::oneshot;
 
 use crate::def::ObjectId;
+use crate::derive::Derivation;
 use crate::error::SchemaError;
 use crate::step::{Step, StepKind};
 
@@ -220,6 +222,28 @@ async fn joined(part: oneshot::Receiver<Result<(), SchemaError>>) -> Result<(), 
     })
 }
 
+/// Waits for a scan. Meanwhile `renew` is called every few milliseconds; `stop` is called if the scan is
+/// to end before its time.
+async fn until_done(
+    scanned: impl Future<Output = Result<(), SchemaError>>,
+    limits: &Limits,
+    renew: &mut (dyn FnMut() + Send),
+    stop: &(dyn Fn() + Sync),
+) -> Result<(), SchemaError> {
+    tokio::pin!(scanned);
+    let interrupted = loop {
+        tokio::select! {
+            outcome = &mut scanned => return outcome,
+            e = limits.exceeded() => break e,
+            () = tokio::time::sleep(VIEW_AGE) => renew(),
+        }
+    };
+    // The scan threads stop at their next block; nobody may see their work afterwards.
+    stop();
+    let _ = scanned.await;
+    Err(interrupted.into())
+}
+
 fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
@@ -321,52 +345,90 @@ impl Migration {
         let step = Arc::new(step);
         let blocks = step.table.block_count();
         step.begin_scan(blocks);
-        *self.kind.lock() = step.kind_name();
-        self.statement.lock().clone_from(&options.statement);
-        {
-            let _still = self.applying.lock();
-            self.steps.write().push(step.clone());
-        }
+        self.capture_for(&step, options);
         if !step.scans() {
             return Ok(());
         }
         self.set_phase(MigrationPhase::Scan);
-        let outcome = self.scan_until_done(&step, blocks, options, limits, renew).await;
+        let scanned = self.scan(&step, blocks, options.scan_threads.max(1));
+        let stop = || self.cancelled.store(true, Ordering::SeqCst);
+        let outcome = until_done(scanned, limits, renew, &stop).await;
         step.end_build();
         outcome?;
-        self.drained.lock().extend(step.end_scan());
+        self.check_failure()?;
+        self.end_scan(&step, step.end_scan())
+    }
+
+    /// Captured rows are this step's, too, from now on.
+    fn capture_for(&self, step: &Arc<Step>, options: &MigrationOptions) {
+        *self.kind.lock() = step.kind_name();
+        self.statement.lock().clone_from(&options.statement);
+        let _still = self.applying.lock();
+        self.steps.write().push(step.clone());
+    }
+
+    /// A step's scan is over: what waited for that is captured now, and its suspects are looked at.
+    fn end_scan(&self, step: &Step, waiting: Vec<RowId>) -> Result<(), SchemaError> {
+        self.drained.lock().extend(waiting);
         {
             let _still = self.applying.lock();
-            self.settle(&step)?;
+            self.settle(step)?;
         }
         self.set_phase(MigrationPhase::Capture);
         Ok(())
     }
 
-    async fn scan_until_done(
-        self: &Arc<Self>,
-        step: &Arc<Step>,
-        blocks: u32,
+    /// Adds a step of a derivation to the migration of each of its tables, and runs its scan. Returns
+    /// as [`Migration::run_step`] does.
+    pub(crate) async fn run_derivation(
+        derivation: &Arc<Derivation>,
+        sources: &[(Arc<Migration>, Arc<Step>)],
         options: &MigrationOptions,
         limits: &Limits,
         renew: &mut (dyn FnMut() + Send),
     ) -> Result<(), SchemaError> {
-        let scanned = self.scan(step, blocks, options.scan_threads.max(1));
-        tokio::pin!(scanned);
-        let interrupted = loop {
-            tokio::select! {
-                outcome = &mut scanned => { outcome?; break None }
-                e = limits.exceeded() => break Some(e),
-                () = tokio::time::sleep(VIEW_AGE) => renew(),
+        for (migration, step) in sources {
+            migration.capture_for(step, options);
+            migration.set_phase(MigrationPhase::Scan);
+        }
+        let mut renew = || {
+            renew();
+            if !sources.iter().all(|(migration, _)| migration.goes_on()) {
+                derivation.stop();
             }
         };
-        if let Some(e) = interrupted {
-            // The scan threads stop at their next block; nobody may see their work afterwards.
-            self.cancelled.store(true, Ordering::SeqCst);
-            let _ = scanned.await;
-            return Err(e.into());
+        let scanned = Migration::scan_derivation(derivation, sources, options.scan_threads.max(1));
+        let mut outcome = until_done(scanned, limits, &mut renew, &|| derivation.stop()).await;
+        for (migration, _) in sources {
+            outcome = migration.check_failure().and(outcome);
         }
-        self.check_failure()
+        let mut waiting = if outcome.is_ok() { derivation.end_scan() } else { HashMap::new() };
+        for (migration, step) in sources {
+            let rows = waiting.remove(&migration.space()).unwrap_or_default();
+            outcome = outcome.and_then(|()| migration.end_scan(step, rows));
+            outcome = migration.remember(outcome);
+        }
+        outcome
+    }
+
+    async fn scan_derivation(
+        derivation: &Arc<Derivation>,
+        sources: &[(Arc<Migration>, Arc<Step>)],
+        threads: usize,
+    ) -> Result<(), SchemaError> {
+        let migrations: Vec<_> = sources.iter().map(|(migration, _)| migration.clone()).collect();
+        for (migration, space) in migrations.iter().map(|m| (m, m.space())) {
+            migration.blocks.fetch_add(derivation.blocks_of(space), Ordering::Relaxed);
+        }
+        let progress = move |space, rows| {
+            if let Some(migration) = migrations.iter().find(|m| m.space() == space) {
+                migration.rows_scanned.fetch_add(rows, Ordering::Relaxed);
+                migration.blocks_done.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let derivation = derivation.clone();
+        let scan = move || derivation.scan(threads, progress);
+        joined(spawn("froglet-scan-0".to_owned(), scan)).await
     }
 
     /// Scans the blocks below `blocks`, on threads of its own, and loads an index that was built.

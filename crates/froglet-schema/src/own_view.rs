@@ -4,8 +4,8 @@
 //!   row unchanged since the snapshot    as stored: it was filled from the version that is seen
 //!   row changed by a later commit       columns being filled: computed from the version that is seen
 //!   index being built                   not asked: it has no keys of versions before the newest
-//!   table made of another               read as it was when the copy was; a write holds the row that
-//!                                       its row was made of (`copy.rs`)
+//!   table made of others                read as it was when it was made of them; a write holds the rows
+//!                                       that its row was made of (`target.rs`)
 //! ```
 //!
 //! Scan and capture fill columns from the latest committed version of each row, and those cells have
@@ -32,9 +32,9 @@ use froglet_engine::{
     Value, WriteStop, batch, key,
 };
 
-use crate::copy::Copy;
 use crate::rows::types_of;
 use crate::step::{Step, StepKind};
+use crate::target::Maker;
 
 /// See the module.
 pub(crate) struct OwnView {
@@ -47,7 +47,7 @@ pub(crate) struct OwnView {
     /// Layout positions of the indexes being built.
     built: Vec<usize>,
     /// What the table is made by.
-    copy: Option<Arc<Copy>>,
+    maker: Option<Arc<dyn Maker>>,
 }
 
 /// A read view in place of another, which learns what was seen in it.
@@ -79,7 +79,7 @@ impl OwnView {
         table: Arc<dyn Table>,
         owner: TxnId,
         steps: &[Arc<Step>],
-        copy: Option<&Arc<Copy>>,
+        maker: Option<&Arc<dyn Maker>>,
     ) -> Arc<dyn Table> {
         let (mut fills, mut filled, mut built) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps.iter().filter(|step| step.table.space() == table.space()) {
@@ -96,16 +96,21 @@ impl OwnView {
             }
         }
         // A table whose rows were replaced later (TRUNCATE) is made of no other's.
-        let copy = copy.filter(|copy| copy.target_space() == table.space()).cloned();
-        if filled.is_empty() && built.is_empty() && copy.is_none() {
+        let maker = maker.filter(|maker| maker.target().space() == table.space()).cloned();
+        if filled.is_empty() && built.is_empty() && maker.is_none() {
             return table;
         }
-        Arc::new(OwnView { owner, table, fills, filled, built, copy })
+        Arc::new(OwnView { owner, table, fills, filled, built, maker })
     }
 
     /// The view in which the table is read.
     fn seen<'a>(&self, snapshot: &'a Snapshot) -> Seen<'a> {
-        Seen { snapshot, view: self.copy.as_ref().and_then(|copy| copy.as_seen(snapshot)) }
+        let target = self.maker.as_ref().map(|maker| maker.target());
+        Seen { snapshot, view: target.and_then(|target| target.as_seen(snapshot)) }
+    }
+
+    fn ts_as_seen(&self, ts: Ts) -> Ts {
+        self.maker.as_ref().map_or(ts, |maker| maker.target().ts_as_seen(ts))
     }
 
     /// Whether it is the owner who reads, in its snapshot.
@@ -374,12 +379,12 @@ impl Table for OwnView {
         base: Ts,
         writes: &[RowWrite<'_>],
     ) -> Result<(), (usize, WriteStop)> {
-        let Some(copy) = &self.copy else { return self.table.write(txn, base, writes) };
+        let Some(maker) = &self.maker else { return self.table.write(txn, base, writes) };
         for (n, write) in writes.iter().enumerate() {
             let (RowWrite::Update { rid, .. } | RowWrite::Delete { rid } | RowWrite::Lock { rid }) =
                 write;
-            copy.hold(txn, base, *rid).map_err(|stop| (n, stop))?;
-            let written = self.table.write(txn, copy.ts_as_seen(base), std::slice::from_ref(write));
+            maker.hold(txn, base, *rid).map_err(|stop| (n, stop))?;
+            let written = self.table.write(txn, self.ts_as_seen(base), std::slice::from_ref(write));
             written.map_err(|(_, stop)| (n, stop))?;
         }
         Ok(())
@@ -390,7 +395,7 @@ impl Table for OwnView {
     }
 
     fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
-        self.table.changed_since(rid, self.copy.as_ref().map_or(ts, |copy| copy.ts_as_seen(ts)))
+        self.table.changed_since(rid, self.ts_as_seen(ts))
     }
 
     fn open_feed(&self) -> Box<dyn Feed> {

@@ -33,6 +33,7 @@ use parking_lot::Mutex;
 use crate::build::{Building, Deferred};
 use crate::change::{Check, Transform};
 use crate::copy::Copy;
+use crate::derive::Derivation;
 use crate::error::SchemaError;
 use crate::front::Front;
 use crate::rows::{row_at, types_of};
@@ -70,8 +71,10 @@ pub enum StepKind {
     Child(Arc<ForeignKeyWatch>),
     /// Watches parents that children have been found to refer to.
     Parent(Arc<ForeignKeyWatch>),
-    /// Makes rows of another table.
+    /// Makes rows of another table, each of one row.
     Copy(Arc<Copy>),
+    /// Makes rows of another table, of those of several. Whoever adds it runs its scan.
+    Derive(Arc<Derivation>),
 }
 
 /// Looks at a batch and tells the rows that violate.
@@ -263,13 +266,13 @@ impl Step {
             StepKind::Fill { .. } => "column",
             StepKind::Verify { .. } | StepKind::Child(_) | StepKind::Parent(_) => "verify",
             StepKind::Index { .. } => "index",
-            StepKind::Copy(_) => "table",
+            StepKind::Copy(_) | StepKind::Derive(_) => "table",
         }
     }
 
     /// Whether it has to visit every row at its start.
     pub fn scans(&self) -> bool {
-        !matches!(self.kind, StepKind::Parent(_))
+        !matches!(self.kind, StepKind::Parent(_) | StepKind::Derive(_))
     }
 
     /// Brings the rows of a block in line with their latest committed version, or with `owner`'s
@@ -297,6 +300,7 @@ impl Step {
         let (position, name) = match &self.kind {
             StepKind::Index { position, name } => (position, name),
             StepKind::Copy(copy) => return copy.run_rows(rows),
+            StepKind::Derive(derivation) => return derivation.run_rows(self.table.space(), rows),
             _ => {
                 return blocks
                     .try_for_each(|rows| self.run(owner, rows[0].block(), Some(rows)).map(|_| ()));
@@ -353,8 +357,8 @@ impl Step {
                     Ok(())
                 })
             }
-            StepKind::Index { .. } | StepKind::Copy(_) => {
-                unreachable!("indexes and copies have their own ways in run_block and run_rows")
+            StepKind::Index { .. } | StepKind::Copy(_) | StepKind::Derive(_) => {
+                unreachable!("these have their own ways in run_block and run_rows")
             }
             StepKind::Child(watch) => {
                 let snapshot = self.engine.relaxed(owner);
@@ -452,8 +456,10 @@ impl Step {
 
     /// The migration has ended.
     pub fn release(&self) {
-        if let StepKind::Copy(copy) = &self.kind {
-            copy.release();
+        match &self.kind {
+            StepKind::Copy(copy) => copy.release(),
+            StepKind::Derive(derivation) => derivation.release(),
+            _ => {}
         }
     }
 

@@ -7,15 +7,18 @@
 //!                                                  the commit
 //! ```
 //!
-//! A query of one table makes at most one row of each row of it. Other queries are 0A000.
+//! A query that makes at most one row of each row of one table is compiled here. Others are planned
+//! by DataFusion and divided into units (`units.rs`).
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
-use datafusion::sql::sqlparser::ast::ObjectName;
+use datafusion::sql::sqlparser::ast::{ObjectName, Query};
 use froglet_engine::{ColumnId, SqlState};
-use froglet_schema::{Change, Made, NewColumn, NewTable, RowQuery, SchemaError, TableDef};
+use froglet_schema::{
+    Change, Made, NewColumn, NewTable, RowQuery, SchemaError, SqlType, TableDef, TableQuery,
+};
 
 use crate::apply::Stop;
 use crate::bound::{BoundExpr, projection_of};
@@ -24,22 +27,24 @@ use crate::ddl::Ddl;
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
+use crate::query::QueryEnv;
 use crate::resolve::{self, Names};
 use crate::returning::{self, Item};
 use crate::semantics::fieldnames::figure_name;
 use crate::table_as_parse::TableAs;
 use crate::types::{self, oids, plain};
-use crate::{df_error, select};
+use crate::unit_query::DividedQuery;
+use crate::{df_error, query, select, units};
 
 /// Some rows of a table, and what is made of each.
-struct TableQuery {
+struct RowsQuery {
     inputs: Vec<ColumnId>,
     condition: Option<BoundExpr>,
     columns: Vec<BoundExpr>,
     context: EvalContext,
 }
 
-impl TableQuery {
+impl RowsQuery {
     fn eval(&self, batch: &RecordBatch) -> Result<Made, SqlError> {
         let Some(condition) = &self.condition else {
             let rows = (0..batch.num_rows()).collect();
@@ -61,13 +66,13 @@ impl TableQuery {
     }
 }
 
-impl RowQuery for TableQuery {
+impl RowQuery for RowsQuery {
     fn inputs(&self) -> &[ColumnId] {
         &self.inputs
     }
 
     fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
-        TableQuery::eval(self, batch).map_err(refusal)
+        RowsQuery::eval(self, batch).map_err(refusal)
     }
 }
 
@@ -84,11 +89,29 @@ impl Ddl<'_> {
             return Ok("CREATE TABLE AS".to_owned());
         };
         let query = create.query.as_ref().expect("CREATE TABLE AS has a query");
-        let Some((from, select)) = select::of_one_table(query)? else {
-            return Err(unsupported_query().into());
+        let (mut columns, query) = match self.of_rows(query)? {
+            Some(of_rows) => of_rows,
+            None => self.of_units(query)?,
         };
+        rename(names, &mut columns)?;
+        crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
+
+        let table = NewTable { schema, name, columns, constraints: Vec::new() };
+        if !with_data {
+            self.apply(Change::CreateTable(table)).await?;
+            return Ok("CREATE TABLE AS".to_owned());
+        }
+        let change = Change::CreateTableAs { table, query };
+        let made = self.apply_counted(change).await?;
+        Ok(format!("SELECT {}", made.rows))
+    }
+
+    /// The columns and the rows of a query that makes at most one row of each row of one table; `None`
+    /// for others.
+    fn of_rows(&self, query: &Query) -> Result<Option<(Vec<NewColumn>, TableQuery)>, Stop> {
+        let Some((from, select)) = select::of_one_table(query)? else { return Ok(None) };
         if is_system(from.name)? && self.names().relation(from.name)?.is_none() {
-            return Err(unsupported_query().into());
+            return Ok(None);
         }
         let source = self.table(from.name)?;
         let scope = Scope::table(&source.def, from.alias.as_deref());
@@ -100,28 +123,41 @@ impl Ddl<'_> {
         let mut columns = Vec::with_capacity(items.len());
         let mut exprs = Vec::with_capacity(items.len());
         for item in &items {
-            let (column, expr) = output(item, &source.def, &scope)?;
+            let (column, expr) = match output(item, &source.def, &scope) {
+                // Aggregates and window functions make a row of several.
+                Err(e) if e.state == SqlState::GROUPING_ERROR => return Ok(None),
+                outcome => outcome?,
+            };
             columns.push(column);
             exprs.push(expr);
         }
-        rename(names, &mut columns)?;
-        crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
-
-        let table = NewTable { schema, name, columns, constraints: Vec::new() };
-        if !with_data {
-            self.apply(Change::CreateTable(table)).await?;
-            return Ok("CREATE TABLE AS".to_owned());
-        }
         let read = projection_of(exprs.iter().chain(&condition), []);
-        let query = TableQuery {
+        let query = RowsQuery {
             inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
             condition: condition.map(|condition| BoundExpr::new(condition, &read)),
             columns: exprs.into_iter().map(|expr| BoundExpr::new(expr, &read)).collect(),
             context: self.eval.clone(),
         };
-        let change = Change::CreateTableAs { table, source: source.def.id, query: Arc::new(query) };
-        let made = self.apply_counted(change).await?;
-        Ok(format!("SELECT {}", made.rows))
+        let query = TableQuery::Rows { source: source.def.id, query: Arc::new(query) };
+        Ok(Some((columns, query)))
+    }
+
+    /// The same for any query.
+    fn of_units(&mut self, query: &Query) -> Result<(Vec<NewColumn>, TableQuery), Stop> {
+        let env = QueryEnv::new(self.version.clone(), self.session.clone());
+        let planned = query::plan(query, &env, &[], &[])?;
+        let plan = planned.bound(&[])?;
+        let divided = units::divide(&plan).map_err(df_error::map_df_error)?;
+        if divided.is_one {
+            let notice = "all rows of the query are one migration unit: whenever one of its tables has \
+                          changed it is run again, at last while writers of these wait";
+            self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
+        }
+        let columns = planned.fields().iter().map(|f| new_column(f.name.clone(), f.sql_type));
+        let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;
+        let targets = columns.iter().map(|c| (c.name.clone(), c.ty, c.sql_type)).collect();
+        let query = DividedQuery::new(divided, targets, env, self.eval.clone())?;
+        Ok((columns, TableQuery::Units(Arc::new(query))))
     }
 }
 
@@ -132,17 +168,6 @@ fn is_system(name: &ObjectName) -> Result<bool, SqlError> {
         Some(schema) => resolve::is_system_schema(schema),
         None => name.starts_with("pg_"),
     })
-}
-
-fn unsupported_query() -> SqlError {
-    SqlError::unsupported("CREATE TABLE AS with this query").hint(
-        "It is supported for queries of one table, without grouping, DISTINCT, LIMIT and subqueries.",
-    )
-}
-
-/// Aggregates and window functions make a row of several.
-fn of_several_rows(error: SqlError) -> SqlError {
-    if error.state == SqlState::GROUPING_ERROR { unsupported_query() } else { error }
 }
 
 /// A column of the new table, and what computes it.
@@ -164,20 +189,25 @@ fn output(
                 Some(ty) if crate::expr::untyped(expr) => {
                     RowExpr::compile_for(scope, expr, &[], &name, ty, text)?
                 }
-                _ => RowExpr::compile(scope, expr, &[]).map_err(of_several_rows)?,
+                _ => RowExpr::compile(scope, expr, &[])?,
             };
             (compiled, name)
         }
     };
     let sql_type = expr.sql_type();
+    let column = new_column(name, sql_type)?;
+    let expr = expr.assigned_to(column.ty, sql_type);
+    Ok((column, expr))
+}
+
+fn new_column(name: String, sql_type: SqlType) -> Result<NewColumn, SqlError> {
     let Some(ty) = types::column_type_of(sql_type.oid, sql_type.modifier) else {
         return Err(SqlError::unsupported(format!(
             "a column of type {}",
             types::type_name(sql_type)
         )));
     };
-    let column = NewColumn { name, ty, sql_type, not_null: false, default: None };
-    Ok((column, expr.assigned_to(ty, sql_type)))
+    Ok(NewColumn { name, ty, sql_type, not_null: false, default: None })
 }
 
 /// CREATE TABLE n (names) AS …: the first columns have these names.

@@ -89,6 +89,8 @@ mod target;
 mod transaction;
 pub mod types;
 pub mod udf;
+mod unit_query;
+mod units;
 mod violation;
 mod walk;
 

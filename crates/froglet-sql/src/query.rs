@@ -296,10 +296,11 @@ impl PlannedQuery {
         let plan = self.bound(params)?;
         let scope =
             QueryScope { snapshot, catalog: env.catalog.clone(), session: env.session.clone() };
-        Ok((plan, query_run::state(env, scope)))
+        Ok((plan, query_run::state(env, Some(scope))))
     }
 
-    fn bound(&self, params: &[Value]) -> Result<LogicalPlan, SqlError> {
+    /// The plan with its parameters bound.
+    pub(crate) fn bound(&self, params: &[Value]) -> Result<LogicalPlan, SqlError> {
         if params.len() < self.params.len() {
             return Err(SqlError::new(
                 SqlState::PROTOCOL_VIOLATION,

@@ -105,10 +105,12 @@ fn base_state(env: &QueryEnv) -> SessionState {
     state
 }
 
-/// The state of one run.
-pub fn state(env: &QueryEnv, scope: QueryScope) -> SessionState {
+/// The state of one run; without a scope it can read no table of the catalog.
+pub fn state(env: &QueryEnv, scope: Option<QueryScope>) -> SessionState {
     let mut state = base_state(env);
-    state.config_mut().set_extension(Arc::new(scope));
+    if let Some(scope) = scope {
+        state.config_mut().set_extension(Arc::new(scope));
+    }
     let options = state.config_options().clone();
     state.execution_props_mut().mark_start_execution(options);
     state
@@ -190,6 +192,14 @@ pub fn spawn(
         }
     });
     stream
+}
+
+/// Runs a part of a query on this thread, whether that is one of a runtime or not. What it starts runs
+/// on the queries' runtime.
+pub fn here<T>(work: impl Future<Output = T>) -> T {
+    let _queries = runtime().enter();
+    // This thread's task does not give way before the work is done.
+    futures::executor::block_on(tokio::task::unconstrained(work))
 }
 
 /// A panic is an error of the query, not the end of the server.

@@ -11,7 +11,7 @@ use froglet_schema::change::CompiledError;
 use froglet_schema::change::NewKeyPart;
 use froglet_schema::{
     Change, Check, Expression, Fill, ForeignKeyAction, Made, NewConstraint, NewForeignKey,
-    NewIndex, NewTable, ObjectId, RowQuery, SchemaError, TableDef, Transform,
+    NewIndex, NewTable, ObjectId, RowQuery, SchemaError, TableDef, TableQuery, Transform,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -175,8 +175,10 @@ pub const CASES: [Case; 12] = [
                 ],
                 constraints: vec![],
             },
-            source: def.id,
-            query: Arc::new(Projection([id(def, "id"), id(def, "grp"), id(def, "balance")])),
+            query: TableQuery::Rows {
+                source: def.id,
+                query: Arc::new(Projection([id(def, "id"), id(def, "grp"), id(def, "balance")])),
+            },
         },
         undo: Some(|_, made| Change::DropTable {
             table: made.expect("CREATE TABLE AS returns the table"),

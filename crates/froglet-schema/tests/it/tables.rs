@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use froglet_engine::{ColumnType, RowId, RowWrite, Ts, Value, WriteStop};
-use froglet_schema::{Change, Fill, MigrationOptions, ObjectId};
+use froglet_schema::{Change, Fill, MigrationOptions, ObjectId, TableQuery};
 use froglet_txn::{Isolation, Limits, Transaction};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -370,8 +370,8 @@ async fn create_from(from: &World, column: &str, ddl: &mut Transaction) -> World
     let def = from.catalog.view(ddl).tables[&from.table].def.clone();
     let id = |name: &str| def.column(name).expect("a column of the table").id;
     let query = Arc::new(SomeDoubled { inputs: [id("id"), id(column)] });
-    let table = pairs_table("second");
-    let change = Change::CreateTableAs { table, source: from.table, query };
+    let query = TableQuery::Rows { source: from.table, query };
+    let change = Change::CreateTableAs { table: pairs_table("second"), query };
     from.of(from.change(ddl, change).await.unwrap().expect("a table was made"))
 }
 

@@ -13,7 +13,7 @@ use froglet_engine::{
 use froglet_memory::{MemoryEngine, MemoryOptions};
 use froglet_schema::{
     Catalog, CatalogVersion, Change, Check, Fill, Made, MigrationOptions, NewColumn, NewConstraint,
-    NewTable, ObjectId, RowQuery, SchemaError, SqlType, TableVersion, Transform,
+    NewTable, ObjectId, RowQuery, SchemaError, SqlType, TableQuery, TableVersion, Transform,
 };
 use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnError, TxnManager};
 
@@ -99,7 +99,8 @@ impl World {
     /// CREATE TABLE name AS SELECT id, v * 2 + 1 AS v FROM t WHERE v % 30 <> 0.
     pub fn create_as(&self, name: &str) -> Change {
         let query = Arc::new(SomeDoubled { inputs: [self.id_of("id"), self.id_of("v")] });
-        Change::CreateTableAs { table: pairs_table(name), source: self.table, query }
+        let query = TableQuery::Rows { source: self.table, query };
+        Change::CreateTableAs { table: pairs_table(name), query }
     }
 
     /// ADD PRIMARY KEY (id).

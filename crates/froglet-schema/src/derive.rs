@@ -1,0 +1,518 @@
+//! A new table made of others by a query: CREATE TABLE AS with joins, groups and unions (Tesseract,
+//! section 5; n:1 and n:n).
+//!
+//! ```text
+//!   orders            lineage                unit 7                        target
+//!   row 1  key a ──▶  1 → 7, 5 → 7  ──┐
+//!   row 5  key a                      ├──▶  query of rows 1, 5 and 2 ──▶  rows 10, 11: unit 7
+//!   items             lineage         │
+//!   row 2  key a ──▶  2 → 7  ─────────┘
+//! ```
+//!
+//! A unit is a bucket of keys (of groups, of joins) by which the query falls into parts that have nothing
+//! to do with each other. The scan runs the query once over everything, and notes of which unit each
+//! row is that it reads or makes. Capture takes the units that changed rows were of and are of now,
+//! runs the query over the rows of these units alone, and writes where the target differs.
+//!
+//! D1: units are made again under one lock (`state`). So of two results for a unit the later one is
+//!     of the later rows, and stands.
+//! D2: a row counts in the unit that its lineage says, unless it has changed since it was looked at: then
+//!     the feed has it, and both its units will be made again.
+//! D3: the scan reads what the owner has written to the sources before it. Those rows stay what they were
+//!     (`kept`), whatever the owner does to them later, and nobody else changes them.
+//! D4: the owner writes to a row that was made of others only when it holds all rows of its unit. Rows may
+//!     still be added to the unit by others; where that changes a row that the owner has written, its
+//!     transaction fails.
+//! D5: under a fixed snapshot, as in `copy.rs` [T5].
+//!
+//! Left out on purpose: what a change does to a unit is not computed from the change. A unit of a million
+//! rows is read again for one of them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow_select::concat::concat_batches;
+use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take_record_batch;
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{
+    BlockRows, EngineTxn, KeyPart, Row, RowId, Snapshot, SpaceId, SqlState, Table, Ts, WriteStop,
+    batch, key,
+};
+use froglet_txn::{Transaction, TxnError};
+use parking_lot::Mutex;
+
+use crate::change::{UnitQuery, UnitRows};
+use crate::error::SchemaError;
+use crate::lineage::{Lineage, Unit};
+use crate::rows::{read_rows, row_at, types_of};
+use crate::target::{Maker, Target, Writes, stop_of};
+
+/// Captured rows whose units are made again at once.
+const BATCH_ROWS: usize = 1024;
+/// With more of a block's rows than this, all of it is read.
+const BLOCK_IS_READ_AT: usize = ROWS_PER_BLOCK / 16;
+
+/// A table that one of the inputs is read from.
+pub struct Source {
+    /// As anybody reads and writes it.
+    pub table: Arc<dyn Table>,
+    /// As the owner sees it: it may itself be made or changed by the same transaction.
+    pub seen: Arc<dyn Table>,
+}
+
+/// One derivation: of what, how, to where, and how far it is.
+pub struct Derivation {
+    query: Arc<dyn UnitQuery>,
+    inputs: Vec<Input>,
+    target: Target,
+    state: Mutex<State>,
+    stopped: AtomicBool,
+}
+
+struct Input {
+    source: Source,
+    /// Layout positions of the columns that the query reads.
+    columns: Vec<usize>,
+    lineage: Mutex<Lineage>,
+    /// Rows that the owner had written before [D3]; what they were to the query, once that has read
+    /// them.
+    kept: Mutex<HashMap<RowId, Option<Row>>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Rows that have changed while the scan was under way, by space; `None` from its end on.
+    waiting: Option<HashMap<SpaceId, Vec<RowId>>>,
+    /// The units of target rows.
+    made: Lineage,
+}
+
+impl Derivation {
+    /// A derivation for a transaction, of nothing yet. `sources`: one for each input of the query.
+    pub fn new(
+        txn: &mut Transaction,
+        query: Arc<dyn UnitQuery>,
+        sources: Vec<Source>,
+        target: Arc<dyn Table>,
+    ) -> Derivation {
+        let target = Target::new(txn, target);
+        let inputs = query.inputs().iter().zip(sources);
+        let inputs = inputs.map(|(input, source)| {
+            let own = txn.part().rows_written(source.table.space());
+            Input {
+                columns: crate::step::positions(&*source.table, &input.columns),
+                source,
+                lineage: Mutex::default(),
+                kept: Mutex::new(own.into_iter().map(|rid| (rid, None)).collect()),
+            }
+        });
+        let inputs = inputs.collect();
+        let state = State { waiting: Some(HashMap::new()), ..State::default() };
+        let stopped = AtomicBool::new(false);
+        Derivation { query, inputs, target, state: Mutex::new(state), stopped }
+    }
+
+    /// Rows of the target that were made of others.
+    pub fn rows(&self) -> u64 {
+        self.target.rows()
+    }
+
+    /// Blocks of a table that the scan reads: those of one that is read twice count twice.
+    pub fn blocks_of(&self, space: SpaceId) -> u64 {
+        let of_it = self.inputs.iter().filter(|input| input.source.table.space() == space);
+        of_it.map(|input| u64::from(input.source.table.block_count())).sum()
+    }
+
+    /// Ends a scan that is under way.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// The owner has ended.
+    pub fn release(&self) {
+        self.target.release();
+    }
+
+    /// Runs the query over everything. `progress` is told of each block that was read: its table, and
+    /// how many rows it had.
+    pub fn scan(
+        self: Arc<Self>,
+        threads: usize,
+        progress: impl Fn(SpaceId, u64) + Send + Sync + 'static,
+    ) -> Result<(), SchemaError> {
+        let blocks = |input: &Input| input.source.table.block_count();
+        let unread = self.inputs.iter().map(|i| Mutex::new((0..blocks(i)).collect())).collect();
+        let scan = Arc::new(Scan {
+            blocks: self.inputs.iter().map(blocks).collect(),
+            derivation: self.clone(),
+            unread,
+            threads,
+            progress: Box::new(progress),
+        });
+        let mut made = Lineage::default();
+        self.query
+            .eval(scan.clone(), &mut |units, columns| self.insert(&mut made, units, columns))?;
+        // A join with nothing on one side may not have looked at the other.
+        for (input, unread) in scan.unread.iter().enumerate() {
+            let blocks: Vec<u32> = unread.lock().iter().copied().collect();
+            blocks.into_iter().try_for_each(|block| scan.part(input, block).map(|_| ()))?;
+        }
+        for input in &self.inputs {
+            input.lineage.lock().seal();
+        }
+        made.seal();
+        self.state.lock().made = made;
+        Ok(())
+    }
+
+    fn insert(
+        &self,
+        made: &mut Lineage,
+        units: &[Unit],
+        columns: &[ArrayRef],
+    ) -> Result<(), SchemaError> {
+        let types = self.target.types();
+        for start in (0..units.len()).step_by(ROWS_PER_BLOCK) {
+            let range = start..units.len().min(start + ROWS_PER_BLOCK);
+            let new = range.clone().map(|at| row_at(columns, &types, at)).collect();
+            let writes = Writes { new, ..Writes::default() };
+            let rids = self.target.write(&writes, || Ok(()))?;
+            for (rid, at) in rids.into_iter().zip(range) {
+                made.set(rid, Some(units[at]));
+            }
+        }
+        Ok(())
+    }
+
+    /// The scan is over. Returns the rows of each table that are to be captured now.
+    pub fn end_scan(&self) -> HashMap<SpaceId, Vec<RowId>> {
+        let mut state = self.state.lock();
+        self.target.end_scan();
+        state.waiting.take().unwrap_or_default()
+    }
+
+    /// Makes the units of these rows of a table, ascending, again: capture.
+    pub fn run_rows(&self, space: SpaceId, rows: &[RowId]) -> Result<(), SchemaError> {
+        let mut state = self.state.lock();
+        if let Some(waiting) = &mut state.waiting {
+            waiting.entry(space).or_default().extend_from_slice(rows);
+            return Ok(());
+        }
+        rows.chunks(BATCH_ROWS).try_for_each(|rows| self.run_batch(&mut state, space, rows))
+    }
+
+    fn run_batch(
+        &self,
+        state: &mut State,
+        space: SpaceId,
+        rows: &[RowId],
+    ) -> Result<(), SchemaError> {
+        let mut dirty = HashSet::new();
+        for (at, input) in self.inputs.iter().enumerate() {
+            if input.source.table.space() != space {
+                continue;
+            }
+            let rows: Vec<RowId> = {
+                let kept = input.kept.lock();
+                rows.iter().filter(|rid| !kept.contains_key(rid)).copied().collect()
+            };
+            let committed = self.target.committed();
+            let read = read_rows(&*input.source.table, &committed, &rows, &input.columns);
+            let units = self.query.units(at, &read)?;
+            let mut there = read.rids.iter().zip(units).peekable();
+            let mut lineage = input.lineage.lock();
+            for row in rows {
+                let unit = there.next_if(|(rid, _)| **rid == row).map(|(_, unit)| unit);
+                dirty.extend(lineage.set(row, unit));
+                dirty.extend(lineage.unit_of(row));
+            }
+        }
+        if dirty.is_empty() { Ok(()) } else { self.make(state, &dirty) }
+    }
+
+    /// Makes units again, from the latest committed version of their rows [D2].
+    fn make(&self, state: &mut State, dirty: &HashSet<Unit>) -> Result<(), SchemaError> {
+        let committed = self.target.committed();
+        let parts = self.inputs.iter().enumerate().map(|(at, input)| {
+            let rows = input.lineage.lock().rows_of(dirty.iter().copied());
+            let read = self.read_of(input, &committed, &rows)?;
+            let units = self.query.units(at, &read)?;
+            // One that has changed since, to another unit, is in the feed.
+            let is_of_them = units.iter().map(|unit| Some(dirty.contains(unit))).collect();
+            let batch = filter_record_batch(&read.batch, &is_of_them).map_err(internal)?;
+            Ok((batch, units.into_iter().filter(|unit| dirty.contains(unit)).collect()))
+        });
+        let parts = parts.collect::<Result<_, SchemaError>>()?;
+        let some = Arc::new(SomeRows { parts, snapshot: committed.clone() });
+
+        let types = self.target.types();
+        let mut made: HashMap<Unit, Vec<Row>> = HashMap::new();
+        self.query.eval(some, &mut |units, columns| {
+            for (at, unit) in units.iter().enumerate().filter(|(_, unit)| dirty.contains(unit)) {
+                made.entry(*unit).or_default().push(row_at(columns, &types, at));
+            }
+            Ok(())
+        })?;
+
+        let mut writes = Writes::default();
+        let mut new_units = Vec::new();
+        let mut before: HashMap<Unit, Vec<(RowId, Row)>> = HashMap::new();
+        for rid in state.made.rows_of(dirty.iter().copied()) {
+            let unit = state.made.unit_of(rid).expect("it was found by its unit");
+            before.entry(unit).or_default().push((rid, self.target.row(&committed, rid)));
+        }
+        for unit in dirty {
+            let (old, new) = (before.remove(unit), made.remove(unit));
+            differences(old.unwrap_or_default(), new.unwrap_or_default(), &mut writes);
+            new_units.resize(writes.new.len(), *unit);
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let rids = self.target.write(&writes, || Err(changed_under_owner()))?;
+        for (rid, unit) in rids.into_iter().zip(new_units) {
+            state.made.set(rid, Some(unit));
+        }
+        for rid in &writes.gone {
+            state.made.set(*rid, None);
+        }
+        Ok(())
+    }
+
+    /// Rows of an input, ascending, as they count.
+    fn read_of(
+        &self,
+        input: &Input,
+        committed: &Snapshot,
+        rows: &[RowId],
+    ) -> Result<BlockRows, SchemaError> {
+        let table = &*input.source.table;
+        let kept = input.kept.lock();
+        let (own, rows): (Vec<RowId>, Vec<RowId>) =
+            rows.iter().partition(|rid| kept.contains_key(rid));
+        let own_rows = own.iter().filter_map(|rid| Some((*rid, kept[rid].clone()?)));
+        let (rids, own_rows): (Vec<RowId>, Vec<Row>) = own_rows.unzip();
+        let types = types_of(table, &input.columns);
+        let mut parts = vec![BlockRows { rids, batch: batch::batch_of(&types, &own_rows) }];
+        let mut few = Vec::new();
+        for rows in rows.chunk_by(|a, b| a.block() == b.block()) {
+            if rows.len() < BLOCK_IS_READ_AT {
+                few.extend_from_slice(rows);
+                continue;
+            }
+            let read = table.read_block(committed, rows[0].block(), &input.columns)?;
+            let mut wanted = rows.iter().peekable();
+            let is_wanted = |(_, rid): &(usize, &RowId)| {
+                while wanted.next_if(|row| row < rid).is_some() {}
+                wanted.next_if_eq(rid).is_some()
+            };
+            let found: Vec<usize> =
+                read.rids.iter().enumerate().filter(is_wanted).map(|(at, _)| at).collect();
+            let at: UInt64Array = found.iter().map(|at| *at as u64).collect();
+            parts.push(BlockRows {
+                rids: found.iter().map(|at| read.rids[*at]).collect(),
+                batch: take_record_batch(&read.batch, &at).map_err(internal)?,
+            });
+        }
+        parts.push(read_rows(table, committed, &few, &input.columns));
+        let schema = parts[0].batch.schema();
+        let batch = concat_batches(&schema, parts.iter().map(|part| &part.batch));
+        let rids = parts.into_iter().flat_map(|part| part.rids).collect();
+        Ok(BlockRows { rids, batch: batch.map_err(internal)? })
+    }
+}
+
+impl Maker for Derivation {
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn hold(&self, txn: &mut dyn EngineTxn, base: Ts, row: RowId) -> Result<(), WriteStop> {
+        let Some(unit) = self.state.lock().made.unit_of(row) else { return Ok(()) };
+        for input in &self.inputs {
+            let rows = input.lineage.lock().rows_of([unit].into_iter());
+            let (seen, table) = (&*input.source.seen, &*input.source.table);
+            let mut changed = Vec::new();
+            for row in rows {
+                if self.target.hold_source(txn, base, seen, table, row)? {
+                    changed.push(row);
+                }
+            }
+            self.run_rows(table.space(), &changed).map_err(stop_of)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the scan reads: everything, a block at a time.
+struct Scan {
+    derivation: Arc<Derivation>,
+    /// Blocks of each input.
+    blocks: Vec<u32>,
+    /// Those that were not read yet.
+    unread: Vec<Mutex<HashSet<u32>>>,
+    threads: usize,
+    progress: Box<dyn Fn(SpaceId, u64) + Send + Sync>,
+}
+
+impl UnitRows for Scan {
+    fn parts(&self, input: usize) -> u32 {
+        self.blocks[input]
+    }
+
+    fn part(&self, at: usize, block: u32) -> Result<(RecordBatch, Vec<Unit>), SchemaError> {
+        let Derivation { query, inputs, target, state, stopped } = &*self.derivation;
+        if stopped.load(Ordering::SeqCst) {
+            return Err(TxnError::Canceled.into());
+        }
+        let (input, snapshot) = (&inputs[at], target.scan_snapshot());
+        let table = &input.source.table;
+        let read = match &snapshot {
+            Some(snapshot) => input.source.seen.read_block(snapshot, block, &input.columns)?,
+            None => {
+                let relaxed = target.manager.engine().relaxed(target.owner);
+                table.read_block(&relaxed, block, &input.columns)?
+            }
+        };
+        let units = query.units(at, &read)?;
+        let (mut lineage, mut kept) = (input.lineage.lock(), input.kept.lock());
+        for (row, (rid, unit)) in read.rids.iter().zip(&units).enumerate() {
+            lineage.set(*rid, Some(*unit));
+            if let Some(own) = kept.get_mut(rid) {
+                let types = types_of(&**table, &input.columns);
+                *own = Some(row_at(read.batch.columns(), &types, row));
+            }
+        }
+        drop((lineage, kept));
+        if let Some(snapshot) = &snapshot {
+            // The more so if it was before the feed was open.
+            let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));
+            let is_changed = |rid: &RowId| input.source.seen.changed_since(*rid, snapshot.ts);
+            let changed = rows.filter(is_changed);
+            if let Some(waiting) = &mut state.lock().waiting {
+                waiting.entry(table.space()).or_default().extend(changed);
+            }
+        }
+        self.unread[at].lock().remove(&block);
+        (self.progress)(table.space(), read.rids.len() as u64);
+        Ok((read.batch, units))
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        let target = &self.derivation.target;
+        target.scan_snapshot().unwrap_or_else(|| target.committed())
+    }
+}
+
+/// The rows of some units.
+struct SomeRows {
+    /// Of each input.
+    parts: Vec<(RecordBatch, Vec<Unit>)>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl UnitRows for SomeRows {
+    fn parts(&self, _input: usize) -> u32 {
+        1
+    }
+
+    fn part(&self, input: usize, _number: u32) -> Result<(RecordBatch, Vec<Unit>), SchemaError> {
+        Ok(self.parts[input].clone())
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.clone()
+    }
+}
+
+/// What makes rows of these: those that are there stay where they are, of the others as many as can
+/// are written over.
+fn differences(old: Vec<(RowId, Row)>, new: Vec<Row>, writes: &mut Writes) {
+    let part =
+        KeyPart { column: froglet_engine::ColumnId(0), descending: false, nulls_first: false };
+    let encoded = |row: &Row| {
+        let mut bytes = Vec::new();
+        row.iter().for_each(|value| key::encode_part(&mut bytes, value, &part));
+        bytes
+    };
+    let mut old: Vec<_> = old.into_iter().map(|(rid, row)| (encoded(&row), rid)).collect();
+    let mut new: Vec<_> = new.into_iter().map(|row| (encoded(&row), row)).collect();
+    // Rows with the same first columns, which a key may be made of, come together.
+    old.sort_unstable();
+    new.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    let (mut old, mut new) = (old.into_iter().peekable(), new.into_iter().peekable());
+    let (mut places, mut rows) = (Vec::new(), Vec::new());
+    loop {
+        match (old.peek(), new.peek()) {
+            (Some((a, _)), Some((b, _))) if a == b => {
+                old.next();
+                new.next();
+            }
+            (Some((a, _)), b) if b.is_none_or(|(b, _)| a < b) => {
+                places.extend(old.next().map(|(_, rid)| rid));
+            }
+            (_, Some(_)) => rows.extend(new.next().map(|(_, row)| row)),
+            (_, None) => break,
+        }
+    }
+    let rest = places.split_off(places.len().min(rows.len()));
+    writes.gone.extend(rest);
+    let mut rows = rows.into_iter();
+    writes.changed.extend(places.into_iter().zip(rows.by_ref()));
+    writes.new.extend(rows);
+}
+
+fn changed_under_owner() -> SchemaError {
+    SchemaError::refused(
+        SqlState::SERIALIZATION_FAILURE,
+        "could not serialize access due to concurrent update",
+    )
+    .with_detail(
+        "Rows were added to those that a row of the new table was made of, after this transaction had \
+         written to it.",
+    )
+    .with_hint("Run the transaction again.")
+}
+
+fn internal(e: arrow_schema::ArrowError) -> SchemaError {
+    SchemaError::refused(SqlState::INTERNAL_ERROR, e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use froglet_engine::Value;
+
+    use super::*;
+
+    fn row(values: &[i64]) -> Row {
+        values.iter().map(|v| Value::Int64(*v)).collect()
+    }
+
+    #[test]
+    fn a_unit_is_brought_in_line_with_few_writes() {
+        let old: Vec<_> = [(1, [1, 10]), (2, [2, 20]), (3, [2, 20]), (4, [3, 30]), (5, [5, 50])]
+            .map(|(n, values)| (RowId(n), row(&values)))
+            .into();
+        let new = [[3, 31], [2, 20], [1, 10], [2, 20]].map(|values| row(&values)).into();
+        let mut writes = Writes::default();
+        differences(old, new, &mut writes);
+        assert_eq!(writes.changed, [(RowId(4), row(&[3, 31]))]);
+        assert_eq!((writes.gone, writes.new), (vec![RowId(5)], vec![]));
+
+        let (mut writes, old) = (Writes::default(), vec![(RowId(1), row(&[1]))]);
+        differences(old, [[1], [0], [2]].map(|values| row(&values)).into(), &mut writes);
+        assert_eq!((writes.changed, writes.gone), (vec![], vec![]));
+        assert_eq!(writes.new, [row(&[0]), row(&[2])]);
+    }
+}

@@ -1,0 +1,141 @@
+//! Which migration unit each row is of, and which rows each unit has.
+//!
+//! ```text
+//!   units     block 0: [ 7, 3, –, 7, … ]      by row
+//!   sorted    (3, row 1) (7, row 0) (7, row 3)   by unit, as the scan left it
+//!   added     9 → [row 2]                        by unit, since
+//! ```
+//!
+//! L1: `units` is right. An entry of `sorted` or `added` that it contradicts is stale, and passed over.
+//! L2: every row of a unit has an entry in one of them.
+
+use std::collections::HashMap;
+
+use froglet_engine::RowId;
+use froglet_engine::id::ROWS_PER_BLOCK;
+
+/// A bucket of keys: rows whose keys are equal are of one unit, others may be.
+pub(crate) type Unit = u64;
+
+/// The row is of no unit: it is not there.
+const NONE: Unit = Unit::MAX;
+/// Rows that have changed their unit before everything is sorted anew.
+const MANY_ADDED: usize = 1 << 16;
+
+/// See the module. Until it is sealed, rows are noted and nobody asks for those of a unit.
+#[derive(Default)]
+pub(crate) struct Lineage {
+    units: Vec<Option<Box<[Unit; ROWS_PER_BLOCK]>>>,
+    sorted: Vec<(Unit, RowId)>,
+    added: HashMap<Unit, Vec<RowId>>,
+    added_rows: usize,
+    is_sealed: bool,
+}
+
+impl Lineage {
+    /// The unit of a row.
+    pub fn unit_of(&self, row: RowId) -> Option<Unit> {
+        let units = self.units.get(row.block() as usize)?.as_ref()?;
+        Some(units[row.slot()]).filter(|unit| *unit != NONE)
+    }
+
+    /// Makes a row one of this unit, or of none. Returns of which it was.
+    pub fn set(&mut self, row: RowId, unit: Option<Unit>) -> Option<Unit> {
+        let block = row.block() as usize;
+        if self.units.len() <= block {
+            self.units.resize_with(block + 1, || None);
+        }
+        let units = self.units[block].get_or_insert_with(|| Box::new([NONE; ROWS_PER_BLOCK]));
+        assert_ne!(unit, Some(NONE), "this one is no unit");
+        let unit = unit.unwrap_or(NONE);
+        let was = std::mem::replace(&mut units[row.slot()], unit);
+        if unit != was && unit != NONE && self.is_sealed {
+            self.added.entry(unit).or_default().push(row);
+            self.added_rows += 1;
+            if self.added_rows > MANY_ADDED.max(self.sorted.len() / 4) {
+                self.seal();
+            }
+        }
+        Some(was).filter(|unit| *unit != NONE)
+    }
+
+    /// Everything has been noted once: from now on it can be asked for the rows of units.
+    pub fn seal(&mut self) {
+        self.is_sealed = true;
+        self.added = HashMap::new();
+        self.added_rows = 0;
+        self.sorted.clear();
+        for (number, units) in self.units.iter().enumerate() {
+            let Some(units) = units else { continue };
+            let number = u32::try_from(number).expect("a space has at most 2^32 blocks");
+            let there = units.iter().enumerate().filter(|(_, unit)| **unit != NONE);
+            self.sorted.extend(there.map(|(slot, unit)| (*unit, RowId::of(number, slot))));
+        }
+        self.sorted.sort_unstable();
+    }
+
+    /// The rows of some units, ascending.
+    pub fn rows_of(&self, units: impl Iterator<Item = Unit>) -> Vec<RowId> {
+        debug_assert!(self.is_sealed, "rows are noted before they are asked for");
+        let mut rows = Vec::new();
+        for unit in units {
+            let first = self.sorted.partition_point(|(other, _)| *other < unit);
+            let sorted = self.sorted[first..].iter().take_while(|(other, _)| *other == unit);
+            let added = self.added.get(&unit).into_iter().flatten();
+            let noted = sorted.map(|(_, row)| row).chain(added).copied();
+            rows.extend(noted.filter(|row| self.unit_of(*row) == Some(unit)));
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(n: u64) -> RowId {
+        RowId::of((n / 100) as u32, (n % 100) as usize)
+    }
+
+    #[test]
+    fn rows_are_found_by_the_unit_that_they_are_of_now() {
+        let mut lineage = Lineage::default();
+        for n in 0..1000 {
+            assert_eq!(lineage.set(row(n), Some(n % 7)), None);
+        }
+        lineage.seal();
+        let all = |unit| (0..1000).filter(|n| n % 7 == unit).map(row).collect::<Vec<_>>();
+        assert_eq!(lineage.rows_of([3].into_iter()), all(3));
+        // There and back, and away.
+        assert_eq!(lineage.set(row(3), Some(5)), Some(3));
+        assert_eq!(lineage.set(row(3), Some(3)), Some(5));
+        assert_eq!(lineage.set(row(10), Some(100)), Some(3));
+        assert_eq!(lineage.set(row(17), None), Some(3));
+        assert_eq!(lineage.set(row(24), Some(100)), Some(3));
+        let rest: Vec<RowId> =
+            all(3).into_iter().filter(|r| ![10, 17, 24].map(row).contains(r)).collect();
+        for _ in 0..2 {
+            assert_eq!(lineage.rows_of([3].into_iter()), rest);
+            assert_eq!(lineage.rows_of([5].into_iter()), all(5));
+            assert_eq!(lineage.rows_of([100, 101].into_iter()), [row(10), row(24)]);
+            assert_eq!(lineage.rows_of([200].into_iter()), []);
+            lineage.seal();
+        }
+        assert_eq!(lineage.unit_of(row(17)), None);
+        assert_eq!(lineage.unit_of(row(100_000)), None);
+    }
+
+    #[test]
+    fn many_changes_are_sorted_in() {
+        let mut lineage = Lineage::default();
+        lineage.seal();
+        let many = 2 * MANY_ADDED as u64;
+        for n in 0..many {
+            lineage.set(row(n), Some(n % 3));
+        }
+        assert!(lineage.added_rows <= MANY_ADDED && lineage.sorted.len() > MANY_ADDED);
+        assert_eq!(lineage.rows_of(0..3).len() as u64, many);
+    }
+}

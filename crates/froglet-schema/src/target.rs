@@ -1,0 +1,254 @@
+//! A table that is being made by queries of others, before anybody has it but its owner.
+//!
+//! Its rows are written by transactions of the engine, a block or a batch each, as any writer writes:
+//! so they are logged, recovered, versioned, and fed to the migration of the target itself, if that is
+//! given keys and constraints before it is committed. How they are made: `copy.rs`, `derive.rs`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use froglet_engine::{
+    ColumnType, EngineTxn, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Ts, TxnId,
+    WriteStop,
+};
+use froglet_txn::{Isolation, Transaction, TxnManager};
+use parking_lot::Mutex;
+
+use crate::error::SchemaError;
+
+/// What makes the rows of a target, as its owner meets it.
+pub(crate) trait Maker: Send + Sync {
+    /// What it makes.
+    fn target(&self) -> &Target;
+
+    /// Before the owner writes to a target row: holds the source rows that it was made of, and brings
+    /// it in line with them.
+    fn hold(&self, txn: &mut dyn EngineTxn, base: Ts, row: RowId) -> Result<(), WriteStop>;
+}
+
+/// See the module.
+pub(crate) struct Target {
+    /// Whose.
+    pub owner: TxnId,
+    /// The transactions that write it.
+    pub manager: Arc<TxnManager>,
+    table: Arc<dyn Table>,
+    /// Of an owner whose snapshot stays.
+    pub fixed: Option<Fixed>,
+    rows: AtomicU64,
+}
+
+/// The target of an owner whose snapshot stays is first made of what that sees, while capture waits for
+/// a read view of the target as it is then. The owner reads it in that view.
+#[derive(Default)]
+pub(crate) struct Fixed {
+    /// In which the sources are read, until the scan is over.
+    snapshot: Mutex<Option<Arc<Snapshot>>>,
+    /// The target as it was then, until the owner ends.
+    view: Mutex<Option<Arc<Snapshot>>>,
+    view_ts: OnceLock<Ts>,
+}
+
+/// What is to be written to a target at once.
+#[derive(Default)]
+pub(crate) struct Writes {
+    /// Rows to be inserted.
+    pub new: Vec<Row>,
+    /// Rows to be updated, whole.
+    pub changed: Vec<(RowId, Row)>,
+    /// Rows to be deleted.
+    pub gone: Vec<RowId>,
+}
+
+impl Writes {
+    /// Whether there is nothing to be written.
+    pub fn is_empty(&self) -> bool {
+        self.new.is_empty() && self.changed.is_empty() && self.gone.is_empty()
+    }
+}
+
+impl Target {
+    /// A target for a transaction. `table` has the layout that the query gave it.
+    pub fn new(txn: &mut Transaction, table: Arc<dyn Table>) -> Target {
+        let snapshot = txn.snapshot();
+        let is_fixed = txn.isolation() != Isolation::ReadCommitted;
+        let fixed =
+            is_fixed.then(|| Fixed { snapshot: Mutex::new(Some(snapshot)), ..Fixed::default() });
+        let (owner, manager) = (txn.id(), txn.manager().clone());
+        Target { owner, manager, table, fixed, rows: AtomicU64::new(0) }
+    }
+
+    /// Its row space.
+    pub fn space(&self) -> SpaceId {
+        self.table.space()
+    }
+
+    /// The types of its columns.
+    pub fn types(&self) -> Vec<ColumnType> {
+        self.table.layout().columns.iter().map(|c| c.ty).collect()
+    }
+
+    /// Rows that were made, and are there.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// What is committed, whenever it is read.
+    pub fn committed(&self) -> Arc<Snapshot> {
+        self.manager.engine().relaxed(TxnId(0))
+    }
+
+    /// A row as it was made last.
+    pub fn row(&self, committed: &Snapshot, rid: RowId) -> Row {
+        let (all, mut row) = (self.all(), Row::new());
+        self.table.read_row(committed, rid, &all, &mut row);
+        row
+    }
+
+    fn all(&self) -> Vec<usize> {
+        (0..self.table.layout().columns.len()).collect()
+    }
+
+    /// Writes and commits. Returns the ids of the new rows. `busy` decides of a row that the owner has
+    /// written, or holds.
+    pub fn write(
+        &self,
+        writes: &Writes,
+        busy: impl Fn() -> Result<(), SchemaError>,
+    ) -> Result<Vec<RowId>, SchemaError> {
+        let Writes { new, changed, gone } = writes;
+        let all = self.all();
+        let mut txn = self.manager.begin(Isolation::ReadCommitted);
+        let mut rids = Vec::with_capacity(new.len());
+        let inserted = self.table.insert(txn.part(), new, &mut rids);
+        inserted.map_err(|(_, stop)| unexpected(&stop))?;
+        let updates = changed.iter().map(|(rid, values)| RowWrite::Update {
+            rid: *rid,
+            columns: &all,
+            values,
+        });
+        let deletes = gone.iter().map(|rid| RowWrite::Delete { rid: *rid });
+        let writes: Vec<RowWrite<'_>> = updates.chain(deletes).collect();
+        let mut done = 0;
+        while let Err((n, stop)) = self.table.write(txn.part(), Ts::LATEST, &writes[done..]) {
+            match stop {
+                WriteStop::Busy { holder } if holder == self.owner => busy()?,
+                stop => return Err(unexpected(&stop)),
+            }
+            done += n + 1;
+        }
+        let committed = self.manager.commit_at_once(&mut txn);
+        committed.expect("a transaction of no table's schema has nothing to prepare")?;
+        self.rows.fetch_add(new.len() as u64, Ordering::Relaxed);
+        self.rows.fetch_sub(gone.len() as u64, Ordering::Relaxed);
+        Ok(rids)
+    }
+
+    /// Makes a target row this, for a writer, if nobody has written it after `base`. Returns the row
+    /// that it wrote.
+    pub fn write_for(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        place: Option<RowId>,
+        made: &Option<Row>,
+    ) -> Result<Option<RowId>, WriteStop> {
+        let all = self.all();
+        let (place, write) = match (made, place) {
+            (None, None) => return Ok(None),
+            (None, Some(rid)) => (rid, RowWrite::Delete { rid }),
+            (Some(row), None) => {
+                let mut rids = Vec::new();
+                let inserted = self.table.insert(txn, std::slice::from_ref(row), &mut rids);
+                return inserted.map(|()| rids.pop()).map_err(|(_, stop)| stop);
+            }
+            (Some(values), Some(rid)) => (rid, RowWrite::Update { rid, columns: &all, values }),
+        };
+        let written = self.table.write(txn, base, std::slice::from_ref(&write));
+        written.map(|()| Some(place)).map_err(|(_, stop)| stop)
+    }
+
+    /// The snapshot in which the sources are read, if it stays and the scan is not over.
+    pub fn scan_snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.fixed.as_ref()?.snapshot.lock().clone()
+    }
+
+    /// The sources have been read.
+    pub fn end_scan(&self) {
+        let Some(fixed) = &self.fixed else { return };
+        let now = self.manager.engine().snapshot();
+        assert!(fixed.view_ts.set(now.ts).is_ok(), "a scan ends once");
+        *fixed.view.lock() = Some(Arc::new(Snapshot::new(now.ts, self.owner, Box::new(now))));
+        *fixed.snapshot.lock() = None;
+    }
+
+    /// The owner has ended: its read views keep nothing any more.
+    pub fn release(&self) {
+        if let Some(fixed) = &self.fixed {
+            *fixed.snapshot.lock() = None;
+            *fixed.view.lock() = None;
+        }
+    }
+
+    /// The read view in which the owner sees it; `None` for one that is right as it is.
+    pub fn as_seen(&self, snapshot: &Snapshot) -> Option<Arc<Snapshot>> {
+        if snapshot.own != self.owner || snapshot.ts == Ts::LATEST {
+            return None;
+        }
+        self.fixed.as_ref()?.view.lock().clone()
+    }
+
+    /// The same for a timestamp of the owner's read view.
+    pub fn ts_as_seen(&self, ts: Ts) -> Ts {
+        self.fixed.as_ref().and_then(|fixed| fixed.view_ts.get()).copied().unwrap_or(ts)
+    }
+
+    /// For the owner: holds a source row, as it sees it (`seen`) or as it is. Returns whether it has
+    /// changed since `base`.
+    pub fn hold_source(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        seen: &dyn Table,
+        source: &dyn Table,
+        row: RowId,
+    ) -> Result<bool, WriteStop> {
+        let lock = [RowWrite::Lock { rid: row }];
+        // As the owner sees it: what the source itself was made of is held, too.
+        let held = match seen.write(txn, base, &lock) {
+            Err((_, WriteStop::Changed { .. })) if self.fixed.is_none() => {
+                source.write(txn, Ts::LATEST, &lock)
+            }
+            held => held,
+        };
+        match held {
+            Ok(()) | Err((_, WriteStop::Gone)) => {}
+            Err((_, stop)) => return Err(stop),
+        }
+        let changed = seen.changed_since(row, base);
+        if changed && self.fixed.is_some() {
+            return Err(WriteStop::Changed { ts: Ts::LATEST });
+        }
+        Ok(changed)
+    }
+}
+
+/// Nobody but the maker and the owner writes to the rows.
+fn unexpected(stop: &WriteStop) -> SchemaError {
+    match stop {
+        WriteStop::Engine(e) => SchemaError::Engine(e.clone()),
+        stop => SchemaError::refused(
+            SqlState::INTERNAL_ERROR,
+            format!("a row of a table that is being made was in the way: {stop:?}"),
+        ),
+    }
+}
+
+/// What an error of bringing a row in line means to the owner's write.
+pub(crate) fn stop_of(error: SchemaError) -> WriteStop {
+    match error {
+        SchemaError::Engine(e) => WriteStop::Engine(e),
+        // Capture meets the same error, and with it the transaction fails.
+        _ => WriteStop::Changed { ts: Ts::LATEST },
+    }
+}

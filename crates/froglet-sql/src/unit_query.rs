@@ -1,0 +1,295 @@
+//! A query that is run unit by unit, for a migration.
+//!
+//! ```text
+//!   froglet-schema: rows of some units ─▶ UnitScope ─▶ UnitTable::scan ─┐
+//!                                                   plan (units.rs) ◀──┘
+//!   rows with their units ◀───────────────────────────────┘
+//! ```
+//!
+//! It runs on the thread that asks: the scan's, capture's, or the session's at the flip.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, UInt64Type};
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::hash_utils::{RandomState, create_hashes};
+use datafusion::datasource::{TableProvider, TableType};
+use datafusion::error::Result;
+use datafusion::execution::context::ExecutionProps;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use froglet_engine::BlockRows;
+use froglet_schema::{Makes, SchemaError, UnitInput, UnitQuery, UnitRows};
+use futures::StreamExt;
+
+use crate::context::EvalContext;
+use crate::ddl_compile::refusal;
+use crate::df_error::map_df_error;
+use crate::error::SqlError;
+use crate::insert_plan::CastTarget;
+use crate::planning::internal;
+use crate::provider::QueryScope;
+use crate::query::QueryEnv;
+use crate::query_run;
+use crate::types::cast::CastContext;
+use crate::types::cast_array;
+use crate::units::{Divided, Input, UnitOf};
+
+/// See the module.
+pub(crate) struct DividedQuery {
+    plan: LogicalPlan,
+    inputs: Vec<UnitInput>,
+    keys: Vec<Keys>,
+    /// The columns of the new table.
+    targets: Vec<CastTarget>,
+    reads_others: bool,
+    env: QueryEnv,
+    context: EvalContext,
+}
+
+/// What the unit of a row is.
+enum Keys {
+    All,
+    Row,
+    Of(Vec<Arc<dyn PhysicalExpr>>, SchemaRef),
+}
+
+impl DividedQuery {
+    /// A divided plan whose columns go into these.
+    pub(crate) fn new(
+        divided: Divided,
+        targets: Vec<CastTarget>,
+        env: QueryEnv,
+        context: EvalContext,
+    ) -> std::result::Result<DividedQuery, SqlError> {
+        let Divided { plan, inputs, reads_others, .. } = divided;
+        let keys = inputs.iter().map(keys_of).collect::<Result<_>>().map_err(map_df_error)?;
+        let inputs = inputs.iter().map(|input| UnitInput {
+            table: input.table.def.id,
+            columns: input.columns.iter().map(|at| input.table.def.columns[*at].id).collect(),
+        });
+        let inputs = inputs.collect();
+        Ok(DividedQuery { plan, inputs, keys, targets, reads_others, env, context })
+    }
+
+    async fn run(&self, rows: Arc<dyn UnitRows>, make: &mut Makes<'_>) -> Run {
+        let mut env = self.env.clone();
+        env.target_partitions = rows.threads();
+        let scope = self.reads_others.then(|| QueryScope {
+            snapshot: rows.snapshot(),
+            catalog: env.catalog.clone(),
+            session: env.session.clone(),
+        });
+        let mut state = query_run::state(&env, scope);
+        state.config_mut().set_extension(Arc::new(UnitScope(rows)));
+        let plan = query_run::physical(&self.plan, &state).await?;
+        let mut stream =
+            execute_stream(plan, query_run::task_context(&state)).map_err(map_df_error)?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(map_df_error)?;
+            let units = batch.column(self.targets.len()).as_primitive::<UInt64Type>();
+            let columns = batch.columns().iter().zip(&self.targets);
+            let columns = columns.map(|(array, (_, ty, sql_type))| {
+                cast_array(array, *ty, *sql_type, CastContext::Assignment)
+            });
+            let columns: Vec<ArrayRef> = columns.collect::<std::result::Result<_, SqlError>>()?;
+            make(units.values(), &columns)?;
+        }
+        Ok(())
+    }
+}
+
+type Run = std::result::Result<(), SqlError>;
+
+impl UnitQuery for DividedQuery {
+    fn inputs(&self) -> &[UnitInput] {
+        &self.inputs
+    }
+
+    fn units(&self, input: usize, rows: &BlockRows) -> std::result::Result<Vec<u64>, SchemaError> {
+        match &self.keys[input] {
+            Keys::All => Ok(vec![0; rows.rids.len()]),
+            // Those of one input are apart from those of another, with luck.
+            Keys::Row => Ok(rows.rids.iter().map(|rid| mixed(rid.0, input as u64)).collect()),
+            Keys::Of(keys, schema) => self
+                .context
+                .enter(|| hashes(keys, schema, &rows.batch))
+                .map_err(|e| refusal(map_df_error(e))),
+        }
+    }
+
+    fn eval(
+        &self,
+        rows: Arc<dyn UnitRows>,
+        make: &mut Makes<'_>,
+    ) -> std::result::Result<(), SchemaError> {
+        let run = query_run::guard(self.run(rows, make));
+        let outcome =
+            stacker::maybe_grow(1 << 20, 8 << 20, || self.context.enter(|| query_run::here(run)));
+        outcome.map_err(refusal)
+    }
+}
+
+fn keys_of(input: &Input) -> Result<Keys> {
+    let exprs = match &input.unit {
+        UnitOf::All => return Ok(Keys::All),
+        UnitOf::Row => return Ok(Keys::Row),
+        UnitOf::Keys(exprs) => exprs,
+    };
+    let (props, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+    let physical = |expr| create_physical_expr(expr, &input.schema, &props, &planning);
+    let keys = exprs.iter().map(physical).collect::<Result<_>>()?;
+    Ok(Keys::Of(keys, Arc::new(input.schema.as_arrow().clone())))
+}
+
+/// One number of two (the finalizer of SplitMix64), below the greatest.
+fn mixed(n: u64, salt: u64) -> u64 {
+    let n = n.wrapping_add(salt.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let n = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (n ^ (n >> 31)) >> 1
+}
+
+/// A number for each row, the same where the keys are equal; below the greatest.
+fn hashes(
+    keys: &[Arc<dyn PhysicalExpr>],
+    schema: &SchemaRef,
+    rows: &RecordBatch,
+) -> Result<Vec<u64>> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    let rows =
+        RecordBatch::try_new_with_options(schema.clone(), rows.columns().to_vec(), &options)?;
+    let key = |key: &Arc<dyn PhysicalExpr>| {
+        comparable(&key.evaluate(&rows)?.into_array(rows.num_rows())?)
+    };
+    let keys = keys.iter().map(key).collect::<Result<Vec<ArrayRef>>>()?;
+    let mut hashes = vec![0; rows.num_rows()];
+    create_hashes(&keys, &RandomState::with_seed(0), &mut hashes)?;
+    Ok(hashes.into_iter().map(|hash| hash >> 1).collect())
+}
+
+/// Values that are equal in SQL, in one representation.
+fn comparable(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => cast(array, &DataType::Utf8View)?,
+        // -0 is 0.
+        DataType::Float32 => {
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|v| v + 0.0))
+        }
+        DataType::Float64 => {
+            Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|v| v + 0.0))
+        }
+        _ => array.clone(),
+    })
+}
+
+/// The rows of the run under way.
+struct UnitScope(Arc<dyn UnitRows>);
+
+/// An input in a plan: the columns that are read of a table, and the unit of each row.
+pub(crate) struct UnitTable {
+    input: usize,
+    schema: SchemaRef,
+    has_unit: bool,
+}
+
+impl UnitTable {
+    /// Input number `input`; `unit` is what its column is to be called, if the plan is to have it.
+    pub(crate) fn new(input: usize, columns: &Schema, unit: Option<&str>) -> UnitTable {
+        let mut fields = columns.fields().to_vec();
+        fields.extend(unit.map(|name| Arc::new(Field::new(name, DataType::UInt64, false))));
+        UnitTable { input, schema: Arc::new(Schema::new(fields)), has_unit: unit.is_some() }
+    }
+}
+
+impl fmt::Debug for UnitTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UnitTable({})", self.input)
+    }
+}
+
+#[async_trait]
+impl TableProvider for UnitTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let scope = state.config().get_extension::<UnitScope>();
+        let rows = scope.ok_or_else(|| internal("a unit's rows outside its query"))?.0.clone();
+        let parts = rows.parts(self.input);
+        let threads = u32::try_from(rows.threads()).unwrap_or(u32::MAX).min(parts).max(1);
+        let partition = |first| -> Arc<dyn PartitionStream> {
+            Arc::new(Parts {
+                rows: rows.clone(),
+                input: self.input,
+                schema: self.schema.clone(),
+                has_unit: self.has_unit,
+                first,
+                step: threads,
+            })
+        };
+        let partitions = (0..threads).map(partition).collect();
+        let schema = self.schema.clone();
+        let scan = StreamingTableExec::try_new(schema, partitions, projection, [], false, limit)?;
+        Ok(Arc::new(scan))
+    }
+}
+
+/// Every n-th part of an input.
+struct Parts {
+    rows: Arc<dyn UnitRows>,
+    input: usize,
+    schema: SchemaRef,
+    has_unit: bool,
+    first: u32,
+    step: u32,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Parts({}, {})", self.input, self.first)
+    }
+}
+
+impl PartitionStream for Parts {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let (rows, input, schema) = (self.rows.clone(), self.input, self.schema.clone());
+        let (has_unit, parts) = (self.has_unit, self.rows.parts(self.input));
+        let numbers = (self.first..parts).step_by(self.step as usize);
+        let batches = numbers.map(move |number| {
+            let (batch, units) = rows.part(input, number).map_err(SqlError::from)?;
+            let options = RecordBatchOptions::new().with_row_count(Some(units.len()));
+            let mut columns = batch.columns().to_vec();
+            if has_unit {
+                columns.push(Arc::new(UInt64Array::from(units)));
+            }
+            Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+        });
+        let stream = futures::stream::iter(batches);
+        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream))
+    }
+}

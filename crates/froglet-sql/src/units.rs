@@ -1,0 +1,610 @@
+//! How the rows that a query makes fall into migration units (design, section 5; Tesseract, section 5).
+//!
+//! ```text
+//!   SELECT c.region, sum(o.amount) FROM orders o JOIN customers c ON o.customer = c.id GROUP BY …
+//!
+//!   GROUP BY c.id, c.region     its groups: the unit is a function of c.id, c.region
+//!     └ JOIN o.customer = c.id  of these it can keep together by c.id = o.customer
+//!         ├ orders              unit = hash(customer)
+//!         └ customers           unit = hash(id)
+//! ```
+//!
+//! A demand goes down the plan: by which expressions must rows be kept together? At a table it says what
+//! the unit of a row is. On the way up each node hands on a column with the unit, so that every row that
+//! the query makes has it. Where no demand can be met (`GROUP BY c.region` alone, above) all rows are one
+//! unit.
+//!
+//! Q1: the query of some units' rows makes exactly those rows of the whole result that are of these units,
+//!     beside rows that are made of no input (`VALUES`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, DFSchemaRef};
+use datafusion::datasource::{DefaultTableSource, provider_as_source};
+use datafusion::error::Result;
+use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::logical_expr::logical_plan::TableScanBuilder;
+use datafusion::logical_expr::{
+    Aggregate, Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, Projection, Sort,
+    SubqueryAlias, TableScan, Union, Window, lit,
+};
+use froglet_schema::TableVersion;
+
+use crate::provider::BaseTable;
+use crate::unit_query::UnitTable;
+
+/// What the columns with units are called, before a number.
+const UNIT: &str = "froglet unit ";
+
+/// A plan of which every row has its unit in the last column.
+pub(crate) struct Divided {
+    pub plan: LogicalPlan,
+    pub inputs: Vec<Input>,
+    /// It reads tables that are not base tables.
+    pub reads_others: bool,
+    /// Whether the unit is all rows.
+    pub is_one: bool,
+}
+
+/// A table that the plan reads.
+pub(crate) struct Input {
+    pub table: Arc<TableVersion>,
+    /// Positions of the columns that are read.
+    pub columns: Vec<usize>,
+    /// These columns as the plan has them.
+    pub schema: DFSchemaRef,
+    pub unit: UnitOf,
+}
+
+/// What the unit of an input's row is.
+#[derive(Debug)]
+pub(crate) enum UnitOf {
+    /// There is one.
+    All,
+    /// Each row is one.
+    Row,
+    /// Rows in which these are equal are of one.
+    Keys(Vec<Expr>),
+}
+
+/// By what a node's consumer wants rows to be kept together.
+#[derive(Clone, Debug)]
+enum Demand {
+    /// By nothing: a row stands for itself.
+    Rows,
+    /// By all of these: rows whose keys are equal are of one unit, wherever they come from.
+    All(Vec<Expr>),
+    /// By some of these, or by functions of them.
+    Any(Vec<Expr>),
+}
+
+/// A node whose rows have units.
+struct Part {
+    plan: LogicalPlan,
+    unit: Unit,
+}
+
+enum Unit {
+    /// In this column.
+    Column(Column),
+    /// One, of all rows below.
+    One,
+    /// The node reads no input.
+    None,
+}
+
+/// Divides an optimised plan into units.
+pub(crate) fn divide(plan: &LogicalPlan) -> Result<Divided> {
+    let mut division = Division::default();
+    let part = match division.part(plan, &Demand::Rows)? {
+        Some(part) => part,
+        None => {
+            division.inputs.clear();
+            division.whole(plan)?
+        }
+    };
+    let is_one = matches!(part.unit, Unit::One);
+    let reads_others = reads(plan, |table| base_table(table).is_none())?;
+    let plan = with_unit_last(part, plan.schema())?;
+    Ok(Divided { plan, inputs: division.inputs, reads_others, is_one })
+}
+
+#[derive(Default)]
+struct Division {
+    inputs: Vec<Input>,
+    /// Columns with units so far.
+    named: usize,
+}
+
+impl Division {
+    /// A node that meets a demand; `None` if it cannot.
+    fn part(&mut self, plan: &LogicalPlan, demand: &Demand) -> Result<Option<Part>> {
+        let inputs = self.inputs.len();
+        let part = stacker::maybe_grow(1 << 20, 16 << 20, || self.try_part(plan, demand))?;
+        if part.is_none() {
+            self.inputs.truncate(inputs);
+        }
+        Ok(part)
+    }
+
+    fn try_part(&mut self, plan: &LogicalPlan, demand: &Demand) -> Result<Option<Part>> {
+        if !reads(plan, |table| base_table(table).is_some())? {
+            return Ok(Some(Part { plan: plan.clone(), unit: Unit::None }));
+        }
+        if matches!(demand, Demand::All(keys) if keys.is_empty()) {
+            return self.whole(plan).map(Some);
+        }
+        if has_subquery(plan)? {
+            return Ok(None);
+        }
+        match plan {
+            LogicalPlan::TableScan(scan) => self.scan(scan, demand),
+            LogicalPlan::Filter(filter) => {
+                let Some(child) = self.part(&filter.input, demand)? else { return Ok(None) };
+                let plan = Filter::try_new(filter.predicate.clone(), Arc::new(child.plan))?;
+                Ok(Some(Part { plan: LogicalPlan::Filter(plan), unit: child.unit }))
+            }
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
+                let Some(child) = self.part(&sort.input, demand)? else { return Ok(None) };
+                let (expr, input) = (sort.expr.clone(), Arc::new(child.plan));
+                let plan = LogicalPlan::Sort(Sort { expr, input, fetch: None });
+                Ok(Some(Part { plan, unit: child.unit }))
+            }
+            LogicalPlan::Projection(projection) => self.projection(projection, demand),
+            LogicalPlan::SubqueryAlias(alias) => self.alias(alias, demand),
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate, demand),
+            LogicalPlan::Window(window) => self.window(window, demand),
+            LogicalPlan::Join(join) => self.join(join, demand),
+            LogicalPlan::Union(union) => self.union(union, demand),
+            // A limit, say, takes its rows from all.
+            _ => Ok(None),
+        }
+    }
+
+    fn column_name(&mut self) -> String {
+        self.named += 1;
+        format!("{UNIT}{}", self.named)
+    }
+
+    fn scan(&mut self, scan: &TableScan, demand: &Demand) -> Result<Option<Part>> {
+        let unit = match demand {
+            Demand::Rows => UnitOf::Row,
+            Demand::All(keys) | Demand::Any(keys) => UnitOf::Keys(keys.clone()),
+        };
+        let name = self.column_name();
+        let plan = self.input(scan, unit, Some(&name))?;
+        let unit = Unit::Column(Column::new(Some(scan.table_name.clone()), name));
+        Ok(Some(Part { plan, unit }))
+    }
+
+    /// Enters an input in place of a scan.
+    fn input(&mut self, scan: &TableScan, unit: UnitOf, name: Option<&str>) -> Result<LogicalPlan> {
+        let table = base_table(scan).expect("the caller has looked").clone();
+        let width = table.def.columns.len();
+        let columns = scan.projection.clone().unwrap_or_else(|| (0..width).collect());
+        let schema = scan.projected_schema.clone();
+        let source = UnitTable::new(self.inputs.len(), schema.as_arrow(), name);
+        self.inputs.push(Input { table, columns, schema, unit });
+        let source = provider_as_source(Arc::new(source));
+        let plan = TableScanBuilder::new(scan.table_name.clone(), source).build()?;
+        Ok(LogicalPlan::TableScan(plan))
+    }
+
+    /// All rows are one unit.
+    fn whole(&mut self, plan: &LogicalPlan) -> Result<Part> {
+        let replaced = plan.clone().transform_up_with_subqueries(|node| match &node {
+            LogicalPlan::TableScan(scan) if base_table(scan).is_some() => {
+                Ok(Transformed::yes(self.input(scan, UnitOf::All, None)?))
+            }
+            _ => Ok(Transformed::no(node)),
+        })?;
+        Ok(Part { plan: replaced.data, unit: Unit::One })
+    }
+
+    fn projection(&mut self, projection: &Projection, demand: &Demand) -> Result<Option<Part>> {
+        let exprs = &projection.expr;
+        let Some(demand) = demand.below(&projection.schema, |at| exprs.get(at)) else {
+            return Ok(None);
+        };
+        let Some(child) = self.part(&projection.input, &demand)? else { return Ok(None) };
+        let mut exprs = exprs.clone();
+        if let Unit::Column(unit) = &child.unit {
+            exprs.push(Expr::Column(unit.clone()));
+        }
+        let plan = Projection::try_new(exprs, Arc::new(child.plan))?;
+        Ok(Some(Part { plan: LogicalPlan::Projection(plan), unit: child.unit }))
+    }
+
+    fn alias(&mut self, alias: &SubqueryAlias, demand: &Demand) -> Result<Option<Part>> {
+        let columns = columns(alias.input.schema());
+        let Some(demand) = demand.below(&alias.schema, |at| columns.get(at)) else {
+            return Ok(None);
+        };
+        let Some(child) = self.part(&alias.input, &demand)? else { return Ok(None) };
+        let plan = SubqueryAlias::try_new(Arc::new(child.plan), alias.alias.clone())?;
+        let unit = match child.unit {
+            Unit::Column(unit) => Unit::Column(Column::new(Some(alias.alias.clone()), unit.name)),
+            unit => unit,
+        };
+        Ok(Some(Part { plan: LogicalPlan::SubqueryAlias(plan), unit }))
+    }
+
+    fn aggregate(&mut self, aggregate: &Aggregate, demand: &Demand) -> Result<Option<Part>> {
+        let groups = &aggregate.group_expr;
+        if groups.iter().any(|group| matches!(group, Expr::GroupingSet(_))) {
+            return Ok(None);
+        }
+        let demand = match demand {
+            Demand::Rows if groups.is_empty() => Demand::All(Vec::new()),
+            Demand::Rows => match Demand::Any(groups.clone()).stable() {
+                Some(demand) => demand,
+                None => return Ok(None),
+            },
+            demand => match demand.below(&aggregate.schema, |at| groups.get(at)) {
+                Some(demand) => demand,
+                None => return Ok(None),
+            },
+        };
+        let Some(child) = self.part(&aggregate.input, &demand)? else { return Ok(None) };
+        let (mut exprs, at) = (groups.clone(), groups.len());
+        let is_column = matches!(child.unit, Unit::Column(_));
+        if let Unit::Column(unit) = &child.unit {
+            exprs.push(Expr::Column(unit.clone()));
+        }
+        let plan = Aggregate::try_new(Arc::new(child.plan), exprs, aggregate.aggr_expr.clone())?;
+        let unit = match is_column {
+            true => Unit::Column(Column::from(plan.schema.qualified_field(at))),
+            false => child.unit,
+        };
+        Ok(Some(Part { plan: LogicalPlan::Aggregate(plan), unit }))
+    }
+
+    fn window(&mut self, window: &Window, demand: &Demand) -> Result<Option<Part>> {
+        let mut partitions = window.window_expr.iter().map(partition_of);
+        let Some(Some(mut common)) = partitions.next() else { return Ok(None) };
+        for partition in partitions {
+            let Some(partition) = partition else { return Ok(None) };
+            common.retain(|expr| partition.contains(expr));
+        }
+        let demand = match demand {
+            Demand::Rows => Demand::Any(common).stable(),
+            // What the input has comes first.
+            demand => {
+                let columns = columns(window.input.schema());
+                let below = demand.below(&window.schema, |at| columns.get(at));
+                below.and_then(|below| below.functions_of(&common))
+            }
+        };
+        let Some(demand) = demand else { return Ok(None) };
+        let Some(child) = self.part(&window.input, &demand)? else { return Ok(None) };
+        let plan = Window::try_new(window.window_expr.clone(), Arc::new(child.plan))?;
+        Ok(Some(Part { plan: LogicalPlan::Window(plan), unit: child.unit }))
+    }
+
+    fn union(&mut self, union: &Union, demand: &Demand) -> Result<Option<Part>> {
+        // What one branch keeps together, the others have to keep together with it.
+        for demand in demand.exactly() {
+            if let Some(part) = self.union_for(union, &demand)? {
+                return Ok(Some(part));
+            }
+        }
+        Ok(None)
+    }
+
+    fn union_for(&mut self, union: &Union, demand: &Demand) -> Result<Option<Part>> {
+        let inputs = self.inputs.len();
+        let name = self.column_name();
+        let mut branches = Vec::with_capacity(union.inputs.len());
+        for branch in &union.inputs {
+            let columns = columns(branch.schema());
+            let below = demand.below(&union.schema, |at| columns.get(at));
+            let Some(below) = below else { return Ok(None) };
+            let Some(part) = self.part(branch, &below)? else {
+                self.inputs.truncate(inputs);
+                return Ok(None);
+            };
+            let mut exprs = columns;
+            exprs.push(part.unit.expr().alias(name.clone()));
+            let plan = Projection::try_new(exprs, Arc::new(part.plan))?;
+            branches.push(Arc::new(LogicalPlan::Projection(plan)));
+        }
+        let plan = Union::try_new(branches)?;
+        let unit = Column::from(plan.schema.qualified_field(union.schema.fields().len()));
+        Ok(Some(Part { plan: LogicalPlan::Union(plan), unit: Unit::Column(unit) }))
+    }
+
+    fn join(&mut self, join: &Join, demand: &Demand) -> Result<Option<Part>> {
+        let is_live = |side| reads(side, |table| base_table(table).is_some());
+        let (left, right) = (is_live(&join.left)?, is_live(&join.right)?);
+        let keeps_left = matches!(
+            join.join_type,
+            JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark
+        );
+        let keeps_right = matches!(
+            join.join_type,
+            JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark
+        );
+        let is_inner = join.join_type == JoinType::Inner;
+        if !(left && right) {
+            // Rows of one side, each by itself, meet the same rows of the other every time.
+            let by_itself = if left { keeps_left } else { keeps_right };
+            if !(by_itself || is_inner) {
+                return Ok(None);
+            }
+            let demand = match demand {
+                Demand::Rows => Demand::Rows,
+                demand => {
+                    let columns = columns(&join.schema);
+                    let side = if left { &join.left } else { &join.right };
+                    let of_side =
+                        |at: usize| columns.get(at).filter(|column| is_over(column, side.schema()));
+                    let Some(below) = demand.below(&join.schema, of_side) else { return Ok(None) };
+                    below
+                }
+            };
+            return self.join_for(join, (&demand, &demand));
+        }
+        // NOT IN asks all rows of the other side whether one is NULL.
+        if join.null_aware {
+            return Ok(None);
+        }
+        let pairs: Vec<&(Expr, Expr)> = join.on.iter().filter(|on| is_key(join, on)).collect();
+        let candidates: Vec<Vec<(Expr, Expr)>> = match demand {
+            Demand::Rows => {
+                let all = pairs.iter().map(|on| (*on).clone()).collect();
+                let single = pairs.iter().map(|on| vec![(*on).clone()]);
+                std::iter::once(all).chain(single).collect()
+            }
+            Demand::Any(keys) => {
+                let sides = |on: &&&(Expr, Expr)| {
+                    (is_inner || keeps_left) && is_function_of(&on.0, keys)
+                        || (is_inner || keeps_right) && is_function_of(&on.1, keys)
+                };
+                vec![pairs.iter().filter(sides).map(|on| (*on).clone()).collect()]
+            }
+            Demand::All(keys) => {
+                let both = |key| {
+                    let of_left = (is_inner || keeps_left)
+                        .then(|| across(key, &pairs, join.right.schema(), |(l, r)| (l, r)));
+                    let of_right = (is_inner || keeps_right)
+                        .then(|| across(key, &pairs, join.left.schema(), |(l, r)| (r, l)));
+                    match (of_left.flatten(), of_right.flatten()) {
+                        (Some(right), _) if is_over(key, join.left.schema()) => {
+                            Some((key.clone(), right))
+                        }
+                        (_, Some(left)) if is_over(key, join.right.schema()) => {
+                            Some((left, key.clone()))
+                        }
+                        _ => None,
+                    }
+                };
+                keys.iter().map(both).collect::<Option<Vec<_>>>().into_iter().collect()
+            }
+        };
+        for candidate in candidates.into_iter().filter(|on| !on.is_empty()) {
+            let (left, right) = candidate.into_iter().unzip();
+            let demands = (&Demand::All(left), &Demand::All(right));
+            if let Some(part) = self.join_for(join, demands)? {
+                return Ok(Some(part));
+            }
+        }
+        Ok(None)
+    }
+
+    fn join_for(&mut self, join: &Join, demands: (&Demand, &Demand)) -> Result<Option<Part>> {
+        let inputs = self.inputs.len();
+        let left = self.part(&join.left, demands.0)?;
+        let right = if left.is_some() { self.part(&join.right, demands.1)? } else { None };
+        let (Some(left), Some(right)) = (left, right) else {
+            self.inputs.truncate(inputs);
+            return Ok(None);
+        };
+        let plan = Join::try_new(
+            Arc::new(left.plan),
+            Arc::new(right.plan),
+            join.on.clone(),
+            join.filter.clone(),
+            join.join_type,
+            join.join_constraint,
+            join.null_equality,
+            join.null_aware,
+        )?;
+        let plan = LogicalPlan::Join(plan);
+        let unit = match (join.join_type, left.unit, right.unit) {
+            (_, unit, Unit::None) | (_, Unit::None, unit) => unit,
+            (JoinType::Full, Unit::Column(left), Unit::Column(right)) => {
+                let name = self.column_name();
+                let either = coalesce(vec![Expr::Column(left), Expr::Column(right)]);
+                let mut exprs = columns(&join.schema);
+                exprs.push(either.alias(&name));
+                let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+                let unit = Unit::Column(Column::new_unqualified(name));
+                return Ok(Some(Part { plan, unit }));
+            }
+            (
+                JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark,
+                Unit::Column(_),
+                unit @ Unit::Column(_),
+            ) => unit,
+            (_, unit @ Unit::Column(_), Unit::Column(_)) => unit,
+            _ => {
+                self.inputs.truncate(inputs);
+                return Ok(None);
+            }
+        };
+        Ok(Some(Part { plan, unit }))
+    }
+}
+
+impl Unit {
+    fn expr(&self) -> Expr {
+        match self {
+            Unit::Column(column) => Expr::Column(column.clone()),
+            Unit::One | Unit::None => lit(0_u64),
+        }
+    }
+}
+
+impl Demand {
+    /// The demand on a node's input, whose expressions make the node's columns; `None` for a column that
+    /// is made of others than the input's alone.
+    fn below<'a>(
+        &self,
+        schema: &DFSchema,
+        made_by: impl Fn(usize) -> Option<&'a Expr>,
+    ) -> Option<Demand> {
+        let replace = |key: &Expr| {
+            let mut is_whole = true;
+            let replaced = key.clone().transform(|expr| match &expr {
+                Expr::Column(column) => {
+                    let at = schema.maybe_index_of_column(column);
+                    match at.and_then(&made_by) {
+                        Some(by) => Ok(Transformed::yes(by.clone().unalias_nested().data)),
+                        None => {
+                            is_whole = false;
+                            Ok(Transformed::no(expr))
+                        }
+                    }
+                }
+                _ => Ok(Transformed::no(expr)),
+            });
+            replaced.ok().map(|replaced| replaced.data).filter(|_| is_whole)
+        };
+        match self {
+            Demand::Rows => Some(Demand::Rows),
+            Demand::All(keys) => {
+                Demand::All(keys.iter().map(replace).collect::<Option<_>>()?).stable()
+            }
+            Demand::Any(keys) => Demand::Any(keys.iter().filter_map(replace).collect()).stable(),
+        }
+    }
+
+    /// Without what has another value each time it is asked for.
+    fn stable(self) -> Option<Demand> {
+        match self {
+            Demand::Rows => Some(Demand::Rows),
+            Demand::All(keys) => (!keys.iter().any(Expr::is_volatile)).then_some(Demand::All(keys)),
+            Demand::Any(mut keys) => {
+                keys.retain(|key| !key.is_volatile());
+                (!keys.is_empty()).then_some(Demand::Any(keys))
+            }
+        }
+    }
+
+    /// What is a function of these, too.
+    fn functions_of(self, common: &[Expr]) -> Option<Demand> {
+        match self {
+            Demand::Rows => Some(Demand::Rows),
+            Demand::All(keys) => {
+                keys.iter().all(|key| is_function_of(key, common)).then_some(Demand::All(keys))
+            }
+            Demand::Any(mut keys) => {
+                keys.retain(|key| is_function_of(key, common));
+                Demand::Any(keys).stable()
+            }
+        }
+    }
+
+    /// Demands that meet this one and leave no choice.
+    fn exactly(&self) -> Vec<Demand> {
+        match self {
+            Demand::Any(keys) => {
+                let single = keys.iter().map(|key| Demand::All(vec![key.clone()]));
+                std::iter::once(Demand::All(keys.clone())).chain(single).collect()
+            }
+            other => vec![other.clone()],
+        }
+    }
+}
+
+/// A plan's own columns, and then the unit.
+fn with_unit_last(part: Part, schema: &DFSchema) -> Result<LogicalPlan> {
+    let mut exprs = columns(schema);
+    exprs.push(part.unit.expr().alias(UNIT));
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(part.plan))?))
+}
+
+fn columns(schema: &DFSchema) -> Vec<Expr> {
+    schema.iter().map(Expr::from).collect()
+}
+
+/// The version of a base table.
+fn base_table(scan: &TableScan) -> Option<&Arc<TableVersion>> {
+    let source = &scan.source;
+    let provider = source.as_ref().downcast_ref::<DefaultTableSource>()?;
+    Some(provider.table_provider.downcast_ref::<BaseTable>()?.table())
+}
+
+/// Whether a plan reads such a table anywhere.
+fn reads(plan: &LogicalPlan, is_such: impl Fn(&TableScan) -> bool) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= matches!(node, LogicalPlan::TableScan(scan) if is_such(scan));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Whether a node's own expressions ask tables.
+fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_subqueries(|_| {
+        found = true;
+        Ok(TreeNodeRecursion::Stop)
+    })?;
+    Ok(found)
+}
+
+/// What a window function's rows are kept together by.
+fn partition_of(expr: &Expr) -> Option<Vec<Expr>> {
+    match expr {
+        Expr::WindowFunction(window) => Some(window.params.partition_by.clone()),
+        Expr::Alias(alias) => partition_of(&alias.expr),
+        _ => None,
+    }
+}
+
+/// Whether a join's condition can keep rows together: both sides are of one type, and stay what they
+/// are.
+fn is_key(join: &Join, (left, right): &(Expr, Expr)) -> bool {
+    let types = (left.get_type(join.left.schema()), right.get_type(join.right.schema()));
+    let same = matches!(types, (Ok(left), Ok(right)) if left == right);
+    same && !left.is_volatile() && !right.is_volatile()
+}
+
+fn is_over(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.column_refs().iter().all(|column| schema.has_column(column))
+}
+
+/// Whether an expression is one of the keys, or made of those that are columns.
+fn is_function_of(expr: &Expr, keys: &[Expr]) -> bool {
+    let plain: BTreeSet<&Column> = keys
+        .iter()
+        .filter_map(|key| match key {
+            Expr::Column(column) => Some(column),
+            _ => None,
+        })
+        .collect();
+    let columns = expr.column_refs();
+    keys.contains(expr)
+        || !columns.is_empty() && columns.iter().all(|column| plain.contains(column))
+}
+
+/// A key of one side of a join as the other side has it (whose schema this is), by equal pairs.
+fn across<'a>(
+    key: &Expr,
+    pairs: &[&'a (Expr, Expr)],
+    other: &DFSchema,
+    from_to: impl Fn(&'a (Expr, Expr)) -> (&'a Expr, &'a Expr),
+) -> Option<Expr> {
+    let replaced = key.clone().transform_down(|expr| {
+        let to = pairs.iter().map(|on| from_to(on)).find(|(from, _)| **from == expr);
+        Ok(match to {
+            Some((_, to)) => Transformed::new(to.clone(), true, TreeNodeRecursion::Jump),
+            None => Transformed::no(expr),
+        })
+    });
+    replaced.ok().map(|replaced| replaced.data).filter(|key| is_over(key, other))
+}
