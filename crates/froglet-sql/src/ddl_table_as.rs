@@ -36,6 +36,9 @@ use crate::types::{self, oids, plain};
 use crate::unit_query::DividedQuery;
 use crate::{df_error, query, select, units};
 
+/// A query of more rows than this takes long enough that somebody wants to know when it is run.
+const ROWS_RUN_AT_ONCE: u64 = 100_000;
+
 /// Some rows of a table, and what is made of each.
 struct RowsQuery {
     inputs: Vec<ColumnId>,
@@ -148,7 +151,7 @@ impl Ddl<'_> {
         let planned = query::plan(query, &env, &[], &[])?;
         let plan = planned.bound(&[])?;
         let divided = units::divide(&plan).map_err(df_error::map_df_error)?;
-        if divided.is_one {
+        if divided.is_one && divided.row_estimate() > ROWS_RUN_AT_ONCE {
             let notice = "all rows of the query are one migration unit: whenever one of its tables has \
                           changed it is run again, at last while writers of these wait";
             self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);

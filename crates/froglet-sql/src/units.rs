@@ -24,11 +24,10 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, DFSchemaRef};
 use datafusion::datasource::{DefaultTableSource, provider_as_source};
 use datafusion::error::Result;
-use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::logical_expr::logical_plan::TableScanBuilder;
 use datafusion::logical_expr::{
     Aggregate, Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, Projection, Sort,
-    SubqueryAlias, TableScan, Union, Window, lit,
+    SubqueryAlias, TableScan, Union, Window, lit, when,
 };
 use froglet_schema::TableVersion;
 
@@ -46,6 +45,13 @@ pub(crate) struct Divided {
     pub reads_others: bool,
     /// Whether the unit is all rows.
     pub is_one: bool,
+}
+
+impl Divided {
+    /// About how many rows its inputs have.
+    pub(crate) fn row_estimate(&self) -> u64 {
+        self.inputs.iter().map(|input| input.table.table.row_estimate()).sum()
+    }
 }
 
 /// A table that the plan reads.
@@ -416,7 +422,9 @@ impl Division {
             (_, unit, Unit::None) | (_, Unit::None, unit) => unit,
             (JoinType::Full, Unit::Column(left), Unit::Column(right)) => {
                 let name = self.column_name();
-                let either = coalesce(vec![Expr::Column(left), Expr::Column(right)]);
+                let left = Expr::Column(left);
+                let either = when(left.clone().is_not_null(), left);
+                let either = either.otherwise(Expr::Column(right))?;
                 let mut exprs = columns(&join.schema);
                 exprs.push(either.alias(&name));
                 let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
