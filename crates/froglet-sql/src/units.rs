@@ -423,8 +423,8 @@ impl Division {
             (JoinType::Full, Unit::Column(left), Unit::Column(right)) => {
                 let name = self.column_name();
                 let left = Expr::Column(left);
-                let either = when(left.clone().is_not_null(), left);
-                let either = either.otherwise(Expr::Column(right))?;
+                let either =
+                    when(left.clone().is_not_null(), left).otherwise(Expr::Column(right))?;
                 let mut exprs = columns(&join.schema);
                 exprs.push(either.alias(&name));
                 let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
