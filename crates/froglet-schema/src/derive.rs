@@ -16,8 +16,8 @@
 //!
 //! D1: units are made again under one lock (`state`). So of two results for a unit the later one is
 //!     of the later rows, and stands.
-//! D2: a row counts in the unit that its lineage says, unless it has changed since it was looked at: then
-//!     the feed has it, and both its units will be made again.
+//! D2: a row counts in the unit that its lineage says, or, where it has changed since it was looked at, in
+//!     none: then the feed has it, and that unit and its new one will be made again.
 //! D3: the scan reads what the owner has written to the sources before it. Those rows stay what they were
 //!     (`kept`), whatever the owner does to them later, and nobody else changes them.
 //! D4: the owner writes to a row that was made of others only when it holds all rows of its unit. Rows may
@@ -32,7 +32,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt64Array};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take_record_batch;
@@ -237,13 +237,20 @@ impl Derivation {
     fn make(&self, state: &mut State, dirty: &HashSet<Unit>) -> Result<(), SchemaError> {
         let committed = self.target.committed();
         let parts = self.inputs.iter().enumerate().map(|(at, input)| {
-            let rows = input.lineage.lock().rows_of(dirty.iter().copied());
+            let mut lineage = input.lineage.lock();
+            let rows = lineage.rows_of(dirty.iter().copied());
             let read = self.read_of(input, &committed, &rows)?;
-            let units = self.query.units(at, &read)?;
-            // One that has changed since, to another unit, is in the feed.
-            let is_of_them = units.iter().map(|unit| Some(dirty.contains(unit))).collect();
-            let batch = filter_record_batch(&read.batch, &is_of_them).map_err(internal)?;
-            Ok((batch, units.into_iter().filter(|unit| dirty.contains(unit)).collect()))
+            let mut units = self.query.units(at, &read)?;
+            let counts: BooleanArray =
+                units.iter().map(|unit| Some(dirty.contains(unit))).collect();
+            // It may have gone from one of these units to another; if it comes back, both are made
+            // again.
+            for (rid, unit) in read.rids.iter().zip(&units).filter(|(_, unit)| dirty.contains(unit))
+            {
+                lineage.set(*rid, Some(*unit));
+            }
+            units.retain(|unit| dirty.contains(unit));
+            Ok((filter_record_batch(&read.batch, &counts).map_err(internal)?, units))
         });
         let parts = parts.collect::<Result<_, SchemaError>>()?;
         let some = Arc::new(SomeRows { parts, snapshot: committed.clone() });

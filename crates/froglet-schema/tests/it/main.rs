@@ -11,4 +11,6 @@ mod indexes;
 mod lifecycle;
 mod swaps;
 mod tables;
+mod units;
 mod world;
+mod writers;

@@ -1,19 +1,15 @@
 //! A new table made of the rows of another, while those are written: it is what its query makes of
 //! the other at the commit, no matter when each row was copied.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use froglet_engine::{ColumnType, RowId, RowWrite, Ts, Value, WriteStop};
 use froglet_schema::{Change, Fill, MigrationOptions, ObjectId, TableQuery};
 use froglet_txn::{Isolation, Limits, Transaction};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-use tokio::task::JoinHandle;
 
 use crate::world::{Double, SomeDoubled, World, column, double, pairs_table, some_doubled};
+use crate::writers::Writers;
 
 const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
 
@@ -96,91 +92,6 @@ async fn a_copy_follows_what_others_commit_before_it() {
         world.commit(after).await.unwrap();
         let mut after = world.begin(Isolation::ReadCommitted);
         assert_eq!(pairs(&target, &mut after).await, copied(wanted), "{isolation:?}");
-    }
-}
-
-/// Ids congruent to `seed` modulo 3, as the writer has committed them: only it writes to them.
-type Model = BTreeMap<i64, i64>;
-
-/// Writes until the table is gone; returns its rows as they were then.
-async fn writer(world: Arc<World>, seed: u64, mut model: Model, commits: Arc<AtomicU64>) -> Model {
-    let mut rng = StdRng::seed_from_u64(seed);
-    let mut next = 100_000 + seed as i64;
-    loop {
-        let mut txn = world.begin(Isolation::ReadCommitted);
-        let mut then = model.clone();
-        let mut outcome = Ok(());
-        for _ in 0..rng.random_range(1..5) {
-            let known = then.keys().nth(rng.random_range(0..then.len().max(1))).copied();
-            let v = rng.random_range(0..1000);
-            outcome = match (known, rng.random_range(0..10)) {
-                (Some(id), 0 | 1) => {
-                    then.remove(&id);
-                    world.delete(&mut txn, id).await.map(|_| ())
-                }
-                (Some(id), 2..8) => {
-                    then.insert(id, v);
-                    world.update(&mut txn, id, v).await.map(|_| ())
-                }
-                _ => {
-                    next += 3;
-                    then.insert(next, v);
-                    world.insert(&mut txn, next, v).await
-                }
-            };
-            if outcome.is_err() {
-                break;
-            }
-        }
-        match outcome {
-            Err(WriteStop::Gone) => return model,
-            Err(stop) => panic!("nobody else writes these rows: {stop:?}"),
-            Ok(()) if rng.random_range(0..8) == 0 => txn.abort(),
-            Ok(()) => {
-                if rng.random_range(0..8) == 0 {
-                    // Some last longer than a schema change does.
-                    tokio::time::sleep(Duration::from_millis(3)).await;
-                }
-                world.commit(txn).await.expect("it is carried over if the table has gone");
-                model = then;
-                commits.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-struct Writers {
-    commits: Arc<AtomicU64>,
-    tasks: Vec<JoinHandle<Model>>,
-}
-
-impl Writers {
-    fn start(world: &Arc<World>, rows: i64) -> Writers {
-        let commits = Arc::<AtomicU64>::default();
-        let start = |seed: u64| {
-            let model: Model =
-                (0..rows).filter(|id| id % 3 == seed as i64).map(|id| (id, 10 * id)).collect();
-            tokio::spawn(writer(world.clone(), seed, model, commits.clone()))
-        };
-        let tasks = (0..3).map(start).collect();
-        Writers { commits, tasks }
-    }
-
-    async fn until_committed(&self, more: u64) {
-        let before = self.commits.load(Ordering::Relaxed);
-        while self.commits.load(Ordering::Relaxed) < before + more {
-            assert!(!self.tasks.iter().any(JoinHandle::is_finished), "a writer has ended");
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// The rows at the end of the table, by id.
-    async fn end(self) -> Vec<(i64, i64)> {
-        let mut rows = Model::new();
-        for task in self.tasks {
-            rows.append(&mut task.await.expect("no writer panics"));
-        }
-        rows.into_iter().collect()
     }
 }
 
