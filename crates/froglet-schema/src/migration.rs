@@ -303,10 +303,13 @@ impl Migration {
         self.steps.read().len()
     }
 
-    /// Forgets steps after a savepoint.
+    /// Forgets steps after a savepoint, and how one of them failed.
     pub fn truncate_steps(&self, count: usize) {
         let _still = self.applying.lock();
         self.steps.write().truncate(count);
+        if !self.cancelled.load(Ordering::SeqCst) {
+            *self.failure.lock() = None;
+        }
     }
 
     /// The steps.
@@ -550,19 +553,22 @@ impl Migration {
     /// The capture thread.
     fn capture(&self) {
         while !self.stopped.load(Ordering::SeqCst) {
-            let applied = {
-                let _still = self.applying.lock();
-                if self.paused.load(Ordering::SeqCst) { Ok(0) } else { self.apply_captured() }
-            };
-            match applied {
-                Ok(rows) if rows < CAPTURE_LITTLE => thread::sleep(CAPTURE_REST),
-                Ok(_) => {}
-                Err(e) => {
-                    self.fail(e);
-                    return;
-                }
+            if self.capture_once() < CAPTURE_LITTLE {
+                thread::sleep(CAPTURE_REST);
             }
         }
+    }
+
+    /// Captures what there is, unless it is to stand still or has failed.
+    fn capture_once(&self) -> usize {
+        let _still = self.applying.lock();
+        if self.paused.load(Ordering::SeqCst) || self.failure.lock().is_some() {
+            return 0;
+        }
+        self.apply_captured().unwrap_or_else(|e| {
+            self.fail(e);
+            0
+        })
     }
 
     /// Migrates again what has changed. The caller holds `applying`.

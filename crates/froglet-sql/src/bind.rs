@@ -264,7 +264,7 @@ fn described(session: &Session, command: &Command) -> Result<Option<Arc<[Field]>
             Some(text_fields(&[name]))
         }
         Command::ShowAll => Some(text_fields(&["name", "setting", "description"])),
-        Command::Explain { .. } | Command::ExplainAlter(_) => Some(text_fields(&["QUERY PLAN"])),
+        Command::Explain { .. } | Command::ExplainDdl(_) => Some(text_fields(&["QUERY PLAN"])),
         Command::Fetch { name, moves: false, .. } => {
             let (fields, _) = session.cursor(name).ok_or_else(|| no_cursor(name))?;
             Some(fields.clone())

@@ -134,7 +134,7 @@ pub enum Command {
         tables: Vec<ast::ObjectName>,
     },
     Checkpoint,
-    ExplainAlter(Box<Statement>),
+    ExplainDdl(Box<Statement>),
     Explain {
         analyze: bool,
         verbose: bool,
@@ -280,9 +280,9 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         "vacuum" => maintenance(&mut cursor, "VACUUM"),
         "analyze" | "analyse" => maintenance(&mut cursor, "ANALYZE"),
         "reindex" => reindex(&mut cursor),
-        "explain" if cursor.peek_word("alter") => {
+        "explain" if cursor.peek_word("alter") || cursor.peek_word("create") => {
             cursor.at = tokens.len();
-            parse_sql(tokens[1..].to_vec()).map(|s| Command::ExplainAlter(Box::new(s)))
+            parse_explained(&tokens[1..]).map(|s| Command::ExplainDdl(Box::new(s)))
         }
         "alter" if cursor.peek_word("sequence") => {
             cursor.at += 1;
@@ -653,6 +653,15 @@ fn maintenance(cursor: &mut Cursor<'_>, tag: &'static str) -> Result<Command, Pa
         }
     }
     Ok(Command::Maintenance { tag, tables })
+}
+
+/// A schema change that is explained. Names of new columns and WITH DATA make no difference to it.
+fn parse_explained(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
+    match table_as_parse::parse(tokens) {
+        Some(Ok(Command::CreateTableAs(table_as))) => Ok(Statement::CreateTable(table_as.create)),
+        Some(Err(e)) => Err(e),
+        _ => parse_sql(tokens.to_vec()),
+    }
 }
 
 fn reindex(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {

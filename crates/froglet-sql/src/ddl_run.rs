@@ -88,7 +88,7 @@ async fn attempt(
     Ok((outcome?, notices))
 }
 
-/// EXPLAIN ALTER: what the change would cost, without making it.
+/// EXPLAIN of a schema change: what it would cost, without making it.
 pub(crate) async fn explain(
     session: &mut Session,
     statement: &Statement,
@@ -102,7 +102,7 @@ pub(crate) async fn explain(
     let version = catalog.begin_statement(txn, false, &limits).await?;
     session.state.set_catalog(&version, txn.id().0, &limits);
     let names = Names { catalog: &version, path: &hot.search_path };
-    let lines = crate::explain_alter::lines(&names, statement, &session.settings);
+    let lines = crate::explain_ddl::lines(&names, statement, &session.settings, &session.state);
     catalog.end_statement(txn);
     let rows = lines?.into_iter().map(|line| vec![Value::text(line)]).collect();
     let fields = text_fields(&["QUERY PLAN"]);

@@ -69,7 +69,7 @@ async fn run_other(
 ) -> Result<Outcome, SqlError> {
     match command {
         command if command.is_ddl() => aside_async(pin!(ddl_run::run(session, prepared))).await,
-        Command::ExplainAlter(statement) => ddl_run::explain(session, statement).await,
+        Command::ExplainDdl(statement) => ddl_run::explain(session, statement).await,
         Command::Explain { analyze, verbose, statement } => {
             explain_run::run(session, *analyze, *verbose, statement).await
         }

@@ -48,9 +48,27 @@ pub(crate) struct Divided {
 }
 
 impl Divided {
-    /// About how many rows its inputs have.
-    pub(crate) fn row_estimate(&self) -> u64 {
-        self.inputs.iter().map(|input| input.table.table.row_estimate()).sum()
+    /// What a unit is, in words.
+    pub(crate) fn units(&self) -> String {
+        if self.is_one {
+            return "all rows".to_owned();
+        }
+        let mut units = Vec::new();
+        for Input { table, unit, .. } in &self.inputs {
+            let name = &table.def.name;
+            let unit = match unit {
+                UnitOf::All => format!("all rows of {name}"),
+                UnitOf::Row => format!("a row of {name}"),
+                UnitOf::Keys(keys) => {
+                    let keys: Vec<String> = keys.iter().map(|key| key.to_string()).collect();
+                    format!("rows of {name} with the same {}", keys.join(", "))
+                }
+            };
+            if !units.contains(&unit) {
+                units.push(unit);
+            }
+        }
+        units.join(" and ")
     }
 }
 

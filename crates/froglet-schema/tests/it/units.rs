@@ -19,6 +19,8 @@ use crate::writers::Writers;
 const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
 
 type Pair = (i64, i64);
+/// A row that was made, and its unit.
+type Made = (u64, Pair);
 
 /// A query of (id, v), whatever it reads.
 #[derive(Clone, Copy)]
@@ -28,7 +30,7 @@ struct Kind {
     /// The unit of a row of an input.
     unit: fn(usize, Pair) -> u64,
     /// The rows that it makes of those of its inputs, each with its unit.
-    make: fn(&[Vec<Pair>]) -> Vec<(u64, Pair)>,
+    make: fn(&[Vec<Pair>]) -> Vec<Made>,
 }
 
 /// SELECT v % 50 AS id, sum(id) AS v FROM t GROUP BY 1

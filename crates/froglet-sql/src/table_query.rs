@@ -1,0 +1,227 @@
+//! The query of CREATE TABLE AS: the columns that it gives the new table, and how its rows are made.
+//!
+//! ```text
+//!   one table, a row of a row      expressions compiled here      RowsQuery
+//!   everything else                planned by DataFusion, and     DividedQuery (unit_query.rs)
+//!                                  divided into units (units.rs)
+//! ```
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use datafusion::sql::sqlparser::ast::{ObjectName, Query};
+use froglet_engine::{ColumnId, SqlState};
+use froglet_schema::{
+    Made, NewColumn, RowQuery, SchemaError, SqlType, TableDef, TableQuery, TableVersion,
+};
+
+use crate::bound::{BoundExpr, projection_of};
+use crate::context::EvalContext;
+use crate::ddl_compile::refusal;
+use crate::error::SqlError;
+use crate::expr::{RowExpr, Scope};
+use crate::functions::SessionState;
+use crate::query::QueryEnv;
+use crate::resolve::{self, Names};
+use crate::returning::{self, Item};
+use crate::semantics::fieldnames::figure_name;
+use crate::target::has_subquery;
+use crate::types::{self, oids, plain};
+use crate::unit_query::DividedQuery;
+use crate::{df_error, query, select, units};
+
+/// What a query makes.
+pub(crate) struct MadeTable {
+    pub(crate) columns: Vec<NewColumn>,
+    pub(crate) query: TableQuery,
+    pub(crate) units: Units,
+    /// About how many rows it reads, and their bytes.
+    pub(crate) row_estimate: u64,
+    pub(crate) bytes_estimate: u64,
+}
+
+/// The migration units of a query.
+pub(crate) struct Units {
+    /// What is one.
+    pub(crate) text: String,
+    /// Whether there is but one.
+    pub(crate) is_one: bool,
+}
+
+impl MadeTable {
+    fn new<'a>(
+        columns: Vec<NewColumn>,
+        query: TableQuery,
+        units: Units,
+        tables: impl Iterator<Item = &'a Arc<TableVersion>> + Clone,
+    ) -> MadeTable {
+        let row_estimate = tables.clone().map(|t| t.table.row_estimate()).sum();
+        let bytes_estimate = tables.map(|t| t.table.bytes_estimate()).sum();
+        MadeTable { columns, query, units, row_estimate, bytes_estimate }
+    }
+}
+
+/// Plans the query of a new table.
+pub(crate) fn plan(
+    names: &Names<'_>,
+    session: &Arc<SessionState>,
+    context: &EvalContext,
+    query: &Query,
+) -> Result<MadeTable, SqlError> {
+    match of_rows(names, context, query)? {
+        Some(made) => Ok(made),
+        None => of_units(session, context, query),
+    }
+}
+
+/// A query that makes at most one row of each row of one table; `None` for others.
+fn of_rows(
+    names: &Names<'_>,
+    context: &EvalContext,
+    query: &Query,
+) -> Result<Option<MadeTable>, SqlError> {
+    let Some((from, select)) = select::of_one_table(query)? else { return Ok(None) };
+    if is_system(from.name)? && names.relation(from.name)?.is_none()
+        || has_subquery(&select.projection)
+    {
+        return Ok(None);
+    }
+    let source = names.table(from.name)?;
+    let scope = Scope::table(&source.def, from.alias.as_deref());
+    let condition = select.selection.as_ref();
+    let condition = condition
+        .map(|condition| RowExpr::compile_condition(&scope, condition, &[], "WHERE"))
+        .transpose()?;
+    let items = returning::items(&select.projection, &source.def, from.alias.as_deref())?;
+    let mut columns = Vec::with_capacity(items.len());
+    let mut exprs = Vec::with_capacity(items.len());
+    for item in &items {
+        let (column, expr) = match output(item, &source.def, &scope) {
+            // Aggregates and window functions make a row of several.
+            Err(e) if e.state == SqlState::GROUPING_ERROR => return Ok(None),
+            outcome => outcome?,
+        };
+        columns.push(column);
+        exprs.push(expr);
+    }
+    let read = projection_of(exprs.iter().chain(&condition), []);
+    let query = RowsQuery {
+        inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
+        condition: condition.map(|condition| BoundExpr::new(condition, &read)),
+        columns: exprs.into_iter().map(|expr| BoundExpr::new(expr, &read)).collect(),
+        context: context.clone(),
+    };
+    let query = TableQuery::Rows { source: source.def.id, query: Arc::new(query) };
+    let units = Units { text: format!("a row of {}", source.def.name), is_one: false };
+    Ok(Some(MadeTable::new(columns, query, units, std::iter::once(source))))
+}
+
+/// Any query.
+fn of_units(
+    session: &Arc<SessionState>,
+    context: &EvalContext,
+    query: &Query,
+) -> Result<MadeTable, SqlError> {
+    let env = QueryEnv::new(session.catalog_now(), session.clone());
+    let planned = query::plan(query, &env, &[], &[])?;
+    let plan = planned.bound(&[])?;
+    let divided = units::divide(&plan).map_err(df_error::map_df_error)?;
+    let units = Units { text: divided.units(), is_one: divided.is_one };
+    let tables: Vec<_> = divided.inputs.iter().map(|input| input.table.clone()).collect();
+    let columns = planned.fields().iter().map(|f| new_column(f.name.clone(), f.sql_type));
+    let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;
+    let targets = columns.iter().map(|c| (c.name.clone(), c.ty, c.sql_type)).collect();
+    let query = DividedQuery::new(divided, targets, env, context.clone())?;
+    let query = TableQuery::Units(Arc::new(query));
+    Ok(MadeTable::new(columns, query, units, tables.iter()))
+}
+
+/// Some rows of a table, and what is made of each.
+struct RowsQuery {
+    inputs: Vec<ColumnId>,
+    condition: Option<BoundExpr>,
+    columns: Vec<BoundExpr>,
+    context: EvalContext,
+}
+
+impl RowsQuery {
+    fn eval(&self, batch: &RecordBatch) -> Result<Made, SqlError> {
+        let Some(condition) = &self.condition else {
+            let rows = (0..batch.num_rows()).collect();
+            return Ok(Made { rows, columns: self.columns(batch)? });
+        };
+        let holds = condition.eval_batch(batch, &self.context)?;
+        // A condition that is always NULL keeps nothing.
+        let Some(holds) = holds.as_any().downcast_ref::<BooleanArray>() else {
+            return Ok(Made { rows: Vec::new(), columns: self.columns(&batch.slice(0, 0))? });
+        };
+        let keeps = |at: &usize| holds.is_valid(*at) && holds.value(*at);
+        let rows = (0..batch.num_rows()).filter(keeps).collect();
+        let kept = filter_record_batch(batch, holds).map_err(df_error::arrow)?;
+        Ok(Made { rows, columns: self.columns(&kept)? })
+    }
+
+    fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, SqlError> {
+        self.columns.iter().map(|column| column.eval_batch(batch, &self.context)).collect()
+    }
+}
+
+impl RowQuery for RowsQuery {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
+        RowsQuery::eval(self, batch).map_err(refusal)
+    }
+}
+
+/// Whether a name that no table has is meant for a system catalog.
+fn is_system(name: &ObjectName) -> Result<bool, SqlError> {
+    let (schema, name) = Names::parts(name)?;
+    Ok(match schema.as_deref() {
+        Some(schema) => resolve::is_system_schema(schema),
+        None => name.starts_with("pg_"),
+    })
+}
+
+/// A column of the new table, and what computes it.
+fn output(
+    item: &Item<'_>,
+    table: &TableDef,
+    scope: &Scope,
+) -> Result<(NewColumn, RowExpr), SqlError> {
+    let (expr, name) = match item {
+        Item::Column(column) => {
+            let name = table.columns[*column].name.clone();
+            (returning::column_expr(table, *column, scope)?, name)
+        }
+        Item::Expr(expr, name) => {
+            let name = name.clone().unwrap_or_else(|| figure_name(expr));
+            let text = plain(oids::TEXT);
+            // A literal without a type is text.
+            let compiled = match types::column_type_of(text.oid, text.modifier) {
+                Some(ty) if crate::expr::untyped(expr) => {
+                    RowExpr::compile_for(scope, expr, &[], &name, ty, text)?
+                }
+                _ => RowExpr::compile(scope, expr, &[])?,
+            };
+            (compiled, name)
+        }
+    };
+    let sql_type = expr.sql_type();
+    let column = new_column(name, sql_type)?;
+    let expr = expr.assigned_to(column.ty, sql_type);
+    Ok((column, expr))
+}
+
+fn new_column(name: String, sql_type: SqlType) -> Result<NewColumn, SqlError> {
+    let Some(ty) = types::column_type_of(sql_type.oid, sql_type.modifier) else {
+        return Err(SqlError::unsupported(format!(
+            "a column of type {}",
+            types::type_name(sql_type)
+        )));
+    };
+    Ok(NewColumn { name, ty, sql_type, not_null: false, default: None })
+}
