@@ -70,6 +70,11 @@ SHAPES = {
     "with": "with g as (select k, count(*) c from a group by k) select c, count(*) from g group by c",
     "lateral": "select a.id, q.v from a, lateral (select max(v) v from b where b.k = a.k) q",
     "scalar subquery": "select id, (select max(v) from b where b.k = a.k) from a",
+    "count": "select count(*) from a",
+    "lookup": "select a.id, a.n, b.v from a join b on b.id = a.k",
+    "lookup of a few": "select a.id, c.w from a left join c on c.k = a.k % 3 where a.n > 1",
+    "lookups": "select a.id, b.v, c.w, x.t from a join b on b.id = a.k left join c on c.k = a.k "
+               "left join a x on x.id = a.k",
     "total": "select count(*), sum(n), max(t) from a",
     "total of a join": "select count(*) from a join b on a.k = b.k",
     "total beside": "select a.id, s.v from a, (select sum(v) v from b) s",

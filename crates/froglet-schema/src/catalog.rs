@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use froglet_engine::{Engine, IdMap, Snapshot, Table, Ts, TxnId};
+use froglet_engine::{Engine, IdMap, Snapshot, SpaceId, Table, Ts, TxnId};
 use froglet_txn::{Isolation, Limits, Transaction, TxnManager, aside_async};
 use parking_lot::{Mutex, RwLock};
 
@@ -372,9 +372,21 @@ impl Catalog {
     /// Stops a migration under way; its statement or commit fails with 57014. False if there is
     /// no such migration under way.
     pub fn cancel_migration(&self, id: u64) -> bool {
+        self.with_migration(id, Migration::cancel)
+    }
+
+    /// Does something to a migration under way; false if there is none of this number.
+    pub fn with_migration(&self, id: u64, does: impl FnOnce(&Migration)) -> bool {
         let migrations = self.migrations.lock();
         let found = migrations.iter().find(|m| m.id == id && m.status().ended_us.is_none());
-        found.inspect(|m| m.cancel()).is_some()
+        found.inspect(|m| does(m)).is_some()
+    }
+
+    /// Migrations of a table's rows that its writers are to fail at, if they violate them.
+    pub(crate) fn rejecting(&self, table: ObjectId, space: SpaceId) -> Vec<Arc<Migration>> {
+        let migrations = self.migrations.lock();
+        let is_of_it = |m: &&Arc<Migration>| m.table_id == table && m.space() == space;
+        migrations.iter().filter(is_of_it).filter(|m| m.is_rejecting()).cloned().collect()
     }
 
     /// The transaction's migration of a table; begun here if it has none.
@@ -390,7 +402,8 @@ impl Catalog {
             return migration.clone();
         }
         let id = self.next_migration.fetch_add(1, Ordering::Relaxed);
-        let migration = Migration::start(id, owner, table.id, table.name.clone(), rows);
+        let state = self.state(table.id);
+        let migration = Migration::start(id, owner, (table.id, table.name.clone()), state, rows);
         local.migrations.push(migration.clone());
         let mut remembered = self.migrations.lock();
         remembered.push_back(migration.clone());

@@ -53,6 +53,9 @@ pub trait UnitQuery: Send + Sync {
     /// The unit of each of some rows of an input, the columns of which are given; never the greatest
     /// number.
     fn units(&self, input: usize, rows: &BlockRows) -> Result<Vec<u64>, CompiledError>;
+    /// The input of which each row makes rows of its own, of the other inputs' rows that are of its
+    /// unit, if there is such. Then the unit of a row that it makes is the id of that row.
+    fn driver(&self) -> Option<usize>;
     /// Hands over what it makes of these rows: the unit of each row that it makes, and the new columns
     /// in their Arrow types. It may also make rows of units of which it is given none.
     fn eval(&self, rows: Arc<dyn UnitRows>, make: &mut Makes<'_>) -> Result<(), CompiledError>;
@@ -74,7 +77,7 @@ pub struct UnitInput {
 pub trait UnitRows: Send + Sync {
     /// How many parts an input has.
     fn parts(&self, input: usize) -> u32;
-    /// A part: rows, and the unit of each.
+    /// A part: rows, and the unit of each; of the driver's rows their ids.
     fn part(&self, input: usize, number: u32) -> Result<(RecordBatch, Vec<u64>), CompiledError>;
     /// On how many threads they are to be read.
     fn threads(&self) -> usize;

@@ -14,6 +14,10 @@
 //! row is that it reads or makes. Capture takes the units that changed rows were of and are of now,
 //! runs the query over the rows of these units alone, and writes where the target differs.
 //!
+//! Where each row of one input makes rows of its own (a join: the driver is its larger side), what is made
+//! again is what such rows make, of the others' rows with their keys: a row of orders that changes is one
+//! row of a million that have the same state.
+//!
 //! D1: units are made again under one lock (`state`). So of two results for a unit the later one is
 //!     of the later rows, and stands.
 //! D2: a row counts in the unit that its lineage says, or, where it has changed since it was looked at, in
@@ -32,10 +36,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt64Array};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
-use arrow_select::take::take_record_batch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
     BlockRows, EngineTxn, KeyPart, Row, RowId, Snapshot, SpaceId, SqlState, Table, Ts, WriteStop,
@@ -223,11 +226,21 @@ impl Derivation {
             let read = read_rows(&*input.source.table, &committed, &rows, &input.columns);
             let units = self.query.units(at, &read)?;
             let mut there = read.rids.iter().zip(units).peekable();
+            let mut keys = HashSet::new();
             let mut lineage = input.lineage.lock();
-            for row in rows {
-                let unit = there.next_if(|(rid, _)| **rid == row).map(|(_, unit)| unit);
-                dirty.extend(lineage.set(row, unit));
-                dirty.extend(lineage.unit_of(row));
+            for row in &rows {
+                let unit = there.next_if(|(rid, _)| *rid == row).map(|(_, unit)| unit);
+                keys.extend(lineage.set(*row, unit));
+                keys.extend(unit);
+            }
+            drop(lineage);
+            match self.query.driver() {
+                None => dirty.extend(keys),
+                Some(driver) if driver == at => dirty.extend(rows.iter().map(|row| row.0)),
+                Some(driver) => {
+                    let driving = self.inputs[driver].lineage.lock().rows_of(keys.into_iter());
+                    dirty.extend(driving.into_iter().map(|row| row.0));
+                }
             }
         }
         if dirty.is_empty() { Ok(()) } else { self.make(state, &dirty) }
@@ -236,23 +249,32 @@ impl Derivation {
     /// Makes units again, from the latest committed version of their rows [D2].
     fn make(&self, state: &mut State, dirty: &HashSet<Unit>) -> Result<(), SchemaError> {
         let committed = self.target.committed();
-        let parts = self.inputs.iter().enumerate().map(|(at, input)| {
-            let mut lineage = input.lineage.lock();
-            let rows = lineage.rows_of(dirty.iter().copied());
-            let read = self.read_of(input, &committed, &rows)?;
-            let mut units = self.query.units(at, &read)?;
-            let counts: BooleanArray =
-                units.iter().map(|unit| Some(dirty.contains(unit))).collect();
-            // It may have gone from one of these units to another; if it comes back, both are made
-            // again.
-            for (rid, unit) in read.rids.iter().zip(&units).filter(|(_, unit)| dirty.contains(unit))
-            {
-                lineage.set(*rid, Some(*unit));
+        let mut parts: Vec<Option<(RecordBatch, Vec<Unit>)>> = vec![None; self.inputs.len()];
+        let driven;
+        let keys = match self.query.driver() {
+            None => dirty,
+            Some(driver) => {
+                let input = &self.inputs[driver];
+                let mut rows: Vec<RowId> = dirty.iter().map(|unit| RowId(*unit)).collect();
+                rows.sort_unstable();
+                let read = self.read_of(input, &committed, &rows)?;
+                let keys = self.query.units(driver, &read)?;
+                let mut lineage = input.lineage.lock();
+                for (row, key) in read.rids.iter().zip(&keys) {
+                    lineage.set(*row, Some(*key));
+                }
+                let rids = read.rids.iter().map(|row| row.0).collect();
+                parts[driver] = Some((read.batch, rids));
+                driven = keys.into_iter().collect();
+                &driven
             }
-            units.retain(|unit| dirty.contains(unit));
-            Ok((filter_record_batch(&read.batch, &counts).map_err(internal)?, units))
-        });
-        let parts = parts.collect::<Result<_, SchemaError>>()?;
+        };
+        for (at, input) in self.inputs.iter().enumerate() {
+            if parts[at].is_none() {
+                parts[at] = Some(self.part_of(at, input, &committed, keys)?);
+            }
+        }
+        let parts = parts.into_iter().flatten().collect();
         let some = Arc::new(SomeRows { parts, snapshot: committed.clone() });
 
         let types = self.target.types();
@@ -289,6 +311,27 @@ impl Derivation {
         Ok(())
     }
 
+    /// The rows of an input that are of some units.
+    fn part_of(
+        &self,
+        at: usize,
+        input: &Input,
+        committed: &Snapshot,
+        units: &HashSet<Unit>,
+    ) -> Result<(RecordBatch, Vec<Unit>), SchemaError> {
+        let mut lineage = input.lineage.lock();
+        let rows = lineage.rows_of(units.iter().copied());
+        let read = self.read_of(input, committed, &rows)?;
+        let mut of = self.query.units(at, &read)?;
+        let counts: BooleanArray = of.iter().map(|unit| Some(units.contains(unit))).collect();
+        // It may have gone from one of these units to another; if it comes back, both are made again.
+        for (row, unit) in read.rids.iter().zip(&of).filter(|(_, unit)| units.contains(unit)) {
+            lineage.set(*row, Some(*unit));
+        }
+        of.retain(|unit| units.contains(unit));
+        Ok((filter_record_batch(&read.batch, &counts).map_err(internal)?, of))
+    }
+
     /// Rows of an input, ascending, as they count.
     fn read_of(
         &self,
@@ -312,16 +355,16 @@ impl Derivation {
             }
             let read = table.read_block(committed, rows[0].block(), &input.columns)?;
             let mut wanted = rows.iter().peekable();
-            let is_wanted = |(_, rid): &(usize, &RowId)| {
-                while wanted.next_if(|row| row < rid).is_some() {}
-                wanted.next_if_eq(rid).is_some()
+            let mut is_wanted = |rid: &RowId| {
+                while wanted.next_if(|row| *row < rid).is_some() {}
+                wanted.next_if_eq(&rid).is_some()
             };
-            let found: Vec<usize> =
-                read.rids.iter().enumerate().filter(is_wanted).map(|(at, _)| at).collect();
-            let at: UInt64Array = found.iter().map(|at| *at as u64).collect();
+            let is_wanted: BooleanArray =
+                read.rids.iter().map(|rid| Some(is_wanted(rid))).collect();
+            let found = read.rids.iter().zip(is_wanted.values());
             parts.push(BlockRows {
-                rids: found.iter().map(|at| read.rids[*at]).collect(),
-                batch: take_record_batch(&read.batch, &at).map_err(internal)?,
+                rids: found.filter(|(_, is_wanted)| *is_wanted).map(|(rid, _)| *rid).collect(),
+                batch: filter_record_batch(&read.batch, &is_wanted).map_err(internal)?,
             });
         }
         parts.push(read_rows(table, committed, &few, &input.columns));
@@ -339,8 +382,16 @@ impl Maker for Derivation {
 
     fn hold(&self, txn: &mut dyn EngineTxn, base: Ts, row: RowId) -> Result<(), WriteStop> {
         let Some(unit) = self.state.lock().made.unit_of(row) else { return Ok(()) };
-        for input in &self.inputs {
-            let rows = input.lineage.lock().rows_of([unit].into_iter());
+        let driver = self.query.driver();
+        let key = match driver {
+            None => Some(unit),
+            Some(driver) => self.inputs[driver].lineage.lock().unit_of(RowId(unit)),
+        };
+        for (at, input) in self.inputs.iter().enumerate() {
+            let rows = match driver {
+                Some(driver) if driver == at => vec![RowId(unit)],
+                _ => input.lineage.lock().rows_of(key.into_iter()),
+            };
             let (seen, table) = (&*input.source.seen, &*input.source.table);
             let mut changed = Vec::new();
             for row in rows {
@@ -405,7 +456,9 @@ impl UnitRows for Scan {
         }
         self.unread[at].lock().remove(&block);
         (self.progress)(table.space(), read.rids.len() as u64);
-        Ok((read.batch, units))
+        let is_driver = query.driver() == Some(at);
+        let ids = || read.rids.iter().map(|row| row.0).collect();
+        Ok((read.batch, if is_driver { ids() } else { units }))
     }
 
     fn threads(&self) -> usize {

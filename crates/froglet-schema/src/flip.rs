@@ -21,16 +21,17 @@
 //!    than its snapshot.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use froglet_engine::{
-    BlockRows, IndexSpec, RowId, RowWrite, Snapshot, SpaceId, SqlState, Ts, TxnId, Value,
+    BlockRows, IndexSpec, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Ts, TxnId, Value,
     WriteStop, batch,
 };
 use froglet_txn::{CommitHook, Limits, SchemaUse, Strength, Transaction, TxnError, Verdict};
 
 use crate::catalog::{Catalog, CatalogVersion};
+use crate::change::Check;
 use crate::copy::Copy;
 use crate::def::ObjectId;
 use crate::error::SchemaError;
@@ -46,6 +47,8 @@ pub struct TableState {
     pub pending: AtomicU64,
     /// The commit timestamp of the newest schema version, or of the drop.
     pub version: AtomicU64,
+    /// Migrations that a writer is to fail at, if it violates what they add (`reject.rs`).
+    pub rejecting: AtomicI64,
 }
 
 /// How a schema version that a writer wrote under stands to the newest.
@@ -177,19 +180,20 @@ impl Catalog {
         }
     }
 
+    /// Whether a writer's commit has nothing to do with any schema change.
+    fn is_undisturbed(&self, txn: &Transaction) -> bool {
+        txn.schema_set().iter().all(|used| match self.state(used.table) {
+            None => true,
+            Some(state) => {
+                state.rejecting.load(Ordering::SeqCst) == 0
+                    && standing(&state, txn, used) == Standing::Current
+            }
+        })
+    }
+
     /// How a schema version that the transaction wrote under stands to the newest.
     fn standing(&self, txn: &Transaction, used: &SchemaUse) -> Standing {
-        let Some(state) = self.state(used.table) else { return Standing::Current };
-        // One look, pending first: whoever flips withdraws it after the version is there, and
-        // whoever only made a statement or rolled back leaves the version as it was.
-        let pending = state.pending.load(Ordering::SeqCst);
-        if pending != 0 && pending != txn.id().0 {
-            Standing::Pending(TxnId(pending))
-        } else if state.version.load(Ordering::SeqCst) == used.version.0 {
-            Standing::Current
-        } else {
-            Standing::Outdated
-        }
+        self.state(used.table).map_or(Standing::Current, |state| standing(&state, txn, used))
     }
 
     /// Whether every table that the transaction wrote and does not itself change is current, and
@@ -357,7 +361,20 @@ impl Catalog {
     }
 }
 
-fn changes_itself(txn: &Transaction, table: ObjectId) -> bool {
+fn standing(state: &TableState, txn: &Transaction, used: &SchemaUse) -> Standing {
+    // One look, pending first: whoever flips withdraws it after the version is there, and
+    // whoever only made a statement or rolled back leaves the version as it was.
+    let pending = state.pending.load(Ordering::SeqCst);
+    if pending != 0 && pending != txn.id().0 {
+        Standing::Pending(TxnId(pending))
+    } else if state.version.load(Ordering::SeqCst) == used.version.0 {
+        Standing::Current
+    } else {
+        Standing::Outdated
+    }
+}
+
+pub(crate) fn changes_itself(txn: &Transaction, table: ObjectId) -> bool {
     local(txn).is_some_and(|l| l.changes.objects.contains_key(&table))
 }
 
@@ -399,18 +416,7 @@ async fn carry_rows(
             Ok(())
         }
         StepKind::Verify { source, check } => {
-            let BlockRows { rids, batch } = read_rows(&*step.table, &snapshot, rows, source);
-            if rids.is_empty() {
-                return Ok(());
-            }
-            let holds = check.eval(&batch)?;
-            for i in 0..rids.len() {
-                if arrow_array::Array::is_valid(&holds, i) && !holds.value(i) {
-                    let types = types_of(&*step.table, source);
-                    return Err(check.violation(&row_at(batch.columns(), &types, i)).into());
-                }
-            }
-            Ok(())
+            Ok(verify_rows(&*step.table, &snapshot, rows, source, &**check)?)
         }
         StepKind::Index { position, name } => {
             for rid in rows {
@@ -438,6 +444,26 @@ async fn carry_rows(
         StepKind::Parent(watch) => parents_unchanged(txn, watch, rows),
         // The table is still there, and has the rows: the copy is as of the flip.
         StepKind::Copy(_) | StepKind::Derive(_) => Ok(()),
+    }
+}
+
+/// The error of the first of a writer's rows for which a condition does not hold.
+pub(crate) fn verify_rows(
+    table: &dyn Table,
+    snapshot: &Snapshot,
+    rows: &[RowId],
+    source: &[usize],
+    check: &dyn Check,
+) -> Result<(), SchemaError> {
+    let BlockRows { rids, batch } = read_rows(table, snapshot, rows, source);
+    if rids.is_empty() {
+        return Ok(());
+    }
+    let holds = check.eval(&batch)?;
+    let is_violated = |at: &usize| arrow_array::Array::is_valid(&holds, *at) && !holds.value(*at);
+    match (0..rids.len()).find(is_violated) {
+        Some(at) => Err(check.violation(&row_at(batch.columns(), &types_of(table, source), at))),
+        None => Ok(()),
     }
 }
 
@@ -549,12 +575,13 @@ impl Hook {
 impl CommitHook for Hook {
     fn prepared(&self, txn: &Transaction) -> bool {
         let Ok(catalog) = self.catalog() else { return false };
-        local(txn).is_none() && catalog.is_current(txn)
+        local(txn).is_none() && catalog.is_undisturbed(txn)
     }
 
     async fn prepare(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError> {
         let catalog = self.catalog()?;
         catalog.catch_up_writer(txn, limits).await?;
+        catalog.refuse_violations(txn)?;
         if local(txn).is_some_and(|l| !l.changes.objects.is_empty()) {
             catalog.prepare_flip(txn, limits).await?;
         }

@@ -32,6 +32,8 @@ mod lineage;
 mod local;
 pub mod migration;
 mod own_view;
+mod pace;
+mod reject;
 mod rows;
 pub mod sequence;
 mod step;

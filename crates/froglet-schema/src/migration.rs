@@ -24,8 +24,8 @@
 //! Left out on purpose: the driver knows nothing of flips; see `flip.rs`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -38,6 +38,8 @@ use tokio::sync::oneshot;
 use crate::def::ObjectId;
 use crate::derive::Derivation;
 use crate::error::SchemaError;
+use crate::flip::TableState;
+use crate::pace::Pace;
 use crate::step::{Step, StepKind};
 
 /// How old the migrating transaction's read view may grow while it scans: garbage is not collected
@@ -63,8 +65,19 @@ const SUSPECTS_AT_ONCE: usize = 64;
 pub struct MigrationOptions {
     /// Threads that scan, at least 1.
     pub scan_threads: usize,
+    /// The most rows that they scan a second, together; 0 for any number.
+    pub rows_per_second: u64,
+    /// Whether a writer that violates what is being added fails, instead of the migration.
+    pub reject_writers: bool,
     /// The statement, for `froglet.migrations`.
     pub statement: String,
+}
+
+impl Default for MigrationOptions {
+    fn default() -> MigrationOptions {
+        let statement = String::new();
+        MigrationOptions { scan_threads: 1, rows_per_second: 0, reject_writers: false, statement }
+    }
 }
 
 /// What a migration is doing.
@@ -145,6 +158,10 @@ pub struct MigrationStatus {
     pub ended_us: Option<i64>,
     /// Why it failed.
     pub error: Option<String>,
+    /// Its scan is stopped for now.
+    pub is_paused: bool,
+    /// The most rows that it may scan a second.
+    pub rows_per_second: Option<u64>,
 }
 
 impl MigrationStatus {
@@ -167,6 +184,8 @@ pub struct Migration {
     pub owner: TxnId,
     /// The table.
     pub table_id: ObjectId,
+    /// What writers of the table look at; of one that others have.
+    state: Option<Arc<TableState>>,
     table_name: String,
     table: Arc<dyn Table>,
     /// Closed when the migration ends: an open feed costs every writer of the table.
@@ -179,6 +198,9 @@ pub struct Migration {
     paused: AtomicBool,
     stopped: AtomicBool,
     cancelled: AtomicBool,
+    /// Set once it has a step that writers are to fail at.
+    rejecting: OnceLock<()>,
+    pace: Pace,
     phase: AtomicU32,
     blocks: AtomicU64,
     blocks_done: AtomicU64,
@@ -254,8 +276,8 @@ impl Migration {
     pub fn start(
         id: u64,
         owner: TxnId,
-        table_id: ObjectId,
-        table_name: String,
+        (table_id, table_name): (ObjectId, String),
+        state: Option<Arc<TableState>>,
         table: Arc<dyn Table>,
     ) -> Arc<Migration> {
         let migration = Arc::new(Migration {
@@ -263,6 +285,7 @@ impl Migration {
             owner,
             table_id,
             table_name,
+            state,
             feed: Mutex::new(Some(table.open_feed())),
             drained: Mutex::default(),
             table,
@@ -271,6 +294,8 @@ impl Migration {
             paused: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
+            rejecting: OnceLock::new(),
+            pace: Pace::default(),
             phase: AtomicU32::new(MigrationPhase::Scan as u32),
             blocks: AtomicU64::new(0),
             blocks_done: AtomicU64::new(0),
@@ -365,9 +390,32 @@ impl Migration {
     /// Captured rows are this step's, too, from now on.
     fn capture_for(&self, step: &Arc<Step>, options: &MigrationOptions) {
         *self.kind.lock() = step.kind_name();
+        if options.rows_per_second > 0 {
+            self.pace.throttle(options.rows_per_second);
+        }
         self.statement.lock().clone_from(&options.statement);
+        if options.reject_writers {
+            step.reject_writers();
+            self.rejecting.get_or_init(|| self.count_rejecting(1));
+        }
         let _still = self.applying.lock();
         self.steps.write().push(step.clone());
+    }
+
+    fn count_rejecting(&self, more: i64) {
+        if let Some(state) = &self.state {
+            state.rejecting.fetch_add(more, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether it is under way and has such steps as [`Migration::rejecting_steps`].
+    pub(crate) fn is_rejecting(&self) -> bool {
+        self.rejecting.get().is_some() && !self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// The steps that writers of the table are to fail at, if they violate them.
+    pub(crate) fn rejecting_steps(&self) -> Vec<Arc<Step>> {
+        self.steps.read().iter().filter(|step| step.rejects_writers()).cloned().collect()
     }
 
     /// A step's scan is over: what waited for that is captured now, and its suspects are looked at.
@@ -427,6 +475,7 @@ impl Migration {
             if let Some(migration) = migrations.iter().find(|m| m.space() == space) {
                 migration.rows_scanned.fetch_add(rows, Ordering::Relaxed);
                 migration.blocks_done.fetch_add(1, Ordering::Relaxed);
+                migration.pace.keep(rows, || migration.goes_on());
             }
         };
         let derivation = derivation.clone();
@@ -480,6 +529,7 @@ impl Migration {
             if loading.duplicates.len() >= SUSPECTS_AT_ONCE {
                 judged = self.judge(step, &std::mem::take(&mut loading.duplicates));
             }
+            self.pace.keep(0, || self.goes_on());
             judged.is_ok() && self.goes_on()
         })?;
         judged?;
@@ -543,6 +593,7 @@ impl Migration {
             let rows = step.run_block(self.owner, block)?;
             self.rows_scanned.fetch_add(rows, Ordering::Relaxed);
             self.blocks_done.fetch_add(1, Ordering::Relaxed);
+            self.pace.keep(rows, || self.goes_on());
             if step.suspect_count() >= SUSPECTS_AT_ONCE {
                 let _still = self.applying.lock();
                 self.settle(step)?;
@@ -664,6 +715,16 @@ impl Migration {
         self.fail(TxnError::Canceled.into());
     }
 
+    /// Stops its scan for now, or lets it go on. Capture goes on in any case.
+    pub fn pause_scan(&self, paused: bool) {
+        self.pace.pause(paused);
+    }
+
+    /// Its scan reads no more rows a second than this; 0 for any number.
+    pub fn throttle_scan(&self, rows_per_second: u64) {
+        self.pace.throttle(rows_per_second);
+    }
+
     fn fail(&self, error: SchemaError) {
         self.failure_text.lock().get_or_insert_with(|| error.to_string());
         self.failure.lock().get_or_insert(error);
@@ -685,6 +746,9 @@ impl Migration {
     /// Ends the capture thread.
     pub fn stop(&self, phase: MigrationPhase) {
         self.stopped.store(true, Ordering::SeqCst);
+        if self.rejecting.get().is_some() {
+            self.count_rejecting(-1);
+        }
         *self.feed.lock() = None;
         for step in std::mem::take(&mut *self.steps.write()) {
             step.release();
@@ -714,6 +778,8 @@ impl Migration {
             started_us: self.started_us,
             ended_us: (ended != 0).then(|| i64::try_from(ended).unwrap_or(i64::MAX)),
             error: self.failure_text.lock().clone(),
+            is_paused: ended == 0 && self.pace.is_paused(),
+            rows_per_second: self.pace.limit(),
         }
     }
 }

@@ -91,6 +91,8 @@ pub struct Step {
     pub since: Savepoint,
     engine: Arc<dyn Engine>,
     suspects: Mutex<BTreeMap<RowId, Suspect>>,
+    /// A writer that violates it fails.
+    rejects: AtomicBool,
     front: Front,
     /// While an index is built from all rows at once.
     building: Mutex<Option<Arc<Building>>>,
@@ -256,8 +258,16 @@ impl Step {
         since: Savepoint,
         engine: Arc<dyn Engine>,
     ) -> Step {
-        let (suspects, building, front) = (Mutex::default(), Mutex::default(), Front::default());
-        Step { kind, table, since, engine, suspects, building, front }
+        Step {
+            kind,
+            table,
+            since,
+            engine,
+            suspects: Mutex::default(),
+            rejects: AtomicBool::new(false),
+            front: Front::default(),
+            building: Mutex::default(),
+        }
     }
 
     /// verify, column, index or table.
@@ -268,6 +278,16 @@ impl Step {
             StepKind::Index { .. } => "index",
             StepKind::Copy(_) | StepKind::Derive(_) => "table",
         }
+    }
+
+    /// From now on a writer that violates it fails.
+    pub(crate) fn reject_writers(&self) {
+        self.rejects.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a writer that violates it fails.
+    pub(crate) fn rejects_writers(&self) -> bool {
+        self.rejects.load(Ordering::SeqCst)
     }
 
     /// Whether it has to visit every row at its start.

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, ScalarValue};
 use froglet_engine::{ColumnType, Value};
+use froglet_schema::migration::Migration;
 use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SqlType};
 
 use crate::error::SqlError;
@@ -60,6 +61,8 @@ pub struct ActivityRow {
     pub state: String,
     /// wait_event_type and wait_event
     pub wait: Option<(&'static str, &'static str)>,
+    /// pid of the session that it waits for
+    pub waits_for: Option<i32>,
     /// query
     pub query: String,
 }
@@ -170,9 +173,9 @@ pub trait SessionFunctions: Send + Sync {
         let _ = (pid, terminate);
         false
     }
-    /// froglet.cancel_migration
-    fn cancel_migration(&self, id: u64) -> bool {
-        let _ = id;
+    /// Does something to a migration under way; whether there is one of this number.
+    fn with_migration(&self, id: u64, does: &dyn Fn(&Migration)) -> bool {
+        let _ = (id, does);
         false
     }
     /// The error of a cancel request or of a limit passed. Long functions ask between steps.

@@ -10,7 +10,7 @@
 //! A session's statement text is shared, not copied, into the registry, so that being visible in
 //! `pg_stat_activity` costs a statement two short locks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -101,6 +101,8 @@ pub struct SessionInfo {
     pub state_change: SystemTime,
     /// Whether it waits for another transaction.
     pub waits: bool,
+    /// The session of that one, where it has one.
+    pub waits_for: Option<i32>,
 }
 
 /// What others may see of a session.
@@ -254,14 +256,17 @@ impl Database {
 
     /// Who is connected, by pid.
     pub fn sessions(&self) -> Vec<SessionInfo> {
-        let waiting: HashSet<TxnId> =
-            self.manager().waits().waiting().into_iter().map(|wait| wait.waiter).collect();
-        let mut infos: Vec<SessionInfo> = self
-            .sessions
-            .lock()
+        let waits = self.manager().waits().waiting();
+        let waiting: HashMap<TxnId, TxnId> =
+            waits.into_iter().map(|wait| (wait.waiter, wait.holder)).collect();
+        let sessions = self.sessions.lock();
+        let txn_of = |session: &SessionShared| TxnId(session.txn.load(Ordering::Relaxed));
+        let mut infos: Vec<SessionInfo> = sessions
             .values()
             .map(|session| {
                 let visible = session.visible.lock();
+                let holder = waiting.get(&txn_of(session));
+                let holds = |other: &&Arc<SessionShared>| Some(&txn_of(other)) == holder;
                 SessionInfo {
                     pid: session.pid,
                     user: session.user.clone(),
@@ -271,7 +276,8 @@ impl Database {
                     connected: session.connected,
                     query_start: visible.query_start,
                     state_change: visible.state_change,
-                    waits: waiting.contains(&TxnId(session.txn.load(Ordering::Relaxed))),
+                    waits: holder.is_some(),
+                    waits_for: sessions.values().find(holds).map(|other| other.pid),
                 }
             })
             .collect();

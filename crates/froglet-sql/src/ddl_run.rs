@@ -67,6 +67,8 @@ async fn attempt(
     let eval = EvalContext::new(session.state.clone());
     let options = MigrationOptions {
         scan_threads: hot.scan_threads,
+        rows_per_second: hot.scan_rows_per_second,
+        reject_writers: hot.reject_writers,
         statement: prepared.statement.sql.to_string(),
     };
     let mut ddl = Ddl {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use froglet_engine::SqlState;
+use froglet_schema::migration::Migration;
 use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SequenceDef};
 use froglet_txn::{CancelReason, Limits};
 use parking_lot::Mutex;
@@ -194,6 +195,7 @@ impl SessionFunctions for SessionState {
                 state: info.activity.as_str().to_owned(),
                 state_change_us: micros(info.state_change),
                 wait: info.waits.then_some(("Lock", "transactionid")),
+                waits_for: info.waits_for,
                 query: info.query.to_string(),
             })
             .collect()
@@ -282,8 +284,8 @@ impl SessionFunctions for SessionState {
         self.db.signal(pid, reason)
     }
 
-    fn cancel_migration(&self, id: u64) -> bool {
-        self.db.catalog().cancel_migration(id)
+    fn with_migration(&self, id: u64, does: &dyn Fn(&Migration)) -> bool {
+        self.db.catalog().with_migration(id, does)
     }
 
     fn check_limits(&self) -> Result<(), SqlError> {

@@ -138,6 +138,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "Threads that capture changes during a migration.",
     ),
     spec(
+        "froglet.migration_rows_per_second",
+        Kind::Int { min: 0, max: i64::MAX },
+        "0",
+        "Rows that a migration scans a second at most; 0 for any number.",
+    ),
+    spec(
         "froglet.migration_scan_threads",
         Kind::Int { min: 1, max: 64 },
         "1",
@@ -145,7 +151,7 @@ pub(crate) const SPECS: &[Spec] = &[
     ),
     spec(
         "froglet.on_violation",
-        Kind::Enum(&["abort_ddl", "abort_writer"]),
+        Kind::Enum(&["abort_ddl", "reject_writers"]),
         "abort_ddl",
         "Who fails when a row violates a constraint being added.",
     ),

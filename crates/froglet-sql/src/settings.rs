@@ -40,8 +40,12 @@ pub struct Hot {
     pub isolation: IsolationName,
     /// `default_transaction_read_only`
     pub read_only: bool,
+    /// `froglet.migration_rows_per_second`
+    pub scan_rows_per_second: u64,
     /// `froglet.migration_scan_threads`
     pub scan_threads: usize,
+    /// `froglet.on_violation`
+    pub reject_writers: bool,
     /// `search_path` with `"$user"` left out
     pub search_path: Arc<[String]>,
     /// `timezone`
@@ -247,6 +251,8 @@ impl Hot {
                 .unwrap_or(IsolationName::ReadCommitted),
             read_only: on("default_transaction_read_only"),
             scan_threads: get("froglet.migration_scan_threads").parse().unwrap_or(1),
+            scan_rows_per_second: get("froglet.migration_rows_per_second").parse().unwrap_or(0),
+            reject_writers: get("froglet.on_violation") == "reject_writers",
             search_path: search_path(get("search_path")),
             timezone: Arc::from(get("TimeZone")),
             zone: Zone::parse(get("TimeZone")).unwrap_or(Zone::Utc),

@@ -49,6 +49,7 @@ pub(crate) struct DividedQuery {
     plan: LogicalPlan,
     inputs: Vec<UnitInput>,
     keys: Vec<Keys>,
+    driver: Option<usize>,
     /// The columns of the new table.
     targets: Vec<CastTarget>,
     reads_others: bool,
@@ -71,14 +72,14 @@ impl DividedQuery {
         env: QueryEnv,
         context: EvalContext,
     ) -> std::result::Result<DividedQuery, SqlError> {
-        let Divided { plan, inputs, reads_others, .. } = divided;
+        let Divided { plan, inputs, reads_others, driver, .. } = divided;
         let keys = inputs.iter().map(keys_of).collect::<Result<_>>().map_err(map_df_error)?;
         let inputs = inputs.iter().map(|input| UnitInput {
             table: input.table.def.id,
             columns: input.columns.iter().map(|at| input.table.def.columns[*at].id).collect(),
         });
         let inputs = inputs.collect();
-        Ok(DividedQuery { plan, inputs, keys, targets, reads_others, env, context })
+        Ok(DividedQuery { plan, inputs, keys, driver, targets, reads_others, env, context })
     }
 
     async fn run(&self, rows: Arc<dyn UnitRows>, make: &mut Makes<'_>) -> Run {
@@ -125,6 +126,10 @@ impl UnitQuery for DividedQuery {
                 .enter(|| hashes(keys, schema, &rows.batch))
                 .map_err(|e| refusal(map_df_error(e))),
         }
+    }
+
+    fn driver(&self) -> Option<usize> {
+        self.driver
     }
 
     fn eval(

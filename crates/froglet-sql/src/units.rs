@@ -14,6 +14,10 @@
 //! the query makes has it. Where no demand can be met (`GROUP BY c.region` alone, above) all rows are one
 //! unit.
 //!
+//! Where a plan is a join, or a filter of it and so on, each row that it makes is made of one row of its
+//! larger side: the driver. Then a row's unit is that row, and the keys above say which rows of the others
+//! go with it.
+//!
 //! Q1: the query of some units' rows makes exactly those rows of the whole result that are of these units,
 //!     beside rows that are made of no input (`VALUES`).
 
@@ -45,6 +49,8 @@ pub(crate) struct Divided {
     pub reads_others: bool,
     /// Whether the unit is all rows.
     pub is_one: bool,
+    /// The input of which each row makes rows of its own.
+    pub driver: Option<usize>,
 }
 
 impl Divided {
@@ -54,14 +60,18 @@ impl Divided {
             return "all rows".to_owned();
         }
         let mut units = Vec::new();
-        for Input { table, unit, .. } in &self.inputs {
+        for (at, Input { table, unit, .. }) in self.inputs.iter().enumerate() {
             let name = &table.def.name;
             let unit = match unit {
                 UnitOf::All => format!("all rows of {name}"),
                 UnitOf::Row => format!("a row of {name}"),
                 UnitOf::Keys(keys) => {
                     let keys: Vec<String> = keys.iter().map(|key| key.to_string()).collect();
-                    format!("rows of {name} with the same {}", keys.join(", "))
+                    let keys = keys.join(", ");
+                    match self.driver {
+                        Some(driver) if driver == at => format!("a row of {name} by {keys}"),
+                        _ => format!("rows of {name} with the same {keys}"),
+                    }
                 }
             };
             if !units.contains(&unit) {
@@ -108,6 +118,15 @@ enum Demand {
 struct Part {
     plan: LogicalPlan,
     unit: Unit,
+    /// The input of which each row makes rows of its own.
+    driver: Option<usize>,
+}
+
+impl Part {
+    /// The same rows, or some of them, with the same units.
+    fn with(self, plan: LogicalPlan) -> Option<Part> {
+        Some(Part { plan, ..self })
+    }
 }
 
 enum Unit {
@@ -130,9 +149,11 @@ pub(crate) fn divide(plan: &LogicalPlan) -> Result<Divided> {
         }
     };
     let is_one = matches!(part.unit, Unit::One);
+    // A row that is a unit by itself needs no other to say so.
+    let driver = part.driver.filter(|at| matches!(division.inputs[*at].unit, UnitOf::Keys(_)));
     let reads_others = reads(plan, |table| base_table(table).is_none())?;
     let plan = with_unit_last(part, plan.schema())?;
-    Ok(Divided { plan, inputs: division.inputs, reads_others, is_one })
+    Ok(Divided { plan, inputs: division.inputs, reads_others, is_one, driver })
 }
 
 #[derive(Default)]
@@ -155,7 +176,7 @@ impl Division {
 
     fn try_part(&mut self, plan: &LogicalPlan, demand: &Demand) -> Result<Option<Part>> {
         if !reads(plan, |table| base_table(table).is_some())? {
-            return Ok(Some(Part { plan: plan.clone(), unit: Unit::None }));
+            return Ok(Some(Part { plan: plan.clone(), unit: Unit::None, driver: None }));
         }
         if matches!(demand, Demand::All(keys) if keys.is_empty()) {
             return self.whole(plan).map(Some);
@@ -167,14 +188,14 @@ impl Division {
             LogicalPlan::TableScan(scan) => self.scan(scan, demand),
             LogicalPlan::Filter(filter) => {
                 let Some(child) = self.part(&filter.input, demand)? else { return Ok(None) };
-                let plan = Filter::try_new(filter.predicate.clone(), Arc::new(child.plan))?;
-                Ok(Some(Part { plan: LogicalPlan::Filter(plan), unit: child.unit }))
+                let input = Arc::new(child.plan.clone());
+                let plan = Filter::try_new(filter.predicate.clone(), input)?;
+                Ok(child.with(LogicalPlan::Filter(plan)))
             }
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
                 let Some(child) = self.part(&sort.input, demand)? else { return Ok(None) };
-                let (expr, input) = (sort.expr.clone(), Arc::new(child.plan));
-                let plan = LogicalPlan::Sort(Sort { expr, input, fetch: None });
-                Ok(Some(Part { plan, unit: child.unit }))
+                let (expr, input) = (sort.expr.clone(), Arc::new(child.plan.clone()));
+                Ok(child.with(LogicalPlan::Sort(Sort { expr, input, fetch: None })))
             }
             LogicalPlan::Projection(projection) => self.projection(projection, demand),
             LogicalPlan::SubqueryAlias(alias) => self.alias(alias, demand),
@@ -197,10 +218,10 @@ impl Division {
             Demand::Rows => UnitOf::Row,
             Demand::All(keys) | Demand::Any(keys) => UnitOf::Keys(keys.clone()),
         };
-        let name = self.column_name();
+        let (name, driver) = (self.column_name(), Some(self.inputs.len()));
         let plan = self.input(scan, unit, Some(&name))?;
         let unit = Unit::Column(Column::new(Some(scan.table_name.clone()), name));
-        Ok(Some(Part { plan, unit }))
+        Ok(Some(Part { plan, unit, driver }))
     }
 
     /// Enters an input in place of a scan.
@@ -224,7 +245,7 @@ impl Division {
             }
             _ => Ok(Transformed::no(node)),
         })?;
-        Ok(Part { plan: replaced.data, unit: Unit::One })
+        Ok(Part { plan: replaced.data, unit: Unit::One, driver: None })
     }
 
     fn projection(&mut self, projection: &Projection, demand: &Demand) -> Result<Option<Part>> {
@@ -237,8 +258,8 @@ impl Division {
         if let Unit::Column(unit) = &child.unit {
             exprs.push(Expr::Column(unit.clone()));
         }
-        let plan = Projection::try_new(exprs, Arc::new(child.plan))?;
-        Ok(Some(Part { plan: LogicalPlan::Projection(plan), unit: child.unit }))
+        let plan = Projection::try_new(exprs, Arc::new(child.plan.clone()))?;
+        Ok(child.with(LogicalPlan::Projection(plan)))
     }
 
     fn alias(&mut self, alias: &SubqueryAlias, demand: &Demand) -> Result<Option<Part>> {
@@ -252,7 +273,7 @@ impl Division {
             Unit::Column(unit) => Unit::Column(Column::new(Some(alias.alias.clone()), unit.name)),
             unit => unit,
         };
-        Ok(Some(Part { plan: LogicalPlan::SubqueryAlias(plan), unit }))
+        Ok(Some(Part { plan: LogicalPlan::SubqueryAlias(plan), unit, driver: child.driver }))
     }
 
     fn aggregate(&mut self, aggregate: &Aggregate, demand: &Demand) -> Result<Option<Part>> {
@@ -282,7 +303,7 @@ impl Division {
             true => Unit::Column(Column::from(plan.schema.qualified_field(at))),
             false => child.unit,
         };
-        Ok(Some(Part { plan: LogicalPlan::Aggregate(plan), unit }))
+        Ok(Some(Part { plan: LogicalPlan::Aggregate(plan), unit, driver: None }))
     }
 
     fn window(&mut self, window: &Window, demand: &Demand) -> Result<Option<Part>> {
@@ -304,7 +325,7 @@ impl Division {
         let Some(demand) = demand else { return Ok(None) };
         let Some(child) = self.part(&window.input, &demand)? else { return Ok(None) };
         let plan = Window::try_new(window.window_expr.clone(), Arc::new(child.plan))?;
-        Ok(Some(Part { plan: LogicalPlan::Window(plan), unit: child.unit }))
+        Ok(Some(Part { plan: LogicalPlan::Window(plan), unit: child.unit, driver: None }))
     }
 
     fn union(&mut self, union: &Union, demand: &Demand) -> Result<Option<Part>> {
@@ -336,20 +357,14 @@ impl Division {
         }
         let plan = Union::try_new(branches)?;
         let unit = Column::from(plan.schema.qualified_field(union.schema.fields().len()));
-        Ok(Some(Part { plan: LogicalPlan::Union(plan), unit: Unit::Column(unit) }))
+        let (plan, unit) = (LogicalPlan::Union(plan), Unit::Column(unit));
+        Ok(Some(Part { plan, unit, driver: None }))
     }
 
     fn join(&mut self, join: &Join, demand: &Demand) -> Result<Option<Part>> {
         let is_live = |side| reads(side, |table| base_table(table).is_some());
         let (left, right) = (is_live(&join.left)?, is_live(&join.right)?);
-        let keeps_left = matches!(
-            join.join_type,
-            JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark
-        );
-        let keeps_right = matches!(
-            join.join_type,
-            JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark
-        );
+        let (keeps_left, keeps_right) = (keeps_left(join.join_type), keeps_right(join.join_type));
         let is_inner = join.join_type == JoinType::Inner;
         if !(left && right) {
             // Rows of one side, each by itself, meet the same rows of the other every time.
@@ -436,9 +451,19 @@ impl Division {
             join.null_aware,
         )?;
         let plan = LogicalPlan::Join(plan);
-        let unit = match (join.join_type, left.unit, right.unit) {
-            (_, unit, Unit::None) | (_, Unit::None, unit) => unit,
-            (JoinType::Full, Unit::Column(left), Unit::Column(right)) => {
+        let drives = match join.join_type {
+            JoinType::Full => None,
+            JoinType::Inner => self.larger(left.driver, right.driver),
+            kind if keeps_left(kind) => left.driver,
+            _ => right.driver,
+        };
+        let is_right = match join.join_type {
+            JoinType::Inner => drives.is_some() && drives == right.driver,
+            kind => keeps_right(kind),
+        };
+        let unit = match (left.unit, right.unit) {
+            (unit, Unit::None) | (Unit::None, unit) => unit,
+            (Unit::Column(left), Unit::Column(right)) if join.join_type == JoinType::Full => {
                 let name = self.column_name();
                 let left = Expr::Column(left);
                 let either =
@@ -447,21 +472,39 @@ impl Division {
                 exprs.push(either.alias(&name));
                 let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
                 let unit = Unit::Column(Column::new_unqualified(name));
-                return Ok(Some(Part { plan, unit }));
+                return Ok(Some(Part { plan, unit, driver: None }));
             }
-            (
-                JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark,
-                Unit::Column(_),
-                unit @ Unit::Column(_),
-            ) => unit,
-            (_, unit @ Unit::Column(_), Unit::Column(_)) => unit,
+            (Unit::Column(_), unit @ Unit::Column(_)) if is_right => unit,
+            (unit @ Unit::Column(_), Unit::Column(_)) => unit,
             _ => {
                 self.inputs.truncate(inputs);
                 return Ok(None);
             }
         };
-        Ok(Some(Part { plan, unit }))
+        Ok(Some(Part { plan, unit, driver: drives }))
     }
+
+    /// That of two inputs which has more rows, and so more that change.
+    fn larger(&self, left: Option<usize>, right: Option<usize>) -> Option<usize> {
+        let rows = |at: usize| self.inputs[at].table.table.row_estimate();
+        match (left, right) {
+            (Some(left), Some(right)) if rows(left) < rows(right) => Some(right),
+            (left, right) => left.or(right),
+        }
+    }
+}
+
+/// Whether each row of a join is made of one of its left side.
+fn keeps_left(kind: JoinType) -> bool {
+    matches!(kind, JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark)
+}
+
+/// Whether each row of a join is made of one of its right side.
+fn keeps_right(kind: JoinType) -> bool {
+    matches!(
+        kind,
+        JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark
+    )
 }
 
 impl Unit {

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
-/// List, follow or cancel schema changes of a running server.
+/// List, follow, pause, slow down or cancel schema changes of a running server.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Without a subcommand the schema changes are listed.
@@ -16,6 +16,7 @@ Without a subcommand the schema changes are listed.
 Examples:
   froglet migrations
   froglet migrations watch
+  froglet migrations throttle 3 100000
   froglet migrations cancel 3
   froglet migrations list --port 5433")]
 pub struct Args {
@@ -44,6 +45,26 @@ enum Action {
         #[arg(long, value_name = "MS", default_value_t = 500)]
         every_ms: u64,
     },
+    /// Stop the scan of a schema change for now; what changes meanwhile is captured
+    #[command(after_help = "Examples:\n  froglet migrations pause 3")]
+    Pause {
+        /// Its number in the list
+        id: u64,
+    },
+    /// Let the scan of a paused schema change go on
+    #[command(after_help = "Examples:\n  froglet migrations resume 3")]
+    Resume {
+        /// Its number in the list
+        id: u64,
+    },
+    /// Let the scan of a schema change read so many rows a second at most; 0 for any number
+    #[command(after_help = "Examples:\n  froglet migrations throttle 3 100000")]
+    Throttle {
+        /// Its number in the list
+        id: u64,
+        /// Rows a second
+        rows_per_second: u64,
+    },
     /// Cancel a schema change that runs: its transaction aborts
     #[command(after_help = "Examples:\n  froglet migrations cancel 3")]
     Cancel {
@@ -60,7 +81,23 @@ pub fn main(args: Args) -> anyhow::Result<()> {
         match args.action.unwrap_or(Action::List) {
             Action::List => list(&client).await,
             Action::Watch { every_ms } => watch(&client, Duration::from_millis(every_ms)).await,
-            Action::Cancel { id } => cancel(&client, id).await,
+            Action::Pause { id } => {
+                tell(&client, id, format!("pause_migration({id})"), "is paused").await
+            }
+            Action::Resume { id } => {
+                tell(&client, id, format!("resume_migration({id})"), "goes on").await
+            }
+            Action::Throttle { id, rows_per_second } => {
+                let call = format!("throttle_migration({id}, {rows_per_second})");
+                let said = match rows_per_second {
+                    0 => "scans as fast as it can".to_owned(),
+                    n => format!("scans at most {n} rows a second"),
+                };
+                tell(&client, id, call, &said).await
+            }
+            Action::Cancel { id } => {
+                tell(&client, id, format!("cancel_migration({id})"), "is cancelled").await
+            }
         }
     })
 }
@@ -144,7 +181,7 @@ async fn watch(client: &Client, every: Duration) -> anyhow::Result<()> {
             bar.set_position((percent * 10.0).round() as u64);
             bar.set_message(format!(
                 "{} {}: {} scanned, {} captured, {} waiting,",
-                get("phase"),
+                if get("paused") == "t" { "paused" } else { get("phase") },
                 get("statement"),
                 get("rows_scanned"),
                 get("rows_captured"),
@@ -164,14 +201,15 @@ async fn watch(client: &Client, every: Duration) -> anyhow::Result<()> {
     }
 }
 
-async fn cancel(client: &Client, id: u64) -> anyhow::Result<()> {
-    let messages = client.simple_query(&format!("SELECT froglet.cancel_migration({id})")).await?;
-    let cancelled = messages
+/// Calls a function of schema `froglet` that does something to a schema change under way.
+async fn tell(client: &Client, id: u64, call: String, said: &str) -> anyhow::Result<()> {
+    let messages = client.simple_query(&format!("SELECT froglet.{call}")).await?;
+    let is_done = messages
         .iter()
         .any(|m| matches!(m, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
-    if !cancelled {
+    if !is_done {
         bail!("no schema change {id} is running; `froglet migrations list` shows which are");
     }
-    println!("schema change {id} is cancelled");
+    println!("schema change {id} {said}");
     Ok(())
 }

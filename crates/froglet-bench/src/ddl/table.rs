@@ -57,7 +57,7 @@ pub fn latest(catalog: &Catalog, name: &str) -> Result<Arc<TableVersion>> {
 
 /// Options of migrations with one scan thread.
 pub fn options(statement: &str) -> MigrationOptions {
-    MigrationOptions { scan_threads: 1, statement: statement.to_owned() }
+    MigrationOptions { statement: statement.to_owned(), ..MigrationOptions::default() }
 }
 
 /// One change in a transaction of its own.

@@ -13,7 +13,7 @@ use froglet_schema::{Change, MigrationOptions, MigrationPhase, MigrationStatus, 
 use froglet_txn::{Isolation, Limits};
 
 use crate::concurrent::Writers;
-use crate::world::World;
+use crate::world::{World, options};
 
 fn create_index(world: &World) -> Change {
     Change::CreateIndex {
@@ -62,7 +62,7 @@ async fn an_index_made_under_writers_has_every_row_once() {
     for round in 0..12 {
         writers.until_committed(50).await;
         let limits = Limits::none();
-        let options = MigrationOptions { scan_threads: 1 + round % 3, statement: "test".into() };
+        let options = MigrationOptions { scan_threads: 1 + round % 3, ..options() };
         let mut txn = world.begin(Isolation::ReadCommitted);
         world.catalog.begin_statement(&mut txn, true, &limits).await.unwrap();
         let made = world.catalog.apply(&mut txn, create_index(&world), &options, &limits).await;

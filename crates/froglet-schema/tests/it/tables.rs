@@ -8,7 +8,9 @@ use froglet_engine::{ColumnType, RowId, RowWrite, Ts, Value, WriteStop};
 use froglet_schema::{Change, Fill, MigrationOptions, ObjectId, TableQuery};
 use froglet_txn::{Isolation, Limits, Transaction};
 
-use crate::world::{Double, SomeDoubled, World, column, double, pairs_table, some_doubled};
+use crate::world::{
+    Double, SomeDoubled, World, column, double, options, pairs_table, some_doubled,
+};
 use crate::writers::Writers;
 
 const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
@@ -39,7 +41,7 @@ async fn a_copy_has_the_rows_of_its_query() {
     let world = World::with_rows(20_000).await;
     let limits = Limits::none();
     for scan_threads in [1, 3] {
-        let options = MigrationOptions { scan_threads, statement: "test".to_owned() };
+        let options = MigrationOptions { scan_threads, ..options() };
         let mut txn = world.begin(Isolation::ReadCommitted);
         world.statement(&mut txn, true).await;
         let change = world.create_as(&format!("copy{scan_threads}"));

@@ -27,7 +27,7 @@ pub struct World {
 }
 
 pub fn options() -> MigrationOptions {
-    MigrationOptions { scan_threads: 1, statement: "test".to_owned() }
+    MigrationOptions { statement: "test".to_owned(), ..MigrationOptions::default() }
 }
 
 pub fn column(name: &str, ty: ColumnType) -> NewColumn {

@@ -411,5 +411,7 @@ pub const SPECS: &[Spec] = &[
     spec("froglet", "migrations", 13_990, 'v', "\
         id int8, txn int8, table_name text, kind text, statement text, phase text, blocks_done \
         int8, blocks int8, percent float8, rows_scanned int8, rows_captured int8, backlog int8, \
-        started timestamptz, ended timestamptz, error text"),
+        started timestamptz, ended timestamptz, error text, paused bool, rows_per_second int8"),
+    spec("froglet", "waits", 13_991, 'v', "\
+        pid int4, statement text, waits_for int4, holder_state text, holder_statement text"),
 ];

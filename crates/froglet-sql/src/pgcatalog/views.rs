@@ -1,5 +1,5 @@
 //! Views over the catalog: pg_tables, pg_indexes, pg_sequences, information_schema, and
-//! froglet.migrations.
+//! froglet.migrations, froglet.waits.
 
 use froglet_engine::ColumnId;
 use froglet_schema::{ConstraintDef, ConstraintKind, ForeignKeyAction, TableDef};
@@ -29,6 +29,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("information_schema", "schemata") => is_schemata,
         ("information_schema", "sequences") => is_sequences,
         ("froglet", "migrations") => migrations,
+        ("froglet", "waits") => waits,
         _ => return None,
     })
 }
@@ -409,6 +410,22 @@ fn migrations(scope: &QueryScope, rows: &mut Rows) {
             started: V::Time(m.started_us),
             ended: m.ended_us.map_or(V::Null, V::Time),
             error: m.error.clone(),
+            paused: m.is_paused,
+            rows_per_second: m.rows_per_second.map_or(V::Null, V::from),
+        );
+    }
+}
+
+fn waits(scope: &QueryScope, rows: &mut Rows) {
+    let sessions = scope.session.activity();
+    for waiter in sessions.iter().filter(|session| session.wait.is_some()) {
+        let holder = sessions.iter().find(|other| Some(other.pid) == waiter.waits_for);
+        row!(rows;
+            pid: waiter.pid,
+            statement: &waiter.query,
+            waits_for: waiter.waits_for.map_or(V::Null, V::from),
+            holder_state: holder.map_or(V::Null, |holder| V::from(&holder.state)),
+            holder_statement: holder.map_or(V::Null, |holder| V::from(&holder.query)),
         );
     }
 }

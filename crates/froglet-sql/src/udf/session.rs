@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::logical_expr::ScalarUDF;
 use froglet_engine::SqlState;
+use froglet_schema::migration::Migration;
 use std::sync::Arc;
 
 use super::lookup;
@@ -225,11 +226,35 @@ fn control() -> Vec<Arc<ScalarUDF>> {
         .volatile()
         .build(),
         Simple::new("froglet_cancel_migration", &[INT8], BOOL, |s, cells| {
-            let id = int(cells, 0).and_then(|id| u64::try_from(id).ok()).unwrap_or(0);
-            Ok(Out::Bool(s.cancel_migration(id)))
+            Ok(Out::Bool(s.with_migration(number(cells, 0), &Migration::cancel)))
         })
         .alias(&["froglet.cancel_migration"])
         .volatile()
         .build(),
+        Simple::new("froglet_pause_migration", &[INT8], BOOL, |s, cells| {
+            Ok(Out::Bool(s.with_migration(number(cells, 0), &|m| m.pause_scan(true))))
+        })
+        .alias(&["froglet.pause_migration"])
+        .volatile()
+        .build(),
+        Simple::new("froglet_resume_migration", &[INT8], BOOL, |s, cells| {
+            Ok(Out::Bool(s.with_migration(number(cells, 0), &|m| m.pause_scan(false))))
+        })
+        .alias(&["froglet.resume_migration"])
+        .volatile()
+        .build(),
+        Simple::new("froglet_throttle_migration", &[INT8, INT8], BOOL, |s, cells| {
+            let rows_per_second = number(cells, 1);
+            let throttled = |m: &Migration| m.throttle_scan(rows_per_second);
+            Ok(Out::Bool(s.with_migration(number(cells, 0), &throttled)))
+        })
+        .alias(&["froglet.throttle_migration"])
+        .volatile()
+        .build(),
     ]
+}
+
+/// A number that is not negative; 0 for all others.
+fn number(cells: &[Cell], at: usize) -> u64 {
+    int(cells, at).and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
 }

@@ -1,0 +1,121 @@
+//! `froglet.on_violation = reject_writers`: who violates a constraint that is being added, fails.
+//!
+//! ```text
+//!   DDL      ADD CHECK: scan, capture ………………………………………………… flip
+//!   writer          UPDATE ……………… COMMIT: its rows against the new steps ─ 23514, 23505, 23503
+//! ```
+//!
+//! A writer looks at its own rows before it takes a commit timestamp. What it cannot know (an index
+//! that is not loaded yet, a writer beside it with the same key, a parent that it takes away, a
+//! row that violated before the statement) is found by scan or capture, and fails the migration.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use froglet_engine::{BlockRows, Direction, KeyRange, Row, RowId, Snapshot, SqlState, Value, key};
+use froglet_txn::{Transaction, TxnError};
+
+use crate::catalog::Catalog;
+use crate::error::SchemaError;
+use crate::flip::{changes_itself, verify_rows};
+use crate::rows::{read_rows, row_at, types_of};
+use crate::step::{Step, StepKind, show};
+
+impl Catalog {
+    /// Fails if the transaction has written a row that violates what another one is adding, and
+    /// writers are to fail.
+    pub(crate) fn refuse_violations(&self, txn: &mut Transaction) -> Result<(), TxnError> {
+        for used in txn.schema_set().to_vec() {
+            let state = self.state(used.table);
+            let is_asked = state.is_some_and(|s| s.rejecting.load(Ordering::SeqCst) > 0);
+            if !is_asked || changes_itself(txn, used.table) {
+                continue;
+            }
+            let rows = txn.part().rows_written(used.space);
+            let (own, relaxed) = (txn.snapshot(), self.engine().relaxed(txn.id()));
+            for migration in self.rejecting(used.table, used.space) {
+                if migration.owner == txn.id() {
+                    continue;
+                }
+                for step in migration.rejecting_steps() {
+                    let refused = refuse(&step, &own, &relaxed, &rows);
+                    refused.map_err(|e| because(e, migration.id))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A writer's rows against one step. `relaxed`: what is committed, and the writer's own.
+fn refuse(
+    step: &Step,
+    own: &Snapshot,
+    relaxed: &Snapshot,
+    rows: &[RowId],
+) -> Result<(), SchemaError> {
+    match &step.kind {
+        StepKind::Verify { source, check } => {
+            verify_rows(&*step.table, own, rows, source, &**check)
+        }
+        StepKind::Child(watch) => {
+            let BlockRows { rids, batch } = read_rows(&*step.table, own, rows, &watch.child);
+            let types = types_of(&*step.table, &watch.child);
+            let values = (0..rids.len()).map(|at| row_at(batch.columns(), &types, at));
+            let is_orphan = |values: &Row| {
+                !values.iter().any(Value::is_null) && watch.find_parent(relaxed, values).is_none()
+            };
+            match values.into_iter().find(is_orphan) {
+                Some(values) => Err(watch.missing_parent(&values)),
+                None => Ok(()),
+            }
+        }
+        StepKind::Index { position, name } if !step.is_built() => rows
+            .iter()
+            .try_for_each(|row| refuse_duplicate(step, *position, name, own, relaxed, *row)),
+        _ => Ok(()),
+    }
+}
+
+fn refuse_duplicate(
+    step: &Step,
+    position: usize,
+    name: &str,
+    own: &Snapshot,
+    relaxed: &Snapshot,
+    row: RowId,
+) -> Result<(), SchemaError> {
+    let layout = step.table.layout();
+    let index = &layout.indexes[position];
+    let place = |column| layout.position(column).expect("a layout has its indexes' columns");
+    let places: Vec<usize> = index.key.iter().map(|part| place(part.column)).collect();
+    let mut values = Row::new();
+    let is_there = step.table.read_row(own, row, &places, &mut values);
+    if !index.unique || !is_there || values.iter().any(Value::is_null) {
+        return Ok(());
+    }
+    let mut encoded = Vec::new();
+    for (value, part) in values.iter().zip(&index.key) {
+        key::encode_part(&mut encoded, value, part);
+    }
+    let (range, mut is_duplicate) = (KeyRange::prefix(encoded), false);
+    step.table.seek(relaxed, position, &range, Direction::Forward, &[], &mut |rid, _| {
+        is_duplicate |= rid != row;
+        if is_duplicate { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if !is_duplicate {
+        return Ok(());
+    }
+    let shown: Vec<String> = values.iter().map(show).collect();
+    Err(SchemaError::refused(
+        SqlState::UNIQUE_VIOLATION,
+        format!("duplicate key value violates unique constraint \"{name}\""),
+    )
+    .with_detail(format!("Key ({}) already exists.", shown.join(", "))))
+}
+
+fn because(error: SchemaError, migration: u64) -> SchemaError {
+    error.with_hint(format!(
+        "Schema change {migration} is adding the constraint, with froglet.on_violation = reject_writers."
+    ))
+}
