@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use froglet_engine::{Engine, IdMap, Snapshot, SpaceId, Table, Ts, TxnId};
-use froglet_txn::{Isolation, Limits, Transaction, TxnManager, aside_async};
+use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside_async};
 use parking_lot::{Mutex, RwLock};
 
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
@@ -169,6 +169,7 @@ pub struct Catalog {
     next_migration: AtomicU64,
     next_stamp: AtomicU64,
     ids: Mutex<Ids>,
+    past: Past,
 }
 
 struct Ids {
@@ -204,6 +205,7 @@ impl Catalog {
             next_migration: AtomicU64::new(1),
             next_stamp: AtomicU64::new(2),
             ids: Mutex::new(ids),
+            past: Past::default(),
             manager: manager.clone(),
         });
         let weak = Arc::downgrade(&catalog);
@@ -362,6 +364,11 @@ impl Catalog {
                 false
             }
         });
+    }
+
+    /// Read views of times gone by, with the catalogs of these.
+    pub fn past(&self) -> &Past {
+        &self.past
     }
 
     /// Migrations under way and ended ones that are still remembered, oldest first.
@@ -630,6 +637,7 @@ impl Changes {
 /// Collects garbage for as long as the catalog lives.
 fn housekeep(catalog: &Weak<Catalog>) {
     while let Some(catalog) = catalog.upgrade() {
+        catalog.past.sample(&**catalog.engine());
         catalog.collect_garbage();
         drop(catalog);
         std::thread::sleep(HOUSEKEEPING);

@@ -22,6 +22,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use froglet_engine::{
@@ -49,6 +50,8 @@ pub struct TableState {
     pub version: AtomicU64,
     /// Migrations that a writer is to fail at, if it violates what they add (`reject.rs`).
     pub rejecting: AtomicI64,
+    /// By how much the commits of writers are held up, so that capture keeps up with them.
+    pub delay_us: AtomicU64,
 }
 
 /// How a schema version that a writer wrote under stands to the newest.
@@ -135,6 +138,7 @@ impl Catalog {
         limits: &Limits,
     ) -> Result<(), SchemaError> {
         let migrations = local(txn).map(|l| l.migrations.clone()).unwrap_or_default();
+        migrations.iter().try_for_each(|migration| migration.reduce_backlog())?;
         self.publish_pending(txn, limits).await?;
         self.engine().settle();
         let caught_up = migrations.iter().try_for_each(|m| m.catch_up_and_pause());
@@ -186,9 +190,20 @@ impl Catalog {
             None => true,
             Some(state) => {
                 state.rejecting.load(Ordering::SeqCst) == 0
+                    && state.delay_us.load(Ordering::SeqCst) == 0
                     && standing(&state, txn, used) == Standing::Current
             }
         })
+    }
+
+    /// Holds a writer's commit up, where capture of its tables does not keep up. Nobody waits for it who
+    /// would not wait for a writer that thinks.
+    async fn hold_up(&self, txn: &Transaction) {
+        let states = txn.schema_set().iter().filter_map(|used| self.state(used.table));
+        let delay = states.map(|state| state.delay_us.load(Ordering::SeqCst)).max().unwrap_or(0);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_micros(delay)).await;
+        }
     }
 
     /// How a schema version that the transaction wrote under stands to the newest.
@@ -582,6 +597,9 @@ impl CommitHook for Hook {
         let catalog = self.catalog()?;
         catalog.catch_up_writer(txn, limits).await?;
         catalog.refuse_violations(txn)?;
+        if local(txn).is_none() {
+            catalog.hold_up(txn).await;
+        }
         if local(txn).is_some_and(|l| !l.changes.objects.is_empty()) {
             catalog.prepare_flip(txn, limits).await?;
         }

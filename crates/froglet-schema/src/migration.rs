@@ -24,6 +24,7 @@
 //! Left out on purpose: the driver knows nothing of flips; see `flip.rs`.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -50,10 +51,13 @@ const CAPTURE_REST: Duration = Duration::from_millis(1);
 /// Captured rows below which that is little: what is written meanwhile comes with the next, and
 /// writers seldom meet capture at the feed.
 const CAPTURE_LITTLE: usize = 1024;
-/// Captured rows that may be left for the flip.
+/// Captured rows that may be left for writers to wait for.
 const FLIP_BACKLOG: usize = 256;
-/// Rounds of capture before a flip comes in any case.
+/// Rounds of capture before writers wait in any case.
 const FLIP_ROUNDS: usize = 50;
+/// By how much the commits of writers are held up where capture does not keep up with them: at first,
+/// and at most.
+const WRITER_DELAY: Range<Duration> = Duration::from_micros(200)..Duration::from_millis(20);
 /// Looks at rows that violate and are changed all the time, before they are left for the flip.
 const SETTLE_ROUNDS: usize = 8;
 /// With this many suspects a scan does not go on before it has looked at them again: many rows of
@@ -655,6 +659,7 @@ impl Migration {
     pub fn catch_up_and_pause(&self) -> Result<(), SchemaError> {
         let _still = self.applying.lock();
         self.paused.store(true, Ordering::SeqCst);
+        self.slow_writers(Duration::ZERO);
         self.check_failure()?;
         while self.remember(self.apply_captured())? > 0 {}
         Ok(())
@@ -695,18 +700,38 @@ impl Migration {
         waiting + self.drained.lock().len()
     }
 
-    /// Works the backlog down while writers still write, so that they stand still for less at the
-    /// flip. Gives up after some rounds: a flip must come, whatever the load.
+    /// Works the backlog down while writers still write, so that they stand still for less afterwards.
+    /// Where it does not go down by half each time, writers are slowed down, the more the longer that
+    /// takes; [`Migration::catch_up_and_pause`] lets them go again. Gives up after some rounds: a flip
+    /// must come, whatever the load.
     pub fn reduce_backlog(&self) -> Result<(), SchemaError> {
+        let mut delay = Duration::ZERO;
         for _ in 0..FLIP_ROUNDS {
-            if self.backlog() <= FLIP_BACKLOG {
+            let before = self.backlog();
+            if before <= FLIP_BACKLOG {
                 break;
             }
-            let _still = self.applying.lock();
-            self.check_failure()?;
-            self.apply_captured()?;
+            let applied = {
+                let _still = self.applying.lock();
+                self.check_failure().and_then(|()| self.remember(self.apply_captured()))
+            };
+            if let Err(e) = applied {
+                self.slow_writers(Duration::ZERO);
+                return Err(e);
+            }
+            if self.backlog() > before / 2 {
+                delay = (2 * delay).clamp(WRITER_DELAY.start, WRITER_DELAY.end);
+                self.slow_writers(delay);
+            }
         }
         Ok(())
+    }
+
+    fn slow_writers(&self, delay: Duration) {
+        if let Some(state) = &self.state {
+            let us = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+            state.delay_us.store(us, Ordering::SeqCst);
+        }
     }
 
     /// Stops it from outside.
@@ -746,6 +771,7 @@ impl Migration {
     /// Ends the capture thread.
     pub fn stop(&self, phase: MigrationPhase) {
         self.stopped.store(true, Ordering::SeqCst);
+        self.slow_writers(Duration::ZERO);
         if self.rejecting.get().is_some() {
             self.count_rejecting(-1);
         }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast;
 use froglet_engine::{ColumnType, SqlState};
 use froglet_schema::{CatalogVersion, SqlType};
-use froglet_txn::Isolation;
 use parking_lot::Mutex;
 
 use crate::apply::Stop;
@@ -18,7 +17,7 @@ use crate::expr::param_index;
 use crate::parse::ParsedStatement;
 use crate::plan::{self, Plan, Planner};
 use crate::prepared::{CachedPlan, Field, Prepared};
-use crate::session::Session;
+use crate::session::{Block, Session};
 use crate::types::{self, oids, plain};
 use crate::walk;
 
@@ -55,7 +54,7 @@ pub(crate) async fn prepare(
         return Ok(prepared);
     }
     let given = given_types(param_oids)?;
-    let catalog = view(session);
+    let catalog = view(session)?;
     let (plan, params) = plan_now(session, &statement.command, &catalog, &given).await.map_err(
         |stop| match stop {
             Stop::Error(e) => e,
@@ -81,15 +80,16 @@ pub(crate) async fn prepare(
 }
 
 /// The catalog as the session's next statement will see it: under READ COMMITTED that is the
-/// newest, unless the transaction has changes of its own.
-fn view(session: &mut Session) -> Arc<CatalogVersion> {
-    match &mut session.txn {
-        Some(txn) if txn.isolation() == Isolation::ReadCommitted && txn.extension.is_none() => {
-            session.db.catalog().latest()
-        }
+/// newest, unless the transaction has changes of its own or reads the past.
+fn view(session: &mut Session) -> Result<Arc<CatalogVersion>, SqlError> {
+    if session.settings.hot().as_of.is_some() && session.block != Block::Failed {
+        session.transaction()?;
+    }
+    Ok(match &mut session.txn {
+        Some(txn) if txn.moves() && txn.extension.is_none() => session.db.catalog().latest(),
         Some(txn) => session.db.catalog().view(txn),
         None => session.db.catalog().latest(),
-    }
+    })
 }
 
 /// Whether a statement would be bound today as it was.

@@ -117,6 +117,12 @@ fn set(
         );
         return session.settings.clone().set(name, value, local);
     }
+    if name.eq_ignore_ascii_case("froglet.as_of") && session.txn.is_some() {
+        return Err(SqlError::new(
+            SqlState::ACTIVE_SQL_TRANSACTION,
+            "SET froglet.as_of must be called before any query",
+        ));
+    }
     let modes = match (name.to_ascii_lowercase().as_str(), value) {
         ("transaction_isolation", Some(value)) => Some(TransactionModes {
             isolation: crate::command::IsolationName::parse(value),

@@ -148,6 +148,7 @@ impl Database {
         }
         let manager = TxnManager::new(engine);
         let catalog = Catalog::open(manager).await?;
+        catalog.past().keep_for(settings.retention());
         Ok(Arc::new(Database {
             catalog,
             defaults: settings,

@@ -12,6 +12,7 @@
 
 mod access;
 mod apply;
+mod as_of;
 mod at_once;
 mod bind;
 mod bound;

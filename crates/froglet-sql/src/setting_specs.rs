@@ -13,6 +13,8 @@ pub(crate) enum Kind {
     TimeMs,
     Enum(&'static [&'static str]),
     Text,
+    /// See [`crate::as_of`].
+    AsOf,
     TimeZone,
     DateStyle,
     Encoding,
@@ -120,6 +122,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "Accepted; floats are printed shortest-exact.",
     ),
     spec(
+        "froglet.as_of",
+        Kind::AsOf,
+        "",
+        "The time, or how long ago it was, as of which transactions read; empty for the present.",
+    ),
+    spec(
         "froglet.fast_path",
         Kind::Bool,
         "on",
@@ -155,6 +163,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "abort_ddl",
         "Who fails when a row violates a constraint being added.",
     ),
+    fixed(spec(
+        "froglet.retention",
+        Kind::TimeMs,
+        "0",
+        "How long what was is kept, for froglet.as_of; given when the server is started.",
+    )),
     spec(
         "froglet.plan_cache",
         Kind::Bool,

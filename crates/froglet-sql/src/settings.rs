@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use froglet_engine::SqlState;
 
+use crate::as_of::AsOf;
 use crate::command::IsolationName;
 use crate::database::ConnectOptions;
 use crate::error::SqlError;
@@ -44,6 +45,8 @@ pub struct Hot {
     pub scan_rows_per_second: u64,
     /// `froglet.migration_scan_threads`
     pub scan_threads: usize,
+    /// `froglet.as_of`, if there is any.
+    pub as_of: Option<Arc<str>>,
     /// `froglet.on_violation`
     pub reject_writers: bool,
     /// `search_path` with `"$user"` left out
@@ -96,6 +99,12 @@ impl Settings {
         Arc::make_mut(&mut self.base)[at] = value.clone();
         self.store(at, value, false);
         Ok(())
+    }
+
+    /// `froglet.retention`
+    pub(crate) fn retention(&self) -> Duration {
+        let at = find("froglet.retention").expect("it is in the table");
+        Duration::from_millis(parse_time_ms(&self.base[at]).unwrap_or(0))
     }
 
     /// From a client's startup message.
@@ -160,7 +169,9 @@ impl Settings {
                     Kind::Int { .. } | Kind::TimeMs => "integer",
                     Kind::Real => "real",
                     Kind::Enum(_) => "enum",
-                    Kind::Text | Kind::TimeZone | Kind::DateStyle | Kind::Encoding => "string",
+                    Kind::Text | Kind::AsOf | Kind::TimeZone | Kind::DateStyle | Kind::Encoding => {
+                        "string"
+                    }
                 }
                 .to_owned(),
                 boot: Some(base.to_string()),
@@ -252,6 +263,7 @@ impl Hot {
             read_only: on("default_transaction_read_only"),
             scan_threads: get("froglet.migration_scan_threads").parse().unwrap_or(1),
             scan_rows_per_second: get("froglet.migration_rows_per_second").parse().unwrap_or(0),
+            as_of: Some(get("froglet.as_of")).filter(|text| !text.is_empty()).map(Arc::from),
             reject_writers: get("froglet.on_violation") == "reject_writers",
             search_path: search_path(get("search_path")),
             timezone: Arc::from(get("TimeZone")),
@@ -339,6 +351,7 @@ fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
                 invalid().hint(format!("Available values: {}.", allowed.join(", ")))
             }),
         Kind::Text => Ok(value.to_owned()),
+        Kind::AsOf => AsOf::parse(value, Zone::Utc).map(|_| value.trim().to_owned()),
         Kind::TimeZone => zone::canonical(value).ok_or_else(invalid),
         Kind::DateStyle => datestyle(value).ok_or_else(invalid),
         Kind::Encoding => match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
@@ -378,7 +391,7 @@ fn hidden_word(allowed: &[&str], value: &str) -> Option<String> {
 }
 
 /// `5000`, `5s`, `1.5 min` in milliseconds.
-fn parse_time_ms(value: &str) -> Option<u64> {
+pub(crate) fn parse_time_ms(value: &str) -> Option<u64> {
     let value = value.trim();
     let split = value.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(value.len());
     let (number, unit) = value.split_at(split);

@@ -329,7 +329,8 @@ impl Session {
 
     /// Whether a statement is planned under the newest catalog.
     pub(crate) fn sees_newest_catalog(&self) -> bool {
-        self.txn.as_ref().is_none_or(|txn| txn.extension.is_none())
+        self.txn.as_ref().is_none_or(|txn| txn.moves() && txn.extension.is_none())
+            && self.settings.hot().as_of.is_none()
             && self.isolation_name() != IsolationName::RepeatableRead
     }
 

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use froglet_engine::SqlState;
 use froglet_txn::{Committed, Transaction, aside_async};
 
+use crate::as_of::AsOf;
 use crate::command::{IsolationName, TransactionModes};
+use crate::context::SessionFunctions;
 use crate::error::SqlError;
 use crate::session::{Block, NamedSavepoint, Session};
 use crate::settings::SettingsMark;
@@ -22,7 +24,13 @@ impl Session {
                 SqlError::unsupported("isolation level SERIALIZABLE")
                     .hint("Use REPEATABLE READ, which is snapshot isolation.")
             })?;
-            let txn = self.db.manager().begin(level);
+            let mut txn = self.db.manager().begin(level);
+            if let Some(as_of) = &self.settings.hot().as_of {
+                if let Some(as_of) = AsOf::parse(as_of, self.state.zone())? {
+                    as_of.begin(&self.db, &mut txn)?;
+                }
+                self.read_only = true;
+            }
             self.shared.txn.store(txn.id().0, Ordering::Relaxed);
             self.txn = Some(txn);
         }

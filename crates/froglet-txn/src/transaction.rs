@@ -71,6 +71,8 @@ pub struct Transaction {
     part: Option<Box<dyn EngineTxn>>,
     /// The read view of a transaction that has no part yet.
     view: Option<Arc<Snapshot>>,
+    /// The view stays for good: the transaction reads the past, and cannot write.
+    is_past: bool,
     seen: Ts,
     shared: Vec<(SpaceId, RowId)>,
     /// Schema versions it wrote under (Tesseract's schema set).
@@ -92,6 +94,7 @@ impl Transaction {
             isolation,
             part: None,
             view: None,
+            is_past: false,
             seen: Ts(0),
             shared: Vec::new(),
             schema_set: SmallVec::new(),
@@ -125,9 +128,25 @@ impl Transaction {
         &self.manager
     }
 
+    /// Before the first statement: the transaction reads as of this view to its end, whatever its
+    /// isolation, and writes nothing.
+    pub fn stay_at(&mut self, view: Arc<Snapshot>) {
+        assert!(self.part.is_none() && self.view.is_none(), "it has read the present");
+        self.view = Some(view);
+        self.is_past = true;
+    }
+
+    /// Whether each of its statements sees the present.
+    pub fn moves(&self) -> bool {
+        self.isolation == Isolation::ReadCommitted && !self.is_past
+    }
+
     /// Begins a statement: READ COMMITTED takes a new read view.
     pub fn begin_statement(&mut self) {
         self.note_seen();
+        if self.is_past {
+            return;
+        }
         match (&mut self.part, self.isolation) {
             (Some(part), Isolation::ReadCommitted) => part.refresh(),
             (Some(_), Isolation::RepeatableRead) => {}
@@ -169,6 +188,7 @@ impl Transaction {
     }
 
     fn start_part(&mut self) {
+        assert!(!self.is_past, "nobody writes to the past");
         self.note_seen();
         self.view = None;
         self.manager.waits().started(self.id);
