@@ -13,7 +13,8 @@ use crate::derive::{Derivation, Source};
 use crate::edit::{self, Edited, NewType, Surroundings, Work};
 use crate::error::SchemaError;
 use crate::local::{Changed, Remains, local, local_mut};
-use crate::migration::{Migration, MigrationOptions};
+use crate::migration::Migration;
+use crate::status::MigrationOptions;
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
 
 /// What a change has made.

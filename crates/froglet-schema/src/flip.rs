@@ -37,8 +37,8 @@ use crate::copy::Copy;
 use crate::def::ObjectId;
 use crate::error::SchemaError;
 use crate::local::{Changed, local, local_mut};
-use crate::migration::MigrationPhase;
 use crate::rows::{read_rows, row_at, types_of};
+use crate::status::MigrationPhase;
 use crate::step::{ForeignKeyWatch, Step, StepKind};
 
 /// What every writer looks at when it commits.

@@ -36,6 +36,7 @@ mod pace;
 mod reject;
 mod rows;
 pub mod sequence;
+mod status;
 mod step;
 mod store;
 mod target;
@@ -51,4 +52,4 @@ pub use def::{
     ObjectId, SequenceDef, SqlType, TableDef,
 };
 pub use error::SchemaError;
-pub use migration::{MigrationOptions, MigrationPhase, MigrationStatus};
+pub use status::{MigrationOptions, MigrationPhase, MigrationStatus};

@@ -25,7 +25,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -41,6 +41,7 @@ use crate::derive::Derivation;
 use crate::error::SchemaError;
 use crate::flip::TableState;
 use crate::pace::Pace;
+use crate::status::{MigrationOptions, MigrationPhase, MigrationStatus};
 use crate::step::{Step, StepKind};
 
 /// How old the migrating transaction's read view may grow while it scans: garbage is not collected
@@ -63,122 +64,6 @@ const SETTLE_ROUNDS: usize = 8;
 /// With this many suspects a scan does not go on before it has looked at them again: many rows of
 /// an index that is not to be may share a key.
 const SUSPECTS_AT_ONCE: usize = 64;
-
-/// How a migration runs; from the session's `froglet.migration_*` settings.
-#[derive(Clone, Debug)]
-pub struct MigrationOptions {
-    /// Threads that scan, at least 1.
-    pub scan_threads: usize,
-    /// The most rows that they scan a second, together; 0 for any number.
-    pub rows_per_second: u64,
-    /// Whether a writer that violates what is being added fails, instead of the migration.
-    pub reject_writers: bool,
-    /// The statement, for `froglet.migrations`.
-    pub statement: String,
-}
-
-impl Default for MigrationOptions {
-    fn default() -> MigrationOptions {
-        let statement = String::new();
-        MigrationOptions { scan_threads: 1, rows_per_second: 0, reject_writers: false, statement }
-    }
-}
-
-/// What a migration is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum MigrationPhase {
-    /// Scanning (and capturing).
-    Scan = 0,
-    /// Loading an index with what was scanned.
-    Load = 1,
-    /// Scanned; capturing until the commit.
-    Capture = 2,
-    /// Writers wait; the last captured changes are being finished.
-    Flip = 3,
-    /// Committed.
-    Done = 4,
-    /// Rolled back, failed or cancelled.
-    Aborted = 5,
-}
-
-impl MigrationPhase {
-    const ALL: [MigrationPhase; 6] = [
-        MigrationPhase::Scan,
-        MigrationPhase::Load,
-        MigrationPhase::Capture,
-        MigrationPhase::Flip,
-        MigrationPhase::Done,
-        MigrationPhase::Aborted,
-    ];
-
-    /// The word in `froglet.migrations`.
-    pub fn name(self) -> &'static str {
-        match self {
-            MigrationPhase::Scan => "scan",
-            MigrationPhase::Load => "load",
-            MigrationPhase::Capture => "capture",
-            MigrationPhase::Flip => "flip",
-            MigrationPhase::Done => "done",
-            MigrationPhase::Aborted => "aborted",
-        }
-    }
-}
-
-/// One row of `froglet.migrations`.
-#[derive(Clone, Debug)]
-pub struct MigrationStatus {
-    /// Its number.
-    pub id: u64,
-    /// Whose.
-    pub txn: TxnId,
-    /// The table.
-    pub table: ObjectId,
-    /// The table's name.
-    pub table_name: String,
-    /// metadata, verify, column, index or table
-    pub kind: &'static str,
-    /// The statement.
-    pub statement: String,
-    /// Where it is.
-    pub phase: MigrationPhase,
-    /// Blocks scanned.
-    pub blocks_done: u64,
-    /// Blocks to scan.
-    pub blocks: u64,
-    /// Rows migrated by the scan.
-    pub rows_scanned: u64,
-    /// Rows to load into the index that is being loaded, or was last.
-    pub rows_to_load: u64,
-    /// Of them loaded.
-    pub rows_loaded: u64,
-    /// Rows migrated again because they changed.
-    pub rows_captured: u64,
-    /// Changes that wait to be captured.
-    pub backlog: u64,
-    /// Microseconds since 1970 UTC.
-    pub started_us: i64,
-    /// Microseconds since 1970 UTC.
-    pub ended_us: Option<i64>,
-    /// Why it failed.
-    pub error: Option<String>,
-    /// Its scan is stopped for now.
-    pub is_paused: bool,
-    /// The most rows that it may scan a second.
-    pub rows_per_second: Option<u64>,
-}
-
-impl MigrationStatus {
-    /// How far the phase is, in percent: of blocks, or of rows while an index is loaded.
-    pub fn percent(&self) -> f64 {
-        let (done, of) = match self.phase {
-            MigrationPhase::Done => (0, 0),
-            MigrationPhase::Load => (self.rows_loaded, self.rows_to_load),
-            _ => (self.blocks_done, self.blocks),
-        };
-        if of == 0 { 100.0 } else { (done as f64 / of as f64 * 1000.0).round() / 10.0 }
-    }
-}
 
 /// The migration of one table by one transaction.
 pub struct Migration {
@@ -204,6 +89,7 @@ pub struct Migration {
     cancelled: AtomicBool,
     /// Set once it has a step that writers are to fail at.
     rejecting: OnceLock<()>,
+    capture_threads: AtomicUsize,
     pace: Pace,
     phase: AtomicU32,
     blocks: AtomicU64,
@@ -270,6 +156,25 @@ async fn until_done(
     Err(interrupted.into())
 }
 
+/// Rows, ascending, in about so many parts of which no two have rows of one block; none, if there is to
+/// be but one.
+fn parts_of(rows: &[RowId], parts: usize) -> Vec<&[RowId]> {
+    if parts < 2 {
+        return Vec::new();
+    }
+    let mut found = Vec::with_capacity(parts);
+    let (mut rest, size) = (rows, rows.len().div_ceil(parts));
+    while !rest.is_empty() {
+        let at = rest.len().min(size);
+        let block = rest[at - 1].block();
+        let end = at + rest[at..].partition_point(|row| row.block() == block);
+        let (part, others) = rest.split_at(end);
+        found.push(part);
+        rest = others;
+    }
+    found
+}
+
 fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
@@ -299,6 +204,7 @@ impl Migration {
             stopped: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             rejecting: OnceLock::new(),
+            capture_threads: AtomicUsize::new(1),
             pace: Pace::default(),
             phase: AtomicU32::new(MigrationPhase::Scan as u32),
             blocks: AtomicU64::new(0),
@@ -394,6 +300,7 @@ impl Migration {
     /// Captured rows are this step's, too, from now on.
     fn capture_for(&self, step: &Arc<Step>, options: &MigrationOptions) {
         *self.kind.lock() = step.kind_name();
+        self.capture_threads.fetch_max(options.capture_threads, Ordering::Relaxed);
         if options.rows_per_second > 0 {
             self.pace.throttle(options.rows_per_second);
         }
@@ -633,7 +540,7 @@ impl Migration {
             return Ok(0);
         }
         for step in &self.steps() {
-            if let Err(e) = step.run_rows(self.owner, &rows) {
+            if let Err(e) = self.run_step_for(step, &rows) {
                 // The transaction may go back to before this step, and on.
                 self.drained.lock().extend(rows);
                 return Err(e);
@@ -641,6 +548,25 @@ impl Migration {
         }
         self.rows_captured.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(rows.len())
+    }
+
+    /// Runs a step for captured rows, ascending: on several threads, if there are many and may be several.
+    fn run_step_for(&self, step: &Step, rows: &[RowId]) -> Result<(), SchemaError> {
+        let threads = self.capture_threads.load(Ordering::Relaxed);
+        let parts = parts_of(rows, threads.min(rows.len() / CAPTURE_LITTLE));
+        let [first, others @ ..] = &parts[..] else { return step.run_rows(self.owner, rows) };
+        thread::scope(|scope| {
+            let run = |rows| move || step.run_rows(self.owner, rows);
+            let others: Vec<_> = others.iter().map(|rows| scope.spawn(run(*rows))).collect();
+            let mut outcome = step.run_rows(self.owner, first);
+            for other in others {
+                let panicked = |_| {
+                    Err(SchemaError::refused(SqlState::INTERNAL_ERROR, "a capture thread panicked"))
+                };
+                outcome = outcome.and(other.join().unwrap_or_else(panicked));
+            }
+            outcome
+        })
     }
 
     /// The rows that have changed since they were migrated, ascending. The caller holds `applying`.
@@ -807,5 +733,27 @@ impl Migration {
             is_paused: ended == 0 && self.pace.is_paused(),
             rows_per_second: self.pace.limit(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captured_rows_are_parted_at_blocks() {
+        let rows = |blocks: &[u32]| -> Vec<RowId> {
+            let rows = blocks.iter().enumerate().map(|(slot, block)| RowId::of(*block, slot));
+            rows.collect()
+        };
+        let parted = |blocks: &[u32], parts| -> Vec<usize> {
+            parts_of(&rows(blocks), parts).into_iter().map(<[RowId]>::len).collect()
+        };
+        assert!(parted(&[0, 0, 1, 1], 1).is_empty());
+        assert_eq!(parted(&[0, 0, 1, 1], 2), [2, 2]);
+        assert_eq!(parted(&[0, 0, 0, 1], 2), [3, 1]);
+        assert_eq!(parted(&[0, 0, 0, 0], 3), [4]);
+        assert_eq!(parted(&[0, 1, 2, 3, 4, 5], 4), [2, 2, 2]);
+        assert!(parted(&[], 2).is_empty());
     }
 }

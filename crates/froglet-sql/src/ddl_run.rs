@@ -45,11 +45,34 @@ pub(crate) async fn run(
                 session.notices.extend(notices);
                 return Ok(Outcome::Done(tag.into()));
             }
-            Err(Stop::Error(e)) => return Err(e),
+            Err(Stop::Error(e)) => return Err(with_reason(session, e)),
             Err(Stop::Restart) => {}
         }
         restarts += 1;
         session.restart(mark, restarts, &limits).await?;
+    }
+}
+
+/// Who was in the way of a schema change that has waited too long, or came second: another one.
+fn with_reason(session: &Session, e: SqlError) -> SqlError {
+    let came_second =
+        matches!(e.state, SqlState::LOCK_NOT_AVAILABLE | SqlState::SERIALIZATION_FAILURE);
+    if !came_second || e.detail.is_some() {
+        return e;
+    }
+    let own = session.txn.as_ref().map(|txn| txn.id());
+    let migrations = session.db.catalog().migrations();
+    let other = migrations.iter().rev().find(|m| m.ended_us.is_none() && Some(m.txn) != own);
+    match other {
+        None => e,
+        Some(m) => e.detail(format!(
+            "Schema change {} of table \"{}\" is under way: {}, {} %; {}",
+            m.id,
+            m.table_name,
+            m.phase.name(),
+            m.percent(),
+            m.statement
+        )),
     }
 }
 
@@ -67,6 +90,7 @@ async fn attempt(
     let eval = EvalContext::new(session.state.clone());
     let options = MigrationOptions {
         scan_threads: hot.scan_threads,
+        capture_threads: hot.capture_threads,
         rows_per_second: hot.scan_rows_per_second,
         reject_writers: hot.reject_writers,
         statement: prepared.statement.sql.to_string(),

@@ -41,6 +41,8 @@ pub struct Hot {
     pub isolation: IsolationName,
     /// `default_transaction_read_only`
     pub read_only: bool,
+    /// `froglet.migration_cdc_threads`
+    pub capture_threads: usize,
     /// `froglet.migration_rows_per_second`
     pub scan_rows_per_second: u64,
     /// `froglet.migration_scan_threads`
@@ -261,6 +263,7 @@ impl Hot {
             isolation: IsolationName::parse(get("default_transaction_isolation"))
                 .unwrap_or(IsolationName::ReadCommitted),
             read_only: on("default_transaction_read_only"),
+            capture_threads: get("froglet.migration_cdc_threads").parse().unwrap_or(1),
             scan_threads: get("froglet.migration_scan_threads").parse().unwrap_or(1),
             scan_rows_per_second: get("froglet.migration_rows_per_second").parse().unwrap_or(0),
             as_of: Some(get("froglet.as_of")).filter(|text| !text.is_empty()).map(Arc::from),

@@ -93,3 +93,18 @@ N> create table same (id int)
 M> commit
 N> ...
     ERROR 42P07
+
+== the second one that does not want to wait is told of the first
+setup> create table t (id int primary key, v int); insert into t values (1, 10)
+M> begin
+M> alter table t add column w bigint generated always as (v * 2) stored
+N> set lock_timeout = '50ms'
+N> alter table t add column x int
+    ERROR 55P03
+N> begin isolation level repeatable read
+N> select * from t
+    1|10
+M> commit
+N> alter table t add column x int
+    ERROR 40001
+N> rollback

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use froglet_engine::Value;
-use froglet_txn::Isolation;
+use froglet_schema::MigrationOptions;
+use froglet_txn::{Isolation, Limits};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 
-use crate::world::{World, double};
+use crate::world::{World, double, options, some_doubled};
 
 /// Inserts, updates and deletes at random until told to stop, some of them taken back.
 async fn writer(world: Arc<World>, seed: u64, stop: Arc<AtomicBool>, commits: Arc<AtomicU64>) {
@@ -164,4 +165,48 @@ async fn statements_of_a_migrating_transaction_refuse_no_writer() {
     }
     txn.abort();
     writers.end().await;
+}
+
+/// Many rows at once: a computed column, a check, an index, a copy and sums, each migrated again on several
+/// threads.
+#[tokio::test]
+async fn captured_rows_are_migrated_on_several_threads() {
+    const ROWS: i64 = 20_000;
+    let world = World::with_rows(ROWS).await;
+    let many = MigrationOptions { capture_threads: 3, ..options() };
+    let mut ddl = world.begin(Isolation::ReadCommitted);
+    let changes = [world.add_double("d"), world.add_unique(), world.create_as("copy")];
+    for change in changes {
+        world.statement(&mut ddl, true).await;
+        let applied = world.catalog.apply(&mut ddl, change, &many, &Limits::none()).await;
+        applied.expect("there is nothing in its way");
+        world.catalog.end_statement(&mut ddl);
+    }
+    for round in 0..3 {
+        let mut writer = world.begin(Isolation::ReadCommitted);
+        for id in (0..ROWS).filter(|id| id % 3 != round) {
+            // Keys that nobody has, and then those of others.
+            world.update(&mut writer, id, (id + round) * 10 + round % 2).await.unwrap();
+        }
+        world.commit(writer).await.unwrap();
+    }
+    world.commit(ddl).await.unwrap();
+    let rows = world.all(&["id", "v", "d"]).await;
+    assert_eq!(rows.len() as i64, ROWS);
+    for row in &rows {
+        let [_, Value::Int64(v), Value::Int64(d)] = row[..] else { panic!("{row:?}") };
+        assert_eq!(d, double(v));
+    }
+    let view = world.catalog.latest();
+    let copy = world.of(view.names[&("public".to_owned(), "copy".to_owned())]);
+    let kept = |row: &Vec<Value>| match row[..] {
+        [Value::Int64(id), Value::Int64(v), _] => some_doubled(id, v),
+        _ => None,
+    };
+    let wanted: Vec<_> = rows.iter().filter_map(kept).collect();
+    let copied = copy.all(&["id", "v"]).await;
+    assert_eq!(copied.len(), wanted.len());
+    for (row, (id, v)) in copied.iter().zip(wanted) {
+        assert_eq!(row[..], [Value::Int64(id), Value::Int64(v)]);
+    }
 }
