@@ -53,6 +53,9 @@ pub trait UnitQuery: Send + Sync {
     /// The unit of each of some rows of an input, the columns of which are given; never the greatest
     /// number.
     fn units(&self, input: usize, rows: &BlockRows) -> Result<Vec<u64>, CompiledError>;
+    /// A number for each of some rows of an input, another one if any of its values is another: but for
+    /// one of 2^64 changes.
+    fn prints(&self, input: usize, rows: &BlockRows) -> Result<Vec<u64>, CompiledError>;
     /// The input of which each row makes rows of its own, of the other inputs' rows that are of its
     /// unit, if there is such. Then the unit of a row that it makes is the id of that row.
     fn driver(&self) -> Option<usize>;

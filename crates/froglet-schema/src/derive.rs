@@ -224,19 +224,24 @@ impl Derivation {
             };
             let committed = self.target.committed();
             let read = read_rows(&*input.source.table, &committed, &rows, &input.columns);
-            let units = self.query.units(at, &read)?;
-            let mut there = read.rids.iter().zip(units).peekable();
-            let mut keys = HashSet::new();
+            let noted = self.noted(at, &read)?;
+            let mut there = read.rids.iter().zip(noted).peekable();
+            let (mut keys, mut changed) = (HashSet::new(), Vec::new());
             let mut lineage = input.lineage.lock();
-            for row in &rows {
-                let unit = there.next_if(|(rid, _)| *rid == row).map(|(_, unit)| unit);
-                keys.extend(lineage.set(*row, unit));
-                keys.extend(unit);
+            for row in rows {
+                let now = there.next_if(|(rid, _)| **rid == row).map(|(_, now)| now);
+                // Most changes of a table are of columns that the query does not read.
+                let (is_changed, was) = lineage.note(row, now);
+                if is_changed {
+                    changed.push(row);
+                    keys.extend(was);
+                    keys.extend(now.map(|(unit, _)| unit));
+                }
             }
             drop(lineage);
             match self.query.driver() {
                 None => dirty.extend(keys),
-                Some(driver) if driver == at => dirty.extend(rows.iter().map(|row| row.0)),
+                Some(driver) if driver == at => dirty.extend(changed.iter().map(|row| row.0)),
                 Some(driver) => {
                     let driving = self.inputs[driver].lineage.lock().rows_of(keys.into_iter());
                     dirty.extend(driving.into_iter().map(|row| row.0));
@@ -258,14 +263,14 @@ impl Derivation {
                 let mut rows: Vec<RowId> = dirty.iter().map(|unit| RowId(*unit)).collect();
                 rows.sort_unstable();
                 let read = self.read_of(input, &committed, &rows)?;
-                let keys = self.query.units(driver, &read)?;
+                let noted = self.noted(driver, &read)?;
                 let mut lineage = input.lineage.lock();
-                for (row, key) in read.rids.iter().zip(&keys) {
-                    lineage.set(*row, Some(*key));
+                for (row, now) in read.rids.iter().zip(&noted) {
+                    lineage.note(*row, Some(*now));
                 }
                 let rids = read.rids.iter().map(|row| row.0).collect();
                 parts[driver] = Some((read.batch, rids));
-                driven = keys.into_iter().collect();
+                driven = noted.into_iter().map(|(key, _)| key).collect();
                 &driven
             }
         };
@@ -322,14 +327,26 @@ impl Derivation {
         let mut lineage = input.lineage.lock();
         let rows = lineage.rows_of(units.iter().copied());
         let read = self.read_of(input, committed, &rows)?;
-        let mut of = self.query.units(at, &read)?;
-        let counts: BooleanArray = of.iter().map(|unit| Some(units.contains(unit))).collect();
-        // It may have gone from one of these units to another; if it comes back, both are made again.
-        for (row, unit) in read.rids.iter().zip(&of).filter(|(_, unit)| units.contains(unit)) {
-            lineage.set(*row, Some(*unit));
+        let noted = self.noted(at, &read)?;
+        let counts: BooleanArray =
+            noted.iter().map(|(unit, _)| Some(units.contains(unit))).collect();
+        for (row, now) in read.rids.iter().zip(&noted) {
+            if units.contains(&now.0) {
+                // It may have gone from one of these units to another; if it comes back, both are
+                // made again.
+                lineage.note(*row, Some(*now));
+            } else {
+                lineage.doubt(*row);
+            }
         }
-        of.retain(|unit| units.contains(unit));
-        Ok((filter_record_batch(&read.batch, &counts).map_err(internal)?, of))
+        let of = noted.into_iter().map(|(unit, _)| unit).filter(|unit| units.contains(unit));
+        Ok((filter_record_batch(&read.batch, &counts).map_err(internal)?, of.collect()))
+    }
+
+    /// Unit and print of each of some rows of an input.
+    fn noted(&self, at: usize, rows: &BlockRows) -> Result<Vec<(Unit, u64)>, SchemaError> {
+        let prints = self.query.prints(at, rows)?;
+        Ok(self.query.units(at, rows)?.into_iter().zip(prints).collect())
     }
 
     /// Rows of an input, ascending, as they count.
@@ -435,10 +452,10 @@ impl UnitRows for Scan {
                 table.read_block(&relaxed, block, &input.columns)?
             }
         };
-        let units = query.units(at, &read)?;
+        let noted = self.derivation.noted(at, &read)?;
         let (mut lineage, mut kept) = (input.lineage.lock(), input.kept.lock());
-        for (row, (rid, unit)) in read.rids.iter().zip(&units).enumerate() {
-            lineage.set(*rid, Some(*unit));
+        for (row, (rid, now)) in read.rids.iter().zip(&noted).enumerate() {
+            lineage.note(*rid, Some(*now));
             if let Some(own) = kept.get_mut(rid) {
                 let types = types_of(&**table, &input.columns);
                 *own = Some(row_at(read.batch.columns(), &types, row));
@@ -457,8 +474,11 @@ impl UnitRows for Scan {
         self.unread[at].lock().remove(&block);
         (self.progress)(table.space(), read.rids.len() as u64);
         let is_driver = query.driver() == Some(at);
-        let ids = || read.rids.iter().map(|row| row.0).collect();
-        Ok((read.batch, if is_driver { ids() } else { units }))
+        let units = match is_driver {
+            true => read.rids.iter().map(|row| row.0).collect(),
+            false => noted.into_iter().map(|(unit, _)| unit).collect(),
+        };
+        Ok((read.batch, units))
     }
 
     fn threads(&self) -> usize {

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   units     block 0: [ 7, 3, –, 7, … ]      by row
+//!   prints    block 0: [ x, y, –, z, … ]      by row: what its values were, as a number
 //!   sorted    (3, row 1) (7, row 0) (7, row 3)   by unit, as the scan left it
 //!   added     9 → [row 2]                        by unit, since
 //! ```
 //!
 //! L1: `units` is right. An entry of `sorted` or `added` that it contradicts is stale, and passed over.
 //! L2: every row of a unit has an entry in one of them.
+//! L3: a row with a print counts in its unit with the values of that print. One without has to be looked
+//!     at again, whatever its values are.
 
 use std::collections::HashMap;
 
@@ -19,36 +22,53 @@ pub(crate) type Unit = u64;
 
 /// The row is of no unit: it is not there.
 const NONE: Unit = Unit::MAX;
+/// A row's values are not known.
+const NO_PRINT: u64 = 0;
 /// Rows that have changed their unit before everything is sorted anew.
 const MANY_ADDED: usize = 1 << 16;
 
 /// See the module. Until it is sealed, rows are noted and nobody asks for those of a unit.
 #[derive(Default)]
 pub(crate) struct Lineage {
-    units: Vec<Option<Box<[Unit; ROWS_PER_BLOCK]>>>,
+    units: ByRow,
+    prints: ByRow,
     sorted: Vec<(Unit, RowId)>,
     added: HashMap<Unit, Vec<RowId>>,
     added_rows: usize,
     is_sealed: bool,
 }
 
+/// A number for each row, by block.
+#[derive(Default)]
+struct ByRow(Vec<Option<Box<[u64; ROWS_PER_BLOCK]>>>);
+
+impl ByRow {
+    fn get(&self, row: RowId) -> Option<u64> {
+        Some(self.0.get(row.block() as usize)?.as_ref()?[row.slot()])
+    }
+
+    /// Returns what it was; `none` of a row that had nothing.
+    fn replace(&mut self, row: RowId, to: u64, none: u64) -> u64 {
+        let block = row.block() as usize;
+        if self.0.len() <= block {
+            self.0.resize_with(block + 1, || None);
+        }
+        let numbers = self.0[block].get_or_insert_with(|| Box::new([none; ROWS_PER_BLOCK]));
+        std::mem::replace(&mut numbers[row.slot()], to)
+    }
+}
+
 impl Lineage {
     /// The unit of a row.
     pub fn unit_of(&self, row: RowId) -> Option<Unit> {
-        let units = self.units.get(row.block() as usize)?.as_ref()?;
-        Some(units[row.slot()]).filter(|unit| *unit != NONE)
+        self.units.get(row).filter(|unit| *unit != NONE)
     }
 
     /// Makes a row one of this unit, or of none. Returns of which it was.
     pub fn set(&mut self, row: RowId, unit: Option<Unit>) -> Option<Unit> {
-        let block = row.block() as usize;
-        if self.units.len() <= block {
-            self.units.resize_with(block + 1, || None);
-        }
-        let units = self.units[block].get_or_insert_with(|| Box::new([NONE; ROWS_PER_BLOCK]));
         assert_ne!(unit, Some(NONE), "this one is no unit");
         let unit = unit.unwrap_or(NONE);
-        let was = std::mem::replace(&mut units[row.slot()], unit);
+        let was = self.units.replace(row, unit, NONE);
         if unit != was && unit != NONE && self.is_sealed {
             self.added.entry(unit).or_default().push(row);
             self.added_rows += 1;
@@ -59,13 +79,28 @@ impl Lineage {
         Some(was).filter(|unit| *unit != NONE)
     }
 
+    /// Notes that a row counts in a unit with these values; or in none, not being there. False if it did
+    /// before: nothing has changed. Else with the unit that it was of.
+    pub fn note(&mut self, row: RowId, now: Option<(Unit, u64)>) -> (bool, Option<Unit>) {
+        let print = now.map_or(NO_PRINT, |(_, print)| print.max(NO_PRINT + 1));
+        let before = self.prints.replace(row, print, NO_PRINT);
+        let was = self.set(row, now.map(|(unit, _)| unit));
+        let is_same = before == print && print != NO_PRINT && was == now.map(|(unit, _)| unit);
+        (!is_same, was)
+    }
+
+    /// Notes that a row counts nowhere for now: it is to be looked at again.
+    pub fn doubt(&mut self, row: RowId) {
+        self.prints.replace(row, NO_PRINT, NO_PRINT);
+    }
+
     /// Everything has been noted once: from now on it can be asked for the rows of units.
     pub fn seal(&mut self) {
         self.is_sealed = true;
         self.added = HashMap::new();
         self.added_rows = 0;
         self.sorted.clear();
-        for (number, units) in self.units.iter().enumerate() {
+        for (number, units) in self.units.0.iter().enumerate() {
             let Some(units) = units else { continue };
             let number = u32::try_from(number).expect("a space has at most 2^32 blocks");
             let there = units.iter().enumerate().filter(|(_, unit)| **unit != NONE);
@@ -125,6 +160,24 @@ mod tests {
         }
         assert_eq!(lineage.unit_of(row(17)), None);
         assert_eq!(lineage.unit_of(row(100_000)), None);
+    }
+
+    #[test]
+    fn a_row_that_has_changed_in_nothing_is_known() {
+        let mut lineage = Lineage::default();
+        assert_eq!(lineage.note(row(1), Some((7, 70))), (true, None));
+        assert_eq!(lineage.note(row(1), Some((7, 70))), (false, Some(7)));
+        assert_eq!(lineage.note(row(1), Some((7, 71))), (true, Some(7)));
+        assert_eq!(lineage.note(row(1), Some((8, 71))), (true, Some(7)));
+        lineage.doubt(row(1));
+        assert_eq!(lineage.unit_of(row(1)), Some(8));
+        assert_eq!(lineage.note(row(1), Some((8, 71))), (true, Some(8)));
+        assert_eq!(lineage.note(row(1), None), (true, Some(8)));
+        assert_eq!(lineage.note(row(1), Some((8, 71))), (true, None));
+        // A print that happens to be the one of no print.
+        for is_new in [true, false] {
+            assert_eq!(lineage.note(row(2), Some((3, NO_PRINT))).0, is_new);
+        }
     }
 
     #[test]

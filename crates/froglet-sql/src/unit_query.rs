@@ -16,7 +16,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, UInt64Type};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::hash_utils::{RandomState, create_hashes};
+use datafusion::common::hash_utils::{QualityRandomState, RandomState, create_hashes};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result;
 use datafusion::execution::context::ExecutionProps;
@@ -50,6 +50,8 @@ pub(crate) struct DividedQuery {
     inputs: Vec<UnitInput>,
     keys: Vec<Keys>,
     driver: Option<usize>,
+    /// Nobody can know which values have one print.
+    printer: QualityRandomState,
     /// The columns of the new table.
     targets: Vec<CastTarget>,
     reads_others: bool,
@@ -79,7 +81,18 @@ impl DividedQuery {
             columns: input.columns.iter().map(|at| input.table.def.columns[*at].id).collect(),
         });
         let inputs = inputs.collect();
-        Ok(DividedQuery { plan, inputs, keys, driver, targets, reads_others, env, context })
+        let printer = QualityRandomState::with_seed(rand::random());
+        Ok(DividedQuery {
+            plan,
+            inputs,
+            keys,
+            driver,
+            printer,
+            targets,
+            reads_others,
+            env,
+            context,
+        })
     }
 
     async fn run(&self, rows: Arc<dyn UnitRows>, make: &mut Makes<'_>) -> Run {
@@ -126,6 +139,15 @@ impl UnitQuery for DividedQuery {
                 .enter(|| hashes(keys, schema, &rows.batch))
                 .map_err(|e| refusal(map_df_error(e))),
         }
+    }
+
+    fn prints(
+        &self,
+        _input: usize,
+        rows: &BlockRows,
+    ) -> std::result::Result<Vec<u64>, SchemaError> {
+        prints(rows.batch.columns(), rows.rids.len(), &self.printer)
+            .map_err(|e| refusal(map_df_error(e)))
     }
 
     fn driver(&self) -> Option<usize> {
@@ -180,6 +202,20 @@ fn hashes(
     let mut hashes = vec![0; rows.num_rows()];
     create_hashes(&keys, &RandomState::with_seed(0), &mut hashes)?;
     Ok(hashes.into_iter().map(|hash| hash >> 1).collect())
+}
+
+/// A number for each row, of all its values and their places.
+fn prints(columns: &[ArrayRef], rows: usize, printer: &QualityRandomState) -> Result<Vec<u64>> {
+    let mut prints = vec![0_u64; rows];
+    for (at, column) in columns.iter().enumerate() {
+        // A NULL leaves its number alone: it is not what is beside it.
+        let mut hashes = vec![0; rows];
+        create_hashes([column], printer, &mut hashes)?;
+        for (print, hash) in prints.iter_mut().zip(hashes) {
+            *print = mixed(print.rotate_left(1) ^ hash, at as u64);
+        }
+    }
+    Ok(prints)
 }
 
 /// Values that are equal in SQL, in one representation.
@@ -296,5 +332,67 @@ impl PartitionStream for Parts {
         });
         let stream = futures::stream::iter(batches);
         Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use arrow::array::{Float64Array, Int32Array, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn rows_that_differ_have_different_prints() {
+        let (a, b): (Vec<_>, Vec<_>) = [
+            (None, None),
+            (Some(1), None),
+            (None, Some(1)),
+            (Some(1), Some(1)),
+            (Some(2), Some(1)),
+            (Some(1), Some(2)),
+        ]
+        .into_iter()
+        .unzip();
+        let texts = StringViewArray::from(vec![None, Some(""), Some("a"), None, Some("a"), None]);
+        let floats = Float64Array::from(vec![0.0, -0.0, f64::NAN, 1.0, 1.0, 1.0]);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int32Array::from(a)),
+            Arc::new(Int32Array::from(b)),
+            Arc::new(texts),
+            Arc::new(floats),
+        ];
+        let printer = QualityRandomState::with_seed(7);
+        let distinct = |columns: &[ArrayRef]| -> usize {
+            let prints = prints(columns, 6, &printer).unwrap();
+            prints.into_iter().collect::<HashSet<_>>().len()
+        };
+        assert_eq!(distinct(&columns[..2]), 6);
+        assert_eq!(distinct(&columns[2..3]), 3);
+        assert_eq!(distinct(&columns[3..]), 4, "0, -0, NaN and 1");
+        assert_eq!(distinct(&columns), 6);
+        assert_eq!(distinct(&[]), 1);
+        // The same NULL and values in other places.
+        let [one, null] = [Some(1), None].map(|v| Int32Array::from(vec![v]));
+        let row = |cells: [&Int32Array; 3]| {
+            let cells: Vec<ArrayRef> =
+                cells.iter().map(|cell| Arc::new((*cell).clone()) as ArrayRef).collect();
+            prints(&cells, 1, &printer).unwrap()[0]
+        };
+        assert_ne!(row([&one, &null, &one]), row([&one, &one, &null]));
+    }
+
+    #[test]
+    fn keys_that_are_equal_are_of_one_unit() {
+        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Float64, true)]));
+        let keys: Vec<Arc<dyn PhysicalExpr>> =
+            vec![Arc::new(datafusion::physical_expr::expressions::Column::new("v", 0))];
+        let values = Float64Array::from(vec![Some(0.0), Some(-0.0), Some(1.0), None]);
+        let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(values)]).unwrap();
+        let hashes = hashes(&keys, &schema, &batch).unwrap();
+        assert_eq!(hashes[0], hashes[1]);
+        assert_ne!(hashes[0], hashes[2]);
+        assert!(hashes.iter().all(|hash| *hash < u64::MAX));
     }
 }

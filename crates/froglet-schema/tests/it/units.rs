@@ -118,6 +118,10 @@ impl UnitQuery for Query {
         Ok(pairs_of(&rows.batch).into_iter().map(|row| (self.kind.unit)(input, row)).collect())
     }
 
+    fn prints(&self, _input: usize, rows: &BlockRows) -> Result<Vec<u64>, SchemaError> {
+        Ok(pairs_of(&rows.batch).into_iter().map(|(id, v)| (id * 1_000_000 + v) as u64).collect())
+    }
+
     fn driver(&self) -> Option<usize> {
         self.kind.driver
     }
