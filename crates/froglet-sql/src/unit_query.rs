@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, UInt64Type};
+use arrow::datatypes::{
+    DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, UInt32Type, UInt64Type,
+};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::hash_utils::{QualityRandomState, RandomState, create_hashes};
@@ -210,12 +212,25 @@ fn prints(columns: &[ArrayRef], rows: usize, printer: &QualityRandomState) -> Re
     for (at, column) in columns.iter().enumerate() {
         // A NULL leaves its number alone: it is not what is beside it.
         let mut hashes = vec![0; rows];
-        create_hashes([column], printer, &mut hashes)?;
+        create_hashes([&as_bits(column)], printer, &mut hashes)?;
         for (print, hash) in prints.iter_mut().zip(hashes) {
             *print = mixed(print.rotate_left(1) ^ hash, at as u64);
         }
     }
     Ok(prints)
+}
+
+/// Floating-point numbers as they are stored: -0 is not 0.
+fn as_bits(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Float32 => {
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, UInt32Type>(f32::to_bits))
+        }
+        DataType::Float64 => {
+            Arc::new(array.as_primitive::<Float64Type>().unary::<_, UInt64Type>(f64::to_bits))
+        }
+        _ => array.clone(),
+    }
 }
 
 /// Values that are equal in SQL, in one representation.
