@@ -9,8 +9,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use tokio::time::sleep;
-use tokio_postgres::Client;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::{Client, NoTls};
 
 use super::clients::Clients;
 use super::operations::Operation;
@@ -18,6 +18,9 @@ use super::recording::{Recording, Span};
 use super::workload::{Workload, connect};
 use crate::Args;
 use crate::server::Froglet;
+
+/// A change is given up after so many calms: capture need not ever catch up with the clients.
+const PATIENCE_CALMS: u32 = 10;
 
 /// How a change is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub struct Outcome {
     pub counted: Span,
     /// The change: from its BEGIN to the answer to its COMMIT.
     pub change: Span,
+    /// Whether the change came to its COMMIT; if not, it was cancelled where it ends here.
+    pub committed: bool,
     /// What the verification found wrong; `None` where nothing was verified.
     pub wrong: Option<i64>,
 }
@@ -79,8 +84,8 @@ impl Experiment<'_> {
             let ddl = connect(port).await?;
             self.workload.load(&ddl).await?;
             let mut outcome = self.measure(&ddl, port, approach, instead).await?;
-            if approach == Approach::Tesseract {
-                outcome.wrong = Some(self.verify(&ddl, port).await.context("verifying")?);
+            if approach == Approach::Tesseract && outcome.committed {
+                outcome.wrong = self.verify(&ddl, port).await.context("verifying")?;
             }
             anyhow::Ok(outcome)
         })?;
@@ -100,47 +105,64 @@ impl Experiment<'_> {
         let began = clients.began();
         sleep(self.warm_up + self.calm).await;
         let start = began.elapsed();
-        match approach {
-            Approach::NoDdl => sleep(instead).await,
+        let committed = match approach {
+            Approach::NoDdl => {
+                sleep(instead).await;
+                false
+            }
             Approach::Blocking => {
                 let _alone = clients.gate().write().await;
-                self.change(ddl).await?;
-                ddl.batch_execute("COMMIT").await?;
+                self.change(ddl).await? && commit(ddl).await?
             }
-            Approach::Tesseract => {
-                self.change(ddl).await?;
-                ddl.batch_execute("COMMIT").await?;
-            }
-        }
+            Approach::Tesseract => self.change(ddl).await? && commit(ddl).await?,
+        };
         let end = began.elapsed();
         sleep(self.calm).await;
         let counted = Span { start: self.warm_up, end: began.elapsed() };
         let recording = clients.stop().await?;
-        Ok(Outcome { recording, counted, change: Span { start, end }, wrong: None })
+        Ok(Outcome { recording, counted, change: Span { start, end }, committed, wrong: None })
     }
 
-    async fn change(&self, ddl: &Client) -> Result<()> {
-        ddl.batch_execute("BEGIN").await?;
-        for &statement in self.operation.statements {
-            ddl.batch_execute(statement).await.context(statement)?;
+    /// Everything up to the COMMIT. False if it took too long: then it is cancelled.
+    async fn change(&self, ddl: &Client) -> Result<bool> {
+        let statements = async {
+            ddl.batch_execute("BEGIN").await?;
+            for &statement in self.operation.statements {
+                ddl.batch_execute(statement).await.context(statement)?;
+            }
+            anyhow::Ok(())
+        };
+        if let Ok(done) = timeout(PATIENCE_CALMS * self.calm, statements).await {
+            return done.map(|()| true);
         }
-        Ok(())
+        ddl.cancel_token().cancel_query(NoTls).await.context("cancelling the change")?;
+        ddl.batch_execute("ROLLBACK").await?;
+        Ok(false)
     }
 
     /// Takes the change back and makes it again, but stops the clients just before its COMMIT:
-    /// nothing has been written since, so that what was migrated can be compared.
-    async fn verify(&self, ddl: &Client, port: u16) -> Result<i64> {
+    /// nothing has been written since, so that what was migrated can be compared. `None` if the
+    /// change did not come to its COMMIT this time.
+    async fn verify(&self, ddl: &Client, port: u16) -> Result<Option<i64>> {
         let undo = self.operation.undo;
         ddl.batch_execute(undo).await.context(undo)?;
         let clients = Clients::start(port, self.workload, self.clients).await?;
         let started = Instant::now();
         sleep(self.warm_up).await;
-        self.change(ddl).await?;
+        let changed = self.change(ddl).await?;
         let recording = clients.stop().await?;
-        ddl.batch_execute("COMMIT").await?;
+        if !changed {
+            return Ok(None);
+        }
+        commit(ddl).await?;
         let all = Span { start: Duration::ZERO, end: started.elapsed() };
         ensure!(recording.per_second(all) > 0.0, "no client wrote while the change was made");
         let sql = self.operation.count_wrong;
-        Ok(ddl.query_one(sql, &[]).await.context(sql)?.get(0))
+        Ok(Some(ddl.query_one(sql, &[]).await.context(sql)?.get(0)))
     }
+}
+
+async fn commit(ddl: &Client) -> Result<bool> {
+    ddl.batch_execute("COMMIT").await.context("COMMIT of the change")?;
+    Ok(true)
 }

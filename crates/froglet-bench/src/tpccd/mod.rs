@@ -128,7 +128,8 @@ fn add(report: &mut Report, approach: &str, name: &str, outcome: &Outcome) {
     // A change of a few milliseconds is over before throughput means anything.
     let during = Span { end: change.end.max(change.start + WINDOW), ..*change };
     if approach != Approach::NoDdl.name() {
-        add("migration", ms(change.length()), "ms");
+        let metric = if outcome.committed { "migration" } else { "given up after" };
+        add(metric, ms(change.length()), "ms");
     }
     let before = Span { start: counted.start, end: change.start };
     let after = Span { start: during.end, end: counted.end };
@@ -229,6 +230,7 @@ mod tests {
             recording: Recording::new((0..200).map(|n| commit(n * 10)).collect()),
             counted: Span { start: ms(100), end: ms(2000) },
             change: Span { start: ms(750), end: ms(1250) },
+            committed: wrong.is_some(),
             wrong,
         }
     }

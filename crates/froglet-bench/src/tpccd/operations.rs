@@ -154,7 +154,7 @@ const TPCC: [Operation; 7] = [
             ADD CONSTRAINT ol_amount_check CHECK (ol_amount >= 0)"],
         undo: "ALTER TABLE order_line DROP CONSTRAINT ol_amount_check, DROP COLUMN ol_tax",
         count_wrong: "SELECT count(*) FROM order_line \
-            WHERE ol_tax IS DISTINCT FROM ol_amount * 0.1 OR ol_amount < 0",
+            WHERE (ol_tax IS DISTINCT FROM ol_amount * 0.1) OR ol_amount < 0",
     },
 ];
 
@@ -182,7 +182,7 @@ const MICRO: [Operation; 3] = [
             ADD CONSTRAINT b_check CHECK (b < 1000000)"],
         undo: "ALTER TABLE usertable DROP CONSTRAINT b_check, DROP COLUMN c",
         count_wrong: "SELECT count(*) FROM usertable \
-            WHERE c IS DISTINCT FROM a + b OR b >= 1000000",
+            WHERE (c IS DISTINCT FROM a + b) OR b >= 1000000",
     },
 ];
 
