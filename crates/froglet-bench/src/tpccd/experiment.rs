@@ -74,7 +74,7 @@ pub struct Outcome {
 }
 
 impl Experiment<'_> {
-    /// Runs it on a server of its own. NoDDL takes `instead` for a change.
+    /// Runs it on a server of its own. NoDDL goes on for `instead` where others make the change.
     pub fn run(&self, args: &Args, approach: Approach, instead: Duration) -> Result<Outcome> {
         let options = ["--set", "synchronous_commit=off"];
         let server = Froglet::start(&args.binary()?, &args.dir, &options)?;
@@ -117,7 +117,8 @@ impl Experiment<'_> {
             Approach::Tesseract => self.change(ddl).await? && commit(ddl).await?,
         };
         let end = began.elapsed();
-        sleep(self.calm).await;
+        // Every approach is watched for as long as the one whose change took `instead`.
+        sleep((start + instead).saturating_sub(end) + self.calm).await;
         let counted = Span { start: self.warm_up, end: began.elapsed() };
         let recording = clients.stop().await?;
         Ok(Outcome { recording, counted, change: Span { start, end }, committed, wrong: None })

@@ -134,8 +134,8 @@ impl Plot {
                 None => series.name.clone(),
             };
             // Letters of this size are about this wide.
-            right -= 6.3 * label.chars().count() as f64;
-            text(out, (right, 69.0), "", &label);
+            text(out, (right, 69.0), "text-anchor=\"end\"", &label);
+            right -= 6.8 * label.chars().count() as f64;
             push(
                 out,
                 format_args!(
@@ -144,7 +144,7 @@ impl Plot {
                     series.colour
                 ),
             );
-            right -= 48.0;
+            right -= 46.0;
         }
     }
 }
