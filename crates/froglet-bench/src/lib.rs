@@ -18,6 +18,7 @@
 //! Left out on purpose: the index has its own bench beside its code (`froglet-memory/benches`).
 
 pub mod ddl;
+pub mod demo;
 pub mod histogram;
 pub mod machine;
 pub mod memory;
@@ -123,7 +124,7 @@ pub struct Args {
     pub postgres: PathBuf,
 }
 
-fn positive_seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn positive_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(seconds),
         _ => Err(format!("{text:?} is not a number of seconds above 0")),

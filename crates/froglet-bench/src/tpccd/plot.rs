@@ -1,7 +1,7 @@
 //! Throughput over time of several approaches in one picture, as an SVG of its own.
 //!
 //! ```text
-//!   title, subtitle                       legend
+//!   title, subtitle, legend
 //!   │    ╭──╮ ┌ shaded: a change ┐
 //!   │ ───╯  ╰─│─╮            ╭───│───     one line for each approach
 //!   └─────────0──────────────────────▶    seconds since the change began
@@ -15,6 +15,8 @@ const LEFT: f64 = 76.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 92.0;
 const BOTTOM: f64 = 56.0;
+/// The width of an entry of the legend.
+const LEGEND: f64 = 200.0;
 const TEXT: &str = "#333";
 const GRID: &str = "#e4e4e4";
 
@@ -126,25 +128,21 @@ impl Plot {
     }
 
     fn legend(&self, out: &mut String) {
-        let mut right = WIDTH - RIGHT;
-        for series in self.series.iter().rev() {
+        for (series, slot) in self.series.iter().zip(0u32..) {
+            let left = LEFT + LEGEND * f64::from(slot);
             let label = match series.change_seconds {
                 Some(s) if s >= 1.0 => format!("{}, change {s:.1} s", series.name),
                 Some(s) => format!("{}, change {:.0} ms", series.name, s * 1000.0),
                 None => series.name.clone(),
             };
-            // Letters of this size are about this wide.
-            text(out, (right, 69.0), "text-anchor=\"end\"", &label);
-            right -= 6.8 * label.chars().count() as f64;
+            text(out, (left + 26.0, 69.0), "", &label);
             push(
                 out,
                 format_args!(
-                    "<path d=\"M{:.1} 65h20\" stroke=\"{}\" stroke-width=\"3\"/>\n",
-                    right - 26.0,
+                    "<path d=\"M{left:.1} 65h20\" stroke=\"{}\" stroke-width=\"3\"/>\n",
                     series.colour
                 ),
             );
-            right -= 46.0;
         }
     }
 }

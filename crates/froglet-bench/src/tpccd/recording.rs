@@ -46,6 +46,18 @@ impl Recording {
         Recording { transactions }
     }
 
+    /// Adds more, in any order.
+    pub fn extend(&mut self, transactions: Vec<Transaction>) {
+        self.transactions.extend(transactions);
+        self.transactions.sort_by_key(|t| t.ended);
+    }
+
+    /// Drops what ended before a time.
+    pub fn forget_before(&mut self, time: Duration) {
+        let kept = self.transactions.partition_point(|t| t.ended < time);
+        self.transactions.drain(..kept);
+    }
+
     fn commits(&self) -> impl Iterator<Item = &Transaction> {
         self.transactions.iter().filter(|t| t.failure.is_none())
     }
@@ -68,6 +80,19 @@ impl Recording {
             }
         }
         counts.into_iter().map(|n| f64::from(n) / width.as_secs_f64()).collect()
+    }
+
+    /// Latencies of the commits in each whole window of a span.
+    pub fn latencies(&self, span: Span, width: Duration) -> Vec<Histogram> {
+        let windows = (span.length().as_nanos() / width.as_nanos()) as usize;
+        let mut latencies = vec![Histogram::default(); windows];
+        for t in self.commits().filter(|t| t.ended >= span.start) {
+            let window = ((t.ended - span.start).as_nanos() / width.as_nanos()) as usize;
+            if let Some(latency) = latencies.get_mut(window) {
+                latency.record((t.ended - t.begun).as_nanos() as u64);
+            }
+        }
+        latencies
     }
 
     /// Latencies of the commits that were under way at some time in `span`.
@@ -153,6 +178,18 @@ mod tests {
         assert_eq!(all.latency_during(change).max_us(), 120_000.0);
         assert_eq!(all.latency_outside(change, ms(0)).count(), 2);
         assert_eq!(all.latency_outside(change, ms(50)).count(), 1);
+    }
+
+    #[test]
+    fn windows_of_latencies_and_what_is_forgotten() {
+        let mut all = recording(&[(0, 50, None), (110, 150, None)]);
+        all.extend(vec![Transaction { begun: ms(60), ended: ms(80), failure: None }]);
+        let counts = |all: &Recording| -> Vec<u64> {
+            all.latencies(span(0, 200), ms(100)).iter().map(Histogram::count).collect()
+        };
+        assert_eq!(counts(&all), [2, 1]);
+        all.forget_before(ms(80));
+        assert_eq!(counts(&all), [1, 1]);
     }
 
     #[test]
