@@ -120,8 +120,7 @@ async fn show(args: &Args, port: u16) -> Result<Story> {
     let (tell, mut news) = mpsc::unbounded_channel();
     let changes = tokio::spawn(make_changes(ddl, calm, clients.began(), tell));
     let title = format!(
-        "Froglet: TPC-C's mix, {} clients, while the schema changes · psql -h 127.0.0.1 -p {port} \
-         -U postgres",
+        "Froglet, TPC-C, {} clients · psql -h 127.0.0.1 -p {port} -U postgres postgres",
         args.clients
     );
     let mut story = Story::new(title, &CHANGES, calm);
@@ -228,7 +227,7 @@ impl Stage {
                         State::Done(figures) => {
                             let [time, ratio, gap, failed] = screen::cells(figures);
                             println!(
-                                "{}: {time}, throughput {ratio} of that before, longest gap {gap}, \
+                                "{}: {time}, throughput during / before {ratio}, longest gap {gap}, \
                                  {failed} failed",
                                 chapter.change.title
                             );

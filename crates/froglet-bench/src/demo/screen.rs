@@ -17,7 +17,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span as Words};
 use ratatui::widgets::{Block, LineGauge, Paragraph, Row, Sparkline, SparklineBar, Table};
 
-use super::story::{Chapter, Figures, State, Story};
+use super::story::{Chapter, Figures, SHORTEST, State, Story};
 use crate::report::number;
 use crate::tpccd::recording::Span;
 
@@ -146,12 +146,15 @@ fn row(chapter: &Chapter) -> Row<'_> {
     }
 }
 
-/// Time, throughput during as a share of that before, longest gap, failed transactions.
+/// Time, throughput during as a share of that before, longest gap, failed transactions. What took no
+/// time has no throughput that would mean anything.
 pub fn cells(figures: &Figures) -> [String; 4] {
+    let long = figures.span.length() >= SHORTEST;
+    let ratio = if long { format!("{:.0} %", figures.ratio() * 100.0) } else { "–".to_owned() };
     let ms = |d: Duration| number(d.as_secs_f64() * 1000.0);
     [
         format!("{} ms", ms(figures.span.length())),
-        format!("{:.0} %", figures.ratio() * 100.0),
+        ratio,
         format!("{} ms", ms(figures.longest_gap)),
         figures.failed.to_string(),
     ]
