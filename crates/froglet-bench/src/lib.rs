@@ -15,6 +15,8 @@
 //! is a timed test: what a benchmark asserts is that the answers are right (TPC-C's consistency
 //! conditions), never that they were fast.
 //!
+//! `froglet demo` ([`demo`]) is here because it shows what the clients of `tpccd` see.
+//!
 //! Left out on purpose: the index has its own bench beside its code (`froglet-memory/benches`).
 
 pub mod ddl;
@@ -76,7 +78,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = positive_seconds)]
     pub seconds: Option<f64>,
 
-    /// Numbers of workers to measure, one after the other (tpcc); connections, the last one (tpccd)
+    /// Numbers of workers to measure, one after the other (tpcc); tpccd takes the last as its
+    /// number of clients
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Vec<u16>,
