@@ -5,6 +5,7 @@
 //!   tpcc      stored procedures straight on the engine           mainlining (paper 004), figure 8
 //!   pgbench   PostgreSQL 15 and froglet, the same pgbench        issue 2, "Speed and memory"
 //!   ddl       a worker's throughput while a schema changes       Tesseract (paper 000), figure 4
+//!   tpccd     TPC-C over SQL while one schema change runs        Tesseract, figures 4, 7 to 10
 //!   memory    bytes of 10 million rows against their raw size    issue 2, "Speed and memory"
 //! ```
 //!
@@ -14,18 +15,23 @@
 //! is a timed test: what a benchmark asserts is that the answers are right (TPC-C's consistency
 //! conditions), never that they were fast.
 //!
+//! `froglet demo` ([`demo`]) is here because it shows what the clients of `tpccd` see.
+//!
 //! Left out on purpose: the index has its own bench beside its code (`froglet-memory/benches`).
 
 pub mod ddl;
+pub mod demo;
 pub mod histogram;
 pub mod machine;
 pub mod memory;
 pub mod pgbench;
 pub mod progress;
 pub mod report;
+pub mod server;
 pub mod stats;
 pub mod store;
 pub mod tpcc;
+pub mod tpccd;
 
 use std::path::PathBuf;
 
@@ -45,6 +51,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "tpcc", about: tpcc::ABOUT, run: tpcc::run },
     Benchmark { name: "pgbench", about: pgbench::ABOUT, run: pgbench::run },
     Benchmark { name: "ddl", about: ddl::ABOUT, run: ddl::run },
+    Benchmark { name: "tpccd", about: tpccd::ABOUT, run: tpccd::run },
     Benchmark { name: "memory", about: memory::ABOUT, run: memory::run },
 ];
 
@@ -71,16 +78,17 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = positive_seconds)]
     pub seconds: Option<f64>,
 
-    /// Numbers of workers to measure, one after the other (tpcc)
+    /// Numbers of workers to measure, one after the other (tpcc); tpccd takes the last as its
+    /// number of clients
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Vec<u16>,
 
-    /// Scale: warehouses (tpcc; at least the workers), pgbench's -s (pgbench, 10)
+    /// Scale: warehouses (tpcc, tpccd; at least the workers), pgbench's -s (pgbench, 10)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub scale: Option<u16>,
 
-    /// Rows of the table (ddl and memory; 10,000,000)
+    /// Rows of the table (ddl and memory: 10,000,000; tpccd's microbenchmark: 1,000,000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
@@ -89,11 +97,12 @@ pub struct Args {
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: u16,
 
-    /// Only what has this in its name: an approach (tpcc), an experiment (pgbench), a change (ddl)
+    /// Only what has this in its name: an approach (tpcc), an experiment (pgbench), a change (ddl,
+    /// tpccd)
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 
-    /// A population that loads in no time, for trying out (tpcc)
+    /// A population that loads in no time, for trying out (tpcc, tpccd)
     #[arg(long)]
     pub small: bool,
 
@@ -105,7 +114,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
 
-    /// The froglet binary to serve with (pgbench; this one if not given)
+    /// Draw one SVG for each schema change into this directory, made if it is not there (tpccd)
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
+
+    /// The froglet binary to serve with (pgbench, tpccd; this one if not given)
     #[arg(long, value_name = "PATH")]
     pub froglet: Option<PathBuf>,
 
@@ -114,7 +127,7 @@ pub struct Args {
     pub postgres: PathBuf,
 }
 
-fn positive_seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn positive_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(seconds),
         _ => Err(format!("{text:?} is not a number of seconds above 0")),
@@ -125,6 +138,14 @@ impl Args {
     /// Whether `--only` lets something of this name through.
     pub fn wants(&self, name: &str) -> bool {
         self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+
+    /// The binary to serve with.
+    pub fn binary(&self) -> Result<PathBuf> {
+        match &self.froglet {
+            Some(path) => Ok(path.clone()),
+            None => std::env::current_exe().context("this binary's own path is unknown"),
+        }
     }
 
     /// Whether something else than the whole benchmark was asked for.

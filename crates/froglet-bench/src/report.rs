@@ -145,7 +145,7 @@ impl Report {
 }
 
 /// Three or more digits that mean something, thousands apart.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 100.0 || v == v.trunc() => 0,
         v if v >= 10.0 => 1,

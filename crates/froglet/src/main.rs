@@ -1,4 +1,4 @@
-//! The command line: `froglet serve`, `froglet migrations`, `froglet bench`.
+//! The command line: `froglet serve`, `froglet migrations`, `froglet bench`, `froglet demo`.
 //!
 //! It reads arguments and calls the crates that do the work; errors end it with one message on
 //! standard error and exit code 1.
@@ -25,7 +25,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     after_help = "Examples:\n  \
         froglet serve                              serve ./froglet-data on 127.0.0.1:5432\n  \
         psql -h 127.0.0.1 -U postgres postgres     connect\n  \
-        froglet migrations watch                   follow schema changes as they run\n\n\
+        froglet migrations watch                   follow schema changes as they run\n  \
+        froglet demo                               watch the schema change under load\n\n\
         FROGLET_LOG sets what is logged to standard error: error, warn, info (the default), debug,\n\
         trace, or by module, as in FROGLET_LOG=info,froglet_memory=debug"
 )]
@@ -47,6 +48,16 @@ Examples:
   froglet bench tpcc --workers 1,2 --json tpcc.json
   froglet bench pgbench --only tpcb")]
     Bench(froglet_bench::Args),
+    /// Watch TPC-C run while the schema changes, on a server of its own.
+    #[command(after_help = "\
+The server's data is in a temporary directory and gone at the end. Where standard output is no
+terminal, lines are printed instead.
+
+Examples:
+  froglet demo
+  froglet demo --clients 8 --seconds 5
+  froglet demo --json demo.json | cat")]
+    Demo(froglet_bench::demo::Args),
 }
 
 #[derive(Args)]
@@ -135,6 +146,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve_data(*serve),
         Command::Migrations(args) => migrations::main(args),
         Command::Bench(args) => froglet_bench::main(args),
+        Command::Demo(args) => froglet_bench::demo::main(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

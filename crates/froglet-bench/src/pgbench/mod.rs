@@ -20,8 +20,9 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::limit::Limit;
-use self::server::{Froglet, Postgres, Server};
+use self::server::{Postgres, Server};
 use crate::report::Report;
+use crate::server::Froglet;
 use crate::stats::{self, median};
 use crate::{Args, progress};
 
@@ -96,11 +97,7 @@ pub fn run(args: &Args) -> Result<Report> {
     let scale = args.scale.unwrap_or(10);
     let seconds = args.seconds.unwrap_or(10.0).ceil().max(1.0) as u64;
     let postgres = Postgres::start(&args.postgres, &args.dir)?;
-    let binary = match &args.froglet {
-        Some(path) => path.clone(),
-        None => std::env::current_exe().context("this binary's own path is unknown")?,
-    };
-    let froglet = Froglet::start(&binary, &args.postgres, &args.dir)?;
+    let froglet = Froglet::start(&args.binary()?, &args.dir, &[])?;
     let limit = Limit::start()?;
     let servers: [&dyn Server; 3] = [&postgres, &froglet, &limit];
     let pgbench = args.postgres.join("pgbench");

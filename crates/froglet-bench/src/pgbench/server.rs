@@ -1,22 +1,16 @@
-//! Servers for as long as a benchmark runs: a data directory of their own, a free port, stopped by
-//! their own process id, nothing left behind.
+//! Whom pgbench asks, and PostgreSQL for as long as it does.
 
-use std::fs::{self, File};
-
-use std::net::{Ipv4Addr, TcpListener};
+use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
+use crate::server::{Froglet, Process, free_port, spawn};
 use crate::store::temporary;
-
-/// The longest a server may take to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that clients can be pointed at.
 pub trait Server {
@@ -44,74 +38,6 @@ pub trait Server {
             .stdin(Stdio::null());
         command
     }
-}
-
-/// A child process that is stopped however the benchmark ends.
-struct Process {
-    child: Child,
-    log: PathBuf,
-    signal: &'static str,
-    name: &'static str,
-}
-
-impl Process {
-    /// Waits until it answers a question of `psql`.
-    fn wait_for(&mut self, mut psql: Command) -> Result<()> {
-        let started = Instant::now();
-        psql.args(["-X", "-A", "-t", "-c", "SELECT 1"]);
-        loop {
-            let asked = psql.output().with_context(|| format!("{psql:?} cannot be run"))?;
-            if asked.status.success() {
-                return Ok(());
-            }
-            if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended at once ({status}): {}", self.name, self.log_tail());
-            }
-            if started.elapsed() > PATIENCE {
-                let said = String::from_utf8_lossy(&asked.stderr).trim().to_owned();
-                bail!("{} does not answer: {said}\n{}", self.name, self.log_tail());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn log_tail(&self) -> String {
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(10)..].join("\n")
-    }
-
-    /// Asks it to end, and waits until it has.
-    fn stop(&mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait()? {
-            bail!("{} ended by itself ({status}): {}", self.name, self.log_tail());
-        }
-        let pid = self.child.id().to_string();
-        let asked = Command::new("kill").args([self.signal, &pid]).status();
-        let started = Instant::now();
-        while asked.as_ref().is_ok_and(|s| s.success()) && started.elapsed() < PATIENCE {
-            if self.child.try_wait()?.is_some() {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        self.child.kill()?;
-        self.child.wait()?;
-        bail!("{} (process {pid}) did not end when asked to and was killed", self.name)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // After a failure elsewhere: the process may have ended, and nobody listens to how.
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = self.stop();
-        }
-    }
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// PostgreSQL with a new cluster.
@@ -159,10 +85,14 @@ impl Postgres {
         }
         let child = spawn(become_user(&mut command, user), &log)?;
         // SIGINT is its fast shutdown.
-        let process = Process { child, log, signal: "-INT", name: "PostgreSQL" };
+        let process = Process::new(child, log, "-INT", "PostgreSQL");
         let mut postgres = Postgres { process, port, _dir: dir };
-        let psql = postgres.client(&bin.join("psql"));
-        postgres.process.wait_for(psql)?;
+        let mut psql = postgres.client(&bin.join("psql"));
+        psql.args(["-X", "-A", "-t", "-c", "SELECT 1"]);
+        postgres.process.wait_until(|| {
+            let asked = psql.output().with_context(|| format!("{psql:?} cannot be run"))?;
+            Ok(asked.status.success())
+        })?;
         Ok(postgres)
     }
 
@@ -178,47 +108,10 @@ impl Server for Postgres {
     }
 }
 
-/// A froglet server with an empty data directory.
-pub struct Froglet {
-    process: Process,
-    port: u16,
-    _dir: TempDir,
-}
-
-impl Froglet {
-    /// Starts it; `bin` has PostgreSQL's clients.
-    pub fn start(binary: &Path, bin: &Path, parent: &Path) -> Result<Froglet> {
-        let dir = temporary(parent)?;
-        let port = free_port()?;
-        let log = dir.path().join("froglet.log");
-        let mut command = Command::new(binary);
-        command.arg("serve").arg("--data").arg(dir.path().join("data"));
-        command.args(["--listen", &format!("127.0.0.1:{port}")]);
-        let child = spawn(&mut command, &log)?;
-        let process = Process { child, log, signal: "-TERM", name: "froglet" };
-        let mut froglet = Froglet { process, port, _dir: dir };
-        let psql = froglet.client(&bin.join("psql"));
-        froglet.process.wait_for(psql)?;
-        Ok(froglet)
-    }
-
-    /// Stops it.
-    pub fn stop(mut self) -> Result<()> {
-        self.process.stop()
-    }
-}
-
 impl Server for Froglet {
     fn port(&self) -> u16 {
-        self.port
+        Froglet::port(self)
     }
-}
-
-fn spawn(command: &mut Command, log: &Path) -> Result<Child> {
-    let output = File::create(log).with_context(|| format!("{} cannot be made", log.display()))?;
-    let errors = output.try_clone()?;
-    command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    command.spawn().with_context(|| format!("{command:?} cannot be run"))
 }
 
 /// User and group ids.

@@ -169,10 +169,11 @@ async fn what_was_acknowledged_survives_a_kill() {
 
 #[test]
 fn every_command_explains_itself() {
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 8] = [
         &["--help"],
         &["serve", "--help"],
         &["bench", "--help"],
+        &["demo", "--help"],
         &["migrations", "--help"],
         &["migrations", "list", "--help"],
         &["migrations", "watch", "--help"],
@@ -240,4 +241,45 @@ async fn a_log_that_cannot_be_written_ends_the_server_and_loses_nothing() {
     let row = client.query_one("SELECT count(*) FROM t", &[]).await.expect("runs");
     // The one that failed may have reached the disk: it was not answered either way.
     assert!((acknowledged..=acknowledged + 1).contains(&(row.get::<_, i64>(0) as i32)));
+}
+
+/// The names of the operations in a file of results, each once.
+fn operations(file: &Path) -> Vec<String> {
+    let json = std::fs::read_to_string(file).expect("was written");
+    let lines = json.lines().map(str::trim);
+    let mut names: Vec<String> =
+        lines.filter(|line| line.starts_with("\"operation\"")).map(str::to_owned).collect();
+    names.dedup();
+    names
+}
+
+#[test]
+fn the_benchmark_of_schema_changes_verifies_one_and_draws_it() {
+    let dir = data();
+    let (json, plots) = (dir.path().join("results.json"), dir.path().join("plots"));
+    let mut command = froglet();
+    command.args(["bench", "tpccd", "--small", "--seconds", "0.2", "--only", "Preaggregate"]);
+    let output = command.arg("--json").arg(&json).arg("--plots").arg(&plots).output();
+    let Output { status, stdout, stderr } = output.expect("runs");
+    let errors = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{errors}");
+    let table = String::from_utf8_lossy(&stdout);
+    assert!(table.contains("rows wrong") || table.contains("given up after"), "{table}");
+    let plot = std::fs::read_to_string(plots.join("figure-7-preaggregate.svg"));
+    assert!(plot.expect("was drawn").ends_with("</svg>\n"));
+    assert_eq!(operations(&json).len(), 1);
+}
+
+#[test]
+fn the_demonstration_makes_every_change_and_says_so_in_lines() {
+    let dir = data();
+    let json = dir.path().join("figures.json");
+    let mut command = froglet();
+    command.args(["demo", "--small", "--seconds", "0.2", "--json"]).arg(&json);
+    let Output { status, stdout, stderr } = command.output().expect("runs");
+    let lines = String::from_utf8_lossy(&stdout);
+    assert!(status.success(), "{lines}\n{}", String::from_utf8_lossy(&stderr));
+    assert!(lines.contains("DROP COLUMN ol_vat") && !lines.contains("not made"), "{lines}");
+    assert!(!lines.contains('\u{1b}'), "no escape sequences where nobody draws: {lines}");
+    assert_eq!(operations(&json).len(), 8);
 }

@@ -1,0 +1,100 @@
+//! Clients: each runs transactions on a connection of its own, one after the other, until stopped.
+//!
+//! Each takes a gate, shared, before it begins a transaction and gives it back after its end. A
+//! Blocking change takes the gate for itself; the others leave it open, so that every approach
+//! pays for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
+use tokio::sync::RwLock;
+use tokio::task::JoinHandle;
+
+use super::recording::{Recording, Transaction};
+use super::workload::{Session, Workload, connect};
+
+/// Clients at work.
+pub struct Clients {
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<Result<()>>>,
+}
+
+struct Shared {
+    began: Instant,
+    stop: AtomicBool,
+    gate: RwLock<()>,
+    ended: Mutex<Vec<Transaction>>,
+}
+
+impl Clients {
+    /// Connects them and lets them begin.
+    pub async fn start(port: u16, workload: Workload, clients: u16) -> Result<Clients> {
+        let mut sessions = Vec::new();
+        for n in 0..clients {
+            let session = workload.session(connect(port).await?, n).await;
+            sessions.push(session.context("a client's statements were not prepared")?);
+        }
+        let shared = Arc::new(Shared {
+            began: Instant::now(),
+            stop: AtomicBool::new(false),
+            gate: RwLock::new(()),
+            ended: Mutex::new(Vec::new()),
+        });
+        let work = |session| tokio::spawn(work(session, shared.clone()));
+        let tasks = sessions.into_iter().map(work).collect();
+        Ok(Clients { shared, tasks })
+    }
+
+    /// When they began.
+    pub fn began(&self) -> Instant {
+        self.shared.began
+    }
+
+    /// Locked for itself, this keeps every client from beginning a transaction.
+    pub fn gate(&self) -> &RwLock<()> {
+        &self.shared.gate
+    }
+
+    /// What has ended since this was asked last.
+    pub fn ended(&self) -> Vec<Transaction> {
+        std::mem::take(&mut self.shared.ended.lock())
+    }
+
+    /// Whether a client has ended, which it does of itself only by an error.
+    pub fn any_gone(&self) -> bool {
+        self.tasks.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Lets each finish its transaction; returns what has ended since [`Clients::ended`] was called.
+    pub async fn stop(self) -> Result<Recording> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            task.await.context("a client panicked")??;
+        }
+        Ok(Recording::new(std::mem::take(&mut self.shared.ended.lock())))
+    }
+}
+
+async fn work(mut session: Session, shared: Arc<Shared>) -> Result<()> {
+    while !shared.stop.load(Ordering::Relaxed) {
+        let begun = shared.began.elapsed();
+        let outcome = {
+            let _shared = shared.gate.read().await;
+            session.transaction().await
+        };
+        let failure = match outcome {
+            Ok(()) => None,
+            // Without a SQLSTATE it is the connection that failed, or the benchmark.
+            Err(e) => match e.code() {
+                Some(state) => Some(state.code().to_owned()),
+                None => return Err(e).context("a client's transaction"),
+            },
+        };
+        let ended = shared.began.elapsed();
+        shared.ended.lock().push(Transaction { begun, ended, failure });
+    }
+    Ok(())
+}
