@@ -21,7 +21,8 @@ def froglet_run(*arguments, check=True):
 
 @pytest.mark.parametrize("arguments", [
     [], ["serve"], ["bench"], ["migrations"], ["migrations", "list"], ["migrations", "watch"],
-    ["migrations", "cancel"],
+    ["migrations", "cancel"], ["migrations", "pause"], ["migrations", "resume"],
+    ["migrations", "throttle"], ["demo"],
 ], ids=" ".join)
 def test_help(arguments):
     """Every subcommand says what it does, on 80 to 100 columns, with an example."""

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use arrow::array::{Array, RecordBatch};
 use compact_str::format_compact;
 use datafusion::sql::sqlparser::ast::{CopySource, CopyTarget, Ident, Query, Statement};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use froglet_engine::SqlState;
 use froglet_txn::Limits;
 
 use crate::apply::Stop;
 use crate::copy_format::{CopyOptions, Format};
+use crate::dialect::Postgres;
 use crate::error::SqlError;
 use crate::plan::Planner;
 use crate::prepared::Field;
@@ -119,9 +119,8 @@ fn query(source: &CopySource, names: &Names<'_>) -> Result<Query, SqlError> {
         list.extend(table.def.columns.iter().map(|c| quoted(c).to_string()));
     }
     let text = format!("SELECT {} FROM {table_name}", list.join(", "));
-    let parsed = Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(&text)
-        .and_then(|mut parser| parser.parse_query());
+    let parsed =
+        Parser::new(&Postgres).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
     match parsed {
         Ok(query) => Ok(*query),
         Err(e) => Err(SqlError::new(SqlState::INTERNAL_ERROR, format!("{e} in {text}"))),

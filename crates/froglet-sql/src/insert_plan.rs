@@ -3,13 +3,13 @@
 use datafusion::sql::sqlparser::ast::{
     Expr, Insert, ObjectName, OnInsert, Query, SetExpr, TableObject, UnaryOperator, Value as Ast,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::{ColumnDef, SqlType, TableDef, TableVersion};
 
 use crate::apply::Stop;
 use crate::command::fold;
+use crate::dialect::Postgres;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, infer_params};
 use crate::insert::{InsertPlan, Inserter, Source};
@@ -145,9 +145,8 @@ fn union_of(values: &Query, rows: &[&[Expr]]) -> Query {
     };
     let selects: Vec<String> = rows.iter().map(|row| select(row)).collect();
     let text = selects.join(" UNION ALL ");
-    let parsed = Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(&text)
-        .and_then(|mut parser| parser.parse_query());
+    let parsed =
+        Parser::new(&Postgres).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
     parsed.map_or_else(|_| values.clone(), |query| *query)
 }
 

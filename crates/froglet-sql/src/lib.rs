@@ -37,6 +37,7 @@ mod ddl_sequence;
 mod ddl_table;
 mod ddl_table_as;
 pub mod df_error;
+mod dialect;
 pub mod error;
 mod execute;
 pub mod explain;

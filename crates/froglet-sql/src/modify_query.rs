@@ -10,12 +10,12 @@
 use std::collections::HashSet;
 
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Statement};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use froglet_engine::{RowId, Snapshot, SqlState, Value};
 use froglet_schema::{SqlType, TableDef};
 
 use crate::apply::{Stop, Targets, Writer};
+use crate::dialect::Postgres;
 use crate::error::SqlError;
 use crate::insert_plan::{CastTarget, target_of};
 use crate::modify::{Change, ModifyPlan};
@@ -185,7 +185,7 @@ fn query(
         text.push_str(&format!(" WHERE {condition}"));
     }
     let statements = stacker::maybe_grow(1 << 20, 64 << 20, || {
-        Parser::new(&PostgreSqlDialect {})
+        Parser::new(&Postgres)
             .with_recursion_limit(512)
             .try_with_sql(&text)
             .and_then(|mut parser| parser.parse_statements())

@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use froglet_engine::SqlState;
 
 use crate::command::{self, Command};
+use crate::dialect::Postgres;
 use crate::error::{Notice, SqlError};
 
 /// The longest text of one message.
@@ -108,9 +109,8 @@ pub fn split(text: &str, notices: &mut Vec<Notice>) -> Result<Vec<ParsedStatemen
 /// Parses an expression that the catalog holds (a default, a check).
 pub fn parse_expression(text: &str) -> Result<datafusion::sql::sqlparser::ast::Expr, SqlError> {
     let run = || {
-        let mut parser = Parser::new(&PostgreSqlDialect {})
-            .with_recursion_limit(RECURSION_LIMIT)
-            .try_with_sql(text)?;
+        let mut parser =
+            Parser::new(&Postgres).with_recursion_limit(RECURSION_LIMIT).try_with_sql(text)?;
         let expr = parser.parse_expr()?;
         match parser.peek_token_ref().token {
             Token::EOF => Ok(expr),
@@ -267,8 +267,7 @@ fn with_known_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 pub(crate) fn parse_sql(
     tokens: Vec<TokenWithSpan>,
 ) -> Result<datafusion::sql::sqlparser::ast::Statement, ParserError> {
-    let dialect = PostgreSqlDialect {};
-    let mut parser = Parser::new(&dialect)
+    let mut parser = Parser::new(&Postgres)
         .with_recursion_limit(RECURSION_LIMIT)
         .with_tokens_with_locations(tokens);
     let statement = parser.parse_statement()?;

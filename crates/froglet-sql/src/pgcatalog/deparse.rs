@@ -36,7 +36,7 @@ pub fn check_text(check: &CheckDef, table: &TableDef, pretty: bool) -> String {
 }
 
 fn parse(text: &str) -> Option<Expr> {
-    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
+    let dialect = crate::dialect::Postgres;
     let mut parser =
         datafusion::sql::sqlparser::parser::Parser::new(&dialect).try_with_sql(text).ok()?;
     parser.parse_expr().ok()

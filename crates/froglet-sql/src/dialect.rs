@@ -1,0 +1,113 @@
+//! PostgreSQL's SQL as sqlparser reads it, but for the right side of IS [NOT] DISTINCT FROM: sqlparser takes
+//! an AND or OR that follows for a part of it.
+
+use std::any::TypeId;
+
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+/// See the module. In all else it is sqlparser's.
+#[derive(Debug)]
+pub(crate) struct Postgres;
+
+const THEIRS: PostgreSqlDialect = PostgreSqlDialect {};
+
+macro_rules! as_theirs {
+    ($($method:ident),* $(,)?) => {
+        $(fn $method(&self) -> bool {
+            THEIRS.$method()
+        })*
+    };
+}
+
+impl Dialect for Postgres {
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<PostgreSqlDialect>()
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        left: &Expr,
+        _precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        let distinct = [Keyword::IS, Keyword::DISTINCT, Keyword::FROM];
+        let same = [Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM];
+        let expr: fn(Box<Expr>, Box<Expr>) -> Expr = if parser.parse_keywords(&distinct) {
+            Expr::IsDistinctFrom
+        } else if parser.parse_keywords(&same) {
+            Expr::IsNotDistinctFrom
+        } else {
+            return None;
+        };
+        let right = parser.parse_subexpr(self.prec_value(Precedence::Is));
+        Some(right.map(|right| expr(Box::new(left.clone()), Box::new(right))))
+    }
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        THEIRS.identifier_quote_style(identifier)
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        THEIRS.is_delimited_identifier_start(ch)
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        THEIRS.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        THEIRS.is_identifier_part(ch)
+    }
+
+    fn is_reserved_for_identifier(&self, kw: Keyword) -> bool {
+        THEIRS.is_reserved_for_identifier(kw)
+    }
+
+    fn is_custom_operator_part(&self, ch: char) -> bool {
+        THEIRS.is_custom_operator_part(ch)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        THEIRS.get_next_precedence(parser)
+    }
+
+    fn prec_value(&self, prec: Precedence) -> u8 {
+        THEIRS.prec_value(prec)
+    }
+
+    as_theirs! {
+        supports_unicode_string_literal,
+        supports_filter_during_aggregation,
+        supports_group_by_expr,
+        allow_extract_custom,
+        allow_extract_single_quotes,
+        supports_create_index_with_clause,
+        supports_explain_with_utility_options,
+        supports_listen_notify,
+        supports_factorial_operator,
+        supports_bitwise_shift_operators,
+        supports_comment_on,
+        supports_load_extension,
+        supports_named_fn_args_with_colon_operator,
+        supports_named_fn_args_with_expr_name,
+        supports_empty_projections,
+        supports_nested_comments,
+        supports_string_escape_constant,
+        supports_numeric_literal_underscores,
+        supports_array_typedef_with_brackets,
+        supports_geometric_types,
+        supports_set_names,
+        supports_alter_column_type_using,
+        supports_notnull_operator,
+        supports_interval_options,
+        supports_insert_table_alias,
+        supports_create_table_like_parenthesized,
+        supports_select_wildcard_with_alias,
+        supports_comma_separated_trim,
+        supports_xml_expressions,
+        supports_comment_optimizer_hint,
+    }
+}
