@@ -120,6 +120,18 @@ def test_the_past_is_not_written(kept, statement):
                 c.execute(statement)
 
 
+@pytest.mark.parametrize("call", ["nextval('s')", "setval('s', 7)"])
+def test_sequences_have_no_past(kept, call):
+    with kept.connect() as c:
+        c.execute("create sequence s")
+        c.execute("select nextval('s')")
+        as_of(c, now(c))
+        with pytest.raises(errors.ReadOnlySqlTransaction):
+            c.execute(f"select {call}")
+        as_of(c, "")
+        assert c.execute("select nextval('s')").fetchall() == [(2,)]
+
+
 def test_prepared_statements_are_planned_again(kept):
     with kept.connect() as c:
         c.execute("create table t (id int primary key, v int)")

@@ -128,8 +128,13 @@ def test_shape(froglet, shape, isolation):
     froglet.run(*TABLES)
     with froglet.connect() as writer, froglet.connect() as owner:
         def write(n):
-            for _ in range(n):
-                writer.execute(a_write(rng, ids))
+            """So many statements, some together: then two tables have changes to be captured at once."""
+            while n > 0:
+                together = min(n, rng.choice((1, 1, 2, 6)))
+                with writer.transaction():
+                    for _ in range(together):
+                        writer.execute(a_write(rng, ids))
+                n -= together
 
         write(80)
         for attempt in range(2):

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use froglet_engine::{Engine, IdMap, Snapshot, SpaceId, Table, Ts, TxnId};
-use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside_async};
+use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
 use parking_lot::{Mutex, RwLock};
 
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
@@ -355,15 +355,20 @@ impl Catalog {
         let to = to.then.as_deref().cloned().unwrap_or_default();
         local.changes = to.changes;
         local.view = None;
-        local.migrations.retain(|m| match to.steps.iter().find(|(id, _)| *id == m.id) {
-            Some((_, count)) => {
-                m.truncate_steps(*count);
-                true
-            }
-            None => {
-                m.stop(MigrationPhase::Aborted);
-                false
-            }
+        // It waits for capture to stand still.
+        aside(|| {
+            local.migrations.retain(|m| match to.steps.iter().find(|(id, _)| *id == m.id) {
+                Some((_, count)) => {
+                    m.truncate_steps(*count);
+                    // The statement that failed may have ended before it could say so.
+                    m.resume();
+                    true
+                }
+                None => {
+                    m.stop(MigrationPhase::Aborted);
+                    false
+                }
+            });
         });
     }
 
@@ -377,17 +382,16 @@ impl Catalog {
         self.migrations.lock().iter().map(|m| m.status()).collect()
     }
 
-    /// Stops a migration under way; its statement or commit fails with 57014. False if there is
-    /// no such migration under way.
-    pub fn cancel_migration(&self, id: u64) -> bool {
-        self.with_migration(id, Migration::cancel)
-    }
-
     /// Does something to a migration under way; false if there is none of this number.
     pub fn with_migration(&self, id: u64, does: impl FnOnce(&Migration)) -> bool {
         let migrations = self.migrations.lock();
         let found = migrations.iter().find(|m| m.id == id && m.status().ended_us.is_none());
         found.inspect(|m| does(m)).is_some()
+    }
+
+    /// A transaction's migrations.
+    pub(crate) fn migrations_of(&self, owner: TxnId) -> Vec<Arc<Migration>> {
+        self.migrations.lock().iter().filter(|m| m.owner == owner).cloned().collect()
     }
 
     /// Migrations of a table's rows that its writers are to fail at, if they violate them.

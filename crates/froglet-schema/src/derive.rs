@@ -20,8 +20,9 @@
 //!
 //! D1: units are made again under one lock (`state`). So of two results for a unit the later one is
 //!     of the later rows, and stands.
-//! D2: a row counts in the unit that its lineage says, or, where it has changed since it was looked at, in
-//!     none: then the feed has it, and that unit and its new one will be made again.
+//! D2: a row counts in the unit that its lineage says, or, where it has moved or gone since it was looked
+//!     at, in none: then the feed has it, and that unit and its new one will be made again. A print is
+//!     that of the values with which the row counts in everything that was made of it.
 //! D3: the scan reads what the owner has written to the sources before it. Those rows stay what they were
 //!     (`kept`), whatever the owner does to them later, and nobody else changes them.
 //! D4: the owner writes to a row that was made of others only when it holds all rows of its unit. Rows may
@@ -91,6 +92,8 @@ struct State {
     waiting: Option<HashMap<SpaceId, Vec<RowId>>>,
     /// The units of target rows.
     made: Lineage,
+    /// Units that are to be made again: those of a failure, too, which may be mended.
+    unmade: HashSet<Unit>,
 }
 
 impl Derivation {
@@ -132,6 +135,11 @@ impl Derivation {
     /// Ends a scan that is under way.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a scan is to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
     }
 
     /// The owner has ended.
@@ -213,11 +221,10 @@ impl Derivation {
         space: SpaceId,
         rows: &[RowId],
     ) -> Result<(), SchemaError> {
-        let mut dirty = HashSet::new();
-        for (at, input) in self.inputs.iter().enumerate() {
-            if input.source.table.space() != space {
-                continue;
-            }
+        let of_it = self.inputs.iter().enumerate();
+        let of_it = of_it.filter(|(_, input)| input.source.table.space() == space);
+        // All that may fail comes before anything is noted.
+        let looked = of_it.map(|(at, input)| {
             let rows: Vec<RowId> = {
                 let kept = input.kept.lock();
                 rows.iter().filter(|rid| !kept.contains_key(rid)).copied().collect()
@@ -225,11 +232,15 @@ impl Derivation {
             let committed = self.target.committed();
             let read = read_rows(&*input.source.table, &committed, &rows, &input.columns);
             let noted = self.noted(at, &read)?;
-            let mut there = read.rids.iter().zip(noted).peekable();
+            Ok((at, rows, read.rids.into_iter().zip(noted)))
+        });
+        let looked = looked.collect::<Result<Vec<_>, SchemaError>>()?;
+        for (at, rows, there) in looked {
+            let mut there = there.peekable();
             let (mut keys, mut changed) = (HashSet::new(), Vec::new());
-            let mut lineage = input.lineage.lock();
+            let mut lineage = self.inputs[at].lineage.lock();
             for row in rows {
-                let now = there.next_if(|(rid, _)| **rid == row).map(|(_, now)| now);
+                let now = there.next_if(|(rid, _)| *rid == row).map(|(_, now)| now);
                 // Most changes of a table are of columns that the query does not read.
                 let (is_changed, was) = lineage.note(row, now);
                 if is_changed {
@@ -240,15 +251,22 @@ impl Derivation {
             }
             drop(lineage);
             match self.query.driver() {
-                None => dirty.extend(keys),
-                Some(driver) if driver == at => dirty.extend(changed.iter().map(|row| row.0)),
+                None => state.unmade.extend(keys),
+                Some(driver) if driver == at => {
+                    state.unmade.extend(changed.iter().map(|row| row.0));
+                }
                 Some(driver) => {
                     let driving = self.inputs[driver].lineage.lock().rows_of(keys.into_iter());
-                    dirty.extend(driving.into_iter().map(|row| row.0));
+                    state.unmade.extend(driving.into_iter().map(|row| row.0));
                 }
             }
         }
-        if dirty.is_empty() { Ok(()) } else { self.make(state, &dirty) }
+        let dirty = state.unmade.clone();
+        if !dirty.is_empty() {
+            self.make(state, &dirty)?;
+            state.unmade.clear();
+        }
+        Ok(())
     }
 
     /// Makes units again, from the latest committed version of their rows [D2].
@@ -265,6 +283,8 @@ impl Derivation {
                 let read = self.read_of(input, &committed, &rows)?;
                 let noted = self.noted(driver, &read)?;
                 let mut lineage = input.lineage.lock();
+                // One that is gone is to be looked at again, if its place is taken.
+                rows.iter().for_each(|row| lineage.doubt(*row));
                 for (row, now) in read.rids.iter().zip(&noted) {
                     lineage.note(*row, Some(*now));
                 }
@@ -328,19 +348,23 @@ impl Derivation {
         let rows = lineage.rows_of(units.iter().copied());
         let read = self.read_of(input, committed, &rows)?;
         let noted = self.noted(at, &read)?;
+        let counts = read.rids.iter().zip(&noted);
         let counts: BooleanArray =
-            noted.iter().map(|(unit, _)| Some(units.contains(unit))).collect();
-        for (row, now) in read.rids.iter().zip(&noted) {
-            if units.contains(&now.0) {
-                // It may have gone from one of these units to another; if it comes back, both are
-                // made again.
-                lineage.note(*row, Some(*now));
-            } else {
-                lineage.doubt(*row);
+            counts.map(|(row, now)| Some(lineage.unit_of(*row) == Some(now.0))).collect();
+        // All that is made of the rows of a unit is made now, but of a lookup row only what some
+        // drivers make of it: then its change is yet to be captured.
+        let is_noted = self.query.driver().is_none();
+        let mut found = read.rids.iter().zip(&noted).zip(counts.values()).peekable();
+        for row in &rows {
+            match found.next_if(|((rid, _), _)| *rid == row) {
+                Some(((_, now), true)) if is_noted => drop(lineage.note(*row, Some(*now))),
+                Some(((_, now), true)) if lineage.print_of(*row) == Some(now.1) => {}
+                _ => lineage.doubt(*row),
             }
         }
-        let of = noted.into_iter().map(|(unit, _)| unit).filter(|unit| units.contains(unit));
-        Ok((filter_record_batch(&read.batch, &counts).map_err(internal)?, of.collect()))
+        let of = noted.iter().zip(counts.values()).filter(|(_, counts)| *counts);
+        let of = of.map(|((unit, _), _)| *unit).collect();
+        Ok((filter_record_batch(&read.batch, &counts).map_err(internal)?, of))
     }
 
     /// Unit and print of each of some rows of an input.
@@ -439,8 +463,8 @@ impl UnitRows for Scan {
     }
 
     fn part(&self, at: usize, block: u32) -> Result<(RecordBatch, Vec<Unit>), SchemaError> {
-        let Derivation { query, inputs, target, state, stopped } = &*self.derivation;
-        if stopped.load(Ordering::SeqCst) {
+        let Derivation { query, inputs, target, state, .. } = &*self.derivation;
+        if self.derivation.is_stopped() {
             return Err(TxnError::Canceled.into());
         }
         let (input, snapshot) = (&inputs[at], target.scan_snapshot());
@@ -455,7 +479,11 @@ impl UnitRows for Scan {
         let noted = self.derivation.noted(at, &read)?;
         let (mut lineage, mut kept) = (input.lineage.lock(), input.kept.lock());
         for (row, (rid, now)) in read.rids.iter().zip(&noted).enumerate() {
-            lineage.note(*rid, Some(*now));
+            let (is_other, was) = lineage.note(*rid, Some(*now));
+            if is_other && was.is_some() {
+                // A query may read a part twice, and see a row change.
+                lineage.doubt(*rid);
+            }
             if let Some(own) = kept.get_mut(rid) {
                 let types = types_of(&**table, &input.columns);
                 *own = Some(row_at(read.batch.columns(), &types, row));

@@ -138,10 +138,18 @@ impl Catalog {
         limits: &Limits,
     ) -> Result<(), SchemaError> {
         let migrations = local(txn).map(|l| l.migrations.clone()).unwrap_or_default();
-        migrations.iter().try_for_each(|migration| migration.reduce_backlog())?;
-        self.publish_pending(txn, limits).await?;
+        let reduced = migrations.iter().try_for_each(|migration| migration.reduce_backlog());
+        let published = match reduced {
+            Ok(()) => self.publish_pending(txn, limits).await.map_err(SchemaError::from),
+            failed => failed,
+        };
+        if published.is_err() {
+            migrations.iter().for_each(|migration| migration.slow_writers(Duration::ZERO));
+            return published;
+        }
         self.engine().settle();
         let caught_up = migrations.iter().try_for_each(|m| m.catch_up_and_pause());
+        migrations.iter().for_each(|migration| migration.slow_writers(Duration::ZERO));
         txn.begin_statement();
         self.withdraw_pending(txn);
         self.manager().waits().released(txn.id());

@@ -89,9 +89,16 @@ impl Lineage {
         (!is_same, was)
     }
 
-    /// Notes that a row counts nowhere for now: it is to be looked at again.
+    /// The print with which a row counts.
+    pub fn print_of(&self, row: RowId) -> Option<u64> {
+        self.prints.get(row).filter(|print| *print != NO_PRINT)
+    }
+
+    /// Notes that a row counts nowhere, or not everywhere: it is to be looked at again.
     pub fn doubt(&mut self, row: RowId) {
-        self.prints.replace(row, NO_PRINT, NO_PRINT);
+        if self.prints.get(row).is_some() {
+            self.prints.replace(row, NO_PRINT, NO_PRINT);
+        }
     }
 
     /// Everything has been noted once: from now on it can be asked for the rows of units.

@@ -31,7 +31,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use froglet_engine::{Feed, RowId, SpaceId, SqlState, Table, TxnId};
-use froglet_txn::{Limits, TxnError};
+use froglet_txn::{Limits, TxnError, aside};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::process::setpriority_process;
 use tokio::sync::oneshot;
@@ -245,6 +245,7 @@ impl Migration {
         if !self.cancelled.load(Ordering::SeqCst) {
             *self.failure.lock() = None;
         }
+        self.slow_writers(Duration::ZERO);
     }
 
     /// The steps.
@@ -319,14 +320,9 @@ impl Migration {
         }
     }
 
-    /// Whether it is under way and has such steps as [`Migration::rejecting_steps`].
+    /// Whether it is under way and has steps that writers of the table are to fail at.
     pub(crate) fn is_rejecting(&self) -> bool {
         self.rejecting.get().is_some() && !self.stopped.load(Ordering::SeqCst)
-    }
-
-    /// The steps that writers of the table are to fail at, if they violate them.
-    pub(crate) fn rejecting_steps(&self) -> Vec<Arc<Step>> {
-        self.steps.read().iter().filter(|step| step.rejects_writers()).cloned().collect()
     }
 
     /// A step's scan is over: what waited for that is captured now, and its suspects are looked at.
@@ -382,11 +378,14 @@ impl Migration {
         for (migration, space) in migrations.iter().map(|m| (m, m.space())) {
             migration.blocks.fetch_add(derivation.blocks_of(space), Ordering::Relaxed);
         }
+        let stopping = derivation.clone();
         let progress = move |space, rows| {
             if let Some(migration) = migrations.iter().find(|m| m.space() == space) {
                 migration.rows_scanned.fetch_add(rows, Ordering::Relaxed);
                 migration.blocks_done.fetch_add(1, Ordering::Relaxed);
-                migration.pace.keep(rows, || migration.goes_on());
+                let goes_on = || !stopping.is_stopped() && migrations.iter().all(|m| m.goes_on());
+                // It may be a task of the queries' runtime that reads.
+                aside(|| migration.pace.keep(rows, goes_on));
             }
         };
         let derivation = derivation.clone();
@@ -653,14 +652,15 @@ impl Migration {
         Ok(())
     }
 
-    fn slow_writers(&self, delay: Duration) {
+    /// Holds the commits of the table's writers up by so much.
+    pub(crate) fn slow_writers(&self, delay: Duration) {
         if let Some(state) = &self.state {
             let us = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
             state.delay_us.store(us, Ordering::SeqCst);
         }
     }
 
-    /// Stops it from outside.
+    /// Stops it from outside: its statement or commit fails with 57014.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         self.fail(TxnError::Canceled.into());
@@ -696,7 +696,9 @@ impl Migration {
 
     /// Ends the capture thread.
     pub fn stop(&self, phase: MigrationPhase) {
-        self.stopped.store(true, Ordering::SeqCst);
+        if self.stopped.swap(true, Ordering::SeqCst) {
+            return;
+        }
         self.slow_writers(Duration::ZERO);
         if self.rejecting.get().is_some() {
             self.count_rejecting(-1);

@@ -6,10 +6,12 @@
 //! ```
 //!
 //! A writer looks at its own rows before it takes a commit timestamp. What it cannot know (an index
-//! that is not loaded yet, a writer beside it with the same key, a parent that it takes away, a
-//! row that violated before the statement) is found by scan or capture, and fails the migration.
+//! that is not loaded yet, a column that is being filled, a writer beside it with the same key, a parent
+//! that it takes away or whose key is new) is found by scan or capture, and fails the migration.
+//! A row that violated before the statement fails both: whoever writes to it, and the migration.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use froglet_engine::{BlockRows, Direction, KeyRange, Row, RowId, Snapshot, SqlState, Value, key};
@@ -18,6 +20,7 @@ use froglet_txn::{Transaction, TxnError};
 use crate::catalog::Catalog;
 use crate::error::SchemaError;
 use crate::flip::{changes_itself, verify_rows};
+use crate::migration::Migration;
 use crate::rows::{read_rows, row_at, types_of};
 use crate::step::{Step, StepKind, show};
 
@@ -37,13 +40,31 @@ impl Catalog {
                 if migration.owner == txn.id() {
                     continue;
                 }
-                for step in migration.rejecting_steps() {
-                    let refused = refuse(&step, &own, &relaxed, &rows);
+                let steps = migration.steps();
+                for (at, step) in steps.iter().enumerate().filter(|(_, s)| s.rejects_writers()) {
+                    if step.reads_filled(&steps[..at]) || self.is_of_new_parent(&migration, step) {
+                        continue;
+                    }
+                    let refused = refuse(step, &own, &relaxed, &rows);
                     refused.map_err(|e| because(e, migration.id))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether a foreign key is to a key that the same transaction is adding: what writers beside it
+    /// have entered there is not known yet.
+    fn is_of_new_parent(&self, migration: &Migration, step: &Step) -> bool {
+        let StepKind::Child(watch) = &step.kind else { return false };
+        let index = watch.parent.layout().indexes[watch.parent_index].id;
+        let builds = |step: &Arc<Step>| match step.kind {
+            StepKind::Index { position, .. } => step.table.layout().indexes[position].id == index,
+            _ => false,
+        };
+        let space = watch.parent.space();
+        let beside = self.migrations_of(migration.owner);
+        beside.iter().any(|m| m.space() == space && m.steps().iter().any(builds))
     }
 }
 

@@ -290,6 +290,26 @@ impl Step {
         self.rejects.load(Ordering::SeqCst)
     }
 
+    /// Whether it looks at a column that one of these fills.
+    pub(crate) fn reads_filled(&self, before: &[Arc<Step>]) -> bool {
+        let columns = &self.table.layout().columns;
+        let reads: Vec<ColumnId> = match &self.kind {
+            StepKind::Verify { source, .. } => source.iter().map(|at| columns[*at].id).collect(),
+            StepKind::Index { position, .. } => {
+                let key = &self.table.layout().indexes[*position].key;
+                key.iter().map(|part| part.column).collect()
+            }
+            StepKind::Child(watch) => watch.child.iter().map(|at| columns[*at].id).collect(),
+            _ => return false,
+        };
+        before.iter().any(|step| match step.kind {
+            StepKind::Fill { target, .. } => {
+                reads.contains(&step.table.layout().columns[target].id)
+            }
+            _ => false,
+        })
+    }
+
     /// Whether it has to visit every row at its start.
     pub fn scans(&self) -> bool {
         !matches!(self.kind, StepKind::Parent(_) | StepKind::Derive(_))

@@ -36,7 +36,11 @@ impl AsOf {
             return Ok(None);
         }
         let ago = text.strip_prefix('-').unwrap_or(text);
-        if let Some(ms) = parse_time_ms(ago).or_else(|| parse_time_ms(&short_unit(ago)?)) {
+        // A number alone may be a date.
+        let has_unit = ago.ends_with(|c: char| c.is_ascii_alphabetic());
+        if has_unit
+            && let Some(ms) = parse_time_ms(ago).or_else(|| parse_time_ms(&short_unit(ago)?))
+        {
             return Ok(Some(AsOf::Ago(Duration::from_millis(ms))));
         }
         zone.run(|| parse_timestamp(text, true)).map(AsOf::At).map(Some).map_err(|e| {
@@ -122,6 +126,7 @@ mod tests {
         assert_eq!(parse(" 2 hours ").unwrap(), ago(7200));
         let at = parse("2026-11-22 08:00:00+01").unwrap();
         assert_eq!(at, Some(AsOf::At(1_795_330_800_000_000)));
+        assert!(matches!(parse("20261122").unwrap(), Some(AsOf::At(_))));
         let error = parse("yesterday or so").unwrap_err();
         assert_eq!(error.state, SqlState::INVALID_PARAMETER_VALUE);
     }

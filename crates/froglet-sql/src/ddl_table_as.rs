@@ -44,9 +44,9 @@ impl Ddl<'_> {
             self.apply(Change::CreateTable(table)).await?;
             return Ok("CREATE TABLE AS".to_owned());
         }
-        if made.units.is_one && made.row_estimate > ROWS_RUN_AT_ONCE {
-            let notice = "all rows of the query are one migration unit: whenever one of its tables has \
-                          changed it is run again, at last while writers of these wait";
+        if made.units.has_one && made.row_estimate > ROWS_RUN_AT_ONCE {
+            let notice = "all rows of a table are one migration unit of the query: whenever they have \
+                          changed it is run over them again, at last while their writers wait";
             self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
         }
         let change = Change::CreateTableAs { table, query: made.query };

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::context::{ActivityRow, CursorRow, SessionFunctions, SettingRow};
 use crate::database::{Database, SessionShared};
 use crate::error::{Notice, SqlError};
+use crate::plan::read_only;
 use crate::settings::Settings;
 use crate::types::Zone;
 
@@ -104,6 +105,14 @@ impl SessionState {
     /// The catalog of the statement under way.
     pub(crate) fn catalog_now(&self) -> Arc<CatalogVersion> {
         self.inner.lock().catalog.clone()
+    }
+
+    /// Sequences have no past, and are not to be written from there.
+    fn refuse_in_the_past(&self, what: &str) -> Result<(), SqlError> {
+        match self.inner.lock().settings.hot().as_of {
+            Some(_) => Err(read_only(what)),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn set_settings(&self, settings: &Settings) {
@@ -223,6 +232,7 @@ impl SessionFunctions for SessionState {
     }
 
     fn next_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
+        self.refuse_in_the_past("nextval()")?;
         let def = self.sequence(sequence)?;
         let value = self.db.catalog().next_value(&def)?;
         let mut inner = self.inner.lock();
@@ -252,6 +262,7 @@ impl SessionFunctions for SessionState {
     }
 
     fn set_value(&self, sequence: ObjectId, value: i64, called: bool) -> Result<(), SqlError> {
+        self.refuse_in_the_past("setval()")?;
         let def = self.sequence(sequence)?;
         if !(def.min..=def.max).contains(&value) {
             return Err(SqlError::new(

@@ -45,8 +45,8 @@ pub(crate) struct MadeTable {
 pub(crate) struct Units {
     /// What is one.
     pub(crate) text: String,
-    /// Whether there is but one.
-    pub(crate) is_one: bool,
+    /// Whether one of them is all rows of some table.
+    pub(crate) has_one: bool,
 }
 
 impl MadeTable {
@@ -113,7 +113,7 @@ fn of_rows(
         context: context.clone(),
     };
     let query = TableQuery::Rows { source: source.def.id, query: Arc::new(query) };
-    let units = Units { text: format!("a row of {}", source.def.name), is_one: false };
+    let units = Units { text: format!("a row of {}", source.def.name), has_one: false };
     Ok(Some(MadeTable::new(columns, query, units, std::iter::once(source))))
 }
 
@@ -127,7 +127,7 @@ fn of_units(
     let planned = query::plan(query, &env, &[], &[])?;
     let plan = planned.bound(&[])?;
     let divided = units::divide(&plan).map_err(df_error::map_df_error)?;
-    let units = Units { text: divided.units(), is_one: divided.is_one };
+    let units = Units { text: divided.units(), has_one: divided.has_one };
     let tables: Vec<_> = divided.inputs.iter().map(|input| input.table.clone()).collect();
     let columns = planned.fields().iter().map(|f| new_column(f.name.clone(), f.sql_type));
     let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;

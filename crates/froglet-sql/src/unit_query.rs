@@ -136,10 +136,9 @@ impl UnitQuery for DividedQuery {
             Keys::All => Ok(vec![0; rows.rids.len()]),
             // Those of one input are apart from those of another, with luck.
             Keys::Row => Ok(rows.rids.iter().map(|rid| mixed(rid.0, input as u64)).collect()),
-            Keys::Of(keys, schema) => self
-                .context
-                .enter(|| hashes(keys, schema, &rows.batch))
-                .map_err(|e| refusal(map_df_error(e))),
+            Keys::Of(keys, schema) => {
+                Ok(self.context.enter(|| hashes_of_all(keys, schema, &rows.batch)))
+            }
         }
     }
 
@@ -186,6 +185,19 @@ fn mixed(n: u64, salt: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     (n ^ (n >> 31)) >> 1
+}
+
+/// A number for each row, also where a key cannot be computed (`10 / a` where `a` is 0): the query may
+/// leave such rows out. If it does not, it fails by itself.
+fn hashes_of_all(
+    keys: &[Arc<dyn PhysicalExpr>],
+    schema: &SchemaRef,
+    rows: &RecordBatch,
+) -> Vec<u64> {
+    hashes(keys, schema, rows).unwrap_or_else(|_| {
+        let hash = |at| hashes(keys, schema, &rows.slice(at, 1)).map_or(0, |hash| hash[0]);
+        (0..rows.num_rows()).map(hash).collect()
+    })
 }
 
 /// A number for each row, the same where the keys are equal; below the greatest.

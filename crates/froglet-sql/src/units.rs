@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DFSchemaRef};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, ExprSchema};
 use datafusion::datasource::{DefaultTableSource, provider_as_source};
 use datafusion::error::Result;
 use datafusion::logical_expr::logical_plan::TableScanBuilder;
@@ -49,6 +49,8 @@ pub(crate) struct Divided {
     pub reads_others: bool,
     /// Whether the unit is all rows.
     pub is_one: bool,
+    /// Whether one of the units is all rows of some table.
+    pub has_one: bool,
     /// The input of which each row makes rows of its own.
     pub driver: Option<usize>,
 }
@@ -149,11 +151,12 @@ pub(crate) fn divide(plan: &LogicalPlan) -> Result<Divided> {
         }
     };
     let is_one = matches!(part.unit, Unit::One);
+    let has_one = division.inputs.iter().any(|input| matches!(input.unit, UnitOf::All));
     // A row that is a unit by itself needs no other to say so.
     let driver = part.driver.filter(|at| matches!(division.inputs[*at].unit, UnitOf::Keys(_)));
     let reads_others = reads(plan, |table| base_table(table).is_none())?;
     let plan = with_unit_last(part, plan.schema())?;
-    Ok(Divided { plan, inputs: division.inputs, reads_others, is_one, driver })
+    Ok(Divided { plan, inputs: division.inputs, reads_others, is_one, has_one, driver })
 }
 
 #[derive(Default)]
@@ -319,7 +322,7 @@ impl Division {
             demand => {
                 let columns = columns(window.input.schema());
                 let below = demand.below(&window.schema, |at| columns.get(at));
-                below.and_then(|below| below.functions_of(&common))
+                below.and_then(|below| below.functions_of(&common, window.input.schema()))
             }
         };
         let Some(demand) = demand else { return Ok(None) };
@@ -345,8 +348,11 @@ impl Division {
         for branch in &union.inputs {
             let columns = columns(branch.schema());
             let below = demand.below(&union.schema, |at| columns.get(at));
-            let Some(below) = below else { return Ok(None) };
-            let Some(part) = self.part(branch, &below)? else {
+            let part = match below {
+                Some(below) => self.part(branch, &below)?,
+                None => None,
+            };
+            let Some(part) = part else {
                 self.inputs.truncate(inputs);
                 return Ok(None);
             };
@@ -397,9 +403,10 @@ impl Division {
                 std::iter::once(all).chain(single).collect()
             }
             Demand::Any(keys) => {
+                let (left, right) = (join.left.schema(), join.right.schema());
                 let sides = |on: &&&(Expr, Expr)| {
-                    (is_inner || keeps_left) && is_function_of(&on.0, keys)
-                        || (is_inner || keeps_right) && is_function_of(&on.1, keys)
+                    (is_inner || keeps_left) && is_function_of(&on.0, keys, left)
+                        || (is_inner || keeps_right) && is_function_of(&on.1, keys, right)
                 };
                 vec![pairs.iter().filter(sides).map(|on| (*on).clone()).collect()]
             }
@@ -563,14 +570,15 @@ impl Demand {
     }
 
     /// What is a function of these, too.
-    fn functions_of(self, common: &[Expr]) -> Option<Demand> {
+    fn functions_of(self, common: &[Expr], schema: &DFSchema) -> Option<Demand> {
         match self {
             Demand::Rows => Some(Demand::Rows),
-            Demand::All(keys) => {
-                keys.iter().all(|key| is_function_of(key, common)).then_some(Demand::All(keys))
-            }
+            Demand::All(keys) => keys
+                .iter()
+                .all(|key| is_function_of(key, common, schema))
+                .then_some(Demand::All(keys)),
             Demand::Any(mut keys) => {
-                keys.retain(|key| is_function_of(key, common));
+                keys.retain(|key| is_function_of(key, common, schema));
                 Demand::Any(keys).stable()
             }
         }
@@ -647,8 +655,9 @@ fn is_over(expr: &Expr, schema: &DFSchema) -> bool {
     expr.column_refs().iter().all(|column| schema.has_column(column))
 }
 
-/// Whether an expression is one of the keys, or made of those that are columns.
-fn is_function_of(expr: &Expr, keys: &[Expr]) -> bool {
+/// Whether an expression over this schema is one of the keys, or made of those that are columns. Not of
+/// floating-point ones: -0 and 0 are one key, and two texts.
+fn is_function_of(expr: &Expr, keys: &[Expr], schema: &DFSchema) -> bool {
     let plain: BTreeSet<&Column> = keys
         .iter()
         .filter_map(|key| match key {
@@ -658,7 +667,12 @@ fn is_function_of(expr: &Expr, keys: &[Expr]) -> bool {
         .collect();
     let columns = expr.column_refs();
     keys.contains(expr)
-        || !columns.is_empty() && columns.iter().all(|column| plain.contains(column))
+        || !columns.is_empty()
+            && columns.iter().all(|column| plain.contains(column) && !is_float(column, schema))
+}
+
+fn is_float(column: &Column, schema: &DFSchema) -> bool {
+    schema.field_from_column(column).is_ok_and(|field| field.data_type().is_floating())
 }
 
 /// A key of one side of a join as the other side has it (whose schema this is), by equal pairs.
@@ -668,10 +682,17 @@ fn across<'a>(
     other: &DFSchema,
     from_to: impl Fn(&'a (Expr, Expr)) -> (&'a Expr, &'a Expr),
 ) -> Option<Expr> {
+    let same = |expr: &Expr| {
+        pairs.iter().map(|on| from_to(on)).find(|(from, _)| *from == expr).map(|(_, to)| to)
+    };
+    if let Some(to) = same(key) {
+        return Some(to.clone());
+    }
     let replaced = key.clone().transform_down(|expr| {
-        let to = pairs.iter().map(|on| from_to(on)).find(|(from, _)| **from == expr);
+        // As in `is_function_of`.
+        let to = same(&expr).filter(|to| !to.get_type(other).is_ok_and(|ty| ty.is_floating()));
         Ok(match to {
-            Some((_, to)) => Transformed::new(to.clone(), true, TreeNodeRecursion::Jump),
+            Some(to) => Transformed::new(to.clone(), true, TreeNodeRecursion::Jump),
             None => Transformed::no(expr),
         })
     });

@@ -284,6 +284,7 @@ impl Transaction {
             && let Some(hook) = manager.hook()
         {
             hook.aborting(self);
+            self.extension = None;
         }
         if let Some(part) = self.part.take() {
             over_writes(part.savepoint().0, || part.abort());

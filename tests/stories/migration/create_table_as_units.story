@@ -216,3 +216,57 @@ N> ...
     SELECT 1
 W> select x.v, y.v from x, y
     100|11
+
+== a row that is looked up changes together with one of those that look it up
+setup> create table s (id int primary key, name text); insert into s values (1, 'one'), (2, 'two')
+setup> create table o (id int primary key, s int); insert into o select x, 1 + x % 2 from generate_series(1, 100) g(x)
+M> begin
+M> create table j as select o.id, s.name from o join s on s.id = o.s
+    SELECT 100
+W> begin
+W> update s set name = 'ONE' where id = 1
+W> update o set s = 1 where id = 7
+W> commit
+M> select name, count(*) from j group by name order by 1
+    ONE|51, two|49
+W> begin
+W> update o set s = 2 where id in (7, 8)
+W> update s set id = 3 where id = 1
+W> update s set id = 1 where id = 2
+W> update o set s = 1 where id = 1
+W> commit
+M> commit
+    COMMIT
+M> select (select count(*) from j), (select count(*) from (select o.id, s.name from o join s on s.id = o.s except select * from j) d)
+    50|0
+
+== what failed is made again when its reason is gone
+setup> create table t (id int primary key, k int); insert into t values (1, 1), (2, 2)
+M> begin
+M> create table g as select k, count(*) as n from t group by k
+M> savepoint s
+M> update g set n = 0 where k = 1
+W> update t set k = 1 where id = 2
+M> select * from g
+    ERROR 40001
+M> rollback to s
+M> select * from g order by k
+    1|2
+W> insert into t values (3, 2)
+M> commit
+    COMMIT
+M> select * from g order by k
+    1|2, 2|1
+
+== rows that the query leaves out may have no key
+setup> create table t (id int primary key, a int); insert into t values (1, 5), (2, 0), (3, 2)
+M> begin
+M> create table g as select 10 / a as q, count(*) as n from t where a <> 0 group by 10 / a
+    SELECT 2
+W> insert into t values (4, 0), (5, 5)
+W> update t set a = 0 where id = 3
+W> update t set a = 1 where id = 2
+M> commit
+    COMMIT
+M> select * from g order by q
+    2|2, 10|1

@@ -95,3 +95,49 @@ M> alter table t add check (v < 100)
 M> update t set v = 100
     ERROR 23514
 M> rollback
+
+== a schema change that is rolled back leaves writers to the next one
+setup> create table t (id int primary key, v int); insert into t values (1, 10)
+M> set froglet.on_violation = reject_writers
+M> begin
+M> alter table t add check (v < 100)
+M> rollback
+W> update t set v = 50
+    UPDATE 1
+M> begin
+M> alter table t add check (v < 100)
+W> update t set v = 100
+    ERROR 23514
+M> commit
+    COMMIT
+
+== a column that is being filled says nothing of a writer
+setup> create table t (id int primary key, a int); insert into t values (1, 10)
+M> set froglet.on_violation = reject_writers
+M> begin
+M> alter table t add column b int generated always as (a * 2) stored
+M> alter table t add check (b is not null and b < 100)
+W> insert into t values (2, 20)
+    INSERT 0 1
+W> update t set a = 11 where id = 1
+    UPDATE 1
+M> commit
+    COMMIT
+W> select * from t order by id
+    (id, a, b)
+    1|11|22, 2|20|40
+
+== a foreign key to a key that is new, too
+setup> create table p (id int); insert into p values (1)
+setup> create table c (id int primary key, p int); insert into c values (1, 1)
+M> set froglet.on_violation = reject_writers
+M> begin
+M> alter table p add primary key (id)
+M> alter table c add foreign key (p) references p
+W> begin
+W> insert into p values (9)
+W> insert into c values (2, 9)
+W> commit
+    COMMIT
+M> commit
+    COMMIT
