@@ -91,7 +91,15 @@ const KINDS: [Kind; 5] = [SUMS, PARENTS, LOOKUPS, COUNT, SEVERAL];
 impl Kind {
     /// What it makes of a table's rows, in order.
     fn of(&self, rows: &[Pair]) -> Vec<Pair> {
-        let with_units = |input| rows.iter().map(|row| ((self.unit)(input, *row), *row)).collect();
+        self.of_tables(&[rows])
+    }
+
+    /// The same of tables that its inputs are in turn.
+    fn of_tables(&self, tables: &[&[Pair]]) -> Vec<Pair> {
+        let with_units = |input: usize| {
+            let rows = tables[input % tables.len()].iter();
+            rows.map(|row| ((self.unit)(input, *row), *row)).collect()
+        };
         let made = (self.make)(&(0..self.inputs).map(with_units).collect::<Vec<_>>());
         let mut rows: Vec<Pair> = made.into_iter().map(|(_, row)| row).collect();
         rows.sort_unstable();
@@ -153,21 +161,27 @@ impl UnitQuery for Query {
     }
 }
 
-impl World {
-    fn derive(&self, kind: Kind, txn: &mut Transaction, name: &str) -> Change {
-        let def = &self.catalog.view(txn).tables[&self.table].def;
+/// CREATE TABLE name AS a query whose inputs are these tables, in turn.
+fn create(kind: Kind, worlds: &[&World], txn: &mut Transaction, name: &str) -> Change {
+    let view = worlds[0].catalog.view(txn);
+    let input = |world: &World| {
+        let def = &view.tables[&world.table].def;
         let id = |name: &str| def.column(name).expect("a column of the table").id;
-        let input = UnitInput { table: self.table, columns: vec![id("id"), id("v")] };
-        let query = Query { kind, inputs: vec![input; kind.inputs] };
-        let query = TableQuery::Units(Arc::new(query));
-        Change::CreateTableAs { table: pairs_table(name), query }
-    }
+        UnitInput { table: world.table, columns: vec![id("id"), id("v")] }
+    };
+    let inputs = (0..kind.inputs).map(|at| input(worlds[at % worlds.len()])).collect();
+    let query = TableQuery::Units(Arc::new(Query { kind, inputs }));
+    Change::CreateTableAs { table: pairs_table(name), query }
 }
 
 async fn derive(world: &World, kind: Kind, txn: &mut Transaction, name: &str) -> World {
-    let change = world.derive(kind, txn, name);
-    let made = world.change(txn, change).await.expect("a fresh name");
-    world.of(made.expect("a table was made"))
+    derive_of(&[world], kind, txn, name).await
+}
+
+async fn derive_of(worlds: &[&World], kind: Kind, txn: &mut Transaction, name: &str) -> World {
+    let change = create(kind, worlds, txn, name);
+    let made = worlds[0].change(txn, change).await.expect("a fresh name");
+    worlds[0].of(made.expect("a table was made"))
 }
 
 fn pair(row: &[Value]) -> Pair {
@@ -197,7 +211,7 @@ async fn it_has_the_rows_of_its_query() {
             let options = MigrationOptions { scan_threads, ..options() };
             let mut txn = world.begin(Isolation::ReadCommitted);
             world.statement(&mut txn, true).await;
-            let change = world.derive(kind, &mut txn, &format!("made{n}{scan_threads}"));
+            let change = create(kind, &[&world], &mut txn, &format!("made{n}{scan_threads}"));
             let applied = world.catalog.apply(&mut txn, change, &options, &limits).await.unwrap();
             world.catalog.end_statement(&mut txn);
             world.commit(txn).await.unwrap();
@@ -293,6 +307,46 @@ async fn under_writers_it_is_what_its_query_makes_at_every_statement_and_at_the_
         for (id, v) in SUMS.of(&source) {
             assert_eq!(keyed.value(&mut after, id).await, Some(v), "by the key");
         }
+    }
+}
+
+/// Two tables, each with a capture thread of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_tables_under_writers_each_sees_what_the_other_has_changed() {
+    const ROWS: i64 = 2_000;
+    for (isolation, kind) in
+        BOTH.into_iter().flat_map(|isolation| [PARENTS, LOOKUPS].map(|kind| (isolation, kind)))
+    {
+        let world = Arc::new(World::with_rows(ROWS).await);
+        let other = Arc::new(world.of(world.create("other").await));
+        let mut txn = world.begin(Isolation::ReadCommitted);
+        for id in 0..10 {
+            other.insert(&mut txn, id, 10 * id).await.unwrap();
+        }
+        world.commit(txn).await.unwrap();
+        let writers = [Writers::start(&world, ROWS), Writers::start(&other, 10)];
+        let mut txn = world.begin(isolation);
+        let made = derive_of(&[&world, &other], kind, &mut txn, "made").await;
+        for _ in 0..20 {
+            writers[0].until_committed(5).await;
+            writers[1].until_committed(5).await;
+            let view = world.statement(&mut txn, false).await;
+            let snapshot = txn.snapshot();
+            let read = |world: &World| -> Vec<Pair> {
+                let rows = World::read(&view.tables[&world.table], &snapshot, &[0, 1]);
+                rows.iter().map(|row| pair(row)).collect()
+            };
+            let mut rows = read(&made);
+            rows.sort_unstable();
+            let wanted = kind.of_tables(&[&read(&world), &read(&other)]);
+            assert!(rows == wanted, "{isolation:?}");
+            world.catalog.end_statement(&mut txn);
+        }
+        let [rows, looked_up] = writers;
+        let (rows, looked_up) = (rows.end().await, looked_up.end().await);
+        world.commit(txn).await.unwrap();
+        let wanted = kind.of_tables(&[&rows, &looked_up]);
+        assert!(committed(&made).await == wanted, "{isolation:?}");
     }
 }
 
