@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
@@ -12,6 +13,8 @@ use froglet_schema::{
     Change, Makes, MigrationOptions, SchemaError, TableQuery, UnitInput, UnitQuery, UnitRows,
 };
 use froglet_txn::{Isolation, Limits, Transaction, TxnError};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 use crate::world::{World, options, pairs_table};
 use crate::writers::Writers;
@@ -310,7 +313,24 @@ async fn under_writers_it_is_what_its_query_makes_at_every_statement_and_at_the_
     }
 }
 
-/// Two tables, each with a capture thread of its own.
+/// Changes a few rows of each of two tables, in one transaction, again and again.
+async fn change_both(worlds: [Arc<World>; 2], first: [i64; 2], ends: Arc<AtomicBool>) -> u64 {
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut commits = 0;
+    while !ends.load(Ordering::SeqCst) {
+        let mut txn = worlds[0].begin(Isolation::ReadCommitted);
+        for (world, first) in worlds.iter().zip(first) {
+            let (id, v) = (first + rng.random_range(0..7), rng.random_range(0..100));
+            world.update(&mut txn, id, v).await.expect("nobody else writes to it");
+        }
+        worlds[0].commit(txn).await.expect("nobody interferes");
+        commits += 1;
+        tokio::task::yield_now().await;
+    }
+    commits
+}
+
+/// Two tables, each with a capture thread of its own; a change of both may reach one before the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_tables_under_writers_each_sees_what_the_other_has_changed() {
     const ROWS: i64 = 2_000;
@@ -322,14 +342,17 @@ async fn of_two_tables_under_writers_each_sees_what_the_other_has_changed() {
         let mut txn = world.begin(Isolation::ReadCommitted);
         for id in 0..10 {
             other.insert(&mut txn, id, 10 * id).await.unwrap();
+            world.insert(&mut txn, ROWS + id, id).await.unwrap();
         }
         world.commit(txn).await.unwrap();
-        let writers = [Writers::start(&world, ROWS), Writers::start(&other, 10)];
+        let ends = Arc::<AtomicBool>::default();
+        let both = [world.clone(), other.clone()];
+        let changes = tokio::spawn(change_both(both, [ROWS, 0], ends.clone()));
+        let writers = Writers::start(&world, ROWS);
         let mut txn = world.begin(isolation);
         let made = derive_of(&[&world, &other], kind, &mut txn, "made").await;
         for _ in 0..20 {
-            writers[0].until_committed(5).await;
-            writers[1].until_committed(5).await;
+            writers.until_committed(5).await;
             let view = world.statement(&mut txn, false).await;
             let snapshot = txn.snapshot();
             let read = |world: &World| -> Vec<Pair> {
@@ -342,10 +365,11 @@ async fn of_two_tables_under_writers_each_sees_what_the_other_has_changed() {
             assert!(rows == wanted, "{isolation:?}");
             world.catalog.end_statement(&mut txn);
         }
-        let [rows, looked_up] = writers;
-        let (rows, looked_up) = (rows.end().await, looked_up.end().await);
+        ends.store(true, Ordering::SeqCst);
+        assert!(changes.await.expect("it does not panic") > 100);
+        writers.end().await;
         world.commit(txn).await.unwrap();
-        let wanted = kind.of_tables(&[&rows, &looked_up]);
+        let wanted = kind.of_tables(&[&committed(&world).await, &committed(&other).await]);
         assert!(committed(&made).await == wanted, "{isolation:?}");
     }
 }
