@@ -46,6 +46,7 @@ mod explain_run;
 pub mod expr;
 mod find;
 mod foreignkey;
+mod frozen;
 pub mod functions;
 mod insert;
 mod insert_plan;

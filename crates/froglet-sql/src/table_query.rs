@@ -13,14 +13,16 @@ use arrow::compute::filter_record_batch;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query};
 use froglet_engine::{ColumnId, SqlState};
 use froglet_schema::{
-    Made, NewColumn, RowQuery, SchemaError, SqlType, TableDef, TableQuery, TableVersion,
+    CatalogVersion, Made, NewColumn, RowQuery, SchemaError, SqlType, TableDef, TableQuery,
+    TableVersion,
 };
 
 use crate::bound::{BoundExpr, projection_of};
-use crate::context::EvalContext;
+use crate::context::{EvalContext, SessionFunctions};
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
+use crate::frozen::Frozen;
 use crate::functions::SessionState;
 use crate::query::QueryEnv;
 use crate::resolve::{self, Names};
@@ -69,9 +71,11 @@ pub(crate) fn plan(
     context: &EvalContext,
     query: &Query,
 ) -> Result<MadeTable, SqlError> {
-    match of_rows(names, context, query)? {
+    let frozen: Arc<dyn SessionFunctions> = Arc::new(Frozen::new(context.session.clone()));
+    let context = EvalContext::new(frozen.clone());
+    match of_rows(names, &context, query)? {
         Some(made) => Ok(made),
-        None => of_units(session, context, query),
+        None => of_units(session.catalog_now(), frozen, &context, query),
     }
 }
 
@@ -119,11 +123,12 @@ fn of_rows(
 
 /// Any query.
 fn of_units(
-    session: &Arc<SessionState>,
+    catalog: Arc<CatalogVersion>,
+    session: Arc<dyn SessionFunctions>,
     context: &EvalContext,
     query: &Query,
 ) -> Result<MadeTable, SqlError> {
-    let env = QueryEnv::new(session.catalog_now(), session.clone());
+    let env = QueryEnv::new(catalog, session);
     let planned = query::plan(query, &env, &[], &[])?;
     let plan = planned.bound(&[])?;
     let divided = units::divide(&plan).map_err(df_error::map_df_error)?;

@@ -270,3 +270,18 @@ M> commit
     COMMIT
 M> select * from g order by q
     2|2, 10|1
+
+== what the session sets afterwards is no matter of the query
+setup> create table t (id int primary key, at timestamptz); insert into t values (1, '2026-01-01 20:00:00+00'), (2, '2026-01-02 20:00:00+00')
+M> set timezone = 'UTC'
+M> begin
+M> create table d as select at::date as day, count(*) as n from t group by at::date
+M> create table e as select id, at::date as day, current_setting('timezone') as zone from t
+M> set timezone = 'Asia/Tokyo'
+W> insert into t values (3, '2026-01-01 21:00:00+00')
+M> commit
+    COMMIT
+W> select * from d order by day
+    2026-01-01|2, 2026-01-02|1
+W> select * from e where id = 3
+    3|2026-01-01|UTC
