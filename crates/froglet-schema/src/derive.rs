@@ -477,19 +477,18 @@ impl UnitRows for Scan {
             }
         };
         let noted = self.derivation.noted(at, &read)?;
-        let (mut lineage, mut kept) = (input.lineage.lock(), input.kept.lock());
-        for (row, (rid, now)) in read.rids.iter().zip(&noted).enumerate() {
-            let (is_other, was) = lineage.note(*rid, Some(*now));
-            if is_other && was.is_some() {
-                // A query may read a part twice, and see a row change.
-                lineage.doubt(*rid);
-            }
-            if let Some(own) = kept.get_mut(rid) {
-                let types = types_of(&**table, &input.columns);
-                *own = Some(row_at(read.batch.columns(), &types, row));
+        let rows = read.rids.iter().copied().zip(noted.iter().copied());
+        input.lineage.lock().note_block(block, rows);
+        let mut kept = input.kept.lock();
+        if !kept.is_empty() {
+            let types = types_of(&**table, &input.columns);
+            for (row, rid) in read.rids.iter().enumerate() {
+                if let Some(own) = kept.get_mut(rid) {
+                    *own = Some(row_at(read.batch.columns(), &types, row));
+                }
             }
         }
-        drop((lineage, kept));
+        drop(kept);
         if let Some(snapshot) = &snapshot {
             // The more so if it was before the feed was open.
             let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));

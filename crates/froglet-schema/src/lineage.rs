@@ -47,14 +47,18 @@ impl ByRow {
         Some(self.0.get(row.block() as usize)?.as_ref()?[row.slot()])
     }
 
-    /// Returns what it was; `none` of a row that had nothing.
-    fn replace(&mut self, row: RowId, to: u64, none: u64) -> u64 {
-        let block = row.block() as usize;
+    /// The numbers of a block; `none` of a row that has none.
+    fn block(&mut self, block: u32, none: u64) -> &mut [u64; ROWS_PER_BLOCK] {
+        let block = block as usize;
         if self.0.len() <= block {
             self.0.resize_with(block + 1, || None);
         }
-        let numbers = self.0[block].get_or_insert_with(|| Box::new([none; ROWS_PER_BLOCK]));
-        std::mem::replace(&mut numbers[row.slot()], to)
+        self.0[block].get_or_insert_with(|| Box::new([none; ROWS_PER_BLOCK]))
+    }
+
+    /// Returns what it was.
+    fn replace(&mut self, row: RowId, to: u64, none: u64) -> u64 {
+        std::mem::replace(&mut self.block(row.block(), none)[row.slot()], to)
     }
 }
 
@@ -87,6 +91,21 @@ impl Lineage {
         let was = self.set(row, now.map(|(unit, _)| unit));
         let is_same = before == print && print != NO_PRINT && was == now.map(|(unit, _)| unit);
         (!is_same, was)
+    }
+
+    /// The same of the rows of a block that a scan has read, each with its unit and print. A query may
+    /// read a block twice, and see a row change: that is in doubt.
+    pub fn note_block(&mut self, block: u32, rows: impl Iterator<Item = (RowId, (Unit, u64))>) {
+        debug_assert!(!self.is_sealed, "a scan comes before it");
+        let (units, prints) = (self.units.block(block, NONE), self.prints.block(block, NO_PRINT));
+        for (row, (unit, print)) in rows {
+            assert_ne!(unit, NONE, "this one is no unit");
+            let now = (unit, print.max(NO_PRINT + 1));
+            let at = row.slot();
+            let is_new = units[at] == NONE || (units[at], prints[at]) == now;
+            units[at] = unit;
+            prints[at] = if is_new { now.1 } else { NO_PRINT };
+        }
     }
 
     /// The print with which a row counts.
@@ -185,6 +204,21 @@ mod tests {
         for is_new in [true, false] {
             assert_eq!(lineage.note(row(2), Some((3, NO_PRINT))).0, is_new);
         }
+    }
+
+    #[test]
+    fn what_a_scan_reads_twice_is_in_doubt_where_it_differs() {
+        let mut lineage = Lineage::default();
+        let read = |prints: [u64; 3]| {
+            (0..).map(|slot| RowId::of(2, slot)).zip(prints.map(|print| (7, print)))
+        };
+        lineage.note_block(2, read([1, 2, 3]));
+        lineage.note_block(2, read([1, 9, 3]));
+        let prints = [0, 1, 2].map(|slot| lineage.print_of(RowId::of(2, slot)));
+        assert_eq!(prints, [Some(1), None, Some(3)]);
+        lineage.note_block(2, read([1, 9, 3]));
+        assert_eq!(lineage.print_of(RowId::of(2, 1)), None, "there may be rows of the first");
+        assert_eq!(lineage.unit_of(RowId::of(2, 1)), Some(7));
     }
 
     #[test]
