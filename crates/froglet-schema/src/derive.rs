@@ -354,13 +354,15 @@ impl Derivation {
         // All that is made of the rows of a unit is made now, but of a lookup row only what some
         // drivers make of it: then its change is yet to be captured.
         let is_noted = self.query.driver().is_none();
-        let mut found = read.rids.iter().zip(&noted).zip(counts.values()).peekable();
-        for row in &rows {
-            match found.next_if(|((rid, _), _)| *rid == row) {
-                Some(((_, now), true)) if is_noted => drop(lineage.note(*row, Some(*now))),
-                Some(((_, now), true)) if lineage.print_of(*row) == Some(now.1) => {}
-                _ => lineage.doubt(*row),
-            }
+        let stays = |((row, now), counts): ((RowId, (Unit, u64)), bool)| {
+            let is_known = lineage.print_of(row) == Some(now.1);
+            (counts && (is_noted || is_known)).then_some((row, now))
+        };
+        let found = read.rids.iter().copied().zip(noted.iter().copied());
+        let noted_now: Vec<_> = found.zip(counts.values()).filter_map(stays).collect();
+        rows.iter().for_each(|row| lineage.doubt(*row));
+        for (row, now) in noted_now {
+            lineage.note(row, Some(now));
         }
         let of = noted.iter().zip(counts.values()).filter(|(_, counts)| *counts);
         let of = of.map(|((unit, _), _)| *unit).collect();
@@ -373,7 +375,7 @@ impl Derivation {
         Ok(self.query.units(at, rows)?.into_iter().zip(prints).collect())
     }
 
-    /// Rows of an input, ascending, as they count.
+    /// Some rows of an input, ascending, as they count: those that are there, in any order.
     fn read_of(
         &self,
         input: &Input,
