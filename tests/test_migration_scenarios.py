@@ -544,3 +544,42 @@ def test_explain_alter(froglet):
     kinds = [line.rpartition("(kind=")[2].rstrip(")") for line in said if "(kind=" in line]
     assert kinds == ["column", "index", "verify"], said
     assert any("small" in line for line in said) and any("by_v" in line for line in said)
+
+
+@pytest.mark.parametrize("query", [
+    "select id, k from t where k > 2", "select k, count(*) from t group by k",
+    "select k from t union all select id from t"])
+def test_a_throttled_or_paused_scan_can_be_stopped(froglet, query):
+    """It waits for hours; who cancels it does not, nor does anybody else's query."""
+    froglet.run("create table t as select x as id, x % 7 as k from generate_series(1, 30000) g(x)")
+    with froglet.connect() as owner:
+        owner.execute("set froglet.migration_rows_per_second = 1")
+        owner.execute("set froglet.migration_scan_threads = 2")
+        owner.execute("set statement_timeout = '300ms'")
+        with pytest.raises(errors.QueryCanceled):
+            owner.execute(f"create table made as {query}")
+        owner.execute("set statement_timeout = 0")
+        outcome = []
+
+        def make():
+            try:
+                owner.execute(f"create table made as {query}")
+            except psycopg.Error as error:
+                outcome.append(error)
+
+        maker = threading.Thread(target=make)
+        maker.start()
+        under_way = "select max(id) from froglet.migrations where ended is null"
+        wait_until(lambda: froglet.value(under_way) is not None, "it is under way", 30)
+        number = froglet.value(under_way)
+        assert froglet.value(f"select froglet.pause_migration({number})")
+        assert froglet.value(f"select froglet.throttle_migration({number}, 0)")
+        assert froglet.rows("select paused, rows_per_second from froglet.migrations "
+                            f"where id = {number}") == [(True, None)]
+        assert froglet.value("select sum(x)::int from generate_series(1, 1000) g(x)") == 500500
+        assert froglet.value("select count(*) from t") == 30_000
+        assert froglet.value(f"select froglet.cancel_migration({number})")
+        maker.join(30)
+        assert [error.sqlstate for error in outcome] == ["57014"]
+        owner.execute("set froglet.migration_rows_per_second = 0")
+        owner.execute(f"create table made as {query}")
