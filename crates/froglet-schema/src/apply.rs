@@ -6,14 +6,11 @@ use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
-use crate::change::{Change, Fill, NewTable, RowQuery, TableQuery, UnitQuery};
-use crate::copy::Copy;
+use crate::change::{Change, Fill, NewTable, TableQuery};
 use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
-use crate::derive::{Derivation, Source};
 use crate::edit::{self, Edited, NewType, Surroundings, Work};
 use crate::error::SchemaError;
 use crate::local::{Changed, Remains, local, local_mut};
-use crate::migration::Migration;
 use crate::status::MigrationOptions;
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
 
@@ -27,10 +24,10 @@ pub struct Applied {
 }
 
 /// What every step of an application has at hand.
-struct Scope<'a> {
+pub(crate) struct Scope<'a> {
     view: Arc<CatalogVersion>,
-    options: &'a MigrationOptions,
-    limits: &'a Limits,
+    pub(crate) options: &'a MigrationOptions,
+    pub(crate) limits: &'a Limits,
 }
 
 impl Catalog {
@@ -237,7 +234,7 @@ impl Catalog {
         Ok(())
     }
 
-    async fn run_step(
+    pub(crate) async fn run_step(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
@@ -365,7 +362,7 @@ impl Catalog {
         Ok(())
     }
 
-    async fn create_table(
+    pub(crate) async fn create_table(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
@@ -414,90 +411,6 @@ impl Catalog {
         let version = TableVersion { def, version: Ts(0), table, compiled: OnceLock::new() };
         local_mut(txn).set_table(version);
         Ok(id)
-    }
-
-    /// CREATE TABLE AS, a row of a row.
-    async fn copy_table(
-        &self,
-        txn: &mut Transaction,
-        scope: &Scope<'_>,
-        new: NewTable,
-        source: ObjectId,
-        query: Arc<dyn RowQuery>,
-    ) -> Result<Applied, SchemaError> {
-        let TableVersion { def: from, table: seen, .. } = &**scope.table(source)?;
-        // Its rows stay where they are, and its columns what they are, until this ends.
-        self.store.lock(txn, source, scope.limits).await?;
-        let (id, target) = self.create_target(txn, scope, new).await?;
-        let rows = self.engine().open(from.space, Arc::new(from.layout()))?;
-        let copy = Arc::new(Copy::new(txn, rows.clone(), seen.clone(), query, target));
-        local_mut(txn).set_maker(id, copy.clone());
-        let kind = StepKind::Copy(copy.clone());
-        let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
-        self.run_step(txn, scope, from, step).await?;
-        self.note_told(txn);
-        Ok(Applied { object: Some(id), rows: copy.rows() })
-    }
-
-    /// CREATE TABLE AS, unit by unit.
-    async fn derive_table(
-        &self,
-        txn: &mut Transaction,
-        scope: &Scope<'_>,
-        new: NewTable,
-        query: Arc<dyn UnitQuery>,
-    ) -> Result<Applied, SchemaError> {
-        let mut tables: Vec<ObjectId> = query.inputs().iter().map(|input| input.table).collect();
-        tables.sort_unstable();
-        tables.dedup();
-        for table in &tables {
-            // As for a copy; in order, so that two such statements do not wait for each other.
-            scope.table(*table)?;
-            self.store.lock(txn, *table, scope.limits).await?;
-        }
-        let (id, target) = self.create_target(txn, scope, new).await?;
-        let source = |table| {
-            let TableVersion { def, table: seen, .. } = &**scope.table(table)?;
-            let table = self.engine().open(def.space, Arc::new(def.layout()))?;
-            Ok(Source { table, seen: seen.clone() })
-        };
-        let sources = query.inputs().iter().map(|input| source(input.table));
-        let sources = sources.collect::<Result<_, SchemaError>>()?;
-        let derivation = Arc::new(Derivation::new(txn, query, sources, target));
-        local_mut(txn).set_maker(id, derivation.clone());
-        let mut migrations = Vec::with_capacity(tables.len());
-        for table in &tables {
-            let def = &scope.table(*table)?.def;
-            let rows = source(*table)?.table;
-            let kind = StepKind::Derive(derivation.clone());
-            let step = Step::new(kind, rows.clone(), txn.savepoint(), self.engine().clone());
-            migrations.push((self.migration(txn, def, rows), Arc::new(step)));
-        }
-        let (options, limits) = (scope.options, scope.limits);
-        let scan = Migration::run_derivation;
-        scan(&derivation, &migrations, options, limits, &mut renewal(txn)).await?;
-        for (table, (migration, _)) in tables.into_iter().zip(&migrations) {
-            local_mut(txn).changes.steps.insert(table, migration.steps());
-        }
-        self.note_told(txn);
-        Ok(Applied { object: Some(id), rows: derivation.rows() })
-    }
-
-    /// A new table, and its rows as anybody writes them.
-    async fn create_target(
-        &self,
-        txn: &mut Transaction,
-        scope: &Scope<'_>,
-        new: NewTable,
-    ) -> Result<(ObjectId, Arc<dyn Table>), SchemaError> {
-        let id = self.create_table(txn, scope, new).await?;
-        let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
-        Ok((id, made.expect("just made").table.clone()))
-    }
-
-    /// Whoever is told how many rows there are, is told of commits that may not be durable yet.
-    fn note_told(&self, txn: &mut Transaction) {
-        txn.snapshot().note_seen(self.engine().now());
     }
 
     async fn drop_table(
@@ -647,7 +560,7 @@ impl Catalog {
 }
 
 impl Scope<'_> {
-    fn table(&self, id: ObjectId) -> Result<&Arc<TableVersion>, SchemaError> {
+    pub(crate) fn table(&self, id: ObjectId) -> Result<&Arc<TableVersion>, SchemaError> {
         self.view.tables.get(&id).ok_or(SchemaError::Stale)
     }
 
@@ -686,7 +599,7 @@ impl Change {
 }
 
 /// Moves the transaction's read view on while it scans, if it may move.
-fn renewal(txn: &mut Transaction) -> impl FnMut() + Send {
+pub(crate) fn renewal(txn: &mut Transaction) -> impl FnMut() + Send {
     let moves = txn.isolation() == Isolation::ReadCommitted;
     move || {
         if moves {

@@ -415,7 +415,7 @@ impl Catalog {
         }
         let id = self.next_migration.fetch_add(1, Ordering::Relaxed);
         let state = self.state(table.id);
-        let migration = Migration::start(id, owner, (table.id, table.name.clone()), state, rows);
+        let migration = Migration::start(id, owner, table, state, rows);
         local.migrations.push(migration.clone());
         let mut remembered = self.migrations.lock();
         remembered.push_back(migration.clone());

@@ -36,7 +36,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::change::RowQuery;
 use crate::error::SchemaError;
 use crate::rows::{read_rows, row_at};
-use crate::target::{Maker, Target, Writes, stop_of};
+use crate::target::{Maker, Source, Target, Writes, stop_of};
 
 /// No row was made of it.
 const NOWHERE: RowId = RowId(u64::MAX);
@@ -61,9 +61,7 @@ impl Places {
 
 /// One copy: from where, how, to where, and how far it is.
 pub struct Copy {
-    source: Arc<dyn Table>,
-    /// The source as the owner sees it: it may itself be made or changed by the same transaction.
-    seen: Arc<dyn Table>,
+    source: Source,
     /// Layout positions of the query's inputs.
     inputs: Vec<usize>,
     /// Source rows that the owner had written before the copy [T3].
@@ -80,20 +78,17 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// A copy for a transaction, of nothing yet. `source` and `target` are the tables as anybody reads
-    /// and writes them, `seen` is the source as the owner sees it.
+    /// A copy for a transaction, of nothing yet. `target` is the table as anybody reads and writes it.
     pub fn new(
         txn: &mut Transaction,
-        source: Arc<dyn Table>,
-        seen: Arc<dyn Table>,
+        source: Source,
         query: Arc<dyn RowQuery>,
         target: Arc<dyn Table>,
     ) -> Copy {
         let target = Target::new(txn, target);
         Copy {
-            own: txn.part().rows_written(source.space()).into_iter().collect(),
-            seen,
-            inputs: crate::step::positions(&*source, query.inputs()),
+            own: txn.part().rows_written(source.table.space()).into_iter().collect(),
+            inputs: crate::step::positions(&*source.table, query.inputs()),
             source,
             query,
             waiting: Mutex::new(target.fixed.is_some().then(Vec::new)),
@@ -122,30 +117,13 @@ impl Copy {
     pub fn run_block(&self, number: u32) -> Result<u64, SchemaError> {
         let latch = self.latch(number);
         let places = latch.lock();
-        let snapshot = self.target.scan_snapshot();
-        let read = match &snapshot {
-            Some(snapshot) => self.seen.read_block(snapshot, number, &self.inputs)?,
-            None => {
-                let relaxed = self.target.manager.engine().relaxed(self.target.owner);
-                self.source.read_block(&relaxed, number, &self.inputs)?
-            }
-        };
+        let (read, changed) = self.target.scan_block(&self.source, number, &self.inputs)?;
         let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(number, slot));
         self.place(&mut [(number, places)], rows, &read)?;
-        if let Some(snapshot) = &snapshot {
-            self.note_changed(number, snapshot.ts);
-        }
-        Ok(read.rids.len() as u64)
-    }
-
-    /// Under a fixed snapshot: what has changed in a block since is to be looked at again, the more
-    /// so if it was before the feed was open.
-    fn note_changed(&self, block: u32, since: Ts) {
-        let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));
-        let changed = rows.filter(|rid| self.seen.changed_since(*rid, since));
         if let Some(waiting) = &mut *self.waiting.lock() {
             waiting.extend(changed);
         }
+        Ok(read.rids.len() as u64)
     }
 
     /// Brings target rows in line with the latest committed version of these source rows, ascending:
@@ -166,7 +144,7 @@ impl Copy {
             by_block().map(|rows| (rows[0].block(), self.latch(rows[0].block()))).collect();
         let mut latched: Vec<_> =
             latches.iter().map(|(number, latch)| (*number, latch.lock())).collect();
-        let read = read_rows(&*self.source, &self.target.committed(), rows, &self.inputs);
+        let read = read_rows(&*self.source.table, &self.target.committed(), rows, &self.inputs);
         self.place(&mut latched, rows.iter().copied(), &read)
     }
 
@@ -274,7 +252,7 @@ impl Copy {
 
     /// What the query makes of each of some source rows.
     fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Vec<Option<Row>>, SchemaError> {
-        let read = read_rows(&*self.source, snapshot, rows, &self.inputs);
+        let read = read_rows(&*self.source.table, snapshot, rows, &self.inputs);
         let (made, types) = (self.query.eval(&read.batch)?, self.target.types());
         let mut kept = made.rows.iter().map(|&at| read.rids[at]).enumerate().peekable();
         let row = |rid: &RowId| {
@@ -323,8 +301,7 @@ impl Maker for Copy {
 
     fn hold(&self, txn: &mut dyn EngineTxn, base: Ts, row: RowId) -> Result<(), WriteStop> {
         let Some(source) = self.source_of(row) else { return Ok(()) };
-        let (seen, table) = (&*self.seen, &*self.source);
-        if self.target.hold_source(txn, base, seen, table, source)? {
+        if self.target.hold_source(txn, base, &self.source, source)? {
             self.run_rows(&[source]).map_err(stop_of)?;
         }
         Ok(())

@@ -52,20 +52,12 @@ use crate::change::{UnitQuery, UnitRows};
 use crate::error::SchemaError;
 use crate::lineage::{Lineage, Unit};
 use crate::rows::{read_rows, row_at, types_of};
-use crate::target::{Maker, Target, Writes, stop_of};
+use crate::target::{Maker, Source, Target, Writes, stop_of};
 
 /// Captured rows whose units are made again at once.
 const BATCH_ROWS: usize = 1024;
 /// With more of a block's rows than this, all of it is read.
 const BLOCK_IS_READ_AT: usize = ROWS_PER_BLOCK / 16;
-
-/// A table that one of the inputs is read from.
-pub struct Source {
-    /// As anybody reads and writes it.
-    pub table: Arc<dyn Table>,
-    /// As the owner sees it: it may itself be made or changed by the same transaction.
-    pub seen: Arc<dyn Table>,
-}
 
 /// One derivation: of what, how, to where, and how far it is.
 pub struct Derivation {
@@ -261,12 +253,11 @@ impl Derivation {
                 }
             }
         }
-        let dirty = state.unmade.clone();
-        if !dirty.is_empty() {
-            self.make(state, &dirty)?;
-            state.unmade.clear();
+        let dirty = std::mem::take(&mut state.unmade);
+        if dirty.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.make(state, &dirty).inspect_err(|_| state.unmade = dirty)
     }
 
     /// Makes units again, from the latest committed version of their rows [D2].
@@ -435,14 +426,13 @@ impl Maker for Derivation {
                 Some(driver) if driver == at => vec![RowId(unit)],
                 _ => input.lineage.lock().rows_of(key.into_iter()),
             };
-            let (seen, table) = (&*input.source.seen, &*input.source.table);
             let mut changed = Vec::new();
             for row in rows {
-                if self.target.hold_source(txn, base, seen, table, row)? {
+                if self.target.hold_source(txn, base, &input.source, row)? {
                     changed.push(row);
                 }
             }
-            self.run_rows(table.space(), &changed).map_err(stop_of)?;
+            self.run_rows(input.source.table.space(), &changed).map_err(stop_of)?;
         }
         Ok(())
     }
@@ -469,15 +459,9 @@ impl UnitRows for Scan {
         if self.derivation.is_stopped() {
             return Err(TxnError::Canceled.into());
         }
-        let (input, snapshot) = (&inputs[at], target.scan_snapshot());
+        let input = &inputs[at];
         let table = &input.source.table;
-        let read = match &snapshot {
-            Some(snapshot) => input.source.seen.read_block(snapshot, block, &input.columns)?,
-            None => {
-                let relaxed = target.manager.engine().relaxed(target.owner);
-                table.read_block(&relaxed, block, &input.columns)?
-            }
-        };
+        let (read, changed) = target.scan_block(&input.source, block, &input.columns)?;
         let noted = self.derivation.noted(at, &read)?;
         let rows = read.rids.iter().copied().zip(noted.iter().copied());
         input.lineage.lock().note_block(block, rows);
@@ -491,14 +475,8 @@ impl UnitRows for Scan {
             }
         }
         drop(kept);
-        if let Some(snapshot) = &snapshot {
-            // The more so if it was before the feed was open.
-            let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));
-            let is_changed = |rid: &RowId| input.source.seen.changed_since(*rid, snapshot.ts);
-            let changed = rows.filter(is_changed);
-            if let Some(waiting) = &mut state.lock().waiting {
-                waiting.entry(table.space()).or_default().extend(changed);
-            }
+        if let Some(waiting) = &mut state.lock().waiting {
+            waiting.entry(table.space()).or_default().extend(changed);
         }
         self.unread[at].lock().remove(&block);
         (self.progress)(table.space(), read.rids.len() as u64);

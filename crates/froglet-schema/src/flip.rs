@@ -37,6 +37,7 @@ use crate::copy::Copy;
 use crate::def::ObjectId;
 use crate::error::SchemaError;
 use crate::local::{Changed, local, local_mut};
+use crate::migration::Migration;
 use crate::rows::{read_rows, row_at, types_of};
 use crate::status::MigrationPhase;
 use crate::step::{ForeignKeyWatch, Step, StepKind};
@@ -138,18 +139,22 @@ impl Catalog {
         limits: &Limits,
     ) -> Result<(), SchemaError> {
         let migrations = local(txn).map(|l| l.migrations.clone()).unwrap_or_default();
-        let reduced = migrations.iter().try_for_each(|migration| migration.reduce_backlog());
-        let published = match reduced {
-            Ok(()) => self.publish_pending(txn, limits).await.map_err(SchemaError::from),
-            failed => failed,
-        };
-        if published.is_err() {
-            migrations.iter().for_each(|migration| migration.slow_writers(Duration::ZERO));
-            return published;
-        }
+        let steady = self.steady(txn, &migrations, limits).await;
+        // All of them, whichever has failed.
+        migrations.iter().for_each(|migration| migration.slow_writers(Duration::ZERO));
+        steady
+    }
+
+    async fn steady(
+        &self,
+        txn: &mut Transaction,
+        migrations: &[Arc<Migration>],
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        migrations.iter().try_for_each(|migration| migration.reduce_backlog())?;
+        self.publish_pending(txn, limits).await?;
         self.engine().settle();
         let caught_up = migrations.iter().try_for_each(|m| m.catch_up_and_pause());
-        migrations.iter().for_each(|migration| migration.slow_writers(Duration::ZERO));
         txn.begin_statement();
         self.withdraw_pending(txn);
         self.manager().waits().released(txn.id());

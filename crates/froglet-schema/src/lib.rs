@@ -18,6 +18,7 @@
 //! ([`def::Expression`]) and come back compiled, as [`Transform`] and [`Check`].
 
 mod apply;
+mod apply_as;
 mod build;
 pub mod catalog;
 pub mod change;

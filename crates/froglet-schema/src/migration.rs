@@ -25,8 +25,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -36,7 +36,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::process::setpriority_process;
 use tokio::sync::oneshot;
 
-use crate::def::ObjectId;
+use crate::def::{ObjectId, TableDef};
 use crate::derive::Derivation;
 use crate::error::SchemaError;
 use crate::flip::TableState;
@@ -87,8 +87,8 @@ pub struct Migration {
     paused: AtomicBool,
     stopped: AtomicBool,
     cancelled: AtomicBool,
-    /// Set once it has a step that writers are to fail at.
-    rejecting: OnceLock<()>,
+    /// It has a step that writers are to fail at.
+    rejecting: AtomicBool,
     capture_threads: AtomicUsize,
     pace: Pace,
     phase: AtomicU32,
@@ -185,15 +185,15 @@ impl Migration {
     pub fn start(
         id: u64,
         owner: TxnId,
-        (table_id, table_name): (ObjectId, String),
+        def: &TableDef,
         state: Option<Arc<TableState>>,
         table: Arc<dyn Table>,
     ) -> Arc<Migration> {
         let migration = Arc::new(Migration {
             id,
             owner,
-            table_id,
-            table_name,
+            table_id: def.id,
+            table_name: def.name.clone(),
             state,
             feed: Mutex::new(Some(table.open_feed())),
             drained: Mutex::default(),
@@ -203,7 +203,7 @@ impl Migration {
             paused: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
-            rejecting: OnceLock::new(),
+            rejecting: AtomicBool::new(false),
             capture_threads: AtomicUsize::new(1),
             pace: Pace::default(),
             phase: AtomicU32::new(MigrationPhase::Scan as u32),
@@ -308,7 +308,9 @@ impl Migration {
         self.statement.lock().clone_from(&options.statement);
         if options.reject_writers {
             step.reject_writers();
-            self.rejecting.get_or_init(|| self.count_rejecting(1));
+            if !self.rejecting.swap(true, Ordering::SeqCst) {
+                self.count_rejecting(1);
+            }
         }
         let _still = self.applying.lock();
         self.steps.write().push(step.clone());
@@ -322,7 +324,7 @@ impl Migration {
 
     /// Whether it is under way and has steps that writers of the table are to fail at.
     pub(crate) fn is_rejecting(&self) -> bool {
-        self.rejecting.get().is_some() && !self.stopped.load(Ordering::SeqCst)
+        self.rejecting.load(Ordering::SeqCst) && !self.stopped.load(Ordering::SeqCst)
     }
 
     /// A step's scan is over: what waited for that is captured now, and its suspects are looked at.
@@ -551,7 +553,9 @@ impl Migration {
 
     /// Runs a step for captured rows, ascending: on several threads, if there are many and may be several.
     fn run_step_for(&self, step: &Step, rows: &[RowId]) -> Result<(), SchemaError> {
-        let threads = self.capture_threads.load(Ordering::Relaxed);
+        // Units are made under one lock.
+        let is_apart = !matches!(step.kind, StepKind::Derive(_));
+        let threads = if is_apart { self.capture_threads.load(Ordering::Relaxed) } else { 1 };
         let parts = parts_of(rows, threads.min(rows.len() / CAPTURE_LITTLE));
         let [first, others @ ..] = &parts[..] else { return step.run_rows(self.owner, rows) };
         thread::scope(|scope| {
@@ -627,8 +631,8 @@ impl Migration {
 
     /// Works the backlog down while writers still write, so that they stand still for less afterwards.
     /// Where it does not go down by half each time, writers are slowed down, the more the longer that
-    /// takes; [`Migration::catch_up_and_pause`] lets them go again. Gives up after some rounds: a flip
-    /// must come, whatever the load.
+    /// takes, until they have stood still or the caller has failed. Gives up after some rounds: a
+    /// flip must come, whatever the load.
     pub fn reduce_backlog(&self) -> Result<(), SchemaError> {
         let mut delay = Duration::ZERO;
         for _ in 0..FLIP_ROUNDS {
@@ -636,13 +640,10 @@ impl Migration {
             if before <= FLIP_BACKLOG {
                 break;
             }
-            let applied = {
+            {
                 let _still = self.applying.lock();
-                self.check_failure().and_then(|()| self.remember(self.apply_captured()))
-            };
-            if let Err(e) = applied {
-                self.slow_writers(Duration::ZERO);
-                return Err(e);
+                self.check_failure()?;
+                self.remember(self.apply_captured())?;
             }
             if self.backlog() > before / 2 {
                 delay = (2 * delay).clamp(WRITER_DELAY.start, WRITER_DELAY.end);
@@ -700,7 +701,7 @@ impl Migration {
             return;
         }
         self.slow_writers(Duration::ZERO);
-        if self.rejecting.get().is_some() {
+        if self.rejecting.load(Ordering::SeqCst) {
             self.count_rejecting(-1);
         }
         *self.feed.lock() = None;

@@ -7,9 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    ColumnType, EngineTxn, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Ts, TxnId,
-    WriteStop,
+    BlockRows, ColumnType, EngineError, EngineTxn, Row, RowId, RowWrite, Snapshot, SpaceId,
+    SqlState, Table, Ts, TxnId, WriteStop,
 };
 use froglet_txn::{Isolation, Transaction, TxnManager};
 use parking_lot::Mutex;
@@ -36,6 +37,15 @@ pub(crate) struct Target {
     /// Of an owner whose snapshot stays.
     pub fixed: Option<Fixed>,
     rows: AtomicU64,
+}
+
+/// A table that the rows of a target are made of.
+#[derive(Clone)]
+pub struct Source {
+    /// As anybody reads and writes it.
+    pub table: Arc<dyn Table>,
+    /// As the owner sees it: it may itself be made or changed by the same transaction.
+    pub seen: Arc<dyn Table>,
 }
 
 /// The target of an owner whose snapshot stays is first made of what that sees, while capture waits for
@@ -168,6 +178,25 @@ impl Target {
         written.map(|()| Some(place)).map_err(|(_, stop)| stop)
     }
 
+    /// A block of a source, for the scan: as the owner's snapshot sees it, if that stays, and then
+    /// with what has changed since, to be looked at again (the more so if it was before the feed was
+    /// open). Else what is committed, and what the owner has written.
+    pub fn scan_block(
+        &self,
+        source: &Source,
+        block: u32,
+        columns: &[usize],
+    ) -> Result<(BlockRows, Vec<RowId>), EngineError> {
+        let Some(snapshot) = self.scan_snapshot() else {
+            let relaxed = self.manager.engine().relaxed(self.owner);
+            return Ok((source.table.read_block(&relaxed, block, columns)?, Vec::new()));
+        };
+        let read = source.seen.read_block(&snapshot, block, columns)?;
+        let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));
+        let is_changed = |rid: &RowId| source.seen.changed_since(*rid, snapshot.ts);
+        Ok((read, rows.filter(is_changed).collect()))
+    }
+
     /// The snapshot in which the sources are read, if it stays and the scan is not over.
     pub fn scan_snapshot(&self) -> Option<Arc<Snapshot>> {
         self.fixed.as_ref()?.snapshot.lock().clone()
@@ -203,21 +232,20 @@ impl Target {
         self.fixed.as_ref().and_then(|fixed| fixed.view_ts.get()).copied().unwrap_or(ts)
     }
 
-    /// For the owner: holds a source row, as it sees it (`seen`) or as it is. Returns whether it has
-    /// changed since `base`.
+    /// For the owner: holds a source row, as it sees it or as it is. Returns whether it has changed
+    /// since `base`.
     pub fn hold_source(
         &self,
         txn: &mut dyn EngineTxn,
         base: Ts,
-        seen: &dyn Table,
-        source: &dyn Table,
+        source: &Source,
         row: RowId,
     ) -> Result<bool, WriteStop> {
         let lock = [RowWrite::Lock { rid: row }];
         // As the owner sees it: what the source itself was made of is held, too.
-        let held = match seen.write(txn, base, &lock) {
+        let held = match source.seen.write(txn, base, &lock) {
             Err((_, WriteStop::Changed { .. })) if self.fixed.is_none() => {
-                source.write(txn, Ts::LATEST, &lock)
+                source.table.write(txn, Ts::LATEST, &lock)
             }
             held => held,
         };
@@ -225,7 +253,7 @@ impl Target {
             Ok(()) | Err((_, WriteStop::Gone)) => {}
             Err((_, stop)) => return Err(stop),
         }
-        let changed = seen.changed_since(row, base);
+        let changed = source.seen.changed_since(row, base);
         if changed && self.fixed.is_some() {
             return Err(WriteStop::Changed { ts: Ts::LATEST });
         }

@@ -34,7 +34,7 @@ impl Ddl<'_> {
             return Ok("CREATE TABLE AS".to_owned());
         };
         let query = create.query.as_ref().expect("CREATE TABLE AS has a query");
-        let made = table_query::plan(&self.names(), self.session, self.eval, query)?;
+        let made = table_query::plan(&self.names(), self.session, query)?;
         let mut columns = made.columns;
         rename(names, &mut columns)?;
         crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;

@@ -9,7 +9,6 @@ use datafusion::sql::sqlparser::ast::{
 use froglet_schema::TableVersion;
 
 use crate::command::fold;
-use crate::context::EvalContext;
 use crate::ddl_alter::new_column;
 use crate::ddl_column::{self, Source};
 use crate::ddl_compile::keeps_cells;
@@ -90,8 +89,7 @@ pub(crate) fn lines(
             Ok(table_lines("Create Index", table, &[(create.to_string(), Kind::Index)], mode))
         }
         Statement::CreateTable(CreateTable { name, query: Some(query), .. }) => {
-            let context = EvalContext::new(session.clone());
-            let made = table_query::plan(names, session, &context, query)?;
+            let made = table_query::plan(names, session, query)?;
             Ok(table_as_lines(&Names::parts(name)?.1, &made, mode))
         }
         _ => Err(SqlError::unsupported("EXPLAIN of this statement")),

@@ -13,12 +13,11 @@ use arrow::compute::filter_record_batch;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query};
 use froglet_engine::{ColumnId, SqlState};
 use froglet_schema::{
-    CatalogVersion, Made, NewColumn, RowQuery, SchemaError, SqlType, TableDef, TableQuery,
-    TableVersion,
+    Made, NewColumn, RowQuery, SchemaError, SqlType, TableDef, TableQuery, TableVersion,
 };
 
 use crate::bound::{BoundExpr, projection_of};
-use crate::context::{EvalContext, SessionFunctions};
+use crate::context::EvalContext;
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
@@ -68,14 +67,12 @@ impl MadeTable {
 pub(crate) fn plan(
     names: &Names<'_>,
     session: &Arc<SessionState>,
-    context: &EvalContext,
     query: &Query,
 ) -> Result<MadeTable, SqlError> {
-    let frozen: Arc<dyn SessionFunctions> = Arc::new(Frozen::new(context.session.clone()));
-    let context = EvalContext::new(frozen.clone());
+    let context = EvalContext::new(Arc::new(Frozen::new(session.clone())));
     match of_rows(names, &context, query)? {
         Some(made) => Ok(made),
-        None => of_units(session.catalog_now(), frozen, &context, query),
+        None => of_units(context, query),
     }
 }
 
@@ -122,13 +119,8 @@ fn of_rows(
 }
 
 /// Any query.
-fn of_units(
-    catalog: Arc<CatalogVersion>,
-    session: Arc<dyn SessionFunctions>,
-    context: &EvalContext,
-    query: &Query,
-) -> Result<MadeTable, SqlError> {
-    let env = QueryEnv::new(catalog, session);
+fn of_units(context: EvalContext, query: &Query) -> Result<MadeTable, SqlError> {
+    let env = QueryEnv::new(context.session.catalog(), context.session.clone());
     let planned = query::plan(query, &env, &[], &[])?;
     let plan = planned.bound(&[])?;
     let divided = units::divide(&plan).map_err(df_error::map_df_error)?;
@@ -137,7 +129,7 @@ fn of_units(
     let columns = planned.fields().iter().map(|f| new_column(f.name.clone(), f.sql_type));
     let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;
     let targets = columns.iter().map(|c| (c.name.clone(), c.ty, c.sql_type)).collect();
-    let query = DividedQuery::new(divided, targets, env, context.clone())?;
+    let query = DividedQuery::new(divided, targets, env, context)?;
     let query = TableQuery::Units(Arc::new(query));
     Ok(MadeTable::new(columns, query, units, tables.iter()))
 }

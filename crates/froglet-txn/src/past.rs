@@ -76,15 +76,15 @@ impl Past {
 
 impl Kept {
     fn add(&mut self, at: SystemTime, present: Arc<Snapshot>) {
+        // A clock that was set back: there is one time, and it goes forward.
+        if self.samples.back().is_some_and(|last| last.at > at) {
+            return;
+        }
         let last = self.samples.iter().rev().find(|sample| sample.keeps.is_some());
         let part = self.retention / PARTS;
         let is_old = |last: &Sample| at.duration_since(last.at).is_ok_and(|age| age >= part);
         let keeps = last.is_none_or(is_old);
         let ts = present.ts;
-        // A clock that was set back: there is one time, and it goes forward.
-        if self.samples.back().is_some_and(|last| last.at > at) {
-            return;
-        }
         self.samples.push_back(Sample { at, ts, keeps: keeps.then_some(present) });
         let Some(limit) = at.checked_sub(self.retention) else { return };
         loop {

@@ -5,26 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use froglet_engine::{ColumnType, RowId, RowWrite, Ts, Value, WriteStop};
-use froglet_schema::{Change, Fill, MigrationOptions, ObjectId, TableQuery};
+use froglet_schema::{Change, Fill, MigrationOptions, TableQuery};
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::world::{
-    Double, SomeDoubled, World, column, double, options, pairs_table, some_doubled,
+    BOTH, Double, SomeDoubled, World, column, double, options, pair, pairs_table, some_doubled,
 };
 use crate::writers::Writers;
-
-const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
-
-fn pair(row: &[Value]) -> (i64, i64) {
-    match row {
-        [Value::Int64(id), Value::Int64(v)] => (*id, *v),
-        other => panic!("a NULL in {other:?}"),
-    }
-}
-
-async fn pairs(world: &World, txn: &mut Transaction) -> Vec<(i64, i64)> {
-    world.rows(txn, &["id", "v"]).await.iter().map(|row| pair(row)).collect()
-}
 
 /// What the copy's query makes of rows.
 fn copied(rows: impl IntoIterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
@@ -52,7 +39,7 @@ async fn a_copy_has_the_rows_of_its_query() {
         let mut txn = world.begin(Isolation::ReadCommitted);
         let wanted = copied((0..20_000).map(|id| (id, 10 * id)));
         assert_eq!(applied.rows, wanted.len() as u64);
-        assert_eq!(pairs(&target, &mut txn).await, wanted);
+        assert_eq!(target.pairs(&mut txn).await, wanted);
     }
     let migrated = world.catalog.migrations();
     assert!(migrated.iter().all(|m| m.kind == "table" && m.table_name == "t"), "{migrated:?}");
@@ -64,7 +51,7 @@ async fn a_copy_follows_what_others_commit_before_it() {
         let world = World::with_rows(10).await;
         let mut ddl = world.begin(isolation);
         // The snapshot, if it stays, is from before all of it; the feed is open in the middle.
-        assert_eq!(pairs(&world, &mut ddl).await.len(), 10);
+        assert_eq!(world.pairs(&mut ddl).await.len(), 10);
         let mut writer = world.begin(Isolation::ReadCommitted);
         world.update(&mut writer, 1, 100).await.unwrap();
         world.delete(&mut writer, 2).await.unwrap();
@@ -78,22 +65,22 @@ async fn a_copy_follows_what_others_commit_before_it() {
         world.insert(&mut writer, 11, 110).await.unwrap();
         world.commit(writer).await.unwrap();
         for _ in 0..3 {
-            let source = pairs(&world, &mut ddl).await;
+            let source = world.pairs(&mut ddl).await;
             let fixed = isolation != Isolation::ReadCommitted;
             assert_eq!(source.iter().any(|(id, _)| *id == 11), !fixed, "{isolation:?}");
-            assert_eq!(pairs(&target, &mut ddl).await, copied(source), "{isolation:?}");
+            assert_eq!(target.pairs(&mut ddl).await, copied(source), "{isolation:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         world.commit(ddl).await.unwrap();
         let mut after = world.begin(Isolation::ReadCommitted);
         let v = |id: i64| [0, 100, 0, 31, 300, 0][id as usize];
         let wanted = [(1, v(1)), (3, v(3)), (7, 70), (8, 80), (10, 101), (11, 110)];
-        assert_eq!(pairs(&target, &mut after).await, copied(wanted), "{isolation:?}");
+        assert_eq!(target.pairs(&mut after).await, copied(wanted), "{isolation:?}");
         // What is written later is written to one of them.
         world.update(&mut after, 7, 71).await.unwrap();
         world.commit(after).await.unwrap();
         let mut after = world.begin(Isolation::ReadCommitted);
-        assert_eq!(pairs(&target, &mut after).await, copied(wanted), "{isolation:?}");
+        assert_eq!(target.pairs(&mut after).await, copied(wanted), "{isolation:?}");
     }
 }
 
@@ -114,11 +101,11 @@ async fn a_split_under_writers_loses_and_tears_nothing() {
         }
         let b = create_as(&world, &mut txn, "b").await;
         writers.until_committed(20).await;
-        let source = pairs(&world, &mut txn).await;
+        let source = world.pairs(&mut txn).await;
         if isolation == Isolation::RepeatableRead {
             // One read view for all three, whatever is written meanwhile.
-            assert_eq!(pairs(&a, &mut txn).await, copied(source.clone()));
-            assert_eq!(pairs(&b, &mut txn).await, copied(source));
+            assert_eq!(a.pairs(&mut txn).await, copied(source.clone()));
+            assert_eq!(b.pairs(&mut txn).await, copied(source));
         } else {
             a.change(&mut txn, a.add_key()).await.unwrap();
         }
@@ -130,7 +117,7 @@ async fn a_split_under_writers_loses_and_tears_nothing() {
         let wanted = copied(writers.end().await);
         let mut after = world.begin(Isolation::ReadCommitted);
         for target in [&a, &b] {
-            assert_eq!(pairs(target, &mut after).await, wanted, "round {round}");
+            assert_eq!(target.pairs(&mut after).await, wanted, "round {round}");
         }
         // The key has every row, and goes on to be kept.
         for (id, v) in wanted.iter().step_by(97) {
@@ -150,14 +137,10 @@ async fn each_statement_of_its_transaction_sees_source_and_copy_at_one_time() {
         writers.until_committed(5).await;
         let view = world.statement(&mut txn, false).await;
         let snapshot = txn.snapshot();
-        let read = |table: ObjectId| -> Vec<(i64, i64)> {
-            let rows = World::read(&view.tables[&table], &snapshot, &[0, 1]);
-            rows.iter().map(|row| pair(row)).collect()
-        };
         // The source is read last: it goes on, and a view that was not kept would show it.
-        let made = read(target.table);
+        let made = target.pairs_in(&view, &snapshot);
         tokio::task::yield_now().await;
-        assert_eq!(made, copied(read(world.table)));
+        assert_eq!(made, copied(world.pairs_in(&view, &snapshot)));
         world.catalog.end_statement(&mut txn);
     }
     world.change(&mut txn, Change::DropTable { table: world.table, cascade: false }).await.unwrap();
@@ -194,7 +177,7 @@ async fn what_the_owner_writes_to_its_copy_stands() {
         world.commit(ddl).await.unwrap();
 
         let mut after = world.begin(Isolation::ReadCommitted);
-        let rows = pairs(&target, &mut after).await;
+        let rows = target.pairs(&mut after).await;
         let copy = |id: i64| (id, double(10 * id));
         let wanted = [(1, -1), copy(4), copy(5), (7, double(71)), copy(8), copy(10), (500, 5)];
         assert_eq!(rows, wanted, "{isolation:?}");
@@ -245,10 +228,10 @@ async fn own_writes_before_the_copy_are_copied() {
         let target = create_as(&world, &mut ddl, "copy").await;
         world.update(&mut ddl, 1, 12).await.unwrap();
         let wanted = [(1, 11), (4, 40), (5, 50), (7, 70), (8, 80), (10, 101)];
-        assert_eq!(pairs(&target, &mut ddl).await, copied(wanted), "{isolation:?}");
+        assert_eq!(target.pairs(&mut ddl).await, copied(wanted), "{isolation:?}");
         world.commit(ddl).await.unwrap();
         let mut after = world.begin(Isolation::ReadCommitted);
-        assert_eq!(pairs(&target, &mut after).await, copied(wanted), "{isolation:?}");
+        assert_eq!(target.pairs(&mut after).await, copied(wanted), "{isolation:?}");
         assert_eq!(world.value(&mut after, 1).await, Some(12));
     }
 }
@@ -271,10 +254,10 @@ async fn own_writes_after_the_copy_are_not_copied() {
     world.catalog.end_statement(&mut ddl);
     assert_eq!(world.value(&mut ddl, 1).await, Some(12));
     let wanted = copied([(1, 11)])[0];
-    assert_eq!(pairs(&target, &mut ddl).await[0], wanted, "as the other has committed it");
+    assert_eq!(target.pairs(&mut ddl).await[0], wanted, "as the other has committed it");
     world.commit(ddl).await.unwrap();
     let mut after = world.begin(Isolation::ReadCommitted);
-    assert_eq!(pairs(&target, &mut after).await[0], wanted);
+    assert_eq!(target.pairs(&mut after).await[0], wanted);
     assert_eq!(world.value(&mut after, 1).await, Some(12));
 }
 
@@ -305,12 +288,12 @@ async fn a_copy_of_a_copy_follows_the_first_source() {
         let first = create_as(&world, &mut ddl, "first").await;
         change_some(&world).await;
         let second = create_from(&first, "v", &mut ddl).await;
-        let seen = pairs(&world, &mut ddl).await;
-        assert_eq!(pairs(&second, &mut ddl).await, copied(copied(seen)), "{isolation:?}");
+        let seen = world.pairs(&mut ddl).await;
+        assert_eq!(second.pairs(&mut ddl).await, copied(copied(seen)), "{isolation:?}");
         world.commit(ddl).await.unwrap();
         let mut after = world.begin(Isolation::ReadCommitted);
         let wanted = [(1, 100), (2, 20), (5, 50), (7, 70), (8, 80), (10, 101)];
-        assert_eq!(pairs(&second, &mut after).await, copied(copied(wanted)), "{isolation:?}");
+        assert_eq!(second.pairs(&mut after).await, copied(copied(wanted)), "{isolation:?}");
     }
 }
 
@@ -323,13 +306,13 @@ async fn a_copy_of_a_changed_table_is_as_of_the_snapshot_too() {
         world.change(&mut ddl, world.add_double("d")).await.unwrap();
         change_some(&world).await;
         let second = create_from(&world, "d", &mut ddl).await;
-        let seen = pairs(&world, &mut ddl).await;
+        let seen = world.pairs(&mut ddl).await;
         let doubled = |rows: Vec<(i64, i64)>| rows.into_iter().map(|(id, v)| (id, double(v)));
-        assert_eq!(pairs(&second, &mut ddl).await, copied(doubled(seen)), "{isolation:?}");
+        assert_eq!(second.pairs(&mut ddl).await, copied(doubled(seen)), "{isolation:?}");
         world.commit(ddl).await.unwrap();
         let mut after = world.begin(Isolation::ReadCommitted);
-        let seen = pairs(&world, &mut after).await;
-        assert_eq!(pairs(&second, &mut after).await, copied(doubled(seen)), "{isolation:?}");
+        let seen = world.pairs(&mut after).await;
+        assert_eq!(second.pairs(&mut after).await, copied(doubled(seen)), "{isolation:?}");
     }
 }
 
@@ -393,7 +376,7 @@ async fn triples_of(target: &World) -> Vec<(i64, i64)> {
 /// The same, of a copy with a key.
 async fn triples(target: &World) -> Vec<(i64, i64)> {
     let mut after = target.begin(Isolation::ReadCommitted);
-    for (id, v) in pairs(target, &mut after).await {
+    for (id, v) in target.pairs(&mut after).await {
         assert_eq!(target.value(&mut after, id).await, Some(v), "the key has every row");
     }
     triples_of(target).await
@@ -467,7 +450,7 @@ async fn of_writers_to_a_table_and_its_copy_the_first_wins() {
         // Whoever has only held a row has nothing to carry.
         world.commit(holder).await.unwrap();
         let mut after = world.begin(Isolation::ReadCommitted);
-        let rows = pairs(&target, &mut after).await;
+        let rows = target.pairs(&mut after).await;
         assert_eq!(rows[..3], [(1, 7), (2, 8), (4, double(41))], "{isolation:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use froglet_engine::{BlockRows, RowId, RowWrite, SqlState, Ts, Value, WriteStop};
+use froglet_engine::{BlockRows, RowId, RowWrite, SqlState, Ts, WriteStop};
 use froglet_schema::{
     Change, Makes, MigrationOptions, SchemaError, TableQuery, UnitInput, UnitQuery, UnitRows,
 };
@@ -16,12 +16,9 @@ use froglet_txn::{Isolation, Limits, Transaction, TxnError};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::world::{World, options, pairs_table};
+use crate::world::{BOTH, Pair, World, options, pairs_table};
 use crate::writers::Writers;
 
-const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
-
-type Pair = (i64, i64);
 /// A row that was made, and its unit.
 type Made = (u64, Pair);
 
@@ -187,22 +184,8 @@ async fn derive_of(worlds: &[&World], kind: Kind, txn: &mut Transaction, name: &
     worlds[0].of(made.expect("a table was made"))
 }
 
-fn pair(row: &[Value]) -> Pair {
-    match row {
-        [Value::Int64(id), Value::Int64(v)] => (*id, *v),
-        other => panic!("a NULL in {other:?}"),
-    }
-}
-
-async fn pairs(world: &World, txn: &mut Transaction) -> Vec<Pair> {
-    let mut rows: Vec<Pair> =
-        world.rows(txn, &["id", "v"]).await.iter().map(|row| pair(row)).collect();
-    rows.sort_unstable();
-    rows
-}
-
 async fn committed(world: &World) -> Vec<Pair> {
-    pairs(world, &mut world.begin(Isolation::ReadCommitted)).await
+    world.pairs(&mut world.begin(Isolation::ReadCommitted)).await
 }
 
 #[tokio::test]
@@ -235,7 +218,7 @@ async fn it_follows_what_others_commit() {
     for (isolation, kind) in BOTH.into_iter().flat_map(|i| KINDS.map(|kind| (i, kind))) {
         let world = World::with_rows(20).await;
         let mut ddl = world.begin(isolation);
-        assert_eq!(pairs(&world, &mut ddl).await.len(), 20);
+        assert_eq!(world.pairs(&mut ddl).await.len(), 20);
         // Before the feed is open, and after.
         for round in 0..2 {
             let mut writer = world.begin(Isolation::ReadCommitted);
@@ -251,10 +234,10 @@ async fn it_follows_what_others_commit() {
         let view = world.catalog.view(&mut ddl);
         let made = world.of(*view.names.get(&("public".to_owned(), "made".to_owned())).unwrap());
         for _ in 0..3 {
-            let source = pairs(&world, &mut ddl).await;
+            let source = world.pairs(&mut ddl).await;
             let fixed = isolation != Isolation::ReadCommitted;
             assert_eq!(source.iter().any(|(id, _)| *id == 21), !fixed, "{isolation:?}");
-            assert_eq!(pairs(&made, &mut ddl).await, kind.of(&source), "{isolation:?}");
+            assert_eq!(made.pairs(&mut ddl).await, kind.of(&source), "{isolation:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         world.commit(ddl).await.unwrap();
@@ -283,12 +266,7 @@ async fn under_writers_it_is_what_its_query_makes_at_every_statement_and_at_the_
             writers.until_committed(10).await;
             let view = world.statement(&mut txn, false).await;
             let snapshot = txn.snapshot();
-            let read = |world: &World| -> Vec<Pair> {
-                let rows = World::read(&view.tables[&world.table], &snapshot, &[0, 1]);
-                let mut rows: Vec<Pair> = rows.iter().map(|row| pair(row)).collect();
-                rows.sort_unstable();
-                rows
-            };
+            let read = |world: &World| world.pairs_in(&view, &snapshot);
             // The source is read last: it goes on, and a view that was not kept would show it.
             let rows = [read(&made), read(&keyed)];
             tokio::task::yield_now().await;
@@ -355,12 +333,8 @@ async fn of_two_tables_under_writers_each_sees_what_the_other_has_changed() {
             writers.until_committed(5).await;
             let view = world.statement(&mut txn, false).await;
             let snapshot = txn.snapshot();
-            let read = |world: &World| -> Vec<Pair> {
-                let rows = World::read(&view.tables[&world.table], &snapshot, &[0, 1]);
-                rows.iter().map(|row| pair(row)).collect()
-            };
-            let mut rows = read(&made);
-            rows.sort_unstable();
+            let read = |world: &World| world.pairs_in(&view, &snapshot);
+            let rows = read(&made);
             let wanted = kind.of_tables(&[&read(&world), &read(&other)]);
             assert!(rows == wanted, "{isolation:?}");
             world.catalog.end_statement(&mut txn);
@@ -435,8 +409,8 @@ async fn own_writes_before_it_count_as_they_were_and_later_ones_do_not() {
         world.delete(&mut ddl, 2).await.unwrap();
         world.insert(&mut ddl, 50, 30).await.unwrap();
         let made = derive(&world, SUMS, &mut ddl, "made").await;
-        let wanted = SUMS.of(&pairs(&world, &mut ddl).await);
-        assert_eq!(pairs(&made, &mut ddl).await, wanted);
+        let wanted = SUMS.of(&world.pairs(&mut ddl).await);
+        assert_eq!(made.pairs(&mut ddl).await, wanted);
         world.update(&mut ddl, 1, 30).await.unwrap();
         world.delete(&mut ddl, 50).await.unwrap();
         world.update(&mut ddl, 9, 0).await.unwrap();
@@ -466,8 +440,8 @@ async fn tables_are_made_of_tables_that_are_being_made() {
         world.update(&mut writer, 1, 2).await.unwrap();
         world.insert(&mut writer, 200, 4).await.unwrap();
         world.commit(writer).await.unwrap();
-        let then = pairs(&copy, &mut ddl).await;
-        assert_eq!(pairs(&sums, &mut ddl).await, SUMS.of(&then));
+        let then = copy.pairs(&mut ddl).await;
+        assert_eq!(sums.pairs(&mut ddl).await, SUMS.of(&then));
         for table in [world.table, copy.table] {
             let gone = Change::DropTable { table, cascade: false };
             world.change(&mut ddl, gone).await.unwrap();

@@ -19,6 +19,19 @@ use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnError, TxnManage
 
 pub const INT8: SqlType = SqlType { oid: 20, modifier: -1 };
 
+/// The isolation levels under which a schema change may run.
+pub const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
+
+/// id and v of a row.
+pub type Pair = (i64, i64);
+
+pub fn pair(row: &[Value]) -> Pair {
+    match row {
+        [Value::Int64(id), Value::Int64(v)] => (*id, *v),
+        other => panic!("a NULL in {other:?}"),
+    }
+}
+
 pub struct World {
     pub catalog: Arc<Catalog>,
     pub table: ObjectId,
@@ -294,6 +307,27 @@ impl World {
             Value::Int64(id) => id,
             ref other => panic!("an id is never {other:?}"),
         });
+        rows
+    }
+
+    /// id and v of every row, in order.
+    pub async fn pairs(&self, txn: &mut Transaction) -> Vec<Pair> {
+        let view = self.statement(txn, false).await;
+        let pairs = self.pairs_in(&view, &txn.snapshot());
+        self.catalog.end_statement(txn);
+        pairs
+    }
+
+    /// The same within a statement, that may read several tables.
+    pub fn pairs_in(&self, view: &CatalogVersion, snapshot: &Snapshot) -> Vec<Pair> {
+        let version = &view.tables[&self.table];
+        let at = ["id", "v"].map(|name| {
+            let column = version.def.columns.iter().position(|c| c.name == name);
+            column.expect("a column of the table")
+        });
+        let mut rows: Vec<Pair> =
+            World::read(version, snapshot, &at).iter().map(|row| pair(row)).collect();
+        rows.sort_unstable();
         rows
     }
 

@@ -1,0 +1,108 @@
+//! Applying CREATE TABLE AS: the table, what makes its rows, and their first scan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use froglet_engine::Table;
+use froglet_txn::Transaction;
+
+use crate::apply::{Applied, Scope, renewal};
+use crate::catalog::{Catalog, TableVersion};
+use crate::change::{NewTable, RowQuery, UnitQuery};
+use crate::copy::Copy;
+use crate::def::ObjectId;
+use crate::derive::Derivation;
+use crate::error::SchemaError;
+use crate::local::{local, local_mut};
+use crate::migration::Migration;
+use crate::step::{Step, StepKind};
+use crate::target::Source;
+
+impl Catalog {
+    /// A row of a row.
+    pub(crate) async fn copy_table(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        new: NewTable,
+        table: ObjectId,
+        query: Arc<dyn RowQuery>,
+    ) -> Result<Applied, SchemaError> {
+        let source = self.source(txn, scope, table).await?;
+        let (id, target) = self.create_target(txn, scope, new).await?;
+        let rows = source.table.clone();
+        let copy = Arc::new(Copy::new(txn, source, query, target));
+        local_mut(txn).set_maker(id, copy.clone());
+        let kind = StepKind::Copy(copy.clone());
+        let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
+        self.run_step(txn, scope, &scope.table(table)?.def, step).await?;
+        self.note_told(txn);
+        Ok(Applied { object: Some(id), rows: copy.rows() })
+    }
+
+    /// Unit by unit.
+    pub(crate) async fn derive_table(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        new: NewTable,
+        query: Arc<dyn UnitQuery>,
+    ) -> Result<Applied, SchemaError> {
+        let tables: BTreeSet<ObjectId> = query.inputs().iter().map(|input| input.table).collect();
+        let mut sources = BTreeMap::new();
+        // In order, so that two such statements do not wait for each other.
+        for table in tables {
+            sources.insert(table, self.source(txn, scope, table).await?);
+        }
+        let (id, target) = self.create_target(txn, scope, new).await?;
+        let inputs = query.inputs().iter().map(|input| sources[&input.table].clone()).collect();
+        let derivation = Arc::new(Derivation::new(txn, query, inputs, target));
+        local_mut(txn).set_maker(id, derivation.clone());
+        let mut migrations = Vec::with_capacity(sources.len());
+        for (table, Source { table: rows, .. }) in &sources {
+            let kind = StepKind::Derive(derivation.clone());
+            let step = Step::new(kind, rows.clone(), txn.savepoint(), self.engine().clone());
+            let migration = self.migration(txn, &scope.table(*table)?.def, rows.clone());
+            migrations.push((migration, Arc::new(step)));
+        }
+        let (options, limits) = (scope.options, scope.limits);
+        let scan = Migration::run_derivation;
+        scan(&derivation, &migrations, options, limits, &mut renewal(txn)).await?;
+        for (table, (migration, _)) in sources.into_keys().zip(&migrations) {
+            local_mut(txn).changes.steps.insert(table, migration.steps());
+        }
+        self.note_told(txn);
+        Ok(Applied { object: Some(id), rows: derivation.rows() })
+    }
+
+    /// A table to be read. Its rows stay where they are, and its columns what they are, until the
+    /// transaction ends.
+    async fn source(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        table: ObjectId,
+    ) -> Result<Source, SchemaError> {
+        let TableVersion { def, table: seen, .. } = &**scope.table(table)?;
+        self.store.lock(txn, table, scope.limits).await?;
+        let table = self.engine().open(def.space, Arc::new(def.layout()))?;
+        Ok(Source { table, seen: seen.clone() })
+    }
+
+    /// A new table, and its rows as anybody writes them.
+    async fn create_target(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        new: NewTable,
+    ) -> Result<(ObjectId, Arc<dyn Table>), SchemaError> {
+        let id = self.create_table(txn, scope, new).await?;
+        let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
+        Ok((id, made.expect("just made").table.clone()))
+    }
+
+    /// Whoever is told how many rows there are, is told of commits that may not be durable yet.
+    fn note_told(&self, txn: &mut Transaction) {
+        txn.snapshot().note_seen(self.engine().now());
+    }
+}
