@@ -25,7 +25,7 @@ pub struct Applied {
 
 /// What every step of an application has at hand.
 pub(crate) struct Scope<'a> {
-    view: Arc<CatalogVersion>,
+    pub(crate) view: Arc<CatalogVersion>,
     pub(crate) options: &'a MigrationOptions,
     pub(crate) limits: &'a Limits,
 }
@@ -47,7 +47,9 @@ impl Catalog {
                 TableQuery::Rows { source, query } => {
                     self.copy_table(txn, &scope, table, source, query).await
                 }
-                TableQuery::Units(query) => self.derive_table(txn, &scope, table, query).await,
+                TableQuery::Units { stages, query } => {
+                    self.derive_table(txn, scope, table, stages, query).await
+                }
             };
         }
         let object = self.apply_plain(txn, &scope, change).await?;
@@ -413,7 +415,7 @@ impl Catalog {
         Ok(id)
     }
 
-    async fn drop_table(
+    pub(crate) async fn drop_table(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,

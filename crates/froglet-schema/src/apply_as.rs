@@ -8,14 +8,14 @@ use froglet_txn::Transaction;
 
 use crate::apply::{Applied, Scope, renewal};
 use crate::catalog::{Catalog, TableVersion};
-use crate::change::{NewTable, RowQuery, UnitQuery};
+use crate::change::{NewTable, RowQuery, Stage, UnitInput, UnitQuery};
 use crate::copy::Copy;
 use crate::def::ObjectId;
 use crate::derive::Derivation;
 use crate::error::SchemaError;
 use crate::local::{local, local_mut};
 use crate::migration::Migration;
-use crate::step::{Step, StepKind};
+use crate::step::{Step, StepKind, positions};
 use crate::target::Source;
 
 impl Catalog {
@@ -40,22 +40,62 @@ impl Catalog {
         Ok(Applied { object: Some(id), rows: copy.rows() })
     }
 
-    /// Unit by unit.
+    /// Unit by unit, in stages. What has made the table drops them: to the transaction they are
+    /// tables that it has made and dropped.
     pub(crate) async fn derive_table(
+        &self,
+        txn: &mut Transaction,
+        mut scope: Scope<'_>,
+        new: NewTable,
+        stages: Vec<Stage>,
+        query: Arc<dyn UnitQuery>,
+    ) -> Result<Applied, SchemaError> {
+        let mut made = Vec::with_capacity(stages.len());
+        for Stage { columns, query } in stages {
+            let name = format!("{} (stage {})", new.name, made.len() + 1);
+            let stage =
+                NewTable { schema: new.schema.clone(), name, columns, constraints: Vec::new() };
+            made.push(self.derive_stage(txn, &scope, stage, &made, query).await?.0);
+            scope.view = self.view(txn);
+        }
+        let (id, rows) = self.derive_stage(txn, &scope, new, &made, query).await?;
+        for stage in made {
+            scope.view = self.view(txn);
+            self.drop_table(txn, &scope, stage, false).await?;
+        }
+        self.note_told(txn);
+        Ok(Applied { object: Some(id), rows })
+    }
+
+    /// Returns the table, and how many rows it has.
+    async fn derive_stage(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
         new: NewTable,
+        stages: &[ObjectId],
         query: Arc<dyn UnitQuery>,
-    ) -> Result<Applied, SchemaError> {
-        let tables: BTreeSet<ObjectId> = query.inputs().iter().map(|input| input.table).collect();
+    ) -> Result<(ObjectId, u64), SchemaError> {
+        let table_of = |input: &UnitInput| match input {
+            UnitInput::Table(table, _) => *table,
+            UnitInput::Stage(number) => stages[*number],
+        };
+        let tables: BTreeSet<ObjectId> = query.inputs().iter().map(table_of).collect();
         let mut sources = BTreeMap::new();
         // In order, so that two such statements do not wait for each other.
         for table in tables {
             sources.insert(table, self.source(txn, scope, table).await?);
         }
         let (id, target) = self.create_target(txn, scope, new).await?;
-        let inputs = query.inputs().iter().map(|input| sources[&input.table].clone()).collect();
+        let inputs = query.inputs().iter().map(|input| {
+            let source = sources[&table_of(input)].clone();
+            let columns = match input {
+                UnitInput::Table(_, columns) => positions(&*source.table, columns),
+                UnitInput::Stage(_) => (0..source.table.layout().columns.len()).collect(),
+            };
+            (source, columns)
+        });
+        let inputs = inputs.collect();
         let derivation = Arc::new(Derivation::new(txn, query, inputs, target));
         local_mut(txn).set_maker(id, derivation.clone());
         let mut migrations = Vec::with_capacity(sources.len());
@@ -71,8 +111,7 @@ impl Catalog {
         for (table, (migration, _)) in sources.into_keys().zip(&migrations) {
             local_mut(txn).changes.steps.insert(table, migration.steps());
         }
-        self.note_told(txn);
-        Ok(Applied { object: Some(id), rows: derivation.rows() })
+        Ok((id, derivation.rows()))
     }
 
     /// A table to be read. Its rows stay where they are, and its columns what they are, until the

@@ -67,13 +67,13 @@ pub trait UnitQuery: Send + Sync {
 /// Takes what a [`UnitQuery`] has made: units, columns.
 pub type Makes<'a> = dyn FnMut(&[u64], &[ArrayRef]) -> Result<(), CompiledError> + 'a;
 
-/// What a [`UnitQuery`] reads of a table.
+/// What a [`UnitQuery`] reads.
 #[derive(Clone, Debug)]
-pub struct UnitInput {
-    /// The table.
-    pub table: ObjectId,
-    /// Its columns, as for [`Transform::inputs`].
-    pub columns: Vec<ColumnId>,
+pub enum UnitInput {
+    /// Columns of a table, as for [`Transform::inputs`].
+    Table(ObjectId, Vec<ColumnId>),
+    /// All that an earlier stage has made.
+    Stage(usize),
 }
 
 /// Rows for a [`UnitQuery`], in parts that may be read in any order, on any thread, once each.
@@ -99,7 +99,22 @@ pub enum TableQuery {
         query: Arc<dyn RowQuery>,
     },
     /// The query has units of its own.
-    Units(Arc<dyn UnitQuery>),
+    Units {
+        /// What is made before it, in order: a stage may read those before it.
+        stages: Vec<Stage>,
+        /// What makes the table.
+        query: Arc<dyn UnitQuery>,
+    },
+}
+
+/// A table between those that a query reads and the one that it makes: it follows the ones, and is
+/// followed by the other, until the commit. Nobody else sees it.
+#[derive(Clone)]
+pub struct Stage {
+    /// Its columns.
+    pub columns: Vec<NewColumn>,
+    /// What makes it.
+    pub query: Arc<dyn UnitQuery>,
 }
 
 /// Where the values of a new column come from.

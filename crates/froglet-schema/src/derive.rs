@@ -89,19 +89,19 @@ struct State {
 }
 
 impl Derivation {
-    /// A derivation for a transaction, of nothing yet. `sources`: one for each input of the query.
+    /// A derivation for a transaction, of nothing yet. `sources`: for each input of the query a table,
+    /// and the layout positions of the columns that are read.
     pub fn new(
         txn: &mut Transaction,
         query: Arc<dyn UnitQuery>,
-        sources: Vec<Source>,
+        sources: Vec<(Source, Vec<usize>)>,
         target: Arc<dyn Table>,
     ) -> Derivation {
         let target = Target::new(txn, target);
-        let inputs = query.inputs().iter().zip(sources);
-        let inputs = inputs.map(|(input, source)| {
+        let inputs = sources.into_iter().map(|(source, columns)| {
             let own = txn.part().rows_written(source.table.space());
             Input {
-                columns: crate::step::positions(&*source.table, &input.columns),
+                columns,
                 source,
                 lineage: Mutex::default(),
                 kept: Mutex::new(own.into_iter().map(|rid| (rid, None)).collect()),

@@ -46,7 +46,7 @@ pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
     Change, Check, Fill, Made, Makes, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewTable,
-    RowQuery, TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
+    RowQuery, Stage, TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
 };
 pub use def::{
     CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,

@@ -128,7 +128,8 @@ pub(crate) async fn explain(
     let version = catalog.begin_statement(txn, false, &limits).await?;
     session.state.set_catalog(&version, txn.id().0, &limits);
     let names = Names { catalog: &version, path: &hot.search_path };
-    let lines = crate::explain_ddl::lines(&names, statement, &session.settings, &session.state);
+    let (settings, state) = (&session.settings, &session.state);
+    let lines = crate::explain_ddl::lines(&names, statement, settings, state, &txn.snapshot());
     catalog.end_statement(txn);
     let rows = lines?.into_iter().map(|line| vec![Value::text(line)]).collect();
     let fields = text_fields(&["QUERY PLAN"]);

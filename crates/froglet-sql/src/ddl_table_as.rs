@@ -34,7 +34,8 @@ impl Ddl<'_> {
             return Ok("CREATE TABLE AS".to_owned());
         };
         let query = create.query.as_ref().expect("CREATE TABLE AS has a query");
-        let made = table_query::plan(&self.names(), self.session, query)?;
+        let snapshot = self.txn.snapshot();
+        let made = table_query::plan(&self.names(), self.session, &snapshot, query)?;
         let mut columns = made.columns;
         rename(names, &mut columns)?;
         crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
@@ -44,7 +45,7 @@ impl Ddl<'_> {
             self.apply(Change::CreateTable(table)).await?;
             return Ok("CREATE TABLE AS".to_owned());
         }
-        if made.units.has_one && made.row_estimate > ROWS_RUN_AT_ONCE {
+        if made.units.rows_of_one > ROWS_RUN_AT_ONCE {
             let notice = "all rows of a table are one migration unit of the query: whenever they have \
                           changed it is run over them again, at last while their writers wait";
             self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);

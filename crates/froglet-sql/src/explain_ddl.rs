@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTableOperation, CreateTable, Expr, Statement, TableConstraint,
 };
+use froglet_engine::Snapshot;
 use froglet_schema::TableVersion;
 
 use crate::command::fold;
@@ -70,6 +71,7 @@ pub(crate) fn lines(
     statement: &Statement,
     settings: &Settings,
     session: &Arc<SessionState>,
+    snapshot: &Snapshot,
 ) -> Result<Vec<String>, SqlError> {
     let mode = match settings.get("froglet.migration") {
         "lazy" => "eager (lazy migrations are not supported yet)",
@@ -89,7 +91,7 @@ pub(crate) fn lines(
             Ok(table_lines("Create Index", table, &[(create.to_string(), Kind::Index)], mode))
         }
         Statement::CreateTable(CreateTable { name, query: Some(query), .. }) => {
-            let made = table_query::plan(names, session, query)?;
+            let made = table_query::plan(names, session, snapshot, query)?;
             Ok(table_as_lines(&Names::parts(name)?.1, &made, mode))
         }
         _ => Err(SqlError::unsupported("EXPLAIN of this statement")),
@@ -122,12 +124,18 @@ fn table_as_lines(name: &str, made: &MadeTable, mode: &str) -> Vec<String> {
     let time = shown_time(Kind::Table.seconds(*rows));
     let mut lines = vec![
         format!("Create Table {name}  (rows≈{rows} bytes≈{bytes} time≈{time} mode={mode})"),
-        format!("  ->  AS query  (kind={})", Kind::Table.as_str()),
-        format!("        Work: {}", Kind::Table.work()),
     ];
-    // Of a query that reads no table there is nothing to be made again.
-    if !units.text.is_empty() {
-        lines.push(format!("        Unit: {}", units.text));
+    for (at, unit) in units.texts.iter().enumerate() {
+        let what = match at + 1 {
+            last if last == units.texts.len() => "AS query".to_owned(),
+            stage => format!("stage {stage}"),
+        };
+        lines.push(format!("  ->  {what}  (kind={})", Kind::Table.as_str()));
+        lines.push(format!("        Work: {}", Kind::Table.work()));
+        // Of a query that reads no table there is nothing to be made again.
+        if !unit.is_empty() {
+            lines.push(format!("        Unit: {unit}"));
+        }
     }
     lines
 }

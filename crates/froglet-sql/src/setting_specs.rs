@@ -158,6 +158,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "Threads that scan during a migration.",
     ),
     spec(
+        "froglet.migration_unit_rows",
+        Kind::Int { min: 0, max: i64::MAX },
+        "65536",
+        "Rows that CREATE TABLE AS may read again because one of them changed; for more it is made in stages.",
+    ),
+    spec(
         "froglet.on_violation",
         Kind::Enum(&["abort_ddl", "reject_writers"]),
         "abort_ddl",

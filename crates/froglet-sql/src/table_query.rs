@@ -3,7 +3,7 @@
 //! ```text
 //!   one table, a row of a row      expressions compiled here      RowsQuery
 //!   everything else                planned by DataFusion, and     DividedQuery (unit_query.rs)
-//!                                  divided into units (units.rs)
+//!                                  divided into units (units.rs), in stages (stages.rs)
 //! ```
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query};
-use froglet_engine::{ColumnId, SqlState};
+use froglet_engine::{ColumnId, Snapshot, SqlState};
 use froglet_schema::{
     Made, NewColumn, RowQuery, SchemaError, SqlType, TableDef, TableQuery, TableVersion,
 };
@@ -27,9 +27,11 @@ use crate::query::QueryEnv;
 use crate::resolve::{self, Names};
 use crate::returning::{self, Item};
 use crate::semantics::fieldnames::figure_name;
+use crate::stages::Stages;
 use crate::target::has_subquery;
 use crate::types::{self, oids, plain};
 use crate::unit_query::DividedQuery;
+use crate::units::{Divided, Source};
 use crate::{df_error, query, select, units};
 
 /// What a query makes.
@@ -44,10 +46,10 @@ pub(crate) struct MadeTable {
 
 /// The migration units of a query.
 pub(crate) struct Units {
-    /// What is one.
-    pub(crate) text: String,
-    /// Whether one of them is all rows of some table.
-    pub(crate) has_one: bool,
+    /// What is one, of each stage and then of the query.
+    pub(crate) texts: Vec<String>,
+    /// How many rows the tables have of which all rows are one.
+    pub(crate) rows_of_one: u64,
 }
 
 impl MadeTable {
@@ -67,12 +69,13 @@ impl MadeTable {
 pub(crate) fn plan(
     names: &Names<'_>,
     session: &Arc<SessionState>,
+    snapshot: &Snapshot,
     query: &Query,
 ) -> Result<MadeTable, SqlError> {
     let context = EvalContext::new(Arc::new(Frozen::new(session.clone())));
     match of_rows(names, &context, query)? {
         Some(made) => Ok(made),
-        None => of_units(context, query),
+        None => of_units(context, snapshot, query),
     }
 }
 
@@ -114,24 +117,62 @@ fn of_rows(
         context: context.clone(),
     };
     let query = TableQuery::Rows { source: source.def.id, query: Arc::new(query) };
-    let units = Units { text: format!("a row of {}", source.def.name), has_one: false };
+    let texts = vec![format!("a row of {}", source.def.name)];
+    let units = Units { texts, rows_of_one: 0 };
     Ok(Some(MadeTable::new(columns, query, units, std::iter::once(source))))
 }
 
 /// Any query.
-fn of_units(context: EvalContext, query: &Query) -> Result<MadeTable, SqlError> {
+fn of_units(
+    context: EvalContext,
+    snapshot: &Snapshot,
+    query: &Query,
+) -> Result<MadeTable, SqlError> {
     let env = QueryEnv::new(context.session.catalog(), context.session.clone());
     let planned = query::plan(query, &env, &[], &[])?;
     let plan = planned.bound(&[])?;
-    let divided = units::divide(&plan).map_err(df_error::map_df_error)?;
-    let units = Units { text: divided.units(), has_one: divided.has_one };
-    let tables: Vec<_> = divided.inputs.iter().map(|input| input.table.clone()).collect();
+    let unit_rows = context.session.setting("froglet.migration_unit_rows");
+    let unit_rows = unit_rows.and_then(|rows| rows.parse().ok()).unwrap_or(u64::MAX);
+    let mut stages = Stages::new(snapshot, unit_rows);
+    let divide = || units::divide(&plan, &mut stages);
+    let divided = context.enter(divide).map_err(df_error::map_df_error)?;
+    let parts = stages.done.iter().map(|stage| &stage.divided).chain([&divided]);
+    let units = Units {
+        texts: parts.clone().map(Divided::units).collect(),
+        rows_of_one: parts.clone().map(|part| part.rows_of_one).max().unwrap_or(0),
+    };
+    let inputs = parts.flat_map(|part| &part.inputs);
+    let tables = inputs.filter_map(|input| match &input.source {
+        Source::Table(table) => Some(table.clone()),
+        Source::Stage(_) => None,
+    });
+    let tables: Vec<_> = tables.collect();
+
+    let stages = stages.done.into_iter().map(|stage| {
+        let columns = stage.columns.iter().enumerate().map(|(at, ty)| {
+            let sql_type = plain(types::oid_of_arrow(&ty.arrow()));
+            NewColumn { name: format!("c{at}"), ty: *ty, sql_type, not_null: false, default: None }
+        });
+        let columns: Vec<NewColumn> = columns.collect();
+        let query = divided_query(stage.divided, &columns, &env, &context)?;
+        Ok(froglet_schema::Stage { columns, query })
+    });
+    let stages = stages.collect::<Result<_, SqlError>>()?;
     let columns = planned.fields().iter().map(|f| new_column(f.name.clone(), f.sql_type));
     let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;
-    let targets = columns.iter().map(|c| (c.name.clone(), c.ty, c.sql_type)).collect();
-    let query = DividedQuery::new(divided, targets, env, context)?;
-    let query = TableQuery::Units(Arc::new(query));
+    let query = divided_query(divided, &columns, &env, &context)?;
+    let query = TableQuery::Units { stages, query };
     Ok(MadeTable::new(columns, query, units, tables.iter()))
+}
+
+fn divided_query(
+    divided: Divided,
+    columns: &[NewColumn],
+    env: &QueryEnv,
+    context: &EvalContext,
+) -> Result<Arc<DividedQuery>, SqlError> {
+    let targets = columns.iter().map(|c| (c.name.clone(), c.ty, c.sql_type)).collect();
+    DividedQuery::new(divided, targets, env.clone(), context.clone()).map(Arc::new)
 }
 
 /// Some rows of a table, and what is made of each.

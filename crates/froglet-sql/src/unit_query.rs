@@ -29,7 +29,7 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use froglet_engine::BlockRows;
+use froglet_engine::{BlockRows, RowId};
 use froglet_schema::{Makes, SchemaError, UnitInput, UnitQuery, UnitRows};
 use futures::StreamExt;
 
@@ -44,7 +44,7 @@ use crate::query::QueryEnv;
 use crate::query_run;
 use crate::types::cast::CastContext;
 use crate::types::cast_array;
-use crate::units::{Divided, Input, UnitOf};
+use crate::units::{Divided, Input, Source, UnitOf};
 
 /// See the module.
 pub(crate) struct DividedQuery {
@@ -65,6 +65,7 @@ pub(crate) struct DividedQuery {
 enum Keys {
     All,
     Row,
+    Block,
     Of(Vec<Arc<dyn PhysicalExpr>>, SchemaRef),
 }
 
@@ -78,9 +79,12 @@ impl DividedQuery {
     ) -> std::result::Result<DividedQuery, SqlError> {
         let Divided { plan, inputs, reads_others, driver, .. } = divided;
         let keys = inputs.iter().map(keys_of).collect::<Result<_>>().map_err(map_df_error)?;
-        let inputs = inputs.iter().map(|input| UnitInput {
-            table: input.table.def.id,
-            columns: input.columns.iter().map(|at| input.table.def.columns[*at].id).collect(),
+        let inputs = inputs.iter().map(|input| match &input.source {
+            Source::Table(table) => {
+                let columns = input.columns.iter().map(|at| table.def.columns[*at].id);
+                UnitInput::Table(table.def.id, columns.collect())
+            }
+            Source::Stage(number) => UnitInput::Stage(*number),
         });
         let inputs = inputs.collect();
         let printer = QualityRandomState::with_seed(rand::random());
@@ -136,6 +140,10 @@ impl UnitQuery for DividedQuery {
             Keys::All => Ok(vec![0; rows.rids.len()]),
             // Those of one input are apart from those of another, with luck.
             Keys::Row => Ok(rows.rids.iter().map(|rid| mixed(rid.0, input as u64)).collect()),
+            Keys::Block => {
+                let unit = |rid: &RowId| mixed(u64::from(rid.block()), input as u64);
+                Ok(rows.rids.iter().map(unit).collect())
+            }
             Keys::Of(keys, schema) => {
                 Ok(self.context.enter(|| hashes_of_all(keys, schema, &rows.batch)))
             }
@@ -171,6 +179,7 @@ fn keys_of(input: &Input) -> Result<Keys> {
     let exprs = match &input.unit {
         UnitOf::All => return Ok(Keys::All),
         UnitOf::Row => return Ok(Keys::Row),
+        UnitOf::Block => return Ok(Keys::Block),
         UnitOf::Keys(exprs) => exprs,
     };
     let (props, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
@@ -189,7 +198,7 @@ fn mixed(n: u64, salt: u64) -> u64 {
 
 /// A number for each row, also where a key cannot be computed (`10 / a` where `a` is 0): the query may
 /// leave such rows out. If it does not, it fails by itself.
-fn hashes_of_all(
+pub(crate) fn hashes_of_all(
     keys: &[Arc<dyn PhysicalExpr>],
     schema: &SchemaRef,
     rows: &RecordBatch,
@@ -206,9 +215,7 @@ fn hashes(
     schema: &SchemaRef,
     rows: &RecordBatch,
 ) -> Result<Vec<u64>> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    let rows =
-        RecordBatch::try_new_with_options(schema.clone(), rows.columns().to_vec(), &options)?;
+    let rows = as_planned(rows.columns().to_vec(), schema, rows.num_rows())?;
     let key = |key: &Arc<dyn PhysicalExpr>| {
         comparable(&key.evaluate(&rows)?.into_array(rows.num_rows())?)
     };
@@ -216,6 +223,17 @@ fn hashes(
     let mut hashes = vec![0; rows.num_rows()];
     create_hashes(&keys, &RandomState::with_seed(0), &mut hashes)?;
     Ok(hashes.into_iter().map(|hash| hash >> 1).collect())
+}
+
+/// Stored columns as a plan has them: a stage stores some as others.
+fn as_planned(mut columns: Vec<ArrayRef>, schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
+    for (column, field) in columns.iter_mut().zip(schema.fields()) {
+        if column.data_type() != field.data_type() {
+            *column = cast(column, field.data_type())?;
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
 /// A number for each row, of all its values and their places.
@@ -350,12 +368,11 @@ impl PartitionStream for Parts {
         let numbers = (self.first..parts).step_by(self.step as usize);
         let batches = numbers.map(move |number| {
             let (batch, units) = rows.part(input, number).map_err(SqlError::from)?;
-            let options = RecordBatchOptions::new().with_row_count(Some(units.len()));
-            let mut columns = batch.columns().to_vec();
+            let (mut columns, rows) = (batch.columns().to_vec(), units.len());
             if has_unit {
                 columns.push(Arc::new(UInt64Array::from(units)));
             }
-            Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+            as_planned(columns, &schema, rows)
         });
         let stream = futures::stream::iter(batches);
         Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream))

@@ -11,8 +11,9 @@
 //!
 //! A demand goes down the plan: by which expressions must rows be kept together? At a table it says what
 //! the unit of a row is. On the way up each node hands on a column with the unit, so that every row that
-//! the query makes has it. Where no demand can be met (`GROUP BY c.region` alone, above) all rows are one
-//! unit.
+//! the query makes has it. Where a demand cannot be met (`GROUP BY c.region` alone, above), and there are
+//! many rows, what is below becomes a stage, a table that can meet any (`stages.rs`); of few rows all are
+//! one unit.
 //!
 //! Where a plan is a join, or a filter of it and so on, each row that it makes is made of one row of its
 //! larger side: the driver. Then a row's unit is that row, and the keys above say which rows of the others
@@ -21,11 +22,10 @@
 //! Q1: the query of some units' rows makes exactly those rows of the whole result that are of these units,
 //!     beside rows that are made of no input (`VALUES`).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DFSchemaRef, ExprSchema};
+use datafusion::common::{Column, DFSchema, DFSchemaRef};
 use datafusion::datasource::{DefaultTableSource, provider_as_source};
 use datafusion::error::Result;
 use datafusion::logical_expr::logical_plan::TableScanBuilder;
@@ -35,7 +35,10 @@ use datafusion::logical_expr::{
 };
 use froglet_schema::TableVersion;
 
+use crate::demand::{Demand, across, is_function_of, is_over};
+use crate::partials::Halves;
 use crate::provider::BaseTable;
+use crate::stages::{STAGE, StageTable, Stages};
 use crate::unit_query::UnitTable;
 
 /// What the columns with units are called, before a number.
@@ -49,8 +52,8 @@ pub(crate) struct Divided {
     pub reads_others: bool,
     /// Whether the unit is all rows.
     pub is_one: bool,
-    /// Whether one of the units is all rows of some table.
-    pub has_one: bool,
+    /// How many rows the tables have of which all rows are one unit.
+    pub rows_of_one: u64,
     /// The input of which each row makes rows of its own.
     pub driver: Option<usize>,
 }
@@ -62,13 +65,18 @@ impl Divided {
             return "all rows".to_owned();
         }
         let mut units = Vec::new();
-        for (at, Input { table, unit, .. }) in self.inputs.iter().enumerate() {
-            let name = &table.def.name;
+        for (at, Input { source, unit, .. }) in self.inputs.iter().enumerate() {
+            let name = source.name();
             let unit = match unit {
-                UnitOf::All => format!("all rows of {name}"),
+                unit if unit.is_all() => match self.driver {
+                    Some(driver) if driver == at => format!("a row of {name}"),
+                    _ => format!("all rows of {name}"),
+                },
+                UnitOf::All => unreachable!("those are all"),
                 UnitOf::Row => format!("a row of {name}"),
+                UnitOf::Block => format!("a block of {name}"),
                 UnitOf::Keys(keys) => {
-                    let keys: Vec<String> = keys.iter().map(|key| key.to_string()).collect();
+                    let keys: Vec<String> = keys.iter().map(shown).collect();
                     let keys = keys.join(", ");
                     match self.driver {
                         Some(driver) if driver == at => format!("a row of {name} by {keys}"),
@@ -84,9 +92,37 @@ impl Divided {
     }
 }
 
+/// What rows come from.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Table(Arc<TableVersion>),
+    /// By its number.
+    Stage(usize),
+}
+
+impl Source {
+    /// That of a scan; none of a table that is no base table.
+    pub(crate) fn of(scan: &TableScan) -> Option<Source> {
+        let source = scan.source.as_ref().downcast_ref::<DefaultTableSource>()?;
+        let provider = &source.table_provider;
+        let stage = || Some(Source::Stage(provider.downcast_ref::<StageTable>()?.number));
+        match provider.downcast_ref::<BaseTable>() {
+            Some(table) => Some(Source::Table(table.table().clone())),
+            None => stage(),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Source::Table(table) => table.def.name.clone(),
+            Source::Stage(number) => format!("stage {}", number + 1),
+        }
+    }
+}
+
 /// A table that the plan reads.
 pub(crate) struct Input {
-    pub table: Arc<TableVersion>,
+    pub source: Source,
     /// Positions of the columns that are read.
     pub columns: Vec<usize>,
     /// These columns as the plan has them.
@@ -101,19 +137,21 @@ pub(crate) enum UnitOf {
     All,
     /// Each row is one.
     Row,
+    /// Each block is one.
+    Block,
     /// Rows in which these are equal are of one.
     Keys(Vec<Expr>),
 }
 
-/// By what a node's consumer wants rows to be kept together.
-#[derive(Clone, Debug)]
-enum Demand {
-    /// By nothing: a row stands for itself.
-    Rows,
-    /// By all of these: rows whose keys are equal are of one unit, wherever they come from.
-    All(Vec<Expr>),
-    /// By some of these, or by functions of them.
-    Any(Vec<Expr>),
+impl UnitOf {
+    /// Whether there is but one, of all rows.
+    fn is_all(&self) -> bool {
+        match self {
+            UnitOf::All => true,
+            UnitOf::Row | UnitOf::Block => false,
+            UnitOf::Keys(keys) => keys.iter().all(|key| key.column_refs().is_empty()),
+        }
+    }
 }
 
 /// A node whose rows have units.
@@ -140,45 +178,116 @@ enum Unit {
     None,
 }
 
-/// Divides an optimised plan into units.
-pub(crate) fn divide(plan: &LogicalPlan) -> Result<Divided> {
-    let mut division = Division::default();
-    let part = match division.part(plan, &Demand::Rows)? {
+/// Divides an optimised plan into units, the last of some stages.
+pub(crate) fn divide(plan: &LogicalPlan, stages: &mut Stages<'_>) -> Result<Divided> {
+    let plan = stages.halved(plan)?;
+    let is_large = stages.is_large(stages.rows(&plan)?);
+    let mut division = Division::new(stages);
+    let mut part = division.part(&plan, &Demand::Rows)?;
+    if part.is_none() && is_large {
+        division.may_cut = true;
+        part = division.part(&plan, &Demand::Rows)?;
+    }
+    let part = match part {
         Some(part) => part,
-        None => {
-            division.inputs.clear();
-            division.whole(plan)?
-        }
+        None => division.whole(&plan)?,
     };
     let is_one = matches!(part.unit, Unit::One);
-    let has_one = division.inputs.iter().any(|input| matches!(input.unit, UnitOf::All));
-    // A row that is a unit by itself needs no other to say so.
-    let driver = part.driver.filter(|at| matches!(division.inputs[*at].unit, UnitOf::Keys(_)));
-    let reads_others = reads(plan, |table| base_table(table).is_none())?;
+    let driver = part.driver;
     let plan = with_unit_last(part, plan.schema())?;
-    Ok(Divided { plan, inputs: division.inputs, reads_others, is_one, has_one, driver })
+    division.divided(plan, is_one, driver)
 }
 
-#[derive(Default)]
-struct Division {
+/// Divides the first half of an aggregate: its rows are units by block. None if its input has no blocks.
+pub(crate) fn divide_first(
+    input: &LogicalPlan,
+    groups: &[Expr],
+    halves: &Halves,
+    stages: &mut Stages<'_>,
+) -> Result<Option<Divided>> {
+    let input = stages.halved(input)?;
+    let mut division = Division::new(stages);
+    let child = match division.part(&input, &Demand::Blocks)? {
+        None => division.cut(&input, &Demand::Blocks)?,
+        part => part,
+    };
+    let Some(Part { plan, unit: Unit::Column(unit), .. }) = child else { return Ok(None) };
+    let mut by = groups.to_vec();
+    by.push(Expr::Column(unit));
+    let plan = Aggregate::try_new(Arc::new(plan), by, halves.first.clone())?;
+    let mut columns = columns(&plan.schema);
+    let unit = columns.remove(groups.len());
+    columns.push(unit.alias(UNIT));
+    let plan = Projection::try_new(columns, Arc::new(LogicalPlan::Aggregate(plan)))?;
+    division.divided(LogicalPlan::Projection(plan), false, None).map(Some)
+}
+
+struct Division<'a, 's> {
     inputs: Vec<Input>,
     /// Columns with units so far.
     named: usize,
+    stages: &'a mut Stages<'s>,
+    /// What meets no demand may become a stage.
+    may_cut: bool,
 }
 
-impl Division {
+impl<'a, 's> Division<'a, 's> {
+    fn new(stages: &'a mut Stages<'s>) -> Division<'a, 's> {
+        Division { inputs: Vec::new(), named: 0, stages, may_cut: false }
+    }
+
+    fn divided(self, plan: LogicalPlan, is_one: bool, driver: Option<usize>) -> Result<Divided> {
+        let inputs = self.inputs;
+        let all = inputs.iter().filter(|input| input.unit.is_all());
+        let rows: u64 = all.map(|input| self.stages.rows_of(&input.source)).sum();
+        // A row that is a unit by itself needs no other to say so.
+        let driver = driver.filter(|at| matches!(inputs[*at].unit, UnitOf::Keys(_)));
+        let reads_others = reads(&plan, |scan| {
+            let source = scan.source.as_ref().downcast_ref::<DefaultTableSource>();
+            !source.is_some_and(|source| source.table_provider.is::<UnitTable>())
+        })?;
+        Ok(Divided { plan, inputs, reads_others, is_one, rows_of_one: rows, driver })
+    }
+
     /// A node that meets a demand; `None` if it cannot.
     fn part(&mut self, plan: &LogicalPlan, demand: &Demand) -> Result<Option<Part>> {
-        let inputs = self.inputs.len();
+        if !self.may_cut || matches!(demand, Demand::Rows) {
+            return self.part_here(plan, demand);
+        }
+        self.may_cut = false;
+        let part = self.part_here(plan, demand);
+        self.may_cut = true;
+        match part? {
+            None => self.cut(plan, demand),
+            part => Ok(part),
+        }
+    }
+
+    fn part_here(&mut self, plan: &LogicalPlan, demand: &Demand) -> Result<Option<Part>> {
+        let (inputs, stages) = (self.inputs.len(), self.stages.done.len());
         let part = stacker::maybe_grow(1 << 20, 16 << 20, || self.try_part(plan, demand))?;
         if part.is_none() {
             self.inputs.truncate(inputs);
+            self.stages.done.truncate(stages);
         }
         Ok(part)
     }
 
+    /// A node's rows from a stage that makes them.
+    fn cut(&mut self, plan: &LogicalPlan, demand: &Demand) -> Result<Option<Part>> {
+        let stage = match plan {
+            // It is none the better for it.
+            LogicalPlan::TableScan(_) => None,
+            plan => self.stages.cut(plan)?,
+        };
+        match stage {
+            Some(stage) => self.part_here(&stage, demand),
+            None => Ok(None),
+        }
+    }
+
     fn try_part(&mut self, plan: &LogicalPlan, demand: &Demand) -> Result<Option<Part>> {
-        if !reads(plan, |table| base_table(table).is_some())? {
+        if !is_live(plan)? {
             return Ok(Some(Part { plan: plan.clone(), unit: Unit::None, driver: None }));
         }
         if matches!(demand, Demand::All(keys) if keys.is_empty()) {
@@ -219,6 +328,7 @@ impl Division {
     fn scan(&mut self, scan: &TableScan, demand: &Demand) -> Result<Option<Part>> {
         let unit = match demand {
             Demand::Rows => UnitOf::Row,
+            Demand::Blocks => UnitOf::Block,
             Demand::All(keys) | Demand::Any(keys) => UnitOf::Keys(keys.clone()),
         };
         let (name, driver) = (self.column_name(), Some(self.inputs.len()));
@@ -229,21 +339,33 @@ impl Division {
 
     /// Enters an input in place of a scan.
     fn input(&mut self, scan: &TableScan, unit: UnitOf, name: Option<&str>) -> Result<LogicalPlan> {
-        let table = base_table(scan).expect("the caller has looked").clone();
-        let width = table.def.columns.len();
+        let source = Source::of(scan).expect("the caller has looked");
+        let width = scan.source.schema().fields().len();
         let columns = scan.projection.clone().unwrap_or_else(|| (0..width).collect());
         let schema = scan.projected_schema.clone();
-        let source = UnitTable::new(self.inputs.len(), schema.as_arrow(), name);
-        self.inputs.push(Input { table, columns, schema, unit });
-        let source = provider_as_source(Arc::new(source));
+        let table = UnitTable::new(self.inputs.len(), schema.as_arrow(), name);
+        self.inputs.push(Input { source, columns, schema, unit });
+        let source = provider_as_source(Arc::new(table));
         let plan = TableScanBuilder::new(scan.table_name.clone(), source).build()?;
         Ok(LogicalPlan::TableScan(plan))
     }
 
-    /// All rows are one unit.
+    /// All rows are one unit; where that may be cut, those that are made of groups.
     fn whole(&mut self, plan: &LogicalPlan) -> Result<Part> {
-        let replaced = plan.clone().transform_up_with_subqueries(|node| match &node {
-            LogicalPlan::TableScan(scan) if base_table(scan).is_some() => {
+        let mut plan = plan.clone();
+        if self.may_cut {
+            let mut cut = |node: LogicalPlan| match &node {
+                LogicalPlan::Aggregate(_) => match self.stages.cut(&node)? {
+                    Some(stage) => Ok(Transformed::new(stage, true, TreeNodeRecursion::Jump)),
+                    None => Ok(Transformed::no(node)),
+                },
+                _ => Ok(Transformed::no(node)),
+            };
+            let cut = plan.map_children(|child| child.transform_down(&mut cut))?;
+            plan = if cut.transformed { cut.data.recompute_schema()? } else { cut.data };
+        }
+        let replaced = plan.transform_up_with_subqueries(|node| match &node {
+            LogicalPlan::TableScan(scan) if Source::of(scan).is_some() => {
                 Ok(Transformed::yes(self.input(scan, UnitOf::All, None)?))
             }
             _ => Ok(Transformed::no(node)),
@@ -285,6 +407,7 @@ impl Division {
             return Ok(None);
         }
         let demand = match demand {
+            Demand::Blocks => return Ok(None),
             Demand::Rows if groups.is_empty() => Demand::All(Vec::new()),
             Demand::Rows => match Demand::Any(groups.clone()).stable() {
                 Some(demand) => demand,
@@ -317,6 +440,7 @@ impl Division {
             common.retain(|expr| partition.contains(expr));
         }
         let demand = match demand {
+            Demand::Blocks => return Ok(None),
             Demand::Rows => Demand::Any(common).stable(),
             // What the input has comes first.
             demand => {
@@ -368,7 +492,6 @@ impl Division {
     }
 
     fn join(&mut self, join: &Join, demand: &Demand) -> Result<Option<Part>> {
-        let is_live = |side| reads(side, |table| base_table(table).is_some());
         let (left, right) = (is_live(&join.left)?, is_live(&join.right)?);
         let (keeps_left, keeps_right) = (keeps_left(join.join_type), keeps_right(join.join_type));
         let is_inner = join.join_type == JoinType::Inner;
@@ -379,7 +502,7 @@ impl Division {
                 return Ok(None);
             }
             let demand = match demand {
-                Demand::Rows => Demand::Rows,
+                Demand::Rows | Demand::Blocks => demand.clone(),
                 demand => {
                     let columns = columns(&join.schema);
                     let side = if left { &join.left } else { &join.right };
@@ -391,12 +514,14 @@ impl Division {
             };
             return self.join_for(join, (&demand, &demand));
         }
-        // NOT IN asks all rows of the other side whether one is NULL.
+        let mut pairs: Vec<&(Expr, Expr)> = join.on.iter().filter(|on| is_key(join, on)).collect();
         if join.null_aware {
-            return Ok(None);
+            // NOT IN asks all rows of the other side whether one is NULL.
+            pairs.clear();
         }
-        let pairs: Vec<&(Expr, Expr)> = join.on.iter().filter(|on| is_key(join, on)).collect();
         let candidates: Vec<Vec<(Expr, Expr)>> = match demand {
+            Demand::Blocks => return Ok(None),
+            Demand::Rows if pairs.is_empty() => return self.join_by_nothing(join),
             Demand::Rows => {
                 let all = pairs.iter().map(|on| (*on).clone()).collect();
                 let single = pairs.iter().map(|on| vec![(*on).clone()]);
@@ -437,6 +562,13 @@ impl Division {
             }
         }
         Ok(None)
+    }
+
+    /// Each row of the driver, and all rows of the other side.
+    fn join_by_nothing(&mut self, join: &Join) -> Result<Option<Part>> {
+        let all = Demand::All(vec![lit(true)]);
+        let part = self.join_for(join, (&all, &all))?;
+        Ok(part.filter(|part| part.driver.is_some()))
     }
 
     fn join_for(&mut self, join: &Join, demands: (&Demand, &Demand)) -> Result<Option<Part>> {
@@ -493,7 +625,7 @@ impl Division {
 
     /// That of two inputs which has more rows, and so more that change.
     fn larger(&self, left: Option<usize>, right: Option<usize>) -> Option<usize> {
-        let rows = |at: usize| self.inputs[at].table.table.row_estimate();
+        let rows = |at: usize| self.stages.rows_of(&self.inputs[at].source);
         match (left, right) {
             (Some(left), Some(right)) if rows(left) < rows(right) => Some(right),
             (left, right) => left.or(right),
@@ -523,77 +655,15 @@ impl Unit {
     }
 }
 
-impl Demand {
-    /// The demand on a node's input, whose expressions make the node's columns; `None` for a column that
-    /// is made of others than the input's alone.
-    fn below<'a>(
-        &self,
-        schema: &DFSchema,
-        made_by: impl Fn(usize) -> Option<&'a Expr>,
-    ) -> Option<Demand> {
-        let replace = |key: &Expr| {
-            let mut is_whole = true;
-            let replaced = key.clone().transform(|expr| match &expr {
-                Expr::Column(column) => {
-                    let at = schema.maybe_index_of_column(column);
-                    match at.and_then(&made_by) {
-                        Some(by) => Ok(Transformed::yes(by.clone().unalias_nested().data)),
-                        None => {
-                            is_whole = false;
-                            Ok(Transformed::no(expr))
-                        }
-                    }
-                }
-                _ => Ok(Transformed::no(expr)),
-            });
-            replaced.ok().map(|replaced| replaced.data).filter(|_| is_whole)
-        };
-        match self {
-            Demand::Rows => Some(Demand::Rows),
-            Demand::All(keys) => {
-                Demand::All(keys.iter().map(replace).collect::<Option<_>>()?).stable()
-            }
-            Demand::Any(keys) => Demand::Any(keys.iter().filter_map(replace).collect()).stable(),
+/// A key as a reader of EXPLAIN meets it: which stage it is of stands beside it.
+fn shown(key: &Expr) -> String {
+    let unqualified = key.clone().transform(|expr| match expr {
+        Expr::Column(Column { relation: Some(stage), name, .. }) if stage.table() == STAGE => {
+            Ok(Transformed::yes(Expr::Column(Column::new_unqualified(name))))
         }
-    }
-
-    /// Without what has another value each time it is asked for.
-    fn stable(self) -> Option<Demand> {
-        match self {
-            Demand::Rows => Some(Demand::Rows),
-            Demand::All(keys) => (!keys.iter().any(Expr::is_volatile)).then_some(Demand::All(keys)),
-            Demand::Any(mut keys) => {
-                keys.retain(|key| !key.is_volatile());
-                (!keys.is_empty()).then_some(Demand::Any(keys))
-            }
-        }
-    }
-
-    /// What is a function of these, too.
-    fn functions_of(self, common: &[Expr], schema: &DFSchema) -> Option<Demand> {
-        match self {
-            Demand::Rows => Some(Demand::Rows),
-            Demand::All(keys) => keys
-                .iter()
-                .all(|key| is_function_of(key, common, schema))
-                .then_some(Demand::All(keys)),
-            Demand::Any(mut keys) => {
-                keys.retain(|key| is_function_of(key, common, schema));
-                Demand::Any(keys).stable()
-            }
-        }
-    }
-
-    /// Demands that meet this one and leave no choice.
-    fn exactly(&self) -> Vec<Demand> {
-        match self {
-            Demand::Any(keys) => {
-                let single = keys.iter().map(|key| Demand::All(vec![key.clone()]));
-                std::iter::once(Demand::All(keys.clone())).chain(single).collect()
-            }
-            other => vec![other.clone()],
-        }
-    }
+        expr => Ok(Transformed::no(expr)),
+    });
+    unqualified.map_or_else(|_| key.to_string(), |key| key.data.to_string())
 }
 
 /// A plan's own columns, and then the unit.
@@ -603,15 +673,13 @@ fn with_unit_last(part: Part, schema: &DFSchema) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(part.plan))?))
 }
 
-fn columns(schema: &DFSchema) -> Vec<Expr> {
+pub(crate) fn columns(schema: &DFSchema) -> Vec<Expr> {
     schema.iter().map(Expr::from).collect()
 }
 
-/// The version of a base table.
-fn base_table(scan: &TableScan) -> Option<&Arc<TableVersion>> {
-    let source = &scan.source;
-    let provider = source.as_ref().downcast_ref::<DefaultTableSource>()?;
-    Some(provider.table_provider.downcast_ref::<BaseTable>()?.table())
+/// Whether a plan reads what may change.
+fn is_live(plan: &LogicalPlan) -> Result<bool> {
+    reads(plan, |scan| Source::of(scan).is_some())
 }
 
 /// Whether a plan reads such a table anywhere.
@@ -649,52 +717,4 @@ fn is_key(join: &Join, (left, right): &(Expr, Expr)) -> bool {
     let types = (left.get_type(join.left.schema()), right.get_type(join.right.schema()));
     let same = matches!(types, (Ok(left), Ok(right)) if left == right);
     same && !left.is_volatile() && !right.is_volatile()
-}
-
-fn is_over(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.column_refs().iter().all(|column| schema.has_column(column))
-}
-
-/// Whether an expression over this schema is one of the keys, or made of those that are columns. Not of
-/// floating-point ones: -0 and 0 are one key, and two texts.
-fn is_function_of(expr: &Expr, keys: &[Expr], schema: &DFSchema) -> bool {
-    let plain: BTreeSet<&Column> = keys
-        .iter()
-        .filter_map(|key| match key {
-            Expr::Column(column) => Some(column),
-            _ => None,
-        })
-        .collect();
-    let columns = expr.column_refs();
-    keys.contains(expr)
-        || !columns.is_empty()
-            && columns.iter().all(|column| plain.contains(column) && !is_float(column, schema))
-}
-
-fn is_float(column: &Column, schema: &DFSchema) -> bool {
-    schema.field_from_column(column).is_ok_and(|field| field.data_type().is_floating())
-}
-
-/// A key of one side of a join as the other side has it (whose schema this is), by equal pairs.
-fn across<'a>(
-    key: &Expr,
-    pairs: &[&'a (Expr, Expr)],
-    other: &DFSchema,
-    from_to: impl Fn(&'a (Expr, Expr)) -> (&'a Expr, &'a Expr),
-) -> Option<Expr> {
-    let same = |expr: &Expr| {
-        pairs.iter().map(|on| from_to(on)).find(|(from, _)| *from == expr).map(|(_, to)| to)
-    };
-    if let Some(to) = same(key) {
-        return Some(to.clone());
-    }
-    let replaced = key.clone().transform_down(|expr| {
-        // As in `is_function_of`.
-        let to = same(&expr).filter(|to| !to.get_type(other).is_ok_and(|ty| ty.is_floating()));
-        Ok(match to {
-            Some(to) => Transformed::new(to.clone(), true, TreeNodeRecursion::Jump),
-            None => Transformed::no(expr),
-        })
-    });
-    replaced.ok().map(|replaced| replaced.data).filter(|key| is_over(key, other))
 }

@@ -167,10 +167,10 @@ fn create(kind: Kind, worlds: &[&World], txn: &mut Transaction, name: &str) -> C
     let input = |world: &World| {
         let def = &view.tables[&world.table].def;
         let id = |name: &str| def.column(name).expect("a column of the table").id;
-        UnitInput { table: world.table, columns: vec![id("id"), id("v")] }
+        UnitInput::Table(world.table, vec![id("id"), id("v")])
     };
     let inputs = (0..kind.inputs).map(|at| input(worlds[at % worlds.len()])).collect();
-    let query = TableQuery::Units(Arc::new(Query { kind, inputs }));
+    let query = TableQuery::Units { stages: Vec::new(), query: Arc::new(Query { kind, inputs }) };
     Change::CreateTableAs { table: pairs_table(name), query }
 }
 

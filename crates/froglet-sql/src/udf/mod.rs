@@ -1,5 +1,6 @@
 //! Functions that PostgreSQL's clients expect and DataFusion has not, or has otherwise.
 
+pub mod average;
 pub mod catalog;
 pub mod lookup;
 pub mod session;
