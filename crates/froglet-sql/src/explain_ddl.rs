@@ -122,9 +122,8 @@ fn table_lines(
 fn table_as_lines(name: &str, made: &MadeTable, mode: &str) -> Vec<String> {
     let MadeTable { units, row_estimate: rows, bytes_estimate: bytes, .. } = made;
     let time = shown_time(Kind::Table.seconds(*rows));
-    let mut lines = vec![
-        format!("Create Table {name}  (rows≈{rows} bytes≈{bytes} time≈{time} mode={mode})"),
-    ];
+    let mut lines =
+        vec![format!("Create Table {name}  (rows≈{rows} bytes≈{bytes} time≈{time} mode={mode})")];
     for (at, unit) in units.texts.iter().enumerate() {
         let what = match at + 1 {
             last if last == units.texts.len() => "AS query".to_owned(),

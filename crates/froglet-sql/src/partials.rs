@@ -13,8 +13,8 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
-use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::{Aggregate, AggregateUDF, Expr, ExprSchemable, lit, when};
 
@@ -67,9 +67,10 @@ pub(crate) fn halves(
         let value = Expr::Column(Column::new_unqualified(name));
         halves.values.push(match second {
             Second::Count => when(value.clone().is_null(), lit(0_i64)).otherwise(value)?,
-            Second::Sum => {
-                Expr::Cast(datafusion::logical_expr::Cast::new(Box::new(value), field.data_type().clone()))
-            }
+            Second::Sum => Expr::Cast(datafusion::logical_expr::Cast::new(
+                Box::new(value),
+                field.data_type().clone(),
+            )),
             Second::Same(_) | Second::Average => value,
         });
     }

@@ -33,7 +33,7 @@ use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
 use crate::query_run::{self, QueryStream};
 use crate::rewrite_subquery;
-use crate::semantics::casts;
+use crate::semantics::{casts, copies};
 use crate::types::{self, oids, sql_type_of_field};
 use crate::walk;
 
@@ -102,6 +102,7 @@ fn plan_as_is(
     EvalContext::new(env.session.clone()).enter(|| {
         let found = infer(&query, env, params)?;
         let logical = to_logical(&query, env, &found)?;
+        let logical = copies::number_copies(logical).map_err(map_df_error)?;
         let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
         let logical = printable(logical).map_err(map_df_error)?;
         let optimized = query_run::optimize(logical, env)?;

@@ -74,10 +74,12 @@ pub(crate) fn groups(
                 None => Ok(None),
             }
         }
-        LogicalPlan::Aggregate(aggregate) => match below(&aggregate.schema, &aggregate.group_expr) {
-            Some(by) => groups(&aggregate.input, &by, snapshot),
-            None => Ok(None),
-        },
+        LogicalPlan::Aggregate(aggregate) => {
+            match below(&aggregate.schema, &aggregate.group_expr) {
+                Some(by) => groups(&aggregate.input, &by, snapshot),
+                None => Ok(None),
+            }
+        }
         LogicalPlan::Join(join) if join.join_type != JoinType::LeftMark => {
             let (mut left, mut right) = (Vec::new(), Vec::new());
             for key in by {
@@ -89,7 +91,8 @@ pub(crate) fn groups(
                     return Ok(None);
                 }
             }
-            let sides = (groups(&join.left, &left, snapshot)?, groups(&join.right, &right, snapshot)?);
+            let sides =
+                (groups(&join.left, &left, snapshot)?, groups(&join.right, &right, snapshot)?);
             let (Some(left), Some(right)) = sides else { return Ok(None) };
             Ok(Some(left.with(right)))
         }

@@ -10,7 +10,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use froglet_engine::{BlockRows, RowId, RowWrite, SqlState, Ts, WriteStop};
 use froglet_schema::{
-    Change, Makes, MigrationOptions, SchemaError, TableQuery, UnitInput, UnitQuery, UnitRows,
+    Change, Makes, MigrationOptions, SchemaError, Stage, TableQuery, UnitInput, UnitQuery, UnitRows,
 };
 use froglet_txn::{Isolation, Limits, Transaction, TxnError};
 use rand::rngs::StdRng;
@@ -32,6 +32,8 @@ struct Kind {
     driver: Option<usize>,
     /// The rows that it makes of those of its inputs, each with its unit.
     make: fn(&[Vec<Made>]) -> Vec<Made>,
+    /// What it reads instead of tables.
+    stage: Option<&'static Kind>,
 }
 
 /// SELECT v % 50 AS id, sum(id) AS v FROM t GROUP BY 1
@@ -39,13 +41,8 @@ const SUMS: Kind = Kind {
     inputs: 1,
     unit: |_, (_, v)| v.rem_euclid(50) as u64,
     driver: None,
-    make: |inputs| {
-        let mut sums = BTreeMap::new();
-        for (unit, (id, _)) in &inputs[0] {
-            *sums.entry(*unit).or_insert(0) += id;
-        }
-        sums.into_iter().map(|(key, sum)| (key, (key as i64, sum))).collect()
-    },
+    stage: None,
+    make: |inputs| sums(&inputs[0], |(unit, _)| (unit, unit as i64)),
 };
 
 fn parents(inputs: &[Vec<Made>], parent: fn(i64) -> i64) -> Vec<Made> {
@@ -59,6 +56,7 @@ const PARENTS: Kind = Kind {
     inputs: 2,
     unit: |input, (id, v)| if input == 0 { v as u64 } else { id as u64 },
     driver: None,
+    stage: None,
     make: |inputs| parents(inputs, |v| v),
 };
 
@@ -67,6 +65,7 @@ const LOOKUPS: Kind = Kind {
     inputs: 2,
     unit: |input, (id, v)| if input == 0 { v.rem_euclid(7) as u64 } else { id as u64 },
     driver: Some(0),
+    stage: None,
     make: |inputs| parents(inputs, |v| v.rem_euclid(7)),
 };
 
@@ -75,6 +74,7 @@ const COUNT: Kind = Kind {
     inputs: 1,
     unit: |_, _| 0,
     driver: None,
+    stage: None,
     make: |inputs| vec![(0, (-1, inputs[0].len() as i64))],
 };
 
@@ -83,10 +83,41 @@ const SEVERAL: Kind = Kind {
     inputs: 1,
     unit: |_, (_, v)| (v / 2) as u64,
     driver: None,
+    stage: None,
     make: |inputs| inputs[0].iter().map(|(unit, (id, v))| (*unit, (id % 3, *v))).collect(),
 };
 
-const KINDS: [Kind; 5] = [SUMS, PARENTS, LOOKUPS, COUNT, SEVERAL];
+fn sums(rows: &[Made], key: fn(Made) -> (u64, i64)) -> Vec<Made> {
+    let mut sums = BTreeMap::new();
+    for row in rows {
+        *sums.entry(key(*row)).or_insert(0) += row.1.0;
+    }
+    sums.into_iter().map(|((unit, key), sum)| (unit, (key, sum))).collect()
+}
+
+/// SELECT (id / 100) * 50 + v % 50 AS id, sum(id) AS v FROM t GROUP BY 1, by id / 100: sums of a few rows.
+const PARTS: Kind = Kind {
+    inputs: 1,
+    unit: |_, (id, _)| (id / 100) as u64,
+    driver: None,
+    stage: None,
+    make: |inputs| sums(&inputs[0], |(unit, (_, v))| (unit, unit as i64 * 50 + v.rem_euclid(50))),
+};
+
+/// SELECT id % 50 AS id, sum(v) AS v FROM (those) GROUP BY 1: what SUMS makes, in two stages.
+const STAGED: Kind = Kind {
+    inputs: 1,
+    unit: |_, (id, _)| id.rem_euclid(50) as u64,
+    driver: None,
+    stage: Some(&PARTS),
+    make: |inputs| {
+        let turned: Vec<Made> =
+            inputs[0].iter().map(|(unit, (id, v))| (*unit, (*v, *id))).collect();
+        sums(&turned, |(unit, _)| (unit, unit as i64))
+    },
+};
+
+const KINDS: [Kind; 6] = [SUMS, PARENTS, LOOKUPS, COUNT, SEVERAL, STAGED];
 
 impl Kind {
     /// What it makes of a table's rows, in order.
@@ -96,8 +127,9 @@ impl Kind {
 
     /// The same of tables that its inputs are in turn.
     fn of_tables(&self, tables: &[&[Pair]]) -> Vec<Pair> {
+        let staged = self.stage.map(|stage| stage.of_tables(tables));
         let with_units = |input: usize| {
-            let rows = tables[input % tables.len()].iter();
+            let rows = staged.as_deref().unwrap_or(tables[input % tables.len()]).iter();
             rows.map(|row| ((self.unit)(input, *row), *row)).collect()
         };
         let made = (self.make)(&(0..self.inputs).map(with_units).collect::<Vec<_>>());
@@ -169,8 +201,18 @@ fn create(kind: Kind, worlds: &[&World], txn: &mut Transaction, name: &str) -> C
         let id = |name: &str| def.column(name).expect("a column of the table").id;
         UnitInput::Table(world.table, vec![id("id"), id("v")])
     };
-    let inputs = (0..kind.inputs).map(|at| input(worlds[at % worlds.len()])).collect();
-    let query = TableQuery::Units { stages: Vec::new(), query: Arc::new(Query { kind, inputs }) };
+    let of_tables = |kind: Kind| {
+        let inputs = (0..kind.inputs).map(|at| input(worlds[at % worlds.len()])).collect();
+        Arc::new(Query { kind, inputs })
+    };
+    let stage = kind
+        .stage
+        .map(|stage| Stage { columns: pairs_table("").columns, query: of_tables(*stage) });
+    let query = match &stage {
+        None => of_tables(kind),
+        Some(_) => Arc::new(Query { kind, inputs: vec![UnitInput::Stage(0)] }),
+    };
+    let query = TableQuery::Units { stages: Vec::from_iter(stage), query };
     Change::CreateTableAs { table: pairs_table(name), query }
 }
 
@@ -208,7 +250,8 @@ async fn it_has_the_rows_of_its_query() {
     }
     let migrated = world.catalog.migrations();
     let whole = |m: &froglet_schema::MigrationStatus| {
-        m.kind == "table" && m.table_name == "t" && m.blocks > 0 && m.blocks_done == m.blocks
+        let is_source = m.table_name == "t" || m.table_name.ends_with(" (stage 1)");
+        m.kind == "table" && is_source && m.blocks > 0 && m.blocks_done == m.blocks
     };
     assert!(migrated.iter().all(whole), "{migrated:?}");
 }

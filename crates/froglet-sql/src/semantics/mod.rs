@@ -9,6 +9,7 @@
 pub mod aggregates;
 pub mod arith;
 pub mod casts;
+pub mod copies;
 pub mod fieldnames;
 mod local_time;
 pub mod operators;
