@@ -151,7 +151,7 @@ impl Catalog {
         migrations: &[Arc<Migration>],
         limits: &Limits,
     ) -> Result<(), SchemaError> {
-        migrations.iter().try_for_each(|migration| migration.reduce_backlog())?;
+        Migration::reduce_backlogs(migrations)?;
         self.publish_pending(txn, limits).await?;
         self.engine().settle();
         let caught_up = migrations.iter().try_for_each(|m| m.catch_up_and_pause());
@@ -164,10 +164,8 @@ impl Catalog {
     /// The DDL's side of the commit, up to the commit timestamp.
     async fn prepare_flip(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError> {
         let migrations = local(txn).map(|l| l.migrations.clone()).unwrap_or_default();
-        for migration in &migrations {
-            migration.reduce_backlog()?;
-            tokio::task::yield_now().await;
-        }
+        Migration::reduce_backlogs(&migrations)?;
+        tokio::task::yield_now().await;
         self.publish_pending(txn, limits).await?;
         self.engine().barrier();
         self.engine().settle();

@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use froglet_engine::{Feed, RowId, SpaceId, SqlState, Table, TxnId};
 use froglet_txn::{Limits, TxnError, aside};
@@ -52,10 +52,14 @@ const CAPTURE_REST: Duration = Duration::from_millis(1);
 /// Captured rows below which that is little: what is written meanwhile comes with the next, and
 /// writers seldom meet capture at the feed.
 const CAPTURE_LITTLE: usize = 1024;
-/// Captured rows that may be left for writers to wait for.
+/// A round of capture that takes no longer may be left for writers to wait for: at once, and where few
+/// rows have come meanwhile.
+const FLIP_TIME: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(20);
+/// So many are few.
 const FLIP_BACKLOG: usize = 256;
-/// Rounds of capture before writers wait in any case.
-const FLIP_ROUNDS: usize = 50;
+/// Rounds of capture that are none the shorter for writers that are held up as long as they may be, before
+/// writers wait in any case.
+const FUTILE_ROUNDS: u32 = 8;
 /// By how much the commits of writers are held up where capture does not keep up with them: at first,
 /// and at most.
 const WRITER_DELAY: Range<Duration> = Duration::from_micros(200)..Duration::from_millis(20);
@@ -629,26 +633,32 @@ impl Migration {
         waiting + self.drained.lock().len()
     }
 
-    /// Works the backlog down while writers still write, so that they stand still for less afterwards.
-    /// Where it does not go down by half each time, writers are slowed down, the more the longer that
-    /// takes, until they have stood still or the caller has failed. Gives up after some rounds: a
-    /// flip must come, whatever the load.
-    pub fn reduce_backlog(&self) -> Result<(), SchemaError> {
-        let mut delay = Duration::ZERO;
-        for _ in 0..FLIP_ROUNDS {
-            let before = self.backlog();
-            if before <= FLIP_BACKLOG {
+    /// Works the backlogs of a transaction's migrations down, round by round, while writers still write,
+    /// so that they stand still for less afterwards. Where a round does not take half as long as the
+    /// one before, the writers of all its tables are slowed down, the more the longer that goes on, until they
+    /// have stood still or the caller has failed. Gives up where that does not help: a flip must
+    /// come, whatever the load.
+    pub fn reduce_backlogs(migrations: &[Arc<Migration>]) -> Result<(), SchemaError> {
+        let (mut delay, mut before, mut futile) = (Duration::ZERO, Duration::MAX, 0);
+        while futile < FUTILE_ROUNDS {
+            let started = Instant::now();
+            // In the order in which they were begun: a table comes before those that are made of it.
+            for migration in migrations {
+                let _still = migration.applying.lock();
+                migration.check_failure()?;
+                migration.remember(migration.apply_captured())?;
+            }
+            let took = started.elapsed();
+            let backlog: usize = migrations.iter().map(|migration| migration.backlog()).sum();
+            if took <= FLIP_TIME.start || took <= FLIP_TIME.end && backlog <= FLIP_BACKLOG {
                 break;
             }
-            {
-                let _still = self.applying.lock();
-                self.check_failure()?;
-                self.remember(self.apply_captured())?;
-            }
-            if self.backlog() > before / 2 {
+            if took > before / 2 {
+                futile += u32::from(delay == WRITER_DELAY.end);
                 delay = (2 * delay).clamp(WRITER_DELAY.start, WRITER_DELAY.end);
-                self.slow_writers(delay);
+                migrations.iter().for_each(|migration| migration.slow_writers(delay));
             }
+            before = took;
         }
         Ok(())
     }
