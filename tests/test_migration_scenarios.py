@@ -583,3 +583,41 @@ def test_a_throttled_or_paused_scan_can_be_stopped(froglet, query):
         assert [error.sqlstate for error in outcome] == ["57014"]
         owner.execute("set froglet.migration_rows_per_second = 0")
         owner.execute(f"create table made as {query}")
+
+
+def test_what_became_of_migrations_outlives_the_server(froglet):
+    froglet.run("create table t (id int primary key, v int)",
+                "insert into t select i, i from generate_series(1, 50000) i",
+                "alter table t add column w int generated always as (v * 2) stored")
+    with froglet.connect() as owner:
+        owner.execute("begin")
+        owner.execute("create table rolled_back as select v, count(*) from t group by v")
+        owner.execute("rollback")
+        with pytest.raises(errors.CheckViolation):
+            owner.execute("alter table t add check (v < 50000)")
+
+    def shown():
+        return froglet.rows("select id, table_name, kind, phase, rows_scanned, started, ended, error, "
+                            "statement from froglet.migrations order by id")
+    wait_until(lambda: [row[3] for row in shown()] == ["done", "aborted", "aborted"], "they have ended")
+    before = shown()
+    assert before[2][7].startswith("check constraint") and before[0][4] == 50_000
+    froglet.restart()
+    after = shown()
+    assert [row[:6] for row in after] == [row[:6] for row in before]
+    assert [row[7:] for row in after] == [row[7:] for row in before]
+
+    owner = froglet.connect()
+    owner.execute("begin")
+    owner.execute("alter table t add column y int generated always as (v + 5) stored")
+    # What commits later, and waits for the log, takes what was begun before along.
+    froglet.run("create table committed (one int)")
+    froglet.kill_and_restart()
+    owner.close()
+    last = shown()[-1]
+    assert last[:4] == (4, "t", "column", "aborted")
+    assert last[7] == "the server ended while it was under way"
+    assert last[8].startswith("alter table t add column y")
+    froglet.run("alter table t drop column w, add column x int generated always as (v + 1) stored")
+    wait_until(lambda: shown()[-1][3] == "done", "it is done")
+    assert shown()[-1][0] == 5

@@ -243,7 +243,7 @@ impl Catalog {
         def: &TableDef,
         step: Step,
     ) -> Result<(), SchemaError> {
-        let migration = self.migration(txn, def, step.table.clone());
+        let migration = self.migration(txn, def, &step, scope.options)?;
         migration.run_step(step, scope.options, scope.limits, &mut renewal(txn)).await?;
         let steps = migration.steps();
         local_mut(txn).changes.steps.insert(def.id, steps);

@@ -102,7 +102,8 @@ impl Catalog {
         for (table, Source { table: rows, .. }) in &sources {
             let kind = StepKind::Derive(derivation.clone());
             let step = Step::new(kind, rows.clone(), txn.savepoint(), self.engine().clone());
-            let migration = self.migration(txn, &scope.table(*table)?.def, rows.clone());
+            let def = &scope.table(*table)?.def;
+            let migration = self.migration(txn, def, &step, scope.options)?;
             migrations.push((migration, Arc::new(step)));
         }
         let (options, limits) = (scope.options, scope.limits);

@@ -2,7 +2,7 @@
 //! own uncommitted changes on top.
 
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -14,13 +14,14 @@ use parking_lot::{Mutex, RwLock};
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
 use crate::flip::{CopyTo, Flip, Hook, TableState};
+use crate::history::{HISTORY_SPACE, History};
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::Migration;
 use crate::own_view::OwnView;
 use crate::sequence::Sequences;
-use crate::status::{MigrationPhase, MigrationStatus};
-use crate::step::StepKind;
-use crate::store::{Store, rebuild_indexes};
+use crate::status::{MigrationOptions, MigrationPhase, MigrationStatus};
+use crate::step::{Step, StepKind};
+use crate::store::{CATALOG_SPACE, Store, rebuild_indexes};
 use crate::target::Maker;
 
 /// One table under one schema version, bound to its rows.
@@ -144,8 +145,6 @@ struct ChangesThen {
     steps: Vec<(u64, usize)>,
 }
 
-/// Ended migrations that are remembered for `froglet.migrations`.
-const REMEMBERED: usize = 256;
 /// Object ids logged ahead.
 const IDS_AHEAD: u32 = 64;
 /// The note that holds the next object id.
@@ -166,7 +165,9 @@ pub struct Catalog {
     /// The transaction between commit timestamp and publication; 0 for none.
     pub(crate) flipping: AtomicU64,
     garbage: Mutex<Vec<(Ts, Remains)>>,
-    migrations: Mutex<VecDeque<Arc<Migration>>>,
+    /// Under way, or ended a moment ago.
+    migrations: Mutex<Vec<Arc<Migration>>>,
+    pub(crate) ended_migrations: History,
     next_migration: AtomicU64,
     next_stamp: AtomicU64,
     ids: Mutex<Ids>,
@@ -193,6 +194,7 @@ impl Catalog {
             state.version.store(t.version.0, Ordering::SeqCst);
             (*id, Arc::new(state))
         });
+        let ended_migrations = History::open(manager.clone())?;
         let catalog = Arc::new(Catalog {
             store,
             sequences: Sequences::recover(engine.clone()),
@@ -203,7 +205,8 @@ impl Catalog {
             flipping: AtomicU64::new(0),
             garbage: Mutex::new(garbage),
             migrations: Mutex::default(),
-            next_migration: AtomicU64::new(1),
+            next_migration: AtomicU64::new(ended_migrations.next_id()),
+            ended_migrations,
             next_stamp: AtomicU64::new(2),
             ids: Mutex::new(ids),
             past: Past::default(),
@@ -379,7 +382,26 @@ impl Catalog {
 
     /// Migrations under way and ended ones that are still remembered, oldest first.
     pub fn migrations(&self) -> Vec<MigrationStatus> {
-        self.migrations.lock().iter().map(|m| m.status()).collect()
+        let current = self.migrations.lock();
+        let mut all = self.ended_migrations.ended();
+        all.extend(current.iter().map(|m| m.status()));
+        all.sort_by_key(|status| status.id);
+        all
+    }
+
+    /// Ended migrations give up what they hold, and become history: those that cannot be recorded (their
+    /// transaction may be about to end) the next time.
+    fn bury_migrations(&self) {
+        let bury = |status: MigrationStatus| {
+            if status.phase == MigrationPhase::Aborted {
+                self.ended_migrations.aborted(&status)?;
+            }
+            self.ended_migrations.remember(status)
+        };
+        self.migrations.lock().retain(|migration| {
+            let status = migration.status();
+            status.ended_us.is_none() || bury(status).is_err()
+        });
     }
 
     /// Does something to a migration under way; false if there is none of this number.
@@ -401,29 +423,27 @@ impl Catalog {
         migrations.iter().filter(is_of_it).filter(|m| m.is_rejecting()).cloned().collect()
     }
 
-    /// The transaction's migration of a table; begun here if it has none.
+    /// The transaction's migration of a table; begun here, for this step, if it has none.
     pub(crate) fn migration(
         &self,
         txn: &mut Transaction,
         table: &TableDef,
-        rows: Arc<dyn Table>,
-    ) -> Arc<Migration> {
-        let owner = txn.id();
+        step: &Step,
+        options: &MigrationOptions,
+    ) -> Result<Arc<Migration>, SchemaError> {
+        let (owner, rows) = (txn.id(), step.table.clone());
         let local = local_mut(txn);
         if let Some(migration) = local.migration(table.id, rows.space()) {
-            return migration.clone();
+            return Ok(migration.clone());
         }
         let id = self.next_migration.fetch_add(1, Ordering::Relaxed);
         let state = self.state(table.id);
         let migration = Migration::start(id, owner, table, state, rows);
         local.migrations.push(migration.clone());
-        let mut remembered = self.migrations.lock();
-        remembered.push_back(migration.clone());
-        if remembered.len() > REMEMBERED {
-            let ended = remembered.iter().position(|m| m.status().ended_us.is_some());
-            ended.and_then(|i| remembered.remove(i));
-        }
-        migration
+        self.migrations.lock().push(migration.clone());
+        migration.is_for(step, options);
+        self.ended_migrations.begun(&migration.status())?;
+        Ok(migration)
     }
 
     /// nextval: outside transactions, durable before any commit that can depend on it.
@@ -563,7 +583,7 @@ fn load(
     let garbage = engine
         .spaces()
         .into_iter()
-        .filter(|s| *s != crate::store::CATALOG_SPACE && !used.contains(s))
+        .filter(|s| ![CATALOG_SPACE, HISTORY_SPACE].contains(s) && !used.contains(s))
         .map(|s| (Ts(0), Remains::Space(s)))
         .collect();
     Ok((catalog, garbage))
@@ -644,6 +664,7 @@ fn housekeep(catalog: &Weak<Catalog>) {
     while let Some(catalog) = catalog.upgrade() {
         catalog.past.sample(&**catalog.engine());
         catalog.collect_garbage();
+        catalog.bury_migrations();
         drop(catalog);
         std::thread::sleep(HOUSEKEEPING);
     }

@@ -175,6 +175,7 @@ impl Catalog {
         }
         for migration in &migrations {
             migration.verify_at_flip()?;
+            self.ended_migrations.done(txn, &migration.status_if_done())?;
         }
         let me = txn.id().0;
         while self.flipping.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {

@@ -29,6 +29,7 @@ mod edit;
 pub mod error;
 mod flip;
 mod front;
+mod history;
 mod lineage;
 mod local;
 pub mod migration;

@@ -179,7 +179,7 @@ fn parts_of(rows: &[RowId], parts: usize) -> Vec<&[RowId]> {
     found
 }
 
-fn now_us() -> i64 {
+pub(crate) fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
@@ -302,14 +302,19 @@ impl Migration {
         self.end_scan(&step, step.end_scan())
     }
 
+    /// Which step of which statement it is at.
+    pub(crate) fn is_for(&self, step: &Step, options: &MigrationOptions) {
+        *self.kind.lock() = step.kind_name();
+        self.statement.lock().clone_from(&options.statement);
+    }
+
     /// Captured rows are this step's, too, from now on.
     fn capture_for(&self, step: &Arc<Step>, options: &MigrationOptions) {
-        *self.kind.lock() = step.kind_name();
+        self.is_for(step, options);
         self.capture_threads.fetch_max(options.capture_threads, Ordering::Relaxed);
         if options.rows_per_second > 0 {
             self.pace.throttle(options.rows_per_second);
         }
-        self.statement.lock().clone_from(&options.statement);
         if options.reject_writers {
             step.reject_writers();
             if !self.rejecting.swap(true, Ordering::SeqCst) {
@@ -722,15 +727,21 @@ impl Migration {
         self.ended_us.store(now_us().unsigned_abs(), Ordering::Relaxed);
     }
 
+    /// What is to be remembered of it if its transaction commits now.
+    pub(crate) fn status_if_done(&self) -> MigrationStatus {
+        let ended_us = Some(now_us());
+        MigrationStatus { phase: MigrationPhase::Done, backlog: 0, ended_us, ..self.status() }
+    }
+
     /// One row of `froglet.migrations`.
     pub fn status(&self) -> MigrationStatus {
         let ended = self.ended_us.load(Ordering::Relaxed);
         MigrationStatus {
             id: self.id,
-            txn: self.owner,
+            txn: self.owner.0,
             table: self.table_id,
             table_name: self.table_name.clone(),
-            kind: *self.kind.lock(),
+            kind: (*self.kind.lock()).to_owned(),
             statement: self.statement.lock().clone(),
             phase: MigrationPhase::ALL[self.phase.load(Ordering::Relaxed) as usize],
             blocks_done: self.blocks_done.load(Ordering::Relaxed),

@@ -1,6 +1,6 @@
 //! How a migration is to run, and how it stands: what `froglet.migrations` shows.
 
-use froglet_engine::TxnId;
+use serde::{Deserialize, Serialize};
 
 use crate::def::ObjectId;
 
@@ -32,7 +32,7 @@ impl Default for MigrationOptions {
 }
 
 /// What a migration is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum MigrationPhase {
     /// Scanning (and capturing).
@@ -73,18 +73,18 @@ impl MigrationPhase {
 }
 
 /// One row of `froglet.migrations`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MigrationStatus {
     /// Its number.
     pub id: u64,
-    /// Whose.
-    pub txn: TxnId,
+    /// The transaction whose it is.
+    pub txn: u64,
     /// The table.
     pub table: ObjectId,
     /// The table's name.
     pub table_name: String,
     /// metadata, verify, column, index or table
-    pub kind: &'static str,
+    pub kind: String,
     /// The statement.
     pub statement: String,
     /// Where it is.

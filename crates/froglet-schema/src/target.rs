@@ -262,7 +262,7 @@ impl Target {
 }
 
 /// Nobody but the maker and the owner writes to the rows.
-fn unexpected(stop: &WriteStop) -> SchemaError {
+pub(crate) fn unexpected(stop: &WriteStop) -> SchemaError {
     match stop {
         WriteStop::Engine(e) => SchemaError::Engine(e.clone()),
         stop => SchemaError::refused(

@@ -60,7 +60,7 @@ fn with_reason(session: &Session, e: SqlError) -> SqlError {
     if !came_second || e.detail.is_some() {
         return e;
     }
-    let own = session.txn.as_ref().map(|txn| txn.id());
+    let own = session.txn.as_ref().map(|txn| txn.id().0);
     let migrations = session.db.catalog().migrations();
     let other = migrations.iter().rev().find(|m| m.ended_us.is_none() && Some(m.txn) != own);
     match other {

@@ -396,9 +396,9 @@ fn migrations(scope: &QueryScope, rows: &mut Rows) {
     for m in scope.session.migrations() {
         row!(rows;
             id: m.id,
-            txn: m.txn.0,
+            txn: m.txn,
             table_name: &m.table_name,
-            kind: m.kind,
+            kind: &m.kind,
             statement: &m.statement,
             phase: m.phase.name(),
             blocks_done: m.blocks_done,
