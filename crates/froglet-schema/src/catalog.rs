@@ -390,8 +390,9 @@ impl Catalog {
     }
 
     /// Ended migrations give up what they hold, and become history: those that cannot be recorded (their
-    /// transaction may be about to end) the next time.
-    fn bury_migrations(&self) {
+    /// transaction may be about to end) the next time. It is done all the time, and once more by whoever
+    /// ends the server.
+    pub fn bury_migrations(&self) {
         let bury = |status: MigrationStatus| {
             if status.phase == MigrationPhase::Aborted {
                 self.ended_migrations.aborted(&status)?;

@@ -104,6 +104,7 @@ async fn run(
     match failed {
         Some(error) => Err(error.into()),
         None => {
+            opened.db.catalog().bury_migrations();
             tracing::info!("writing the last checkpoint");
             checkpoint::checkpoint(&opened.engine).await?;
             Ok(())
