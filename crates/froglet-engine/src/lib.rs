@@ -17,6 +17,7 @@
 //! per batch or per statement; what happens per row happens inside an engine.
 
 pub mod batch;
+pub mod crash_point;
 pub mod engine;
 pub mod env;
 pub mod error;
@@ -25,6 +26,7 @@ pub mod key;
 pub mod layout;
 pub mod value;
 
+pub use crash_point::CrashPoint;
 pub use engine::{
     BlockRows, ColumnFill, Direction, Engine, EngineTxn, Feed, IndexBuild, KeyRange, Loaded,
     Loading, MigrateError, RowWrite, Savepoint, Snapshot, Table, WriteStop,

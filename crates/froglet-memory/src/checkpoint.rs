@@ -33,7 +33,7 @@ use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, StringViewArray
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use froglet_engine::env::{Env, EnvError};
 use froglet_engine::{
-    ColumnSpec, ColumnType, EngineError, Layout, Lsn, Snapshot, SpaceId, Ts, TxnId,
+    ColumnSpec, ColumnType, CrashPoint, EngineError, Layout, Lsn, Snapshot, SpaceId, Ts, TxnId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -174,6 +174,7 @@ impl Manifest {
         write!(file, "{body}\n{crc:08x}\n").map_err(|e| write_error(&new, e))?;
         file.finish().map_err(|e| write_error(&new, e))?;
         env.rename(&new, &path).map_err(env_error)?;
+        CrashPoint::CheckpointRenamed.reached();
         env.sync_dir(dir).map_err(env_error)
     }
 
@@ -208,6 +209,7 @@ impl MemoryEngine {
         let snapshot = Snapshot::new(Ts(ts), TxnId(0), Box::new(registered));
         // The manifest must not refer to a part of the log that a crash takes away.
         log.wait_durable(lsn).map_err(log_failed)?;
+        CrashPoint::CheckpointBegun.reached();
         let mut copied = Vec::new();
         let written = self.write_files(disk, &newest, &snapshot, lsn, &mut copied);
         let manifest = match written {
@@ -224,6 +226,7 @@ impl MemoryEngine {
         };
         *newest = manifest;
         log.truncate_before(lsn).map_err(log_failed)?;
+        CrashPoint::CheckpointLogCut.reached();
         remove_unused(disk, &newest)
     }
 
@@ -319,6 +322,7 @@ impl MemoryEngine {
         let Some(writer) = writer else { return Ok((entry, None)) };
         let file = writer.into_inner().map_err(|e| write_error(path, e))?;
         let (bytes, crc32) = file.finish().map_err(|e| write_error(path, e))?;
+        CrashPoint::CheckpointFile.reached();
         Ok((entry, Some(FileEntry { name, bytes, crc32 })))
     }
 }

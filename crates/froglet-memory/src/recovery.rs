@@ -23,7 +23,7 @@ use arrow_array::{Array, RecordBatch};
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::env::Env;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnId, ColumnSpec, EngineError, Lsn, RowId, SpaceId, Value};
+use froglet_engine::{ColumnId, ColumnSpec, CrashPoint, EngineError, Lsn, RowId, SpaceId, Value};
 
 use crate::arrow::value_at;
 use crate::block::Block;
@@ -109,10 +109,13 @@ impl Recovered {
         env.create_dir_all(&checkpoints).map_err(|e| EngineError::Env(Arc::new(e)))?;
         let manifest = Manifest::read(&*env, &checkpoints)?;
         self.load(&*env, &checkpoints, &manifest)?;
+        CrashPoint::RecoveryLoaded.reached();
         let log =
             Log::open(env, &dir.join("log"), options, Lsn(manifest.lsn), &mut |lsn, record| {
                 self.replay(record)
-                    .map_err(|error| LogError::Replay { lsn, source: Arc::new(error) })
+                    .map_err(|error| LogError::Replay { lsn, source: Arc::new(error) })?;
+                CrashPoint::RecoveryRecord.reached();
+                Ok(())
             });
         *disk.manifest.lock() = manifest;
         Ok((log.map_err(log_failed)?, disk))

@@ -20,7 +20,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
-use froglet_engine::{EngineError, EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts, TxnId};
+use froglet_engine::{
+    CrashPoint, EngineError, EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts, TxnId,
+};
 use smallvec::SmallVec;
 
 use crate::block::Block;
@@ -226,6 +228,7 @@ impl MemoryTxn {
                 return Err(error);
             }
         };
+        CrashPoint::CommitLogged.reached();
         self.core.timeline.commit(writer, ts);
         for undo in self.undo.live() {
             undo.word.store(ts, Ordering::Release);

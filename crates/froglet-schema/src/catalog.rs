@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use froglet_engine::{Engine, IdMap, Snapshot, SpaceId, Table, Ts, TxnId};
+use froglet_engine::{CrashPoint, Engine, IdMap, Snapshot, SpaceId, Table, Ts, TxnId};
 use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
 use parking_lot::{Mutex, RwLock};
 
@@ -187,6 +187,7 @@ impl Catalog {
         let store = Store::open(&*engine)?;
         let snapshot = engine.snapshot();
         let objects = store.load(&snapshot)?;
+        CrashPoint::RecoveryCatalog.reached();
         let (first, garbage) = load(&*engine, objects)?;
         let ids = recover_ids(&*engine, &first);
         let states = first.tables.iter().map(|(id, t)| {
@@ -546,6 +547,7 @@ impl Catalog {
                 Remains::Index(space, index) => self.engine().drop_index(space, index),
                 Remains::Space(space) => self.engine().drop_space(space),
             }
+            CrashPoint::GarbageFreed.reached();
         }
         self.flips.lock().retain(|flip| flip.ts >= oldest);
         let mut history = self.history.write();
@@ -569,6 +571,7 @@ fn load(
             ObjectDef::Table(def) => {
                 let table = engine.open(def.space, Arc::new(def.layout()))?;
                 rebuild_indexes(&table)?;
+                CrashPoint::RecoveryIndex.reached();
                 let version =
                     TableVersion { version: Ts(1), table, compiled: OnceLock::new(), def };
                 catalog.tables.insert(version.def.id, Arc::new(version));

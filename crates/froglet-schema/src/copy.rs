@@ -29,7 +29,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{BlockRows, EngineTxn, Row, RowId, Snapshot, SpaceId, Table, Ts, WriteStop};
+use froglet_engine::{
+    BlockRows, CrashPoint, EngineTxn, Row, RowId, Snapshot, SpaceId, Table, Ts, WriteStop,
+};
 use froglet_txn::Transaction;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -217,6 +219,7 @@ impl Copy {
         }
         // What the owner has written is in line, and its source is held [T4].
         let rids = self.target.write(&writes, || Ok(()))?;
+        CrashPoint::CopyWritten.reached();
 
         let mut sources = self.sources.lock();
         for ((in_block, source), rid) in new_places.into_iter().zip(rids) {

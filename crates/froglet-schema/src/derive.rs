@@ -42,8 +42,8 @@ use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, EngineTxn, KeyPart, Row, RowId, Snapshot, SpaceId, SqlState, Table, Ts, WriteStop,
-    batch, key,
+    BlockRows, CrashPoint, EngineTxn, KeyPart, Row, RowId, Snapshot, SpaceId, SqlState, Table, Ts,
+    WriteStop, batch, key,
 };
 use froglet_txn::{Transaction, TxnError};
 use parking_lot::Mutex;
@@ -257,6 +257,7 @@ impl Derivation {
         if dirty.is_empty() {
             return Ok(());
         }
+        CrashPoint::LineageNoted.reached();
         self.make(state, &dirty).inspect_err(|_| state.unmade = dirty)
     }
 
@@ -318,6 +319,7 @@ impl Derivation {
             return Ok(());
         }
         let rids = self.target.write(&writes, || Err(changed_under_owner()))?;
+        CrashPoint::UnitsMade.reached();
         for (rid, unit) in rids.into_iter().zip(new_units) {
             state.made.set(rid, Some(unit));
         }

@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use froglet_engine::{
-    BlockRows, IndexSpec, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, Ts, TxnId, Value,
-    WriteStop, batch,
+    BlockRows, CrashPoint, Engine, IndexSpec, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table,
+    Ts, TxnId, Value, WriteStop, batch,
 };
 use froglet_txn::{CommitHook, Limits, SchemaUse, Strength, Transaction, TxnError, Verdict};
 
@@ -167,16 +167,20 @@ impl Catalog {
         Migration::reduce_backlogs(&migrations)?;
         tokio::task::yield_now().await;
         self.publish_pending(txn, limits).await?;
+        CrashPoint::TablesPending.reached();
         self.engine().barrier();
         self.engine().settle();
+        CrashPoint::WritersStill.reached();
         for migration in &migrations {
             migration.set_phase(MigrationPhase::Flip);
             migration.catch_up_and_pause()?;
         }
+        CrashPoint::LastCaptureDone.reached();
         for migration in &migrations {
             migration.verify_at_flip()?;
             self.ended_migrations.done(txn, &migration.status_if_done())?;
         }
+        CrashPoint::FlipVerified.reached();
         let me = txn.id().0;
         while self.flipping.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             if self.flipping.load(Ordering::SeqCst) == me {
@@ -246,7 +250,10 @@ impl Catalog {
             }
             match self.standing(txn, &used) {
                 Standing::Current => i += 1,
-                Standing::Pending(holder) => txn.wait_for(holder, limits).await?,
+                Standing::Pending(holder) => {
+                    CrashPoint::WriterParked.reached();
+                    txn.wait_for(holder, limits).await?;
+                }
                 Standing::Outdated => {
                     let behind = txn.behind.clone().unwrap_or_else(|| txn.snapshot());
                     self.carry_over(txn, used, &behind, limits).await?;
@@ -289,6 +296,7 @@ impl Catalog {
                 let rows = txn.part().rows_written(used.space);
                 for step in &flip.steps {
                     carry_rows(txn, step, &rows, limits).await?;
+                    CrashPoint::CarriedStep.reached();
                 }
             }
             reached = flip.ts;
@@ -369,6 +377,7 @@ impl Catalog {
                 match to.copy.apply(txn.part(), flip, source, &change) {
                     Ok(rid) => {
                         written.extend(rid);
+                        CrashPoint::CarriedToCopy.reached();
                         break;
                     }
                     Err(WriteStop::Gone) => return Err(TxnError::Serialization),
@@ -621,6 +630,9 @@ impl CommitHook for Hook {
     fn check(&self, txn: &mut Transaction, _commit_ts: Ts) -> Verdict {
         let Ok(catalog) = self.catalog() else { return Verdict::Go };
         if catalog.is_current(txn) {
+            if local(txn).is_some() {
+                CrashPoint::FlipTimestamp.reached();
+            }
             return Verdict::Go;
         }
         if local(txn).is_some() {
@@ -634,12 +646,16 @@ impl CommitHook for Hook {
             return;
         }
         if let Ok(catalog) = self.catalog() {
+            CrashPoint::FlipLogged.reached();
+            CrashPoint::FlipFlushed.reached_after(|| flush(&**catalog.engine()));
             catalog.publish(txn, commit_ts);
+            CrashPoint::FlipPublished.reached();
             catalog.release_flip(txn);
             catalog.withdraw_pending(txn);
             for migration in &local_mut(txn).migrations {
                 migration.stop(MigrationPhase::Done);
             }
+            CrashPoint::WritersReleased.reached();
             catalog.collect_garbage();
         }
     }
@@ -658,6 +674,13 @@ impl CommitHook for Hook {
             let created = std::mem::take(&mut local.created);
             catalog.forget_after_now(created);
         }
+    }
+}
+
+/// Brings what has been logged so far to the disk, whoever else is at it.
+fn flush(engine: &dyn Engine) {
+    while matches!(engine.make_durable(engine.appended()), Ok(false)) {
+        std::thread::yield_now();
     }
 }
 

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use froglet_engine::{Feed, RowId, SpaceId, SqlState, Table, TxnId};
+use froglet_engine::{CrashPoint, Feed, RowId, SpaceId, SqlState, Table, TxnId};
 use froglet_txn::{Limits, TxnError, aside};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::process::setpriority_process;
@@ -229,6 +229,7 @@ impl Migration {
             .name("froglet-capture".to_owned())
             .spawn(move || capture.capture())
             .expect("a thread can be started");
+        CrashPoint::MigrationStarted.reached();
         migration
     }
 
@@ -338,10 +339,14 @@ impl Migration {
 
     /// A step's scan is over: what waited for that is captured now, and its suspects are looked at.
     fn end_scan(&self, step: &Step, waiting: Vec<RowId>) -> Result<(), SchemaError> {
+        CrashPoint::ScanDone.reached();
         self.drained.lock().extend(waiting);
         {
             let _still = self.applying.lock();
             self.settle(step)?;
+        }
+        if matches!(step.kind, StepKind::Verify { .. } | StepKind::Child(_)) {
+            CrashPoint::ConstraintScanned.reached();
         }
         self.set_phase(MigrationPhase::Capture);
         Ok(())
@@ -394,6 +399,7 @@ impl Migration {
             if let Some(migration) = migrations.iter().find(|m| m.space() == space) {
                 migration.rows_scanned.fetch_add(rows, Ordering::Relaxed);
                 migration.blocks_done.fetch_add(1, Ordering::Relaxed);
+                CrashPoint::ScanBlockDone.reached();
                 let goes_on = || !stopping.is_stopped() && migrations.iter().all(|m| m.goes_on());
                 // It may be a task of the queries' runtime that reads.
                 aside(|| migration.pace.keep(rows, goes_on));
@@ -444,6 +450,7 @@ impl Migration {
 
     /// Loads an index that was built, and enters the captured rows that waited for it.
     fn load(&self, step: &Step) -> Result<(), SchemaError> {
+        CrashPoint::IndexScanned.reached();
         let mut judged = Ok(());
         let is_whole = step.load_build(&mut |loading| {
             self.rows_loaded.store(loading.entries, Ordering::Relaxed);
@@ -451,12 +458,14 @@ impl Migration {
                 judged = self.judge(step, &std::mem::take(&mut loading.duplicates));
             }
             self.pace.keep(0, || self.goes_on());
+            CrashPoint::IndexLoaded.reached();
             judged.is_ok() && self.goes_on()
         })?;
         judged?;
         if !is_whole {
             return Err(TxnError::Canceled.into());
         }
+        CrashPoint::IndexPublished.reached();
         self.rows_loaded.store(self.rows_to_load.load(Ordering::Relaxed), Ordering::Relaxed);
         for (_, rows) in step.end_deferral() {
             let _still = self.applying.lock();
@@ -464,6 +473,7 @@ impl Migration {
                 return Err(TxnError::Canceled.into());
             }
             step.run_rows(self.owner, &rows)?;
+            CrashPoint::IndexCaughtUp.reached();
         }
         Ok(())
     }
@@ -514,6 +524,7 @@ impl Migration {
             let rows = step.run_block(self.owner, block)?;
             self.rows_scanned.fetch_add(rows, Ordering::Relaxed);
             self.blocks_done.fetch_add(1, Ordering::Relaxed);
+            CrashPoint::ScanBlockDone.reached();
             self.pace.keep(rows, || self.goes_on());
             if step.suspect_count() >= SUSPECTS_AT_ONCE {
                 let _still = self.applying.lock();
@@ -555,7 +566,9 @@ impl Migration {
                 self.drained.lock().extend(rows);
                 return Err(e);
             }
+            CrashPoint::CaptureStepDone.reached();
         }
+        CrashPoint::CaptureRoundDone.reached();
         self.rows_captured.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(rows.len())
     }

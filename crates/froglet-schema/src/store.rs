@@ -11,9 +11,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineError, IndexId, IndexSpec, KeyPart,
-    KeyRange, Layout, Loaded, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table, TxnId,
-    Value, WriteStop, key,
+    ColumnId, ColumnSpec, ColumnType, CrashPoint, Direction, Engine, EngineError, IndexId,
+    IndexSpec, KeyPart, KeyRange, Layout, Loaded, Row, RowId, RowWrite, Snapshot, SpaceId,
+    SqlState, Table, TxnId, Value, WriteStop, key,
 };
 use froglet_txn::{Isolation, Limits, Transaction, TxnError};
 
@@ -96,6 +96,7 @@ impl Store {
     ) -> Result<Locked, SchemaError> {
         let rid = self.find(txn, id).ok_or(SchemaError::Stale)?;
         self.write(txn, limits, RowWrite::Lock { rid }, "").await?;
+        CrashPoint::CatalogLocked.reached();
         Ok(Locked { rid })
     }
 
@@ -109,7 +110,9 @@ impl Store {
     ) -> Result<(), SchemaError> {
         let row = encode(def);
         let write = RowWrite::Update { rid: locked.rid, columns: &[1, 2], values: &row[1..] };
-        self.write(txn, limits, write, def.name().1).await
+        self.write(txn, limits, write, def.name().1).await?;
+        CrashPoint::CatalogWritten.reached();
+        Ok(())
     }
 
     /// Deletes a locked object.

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 
-use froglet_engine::SqlState;
+use froglet_engine::{CrashPoint, SqlState};
 use froglet_txn::{Committed, Transaction, aside_async};
 
 use crate::as_of::AsOf;
@@ -188,6 +188,9 @@ impl Session {
                 Some(_) => manager.wait_durable(committed.lsn).await?,
                 None => manager.wait_durable_ts(committed.seen).await?,
             }
+        }
+        if changes_schema {
+            CrashPoint::FlipDurable.reached();
         }
         Ok(())
     }

@@ -88,7 +88,7 @@ impl Build {
         let (mut last_key, mut last_rid) = (Vec::new(), None);
         loop {
             for _ in 0..ENTRIES_AT_ONCE {
-                let Some(entry) = merge.peek() else { return Ok(Some(loader)) };
+                let Some(entry) = merge.peek() else { return Ok(go_on(loading).then_some(loader)) };
                 if unique && !entry.has_null {
                     if let Some(last_rid) = last_rid
                         && last_key == entry.key

@@ -4,6 +4,7 @@ use super::reader::Recovered;
 use super::segment::{self, HEADER_BYTES};
 use super::writer::Chunk;
 use super::{LogError, Lsn};
+use froglet_engine::CrashPoint;
 use froglet_engine::env::{Env, EnvFile, OpenMode};
 use std::path::Path;
 
@@ -77,7 +78,10 @@ impl Disk {
         let needed_bytes = chunk.bytes.len() as u64;
         self.file
             .write_at(&chunk.bytes, offset)
-            .and_then(|()| self.file.sync_data())
+            .and_then(|()| {
+                CrashPoint::LogWritten.reached();
+                self.file.sync_data()
+            })
             .map_err(|error| LogError::from_write(error, needed_bytes))
     }
 

@@ -3,6 +3,7 @@
 use super::disk::Disk;
 use super::writer::{Chunk, Shared, Sleep, State};
 use super::{DurableCallback, LogError, Lsn};
+use froglet_engine::CrashPoint;
 use parking_lot::MutexGuard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -82,6 +83,7 @@ impl Shared {
                 return Err(error);
             }
             self.segment_has(disk.first, disk.file_bytes);
+            CrashPoint::LogSynced.reached();
             self.written(chunk, chunk_bytes);
             self.publish(end);
         }
