@@ -205,10 +205,15 @@ impl DoUpdate {
         let all: Vec<usize> = (0..table.def.columns.len()).collect();
         let view = writer.fresh_view();
         let mut existing = Row::new();
-        if !table.table.read_row(&view, other, &all, &mut existing) {
-            if writer.isolation() == Isolation::RepeatableRead {
+        let is_there = table.table.read_row(&view, other, &all, &mut existing);
+        if writer.isolation() == Isolation::RepeatableRead {
+            if !is_there {
                 return Err(TxnError::Serialization.into());
             }
+        } else if !writer.still_current(table) {
+            // Others may have written it in columns that the statement does not know.
+            return Err(Stop::Restart);
+        } else if !is_there {
             return Ok(None);
         }
         let eval = writer.eval;

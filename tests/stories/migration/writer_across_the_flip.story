@@ -224,3 +224,19 @@ M> select * from t order by id
     1|1011, 2|1020, 3|1030
 M> select * from b
     1|102
+
+# The first writer goes on under the newer schema, so the older column does not have its second update.
+== an upsert that waits across the flip reads the row under the newer schema
+setup> create table t (id int primary key, v text)
+setup> insert into t values (1, '0')
+T1> begin
+T1> update t set v = v || '1' where id = 1
+T2> insert into t values (1, '2') on conflict (id) do update set v = t.v || excluded.v
+    waits
+D> alter table t alter column v type text using v || ''
+T1> update t set v = v || '3' where id = 1
+T1> commit
+T2> ...
+    INSERT 0 1
+T2> select v from t
+    0132
