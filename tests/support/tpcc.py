@@ -44,8 +44,9 @@ TABLES = {
 COLUMNS = {table: [column.split()[0] for column in columns.split(", ")]
            for table, (columns, _) in TABLES.items()}
 KEYS = {table: COLUMNS[table][:length] for table, (_, length) in TABLES.items()}
-INDEXES = ["create index customer_last on customer (c_w_id, c_d_id, c_last)",
-           "create index orders_customer on orders (o_w_id, o_d_id, o_c_id, o_id)"]
+# Beside the primary keys.
+INDEXES = {"customer_last": ("customer", ["c_last", "c_d_id", "c_w_id", "c_id"]),
+           "orders_customer": ("orders", ["o_c_id", "o_d_id", "o_w_id", "o_id"])}
 # Where clients write the rows of a table, and where they are read: it may have been split.
 WHOLE = {table: {table: columns} for table, columns in COLUMNS.items()}
 NAMES = {table: table for table in TABLES}
@@ -150,8 +151,8 @@ class Model:
             with connection.cursor().copy(f"copy {table} from stdin") as copy:
                 for row in self.tables[table].values():
                     copy.write_row(list(row.values()))
-        for statement in INDEXES:
-            connection.execute(statement)
+        for name, (table, columns) in INDEXES.items():
+            connection.execute(f"create index {name} on {table} ({', '.join(columns)})")
 
     def apply(self, effects):
         """Takes over what committed transactions have done: a row is inserted before anything else
