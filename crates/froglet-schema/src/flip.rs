@@ -295,7 +295,7 @@ impl Catalog {
             if !flip.steps.is_empty() {
                 let rows = txn.part().rows_written(used.space);
                 for step in &flip.steps {
-                    carry_rows(txn, step, &rows, limits).await?;
+                    carry_rows(txn, step, &rows, None, limits).await?;
                     CrashPoint::CarriedStep.reached();
                 }
             }
@@ -348,7 +348,7 @@ impl Catalog {
                 }
             } else {
                 // The copy may have been made of a column that was filled before.
-                carry_rows(txn, step, &rows, limits).await?;
+                carry_rows(txn, step, &rows, None, limits).await?;
             }
         }
         Ok(())
@@ -386,7 +386,7 @@ impl Catalog {
             }
         }
         for step in &to.steps {
-            carry_rows(txn, step, &written, limits).await?;
+            carry_rows(txn, step, &written, Some(flip), limits).await?;
         }
         txn.note_schema(SchemaUse {
             table: to.table,
@@ -414,11 +414,13 @@ pub(crate) fn changes_itself(txn: &Transaction, table: ObjectId) -> bool {
     local(txn).is_some_and(|l| l.changes.objects.contains_key(&table))
 }
 
-/// One step for the rows of a writer that began under the older schema, inside its transaction.
+/// One step for the rows of a writer that began under the older schema, inside its transaction. Of
+/// rows that come into another table, whoever has taken their keys after the flip `into` knew nothing.
 async fn carry_rows(
     txn: &mut Transaction,
     step: &Step,
     rows: &[RowId],
+    into: Option<Ts>,
     limits: &Limits,
 ) -> Result<(), TxnError> {
     let snapshot = txn.snapshot();
@@ -459,6 +461,11 @@ async fn carry_rows(
                 loop {
                     match step.table.index_row(txn.part(), *rid, &[*position]) {
                         Ok(()) => break,
+                        Err(WriteStop::Duplicate { other, .. })
+                            if into.is_some_and(|flip| step.table.changed_since(other, flip)) =>
+                        {
+                            return Err(TxnError::Serialization);
+                        }
                         Err(stop) => stopped(txn, stop, name, limits).await?,
                     }
                 }

@@ -375,3 +375,21 @@ M> commit
     COMMIT
 M> select * from c order by id
     1|0, 2|20
+
+== a key that another has taken in the copy since: it has to run again
+setup> create table t (id int primary key, v text); insert into t values (1, 'a')
+W> begin
+W> insert into t values (2, 'w') on conflict (id) do update set v = t.v || excluded.v
+M> begin
+M> create table copy as select * from t
+M> alter table copy add primary key (id)
+M> drop table t
+M> alter table copy rename to t
+M> commit
+O> insert into t values (2, 'o')
+W> commit
+    ERROR 40001
+W> insert into t values (2, 'w') on conflict (id) do update set v = t.v || excluded.v
+    INSERT 0 1
+W> select * from t order by id
+    1|a, 2|ow
