@@ -68,7 +68,7 @@ fn perform(task: Task) -> anyhow::Result<()> {
         Task::Soak => run(Command::new(root.join("test"))
             .args(["--only", "build", "--only", "clients"])
             .env(LONG, "1")
-            .env(CRASH_ROUNDS, std::env::var_os(CRASH_ROUNDS).unwrap_or("20".into()))
+            .envs(SOAK.map(|(name, value)| (name, std::env::var_os(name).unwrap_or(value.into()))))
             .current_dir(&root)),
         Task::Miri => miri(&root),
     }
@@ -76,8 +76,13 @@ fn perform(task: Task) -> anyhow::Result<()> {
 
 /// Tests that look at it run longer.
 const LONG: &str = "FROGLET_TEST_LONG";
-/// How often the crash tests kill the server.
-const CRASH_ROUNDS: &str = "FROGLET_TEST_CRASH_ROUNDS";
+/// How often the crash tests kill the server, at any moment and at each named point, and how long the
+/// histories are that are checked for anomalies.
+const SOAK: [(&str, &str); 3] = [
+    ("FROGLET_TEST_CRASH_ROUNDS", "20"),
+    ("FROGLET_TEST_CRASH_POINT_ROUNDS", "10"),
+    ("FROGLET_TEST_HISTORY_SECONDS", "120"),
+];
 
 fn ci(root: &Path) -> anyhow::Result<()> {
     run(&mut cargo(root, &["fmt", "--all", "--check"]))?;
