@@ -74,6 +74,7 @@ LINE_KEY = tpcc.KEYS["order_line"]
 PAYMENT = ["h_data", "h_c_w_id", "h_c_d_id", "h_c_id", "h_amount"]
 PAYMENT_PLACE = ["h_data", "h_w_id", "h_d_id"]
 SPLIT = tpcc.WHOLE | {"history": {"payment": PAYMENT, "payment_place": PAYMENT_PLACE}}
+LAYOUTS = [tpcc.WHOLE, SPLIT]
 LINES_WITH_TAX = "select distinct ol_w_id, ol_d_id, ol_o_id from order_line where ol_tax is not null"
 
 CHANGES = {
@@ -165,6 +166,7 @@ class Visit:
     times: int = 1
     # Whether a change that is being committed is there afterwards; None if it may be.
     is_there: bool | None = False
+    # Whether a checkpoint is written before the COMMIT of the change.
     checkpoint: bool = False
 
 
@@ -191,7 +193,7 @@ POINTS = {
     "flip: verified": Visit(["unique", *ALL]),
     "flip: commit timestamp taken": Visit(["group", *ALL]),
     "flip: logged, not flushed": Visit(ALL, is_there=None),
-    "flip: flushed, not published": Visit(["split", *ALL], is_there=True),
+    "flip: flushed, not published": Visit(["split", *ALL], is_there=True, checkpoint=True),
     "flip: published": Visit(["join", *ALL], is_there=None),
     "flip: writers released": Visit(["column", *ALL], is_there=None),
     "flip: durable, not answered": Visit(["total", *ALL], is_there=True),
@@ -220,7 +222,8 @@ class Changer:
         self.is_there = False
         # What it is about to make of `is_there`, once its COMMIT is on the way.
         self.committing = None
-        # The orders that were there before its last COMMIT but one that was answered, and before its last.
+        # Orders that clients were told of before the last COMMIT that was answered was sent, and before
+        # the last that was sent.
         self.known, self.known_now = set(), set()
 
     def step(self, connection):
@@ -296,8 +299,10 @@ def check(connection, load, changer):
     if changer.is_there and change.made:
         made = set(connection.execute(change.made).fetchall())
         assert sorted(changer.known - made)[:5] == [], "orders without rows that the change was to make"
-    for index, table, definition in connection.execute(
-            "select indexname, tablename, indexdef from pg_indexes where schemaname = 'public'").fetchall():
+    indexes = connection.execute(
+        "select indexname, tablename, indexdef from pg_indexes where schemaname = 'public'").fetchall()
+    assert {"item_pkey", *tpcc.INDEXES} - {"orders_customer"} <= {index for index, _, _ in indexes}
+    for index, table, definition in indexes:
         assert_index_agrees(connection, index, table, definition.partition("(")[2].rstrip(")"))
 
 
@@ -343,9 +348,8 @@ def test_kill_at(point, round_, points, loaded, start, tmp_path):
     crash_at = {"FROGLET_CRASH_AT": f"{point}:{visit.times + round_ // len(visit.changes)}"}
     in_recovery = point.startswith("recovery")
     shutil.copytree(loaded[0], tmp_path / "data")
-    layouts = [tpcc.WHOLE, SPLIT]
     server = start(directory=tmp_path / "data", environment={} if in_recovery else crash_at)
-    load = tpcc.Load(server, copy.deepcopy(loaded[1]), f"{round_}", layouts)
+    load = tpcc.Load(server, copy.deepcopy(loaded[1]), f"{round_}", LAYOUTS)
     changer = Changer(server, change, load, visit.checkpoint)
     if in_recovery:
         with server.connect() as connection:
@@ -364,7 +368,7 @@ def test_kill_at(point, round_, points, loaded, start, tmp_path):
     with server.connect() as connection:
         changer.look(connection, visit)
         check(connection, load, changer)
-        again = tpcc.Load(server, load.model, f"{round_} again", layouts[::-1] if changer.is_there else layouts)
+        again = tpcc.Load(server, load.model, f"{round_} again", LAYOUTS)
         goes_on = Changer(server, change, again)
         goes_on.is_there, goes_on.known = changer.is_there, changer.known
         goes_on.step(connection)
