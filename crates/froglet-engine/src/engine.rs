@@ -336,7 +336,7 @@ pub trait IndexBuild: Send + Sync {
     fn scan_block(&self, owner: TxnId, block: u32) -> Result<u64, EngineError>;
 
     /// Loads what was scanned into the index, after every block was. `go_on` is asked again and
-    /// again, and may take the duplicates so far.
+    /// again, at last before the index is published, and may take the duplicates so far.
     fn load(&self, go_on: &mut dyn FnMut(&mut Loading) -> bool) -> Result<Loaded, EngineError>;
 }
 
