@@ -304,6 +304,17 @@ impl Catalog {
     /// The catalog at the transaction's read view, its own changes on top.
     pub fn view(&self, txn: &mut Transaction) -> Arc<CatalogVersion> {
         let base = self.at(txn.snapshot().ts);
+        self.as_seen_by(txn, base)
+    }
+
+    /// The catalog as the transaction's next statement will see it, if nothing happens before.
+    pub fn next_view(&self, txn: &mut Transaction) -> Arc<CatalogVersion> {
+        let base = if txn.moves() { self.latest() } else { self.at(txn.snapshot().ts) };
+        self.as_seen_by(txn, base)
+    }
+
+    /// A catalog with the transaction's own changes on top.
+    fn as_seen_by(&self, txn: &mut Transaction, base: Arc<CatalogVersion>) -> Arc<CatalogVersion> {
         if local(txn).is_none() {
             return base;
         }

@@ -80,14 +80,13 @@ pub(crate) async fn prepare(
 }
 
 /// The catalog as the session's next statement will see it: under READ COMMITTED that is the
-/// newest, unless the transaction has changes of its own or reads the past.
+/// newest, unless it reads the past, with the transaction's own changes.
 fn view(session: &mut Session) -> Result<Arc<CatalogVersion>, SqlError> {
     if session.settings.hot().as_of.is_some() && session.block != Block::Failed {
         session.transaction()?;
     }
     Ok(match &mut session.txn {
-        Some(txn) if txn.moves() && txn.extension.is_none() => session.db.catalog().latest(),
-        Some(txn) => session.db.catalog().view(txn),
+        Some(txn) => session.db.catalog().next_view(txn),
         None => session.db.catalog().latest(),
     })
 }
