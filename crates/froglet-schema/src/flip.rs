@@ -373,8 +373,9 @@ impl Catalog {
         let mut written = Vec::new();
         for (source, change) in changes {
             loop {
-                // Whoever has written the new row since the flip knew nothing of this transaction.
-                match to.copy.apply(txn.part(), flip, source, &change) {
+                // Whoever has written the new row since the flip knew nothing of this transaction, nor
+                // did the flip's owner, whose own writes have its timestamp.
+                match to.copy.apply(txn.part(), Ts(flip.0 - 1), source, &change) {
                     Ok(rid) => {
                         written.extend(rid);
                         CrashPoint::CarriedToCopy.reached();

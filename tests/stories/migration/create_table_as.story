@@ -393,3 +393,43 @@ W> insert into t values (2, 'w') on conflict (id) do update set v = t.v || exclu
     INSERT 0 1
 W> select * from t order by id
     1|a, 2|ow
+
+== who waited for a row of which the owner has changed the copy has to run again
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+M> begin
+M> create table c as select id, v from t
+M> update c set v = -2 where id = 2
+M> drop table t
+M> alter table c rename to t
+W> update t set v = v + 1 where id = 2
+    waits
+X> begin
+X> update t set v = v + 1 where id = 1
+M> commit
+    COMMIT
+W> ...
+    ERROR 40001
+X> commit
+    COMMIT
+W> update t set v = v + 1 where id = 2
+    UPDATE 1
+W> select * from t order by id
+    1|11, 2|-1
+
+== and so has who would delete it
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+M> begin
+M> create table c as select id, v from t
+M> update c set id = 12 where id = 2
+M> drop table t
+M> alter table c rename to t
+W> begin
+W> delete from t where id < 7
+    waits
+M> commit
+    COMMIT
+W> ...
+W> commit
+    ERROR 40001
+W> select * from t order by id
+    1|10, 12|20
