@@ -281,7 +281,10 @@ impl Catalog {
                 reached = flips.last().map_or(flip.ts, |last| last.ts);
                 break;
             }
-            if let Some(why) = flip.refuses {
+            // What was rolled back to a savepoint has lost nothing.
+            if let Some(why) = flip.refuses
+                && !txn.part().rows_written(used.space).is_empty()
+            {
                 return Err(TxnError::Refused {
                     state: SqlState::SERIALIZATION_FAILURE,
                     message: "could not serialize access due to a concurrent schema change".into(),

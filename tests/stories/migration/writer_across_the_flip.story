@@ -240,3 +240,32 @@ T2> ...
     INSERT 0 1
 T2> select v from t
     0132
+
+== what it had written to a table that is gone is rolled back to a savepoint: nothing is lost
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20), (3, 30)
+setup> create table u (id int primary key, v int); insert into u values (1, 10)
+W> begin
+W> insert into u values (2, 20)
+W> savepoint s
+W> delete from t where id = 1
+M> drop table t
+W> rollback to s
+W> commit
+    COMMIT
+W> select count(*) from u
+    2
+W> begin
+W> savepoint s
+W> update u set v = 11 where id = 1
+M> truncate u
+W> rollback to s
+W> commit
+    COMMIT
+W> begin
+W> update u set v = 11 where id = 1
+W> insert into u values (1, 1)
+W> savepoint s
+M> truncate u
+W> rollback to s
+W> commit
+    ERROR 40001
