@@ -255,6 +255,38 @@ pub(crate) async fn new_plan(
     Ok(new)
 }
 
+/// The same statement bound anew, with the result that it has now: nobody has been told of another.
+pub(crate) async fn bound_again(
+    session: &Session,
+    prepared: &Prepared,
+    catalog: &Arc<CatalogVersion>,
+) -> Result<Arc<Prepared>, Stop> {
+    let hot = session.settings.hot();
+    let (command, given) = prepared.to_plan()?;
+    let (plan, _) = plan_now(session, &command, catalog, given).await?;
+    let fields = plan.fields().cloned();
+    let origins = origins(fields.as_deref().unwrap_or_default(), catalog).into();
+    let cached = CachedPlan {
+        stamp: catalog.stamp,
+        fast: hot.fast_path,
+        path: hot.search_path.clone(),
+        timezone: hot.timezone.clone(),
+        plan,
+        conversion: None,
+    };
+    Ok(Arc::new(Prepared {
+        statement: prepared.statement.clone(),
+        params: prepared.params.clone(),
+        param_types: prepared.param_types.clone(),
+        undetermined: prepared.undetermined,
+        fields,
+        inner: None,
+        origins,
+        lifted: prepared.lifted,
+        plan: Mutex::new(Some(Arc::new(cached))),
+    }))
+}
+
 /// The result of statements without a plan.
 fn described(session: &Session, command: &Command) -> Result<Option<Arc<[Field]>>, SqlError> {
     Ok(match command {

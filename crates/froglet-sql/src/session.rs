@@ -91,6 +91,8 @@ pub struct Session {
     pub(crate) unlimited: bool,
     /// Nobody else is served by this thread: it may wait for the disk.
     pub(crate) alone: bool,
+    /// The statement that runs is of a simple query: its result is described with its rows.
+    pub(crate) undescribed: bool,
     /// What functions like now() and currval() look at.
     pub(crate) state: Arc<SessionState>,
     reported: Vec<Arc<str>>,
@@ -124,6 +126,7 @@ impl Session {
             cursors: Cursors::default(),
             unlimited: false,
             alone: false,
+            undescribed: false,
             state,
         }
     }
@@ -322,7 +325,10 @@ impl Session {
         if self.cache.learns() {
             Box::pin(self.learn(statement, &prepared)).await;
         }
-        self.run(&prepared, Vec::new()).await
+        self.undescribed = true;
+        let outcome = self.run(&prepared, Vec::new()).await;
+        self.undescribed = false;
+        outcome
     }
 
     /// Rows of a result have been read, perhaps under the view of an earlier statement.

@@ -269,3 +269,17 @@ M> truncate u
 W> rollback to s
 W> commit
     ERROR 40001
+
+== it waits while its columns change: what it returns are those that there are
+setup> create table t (id int primary key, k int, v int); insert into t values (1, 2, 7)
+M> begin
+M> alter table t drop column v
+M> alter table t add column c text default 'new'
+M> update t set k = 102 where id = 1
+W> update t set k = k + 1 where id = 1 returning *
+    waits
+M> commit
+    COMMIT
+W> ...
+    (id, k, c)
+    1|103|new
