@@ -24,6 +24,10 @@ class Change:
         """The table that it changes, by id."""
         return state.named(self.table).id
 
+    def relatives(self, state):
+        """The parents of the tables that it changes: those may have to be told of what goes."""
+        return {reference[2] for id in self.locks(state) for reference in state.tables[id].references}
+
 
 @dataclass(frozen=True)
 class AddColumn(Change):

@@ -78,7 +78,8 @@ class Generator:
             return rng.choice((Rollback(), Commit()))
         else:
             if plan := self.plans.get(session):
-                return plan.pop(0) if rng.random() < 0.7 else self.of_rows(world.view(session))
+                return plan.pop(0) if rng.random() < 0.7 else self.of_rows(
+                    world.view(session), self.locked(world))
             chance = rng.random()
             if chance < 0.16:
                 return Commit()
@@ -97,7 +98,10 @@ class Generator:
                 self.plans[session] = self.replacement(view)
                 return self.plans[session].pop(0)
             return self.change(view)
-        return self.of_rows(view)
+        return self.of_rows(view, self.locked(world))
+
+    def locked(self, world):
+        return {id for transaction in world.transactions.values() for id in transaction.locks()}
 
     # Rows
 
@@ -122,9 +126,11 @@ class Generator:
         return (rng.choice(("=", "=", "=", ">=", "<")) if column.type != TEXT else "=",
                 ("col", column.name), ("lit", value))
 
-    def of_rows(self, view):
+    def of_rows(self, view, locked=()):
         rng = self.rng
-        table = rng.choice(list(view.tables.values()))
+        # Rather tables that somebody is changing the schema of.
+        tables = list(view.tables.values())
+        table = rng.choice(tables + 2 * [t for t in tables if t.id in locked])
         chance = rng.random()
         if chance < 0.3:
             return Select(table.name, self.where(table))

@@ -19,7 +19,7 @@ import psycopg
 
 from .changes import Change
 from .generator import SESSIONS, Generator, Kill, beginning
-from .model import Commit, Put, RollbackTo, Select, World, counted, done
+from .model import Changed, Commit, RollbackTo, Select, World, counted
 from .story import ENDS_SECONDS, Session
 
 STATUS = psycopg.pq.TransactionStatus
@@ -43,7 +43,7 @@ class Play:
         self.worlds = [World(states=(start,))]
         self.sessions, self.waiting, self.steps, self.told = {}, {}, [], []
         self.counts = Counter()
-        self.watcher = server.connect()
+        self.watcher = server.connect(prepare_threshold=None)
         for sql in emptied(self.watcher) + created(start):
             self.watcher.execute(sql)
 
@@ -181,7 +181,7 @@ class Play:
         self.sessions.clear()
         self.waiting.clear()
         self.worlds = [replace(world, transactions={}) for world in self.worlds]
-        self.watcher = self.server.connect()
+        self.watcher = self.server.connect(prepare_threshold=None)
         self.told.append(("server", r"\kill", []))
         self.counts["kills"] += 1
 
@@ -237,12 +237,14 @@ class Play:
         transaction = world.transactions[name]
         if isinstance(statement, Commit):
             work = transaction.work
-            if not transaction.changes_schema() or any(isinstance(p, Put) for p in work):
+            if transaction.failed or any(not isinstance(piece, Changed) for piece in work):
                 return None
             changes = [piece.change.sql() for piece in work]
         elif isinstance(statement, Change) and not transaction.explicit:
             changes = [statement.sql()]
         else:
+            return None
+        if not changes:
             return None
         return world.newest, tables_of(self.watcher), changes
 
@@ -334,7 +336,7 @@ class Offline:
     """PostgreSQL, which makes the same schema changes of the same tables at rest."""
 
     def __init__(self, postgres):
-        self.connection = postgres.connect()
+        self.connection = postgres.connect(prepare_threshold=None)
 
     def compare(self, play, rest):
         state, contents, changes = rest

@@ -23,7 +23,8 @@ counted:
 `new parent`        40001 at the commit of a transaction that changed keys of a table that has become a parent
 `told early`        what a commit is to fail with, at a statement before it
 `older schema`      what violates a constraint that the table had when a statement began, and lost while it waited
-`at its snapshot`   what the newest rows violate, or only those of the snapshot, under REPEATABLE READ
+`at its snapshot`   what the newest rows violate, or only those of the snapshot, under REPEATABLE READ; and 40001
+                    where others have held the table's schema since, or that of a parent that is told
 
 The model holds the server to one more thing that no result shows: two open transactions never have
 written the same row, and never have changed the schema of the same table (`World.held_apart`).
@@ -315,10 +316,12 @@ def error(*states, allowance=None):
 
 @dataclass(frozen=True)
 class World:
-    """What may be the case. `written` has the last that was written (`Written`) of rows, by table and row."""
+    """What may be the case. `written` has the last that was written (`Written`) of rows, by table and row;
+    `locked` in which state a table's schema was last held by a transaction that has committed."""
     states: tuple = (State(),)
     written: dict = field(default_factory=dict)
     transactions: dict = field(default_factory=dict)
+    locked: dict = field(default_factory=dict)
     allowances: tuple = ()
 
     @property
@@ -552,6 +555,10 @@ class World:
         view = done(transaction.work, self.states[at], lenient=True)
         locks = frozenset(statement.locks(view))
         newest = done(transaction.work, self.newest, lenient=True)
+        if transaction.repeatable and any(
+                self.locked.get(id, 0) > at for id in locks | statement.relatives(view)):
+            # It may have waited for somebody who has left the table as it was; or has to tell another.
+            yield error(SERIALIZATION, allowance="at its snapshot"), transaction.work
         if any(id not in newest.tables or newest.tables[id].defined != view.tables[id].defined
                for id in locks):
             # Somebody else has changed it since the snapshot.
@@ -613,7 +620,9 @@ class World:
                         copy = state.tables[id].rows.get(("c", rid)) if id in state.tables else None
                         version = len(state.tables[id].lineage) if id in state.tables else 0
                         written[id, ("c", rid)] = Written(now, version, copy)
-        yield done_tag, replace(without, states=(*self.states, state.settled()), written=written)
+        locked = self.locked | dict.fromkeys(transaction.locks(), now)
+        yield done_tag, replace(
+            without, states=(*self.states, state.settled()), written=written, locked=locked)
 
     def allowed_refusals(self, transaction):
         puts = [piece for piece in transaction.work if isinstance(piece, Put) and piece.rows]

@@ -138,15 +138,17 @@ class Table:
                 word += f" default {literal(c.default)}"
             words.append(word + (" not null" if c.not_null else ""))
         for key in self.keys:
-            if key.constraint:
-                kind = "primary key" if key.kind == "primary" else "unique"
+            if key.kind == "primary":
                 names = ", ".join(self.by_id(id).name for id in key.columns)
-                words.append(f"constraint {key.name} {kind} ({names})")
+                words.append(f"constraint {key.name} primary key ({names})")
         words += [f"constraint {name} check ({self.shown(e)})" for name, e in self.checks]
         made = [f"create table {self.name} ({', '.join(words)})"]
         for key in self.keys:
-            if not key.constraint:
-                names = ", ".join(self.by_id(id).name for id in key.columns)
+            names = ", ".join(self.by_id(id).name for id in key.columns)
+            if key.kind == "unique":
+                # By itself: PostgreSQL makes one index of two that are the same in CREATE TABLE.
+                made.append(f"alter table {self.name} add constraint {key.name} unique ({names})")
+            elif key.kind != "primary":
                 made.append(f"create {key.kind} {key.name} on {self.name} ({names})")
         foreign = []
         for name, column, parent, parent_column in self.references:
