@@ -10,6 +10,7 @@ use crate::change::{Change, Fill, NewTable, TableQuery};
 use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::edit::{self, Edited, NewType, Surroundings, Work};
 use crate::error::SchemaError;
+use crate::flip::carry_rows;
 use crate::local::{Changed, Remains, local, local_mut};
 use crate::status::MigrationOptions;
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
@@ -244,8 +245,14 @@ impl Catalog {
         step: Step,
     ) -> Result<(), SchemaError> {
         let migration = self.migration(txn, def, &step, scope.options)?;
+        let (space, fills) = (step.table.space(), matches!(step.kind, StepKind::Fill { .. }));
         migration.run_step(step, scope.options, scope.limits, &mut renewal(txn)).await?;
         let steps = migration.steps();
+        if let (true, Some(step)) = (fills, steps.last()) {
+            // Fills are logged before the transaction is: rows of its own would be recovered without.
+            let rows = txn.part().rows_written(space);
+            carry_rows(txn, step, &rows, None, scope.limits).await?;
+        }
         local_mut(txn).changes.steps.insert(def.id, steps);
         Ok(())
     }

@@ -420,7 +420,7 @@ pub(crate) fn changes_itself(txn: &Transaction, table: ObjectId) -> bool {
 
 /// One step for the rows of a writer that began under the older schema, inside its transaction. Of
 /// rows that come into another table, whoever has taken their keys after the flip `into` knew nothing.
-async fn carry_rows(
+pub(crate) async fn carry_rows(
     txn: &mut Transaction,
     step: &Step,
     rows: &[RowId],

@@ -87,3 +87,27 @@ M> select * from t order by id
     1|v11, 2|v20, 3|v30
 M> select id from t where v = 'v11'
     1
+
+== rows that a transaction inserts, and then changes the schema of, are whole after it
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+M> begin
+M> insert into t values (3, 30), (4, 40)
+M> alter table t alter column v type bigint using v + 1
+M> update t set v = v + 1 where id = 3
+M> savepoint s
+M> alter table t alter column id type bigint using id * 100
+M> rollback to s
+M> alter table t alter column id type bigint using id * 10
+M> alter table t add column d bigint generated always as (v * 2) stored
+M> delete from t where id = 20
+M> commit
+    COMMIT
+W> select * from t order by id
+    10|11|22, 30|32|64, 40|41|82
+server> \kill
+W> select * from t order by id
+    10|11|22, 30|32|64, 40|41|82
+W> select v from t where id = 40
+    41
+W> insert into t (id, v) values (30, 1)
+    ERROR 23505
