@@ -9,7 +9,7 @@ was committed; every row is there, whole and as it was written last, whatever wa
 A failure names its seed and tells the history as a story, made as short as it still fails; it goes to
 `stories/migration` with its explanation.
 
-    FROGLET_TEST_SEEDS=N    so many histories instead of HISTORIES, and N / 20 rounds of traffic
+    FROGLET_TEST_SEEDS=N    so many histories instead of 20 and 10, and N / 20 rounds of traffic
     FROGLET_TEST_SEED=S     begin with this seed
 """
 
@@ -28,15 +28,15 @@ from support.processes import wait_until
 
 SEEDS = int(os.environ.get("FROGLET_TEST_SEEDS", 0))
 FIRST = int(os.environ.get("FROGLET_TEST_SEED", 20261122))
-HISTORIES, LENGTH = SEEDS or 30, 40
-ROUNDS = SEEDS // 20 or 2
+HISTORIES, LENGTH = SEEDS or 20, 40
+ROUNDS = SEEDS // 20 or 1
 MODES = {"plain": {}, "with kills": {"kills": True}}
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_history(froglet, postgres, mode):
     counts, offline = Counter(), history.Offline(postgres)
-    for seed in range(FIRST, FIRST + (HISTORIES if mode == "plain" else HISTORIES // 3)):
+    for seed in range(FIRST, FIRST + (HISTORIES if mode == "plain" else HISTORIES // 2)):
         rng = random.Random(f"{mode} {seed}")
         try:
             counts += history.generated(froglet, rng, LENGTH, offline, **MODES[mode])
@@ -56,7 +56,7 @@ def test_history(froglet, postgres, mode):
 
 # Traffic ------------------------------------------------------------------------------------------
 
-WRITERS, ROWS, TRAFFIC_SECONDS = 3, 600, 6
+WRITERS, ROWS, TRAFFIC_SECONDS = 3, 600, 5
 
 
 class Writer(threading.Thread):

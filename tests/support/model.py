@@ -41,6 +41,7 @@ from .tables import Failure, NotModelled, State
 
 IDS = itertools.count(1)
 SERIALIZATION, DEADLOCK = "40001", "40P01"
+MISSING = {"42P01", "42703", "42704"}
 
 
 # Statements that are no schema changes ------------------------------------------------------------
@@ -437,7 +438,10 @@ class World:
                 for start in self.starts(transaction, statement):
                     yield from self.write(session, transaction, statement, start)
         except Failure as failure:
-            yield error(*failure.states), transaction.work
+            waited = isinstance(statement, Change) and transaction.sent < len(self.states) - 1
+            # Of several names that have gone while it waited, it may miss any.
+            states = MISSING if waited and failure.states & MISSING else failure.states
+            yield error(*states), transaction.work
 
     def told_early(self, transaction):
         """A statement may fail with what its transaction's commit would fail with."""

@@ -99,7 +99,12 @@ class Table:
         return row
 
     def holds(self, where, row):
-        return where is None or value(self.resolve(where), row) is True
+        if where is None:
+            return True
+        try:
+            return value(self.resolve(where), row) is True
+        except TypeError:  # The column is of another type than when the statement was made.
+            raise Failure("42883", "22P02") from None
 
     def texts(self, rows):
         """Rows as text, as a result has them."""
