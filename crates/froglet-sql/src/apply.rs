@@ -193,6 +193,12 @@ impl Writer<'_> {
         latest.tables.get(&table.def.id).is_some_and(|now| now.version == table.version)
     }
 
+    /// Whether the statement has met with keys of a schema that is no more, perhaps of rows that went
+    /// with it: it may look again.
+    fn is_outrun(&self, table: &TableVersion) -> bool {
+        self.isolation() == Isolation::ReadCommitted && !self.still_current(table)
+    }
+
     /// After a whole chunk of rows others of the thread have their turn.
     async fn yield_after(&self, rows: usize) {
         if rows >= CHUNK_ROWS {
@@ -218,6 +224,7 @@ impl Writer<'_> {
             done += n;
             match stop {
                 WriteStop::Busy { holder } => self.wait_for(holder).await?,
+                WriteStop::Duplicate { .. } if self.is_outrun(table) => return Err(Stop::Restart),
                 WriteStop::Duplicate { index, .. } => {
                     self.duplicate = Some(done);
                     return Err(violation::unique(&table.def, index, &rows[done]).into());
@@ -384,6 +391,7 @@ impl Writer<'_> {
                 }
                 Ok(Next::AgainFrom(view.ts))
             }
+            WriteStop::Duplicate { .. } if self.is_outrun(table) => Err(Stop::Restart),
             WriteStop::Duplicate { index, .. } => {
                 let row = self.new_row(table, kind, at, targets);
                 Err(violation::unique(&table.def, index, &row).into())

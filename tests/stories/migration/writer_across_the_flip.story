@@ -283,3 +283,29 @@ M> commit
 W> ...
     (id, k, c)
     1|103|new
+
+== the key that it waits for goes with the table's rows
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+M> begin
+M> update t set id = 12 where id = 1
+M> truncate t
+W> insert into t values (12, 1)
+    waits
+M> commit
+    COMMIT
+W> ...
+    INSERT 0 1
+M> begin
+M> insert into t values (13, 10)
+M> create table u as select id, v from t where id <> 13
+M> alter table u add primary key (id)
+M> drop table t
+M> alter table u rename to t
+W> update t set id = 13 where id = 12
+    waits
+M> commit
+    COMMIT
+W> ...
+    UPDATE 1
+W> select * from t
+    13|1
