@@ -493,7 +493,7 @@ class World:
             for rid, row in table.rows.items():
                 if not table.holds(statement.where, row):
                     continue
-                stale[rid] = statement.changed(table, row)
+                stale[rid] = (row, statement.changed(table, row))
                 last = self.last_written(transaction, table.id, rid)
                 if last and last.at > start and transaction.repeatable:
                     conflict = True
@@ -515,8 +515,11 @@ class World:
         if not conflict and self.moved_units(transaction, table, start):
             yield error(SERIALIZATION, allowance="owner of units"), transaction.work
             if stale:
-                put = Put(table.id, table.epoch, len(table.lineage), table.defined, stale)
-                yield (rows_of(table, stale.values(), allowance="owner of units"),
+                # Those that it deletes are returned as they were.
+                returned = [old if new is None else new for old, new in stale.values()]
+                changed = {rid: new for rid, (_, new) in stale.items()}
+                put = Put(table.id, table.epoch, len(table.lineage), table.defined, changed)
+                yield (rows_of(table, returned, allowance="owner of units"),
                        (*transaction.work, put, Doomed()))
         if not rows and not conflict:
             yield rows_of(table, []), transaction.work
