@@ -98,7 +98,38 @@ class Generator:
                 self.plans[session] = self.replacement(view)
                 return self.plans[session].pop(0)
             return self.change(view)
+        if rng.random() < 0.25 and (violation := self.violation(world, view)):
+            return violation
         return self.of_rows(view, self.locked(world))
+
+    def violation(self, world, view):
+        """A write that a constraint will not like, which somebody is adding to the table."""
+        rng = self.rng
+        kinds = (AddCheck, AddKey, AddForeignKey, SetNotNull)
+        added = [piece for transaction in world.transactions.values() for piece in transaction.work
+                 if isinstance(getattr(piece, "change", None), kinds) and piece.table in view.tables]
+        if not added:
+            return None
+        piece = rng.choice(added)
+        table, change = view.tables[piece.table], piece.change
+        if isinstance(change, AddCheck):
+            name, values = change.check[1][1], [1500]
+        else:
+            name = change.columns[0] if isinstance(change, AddKey) else change.column
+            values = [None, 77]
+        column = next((c for c in table.columns if c.name == name), None)
+        if column is None or column.generated or not table.rows:
+            return None
+        if isinstance(change, AddKey):
+            values = [row[column.id] for row in table.rows.values()]
+        value, row = rng.choice(values), rng.choice(list(table.rows.values()))
+        if value is not None and (column.type == TEXT) != isinstance(value, str):
+            return None
+        first = table.columns[0]
+        if row[first.id] is None:
+            return None
+        where = ("=", ("col", first.name), ("lit", row[first.id]))
+        return Update(table.name, ((name, ("lit", value)),), where)
 
     def locked(self, world):
         return {id for transaction in world.transactions.values() for id in transaction.locks()}
