@@ -215,7 +215,9 @@ class AddForeignKey(Change):
         column, parent = table.column(self.column), state.named(self.parent)
         target = parent.column(self.parent_column)
         if not any(k.columns == (target.id,) and k.kind in ("primary", "unique") for k in parent.keys):
-            raise NotModelled("a foreign key to no key")
+            if any(k.columns == (target.id,) and k.unique for k in parent.keys):
+                raise NotModelled("a foreign key to a unique index")
+            raise Failure("42830")
         if TEXT in (pair := {column.type, target.type}) and pair != {TEXT}:
             raise NotModelled("a foreign key of text and numbers")
         if parent.chained:

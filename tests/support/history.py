@@ -218,8 +218,8 @@ class Play:
         for key in table.keys:
             names = [table.by_id(id).name for id in key.columns]
             counts = Counter(tuple(row[id] for id in key.columns) for row in table.rows.values())
-            sample = "x" if table.by_id(key.columns[0]).type == "text" else 999_999
-            counts.setdefault((sample, *(next(iter(counts))[1:] if counts else (1,) * (len(names) - 1))), 0)
+            nowhere = tuple("x" if table.by_id(id).type == "text" else 999_999 for id in key.columns)
+            counts.setdefault(nowhere, 0)
             for values, count in counts.items():
                 if None in values:
                     continue
