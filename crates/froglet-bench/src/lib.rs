@@ -25,6 +25,7 @@ pub mod histogram;
 pub mod machine;
 pub mod memory;
 pub mod pgbench;
+pub mod postgres;
 pub mod progress;
 pub mod report;
 pub mod server;
@@ -92,10 +93,9 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
-    /// Interleaved rounds of each measurement, of which the median counts (pgbench)
-    #[arg(long, value_name = "N", default_value_t = 3,
-          value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub rounds: u16,
+    /// Interleaved rounds of each measurement, of which the median counts (pgbench: 3)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub rounds: Option<u16>,
 
     /// Only what has this in its name: an approach (tpcc), an experiment (pgbench), a change (ddl,
     /// tpccd)

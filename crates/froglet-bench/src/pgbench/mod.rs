@@ -15,12 +15,11 @@
 mod limit;
 mod server;
 
-use std::process::{Command, Output};
-
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use self::limit::Limit;
-use self::server::{Postgres, Server};
+use self::server::Server;
+use crate::postgres::{Postgres, asked};
 use crate::report::Report;
 use crate::server::Froglet;
 use crate::stats::{self, median};
@@ -96,9 +95,10 @@ pub fn run(args: &Args) -> Result<Report> {
     let mut report = Report::new("pgbench (issue 2)");
     let scale = args.scale.unwrap_or(10);
     let seconds = args.seconds.unwrap_or(10.0).ceil().max(1.0) as u64;
-    let postgres = Postgres::start(&args.postgres, &args.dir)?;
+    let postgres = Postgres::start(&args.postgres, &args.dir, &[])?;
     let froglet = Froglet::start(&args.binary()?, &args.dir, &[])?;
     let limit = Limit::start()?;
+    let rounds = args.rounds.unwrap_or(3);
     let servers: [&dyn Server; 3] = [&postgres, &froglet, &limit];
     let pgbench = args.postgres.join("pgbench");
     for (name, server) in NAMES.into_iter().zip(servers) {
@@ -109,10 +109,9 @@ pub fn run(args: &Args) -> Result<Report> {
     }
     for experiment in EXPERIMENTS.iter().filter(|e| args.wants(e.name)) {
         let mut results = [Vec::new(), Vec::new(), Vec::new()];
-        for round in 1..=args.rounds {
+        for round in 1..=rounds {
             for (at, (name, server)) in NAMES.into_iter().zip(servers).enumerate() {
-                let phase =
-                    format!("{}: {name}, round {round} of {}", experiment.name, args.rounds);
+                let phase = format!("{}: {name}, round {round} of {rounds}", experiment.name);
                 progress::phase(&phase);
                 let got = measure(&pgbench, server, experiment, seconds)
                     .with_context(|| format!("{name}, {}", experiment.name))?;
@@ -163,16 +162,6 @@ fn parse(text: &str) -> Result<Run> {
         ensure!(line.contains(": 0 "), "pgbench says: {line}");
     }
     Ok(Run { per_second: field("tps")?, latency_ms: field("latency average")? })
-}
-
-/// Runs a client; an error says what it printed.
-fn asked(command: &mut Command) -> Result<Output> {
-    let shown = format!("{command:?}");
-    let output = command.output().with_context(|| format!("{shown} cannot be run"))?;
-    if !output.status.success() {
-        bail!("{shown} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(output)
 }
 
 fn add(report: &mut Report, experiment: &Experiment, results: &[Vec<Run>; 3]) {
