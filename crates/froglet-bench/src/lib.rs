@@ -5,7 +5,7 @@
 //!   tpcc      stored procedures straight on the engine           mainlining (paper 004), figure 8
 //!   pgbench   PostgreSQL 15 and froglet, the same pgbench        issue 2, "Speed and memory"
 //!   ddl       a worker's throughput while a schema changes       Tesseract (paper 000), figure 4
-//!   tpccd     TPC-C over SQL while one schema change runs        Tesseract, figures 4, 7 to 10
+//!   tpccd     TPC-C over SQL while one schema change runs        Tesseract, figures 4 to 10
 //!   memory    bytes of 10 million rows against their raw size    issue 2, "Speed and memory"
 //! ```
 //!
@@ -93,7 +93,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
-    /// Interleaved rounds of each measurement, of which the median counts (pgbench: 3)
+    /// Interleaved rounds of each measurement, of which the median counts (pgbench: 3, tpccd: 1)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
 
@@ -114,7 +114,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
 
-    /// Draw one SVG for each schema change into this directory, made if it is not there (tpccd)
+    /// Draw one SVG for each schema change and sweep into this directory, made if it is not there
+    /// (tpccd)
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 
@@ -122,9 +123,13 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub froglet: Option<PathBuf>,
 
-    /// PostgreSQL's bin directory (pgbench)
+    /// PostgreSQL's bin directory (pgbench, tpccd)
     #[arg(long, value_name = "DIR", default_value = "/usr/lib/postgresql/15/bin")]
     pub postgres: PathBuf,
+
+    /// What only tpccd has.
+    #[command(flatten)]
+    pub tpccd: tpccd::options::Options,
 }
 
 pub(crate) fn positive_seconds(text: &str) -> Result<f64, String> {

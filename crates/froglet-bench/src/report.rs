@@ -39,6 +39,9 @@ pub struct Report {
     pub commit: String,
     /// The numbers, in the order in which they were found.
     pub rows: Vec<Measure>,
+    /// What is printed below the table; its figures are rows, too.
+    #[serde(skip)]
+    pub summary: String,
     /// Answers that were wrong: the process exits with an error.
     #[serde(skip)]
     failures: Vec<String>,
@@ -52,8 +55,14 @@ impl Report {
             machine: machine::describe(),
             commit: machine::commit(),
             rows: Vec::new(),
+            summary: String::new(),
             failures: Vec::new(),
         }
+    }
+
+    /// One of the same figure and machine, with nothing in it.
+    pub fn empty(&self) -> Report {
+        Report { rows: Vec::new(), summary: String::new(), failures: Vec::new(), ..self.clone() }
     }
 
     /// Adds a number.
@@ -101,10 +110,16 @@ impl Report {
         bail!("{}: {} wrong: {}", self.figure, self.failures.len(), self.failures.join("; "));
     }
 
-    /// Prints the table.
+    /// Prints the table and the summary.
     pub fn print(&self) {
-        println!("\n{}\n{} · commit {}\n", self.figure, self.machine, self.commit);
-        print!("{}", self.table());
+        print!("\n{}", self.text());
+    }
+
+    /// Where and what was measured, the table and the summary.
+    pub fn text(&self) -> String {
+        let head = format!("{}\n{} · commit {}\n", self.figure, self.machine, self.commit);
+        let gap = if self.summary.is_empty() { "" } else { "\n" };
+        format!("{head}\n{}{gap}{}", self.table(), self.summary)
     }
 
     /// The table: one line per number, columns aligned, a repeated approach left blank.

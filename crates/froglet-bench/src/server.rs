@@ -43,6 +43,11 @@ impl Froglet {
         self.port
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.child.id()
+    }
+
     /// Stops it.
     pub fn stop(mut self) -> Result<()> {
         self.process.stop()

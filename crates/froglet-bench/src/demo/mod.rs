@@ -34,6 +34,7 @@ use self::story::{News, Progress, SHORTEST, State, Story};
 use crate::progress;
 use crate::server::Froglet;
 use crate::tpcc::db::Scale;
+use crate::tpccd::arrivals::Arrivals;
 use crate::tpccd::clients::Clients;
 use crate::tpccd::recording::Span;
 use crate::tpccd::workload::{Workload, connect};
@@ -116,7 +117,7 @@ async fn show(args: &Args, port: u16) -> Result<Story> {
     let (ddl, watch) = (connect(port).await?, connect(port).await?);
     progress::phase(&format!("loading {warehouses} of TPC-C's warehouses"));
     workload.load(&ddl).await?;
-    let clients = Clients::start(port, workload, args.clients).await?;
+    let clients = Clients::start(port, workload, args.clients, Arrivals::BackToBack).await?;
     let (tell, mut news) = mpsc::unbounded_channel();
     let changes = tokio::spawn(make_changes(ddl, calm, clients.began(), tell));
     let title = format!(

@@ -241,7 +241,7 @@ pub mod tests {
     pub fn story() -> Story {
         let ms = Duration::from_millis;
         let mut story = Story::new("Froglet, TPC-C".to_owned(), &CHANGES, ms(500));
-        let commit = |n| Transaction { begun: ms(n), ended: ms(n + 4), failure: None };
+        let commit = |n| Transaction { client: 0, begun: ms(n), ended: ms(n + 4), failure: None };
         let silent = |n: &u64| !(610..=700).contains(n);
         story.add(ms(1000), (0..1000).step_by(10).filter(silent).map(commit).collect());
         story.tell(News::Begun(ms(500)));

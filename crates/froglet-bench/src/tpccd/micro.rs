@@ -18,15 +18,24 @@ const STATEMENTS: usize = 10;
 /// Rows of one COPY.
 const BATCH: u64 = 50_000;
 
-/// Makes the table and fills it.
-pub async fn load(client: &Client, rows: u64) -> Result<()> {
-    const TABLE: &str = "CREATE TABLE usertable (id bigint PRIMARY KEY, a bigint, b bigint)";
-    client.batch_execute(TABLE).await.context(TABLE)?;
+/// What the columns have that no client uses.
+const UNUSED: u32 = 7;
+
+/// Makes the table and fills it. Besides the paper's three columns it has `unused` more that no
+/// client uses: `t`, an integer, then bigints.
+pub async fn load(client: &Client, rows: u64, unused: u16) -> Result<()> {
+    let mut table = "CREATE TABLE usertable (id bigint PRIMARY KEY, a bigint, b bigint".to_owned();
+    for n in 0..unused {
+        table += &if n == 0 { ", t integer".to_owned() } else { format!(", u{n} bigint") };
+    }
+    table.push(')');
+    client.batch_execute(&table).await.context(table)?;
+    let unused = format!("\t{UNUSED}").repeat(unused.into());
     let bar = progress::bar("loading rows", rows);
     for start in (0..rows).step_by(BATCH as usize) {
         let mut lines = String::new();
         for id in start..rows.min(start + BATCH) {
-            writeln!(lines, "{id}\t{}\t{}", id % 1000, id % 7)?;
+            writeln!(lines, "{id}\t{}\t{}{unused}", id % 1000, id % 7)?;
         }
         copy(client, "usertable", lines).await.context("COPY usertable")?;
         bar.inc(BATCH);

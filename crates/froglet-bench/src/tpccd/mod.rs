@@ -1,20 +1,28 @@
 //! TPC-CD: TPC-C over SQL while one schema change runs, and the paper's microbenchmark the same way
-//! (Tesseract, paper 000, section 6, figures 4 and 7 to 10).
+//! (Tesseract, paper 000, section 6, figures 4 to 10). Issue 3, "Measure".
 //!
 //! ```text
 //!   workload ── transactions   TPC-C's mix, prepared statements     schema, load: its tables
 //!            └─ micro          the microbenchmark                   money: numeric on the wire
 //!   operations                 the schema changes
-//!   experiment ─▶ clients ─▶ recording      one run, and a short one to verify
-//!   plot                       throughput over time, as SVG
+//!   arrivals ─▶ clients ─▶ recording      closed or open loop, and what was seen
+//!   system ─▶ experiment       one run, and a short one to verify   processor: who had the cores
+//!   metrics ─▶ rounds ─▶ summary          figures, medians, what the issue asks
+//!   sweep ─▶ chart             size and threads                     plot: throughput over time
 //! ```
 //!
-//! Three approaches, one run each for every change, one after the other on this machine, each on a
-//! `froglet serve` of its own with the same population: **Tesseract** is the change as anybody makes
-//! it. **NoDDL** is the same time without it. **Blocking** is the same change while a lock keeps
-//! everybody out; the lock is a gate in the benchmark's clients, because the server has none that
-//! readers would respect, so it costs the clients less than a lock manager's would. Clients pay for
-//! the gate under each approach.
+//! Four approaches for every change, in interleaved rounds on this machine, each on a server with
+//! the same population: **Tesseract** is the change as anybody makes it. **NoDDL** is the same time
+//! without it (at least a calm). **Blocking** is the same change while a lock keeps everybody out; the lock is a gate
+//! in the benchmark's clients, because the server has none that readers would respect, so it costs
+//! the clients less than a lock manager's would. Clients pay for the gate under each approach.
+//! **PostgreSQL** is PostgreSQL 15 with the same statements and clients; rows that are wrong there
+//! are what it loses where tables are made of others while somebody writes (an insert counts once, an
+//! update twice: as the row that is there and the one that should be), and fail nothing.
+//!
+//! Clients follow one another's transactions (closed loop), or transactions arrive at a part of the
+//! rate that the same clients reach on the same system without a change (`--load`, open loop).
+//! `--figures DIR` measures both and the sweeps, and writes all of it into DIR.
 //!
 //! Differences from the paper: two cores instead of 40, so clients, server and migration share
 //! what there is; SQL by TCP instead of stored procedures; ADD COLUMN is computed (a constant
@@ -22,15 +30,26 @@
 //! commits are pipelined. Latencies begin before the gate. What is verified (every Tesseract run,
 //! see [`experiment`]) fails the benchmark, how fast it was does not.
 
+pub mod arrivals;
+mod chart;
 pub mod clients;
+mod draw;
 pub mod experiment;
 mod load;
+mod metrics;
 mod micro;
 mod money;
 pub mod operations;
+pub mod options;
 mod plot;
+mod processor;
 pub mod recording;
+mod rounds;
 mod schema;
+mod summary;
+mod svg;
+mod sweep;
+mod system;
 mod transactions;
 pub mod workload;
 
@@ -40,48 +59,207 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use self::experiment::{Approach, Experiment, Outcome};
+use self::arrivals::Arrivals;
+use self::experiment::{Approach, Experiment};
 use self::operations::{Load, Operation};
-use self::plot::{Plot, Series};
-use self::recording::Span;
+use self::system::Systems;
 use self::workload::Workload;
 use crate::report::Report;
 use crate::tpcc::db::Scale;
 use crate::{Args, progress};
 
 /// For `froglet bench list`.
-pub const ABOUT: &str = "TPC-C over SQL while one schema change runs: online, blocking, none";
+pub const ABOUT: &str =
+    "TPC-C over SQL while one schema change runs: online, blocking, none, PostgreSQL";
 
 /// The width of a point in time of a plot.
 const WINDOW: Duration = Duration::from_millis(100);
+/// In the order of the first round. The first says how long NoDDL is watched.
+const APPROACHES: [Approach; 4] =
+    [Approach::Tesseract, Approach::NoDdl, Approach::Blocking, Approach::Postgres];
+/// A change is given up after so many calms, and not before [`PATIENCE`].
+const PATIENCE_CALMS: u32 = 10;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What all measurements have in common.
+struct Bench<'a> {
+    args: &'a Args,
+    clients: u16,
+    rounds: u16,
+    warm_up: Duration,
+    calm: Duration,
+    plots: Option<&'a Path>,
+}
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<Report> {
-    let mut report = Report::new("TPC-CD and microbenchmark (Tesseract, figures 4, 7 to 10)");
-    let clients = args.workers.last().copied().unwrap_or(2);
-    let calm = Duration::from_secs_f64(args.seconds.unwrap_or(5.0));
-    let warm_up = calm.div_f64(2.5).min(Duration::from_secs(2));
-    for (load, operation) in operations::all() {
-        let name = load.label(operation);
-        if !args.wants(&name) {
-            continue;
-        }
-        let workload = workload(load, args, clients);
-        let experiment = Experiment { workload, operation, clients, warm_up, calm };
-        let outcomes = outcomes(&experiment, args, &name)?;
-        for (approach, outcome) in &outcomes {
-            add(&mut report, approach.name(), &name, outcome);
-            if let Some(wrong @ 1..) = outcome.wrong {
-                report.fail(format!("{name}: {wrong} rows are wrong after the change"));
-            }
-        }
-        add_ratios(&mut report, &name);
-        if let Some(dir) = &args.plots {
-            let plot = plot(&name, operation, clients, workload, &outcomes);
-            write(dir, operation, &name, &plot)?;
-        }
+    let mut report = Report::new("TPC-CD and microbenchmark (Tesseract, figures 4 to 10)");
+    let figures = args.tpccd.figures.as_deref();
+    if let Some(dir) = figures {
+        fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    }
+    let bench = Bench::new(args);
+    let systems = Systems::new(args)?;
+    for load in args.tpccd.loops() {
+        bench.compare(&systems, load, &mut report)?;
+    }
+    sweep::run(&bench, &systems, &mut report)?;
+    systems.stop()?;
+    if let Some(dir) = figures {
+        report.write(&dir.join("tpccd.json"))?;
+        fs::write(dir.join("tpccd.txt"), report.text())?;
     }
     Ok(report)
+}
+
+impl Bench<'_> {
+    fn new(args: &Args) -> Bench<'_> {
+        let calm = if args.small { 0.2 } else { 5.0 };
+        let calm = Duration::from_secs_f64(args.seconds.unwrap_or(calm));
+        Bench {
+            args,
+            clients: args.workers.last().copied().unwrap_or(2),
+            rounds: args.rounds.unwrap_or(1),
+            warm_up: calm.div_f64(2.5).min(Duration::from_secs(2)),
+            calm,
+            plots: args.plots.as_deref().or(args.tpccd.figures.as_deref()),
+        }
+    }
+
+    /// Every change under every approach, in a closed loop, or in an open one at a part of the
+    /// clients' rate.
+    fn compare(&self, systems: &Systems<'_>, load: Option<f64>, report: &mut Report) -> Result<()> {
+        let mut names = Vec::new();
+        let mut rates = load.map(Rates::new);
+        for (under, operation) in operations::all() {
+            let mut name = under.label(operation);
+            if !self.args.wants(&name) {
+                continue;
+            }
+            if let Some(rates) = &mut rates {
+                name += &format!(", load {}", rates.part);
+                rates.measure(self, systems, under, operation, report)?;
+            }
+            self.change(systems, (under, operation), &name, rates.as_ref(), report)?;
+            names.push(name);
+        }
+        summary::add(report, &names, load);
+        summary::add_stalls(report, &names);
+        Ok(())
+    }
+
+    /// One change under every approach, in all rounds.
+    fn change(
+        &self,
+        systems: &Systems<'_>,
+        (under, operation): (Load, &Operation),
+        name: &str,
+        rates: Option<&Rates>,
+        report: &mut Report,
+    ) -> Result<()> {
+        let approaches: Vec<_> = APPROACHES.into_iter().filter(|a| systems.has(*a)).collect();
+        let offered = |approach| rates.and_then(|rates| rates.offered(under, approach));
+        let mut instead = Duration::ZERO;
+        let mut measures = Vec::new();
+        for round in 0..self.rounds {
+            let mut outcomes = Vec::new();
+            for approach in rounds::rotated(&approaches, round.into()) {
+                let number = round + 1;
+                let phase =
+                    format!("{name}: {}, round {number} of {}", approach.name(), self.rounds);
+                progress::phase(&phase);
+                let experiment = self.experiment(under, operation, offered(approach));
+                let outcome = experiment.run(systems, approach, instead).context(phase)?;
+                if approach == Approach::Tesseract {
+                    instead = outcome.change.length();
+                }
+                outcomes.push((approach, outcome));
+            }
+            outcomes.sort_by_key(|(a, _)| APPROACHES.iter().position(|b| a == b));
+            let mut figures = report.empty();
+            for (approach, outcome) in &outcomes {
+                metrics::add(&mut figures, *approach, name, outcome, offered(*approach));
+                if let (Approach::Tesseract, Some(wrong @ 1..)) = (approach, outcome.wrong) {
+                    report.fail(format!("{name}: {wrong} rows are wrong after the change"));
+                }
+            }
+            metrics::add_ratios(&mut figures, name, &outcomes, rates.is_some());
+            measures.push(figures.rows);
+            if let (0, Some(dir)) = (round, self.plots) {
+                let experiment = self.experiment(under, operation, None);
+                let plot = draw::plot(name, &experiment, &outcomes);
+                draw::write(dir, &format!("{} {name}", operation.figure), &plot.svg())?;
+            }
+        }
+        report.rows.extend(rounds::medians(&measures));
+        Ok(())
+    }
+
+    fn experiment<'o>(
+        &self,
+        under: Load,
+        operation: &'o Operation,
+        offered: Option<f64>,
+    ) -> Experiment<'o> {
+        let even = |per_second| Arrivals::Even { per_second };
+        Experiment {
+            workload: workload(under, self.args, self.clients),
+            operation,
+            clients: self.clients,
+            arrivals: offered.map_or(Arrivals::BackToBack, even),
+            warm_up: self.warm_up,
+            calm: self.calm,
+            patience: PATIENCE.max(self.calm * PATIENCE_CALMS),
+        }
+    }
+}
+
+/// What clients reach without a change, measured once for each load and system.
+struct Rates {
+    /// The part of it that is offered.
+    part: f64,
+    /// In transactions a second; on PostgreSQL or not.
+    reached: Vec<(Load, bool, f64)>,
+}
+
+impl Rates {
+    fn new(part: f64) -> Rates {
+        Rates { part, reached: Vec::new() }
+    }
+
+    /// Measures what is not known yet, by a run of three calms without a change.
+    fn measure(
+        &mut self,
+        bench: &Bench<'_>,
+        systems: &Systems<'_>,
+        under: Load,
+        operation: &Operation,
+        report: &mut Report,
+    ) -> Result<()> {
+        for approach in [Approach::NoDdl, Approach::Postgres] {
+            if !systems.has(approach) || self.reached(under, approach).is_some() {
+                continue;
+            }
+            let phase = format!("{}: what the clients reach on {}", under.name(), approach.name());
+            progress::phase(&phase);
+            let experiment = bench.experiment(under, operation, None);
+            let per_second = experiment.saturate(systems, approach).context(phase)?;
+            report.add(approach.name(), &under.name(), "saturated throughput", per_second, "1/s");
+            self.reached.push((under, approach == Approach::Postgres, per_second));
+        }
+        Ok(())
+    }
+
+    fn reached(&self, under: Load, approach: Approach) -> Option<f64> {
+        let is_postgres = approach == Approach::Postgres;
+        let same = |(load, on, _): &&(Load, bool, f64)| (*load, *on) == (under, is_postgres);
+        self.reached.iter().find(same).map(|(_, _, per_second)| *per_second)
+    }
+
+    /// Transactions a second that an approach is offered.
+    fn offered(&self, under: Load, approach: Approach) -> Option<f64> {
+        Some(self.reached(under, approach)? * self.part)
+    }
 }
 
 fn workload(load: Load, args: &Args, clients: u16) -> Workload {
@@ -93,173 +271,26 @@ fn workload(load: Load, args: &Args, clients: u16) -> Workload {
         }
         Load::Micro(reads_percent) => {
             let rows = args.rows.unwrap_or(if args.small { 10_000 } else { 1_000_000 });
-            Workload::Micro { rows, reads_percent }
+            Workload::Micro { rows, reads_percent, unused: 0 }
         }
     }
-}
-
-/// A run of each approach. The first says how long NoDDL is watched.
-fn outcomes(
-    experiment: &Experiment<'_>,
-    args: &Args,
-    name: &str,
-) -> Result<Vec<(Approach, Outcome)>> {
-    let mut instead = Duration::ZERO;
-    let mut outcomes = Vec::new();
-    for approach in [Approach::Tesseract, Approach::NoDdl, Approach::Blocking] {
-        let phase = format!("{name}: {}", approach.name());
-        progress::phase(&phase);
-        let outcome = experiment.run(args, approach, instead).context(phase)?;
-        if approach == Approach::Tesseract {
-            instead = outcome.change.length();
-        }
-        outcomes.push((approach, outcome));
-    }
-    Ok(outcomes)
-}
-
-fn ms(d: Duration) -> f64 {
-    d.as_secs_f64() * 1000.0
-}
-
-fn add(report: &mut Report, approach: &str, name: &str, outcome: &Outcome) {
-    let Outcome { recording, counted, change, .. } = outcome;
-    let mut add = |metric: &str, value, unit| report.add(approach, name, metric, value, unit);
-    // A change of a few milliseconds is over before throughput means anything.
-    let during = Span { end: change.end.max(change.start + WINDOW), ..*change };
-    if approach != Approach::NoDdl.name() {
-        let metric = if outcome.committed { "migration" } else { "given up after" };
-        add(metric, ms(change.length()), "ms");
-    }
-    let before = Span { start: counted.start, end: change.start };
-    let after = Span { start: during.end, end: counted.end };
-    add("throughput before", recording.per_second(before), "1/s");
-    add("throughput during", recording.per_second(during), "1/s");
-    add("throughput after", recording.per_second(after), "1/s");
-    let within = recording.latency_during(during);
-    let outside = recording.latency_outside(during, counted.start);
-    for (when, latency) in [("during", within), ("outside", outside)] {
-        add(&format!("p50 {when}"), latency.quantile_us(0.5) / 1000.0, "ms");
-        add(&format!("p99 {when}"), latency.quantile_us(0.99) / 1000.0, "ms");
-        add(&format!("max {when}"), latency.max_us() / 1000.0, "ms");
-    }
-    add("longest time at zero during", ms(recording.longest_gap(during)), "ms");
-    add("longest time at zero before", ms(recording.longest_gap(before)), "ms");
-    let failures = recording.failures(*counted);
-    add("failed transactions", failures.values().sum::<u64>() as f64, "");
-    for (state, count) in failures {
-        add(&format!("failed with {state}"), count as f64, "");
-    }
-    if let Some(wrong) = outcome.wrong {
-        add("rows wrong", wrong as f64, "");
-    }
-}
-
-fn add_ratios(report: &mut Report, name: &str) {
-    for approach in [Approach::Tesseract, Approach::Blocking] {
-        report.add_ratio(approach.name(), Approach::NoDdl.name(), name, "throughput during");
-    }
-    report.add_ratio(Approach::Tesseract.name(), Approach::Blocking.name(), name, "migration");
-}
-
-fn plot(
-    name: &str,
-    operation: &Operation,
-    clients: u16,
-    workload: Workload,
-    outcomes: &[(Approach, Outcome)],
-) -> Plot {
-    let series = |(approach, outcome): &(Approach, Outcome)| {
-        // Windows before the change end where it begins.
-        let start = outcome.change.start;
-        let windows = (start - outcome.counted.start).as_nanos() / WINDOW.as_nanos();
-        let before = WINDOW * windows as u32;
-        let span = Span { start: start - before, end: outcome.counted.end };
-        let middle = |n: usize| (n as f64 + 0.5) * WINDOW.as_secs_f64() - before.as_secs_f64();
-        let points = outcome.recording.windows(span, WINDOW).into_iter().enumerate();
-        let colour = match approach {
-            Approach::NoDdl => "#9a9a9a",
-            Approach::Blocking => "#d55e00",
-            Approach::Tesseract => "#0072b2",
-        };
-        Series {
-            name: approach.name().to_owned(),
-            colour,
-            points: points.map(|(n, per_second)| (middle(n), per_second)).collect(),
-            change_seconds: (*approach != Approach::NoDdl)
-                .then(|| outcome.change.length().as_secs_f64()),
-        }
-    };
-    let mut series: Vec<Series> = outcomes.iter().map(series).collect();
-    // Tesseract on top.
-    series.rotate_left(1);
-    let population = match workload {
-        Workload::Tpcc(scale) => format!("TPC-C, {} warehouses", scale.warehouses),
-        Workload::Micro { rows, reads_percent } => {
-            format!("microbenchmark, {rows} rows, {reads_percent} % reads")
-        }
-    };
-    Plot {
-        title: format!("{name} ({})", operation.figure),
-        subtitle: format!("{population}, {clients} clients, windows of 100 ms; shaded: the change"),
-        series,
-    }
-}
-
-/// `figure-8-createindex.svg`
-fn write(dir: &Path, operation: &Operation, name: &str, plot: &Plot) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
-    let words: Vec<String> = format!("{} {name}", operation.figure)
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(str::to_lowercase)
-        .collect();
-    let file = dir.join(words.join("-") + ".svg");
-    fs::write(&file, plot.svg()).with_context(|| format!("{} cannot be written", file.display()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::recording::{Recording, Transaction};
     use super::*;
 
-    fn outcome(wrong: Option<i64>) -> Outcome {
-        let ms = Duration::from_millis;
-        let commit = |n| Transaction { begun: ms(n), ended: ms(n + 5), failure: None };
-        Outcome {
-            recording: Recording::new((0..200).map(|n| commit(n * 10)).collect()),
-            counted: Span { start: ms(100), end: ms(2000) },
-            change: Span { start: ms(750), end: ms(1250) },
-            committed: wrong.is_some(),
-            wrong,
-        }
-    }
-
     #[test]
-    fn approaches_are_compared_with_each_other() {
-        let mut report = Report::new("figure 0");
-        for approach in [Approach::Tesseract, Approach::NoDdl, Approach::Blocking] {
-            add(&mut report, approach.name(), "AddColumn", &outcome(Some(0)));
-        }
-        add_ratios(&mut report, "AddColumn");
-        let value = |approach, metric| report.value(approach, "AddColumn", metric);
-        assert_eq!(value("Tesseract", "migration"), Some(500.0));
-        assert_eq!(value("NoDDL", "migration"), None);
-        assert_eq!(value("Tesseract / NoDDL", "throughput during"), Some(1.0));
-        assert_eq!(value("Tesseract", "rows wrong"), Some(0.0));
-        assert_eq!(value("Blocking", "longest time at zero during"), Some(10.0));
-    }
-
-    #[test]
-    fn lines_of_a_plot_meet_where_the_change_begins() {
-        let outcomes =
-            [Approach::Tesseract, Approach::NoDdl, Approach::Blocking].map(|a| (a, outcome(None)));
-        let (_, operation) = operations::all().next().unwrap();
-        let workload = Workload::Tpcc(Scale::small(2));
-        let plot = plot("AddColumn", operation, 2, workload, &outcomes);
-        let names: Vec<&str> = plot.series.iter().map(|s| s.name.as_str()).collect();
-        assert_eq!(names, ["NoDDL", "Blocking", "Tesseract"]);
-        let first = plot.series[0].points[0];
-        assert!((first.0 + 0.55).abs() < 1e-9, "{first:?}");
+    fn each_system_is_offered_a_part_of_what_its_clients_reach() {
+        let reached = vec![
+            (Load::Tpcc, false, 1000.0),
+            (Load::Tpcc, true, 400.0),
+            (Load::Micro(20), false, 9.0),
+        ];
+        let rates = Rates { part: 0.5, reached };
+        assert_eq!(rates.offered(Load::Tpcc, Approach::Tesseract), Some(500.0));
+        assert_eq!(rates.offered(Load::Tpcc, Approach::NoDdl), Some(500.0));
+        assert_eq!(rates.offered(Load::Tpcc, Approach::Postgres), Some(200.0));
+        assert_eq!(rates.offered(Load::Micro(80), Approach::Blocking), None);
     }
 }

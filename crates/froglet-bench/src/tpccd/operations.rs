@@ -33,6 +33,22 @@ pub fn all() -> impl Iterator<Item = (Load, &'static Operation)> {
     tpcc.chain(micro)
 }
 
+/// Changes of the microbenchmark's table for the sweep over its size, each with how many columns
+/// the table has that the clients do not use: first `t`, an integer, then bigints.
+pub fn by_size() -> impl Iterator<Item = (u16, &'static Operation)> {
+    MICRO[..2].iter().map(|o| (0, o)).chain(BY_SIZE.iter().map(|(unused, o)| (*unused, o)))
+}
+
+/// The changes of TPC-CD.
+pub fn tpcc() -> &'static [Operation] {
+    &TPCC
+}
+
+/// What the sweep over threads makes (the paper's figure 6).
+pub fn by_threads() -> &'static Operation {
+    &MICRO[0]
+}
+
 /// The rows of two queries that are not the other's.
 macro_rules! difference {
     ($a:expr, $b:expr) => {
@@ -187,7 +203,75 @@ const MICRO: [Operation; 3] = [
     },
 ];
 
+/// The type of one column beside few and beside many: how many unused ones, and the names.
+pub const TYPE_BESIDE: [(u16, &str); 2] =
+    [(1, "AlterType, 3 other columns"), (28, "AlterType, 30 other columns")];
+
+/// A constant and a drop are changes of the catalog alone. The type's cost is the column's, however many
+/// there are beside it.
+const BY_SIZE: [(u16, Operation); 5] = [
+    (
+        0,
+        Operation {
+            name: "AddColumn, constant",
+            figure: "figure 5",
+            statements: &["ALTER TABLE usertable ADD COLUMN c bigint DEFAULT 7"],
+            undo: "ALTER TABLE usertable DROP COLUMN c",
+            count_wrong: "SELECT count(*) FROM usertable WHERE c IS DISTINCT FROM 7",
+        },
+    ),
+    (
+        0,
+        Operation {
+            name: "CreateIndex",
+            figure: "figure 5",
+            statements: &["CREATE INDEX usertable_a_idx ON usertable (a)"],
+            undo: "DROP INDEX usertable_a_idx",
+            count_wrong: "SELECT (SELECT count(*) FROM usertable WHERE a + 0 = 7) \
+                - (SELECT count(*) FROM usertable WHERE a = 7)",
+        },
+    ),
+    (
+        1,
+        Operation {
+            name: "DropColumn",
+            figure: "figure 5",
+            statements: &["ALTER TABLE usertable DROP COLUMN t"],
+            undo: "ALTER TABLE usertable ADD COLUMN t integer DEFAULT 7",
+            count_wrong: "SELECT count(*) FROM information_schema.columns \
+                WHERE table_name = 'usertable' AND column_name = 't'",
+        },
+    ),
+    (TYPE_BESIDE[0].0, alter_type(TYPE_BESIDE[0].1)),
+    (TYPE_BESIDE[1].0, alter_type(TYPE_BESIDE[1].1)),
+];
+
+const fn alter_type(name: &'static str) -> Operation {
+    Operation {
+        name,
+        figure: "figure 5",
+        statements: &["ALTER TABLE usertable ALTER COLUMN t TYPE bigint USING t * 2"],
+        undo: "ALTER TABLE usertable ALTER COLUMN t TYPE integer USING t / 2",
+        count_wrong: "SELECT count(*) FROM usertable WHERE t IS DISTINCT FROM 14",
+    }
+}
+
+impl Operation {
+    /// Whether it makes tables of others.
+    pub fn makes_tables(&self) -> bool {
+        self.statements.iter().any(|statement| statement.starts_with("CREATE TABLE"))
+    }
+}
+
 impl Load {
+    /// What it is called.
+    pub fn name(self) -> String {
+        match self {
+            Load::Tpcc => "TPC-C".to_owned(),
+            Load::Micro(reads) => format!("micro, {reads} % reads"),
+        }
+    }
+
     /// The operation's name under this load.
     pub fn label(self, operation: &Operation) -> String {
         match self {
@@ -208,5 +292,11 @@ mod tests {
         labels.sort();
         labels.dedup();
         assert_eq!(labels.len(), 13);
+    }
+
+    #[test]
+    fn what_postgres_loses_it_loses_where_tables_are_made() {
+        let made = all().filter(|(_, o)| o.makes_tables()).map(|(_, o)| o.name);
+        assert!(made.eq(["SplitTable", "Preaggregate", "JoinTable"]));
     }
 }

@@ -7,18 +7,10 @@
 //!   └─────────0──────────────────────▶    seconds since the change began
 //! ```
 
-use std::fmt::Write;
+use super::svg::{self, BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, push, text};
 
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 430.0;
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 24.0;
-const TOP: f64 = 92.0;
-const BOTTOM: f64 = 56.0;
 /// The width of an entry of the legend.
-const LEGEND: f64 = 200.0;
-const TEXT: &str = "#333";
-const GRID: &str = "#e4e4e4";
+const LEGEND: f64 = 190.0;
 
 /// One approach's line.
 pub struct Series {
@@ -63,14 +55,7 @@ impl Plot {
     /// The SVG.
     pub fn svg(&self) -> String {
         let scales = self.scales();
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-             width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-             font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" font-size=\"12\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-        );
-        text(&mut out, (LEFT, 28.0), "font-size=\"17\" font-weight=\"bold\"", &self.title);
-        text(&mut out, (LEFT, 47.0), "font-size=\"11\"", &self.subtitle);
+        let mut out = svg::open(&self.title, &self.subtitle);
         self.shades(&mut out, &scales);
         axes(&mut out, &scales);
         for series in &self.series {
@@ -112,7 +97,7 @@ impl Plot {
         for (row, (series, seconds)) in changes.enumerate() {
             let (left, right) = (scales.x(0.0), scales.x(seconds));
             let (width, bottom) = ((right - left).max(1.0), HEIGHT - BOTTOM);
-            let above = TOP - 6.0 - 9.0 * row as f64;
+            let above = TOP - 4.0 - 5.0 * row as f64;
             push(
                 out,
                 format_args!(
@@ -148,65 +133,18 @@ impl Plot {
 }
 
 fn axes(out: &mut String, scales: &Scales) {
-    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-    for y in ticks(0.0, scales.y_max, 6) {
-        let at = scales.y(y);
-        push(out, format_args!("<path d=\"M{LEFT} {at:.1}H{right}\" stroke=\"{GRID}\"/>\n"));
-        text(out, (LEFT - 8.0, at + 4.0), "text-anchor=\"end\"", &number(y));
+    for y in svg::ticks(0.0, scales.y_max, 6) {
+        svg::grid(out, scales.y(y), &svg::number(y));
     }
-    for x in ticks(scales.x.0, scales.x.1, 12) {
-        let at = scales.x(x);
-        push(out, format_args!("<path d=\"M{at:.1} {bottom}v5\" stroke=\"{TEXT}\"/>\n"));
-        text(out, (at, bottom + 19.0), "text-anchor=\"middle\"", &number(x));
+    for x in svg::ticks(scales.x.0, scales.x.1, 12) {
+        svg::mark(out, scales.x(x), &svg::number(x));
     }
-    push(out, format_args!("<path d=\"M{LEFT} {bottom}H{right}\" stroke=\"{TEXT}\"/>\n"));
-    let middle = (LEFT + right) / 2.0;
-    let label = "time since the change began (s)";
-    text(out, (middle, HEIGHT - 14.0), "text-anchor=\"middle\"", label);
-    let (x, y) = (18.0, (TOP + bottom) / 2.0);
-    let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 {x} {y})\"");
-    text(out, (x, y), &turned, "throughput (transactions/s)");
-}
-
-/// Round numbers in `from..=to`, about as many as `wanted`.
-fn ticks(from: f64, to: f64, wanted: u32) -> Vec<f64> {
-    let rough = (to - from) / f64::from(wanted);
-    let magnitude = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * magnitude);
-    let step = step.into_iter().find(|step| *step >= rough).unwrap_or(rough);
-    let (first, last) = ((from / step).ceil() as i64, (to / step).floor() as i64);
-    (first..=last).map(|n| n as f64 * step).collect()
-}
-
-fn number(value: f64) -> String {
-    // Ticks are multiples of a round step: three decimals are all they have.
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0".to_owned() } else { text.replace('-', "−") }
-}
-
-fn text(out: &mut String, (x, y): (f64, f64), style: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    push(
-        out,
-        format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" fill=\"{TEXT}\" {style}>{words}</text>\n"),
-    );
-}
-
-fn push(out: &mut String, what: std::fmt::Arguments<'_>) {
-    out.write_fmt(what).expect("a String takes whatever is written");
+    svg::labels(out, "time since the change began (s)", "throughput (transactions/s)");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ticks_are_round() {
-        assert_eq!(ticks(0.0, 1060.0, 6), [0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]);
-        assert_eq!(ticks(-5.0, 7.3, 6), [-5.0, 0.0, 5.0]);
-        assert_eq!([0.0, -2.0, 0.05, 1500.0].map(number), ["0", "−2", "0.05", "1500"]);
-    }
 
     #[test]
     fn a_picture_has_a_line_for_each_approach_and_nothing_that_xml_forbids() {

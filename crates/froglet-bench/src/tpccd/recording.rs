@@ -1,6 +1,6 @@
 //! What clients saw: every transaction with its times, and what can be read from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::histogram::Histogram;
@@ -8,7 +8,9 @@ use crate::histogram::Histogram;
 /// A client's transaction. Times are since the clients began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// When the client wanted it.
+    /// Whose it was: 0, 1, ….
+    pub client: u16,
+    /// When it was wanted.
     pub begun: Duration,
     /// When its COMMIT was answered, or its error.
     pub ended: Duration,
@@ -116,15 +118,14 @@ impl Recording {
 
     /// The longest time without a commit that touches `span`.
     pub fn longest_gap(&self, span: Span) -> Duration {
-        let mut last = Duration::ZERO;
-        let mut longest = Duration::ZERO;
-        for t in self.commits() {
-            if t.ended >= span.start && last <= span.end {
-                longest = longest.max(t.ended - last);
-            }
-            last = t.ended;
-        }
-        longest.max(span.end.saturating_sub(last))
+        longest_gap(self.commits(), span)
+    }
+
+    /// The same for each client alone.
+    pub fn longest_gaps(&self, span: Span) -> Vec<Duration> {
+        let clients: BTreeSet<u16> = self.commits().map(|t| t.client).collect();
+        let gap = |client| longest_gap(self.commits().filter(|t| t.client == client), span);
+        clients.into_iter().map(gap).collect()
     }
 
     /// Transactions that failed in `span`, by SQLSTATE.
@@ -136,6 +137,19 @@ impl Recording {
         }
         failures
     }
+}
+
+/// The longest time between commits, by their ends, that touches `span`.
+fn longest_gap<'a>(commits: impl Iterator<Item = &'a Transaction>, span: Span) -> Duration {
+    let mut last = Duration::ZERO;
+    let mut longest = Duration::ZERO;
+    for t in commits {
+        if t.ended >= span.start && last <= span.end {
+            longest = longest.max(t.ended - last);
+        }
+        last = t.ended;
+    }
+    longest.max(span.end.saturating_sub(last))
 }
 
 #[cfg(test)]
@@ -152,6 +166,7 @@ mod tests {
 
     fn recording(transactions: &[(u64, u64, Option<&str>)]) -> Recording {
         let transaction = |&(begun, ended, failure): &(u64, u64, Option<&str>)| Transaction {
+            client: 0,
             begun: ms(begun),
             ended: ms(ended),
             failure: failure.map(str::to_owned),
@@ -183,7 +198,7 @@ mod tests {
     #[test]
     fn windows_of_latencies_and_what_is_forgotten() {
         let mut all = recording(&[(0, 50, None), (110, 150, None)]);
-        all.extend(vec![Transaction { begun: ms(60), ended: ms(80), failure: None }]);
+        all.extend(vec![Transaction { client: 0, begun: ms(60), ended: ms(80), failure: None }]);
         let counts = |all: &Recording| -> Vec<u64> {
             all.latencies(span(0, 200), ms(100)).iter().map(Histogram::count).collect()
         };
@@ -198,5 +213,19 @@ mod tests {
         assert_eq!(all.longest_gap(span(20, 90)), ms(90));
         assert_eq!(all.longest_gap(span(105, 115)), ms(10));
         assert_eq!(all.longest_gap(span(105, 500)), ms(390), "silent since then");
+    }
+
+    #[test]
+    fn a_client_may_stand_still_while_others_go_on() {
+        let commit = |client, ended| Transaction {
+            client,
+            begun: ms(ended - 1),
+            ended: ms(ended),
+            failure: None,
+        };
+        let ends = [10, 20, 30, 40, 50, 60].map(|n| commit(0, n));
+        let all = Recording::new([&ends[..], &[commit(1, 15), commit(1, 55)]].concat());
+        assert_eq!(all.longest_gap(span(10, 60)), ms(10));
+        assert_eq!(all.longest_gaps(span(10, 60)), [ms(10), ms(40)]);
     }
 }

@@ -18,6 +18,8 @@ pub enum Workload {
         rows: u64,
         /// How many in a hundred of the statements read; the others update.
         reads_percent: u32,
+        /// Columns besides the paper's three, which no client uses.
+        unused: u16,
     },
 }
 
@@ -38,7 +40,7 @@ impl Workload {
     pub async fn load(self, client: &Client) -> Result<()> {
         match self {
             Workload::Tpcc(scale) => load::load(client, scale).await,
-            Workload::Micro { rows, .. } => micro::load(client, rows).await,
+            Workload::Micro { rows, unused, .. } => micro::load(client, rows, unused).await,
         }
     }
 
@@ -51,7 +53,7 @@ impl Workload {
                 let terminal = Terminal::new(home, scale, seed);
                 Session::Tpcc(Box::new(transactions::Session::open(client, terminal).await?))
             }
-            Workload::Micro { rows, reads_percent } => {
+            Workload::Micro { rows, reads_percent, .. } => {
                 let session = micro::Session::open(client, rows, reads_percent, seed).await?;
                 Session::Micro(Box::new(session))
             }

@@ -259,15 +259,39 @@ fn the_benchmark_of_schema_changes_verifies_one_and_draws_it() {
     let (json, plots) = (dir.path().join("results.json"), dir.path().join("plots"));
     let mut command = froglet();
     command.args(["bench", "tpccd", "--small", "--seconds", "0.2", "--only", "Preaggregate"]);
+    command.args(["--no-postgres", "--rounds", "2"]);
     let output = command.arg("--json").arg(&json).arg("--plots").arg(&plots).output();
     let Output { status, stdout, stderr } = output.expect("runs");
     let errors = String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{errors}");
     let table = String::from_utf8_lossy(&stdout);
     assert!(table.contains("rows wrong") || table.contains("given up after"), "{table}");
+    assert!(table.contains("Limits: closed loop"), "{table}");
     let plot = std::fs::read_to_string(plots.join("figure-7-preaggregate.svg"));
     assert!(plot.expect("was drawn").ends_with("</svg>\n"));
     assert_eq!(operations(&json).len(), 1);
+}
+
+#[test]
+fn all_figures_of_a_change_are_one_command() {
+    let dir = data();
+    let figures = dir.path().join("figures");
+    let mut command = froglet();
+    command.args(["bench", "tpccd", "--small", "--seconds", "0.2", "--only", "AddConstraint"]);
+    let output = command.arg("--no-postgres").arg("--figures").arg(&figures).output();
+    let Output { status, stdout, stderr } = output.expect("runs");
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    assert!(String::from_utf8_lossy(&stdout).contains("Limits: open loop at 0.5"));
+    for file in [
+        "tpccd.json",
+        "tpccd.txt",
+        "figure-9-addconstraint.svg",
+        "figure-9-addconstraint-load-0-5.svg",
+        "sweep-rows-microbenchmark.svg",
+        "sweep-rows-tpcc.svg",
+    ] {
+        assert!(figures.join(file).is_file(), "{file}");
+    }
 }
 
 #[test]
