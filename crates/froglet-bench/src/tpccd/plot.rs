@@ -9,8 +9,9 @@
 
 use super::svg::{self, BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, push, text};
 
-/// The width of an entry of the legend.
-const LEGEND: f64 = 190.0;
+/// The width of a letter of the legend, and of the line and the space around an entry.
+const LETTER: f64 = 6.6;
+const ENTRY: f64 = 46.0;
 
 /// One approach's line.
 pub struct Series {
@@ -113,8 +114,8 @@ impl Plot {
     }
 
     fn legend(&self, out: &mut String) {
-        for (series, slot) in self.series.iter().zip(0u32..) {
-            let left = LEFT + LEGEND * f64::from(slot);
+        let mut left = LEFT;
+        for series in &self.series {
             let label = match series.change_seconds {
                 Some(s) if s >= 1.0 => format!("{}, change {s:.1} s", series.name),
                 Some(s) => format!("{}, change {:.0} ms", series.name, s * 1000.0),
@@ -128,6 +129,7 @@ impl Plot {
                     series.colour
                 ),
             );
+            left += ENTRY + LETTER * label.chars().count() as f64;
         }
     }
 }

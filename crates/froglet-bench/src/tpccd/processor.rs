@@ -22,8 +22,14 @@ use anyhow::{Context, Result};
 /// Of Linux's accounts, in user space: 100 a second.
 const TICK: Duration = Duration::from_millis(10);
 /// Threads of the server that do no migration, as the kernel has their names (15 bytes).
-const LASTING: [&str; 5] =
-    ["froglet", "froglet-session", "froglet-log", "froglet-collect", "froglet-catalog"];
+const LASTING: [&str; 6] = [
+    "froglet",
+    "tokio-rt-worker",
+    "froglet-session",
+    "froglet-log",
+    "froglet-collect",
+    "froglet-catalog",
+];
 
 /// Accounts at one time.
 #[derive(Debug, Default)]
