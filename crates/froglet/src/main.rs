@@ -46,7 +46,8 @@ enum Command {
 Examples:
   froglet bench list
   froglet bench tpcc --workers 1,2 --json tpcc.json
-  froglet bench pgbench --only tpcb")]
+  froglet bench pgbench --only tpcb
+  froglet bench tpccd --figures figures --rounds 3")]
     Bench(froglet_bench::Args),
     /// Watch TPC-C run while the schema changes, on a server of its own.
     #[command(after_help = "\

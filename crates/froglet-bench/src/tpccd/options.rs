@@ -14,8 +14,7 @@ pub enum Sweep {
 /// Options of tpccd.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Options {
-    /// Let transactions arrive, evenly spaced, at this part of the rate that the clients reach
-    /// without any change; otherwise each client's follow each other (tpccd)
+    /// Open loop: transactions arrive, evenly spaced, at this part of the clients' own rate (tpccd)
     #[arg(long, value_name = "F", value_parser = part)]
     pub load: Option<f64>,
 
@@ -37,8 +36,7 @@ pub struct Options {
     #[arg(long)]
     pub no_postgres: bool,
 
-    /// Measure everything, in a closed and in an open loop (of 0.5, if --load does not say), and
-    /// with every sweep, and write the table, the JSON and all SVGs into this directory (tpccd)
+    /// Measure all (closed loop, open loop, sweeps); table, JSON and SVGs go into here (tpccd)
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
 }

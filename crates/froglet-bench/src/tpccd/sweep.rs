@@ -92,7 +92,7 @@ async fn rows(bench: &Bench<'_>, systems: &Systems<'_>, report: &mut Report) -> 
     }
     lines.add_growth(report);
     lines.add_width(report);
-    let title = "Migration time over the size of the microbenchmark's table (figure 5)";
+    let title = "the size of the microbenchmark's table (figure 5)";
     lines.draw(bench, "sweep rows microbenchmark", title, "rows")
 }
 
@@ -120,7 +120,7 @@ async fn warehouses(bench: &Bench<'_>, systems: &Systems<'_>, report: &mut Repor
         subject.system.stop()?;
     }
     lines.add_growth(report);
-    let title = "Migration time over TPC-C's warehouses";
+    let title = "TPC-C's warehouses";
     lines.draw(bench, "sweep rows tpcc", title, "warehouses")
 }
 
@@ -147,7 +147,7 @@ async fn threads(bench: &Bench<'_>, systems: &Systems<'_>, report: &mut Report) 
         }
     }
     subject.system.stop()?;
-    let title = "Migration time of AddColumn over its threads (figure 6)";
+    let title = "the threads of AddColumn (figure 6)";
     lines.draw(bench, "sweep threads", title, "threads of the scan")
 }
 
@@ -164,13 +164,13 @@ impl<'a> Subject<'a> {
     }
 
     /// Makes and undoes a change in every round, and adds the medians. Returns the median of the
-    /// migration's time in milliseconds; `None` if it was given up.
+    /// migration's time and throughput; `None` if it was given up.
     async fn change(
         &self,
         operation: &'static Operation,
         name: &str,
         report: &mut Report,
-    ) -> Result<Option<f64>> {
+    ) -> Result<Option<Made>> {
         let Bench { clients, warm_up, calm, .. } = *self.bench;
         crate::progress::phase(name);
         let experiment = Experiment {
@@ -197,7 +197,9 @@ impl<'a> Subject<'a> {
             }
         }
         report.rows.extend(rounds::medians(&measures));
-        Ok(report.value(NAME, name, "migration"))
+        let value = |metric| report.value(NAME, name, metric);
+        let figures = value("migration").zip(value("throughput during / before"));
+        Ok(figures.map(|(ms, throughput)| Made { ms, throughput }))
     }
 
     /// What clients wrote since the change does not make the microbenchmark's rows wrong.
@@ -213,23 +215,36 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// A change that was made.
+#[derive(Clone, Copy)]
+struct Made {
+    /// From BEGIN to the answer to COMMIT.
+    ms: f64,
+    /// During the change, over that before it.
+    throughput: f64,
+}
+
 /// What was found: a line for each change, over the sizes.
 #[derive(Default)]
-struct Lines(Vec<Line>);
+struct Lines {
+    ms: Vec<Line>,
+    throughput: Vec<Line>,
+}
 
 impl Lines {
     /// Adds a point, unless the change was given up.
-    fn add(&mut self, name: &str, at: f64, migration_ms: Option<f64>) {
-        let Some(ms) = migration_ms else { return };
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, points)) => points.push((at, ms)),
-            None => self.0.push((name.to_owned(), vec![(at, ms)])),
+    fn add(&mut self, name: &str, at: f64, made: Option<Made>) {
+        let Some(Made { ms, throughput }) = made else { return };
+        push(&mut self.ms, name, (at, ms));
+        // There is no place for nothing on a logarithmic axis.
+        if throughput > 0.0 {
+            push(&mut self.throughput, name, (at, throughput));
         }
     }
 
     /// How much longer each change took at the largest size than at the smallest.
     fn add_growth(&self, report: &mut Report) {
-        for (name, points) in &self.0 {
+        for (name, points) in &self.ms {
             if let (Some(first), Some(last)) = (points.first(), points.last())
                 && last.0 > first.0
             {
@@ -242,7 +257,7 @@ impl Lines {
 
     /// How much longer a column's type takes beside 30 other columns than beside 3.
     fn add_width(&self, report: &mut Report) {
-        let points = |name: &str| self.0.iter().find(|(known, _)| known == name).map(|(_, p)| p);
+        let points = |name: &str| self.ms.iter().find(|(known, _)| known == name).map(|(_, p)| p);
         let [narrow, wide] = operations::TYPE_BESIDE.map(|(_, name)| points(name));
         let (Some(narrow), Some(wide)) = (narrow, wide) else { return };
         for (rows, ms) in wide {
@@ -253,16 +268,29 @@ impl Lines {
         }
     }
 
+    /// Two pictures: the time, and the throughput meanwhile.
     fn draw(self, bench: &Bench<'_>, file: &str, title: &str, x_label: &str) -> Result<()> {
-        let Some(dir) = bench.plots.filter(|_| !self.0.is_empty()) else { return Ok(()) };
-        let chart = Chart {
-            title: title.to_owned(),
-            subtitle: format!("{} clients, online, closed loop", bench.clients),
-            x_label: x_label.to_owned(),
-            y_label: "migration (ms)".to_owned(),
-            lines: self.0,
+        let Some(dir) = bench.plots.filter(|_| !self.ms.is_empty()) else { return Ok(()) };
+        let draw = |file: &str, what: &str, y_label: &str, lines| {
+            let chart = Chart {
+                title: format!("{what} {title}"),
+                subtitle: format!("{} clients, online, closed loop", bench.clients),
+                x_label: x_label.to_owned(),
+                y_label: y_label.to_owned(),
+                lines,
+            };
+            draw::write(dir, file, &chart.svg())
         };
-        draw::write(dir, file, &chart.svg())
+        draw(file, "Migration time over", "migration (ms)", self.ms)?;
+        let during = "throughput during / before";
+        draw(&format!("{file} throughput"), "Throughput over", during, self.throughput)
+    }
+}
+
+fn push(lines: &mut Vec<Line>, name: &str, point: (f64, f64)) {
+    match lines.iter_mut().find(|(known, _)| known == name) {
+        Some((_, points)) => points.push(point),
+        None => lines.push((name.to_owned(), vec![point])),
     }
 }
 
@@ -270,13 +298,17 @@ impl Lines {
 mod tests {
     use super::*;
 
+    fn made(ms: f64) -> Option<Made> {
+        Some(Made { ms, throughput: 0.9 })
+    }
+
     #[test]
     fn growth_is_that_from_the_smallest_to_the_largest() {
         let mut lines = Lines::default();
-        lines.add("AddColumn", 1e6, Some(100.0));
+        lines.add("AddColumn", 1e6, made(100.0));
         lines.add("AddColumn", 1e7, None);
-        lines.add("AddColumn", 5e7, Some(4000.0));
-        lines.add("DropColumn", 1e6, Some(1.0));
+        lines.add("AddColumn", 5e7, made(4000.0));
+        lines.add("DropColumn", 1e6, made(1.0));
         let mut report = Report::new("figure 5");
         lines.add_growth(&mut report);
         let value = |metric| report.value(NAME, "sweep AddColumn", metric);
@@ -289,9 +321,9 @@ mod tests {
     fn width_is_told_where_both_widths_were_measured() {
         let mut lines = Lines::default();
         let [(_, narrow), (_, wide)] = operations::TYPE_BESIDE;
-        lines.add(narrow, 1e6, Some(100.0));
-        lines.add(narrow, 5e7, Some(5000.0));
-        lines.add(wide, 1e6, Some(110.0));
+        lines.add(narrow, 1e6, made(100.0));
+        lines.add(narrow, 5e7, made(5000.0));
+        lines.add(wide, 1e6, made(110.0));
         let mut report = Report::new("figure 5");
         lines.add_width(&mut report);
         let values: Vec<f64> = report.rows.iter().map(|row| row.value).collect();
