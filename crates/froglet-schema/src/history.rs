@@ -15,8 +15,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Layout, Row, RowId, RowWrite, SpaceId, Table, Ts,
-    TxnId, Value,
+    ColumnId, ColumnSpec, ColumnType, Layout, Row, RowId, RowWrite, SpaceId, Table, Ts, TxnId,
+    Value,
 };
 use froglet_txn::{Isolation, Transaction, TxnManager};
 use parking_lot::Mutex;

@@ -48,7 +48,7 @@ Examples:
   froglet bench tpcc --workers 1,2 --json tpcc.json
   froglet bench pgbench --only tpcb
   froglet bench tpccd --figures figures --rounds 3")]
-    Bench(froglet_bench::Args),
+    Bench(Box<froglet_bench::Args>),
     /// Watch TPC-C run while the schema changes, on a server of its own.
     #[command(after_help = "\
 The server's data is in a temporary directory and gone at the end. Where standard output is no
@@ -146,7 +146,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(serve) => serve_data(*serve),
         Command::Migrations(args) => migrations::main(args),
-        Command::Bench(args) => froglet_bench::main(args),
+        Command::Bench(args) => froglet_bench::main(*args),
         Command::Demo(args) => froglet_bench::demo::main(args),
     };
     match outcome {
