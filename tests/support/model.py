@@ -185,19 +185,22 @@ class Put:
 
     def follow(self, state):
         ways = state.gone[self.table]
-        if None in ways or all(way[0] not in state.tables for way in ways):
+        if None in ways or not any(state.leads(way[0]) for way in ways):
             raise Refused
         for id, epoch, lineage, made in ways:
             if epoch != self.epoch:
                 raise Refused
-            if id not in state.tables:
-                continue
-            table, rows = state.tables[id], {}
+            rows = {}
             for rid, row in self.rows.items():
                 for step in lineage[self.version:]:
                     row = row and step(row)
-                rows["c", rid] = table.carried(row and made(row), 0)
-            state = state.with_table(with_rows(table, rows))
+                rows["c", rid] = row and made(row)
+            if id in state.tables:
+                table = state.tables[id]
+                rows = {rid: table.carried(row, 0) for rid, row in rows.items()}
+                state = state.with_table(with_rows(table, rows))
+            elif state.leads(id):
+                state = Put(id, 0, 0, self.defined, rows).follow(state)
         return state
 
 
@@ -618,15 +621,14 @@ class World:
         now, written = len(self.states), dict(self.written)
         for piece in transaction.work:
             if isinstance(piece, Put):
-                ways = self.newest.gone.get(piece.table, ())
                 for rid, row in piece.rows.items():
                     written[piece.table, rid] = Written(now, piece.version, row)
-                    for id, *_ in ways:
-                        if (id, ("c", rid)) in self.written:
+                    for id, rid in self.newest.copies(piece.table, rid):
+                        if (id, rid) in self.written:
                             return  # Another has written to the copy since: refused.
-                        copy = state.tables[id].rows.get(("c", rid)) if id in state.tables else None
+                        copy = state.tables[id].rows.get(rid) if id in state.tables else None
                         version = len(state.tables[id].lineage) if id in state.tables else 0
-                        written[id, ("c", rid)] = Written(now, version, copy)
+                        written[id, rid] = Written(now, version, copy)
         locked = self.locked | dict.fromkeys(transaction.locks(), now)
         yield done_tag, replace(
             without, states=(*self.states, state.settled()), written=written, locked=locked)

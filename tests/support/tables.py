@@ -186,6 +186,17 @@ class State:
     def children(self, id):
         return [t for t in self.tables.values() if any(r[2] == id for r in t.references)]
 
+    def leads(self, id):
+        """Whether rows of a table can still be somewhere: in it, or where they went."""
+        ways = self.gone.get(id, ())
+        return id in self.tables or None not in ways and any(self.leads(way[0]) for way in ways)
+
+    def copies(self, id, rid):
+        """A row's copies, and theirs, of a table that is gone."""
+        for way in filter(None, self.gone.get(id, ())):
+            yield way[0], ("c", rid)
+            yield from self.copies(way[0], ("c", rid))
+
     def settled(self):
         """After a commit: what was made in it is a table like any other."""
         # Rows follow into a copy, but not into what was made of a copy.

@@ -47,6 +47,19 @@ pub struct Changes {
     pub truncated: HashSet<ObjectId>,
 }
 
+impl Changes {
+    /// Whether a table still has these rows.
+    pub fn keep(&self, table: ObjectId, space: SpaceId) -> bool {
+        match self.objects.get(&table) {
+            None => true,
+            Some(changed) => {
+                let changed = changed.as_ref().and_then(Changed::table);
+                changed.is_some_and(|version| version.def.space == space)
+            }
+        }
+    }
+}
+
 /// A transaction's own uncommitted schema changes.
 #[derive(Default)]
 pub struct Local {

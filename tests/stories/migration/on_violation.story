@@ -141,3 +141,23 @@ W> commit
     COMMIT
 M> commit
     COMMIT
+
+== what does not hold of rows that are gone with the same commit is nobody's concern
+setup> create table t (id int primary key, v int); insert into t values (1, 1), (2, 2)
+M> begin
+M> create unique index on t (v)
+W> update t set v = 5
+M> drop table t
+M> commit
+    COMMIT
+M> create table u (id int primary key, v int)
+M> insert into u values (1, 1), (2, 2)
+M> begin
+M> alter table u add check (v < 3)
+W> update u set v = 5
+M> truncate u
+M> insert into u values (7, 2)
+M> commit
+    COMMIT
+M> select * from u
+    7|2
