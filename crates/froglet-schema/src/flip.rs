@@ -178,7 +178,8 @@ impl Catalog {
         CrashPoint::LastCaptureDone.reached();
         for migration in &migrations {
             // What does not hold of rows that are no more keeps nobody from committing.
-            if local(txn).is_some_and(|own| own.changes.keep(migration.table_id, migration.space())) {
+            if local(txn).is_some_and(|own| own.changes.keep(migration.table_id, migration.space()))
+            {
                 migration.verify_at_flip()?;
             }
             self.ended_migrations.done(txn, &migration.status_if_done())?;

@@ -673,7 +673,8 @@ impl Migration {
             }
             if took > before / 2 {
                 futile += u32::from(delay == WRITER_DELAY.end);
-                delay = (2 * delay).clamp(WRITER_DELAY.start, WRITER_DELAY.end);
+                // Long rounds are few: what they need is not to be found out by doubling alone.
+                delay = (2 * delay).max(took / 1000).clamp(WRITER_DELAY.start, WRITER_DELAY.end);
                 migrations.iter().for_each(|migration| migration.slow_writers(delay));
             }
             before = took;
