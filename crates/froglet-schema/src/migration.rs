@@ -54,7 +54,7 @@ const CAPTURE_REST: Duration = Duration::from_millis(1);
 const CAPTURE_LITTLE: usize = 1024;
 /// A round of capture that takes no longer may be left for writers to wait for: at once, and where few
 /// rows have come meanwhile.
-const FLIP_TIME: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(20);
+const FLIP_TIME: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(50);
 /// So many are few.
 const FLIP_BACKLOG: usize = 256;
 /// Rounds of capture that are none the shorter for writers that are held up as long as they may be, before
@@ -673,8 +673,8 @@ impl Migration {
             }
             if took > before / 2 {
                 futile += u32::from(delay == WRITER_DELAY.end);
-                // Long rounds are few: what they need is not to be found out by doubling alone.
-                delay = (2 * delay).max(took / 1000).clamp(WRITER_DELAY.start, WRITER_DELAY.end);
+                // Long rounds are few: what they need is not to be found out step by step alone.
+                delay = (4 * delay).max(took / 100).clamp(WRITER_DELAY.start, WRITER_DELAY.end);
                 migrations.iter().for_each(|migration| migration.slow_writers(delay));
             }
             before = took;
