@@ -65,6 +65,7 @@ crash_points! {
     FlipDurable = "flip: durable, not answered",
     CarriedStep = "carry-over: one step done",
     CarriedToCopy = "carry-over: one row in a copy",
+    InstallLogged = "lazy: rows logged, not in place",
     GarbageFreed = "garbage: one freed",
     CommitLogged = "commit: logged, not visible",
     LogWritten = "log: written, not synced",

@@ -179,6 +179,24 @@ pub trait Feed: Send {
     fn backlog(&self) -> usize;
 }
 
+/// Rows that a row space is given late, and which count as if they had always been there: a lazy
+/// migration's. Nobody may have written to their row ids, or may before this is done.
+#[derive(Debug)]
+pub struct Install<'a> {
+    /// The rows, under reserved row ids, ascending; every column of the layout.
+    pub rows: &'a BlockRows,
+    /// Reserved row ids that stay without a row: they are handed out from now on.
+    pub empty: &'a [RowId],
+    /// What recovery is to know of it. Logged with the rows: both are there after a crash, or neither.
+    pub note: &'a [u8],
+}
+
+/// Knows what has been installed in a row space.
+pub trait Installs: Send + Sync {
+    /// One note in place of those of all installs that are done.
+    fn note(&self) -> Vec<u8>;
+}
+
 /// A row space seen under one layout. Cheap to share; bound once per schema version.
 pub trait Table: Send + Sync {
     /// The row space.
@@ -324,6 +342,18 @@ pub trait Table: Send + Sync {
         rid: RowId,
         indexes: &[usize],
     ) -> Result<(), WriteStop>;
+
+    /// Keeps the row ids below `tail` for [`Table::install`], but for those that are free: nobody else is
+    /// given one. To be said again after a restart, before anybody inserts.
+    fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError>;
+
+    /// Puts rows in place, in every index of this layout, too. `done` is called before a checkpoint can
+    /// ask for a note ([`Installs::note`]) in place of this one. An error has done nothing.
+    fn install(&self, install: &Install<'_>, done: &mut dyn FnMut()) -> Result<(), EngineError>;
+
+    /// Who knows, for checkpoints, what has been installed. Returns the notes that recovery has found,
+    /// oldest first.
+    fn follow_installs(&self, installs: Arc<dyn Installs>) -> Vec<Vec<u8>>;
 
     /// For downcasts inside an engine.
     fn as_any(&self) -> &dyn Any;

@@ -7,6 +7,7 @@
 //!       manifest.json               one line of JSON, one line with its checksum
 //!       000003-space-7.arrow        one batch for each block: __rid, c<column id>…
 //!       000005-space-7.arrow        blocks changed since
+//!       000005-space-7.notes        what was installed, see `install`
 //! ```
 //!
 //! A checkpoint reads the log's end `lsn`, then registers a snapshot `s`, then copies every block that
@@ -25,8 +26,8 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-use std::io::Write;
-use std::path::Path;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, StringViewArray, UInt64Array};
@@ -46,7 +47,7 @@ use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::table::MemoryTable;
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The manifest's name in the checkpoint directory.
 const MANIFEST: &str = "manifest.json";
 /// The column of row ids in a checkpoint's batches.
@@ -75,6 +76,8 @@ pub(crate) struct SpaceEntry {
     pub tail: u64,
     pub columns: Vec<ColumnEntry>,
     pub blocks: Vec<BlockEntry>,
+    /// The notes of installs.
+    pub notes: Option<FileEntry>,
 }
 
 /// A declared column in a checkpoint.
@@ -182,12 +185,13 @@ impl Manifest {
         self.spaces.iter().find(|space| space.id == id)
     }
 
-    /// The files that blocks refer to.
+    /// The files that spaces refer to.
     fn names(&self) -> BTreeSet<&str> {
-        self.spaces
-            .iter()
-            .flat_map(|space| &space.blocks)
+        let blocks = self.spaces.iter().flat_map(|space| &space.blocks);
+        let notes = self.spaces.iter().filter_map(|space| space.notes.as_ref());
+        blocks
             .map(|block| block.file.as_str())
+            .chain(notes.map(|file| file.name.as_str()))
             .collect()
     }
 }
@@ -241,6 +245,8 @@ impl MemoryEngine {
         let dir = disk.checkpoint_dir();
         disk.env.create_dir_all(&dir).map_err(env_error)?;
         let spaces: Vec<Arc<Space>> = self.core.spaces.read().values().cloned().collect();
+        // Installs with older timestamps than the snapshot's are done from now on: `install`, [I2].
+        spaces.iter().for_each(|space| drop(space.installing.write()));
         let mut manifest = Manifest {
             format: FORMAT,
             seq: last.seq + 1,
@@ -253,8 +259,9 @@ impl MemoryEngine {
         for space in spaces {
             let name = format!("{:06}-space-{}.arrow", manifest.seq, space.id);
             let old = last.space(space.id);
-            let (entry, file) =
+            let (mut entry, file) =
                 self.write_space(disk, &dir.join(&name), name, &space, old, snapshot, copied)?;
+            entry.notes = write_notes(disk, &dir, manifest.seq, &space)?;
             manifest.spaces.push(entry);
             manifest.files.extend(file);
         }
@@ -290,6 +297,7 @@ impl MemoryEngine {
             tail: space.tail(),
             columns: columns.iter().map(column_entry).collect(),
             blocks: Vec::new(),
+            notes: None,
         };
         let schema = schema(&columns);
         let mut writer = None;
@@ -359,23 +367,76 @@ fn with_rids(
     RecordBatch::try_new(Arc::clone(schema), arrays).expect("a block is read in its own types")
 }
 
+/// The notes of a space's installs: each its length, 8 bytes, and its bytes.
+fn write_notes(
+    disk: &Disk,
+    dir: &Path,
+    seq: u64,
+    space: &Space,
+) -> Result<Option<FileEntry>, EngineError> {
+    let notes = space.notes.lock().kept();
+    if notes.is_empty() {
+        return Ok(None);
+    }
+    let name = format!("{seq:06}-space-{}.notes", space.id);
+    let path = dir.join(&name);
+    let mut file = FileWriter::create(&*disk.env, &path).map_err(env_error)?;
+    for note in notes {
+        let written = file.write_all(&(note.len() as u64).to_le_bytes());
+        written.and_then(|()| file.write_all(&note)).map_err(|e| write_error(&path, e))?;
+    }
+    let (bytes, crc32) = file.finish().map_err(|e| write_error(&path, e))?;
+    Ok(Some(FileEntry { name, bytes, crc32 }))
+}
+
+/// Reads what [`write_notes`] has written.
+pub(crate) fn read_notes(
+    env: &dyn Env,
+    dir: &Path,
+    entry: &FileEntry,
+) -> Result<Vec<Vec<u8>>, EngineError> {
+    let (path, mut file) = checked(env, dir, entry)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(|e| corrupt(&path, 0, e.to_string()))?;
+    let (mut notes, mut rest) = (Vec::new(), &*bytes);
+    while let Some((len, after)) = rest.split_first_chunk() {
+        let len = usize::try_from(u64::from_le_bytes(*len)).ok();
+        let note = len.and_then(|len| after.split_at_checked(len));
+        let (note, after) = note.ok_or_else(|| corrupt(&path, 0, "a note is cut off"))?;
+        notes.push(note.to_vec());
+        rest = after;
+    }
+    Ok(notes)
+}
+
 fn remove_unused(disk: &Disk, manifest: &Manifest) -> Result<(), EngineError> {
     let dir = disk.checkpoint_dir();
     let used = manifest.names();
     for name in disk.env.list(&dir).map_err(env_error)? {
-        if name.ends_with(".arrow") && !used.contains(name.as_str()) {
+        if (name.ends_with(".arrow") || name.ends_with(".notes")) && !used.contains(name.as_str()) {
             disk.env.remove(&dir.join(&name)).map_err(env_error)?;
         }
     }
     disk.env.sync_dir(&dir).map_err(env_error)
 }
 
-/// Opens a file of a checkpoint whose bytes are what the manifest says.
+/// Opens a file of a checkpoint that holds batches.
 pub(crate) fn open_file(
     env: &dyn Env,
     dir: &Path,
     entry: &FileEntry,
 ) -> Result<arrow_ipc::reader::FileReader<FileReader>, EngineError> {
+    let (path, file) = checked(env, dir, entry)?;
+    let reader = arrow_ipc::reader::FileReader::try_new(file, None);
+    reader.map_err(|e: ArrowError| corrupt(&path, 0, e.to_string()))
+}
+
+/// A file of a checkpoint whose bytes are what the manifest says.
+fn checked(
+    env: &dyn Env,
+    dir: &Path,
+    entry: &FileEntry,
+) -> Result<(PathBuf, FileReader), EngineError> {
     let path = dir.join(&entry.name);
     let mut file = FileReader::open(env, &path).map_err(env_error)?;
     if file.len() != entry.bytes {
@@ -389,8 +450,7 @@ pub(crate) fn open_file(
     if crc32 != entry.crc32 {
         return Err(corrupt(&path, 0, format!("checksum {crc32:08x}, not {:08x}", entry.crc32)));
     }
-    let reader = arrow_ipc::reader::FileReader::try_new(file, None);
-    reader.map_err(|e: ArrowError| corrupt(&path, 0, e.to_string()))
+    Ok((path, file))
 }
 
 /// The error for a checkpoint file that is not what its checksum promised.

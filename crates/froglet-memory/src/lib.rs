@@ -30,6 +30,7 @@ mod engine;
 mod files;
 mod heap;
 pub mod index;
+mod install;
 mod keys;
 pub mod lock_file;
 pub mod log;

@@ -27,7 +27,7 @@ use froglet_engine::{ColumnId, ColumnSpec, CrashPoint, EngineError, Lsn, RowId, 
 
 use crate::arrow::value_at;
 use crate::block::Block;
-use crate::checkpoint::{Manifest, RID_COLUMN, SpaceEntry, malformed, open_file};
+use crate::checkpoint::{Manifest, RID_COLUMN, SpaceEntry, malformed, open_file, read_notes};
 use crate::clock::Timeline;
 use crate::collector::Garbage;
 use crate::engine::{Core, Disk, MemoryOptions, log_failed};
@@ -35,7 +35,7 @@ use crate::keys::Stripes;
 use crate::lock_file::{DataDirLock, LockError};
 use crate::log::{Log, LogError, LogOptions};
 use crate::memory::Budget;
-use crate::redo::{self, Entry, Fill, Operation};
+use crate::redo::{self, Entry, Fill, Installed, Operation};
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::undo::Pool;
@@ -135,6 +135,9 @@ impl Recovered {
             });
             space.declare(&columns.collect::<Result<Vec<_>, EngineError>>()?);
             space.raise_tail(entry.tail)?;
+            if let Some(file) = &entry.notes {
+                space.notes.lock().recovered = read_notes(env, dir, file)?;
+            }
         }
         for file in &manifest.files {
             let mut reader = open_file(env, dir, file)?;
@@ -196,6 +199,10 @@ impl Recovered {
                 if fill.ts >= self.checkpoint_ts {
                     self.fill(&fill)?;
                 }
+            }
+            Entry::Install(installed) => {
+                self.newest = self.newest.max(installed.ts);
+                self.install(installed)?;
             }
             Entry::Declare { space, columns } => {
                 if let Some(space) = self.spaces.get(&space) {
@@ -261,6 +268,22 @@ impl Recovered {
             let rid = RowId::of(fill.block, slot);
             let Some((space, block)) = self.place(fill.space, rid, &guard)? else { return Ok(()) };
             store_cells(space, block, slot, fill.columns.iter().copied().zip(values), &guard)?;
+        }
+        Ok(())
+    }
+
+    /// Rows of before the checkpoint are in it; their note may come twice.
+    fn install(&self, installed: Installed) -> Result<(), EngineError> {
+        let Installed { ts, space: id, note, columns, rids, values } = installed;
+        let Some(space) = self.spaces.get(&id) else { return Ok(()) };
+        space.notes.lock().recovered.push(note);
+        if ts < self.checkpoint_ts {
+            return Ok(());
+        }
+        let mut values = values.into_iter();
+        for rid in rids {
+            let cells = columns.iter().copied().zip(values.by_ref()).collect();
+            self.apply(Operation::Insert { space: id, rid, cells })?;
         }
         Ok(())
     }

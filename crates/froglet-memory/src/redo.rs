@@ -12,6 +12,7 @@
 //!   5 create space  space
 //!   6 drop space    space
 //!   7 drop column   space column
+//!   8 install       ts space n note-bytes n (column)… n (row id)… then n × c values, row by row
 //!   value = tag u8, body; integers zigzag; strings length and bytes; floats, uuid raw
 //! ```
 //!
@@ -27,6 +28,7 @@ const NOTE: u8 = 4;
 const CREATE_SPACE: u8 = 5;
 const DROP_SPACE: u8 = 6;
 const DROP_COLUMN: u8 = 7;
+const INSTALL: u8 = 8;
 
 const INSERT: u8 = 1;
 const UPDATE: u8 = 2;
@@ -130,6 +132,40 @@ impl Fill {
     }
 }
 
+/// Rows that were installed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Installed {
+    /// A clock value; see `install`, [I2].
+    pub ts: u64,
+    pub space: SpaceId,
+    pub note: Vec<u8>,
+    pub columns: Vec<ColumnId>,
+    pub rids: Vec<RowId>,
+    /// Row by row, one for each column.
+    pub values: Vec<Value>,
+}
+
+/// The record of an install.
+pub(crate) fn install(
+    ts: u64,
+    space: SpaceId,
+    note: &[u8],
+    columns: impl ExactSizeIterator<Item = ColumnId>,
+    rids: &[RowId],
+    values: &[Value],
+) -> Vec<u8> {
+    let mut out = vec![INSTALL];
+    put(&mut out, ts);
+    put(&mut out, u64::from(space.0));
+    put_bytes(&mut out, note);
+    put(&mut out, columns.len() as u64);
+    columns.for_each(|c| put(&mut out, u64::from(c.0)));
+    put(&mut out, rids.len() as u64);
+    rids.iter().for_each(|rid| put(&mut out, rid.0));
+    values.iter().for_each(|v| put_value(&mut out, v));
+    out
+}
+
 /// The head of a note's record; its bytes follow.
 pub(crate) fn note_head(key: u64) -> Vec<u8> {
     let mut out = vec![NOTE];
@@ -175,6 +211,7 @@ pub(crate) enum Entry {
     CreateSpace(SpaceId),
     DropSpace(SpaceId),
     DropColumn { space: SpaceId, column: ColumnId },
+    Install(Installed),
 }
 
 impl Entry {
@@ -204,6 +241,7 @@ impl Entry {
             CREATE_SPACE => Entry::CreateSpace(input.space()?),
             DROP_SPACE => Entry::DropSpace(input.space()?),
             DROP_COLUMN => Entry::DropColumn { space: input.space()?, column: input.column()? },
+            INSTALL => Entry::Install(installed(&mut input)?),
             kind => return Err(input.fail(format!("record kind {kind} is unknown"))),
         };
         if input.is_empty() {
@@ -260,6 +298,17 @@ fn fill(input: &mut Input<'_>) -> Result<Fill, Malformed> {
     }
     let values = (0..n * columns.len()).map(|_| input.value()).collect::<Result<_, _>>()?;
     Ok(Fill { ts, space, block, columns, slots, values })
+}
+
+fn installed(input: &mut Input<'_>) -> Result<Installed, Malformed> {
+    let (ts, space) = (input.number()?, input.space()?);
+    let note = input.counted()?.to_vec();
+    let columns: Vec<ColumnId> =
+        (0..input.count()?).map(|_| input.column()).collect::<Result<_, _>>()?;
+    let n = input.count()?;
+    let rids: Vec<RowId> = (0..n).map(|_| input.number().map(RowId)).collect::<Result<_, _>>()?;
+    let values = (0..n * columns.len()).map(|_| input.value()).collect::<Result<_, _>>()?;
+    Ok(Installed { ts, space, note, columns, rids, values })
 }
 
 fn put(out: &mut Vec<u8>, mut number: u64) {

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, RwLock};
 use arc_swap::ArcSwap;
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
@@ -15,6 +15,7 @@ use froglet_engine::{ColumnId, ColumnSpec, EngineError, Feed, IndexId, RowId, Sp
 
 use crate::block::Block;
 use crate::column::Column;
+use crate::install::Notes;
 use crate::keys::Index;
 use crate::memory::Budget;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -41,6 +42,9 @@ pub(crate) struct Space {
     indexes: ArcSwap<Vec<Arc<Index>>>,
     feeds: Mutex<Vec<Weak<FeedQueue>>>,
     feeds_open: AtomicUsize,
+    /// See `install`, [I2].
+    pub installing: RwLock<()>,
+    pub notes: Mutex<Notes>,
 }
 
 fn place(block: u32) -> (usize, usize) {
@@ -62,6 +66,8 @@ impl Space {
             indexes: ArcSwap::default(),
             feeds: Mutex::new(Vec::new()),
             feeds_open: AtomicUsize::new(0),
+            installing: RwLock::new(()),
+            notes: Mutex::default(),
         }
     }
 
@@ -114,6 +120,13 @@ impl Space {
     pub fn give_slots(&self, rids: impl IntoIterator<Item = u64>) {
         let mut free = self.free.lock();
         free.extend(rids);
+        self.free_len.store(free.len(), Ordering::Relaxed);
+    }
+
+    /// Takes back free slots that are not to be handed out.
+    pub fn keep_slots(&self, is_free: impl Fn(RowId) -> bool) {
+        let mut free = self.free.lock();
+        free.retain(|rid| is_free(RowId(*rid)));
         self.free_len.store(free.len(), Ordering::Relaxed);
     }
 

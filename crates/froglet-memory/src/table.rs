@@ -9,8 +9,8 @@ use arrow_schema::SchemaRef;
 use crossbeam_epoch as epoch;
 use froglet_engine::{
     BlockRows, ColumnFill, ColumnId, ColumnSpec, Direction, EngineError, EngineTxn, Feed,
-    IndexBuild, IndexId, KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot,
-    SpaceId, Table, Ts, TxnId, WriteStop,
+    IndexBuild, IndexId, Install, Installs, KeyRange, Layout, MigrateError, Row, RowId, RowWrite,
+    Savepoint, Snapshot, SpaceId, Table, Ts, TxnId, WriteStop,
 };
 use smallvec::SmallVec;
 
@@ -275,6 +275,20 @@ impl Table for MemoryTable {
         indexes: &[usize],
     ) -> Result<(), WriteStop> {
         self.index_own(own_txn(txn), rid, indexes)
+    }
+
+    fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError> {
+        self.reserve_rows(tail, is_free)
+    }
+
+    fn install(&self, install: &Install<'_>, done: &mut dyn FnMut()) -> Result<(), EngineError> {
+        self.install_rows(install, done)
+    }
+
+    fn follow_installs(&self, installs: Arc<dyn Installs>) -> Vec<Vec<u8>> {
+        let mut notes = self.space.notes.lock();
+        notes.source = Some(installs);
+        std::mem::take(&mut notes.recovered)
     }
 
     fn as_any(&self) -> &dyn Any {

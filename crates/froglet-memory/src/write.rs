@@ -105,11 +105,7 @@ impl MemoryTable {
         keys.clear();
         let mut key = Vec::with_capacity(32);
         for (at, index) in self.indexes.iter().enumerate() {
-            let value = |part: usize| match self.key_position(at, part) {
-                Some(position) => Cow::Borrowed(&row[position]),
-                None => Cow::Borrowed(&index.parts[part].missing),
-            };
-            let has_null = index.key_of(value, &mut key);
+            let has_null = index.key_of(|part| self.key_value(at, part, row), &mut key);
             keys.push(at, &key, has_null);
         }
         let stripes =
@@ -135,8 +131,21 @@ impl MemoryTable {
         Ok(rid)
     }
 
+    /// A part of the key of a row, in the index at a layout position.
+    pub(crate) fn key_value<'v>(
+        &'v self,
+        at: usize,
+        part: usize,
+        row: &'v [Value],
+    ) -> Cow<'v, Value> {
+        match self.key_position(at, part) {
+            Some(position) => Cow::Borrowed(&row[position]),
+            None => Cow::Borrowed(&self.index(at).parts[part].missing),
+        }
+    }
+
     /// Makes sure that a block has every column of the layout.
-    fn add_all(&self, block: &Block, guard: &Guard) {
+    pub(crate) fn add_all(&self, block: &Block, guard: &Guard) {
         let directory = block.directory(guard);
         for (at, column) in self.columns.iter().enumerate() {
             if directory.find(column.id, column.hint).is_none() {
@@ -147,7 +156,7 @@ impl MemoryTable {
 
     /// Stores every column of a block: given values, and the missing value where the layout does not
     /// have the column, because the slot may have had another row before.
-    fn store_row(&self, block: &Block, slot: usize, row: &[Value], guard: &Guard) {
+    pub(crate) fn store_row(&self, block: &Block, slot: usize, row: &[Value], guard: &Guard) {
         let mut given = self.by_id().iter().map(|&at| (self.columns[at].id, &row[at])).peekable();
         for column in block.directory(guard).columns() {
             while given.next_if(|(id, _)| *id < column.id).is_some() {}

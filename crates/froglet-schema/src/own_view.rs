@@ -27,9 +27,9 @@ use std::sync::Arc;
 
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, ColumnFill, ColumnId, Direction, EngineError, EngineTxn, Feed, IndexBuild, KeyRange,
-    Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId, Table, Ts, TxnId,
-    Value, WriteStop, batch, key,
+    BlockRows, ColumnFill, ColumnId, Direction, EngineError, EngineTxn, Feed, IndexBuild, Install,
+    Installs, KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId,
+    Table, Ts, TxnId, Value, WriteStop, batch, key,
 };
 
 use crate::rows::types_of;
@@ -450,6 +450,18 @@ impl Table for OwnView {
         indexes: &[usize],
     ) -> Result<(), WriteStop> {
         self.table.index_row(txn, rid, indexes)
+    }
+
+    fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError> {
+        self.table.reserve(tail, is_free)
+    }
+
+    fn install(&self, install: &Install<'_>, done: &mut dyn FnMut()) -> Result<(), EngineError> {
+        self.table.install(install, done)
+    }
+
+    fn follow_installs(&self, installs: Arc<dyn Installs>) -> Vec<Vec<u8>> {
+        self.table.follow_installs(installs)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -4,6 +4,7 @@ mod collection;
 mod conflicts;
 mod histories;
 mod indexes;
+mod installs;
 mod migration;
 mod model;
 mod mutated;

@@ -21,7 +21,7 @@ fn options(env: &MemEnv) -> MemoryOptions {
     }
 }
 
-fn open(env: &MemEnv) -> Db {
+pub fn open(env: &MemEnv) -> Db {
     let db = Db::with(accounts(), options(env));
     fill_indexes(&db);
     db
@@ -40,7 +40,7 @@ fn fill_indexes(db: &Db) {
 }
 
 /// Waits until everything committed so far is durable.
-fn sync(db: &Db) {
+pub fn sync(db: &Db) {
     let (send, receive) = mpsc::channel();
     db.engine.when_durable(
         db.engine.appended(),
@@ -49,7 +49,7 @@ fn sync(db: &Db) {
     receive.recv().expect("called back").expect("durable");
 }
 
-fn crash(env: &MemEnv, db: Db) -> Db {
+pub fn crash(env: &MemEnv, db: Db) -> Db {
     env.crash();
     drop(db);
     open(env)

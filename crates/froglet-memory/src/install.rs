@@ -1,0 +1,140 @@
+//! Rows that a space is given late, for a lazy migration.
+//!
+//! ```text
+//!   reserved     [ 0 | 1 | 2 | … | tail )          handed out to nobody
+//!   install      timestamp ─▶ log rows and note ─▶ cells, presence, index entries ─▶ done
+//! ```
+//!
+//! An installed row has no undo record: every snapshot sees it. Its place is reserved, so that nobody has
+//! written there; whoever reads the space takes care that it misses nothing which is still to come.
+//!
+//! **[I1]** The stores of a block are a fill ([B4]): a reader that copies a row meanwhile copies again, and
+//! one that finds it present has its cells. Entries follow: who finds none has not waited for the row.
+//! **[I2]** `installing` is held shared from before the timestamp is taken until `done` has returned. A
+//! checkpoint at `s` takes it exclusively once, after `s`, and then copies blocks and asks for the note:
+//! of an install with a timestamp below `s` it has the rows, and its note is in the one that it gets.
+//! What is later is replayed: rows and notes may then come twice, and are the same.
+
+use std::sync::Arc;
+
+use crossbeam_epoch as epoch;
+use froglet_engine::{BlockRows, CrashPoint, EngineError, Install, Installs, RowId, Value};
+
+use crate::arrow::value_at;
+use crate::column::string_bytes;
+use crate::redo;
+use crate::table::MemoryTable;
+
+impl MemoryTable {
+    /// See [`froglet_engine::Table::reserve`].
+    pub(crate) fn reserve_rows(
+        &self,
+        tail: RowId,
+        is_free: &dyn Fn(RowId) -> bool,
+    ) -> Result<(), EngineError> {
+        self.space.raise_tail(tail.0)?;
+        self.space.keep_slots(|rid| rid >= tail || is_free(rid));
+        Ok(())
+    }
+
+    /// See [`froglet_engine::Table::install`].
+    pub(crate) fn install_rows(
+        &self,
+        install: &Install<'_>,
+        done: &mut dyn FnMut(),
+    ) -> Result<(), EngineError> {
+        let Install { rows, empty, note } = *install;
+        assert!(rows.rids.is_sorted(), "rows are installed in the order of their ids");
+        let values = self.values_of(rows);
+        let strings: usize = values.iter().filter_map(string_bytes).map(<[u8]>::len).sum();
+        self.core.budget.admit(strings + values.len() * 16)?;
+        let by_block: Vec<_> = rows.rids.chunk_by(|a, b| a.block() == b.block()).collect();
+        by_block.iter().try_for_each(|rids| self.space.make_block(rids[0].block()).map(|_| ()))?;
+
+        let _installing = self.space.installing.read();
+        let ts = self.core.timeline.now();
+        if self.core.log.is_some() {
+            let columns = self.columns.iter().map(|column| column.id);
+            self.core.log_record(&redo::install(
+                ts,
+                self.space.id,
+                note,
+                columns,
+                &rows.rids,
+                &values,
+            ))?;
+        }
+        CrashPoint::InstallLogged.reached();
+        let width = self.columns.len();
+        let mut values = &*values;
+        for rids in by_block {
+            let (here, rest) = values.split_at(rids.len() * width);
+            self.install_block(rids, |at| &here[at * width..(at + 1) * width]);
+            values = rest;
+        }
+        done();
+        self.space.give_slots(empty.iter().map(|rid| rid.0));
+        Ok(())
+    }
+
+    /// Row by row.
+    fn values_of(&self, rows: &BlockRows) -> Vec<Value> {
+        let columns = rows.batch.columns();
+        assert_eq!(columns.len(), self.columns.len(), "a row has the columns of its layout");
+        let value = |at: usize, column: usize| {
+            value_at(&columns[column], self.columns[column].ty, at)
+                .expect("what is installed has the types of its layout")
+        };
+        let places = (0..rows.rids.len()).flat_map(|at| (0..columns.len()).map(move |c| (at, c)));
+        places.map(|(at, column)| value(at, column)).collect()
+    }
+
+    fn install_block<'v>(&self, rids: &[RowId], row: impl Fn(usize) -> &'v [Value]) {
+        let guard = epoch::pin();
+        let block = self.space.block(rids[0].block()).expect("made before anything was logged");
+        let last = rids.last().expect("a block of some rows").slot();
+        block.charge_rows(last + 1, &guard);
+        let latch = block.migration.lock();
+        self.add_all(block, &guard);
+        block.fill_cells(|| {
+            for (at, rid) in rids.iter().enumerate() {
+                let slot = rid.slot();
+                assert!(!block.is_present(slot), "row {rid} is installed once");
+                self.store_row(block, slot, row(at), &guard);
+                block.set_present(slot, true);
+            }
+        });
+        drop(latch);
+        let mut key = Vec::with_capacity(32);
+        for (at, index) in self.indexes.iter().enumerate() {
+            for (n, rid) in rids.iter().enumerate() {
+                index.key_of(|part| self.key_value(at, part, row(n)), &mut key);
+                let _stripe = self.core.stripes.lock(index, &key);
+                index.tree.insert(&key, rid.0);
+            }
+        }
+    }
+}
+
+/// Who knows what has been installed in a space; until somebody does, what recovery has found.
+#[derive(Default)]
+pub(crate) struct Notes {
+    pub recovered: Vec<Vec<u8>>,
+    pub source: Option<Arc<dyn Installs>>,
+}
+
+impl std::fmt::Debug for Notes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Notes({} recovered)", self.recovered.len())
+    }
+}
+
+impl Notes {
+    /// What a checkpoint is to keep.
+    pub fn kept(&self) -> Vec<Vec<u8>> {
+        match &self.source {
+            Some(source) => vec![source.note()],
+            None => self.recovered.clone(),
+        }
+    }
+}
