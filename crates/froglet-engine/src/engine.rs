@@ -18,7 +18,7 @@
 //! to wait does so before or retreats first. That keeps the time a reader may spin to moments.
 
 use std::any::Any;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -154,6 +154,35 @@ impl KeyRange {
     /// Every key.
     pub fn all() -> KeyRange {
         KeyRange { lower: Bound::Unbounded, upper: Bound::Unbounded }
+    }
+
+    /// One key.
+    pub fn exactly(key: &[u8]) -> KeyRange {
+        KeyRange { lower: Bound::Included(key.to_vec()), upper: Bound::Included(key.to_vec()) }
+    }
+
+    /// Whether a key is in it.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let range =
+            (self.lower.as_ref().map(Vec::as_slice), self.upper.as_ref().map(Vec::as_slice));
+        RangeBounds::<[u8]>::contains(&range, key)
+    }
+
+    /// Whether it may have keys at or above one.
+    pub fn goes_above(&self, key: &[u8]) -> bool {
+        match &self.upper {
+            Bound::Included(upper) => upper.as_slice() >= key,
+            Bound::Excluded(upper) => upper.as_slice() > key,
+            Bound::Unbounded => true,
+        }
+    }
+
+    /// Whether it may have keys below one.
+    pub fn goes_below(&self, key: &[u8]) -> bool {
+        match &self.lower {
+            Bound::Included(lower) | Bound::Excluded(lower) => lower.as_slice() < key,
+            Bound::Unbounded => true,
+        }
     }
 }
 

@@ -165,6 +165,14 @@ pub enum EngineError {
     /// The row space is not there.
     #[error("row space {0} does not exist")]
     NoSpace(SpaceId),
+    /// What stands between the engine and its user does not do this.
+    #[error("{message}")]
+    Refused {
+        /// PostgreSQL's code.
+        state: SqlState,
+        /// What, and what to do.
+        message: String,
+    },
     /// A value of another type than its column.
     #[error("column {column} of type {ty:?} was given {value:?}")]
     WrongType {
@@ -188,6 +196,7 @@ impl EngineError {
                 SqlState::IO_ERROR
             }
             EngineError::Corrupt { .. } => SqlState::DATA_CORRUPTED,
+            EngineError::Refused { state, .. } => *state,
             EngineError::NoSpace(_) | EngineError::WrongType { .. } => SqlState::INTERNAL_ERROR,
         }
     }
@@ -202,6 +211,7 @@ impl EngineError {
             | EngineError::Unusable { .. }
             | EngineError::Corrupt { .. }
             | EngineError::NoSpace(_)
+            | EngineError::Refused { .. }
             | EngineError::WrongType { .. } => false,
         }
     }

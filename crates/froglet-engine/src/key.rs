@@ -175,6 +175,35 @@ impl<'a> KeyColumns<'a> {
     }
 }
 
+/// The first parts of a key, if it has them whole and has more; else all of it. `key` may be a bound: an
+/// encoding, or the [`successor`] of one.
+pub fn leading<'k>(key: &'k [u8], parts: &[(KeyPart, ColumnType)]) -> &'k [u8] {
+    let ends = parts.iter().try_fold(0, |at, part| part_end(key, at, part));
+    ends.map_or(key, |end| &key[..end])
+}
+
+/// Where a part ends that begins at `at`; `None` if it is not whole.
+fn part_end(key: &[u8], at: usize, (part, ty): &(KeyPart, ColumnType)) -> Option<usize> {
+    let body = at + 1;
+    match *key.get(at)? {
+        NULL_FIRST | NULL_LAST => Some(body),
+        VALUE if matches!(ty, ColumnType::Text | ColumnType::Bytes) => {
+            let turned = if part.descending { 0xFF } else { 0 };
+            let mut at = body;
+            loop {
+                at += key.get(at..)?.iter().position(|byte| byte ^ turned == 0)?;
+                match key.get(at + 1)? ^ turned {
+                    0 => return Some(at + 2),
+                    0xFF => at += 2,
+                    _ => return None,
+                }
+            }
+        }
+        VALUE => Some(body + ty.width()).filter(|end| *end <= key.len()),
+        _ => None,
+    }
+}
+
 /// The smallest byte string above every string that starts with `key`; `None` if there is none.
 pub fn successor(key: &[u8]) -> Option<Vec<u8>> {
     let mut next = key.to_vec();
@@ -294,6 +323,39 @@ mod tests {
         let p = part(false, false);
         assert_eq!(key(&Value::Float64(-0.0), &p), key(&Value::Float64(0.0), &p));
         assert_eq!(key(&Value::Float64(-f64::NAN), &p), key(&Value::Float64(f64::NAN), &p));
+    }
+
+    #[test]
+    fn the_leading_parts_of_a_key_bound_it() {
+        let all = [
+            (ColumnType::Date, [i32::MIN, 0, 9].map(Value::Date).to_vec()),
+            (ColumnType::Uuid, vec![Value::Uuid([7; 16]), Value::Uuid([0xFF; 16])]),
+        ];
+        let types = [
+            ColumnType::Int64,
+            ColumnType::Int32,
+            ColumnType::Int16,
+            ColumnType::Float64,
+            ColumnType::Float32,
+            ColumnType::Decimal { precision: 38, scale: 2 },
+            ColumnType::Text,
+            ColumnType::Bool,
+        ];
+        for (ty, mut values) in types.into_iter().zip(ladders()).chain(all) {
+            values.push(Value::Null);
+            for part in [part(false, false), part(true, true), part(true, false)] {
+                let keys: Vec<Vec<u8>> = values.iter().map(|value| key(value, &part)).collect();
+                for (first, second) in keys.iter().flat_map(|a| keys.iter().map(move |b| (a, b))) {
+                    let both = [first.as_slice(), second].concat();
+                    assert_eq!(leading(&both, &[(part, ty)]), first, "{ty:?}");
+                    assert_eq!(leading(&both, &[(part, ty); 2]), both);
+                    assert_eq!(leading(first, &[(part, ty); 2]), first, "it has no more");
+                    // A bound of one part, of which nothing may be taken away.
+                    let above = successor(first).expect("a key is not all ones");
+                    assert!(leading(&above, &[(part, ty)]) > first.as_slice());
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Applying a change: lock, edit, migrate, write the catalog.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
@@ -42,11 +42,18 @@ impl Catalog {
         limits: &Limits,
     ) -> Result<Applied, SchemaError> {
         txn.part();
-        let scope = Scope { view: self.view(txn), options, limits };
+        let mut scope = Scope { view: self.view(txn), options, limits };
         if let Change::CreateTableAs { table, query } = change {
             return match query {
                 TableQuery::Rows { source, query } => {
                     self.copy_table(txn, &scope, table, source, query).await
+                }
+                TableQuery::Lazy { source, query, may_fail, recipe } => {
+                    if may_fail {
+                        self.verify_query(txn, &scope, source, query.clone()).await?;
+                        scope.view = self.view(txn);
+                    }
+                    self.make_lazily(txn, &scope, table, (source, query, recipe)).await
                 }
                 TableQuery::Units { stages, query } => {
                     self.derive_table(txn, scope, table, stages, query).await
@@ -170,14 +177,15 @@ impl Catalog {
         scope: &Scope<'_>,
         base: &TableVersion,
         locked: crate::store::Locked,
-        edited: Edited,
+        mut edited: Edited,
     ) -> Result<(), SchemaError> {
+        self.prepare_lazy(txn, &base.def, &mut edited, scope.limits)?;
         let Edited { def, work, old_columns, old_indexes } = edited;
         let space = def.space;
         let created = created(&base.def, &def);
         let parents: Vec<_> = new_parents(&base.def, &def);
         local_mut(txn).created.extend(created);
-        let rows = self.engine().open(space, Arc::new(def.layout()))?;
+        let rows = self.open_table(&def)?;
         for parent in parents {
             self.refer_to(txn, scope, parent, def.id).await?;
         }
@@ -192,12 +200,7 @@ impl Catalog {
         replaced.extend(old_indexes.iter().map(|i| Remains::Index(space, i.spec.id)));
         // A self-reference was entered by `refer_to` under the same id; keep what it says.
         let def = keep_references(&scope.view, local, def);
-        local.set_table(TableVersion {
-            def,
-            version: Ts(0),
-            table: rows,
-            compiled: OnceLock::new(),
-        });
+        local.set_table(TableVersion::new(def, Ts(0), rows));
         Ok(())
     }
 
@@ -317,7 +320,7 @@ impl Catalog {
     }
 
     /// Writes a definition that differs in nothing that rows care about.
-    async fn rewrite(
+    pub(crate) async fn rewrite(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
@@ -326,8 +329,8 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         let locked = self.store.lock(txn, def.id, scope.limits).await?;
         self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
-        let table = self.engine().open(def.space, Arc::new(def.layout()))?;
-        let version = TableVersion { def, version: Ts(0), table, compiled: OnceLock::new() };
+        let table = self.open_table(&def)?;
+        let version = TableVersion::new(def, Ts(0), table);
         debug_assert_eq!(version.def.space, base.def.space, "rows stay where they are");
         local_mut(txn).set_table(version);
         Ok(())
@@ -391,6 +394,7 @@ impl Catalog {
             indexes: vec![],
             constraints: vec![],
             referenced_by: vec![],
+            lazy: None,
         };
         for (id, column) in (1..).map(ColumnId).zip(new.columns) {
             let fill = Fill::Constant(froglet_engine::Value::Null);
@@ -417,7 +421,7 @@ impl Catalog {
         for parent in parents {
             self.refer_to(txn, scope, parent, id).await?;
         }
-        let version = TableVersion { def, version: Ts(0), table, compiled: OnceLock::new() };
+        let version = TableVersion::new(def, Ts(0), table);
         local_mut(txn).set_table(version);
         Ok(id)
     }
@@ -502,6 +506,7 @@ impl Catalog {
         let locked = self.store.lock(txn, id, scope.limits).await?;
         let mut def = base.def.clone();
         def.space = SpaceId(self.next_id()?);
+        def.lazy = None;
         self.engine().create_space(def.space)?;
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
         self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
@@ -510,7 +515,7 @@ impl Catalog {
         local.changes.replaced.push(Remains::Space(base.def.space));
         local.changes.truncated.insert(id);
         local.changes.steps.remove(&id);
-        local.set_table(TableVersion { def, version: Ts(0), table, compiled: OnceLock::new() });
+        local.set_table(TableVersion::new(def, Ts(0), table));
         Ok(())
     }
 

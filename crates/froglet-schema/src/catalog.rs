@@ -15,6 +15,7 @@ use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
 use crate::flip::{CopyTo, Flip, Hook, TableState};
 use crate::history::{HISTORY_SPACE, History};
+use crate::lazy::Lazy;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::Migration;
 use crate::own_view::OwnView;
@@ -34,6 +35,13 @@ pub struct TableVersion {
     pub table: Arc<dyn Table>,
     /// A place for what the SQL crate compiles once per schema version.
     pub compiled: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl TableVersion {
+    /// A version with nothing compiled.
+    pub(crate) fn new(def: TableDef, version: Ts, table: Arc<dyn Table>) -> TableVersion {
+        TableVersion { def, version, table, compiled: OnceLock::new() }
+    }
 }
 
 /// The whole catalog at one commit timestamp. Immutable.
@@ -80,12 +88,7 @@ impl CatalogVersion {
                     next.tables.insert(*id, t.clone());
                 }
                 Some(Changed::Table(t)) => {
-                    let version = TableVersion {
-                        def: t.def.clone(),
-                        version: ts,
-                        table: t.table.clone(),
-                        compiled: OnceLock::new(),
-                    };
+                    let version = TableVersion::new(t.def.clone(), ts, t.table.clone());
                     next.tables.insert(*id, Arc::new(version));
                 }
                 Some(Changed::Sequence(s)) => {
@@ -105,12 +108,8 @@ impl CatalogVersion {
             let steps = changes.steps.get(id).filter(|_| isolation != Isolation::ReadCommitted);
             let steps = steps.map_or(&[][..], Vec::as_slice);
             let maker = changes.makers.get(id);
-            let version = TableVersion {
-                def: version.def.clone(),
-                version: version.version,
-                table: OwnView::over(version.table.clone(), owner, steps, maker),
-                compiled: OnceLock::new(),
-            };
+            let table = OwnView::over(version.table.clone(), owner, steps, maker);
+            let version = TableVersion::new(version.def.clone(), version.version, table);
             self.tables.insert(*id, Arc::new(version));
         }
     }
@@ -168,7 +167,10 @@ pub struct Catalog {
     /// Under way, or ended a moment ago.
     migrations: Mutex<Vec<Arc<Migration>>>,
     pub(crate) ended_migrations: History,
-    next_migration: AtomicU64,
+    pub(crate) next_migration: AtomicU64,
+    /// Lazy migrations, by the row space that they make.
+    pub(crate) lazies: RwLock<HashMap<SpaceId, Arc<Lazy>>>,
+    own: Weak<Catalog>,
     next_stamp: AtomicU64,
     ids: Mutex<Ids>,
     past: Past,
@@ -195,18 +197,23 @@ impl Catalog {
             state.version.store(t.version.0, Ordering::SeqCst);
             (*id, Arc::new(state))
         });
+        let states = RwLock::new(states.collect());
         let ended_migrations = History::open(manager.clone())?;
-        let catalog = Arc::new(Catalog {
+        let lazy = first.tables.values().filter_map(|t| Some(t.def.lazy.as_ref()?.migration + 1));
+        let next_migration = lazy.chain([ended_migrations.next_id()]).max().unwrap_or(1);
+        let catalog = Arc::new_cyclic(|own| Catalog {
+            own: own.clone(),
+            lazies: RwLock::default(),
             store,
             sequences: Sequences::recover(engine.clone()),
-            states: RwLock::new(states.collect()),
+            states,
             latest: ArcSwap::from_pointee(first),
             history: RwLock::default(),
             flips: Mutex::default(),
             flipping: AtomicU64::new(0),
             garbage: Mutex::new(garbage),
             migrations: Mutex::default(),
-            next_migration: AtomicU64::new(ended_migrations.next_id()),
+            next_migration: AtomicU64::new(next_migration),
             ended_migrations,
             next_stamp: AtomicU64::new(2),
             ids: Mutex::new(ids),
@@ -323,7 +330,7 @@ impl Catalog {
         match &local.view {
             Some((stamp, view)) if *stamp == base.stamp => view.clone(),
             _ => {
-                let stamp = self.next_stamp.fetch_add(1, Ordering::Relaxed);
+                let stamp = self.next_stamp();
                 let mut view = base.with(&local.changes.objects, Ts(0), stamp);
                 view.as_owner_sees(owner, isolation, &local.changes);
                 let view = Arc::new(view);
@@ -387,6 +394,20 @@ impl Catalog {
         });
     }
 
+    /// For threads that must not keep it.
+    pub(crate) fn weak(&self) -> Weak<Catalog> {
+        self.own.clone()
+    }
+
+    pub(crate) fn next_stamp(&self) -> u64 {
+        self.next_stamp.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts another catalog in the place of the newest, as of the same time: while nobody is connected.
+    pub(crate) fn replace_latest(&self, next: CatalogVersion) {
+        self.latest.store(Arc::new(next));
+    }
+
     /// Read views of times gone by, with the catalogs of these.
     pub fn past(&self) -> &Past {
         &self.past
@@ -396,6 +417,7 @@ impl Catalog {
     pub fn migrations(&self) -> Vec<MigrationStatus> {
         let current = self.migrations.lock();
         let mut all = self.ended_migrations.ended();
+        all.extend(self.lazies.read().values().map(|lazy| lazy.status()));
         all.extend(current.iter().map(|m| m.status()));
         all.sort_by_key(|status| status.id);
         all
@@ -515,7 +537,7 @@ impl Catalog {
         let changes = std::mem::take(&mut local.changes);
         let created = std::mem::take(&mut local.created);
         let before = self.latest.load_full();
-        let stamp = self.next_stamp.fetch_add(1, Ordering::Relaxed);
+        let stamp = self.next_stamp();
         let after = Arc::new(before.with(&changes.objects, ts, stamp));
         assert!(after.ts > before.ts, "flips are published in the order of their timestamps");
 
@@ -529,6 +551,8 @@ impl Catalog {
             states.entry(*id).or_default().version.store(ts.0, Ordering::SeqCst);
         }
         drop(states);
+        let objects: Vec<ObjectId> = changes.objects.keys().copied().collect();
+        self.commit_lazies(txn.id(), &after, &objects);
         self.history.write().push(before);
         self.latest.store(after);
     }
@@ -546,7 +570,9 @@ impl Catalog {
         let oldest = self.engine().oldest_snapshot();
         let mut free = Vec::new();
         self.garbage.lock().retain(|(ts, remains)| {
-            let keep = *ts >= oldest;
+            let (Remains::Column(space, _) | Remains::Index(space, _) | Remains::Space(space)) =
+                *remains;
+            let keep = *ts >= oldest || self.is_read_lazily(space);
             if !keep {
                 free.push(*remains);
             }
@@ -583,8 +609,7 @@ fn load(
                 let table = engine.open(def.space, Arc::new(def.layout()))?;
                 rebuild_indexes(&table)?;
                 CrashPoint::RecoveryIndex.reached();
-                let version =
-                    TableVersion { version: Ts(1), table, compiled: OnceLock::new(), def };
+                let version = TableVersion::new(def, Ts(1), table);
                 catalog.tables.insert(version.def.id, Arc::new(version));
             }
             ObjectDef::Sequence(def) => {
@@ -594,7 +619,8 @@ fn load(
         }
     }
     catalog.rename();
-    let used: Vec<_> = catalog.tables.values().map(|t| t.def.space).collect();
+    let read = catalog.tables.values().filter_map(|t| Some(t.def.lazy.as_ref()?.source.space));
+    let used: Vec<_> = catalog.tables.values().map(|t| t.def.space).chain(read).collect();
     let garbage = engine
         .spaces()
         .into_iter()

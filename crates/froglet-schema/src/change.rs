@@ -34,6 +34,8 @@ pub trait RowQuery: Send + Sync {
     fn inputs(&self) -> &[ColumnId];
     /// What it makes of a batch.
     fn eval(&self, batch: &RecordBatch) -> Result<Made, CompiledError>;
+    /// The column of the table that a column of what it makes is, if it is just that.
+    fn plain(&self, output: usize) -> Option<ColumnId>;
 }
 
 /// What a [`RowQuery`] has made of a batch.
@@ -97,6 +99,17 @@ pub enum TableQuery {
         source: ObjectId,
         /// What is made of each row.
         query: Arc<dyn RowQuery>,
+    },
+    /// The same, and rows are made when they are needed, after the commit.
+    Lazy {
+        /// The table.
+        source: ObjectId,
+        /// What is made of each row: always the same.
+        query: Arc<dyn RowQuery>,
+        /// It may fail for some row.
+        may_fail: bool,
+        /// What it can be compiled of after a restart.
+        recipe: String,
     },
     /// The query has units of its own.
     Units {

@@ -1,5 +1,6 @@
 //! What the catalog says of an object: one JSON document per object, in row space 0.
 
+use crate::lazy::LazyDef;
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, IndexId, IndexSpec, Layout, SpaceId, Value,
 };
@@ -142,6 +143,9 @@ pub struct TableDef {
     pub constraints: Vec<ConstraintDef>,
     /// Tables whose foreign keys point here (with this one if it points to itself).
     pub referenced_by: Vec<ObjectId>,
+    /// How its rows are being made, while they are.
+    #[serde(default)]
+    pub lazy: Option<LazyDef>,
 }
 
 impl TableDef {

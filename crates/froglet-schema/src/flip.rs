@@ -184,6 +184,7 @@ impl Catalog {
             }
             self.ended_migrations.done(txn, &migration.status_if_done())?;
         }
+        self.prepare_lazies(txn)?;
         CrashPoint::FlipVerified.reached();
         let me = txn.id().0;
         while self.flipping.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {
@@ -682,6 +683,7 @@ impl CommitHook for Hook {
         if let Ok(catalog) = self.catalog() {
             catalog.release_flip(txn);
             catalog.withdraw_pending(txn);
+            catalog.abort_lazies(txn.id());
             let local = local_mut(txn);
             for migration in &local.migrations {
                 migration.stop(MigrationPhase::Aborted);

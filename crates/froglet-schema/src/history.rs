@@ -71,6 +71,10 @@ impl History {
         found.sort_by_key(|status| status.id);
         let history = History { manager, table, ended: Mutex::default(), rows: Mutex::new(rows) };
         for mut status in found {
+            if matches!(status.phase, MigrationPhase::Lazy | MigrationPhase::Background) {
+                // Its table's definition says whether it goes on.
+                continue;
+            }
             if status.ended_us.is_none() {
                 status.phase = MigrationPhase::Aborted;
                 status.ended_us = Some(now_us());
@@ -133,7 +137,12 @@ impl History {
         Ok(())
     }
 
-    fn update(&self, txn: &mut Transaction, status: &MigrationStatus) -> Result<(), SchemaError> {
+    /// Writes how a migration stands, if the transaction commits.
+    pub(crate) fn update(
+        &self,
+        txn: &mut Transaction,
+        status: &MigrationStatus,
+    ) -> Result<(), SchemaError> {
         let Some(rid) = self.rows.lock().get(&status.id).copied() else { return Ok(()) };
         let row = encode(status);
         let write = RowWrite::Update { rid, columns: &[1], values: &row[1..] };

@@ -30,18 +30,23 @@ pub mod error;
 mod flip;
 mod front;
 mod history;
+pub mod lazy;
+mod lazy_driver;
+mod lazy_table;
 mod lineage;
 mod local;
 pub mod migration;
 mod own_view;
 mod pace;
 mod reject;
+mod route;
 mod rows;
 pub mod sequence;
 mod status;
 mod step;
 mod store;
 mod target;
+mod tracker;
 
 pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
@@ -54,4 +59,5 @@ pub use def::{
     ObjectId, SequenceDef, SqlType, TableDef,
 };
 pub use error::SchemaError;
+pub use lazy_driver::Recompile;
 pub use status::{MigrationOptions, MigrationPhase, MigrationStatus};

@@ -132,6 +132,14 @@ fn spawn(
     rx
 }
 
+/// Starts work that is in nobody's hurry.
+pub(crate) fn spawn_in_background(name: String, work: impl FnOnce() + Send + 'static) {
+    drop(spawn(name, || {
+        work();
+        Ok(())
+    }));
+}
+
 async fn joined(part: oneshot::Receiver<Result<(), SchemaError>>) -> Result<(), SchemaError> {
     part.await.unwrap_or_else(|_| {
         Err(SchemaError::refused(SqlState::INTERNAL_ERROR, "a scan thread panicked"))
@@ -761,6 +769,7 @@ impl Migration {
             blocks_done: self.blocks_done.load(Ordering::Relaxed),
             blocks: self.blocks.load(Ordering::Relaxed),
             rows_scanned: self.rows_scanned.load(Ordering::Relaxed),
+            rows_on_access: 0,
             rows_to_load: self.rows_to_load.load(Ordering::Relaxed),
             rows_loaded: self.rows_loaded.load(Ordering::Relaxed),
             rows_captured: self.rows_captured.load(Ordering::Relaxed),

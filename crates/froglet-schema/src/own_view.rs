@@ -22,7 +22,7 @@
 //! reads all rows.
 
 use std::any::Any;
-use std::ops::{Bound, ControlFlow, Deref};
+use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use froglet_engine::id::ROWS_PER_BLOCK;
@@ -205,27 +205,13 @@ impl OwnView {
             for (value, part) in row.iter().zip(parts) {
                 key::encode_part(&mut encoded, value, part);
             }
-            if contains(range, &encoded) {
+            if range.contains(&encoded) {
                 found.push((encoded, rid, row.split_off(parts.len())));
             }
         }
         found.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         found
     }
-}
-
-fn contains(range: &KeyRange, encoded: &[u8]) -> bool {
-    let above = match &range.lower {
-        Bound::Included(lower) => encoded >= lower.as_slice(),
-        Bound::Excluded(lower) => encoded > lower.as_slice(),
-        Bound::Unbounded => true,
-    };
-    above
-        && match &range.upper {
-            Bound::Included(upper) => encoded <= upper.as_slice(),
-            Bound::Excluded(upper) => encoded < upper.as_slice(),
-            Bound::Unbounded => true,
-        }
 }
 
 impl Table for OwnView {
@@ -294,11 +280,7 @@ impl Table for OwnView {
         let seen = self.seen(snapshot);
         let snapshot = &*seen;
         if self.concerns(snapshot) && self.built.contains(&index) {
-            let range = KeyRange {
-                lower: Bound::Included(key.to_vec()),
-                upper: Bound::Included(key.to_vec()),
-            };
-            let found = self.seek_all(snapshot, index, &range, projection);
+            let found = self.seek_all(snapshot, index, &KeyRange::exactly(key), projection);
             let (_, rid, row) = found.into_iter().next()?;
             out.extend(row);
             return Some(rid);

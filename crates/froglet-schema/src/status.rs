@@ -15,6 +15,8 @@ pub struct MigrationOptions {
     pub rows_per_second: u64,
     /// Whether a writer that violates what is being added fails, instead of the migration.
     pub reject_writers: bool,
+    /// Rows that a lazy migration migrates at once, a power of two.
+    pub granule_rows: u32,
     /// The statement, for `froglet.migrations`.
     pub statement: String,
 }
@@ -26,6 +28,7 @@ impl Default for MigrationOptions {
             capture_threads: 1,
             rows_per_second: 0,
             reject_writers: false,
+            granule_rows: 1,
             statement: String::new(),
         }
     }
@@ -47,16 +50,22 @@ pub enum MigrationPhase {
     Done = 4,
     /// Rolled back, failed or cancelled.
     Aborted = 5,
+    /// Committed; rows are migrated as statements touch them.
+    Lazy = 6,
+    /// And those that none has touched.
+    Background = 7,
 }
 
 impl MigrationPhase {
-    pub(crate) const ALL: [MigrationPhase; 6] = [
+    pub(crate) const ALL: [MigrationPhase; 8] = [
         MigrationPhase::Scan,
         MigrationPhase::Load,
         MigrationPhase::Capture,
         MigrationPhase::Flip,
         MigrationPhase::Done,
         MigrationPhase::Aborted,
+        MigrationPhase::Lazy,
+        MigrationPhase::Background,
     ];
 
     /// The word in `froglet.migrations`.
@@ -68,6 +77,8 @@ impl MigrationPhase {
             MigrationPhase::Flip => "flip",
             MigrationPhase::Done => "done",
             MigrationPhase::Aborted => "aborted",
+            MigrationPhase::Lazy => "lazy",
+            MigrationPhase::Background => "background",
         }
     }
 }
@@ -95,6 +106,8 @@ pub struct MigrationStatus {
     pub blocks: u64,
     /// Rows migrated by the scan.
     pub rows_scanned: u64,
+    /// Rows migrated because a statement touched them.
+    pub rows_on_access: u64,
     /// Rows to load into the index that is being loaded, or was last.
     pub rows_to_load: u64,
     /// Of them loaded.

@@ -68,6 +68,11 @@ impl BoundExpr {
         Ok(matches!(self.eval(row, context)?, Value::Bool(true)))
     }
 
+    /// The place in the row of the column that it is, if it is just that.
+    pub(crate) fn as_place(&self) -> Option<usize> {
+        self.expr.is_column().then(|| self.places[0])
+    }
+
     /// The scope position of the column that it is, if it is just that.
     pub(crate) fn as_column(&self) -> Option<usize> {
         self.expr.is_column().then(|| self.expr.inputs()[0])

@@ -20,6 +20,7 @@ use froglet_schema::Catalog;
 use froglet_txn::{CancelReason, CancelToken, TxnManager};
 use parking_lot::Mutex;
 
+use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -149,14 +150,25 @@ impl Database {
         let manager = TxnManager::new(engine);
         let catalog = Catalog::open(manager).await?;
         catalog.past().keep_for(settings.retention());
-        Ok(Arc::new(Database {
+        let db = Arc::new(Database {
             catalog,
             defaults: settings,
             sessions: Mutex::default(),
             next_pid: AtomicI32::new(1),
             stopping: AtomicBool::new(false),
             started: SystemTime::now(),
-        }))
+        });
+        db.resume_lazies()?;
+        Ok(db)
+    }
+
+    /// Goes on with lazy migrations that a restart has interrupted.
+    fn resume_lazies(self: &Arc<Self>) -> Result<(), SqlError> {
+        let session = self.connect(ConnectOptions::default())?;
+        let recompile = |recipe: &str, catalog| {
+            crate::lazy_query::recompile(recipe, session.functions(), catalog).map_err(refusal)
+        };
+        Ok(self.catalog.resume_lazies(&recompile)?)
     }
 
     /// A new session. 3D000 for any database but `postgres`.

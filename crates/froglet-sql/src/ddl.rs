@@ -25,6 +25,7 @@ use crate::command::Command;
 use crate::context::EvalContext;
 use crate::error::{Notice, SqlError};
 use crate::functions::SessionState;
+use crate::lazy_query::Mode;
 use crate::resolve::{Names, Relation};
 
 /// A statement that changes the schema.
@@ -36,6 +37,7 @@ pub(crate) struct Ddl<'a> {
     pub(crate) path: Arc<[String]>,
     pub(crate) limits: &'a Limits,
     pub(crate) options: MigrationOptions,
+    pub(crate) migration: Mode,
     pub(crate) eval: &'a EvalContext,
     pub(crate) notices: Vec<Notice>,
     pub(crate) session: &'a Arc<SessionState>,

@@ -216,6 +216,7 @@ pub(crate) fn draft(schema: &str, name: &str, columns: &[NewColumn]) -> TableDef
         indexes: Vec::new(),
         constraints: Vec::new(),
         referenced_by: Vec::new(),
+        lazy: None,
     };
     for column in columns {
         add_to_draft(&mut def, column);

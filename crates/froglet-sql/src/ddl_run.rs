@@ -93,6 +93,7 @@ async fn attempt(
         capture_threads: hot.capture_threads,
         rows_per_second: hot.scan_rows_per_second,
         reject_writers: hot.reject_writers,
+        granule_rows: hot.granule_rows,
         statement: prepared.statement.sql.to_string(),
     };
     let mut ddl = Ddl {
@@ -102,6 +103,7 @@ async fn attempt(
         path: hot.search_path,
         limits,
         options,
+        migration: hot.migration,
         eval: &eval,
         notices: Vec::new(),
         session: &session.state,

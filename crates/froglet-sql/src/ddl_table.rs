@@ -280,7 +280,9 @@ pub(crate) fn storage_option(option: &SqlOption) -> Result<(), SqlError> {
         SqlOption::KeyValue { key, .. } => key.value.to_ascii_lowercase(),
         other => other.to_string().to_ascii_lowercase(),
     };
-    let known = ["fillfactor", "toast_tuple_target", "parallel_workers", "user_catalog_table"];
+    // The migration of CREATE TABLE AS; of an empty table there is nothing to migrate.
+    let known =
+        ["migration", "fillfactor", "toast_tuple_target", "parallel_workers", "user_catalog_table"];
     if known.contains(&name.as_str())
         || ["autovacuum_", "toast.", "log_autovacuum", "vacuum_"]
             .iter()

@@ -9,14 +9,16 @@
 //!
 //! How the query is run: `table_query.rs`.
 
+use datafusion::sql::sqlparser::ast::{CreateTable, CreateTableOptions, SqlOption};
 use froglet_engine::SqlState;
-use froglet_schema::{Change, NewColumn, NewTable};
+use froglet_schema::{Change, NewColumn, NewTable, TableQuery};
 
 use crate::apply::Stop;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
+use crate::lazy_query::Mode;
 use crate::table_as_parse::TableAs;
-use crate::table_query;
+use crate::table_query::{self, Lazily, MadeTable};
 
 /// A query of more rows than this takes long enough that somebody wants to know when it is run.
 const ROWS_RUN_AT_ONCE: u64 = 100_000;
@@ -35,8 +37,8 @@ impl Ddl<'_> {
         };
         let query = create.query.as_ref().expect("CREATE TABLE AS has a query");
         let snapshot = self.txn.snapshot();
-        let made = table_query::plan(&self.names(), self.session, &snapshot, query)?;
-        let mut columns = made.columns;
+        let mut made = table_query::plan(&self.names(), self.session, &snapshot, query)?;
+        let mut columns = std::mem::take(&mut made.columns);
         rename(names, &mut columns)?;
         crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
 
@@ -50,9 +52,43 @@ impl Ddl<'_> {
                           changed it is run over them again, at last while their writers wait";
             self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
         }
+        if self.mode(create)? == Mode::Lazy {
+            return self.create_lazily(table, made).await;
+        }
         let change = Change::CreateTableAs { table, query: made.query };
         let made = self.apply_counted(change).await?;
         Ok(format!("SELECT {}", made.rows))
+    }
+}
+
+impl Ddl<'_> {
+    fn mode(&self, create: &CreateTable) -> Result<Mode, SqlError> {
+        let CreateTableOptions::With(options) = &create.table_options else {
+            return Ok(self.migration);
+        };
+        let given = options.iter().find_map(|option| match option {
+            SqlOption::KeyValue { key, value } if key.value.eq_ignore_ascii_case("migration") => {
+                Some(Mode::parse(&value.to_string()))
+            }
+            _ => None,
+        });
+        given.unwrap_or(Ok(self.migration))
+    }
+
+    async fn create_lazily(&mut self, table: NewTable, made: MadeTable) -> Result<String, Stop> {
+        let name = &table.name;
+        let refused = |why: &str| {
+            SqlError::unsupported(format!("making \"{name}\" lazily: {why}"))
+                .hint("Set froglet.migration to eager.")
+        };
+        let lazily = made.lazily.map_err(refused)?;
+        let TableQuery::Rows { source, query } = made.query else {
+            return Err(refused("its rows are made of several").into());
+        };
+        let Lazily { may_fail, recipe } = lazily;
+        let query = TableQuery::Lazy { source, query, may_fail, recipe };
+        self.apply_counted(Change::CreateTableAs { table, query }).await?;
+        Ok("CREATE TABLE AS".to_owned())
     }
 }
 

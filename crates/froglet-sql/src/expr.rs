@@ -319,6 +319,13 @@ impl RowExpr {
         self.volatile
     }
 
+    /// Whether evaluating it may fail for some row.
+    pub fn may_fail(&self) -> bool {
+        self.target.is_some_and(|target| target.column.arrow() != self.data_type)
+            || self.target.is_some_and(|target| target.ty != self.sql_type)
+            || crate::lazy_query::may_fail(&self.physical)
+    }
+
     /// Whether it reads parameters.
     pub fn uses_params(&self) -> bool {
         self.uses_params

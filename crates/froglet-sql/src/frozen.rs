@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use froglet_schema::{CatalogVersion, ObjectId};
+use serde::{Deserialize, Serialize};
 
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
@@ -13,15 +14,33 @@ use crate::types::Zone;
 pub(crate) struct Frozen {
     session: Arc<dyn SessionFunctions>,
     zone: Zone,
+    catalog: Arc<CatalogVersion>,
+    values: FrozenValues,
+}
+
+/// What outlives the server.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct FrozenValues {
     user: String,
     session_user: String,
     search_path: Vec<String>,
     transaction_time_us: i64,
     statement_time_us: i64,
     transaction_id: u64,
-    catalog: Arc<CatalogVersion>,
     /// By lower-case name.
     settings: Vec<(String, String)>,
+}
+
+impl FrozenValues {
+    fn setting(&self, name: &str) -> Option<String> {
+        let name = name.to_lowercase();
+        self.settings.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
+    }
+
+    /// Schemas searched for a name without one.
+    pub(crate) fn search_path(&self) -> &[String] {
+        &self.search_path
+    }
 }
 
 impl Frozen {
@@ -30,28 +49,41 @@ impl Frozen {
         let settings = session.settings().into_iter();
         let settings = settings.map(|row| (row.name.to_lowercase(), row.name));
         let shown = |(key, name): (String, String)| Some((key, session.setting(&name)?));
-        Frozen {
+        let values = FrozenValues {
             settings: settings.filter_map(shown).collect(),
-            zone: session.zone(),
             user: session.user(),
             session_user: session.session_user(),
             search_path: session.search_path(),
             transaction_time_us: session.transaction_time_us(),
             statement_time_us: session.statement_time_us(),
             transaction_id: session.transaction_id(),
-            catalog: session.catalog(),
-            session,
-        }
+        };
+        Frozen { zone: session.zone(), catalog: session.catalog(), session, values }
+    }
+
+    /// What it takes to have the same again.
+    pub(crate) fn values(&self) -> &FrozenValues {
+        &self.values
+    }
+
+    /// The session as it was; `session` is asked for what has no past.
+    pub(crate) fn thawed(
+        values: FrozenValues,
+        session: Arc<dyn SessionFunctions>,
+        catalog: Arc<CatalogVersion>,
+    ) -> Frozen {
+        let zone = values.setting("TimeZone").and_then(|zone| Zone::parse(&zone));
+        Frozen { zone: zone.unwrap_or(Zone::Utc), catalog, session, values }
     }
 }
 
 impl SessionFunctions for Frozen {
     fn user(&self) -> String {
-        self.user.clone()
+        self.values.user.clone()
     }
 
     fn session_user(&self) -> String {
-        self.session_user.clone()
+        self.values.session_user.clone()
     }
 
     fn database(&self) -> String {
@@ -63,12 +95,11 @@ impl SessionFunctions for Frozen {
     }
 
     fn search_path(&self) -> Vec<String> {
-        self.search_path.clone()
+        self.values.search_path.clone()
     }
 
     fn setting(&self, name: &str) -> Option<String> {
-        let name = name.to_lowercase();
-        self.settings.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
+        self.values.setting(name)
     }
 
     fn zone(&self) -> Zone {
@@ -76,15 +107,15 @@ impl SessionFunctions for Frozen {
     }
 
     fn transaction_time_us(&self) -> i64 {
-        self.transaction_time_us
+        self.values.transaction_time_us
     }
 
     fn statement_time_us(&self) -> i64 {
-        self.statement_time_us
+        self.values.statement_time_us
     }
 
     fn transaction_id(&self) -> u64 {
-        self.transaction_id
+        self.values.transaction_id
     }
 
     fn server_start_us(&self) -> i64 {

@@ -52,6 +52,7 @@ pub mod functions;
 mod insert;
 mod insert_plan;
 mod key;
+mod lazy_query;
 mod lift;
 mod literals;
 mod modify;

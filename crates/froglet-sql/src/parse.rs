@@ -121,6 +121,21 @@ pub fn parse_expression(text: &str) -> Result<datafusion::sql::sqlparser::ast::E
         .map_err(|e| Failure { error: e, tokens: Vec::new() }.into_sql(text))
 }
 
+/// Parses a query that the catalog holds.
+pub(crate) fn parse_query(text: &str) -> Result<datafusion::sql::sqlparser::ast::Query, SqlError> {
+    let run = || {
+        let mut parser =
+            Parser::new(&Postgres).with_recursion_limit(RECURSION_LIMIT).try_with_sql(text)?;
+        let query = parser.parse_query()?;
+        match parser.peek_token_ref().token {
+            Token::EOF => Ok(*query),
+            _ => parser.expected("end of query", parser.peek_token()),
+        }
+    };
+    stacker::maybe_grow(1 << 20, BIG_STACK_BYTES, run)
+        .map_err(|e| Failure { error: e, tokens: Vec::new() }.into_sql(text))
+}
+
 fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location().map_err(|e| {

@@ -153,6 +153,11 @@ impl Session {
         Ok(())
     }
 
+    /// What its functions see.
+    pub(crate) fn functions(&self) -> Arc<SessionState> {
+        self.state.clone()
+    }
+
     /// The statement of a name.
     pub fn statement(&self, name: &str) -> Option<&Arc<Prepared>> {
         self.named.get(name)

@@ -146,6 +146,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "Threads that capture changes during a migration.",
     ),
     spec(
+        "froglet.migration_granule_rows",
+        Kind::Enum(&["1", "64", "128", "256"]),
+        "1",
+        "Rows of a table that a lazy migration migrates at once.",
+    ),
+    spec(
         "froglet.migration_rows_per_second",
         Kind::Int { min: 0, max: i64::MAX },
         "0",

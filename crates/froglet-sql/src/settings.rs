@@ -19,6 +19,7 @@ use crate::as_of::AsOf;
 use crate::command::IsolationName;
 use crate::database::ConnectOptions;
 use crate::error::SqlError;
+use crate::lazy_query::Mode;
 use crate::setting_specs::{Kind, SPECS, Spec};
 use crate::types::zone::{self, Zone};
 
@@ -43,6 +44,10 @@ pub struct Hot {
     pub read_only: bool,
     /// `froglet.migration_cdc_threads`
     pub capture_threads: usize,
+    /// `froglet.migration`
+    pub(crate) migration: Mode,
+    /// `froglet.migration_granule_rows`
+    pub granule_rows: u32,
     /// `froglet.migration_rows_per_second`
     pub scan_rows_per_second: u64,
     /// `froglet.migration_scan_threads`
@@ -264,6 +269,8 @@ impl Hot {
                 .unwrap_or(IsolationName::ReadCommitted),
             read_only: on("default_transaction_read_only"),
             capture_threads: get("froglet.migration_cdc_threads").parse().unwrap_or(1),
+            migration: Mode::parse(get("froglet.migration")).unwrap_or(Mode::Eager),
+            granule_rows: get("froglet.migration_granule_rows").parse().unwrap_or(1),
             scan_threads: get("froglet.migration_scan_threads").parse().unwrap_or(1),
             scan_rows_per_second: get("froglet.migration_rows_per_second").parse().unwrap_or(0),
             as_of: Some(get("froglet.as_of")).filter(|text| !text.is_empty()).map(Arc::from),

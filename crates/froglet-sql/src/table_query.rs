@@ -32,16 +32,26 @@ use crate::target::has_subquery;
 use crate::types::{self, oids, plain};
 use crate::unit_query::DividedQuery;
 use crate::units::{Divided, Source};
-use crate::{df_error, query, select, units};
+use crate::{df_error, lazy_query, query, select, units};
 
 /// What a query makes.
 pub(crate) struct MadeTable {
     pub(crate) columns: Vec<NewColumn>,
     pub(crate) query: TableQuery,
+    /// How it can be made lazily, or why it cannot.
+    pub(crate) lazily: Result<Lazily, &'static str>,
     pub(crate) units: Units,
     /// About how many rows it reads, and their bytes.
     pub(crate) row_estimate: u64,
     pub(crate) bytes_estimate: u64,
+}
+
+/// What a table that is made lazily needs.
+pub(crate) struct Lazily {
+    /// Its query may fail for some row.
+    pub(crate) may_fail: bool,
+    /// What it is compiled of again.
+    pub(crate) recipe: String,
 }
 
 /// The migration units of a query.
@@ -56,12 +66,13 @@ impl MadeTable {
     fn new<'a>(
         columns: Vec<NewColumn>,
         query: TableQuery,
+        lazily: Result<Lazily, &'static str>,
         units: Units,
         tables: impl Iterator<Item = &'a Arc<TableVersion>> + Clone,
     ) -> MadeTable {
         let row_estimate = tables.clone().map(|t| t.table.row_estimate()).sum();
         let bytes_estimate = tables.map(|t| t.table.bytes_estimate()).sum();
-        MadeTable { columns, query, units, row_estimate, bytes_estimate }
+        MadeTable { columns, query, lazily, units, row_estimate, bytes_estimate }
     }
 }
 
@@ -72,15 +83,21 @@ pub(crate) fn plan(
     snapshot: &Snapshot,
     query: &Query,
 ) -> Result<MadeTable, SqlError> {
-    let context = EvalContext::new(Arc::new(Frozen::new(session.clone())));
-    match of_rows(names, &context, query)? {
-        Some(made) => Ok(made),
+    let frozen = Arc::new(Frozen::new(session.clone()));
+    let context = EvalContext::new(frozen.clone());
+    match plan_rows(names, &context, query)? {
+        Some(mut made) => {
+            if let Ok(lazily) = &mut made.lazily {
+                lazily.recipe = lazy_query::recipe(query, &frozen);
+            }
+            Ok(made)
+        }
         None => of_units(context, snapshot, query),
     }
 }
 
 /// A query that makes at most one row of each row of one table; `None` for others.
-fn of_rows(
+pub(crate) fn plan_rows(
     names: &Names<'_>,
     context: &EvalContext,
     query: &Query,
@@ -109,7 +126,12 @@ fn of_rows(
         columns.push(column);
         exprs.push(expr);
     }
-    let read = projection_of(exprs.iter().chain(&condition), []);
+    let all = || exprs.iter().chain(&condition);
+    let read = projection_of(all(), []);
+    let lazily = match all().any(RowExpr::volatile) {
+        true => Err("its query has a volatile function"),
+        false => Ok(Lazily { may_fail: all().any(RowExpr::may_fail), recipe: String::new() }),
+    };
     let query = RowsQuery {
         inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
         condition: condition.map(|condition| BoundExpr::new(condition, &read)),
@@ -119,7 +141,7 @@ fn of_rows(
     let query = TableQuery::Rows { source: source.def.id, query: Arc::new(query) };
     let texts = vec![format!("a row of {}", source.def.name)];
     let units = Units { texts, rows_of_one: 0 };
-    Ok(Some(MadeTable::new(columns, query, units, std::iter::once(source))))
+    Ok(Some(MadeTable::new(columns, query, lazily, units, std::iter::once(source))))
 }
 
 /// Any query.
@@ -162,7 +184,8 @@ fn of_units(
     let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;
     let query = divided_query(divided, &columns, &env, &context)?;
     let query = TableQuery::Units { stages, query };
-    Ok(MadeTable::new(columns, query, units, tables.iter()))
+    let lazily = Err("its query makes rows of several rows");
+    Ok(MadeTable::new(columns, query, lazily, units, tables.iter()))
 }
 
 fn divided_query(
@@ -212,6 +235,10 @@ impl RowQuery for RowsQuery {
 
     fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
         RowsQuery::eval(self, batch).map_err(refusal)
+    }
+
+    fn plain(&self, output: usize) -> Option<ColumnId> {
+        Some(self.inputs[self.columns[output].as_place()?])
     }
 }
 

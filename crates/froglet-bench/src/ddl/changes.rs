@@ -243,6 +243,10 @@ impl RowQuery for Projection {
     fn eval(&self, batch: &RecordBatch) -> Result<Made, CompiledError> {
         Ok(Made { rows: (0..batch.num_rows()).collect(), columns: batch.columns().to_vec() })
     }
+
+    fn plain(&self, output: usize) -> Option<ColumnId> {
+        self.0.get(output).copied()
+    }
 }
 
 /// random()

@@ -410,7 +410,7 @@ pub const SPECS: &[Spec] = &[
         name, result_cast_maximum_cardinality int4, result_cast_dtd_identifier name"),
     spec("froglet", "migrations", 13_990, 'v', "\
         id int8, txn int8, table_name text, kind text, statement text, phase text, blocks_done \
-        int8, blocks int8, percent float8, rows_scanned int8, rows_captured int8, backlog int8, \
+        int8, blocks int8, percent float8, rows_scanned int8, rows_on_access int8, rows_captured int8, backlog int8, \
         started timestamptz, ended timestamptz, error text, paused bool, rows_per_second int8"),
     spec("froglet", "waits", 13_991, 'v', "\
         pid int4, statement text, waits_for int4, holder_state text, holder_statement text"),

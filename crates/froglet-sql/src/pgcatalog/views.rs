@@ -405,6 +405,7 @@ fn migrations(scope: &QueryScope, rows: &mut Rows) {
             blocks: m.blocks,
             percent: m.percent(),
             rows_scanned: m.rows_scanned,
+            rows_on_access: m.rows_on_access,
             rows_captured: m.rows_captured,
             backlog: m.backlog,
             started: V::Time(m.started_us),

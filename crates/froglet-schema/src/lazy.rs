@@ -1,0 +1,560 @@
+//! The lazy driver: a new table is there at once, its rows follow (BullFrog, sections 4.2 and 4.3).
+//!
+//! ```text
+//!            CREATE TABLE AS          commit at F                     all is migrated
+//!   owner    ├─ reads the query of the source as it sees it ─┤
+//!   others                            ├─ read, write: what they touch is migrated first ─┤ an ordinary table
+//!   background                             ├─ block after block, what is left ──────────┤
+//! ```
+//!
+//! The unit is a row of the source, of which the query makes one row or none. The row that it makes has its
+//! row id: so a row of the target says of which it is made, a block of the target what it lacks, and a
+//! row is never made twice.
+//!
+//! L1: of a row that is not migrated nobody has changed what it makes: whoever writes migrates first. So
+//!     who has taken a snapshot at or after F and then finds it unmigrated sees what the query makes of
+//!     the source as of F, whether he migrates it or not.
+//! L2: a migrated row is installed without a version (`Table::install`): every snapshot sees it. It
+//!     counts as committed at F, and no older snapshot knows the table.
+//! L3: rows and the note that they are migrated are one record of the log. What a crash takes away is
+//!     made again, and is the same: the query depends on nothing else (no volatile functions), and
+//!     nobody's commit that came after is left without it, for it is later in the log.
+//! L4: claims (`tracker.rs`) are held while rows are read, computed and installed, and never while
+//!     anything is waited for.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, Schema};
+use arrow_select::filter::filter_record_batch;
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{
+    BlockRows, ColumnId, CrashPoint, Direction, EngineError, Install, Installs, KeyRange, Layout,
+    Row, RowId, Snapshot, SpaceId, SqlState, Table, TxnId, Value, batch,
+};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::change::RowQuery;
+use crate::def::{ObjectId, TableDef};
+use crate::error::SchemaError;
+use crate::migration::now_us;
+use crate::pace::Pace;
+use crate::route::Route;
+use crate::rows::read_rows;
+use crate::status::{MigrationPhase, MigrationStatus};
+use crate::step::positions;
+use crate::tracker::{Granule, Slots, Tracker};
+
+/// With more of a block's rows than this, all of it is read.
+const BLOCK_IS_READ_AT: usize = ROWS_PER_BLOCK / 16;
+/// What a query may fail at was looked for before the commit.
+pub(crate) const VERIFIED: &str = "a query that may fail is verified before its table is committed";
+
+/// What a table's definition says of the migration that is making its rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LazyDef {
+    /// The migration's number.
+    pub migration: u64,
+    /// The statement that began it.
+    pub statement: String,
+    /// What the query can be compiled of again.
+    pub recipe: String,
+    /// The source, as it was.
+    pub source: Box<TableDef>,
+    /// The columns that the query makes.
+    pub outputs: Vec<ColumnId>,
+    /// Rows of a granule.
+    pub granule_rows: u32,
+    /// Microseconds since 1970 UTC.
+    pub started_us: i64,
+}
+
+/// One lazy migration.
+pub struct Lazy {
+    pub(crate) def: LazyDef,
+    /// The table that is made.
+    pub(crate) table: ObjectId,
+    table_name: String,
+    space: SpaceId,
+    /// Whose it is until the commit.
+    owner: TxnId,
+    source: Arc<dyn Table>,
+    /// As the owner sees it.
+    seen: Arc<dyn Table>,
+    /// Layout positions of the query's inputs in the source.
+    inputs: Vec<usize>,
+    query: Arc<dyn RowQuery>,
+    /// From the commit on.
+    live: OnceLock<Live>,
+    pub(crate) pace: Pace,
+    /// There is nothing left, or nobody who would want it.
+    ended: AtomicBool,
+    rows_on_access: AtomicU64,
+    rows_in_background: AtomicU64,
+    waits: AtomicU64,
+    in_background: AtomicBool,
+    failure: Mutex<Option<String>>,
+    /// How many rows of the source the owner had written when the statement was run.
+    writes: AtomicUsize,
+}
+
+/// What there is from the commit on.
+struct Live {
+    /// The source as of then.
+    at: Arc<Snapshot>,
+    tracker: Arc<Tracker>,
+    /// Where rows are installed, with every index.
+    target: Arc<dyn Table>,
+    columns: Columns,
+}
+
+/// For each column of a layout the query's output that it is, or what it has of rows that were made
+/// before it was added.
+pub(crate) struct Columns(Vec<Result<usize, Value>>);
+
+impl Columns {
+    /// The columns of a layout.
+    pub fn of(layout: &Layout, outputs: &[ColumnId]) -> Columns {
+        let column = |c: &froglet_engine::ColumnSpec| {
+            outputs.iter().position(|output| *output == c.id).ok_or_else(|| c.missing.clone())
+        };
+        Columns(layout.columns.iter().map(column).collect())
+    }
+
+    /// What was made, in the columns at these places of the layout.
+    fn project(
+        &self,
+        layout: &Layout,
+        places: &[usize],
+        made: &[ArrayRef],
+        rows: usize,
+    ) -> RecordBatch {
+        let array = |&at: &usize| match &self.0[at] {
+            Ok(output) => made[*output].clone(),
+            Err(missing) => {
+                batch::array_of(layout.columns[at].ty, std::iter::repeat_n(missing, rows))
+            }
+        };
+        let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
+        let field = |(at, place): (usize, &usize)| {
+            Field::new(format!("c{at}"), layout.columns[*place].ty.arrow(), true)
+        };
+        let fields: Vec<Field> = places.iter().enumerate().map(field).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+            .expect("the query makes values of the types of its columns")
+    }
+}
+
+/// Who migrates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// A statement that needs the rows.
+    Access,
+    Background,
+}
+
+/// Rows that the query has made of rows of the source, by their ids.
+struct Made {
+    rids: Vec<RowId>,
+    columns: Vec<ArrayRef>,
+}
+
+impl Lazy {
+    /// A migration of a table that is not committed.
+    pub(crate) fn new(
+        def: LazyDef,
+        target: &TableDef,
+        owner: TxnId,
+        source: Arc<dyn Table>,
+        seen: Arc<dyn Table>,
+        query: Arc<dyn RowQuery>,
+    ) -> Lazy {
+        Lazy {
+            inputs: positions(&*source, query.inputs()),
+            def,
+            table: target.id,
+            table_name: target.name.clone(),
+            space: target.space,
+            owner,
+            source,
+            seen,
+            query,
+            live: OnceLock::new(),
+            pace: Pace::default(),
+            ended: AtomicBool::new(false),
+            rows_on_access: AtomicU64::new(0),
+            rows_in_background: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            in_background: AtomicBool::new(false),
+            failure: Mutex::default(),
+            writes: AtomicUsize::new(0),
+        }
+    }
+
+    /// From now on everybody has the table. `at` sees the source as of the commit; `target` is the
+    /// table with all its indexes, bare.
+    pub(crate) fn go_live(
+        &self,
+        at: Arc<Snapshot>,
+        target: Arc<dyn Table>,
+    ) -> Result<(), SchemaError> {
+        let tracker = Tracker::new(self.source.block_count(), self.def.granule_rows);
+        let tracker = Arc::new(tracker);
+        for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
+            tracker.mark(&note).map_err(|_| {
+                SchemaError::refused(
+                    SqlState::DATA_CORRUPTED,
+                    format!("what is migrated of table \"{}\" cannot be read", self.table_name),
+                )
+            })?;
+        }
+        target.reserve(tracker.tail(), &|row| tracker.is_migrated(row))?;
+        let columns = Columns::of(target.layout(), &self.def.outputs);
+        let live = Live { at, tracker, target, columns };
+        assert!(self.live.set(live).is_ok(), "a migration is committed once");
+        Ok(())
+    }
+
+    fn live(&self) -> &Live {
+        self.live.get().expect("a table that others have is committed")
+    }
+
+    /// Whether it is committed.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.get().is_some()
+    }
+
+    /// Whose it is until then.
+    pub(crate) fn owner(&self) -> TxnId {
+        self.owner
+    }
+
+    /// The row space that it makes.
+    pub(crate) fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Whether it reads a row space.
+    pub(crate) fn reads(&self, space: SpaceId) -> bool {
+        self.source.space() == space
+    }
+
+    /// Whether every row is there.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.live.get().is_some_and(|live| live.tracker.is_complete())
+    }
+
+    /// Nobody needs it any more.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether somebody still needs it.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.ended.load(Ordering::SeqCst)
+    }
+
+    /// The way from each index of a layout of the target.
+    pub(crate) fn routes(&self, layout: &Layout) -> Vec<Option<Route>> {
+        let output = |id: ColumnId| self.def.outputs.iter().position(|output| *output == id);
+        let plain = |id: ColumnId| self.query.plain(output(id)?);
+        let source = self.source.layout();
+        layout.indexes.iter().map(|i| Route::of(&i.key, layout, source, plain)).collect()
+    }
+
+    /// The plain column of the source that a column of the target is.
+    pub(crate) fn plain(&self, id: ColumnId) -> Option<ColumnId> {
+        let output = self.def.outputs.iter().position(|output| *output == id)?;
+        self.query.plain(output)
+    }
+
+    /// Blocks that may have rows.
+    pub(crate) fn blocks(&self) -> u32 {
+        match self.live.get() {
+            Some(live) => live.tracker.blocks(),
+            None => self.seen.block_count(),
+        }
+    }
+
+    /// About how many rows are not there yet.
+    pub(crate) fn rows_left(&self) -> u64 {
+        let rows = self.source.row_estimate();
+        let Some(live) = self.live.get() else { return rows };
+        let (done, of) = live.tracker.progress();
+        rows - rows * done / of.max(1)
+    }
+
+    /// The table in which the rows are that a view has not found in the target, and the view of it.
+    fn read_in<'a>(&'a self, snapshot: &'a Snapshot) -> (&'a dyn Table, &'a Snapshot) {
+        match self.live.get() {
+            Some(live) => (&*self.source, &live.at),
+            None => (&*self.seen, snapshot),
+        }
+    }
+
+    /// The rows of a block that are not migrated; none, if all are. To be asked after the view was taken
+    /// in which it is read [L1].
+    pub(crate) fn left_in(&self, block: u32) -> Option<Left> {
+        match self.live.get() {
+            Some(live) => live.tracker.slots_left_in(block).map(Left::Some),
+            None => Some(Left::All),
+        }
+    }
+
+    /// Whether a row is migrated, or was never to be.
+    pub(crate) fn is_migrated(&self, row: RowId) -> bool {
+        self.live.get().is_some_and(|live| live.tracker.is_migrated(row))
+    }
+
+    fn eval(&self, read: BlockRows) -> Result<Made, SchemaError> {
+        let made = self.query.eval(&read.batch)?;
+        let rids = made.rows.iter().map(|&at| read.rids[at]).collect();
+        Ok(Made { rids, columns: made.columns })
+    }
+
+    /// What the query makes of rows of the source, ascending, that `snapshot` has not found in the target.
+    fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Made, SchemaError> {
+        let (source, at) = self.read_in(snapshot);
+        let (first, last) = (rows[0].block(), rows[rows.len() - 1].block());
+        if first == last && rows.len() >= BLOCK_IS_READ_AT {
+            return self.make_some(snapshot, first, |rid| rows.binary_search(&rid).is_ok());
+        }
+        self.eval(read_rows(source, at, rows, &self.inputs))
+    }
+
+    /// The same of the rows of a block that `wanted` chooses.
+    fn make_some(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        wanted: impl Fn(RowId) -> bool,
+    ) -> Result<Made, SchemaError> {
+        let (source, at) = self.read_in(snapshot);
+        let read = source.read_block(at, block, &self.inputs)?;
+        let is_wanted: BooleanArray = read.rids.iter().map(|rid| Some(wanted(*rid))).collect();
+        if is_wanted.true_count() == read.rids.len() {
+            return self.eval(read);
+        }
+        let batch = filter_record_batch(&read.batch, &is_wanted).map_err(internal)?;
+        let found = read.rids.iter().zip(is_wanted.values());
+        let rids = found.filter(|(_, is_wanted)| *is_wanted).map(|(rid, _)| *rid).collect();
+        self.eval(BlockRows { rids, batch })
+    }
+
+    /// Reads the rows of a block that are left, without migrating them, as a layout of the target has them.
+    pub(crate) fn read_left(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        left: &Left,
+        (layout, columns, places): (&Layout, &Columns, &[usize]),
+    ) -> Result<BlockRows, EngineError> {
+        let made = self.make_some(snapshot, block, |rid| left.contains(rid.slot()));
+        let Made { rids, columns: made } = made.map_err(|e| as_engine(&e))?;
+        let batch = columns.project(layout, places, &made, rids.len());
+        Ok(BlockRows { rids, batch })
+    }
+
+    /// Reads a row that is left in the same way.
+    pub(crate) fn read_one_left(
+        &self,
+        snapshot: &Snapshot,
+        row: RowId,
+        (layout, columns, places): (&Layout, &Columns, &[usize]),
+        out: &mut Row,
+    ) -> bool {
+        let made = self.make(snapshot, &[row]).expect(VERIFIED);
+        if made.rids.is_empty() {
+            return false;
+        }
+        let batch = columns.project(layout, places, &made.columns, 1);
+        let values = places.iter().zip(batch.columns());
+        out.extend(values.map(|(at, array)| batch::value_at(array, 0, layout.columns[*at].ty)));
+        true
+    }
+
+    /// Makes sure that rows are migrated.
+    pub(crate) fn migrate(&self, rows: &[RowId], who: Who) -> Result<(), SchemaError> {
+        let live = self.live();
+        let granules = rows.iter().filter_map(|row| live.tracker.granule_of(*row));
+        let mut granules: Vec<Granule> = granules.collect();
+        granules.sort_unstable();
+        granules.dedup();
+        self.migrate_granules(granules, who)
+    }
+
+    /// Makes sure that a block is migrated.
+    pub(crate) fn migrate_block(&self, block: u32, who: Who) -> Result<(), SchemaError> {
+        self.migrate_granules(self.live().tracker.left_in(block), who)
+    }
+
+    fn migrate_granules(&self, mut wanted: Vec<Granule>, who: Who) -> Result<(), SchemaError> {
+        let Live { at, tracker, target, columns } = self.live();
+        while !wanted.is_empty() {
+            let (mut claims, others) = tracker.claim_all(&wanted);
+            if !claims.granules().is_empty() {
+                let granules = claims.granules().iter();
+                let rows: Vec<RowId> =
+                    granules.flat_map(|granule| tracker.rows_of(*granule)).collect();
+                let made = self.make(at, &rows)?;
+                CrashPoint::LazyMade.reached();
+                let layout = target.layout();
+                let all: Vec<usize> = (0..layout.columns.len()).collect();
+                let batch = columns.project(layout, &all, &made.columns, made.rids.len());
+                let there: HashSet<RowId> = made.rids.iter().copied().collect();
+                let empty: Vec<RowId> =
+                    rows.iter().filter(|row| !there.contains(row)).copied().collect();
+                let counter = match who {
+                    Who::Access => &self.rows_on_access,
+                    Who::Background => &self.rows_in_background,
+                };
+                counter.fetch_add(made.rids.len() as u64, Ordering::Relaxed);
+                let rows = BlockRows { rids: made.rids, batch };
+                let install = Install { rows: &rows, empty: &empty, note: &claims.note() };
+                target.install(&install, &mut || claims.done())?;
+                CrashPoint::LazyInstalled.reached();
+            }
+            drop(claims);
+            for granule in &others {
+                self.waits.fetch_add(1, Ordering::Relaxed);
+                tracker.wait(*granule);
+            }
+            // What others have given up is ours now.
+            wanted = others;
+        }
+        Ok(())
+    }
+
+    /// The rows of the source of which those of the target in a range of a key are made, as the view sees
+    /// them: about `most` of them, from the start of the range. Then also the first parts of the key up to
+    /// which, inclusive, there are no others.
+    pub(crate) fn rows_in(
+        &self,
+        snapshot: &Snapshot,
+        route: &Route,
+        range: &KeyRange,
+        direction: Direction,
+        most: usize,
+    ) -> (Vec<RowId>, Option<Vec<u8>>) {
+        let (source, at) = self.read_in(snapshot);
+        let projection = route.places(source.layout());
+        let (mut rows, mut last, mut end) = (Vec::new(), Vec::new(), None);
+        let mut visit = |rid: RowId, row: &mut Row| {
+            if rows.len() + 1 >= most {
+                let key = route.encode(row);
+                if rows.len() >= most && key != last {
+                    end = Some(std::mem::take(&mut last));
+                    return ControlFlow::Break(());
+                }
+                last = key;
+            }
+            rows.push(rid);
+            ControlFlow::Continue(())
+        };
+        source.seek(at, route.index, &route.range(range), direction, &projection, &mut visit);
+        (rows, end)
+    }
+
+    /// One row of `froglet.migrations`.
+    pub(crate) fn status(&self) -> MigrationStatus {
+        let (done, of) = self.live.get().map_or((0, 0), |live| live.tracker.progress());
+        let per_block = ROWS_PER_BLOCK as u64 / u64::from(self.def.granule_rows);
+        MigrationStatus {
+            id: self.def.migration,
+            txn: self.owner.0,
+            table: self.table,
+            table_name: self.table_name.clone(),
+            kind: "table".to_owned(),
+            statement: self.def.statement.clone(),
+            phase: match self.in_background.load(Ordering::Relaxed) {
+                true => MigrationPhase::Background,
+                false => MigrationPhase::Lazy,
+            },
+            blocks_done: done / per_block,
+            blocks: of / per_block,
+            rows_scanned: self.rows_in_background.load(Ordering::Relaxed),
+            rows_on_access: self.rows_on_access.load(Ordering::Relaxed),
+            rows_to_load: 0,
+            rows_loaded: 0,
+            rows_captured: 0,
+            backlog: self.rows_left(),
+            started_us: self.def.started_us,
+            ended_us: None,
+            error: self.failure.lock().clone(),
+            is_paused: self.pace.is_paused(),
+            rows_per_second: self.pace.limit(),
+        }
+    }
+
+    /// What is to be remembered of it if the transaction that ends it commits now.
+    pub(crate) fn status_if_done(&self) -> MigrationStatus {
+        let ended_us = Some(now_us());
+        MigrationStatus { phase: MigrationPhase::Done, ended_us, backlog: 0, ..self.status() }
+    }
+
+    /// It migrates what nobody has asked for.
+    pub(crate) fn set_in_background(&self) {
+        self.in_background.store(true, Ordering::Relaxed);
+    }
+
+    /// Rows that it has migrated so.
+    pub(crate) fn rows_in_background(&self) -> u64 {
+        self.rows_in_background.load(Ordering::Relaxed)
+    }
+
+    /// The background has failed; what is touched is migrated all the same.
+    pub(crate) fn fail(&self, error: &SchemaError) {
+        *self.failure.lock() = Some(error.to_string());
+    }
+
+    /// Notes how many rows of the source the owner has written.
+    pub(crate) fn note_writes(&self, rows: usize) {
+        self.writes.store(rows, Ordering::Relaxed);
+    }
+
+    /// What was noted.
+    pub(crate) fn writes(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
+    }
+}
+
+/// For who has only an engine's errors.
+pub(crate) fn as_engine(error: &SchemaError) -> EngineError {
+    match error {
+        SchemaError::Engine(e) => e.clone(),
+        other => EngineError::Refused { state: other.sqlstate(), message: other.to_string() },
+    }
+}
+
+fn internal(e: arrow_schema::ArrowError) -> SchemaError {
+    SchemaError::refused(SqlState::INTERNAL_ERROR, e.to_string())
+}
+
+/// Rows of a block that are not migrated.
+pub(crate) enum Left {
+    All,
+    Some(Box<Slots>),
+}
+
+impl Left {
+    pub fn contains(&self, slot: usize) -> bool {
+        match self {
+            Left::All => true,
+            Left::Some(slots) => slots.contains(slot),
+        }
+    }
+}
+
+/// What a checkpoint asks.
+struct Notes(Arc<Tracker>);
+
+impl Installs for Notes {
+    fn note(&self) -> Vec<u8> {
+        self.0.note()
+    }
+}

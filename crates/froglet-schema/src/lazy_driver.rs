@@ -1,0 +1,445 @@
+//! Lazy migrations in the catalog: begun by a statement, committed with its transaction, worked at in the
+//! background, ended by a transaction of their own, and taken up again after a restart.
+//!
+//! ```text
+//!   CREATE TABLE AS   def.lazy = how ─ commit: go live ─ … ─ nothing left: def.lazy = none ─ commit
+//!   restart           def.lazy, notes of installs ─▶ tracker ─ go live ─ …
+//! ```
+//!
+//! What a table's definition says of its migration (`LazyDef`) is versioned, logged and rolled back with
+//! the table. The running part is found by the table's row space.
+//!
+//! D1: while a migration is live, the row spaces that it reads are there, with every column and index that
+//!     they had ([`Catalog::is_read_lazily`]).
+//! D2: what must hold of all rows of the new table is known of the source when its transaction commits
+//!     ([`implied`]), or it is not made lazily.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use froglet_engine::{
+    ColumnId, ColumnType, CrashPoint, EngineError, SpaceId, SqlState, Table, Ts, TxnId, Value,
+    batch,
+};
+use froglet_txn::{Isolation, Limits, Transaction, aside};
+
+use crate::apply::{Applied, Scope};
+use crate::catalog::{Catalog, CatalogVersion, TableVersion};
+use crate::change::{Check, NewTable, RowQuery};
+use crate::def::{ForeignKeyDef, ObjectDef, ObjectId, TableDef};
+use crate::edit::{Edited, Work};
+use crate::error::SchemaError;
+use crate::lazy::{Lazy, LazyDef, Who};
+use crate::lazy_table::LazyTable;
+use crate::local::{local, local_mut};
+use crate::migration::{now_us, spawn_in_background};
+use crate::rows::types_of;
+use crate::step::{Step, StepKind, positions};
+use crate::store::rebuild_indexes;
+
+/// How long a migration waits for the end of what keeps it from being ended, before it tries again.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+/// While statements are run, the background rests so many times as long as it has worked.
+const REST: u32 = 2;
+/// It looks so often whether there are any.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Compiles the query of a migration again, of its recipe, in a catalog that has its source.
+pub type Recompile<'a> = &'a dyn Fn(&str, CatalogVersion) -> Result<Arc<dyn RowQuery>, SchemaError>;
+
+impl Catalog {
+    /// A table under a definition, as everybody reads and writes it.
+    pub(crate) fn open_table(&self, def: &TableDef) -> Result<Arc<dyn Table>, EngineError> {
+        let table = self.engine().open(def.space, Arc::new(def.layout()))?;
+        Ok(match self.lazy_of(def) {
+            Some(lazy) => LazyTable::over(table, lazy),
+            None => table,
+        })
+    }
+
+    /// The migration that makes the rows of a table.
+    pub(crate) fn lazy_of(&self, def: &TableDef) -> Option<Arc<Lazy>> {
+        def.lazy.as_ref()?;
+        self.lazies.read().get(&def.space).cloned()
+    }
+
+    /// Whether a live migration reads a row space [D1].
+    pub(crate) fn is_read_lazily(&self, space: SpaceId) -> bool {
+        self.lazies.read().values().any(|lazy| lazy.reads(space))
+    }
+
+    /// CREATE TABLE AS: the rows come later.
+    pub(crate) async fn make_lazily(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        new: NewTable,
+        (source, query, recipe): (ObjectId, Arc<dyn RowQuery>, String),
+    ) -> Result<Applied, SchemaError> {
+        let base = scope.table(source)?.clone();
+        self.store.lock(txn, source, scope.limits).await?;
+        if local(txn).is_some_and(|own| own.changes.objects.contains_key(&source)) {
+            return Err(not_lazily(format!(
+                "table \"{}\" was made or changed by the same transaction",
+                base.def.name
+            )));
+        }
+        let id = self.create_table(txn, scope, new).await?;
+        let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
+        let mut def = made.expect("just made").def.clone();
+        def.lazy = Some(LazyDef {
+            migration: self.next_migration.fetch_add(1, Ordering::Relaxed),
+            statement: scope.options.statement.clone(),
+            recipe,
+            source: Box::new(base.def.clone()),
+            outputs: def.columns.iter().map(|column| column.id).collect(),
+            granule_rows: scope.options.granule_rows,
+            started_us: now_us(),
+        });
+        let owner = txn.id();
+        let lazy_def = def.lazy.clone().expect("just set");
+        let rows = self.open_table(&base.def)?;
+        let lazy = Lazy::new(lazy_def, &def, owner, rows, base.table.clone(), query);
+        let lazy = Arc::new(lazy);
+        lazy.note_writes(txn.part().rows_written(base.def.space).len());
+        self.lazies.write().insert(def.space, lazy.clone());
+        self.ended_migrations.begun(&lazy.status())?;
+        let locked = self.store.lock(txn, id, scope.limits).await?;
+        self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
+        let table = self.open_table(&def)?;
+        local_mut(txn).set_table(TableVersion::new(def, Ts(0), table));
+        Ok(Applied { object: Some(id), rows: 0 })
+    }
+
+    /// Runs a query over all rows of a table, and over those that change until the commit: it does not fail.
+    pub(crate) async fn verify_query(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        source: ObjectId,
+        query: Arc<dyn RowQuery>,
+    ) -> Result<(), SchemaError> {
+        self.store.lock(txn, source, scope.limits).await?;
+        let def = &scope.table(source)?.def;
+        let rows = self.engine().open(def.space, Arc::new(def.layout()))?;
+        let source = positions(&*rows, query.inputs());
+        let types = types_of(&*rows, &source);
+        let kind = StepKind::Verify { source, check: Arc::new(Succeeds { query, types }) };
+        let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
+        self.run_step(txn, scope, def, step).await
+    }
+
+    /// Before a change of a table whose rows are being made lazily: what the change needs of the data. Of
+    /// its own transaction's table it is known to hold, or refused; of one that others have, all rows
+    /// are made first.
+    pub(crate) fn prepare_lazy(
+        &self,
+        txn: &Transaction,
+        base: &TableDef,
+        edited: &mut Edited,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        let Some(lazy) = self.lazy_of(base) else { return Ok(()) };
+        if lazy.is_live() {
+            if !edited.work.is_empty() {
+                self.make_all(&lazy, limits)?;
+                edited.def.lazy = None;
+            }
+            return Ok(());
+        }
+        debug_assert_eq!(lazy.owner(), txn.id(), "nobody else has it");
+        implied(&lazy, base, edited)?;
+        edited.work.clear();
+        Ok(())
+    }
+
+    /// Makes all rows of a table.
+    pub(crate) fn make_all(&self, lazy: &Lazy, limits: &Limits) -> Result<(), SchemaError> {
+        aside(|| {
+            (0..lazy.blocks()).try_for_each(|block| {
+                limits.check()?;
+                lazy.migrate_block(block, Who::Access)
+            })
+        })
+    }
+
+    /// Before the commit of a transaction that has made tables lazily.
+    pub(crate) fn prepare_lazies(&self, txn: &mut Transaction) -> Result<(), SchemaError> {
+        for lazy in self.lazies_of(txn.id()) {
+            let source = lazy.def.source.space;
+            if txn.part().rows_written(source).len() != lazy.writes() {
+                return Err(not_lazily(format!(
+                    "table \"{}\" was written to by the same transaction afterwards",
+                    lazy.def.source.name
+                )));
+            }
+            self.ended_migrations.update(txn, &lazy.status())?;
+        }
+        Ok(())
+    }
+
+    fn lazies_of(&self, owner: TxnId) -> Vec<Arc<Lazy>> {
+        let lazies = self.lazies.read();
+        let of_it = |lazy: &&Arc<Lazy>| !lazy.is_live() && lazy.owner() == owner;
+        lazies.values().filter(of_it).cloned().collect()
+    }
+
+    /// A transaction is committed: what it has made lazily goes live, before anybody can have it. What has
+    /// lost its table ends.
+    pub(crate) fn commit_lazies(&self, owner: TxnId, after: &CatalogVersion, objects: &[ObjectId]) {
+        for lazy in self.lazies_of(owner) {
+            let table = after.tables.get(&lazy.table);
+            let Some(table) = table.filter(|table| table.def.space == lazy.space()) else {
+                self.forget_lazy(&lazy);
+                continue;
+            };
+            let target = self.engine().open(table.def.space, Arc::new(table.def.layout()));
+            let target = target.expect("it was opened before");
+            lazy.go_live(self.engine().snapshot(), target).expect("it has no rows yet");
+            spawn(self.weak(), lazy);
+        }
+        let live: Vec<Arc<Lazy>> = self.lazies.read().values().cloned().collect();
+        for lazy in live.into_iter().filter(|lazy| objects.contains(&lazy.table)) {
+            let def = after.tables.get(&lazy.table).map(|table| &table.def);
+            if def.is_none_or(|def| def.space != lazy.space() || def.lazy.is_none()) {
+                self.forget_lazy(&lazy);
+            }
+        }
+    }
+
+    /// A transaction is rolled back.
+    pub(crate) fn abort_lazies(&self, owner: TxnId) {
+        self.lazies_of(owner).iter().for_each(|lazy| self.forget_lazy(lazy));
+    }
+
+    fn forget_lazy(&self, lazy: &Lazy) {
+        lazy.end();
+        self.lazies.write().remove(&lazy.space());
+    }
+
+    /// Goes on with the migrations that recovery has found. To be called before anybody connects.
+    pub fn resume_lazies(self: &Arc<Self>, recompile: Recompile<'_>) -> Result<(), SchemaError> {
+        let latest = self.latest();
+        let mut next = CatalogVersion { stamp: self.next_stamp(), ..(*latest).clone() };
+        for table in latest.tables.values() {
+            let Some(def) = &table.def.lazy else { continue };
+            let source = self.engine().open(def.source.space, Arc::new(def.source.layout()))?;
+            let known = latest.tables.values().any(|t| t.def.space == def.source.space);
+            if !known {
+                rebuild_indexes(&source)?;
+            }
+            let query = recompile(&def.recipe, with_source(&latest, &def.source, &source))?;
+            let lazy = Arc::new(Lazy::new(
+                def.clone(),
+                &table.def,
+                TxnId(0),
+                source.clone(),
+                source,
+                query,
+            ));
+            lazy.go_live(self.engine().snapshot(), table.table.clone())?;
+            self.lazies.write().insert(table.def.space, lazy.clone());
+            let version = TableVersion::new(
+                table.def.clone(),
+                table.version,
+                LazyTable::over(table.table.clone(), lazy.clone()),
+            );
+            next.tables.insert(table.def.id, Arc::new(version));
+            spawn(self.weak(), lazy);
+        }
+        self.replace_latest(next);
+        Ok(())
+    }
+
+    /// The background: makes what nobody has asked for, then ends the migration.
+    pub(crate) fn work_at(&self, lazy: &Lazy, block: u32) -> Result<(), SchemaError> {
+        lazy.migrate_block(block, Who::Background)
+    }
+
+    /// Ends a migration with nothing left: the table is an ordinary one from then on. False if somebody is
+    /// changing it.
+    pub(crate) async fn end_lazy(&self, lazy: &Lazy) -> Result<bool, SchemaError> {
+        let limits = Limits::none();
+        let mut txn = self.manager().begin(Isolation::ReadCommitted);
+        let view = self.begin_statement(&mut txn, true, &limits).await?;
+        let base = view.tables.get(&lazy.table).filter(|table| table.def.lazy.is_some());
+        let Some(base) = base.filter(|table| table.def.space == lazy.space()).cloned() else {
+            return Ok(true);
+        };
+        let scope = Scope { view, options: &Default::default(), limits: &limits };
+        let mut def = base.def.clone();
+        def.lazy = None;
+        match self.rewrite(&mut txn, &scope, &base, def).await {
+            Err(SchemaError::Stale) => return Ok(false),
+            written => written?,
+        }
+        self.ended_migrations.update(&mut txn, &lazy.status_if_done())?;
+        CrashPoint::LazyEnding.reached();
+        self.manager().commit(txn, &limits).await?;
+        self.ended_migrations.remember(lazy.status_if_done())?;
+        Ok(true)
+    }
+}
+
+/// A catalog in which a source has the name that it had.
+fn with_source(
+    catalog: &CatalogVersion,
+    source: &TableDef,
+    table: &Arc<dyn Table>,
+) -> CatalogVersion {
+    let mut catalog = catalog.clone();
+    let version = TableVersion::new(source.clone(), Ts(1), table.clone());
+    catalog.tables.insert(source.id, Arc::new(version));
+    catalog.names.insert((source.schema.clone(), source.name.clone()), source.id);
+    catalog
+}
+
+fn spawn(catalog: Weak<Catalog>, lazy: Arc<Lazy>) {
+    spawn_in_background(format!("froglet-lazy-{}", lazy.def.migration), move || {
+        if let Err(error) = run(&catalog, &lazy) {
+            tracing::error!(migration = lazy.def.migration, %error, "a lazy migration has stopped");
+            lazy.fail(&error);
+        }
+    });
+}
+
+/// Runs on a thread of its own.
+fn run(catalog: &Weak<Catalog>, lazy: &Lazy) -> Result<(), SchemaError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime of one thread can be made");
+    let mut seen = Ts(0);
+    lazy.set_in_background();
+    for block in 0..lazy.blocks() {
+        if !lazy.goes_on() {
+            return Ok(());
+        }
+        let Some(catalog) = catalog.upgrade() else { return Ok(()) };
+        let started = std::time::Instant::now();
+        let before = lazy.rows_in_background();
+        catalog.work_at(lazy, block)?;
+        let engine = catalog.engine().clone();
+        drop(catalog);
+        lazy.pace.keep(lazy.rows_in_background() - before, || lazy.goes_on());
+        // Others write: they come first.
+        let now = engine.now();
+        if now != seen {
+            std::thread::sleep((started.elapsed() * REST).max(LOOK));
+        }
+        seen = engine.now();
+    }
+    while lazy.goes_on() {
+        let Some(catalog) = catalog.upgrade() else { return Ok(()) };
+        if runtime.block_on(catalog.end_lazy(lazy))? {
+            return Ok(());
+        }
+        drop(catalog);
+        std::thread::sleep(TRY_AGAIN);
+    }
+    Ok(())
+}
+
+/// That a query does not fail.
+struct Succeeds {
+    query: Arc<dyn RowQuery>,
+    /// Of its inputs.
+    types: Vec<ColumnType>,
+}
+
+impl Check for Succeeds {
+    fn inputs(&self) -> &[ColumnId] {
+        self.query.inputs()
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, SchemaError> {
+        let rows = batch.num_rows();
+        if self.query.eval(batch).is_ok() {
+            return Ok(vec![true; rows].into());
+        }
+        let succeeds = |at| self.query.eval(&batch.slice(at, 1)).is_ok();
+        Ok((0..rows).map(succeeds).collect::<Vec<bool>>().into())
+    }
+
+    fn violation(&self, row: &[Value]) -> SchemaError {
+        let failed = self.query.eval(&batch::batch_of(&self.types, &[row.to_vec()]));
+        failed.err().unwrap_or_else(|| not_lazily("its query failed for a row"))
+    }
+}
+
+/// Whether what an edit needs of the rows of a table that is made lazily is known of the source [D2].
+fn implied(lazy: &Lazy, base: &TableDef, edited: &Edited) -> Result<(), SchemaError> {
+    let source = &*lazy.def.source;
+    let plain = |ids: &[ColumnId]| ids.iter().map(|id| lazy.plain(*id)).collect::<Option<Vec<_>>>();
+    let is_not_null = |id: ColumnId| {
+        let of = lazy.plain(id).and_then(|id| source.column_by_id(id));
+        of.is_some_and(|column| column.not_null)
+    };
+    let was = |id| base.column_by_id(id).is_some_and(|column| column.not_null);
+    let new = edited.def.columns.iter().filter(|c| c.not_null && !was(c.id));
+    let new: Vec<_> = new.collect();
+    if let Some(column) = new.iter().find(|column| !is_not_null(column.id)) {
+        return Err(not_lazily(format!(
+            "column \"{}\" may be NULL in what the table is made of",
+            column.name
+        )));
+    }
+    let mut verified = 0;
+    for work in &edited.work {
+        match work {
+            Work::Verify(_) => {
+                verified += 1;
+                if verified > new.len() {
+                    return Err(not_lazily("the condition has to be checked for every row"));
+                }
+            }
+            Work::Fill { .. } => return Err(not_lazily("the column has to be computed")),
+            Work::Index(id) => {
+                let index = edited.def.index_by_id(*id).expect("the edit added the index");
+                let columns: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
+                let is_unique = || {
+                    let of = plain(&columns)?;
+                    source.indexes.iter().find(|other| {
+                        let key = &other.spec.key;
+                        other.spec.unique && key.iter().all(|part| of.contains(&part.column))
+                    })
+                };
+                if index.spec.unique && is_unique().is_none() {
+                    return Err(not_lazily(format!(
+                        "nothing says that the keys of \"{}\" differ in what the table is made of",
+                        index.name
+                    )));
+                }
+            }
+            Work::ForeignKey(name) => {
+                let key = edited.def.foreign_keys().find(|(n, _)| n == name).map(|(_, key)| key);
+                let pairs = |key: &ForeignKeyDef, columns: &[ColumnId]| {
+                    let mut pairs: Vec<_> =
+                        columns.iter().copied().zip(key.parent_columns.clone()).collect();
+                    pairs.sort_unstable();
+                    (key.parent, pairs)
+                };
+                let is_known = key.is_some_and(|key| {
+                    let of = plain(&key.columns).map(|of| pairs(key, &of));
+                    let mut known = source.foreign_keys();
+                    known.any(|(_, other)| Some(pairs(other, &other.columns)) == of)
+                });
+                if !is_known {
+                    return Err(not_lazily(format!(
+                        "the table it is made of has no foreign key like \"{name}\""
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn not_lazily(why: impl std::fmt::Display) -> SchemaError {
+    SchemaError::refused(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        "this is not supported of a table that is made lazily by the same transaction",
+    )
+    .with_detail(format!("{why}."))
+    .with_hint("Set froglet.migration to eager, or commit the new table first.")
+}

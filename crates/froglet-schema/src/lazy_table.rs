@@ -1,0 +1,501 @@
+//! A table whose rows are still being made lazily, as everybody reads and writes it.
+//!
+//! ```text
+//!   a block      migrated rows of the table + what the query makes of the others      nothing is migrated
+//!   a key        in the table? that is it (unique). Else the rows of the source ─▶ migrated, again
+//!   a range      the rows of the source in that range ─▶ migrated, then the table
+//!   a write      its row, and the rows whose unique key it takes ─▶ migrated, then written
+//! ```
+//!
+//! Every way to the rows leads through here, so that nobody has to know that they are not all there. A key
+//! for which the source has no index ([`Route`]) widens what is touched: everything is migrated first.
+//!
+//! Before the commit only the owner has the table. He reads what the query makes of what he sees of the
+//! source, and writes nothing.
+
+use std::any::Any;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use arrow_array::BooleanArray;
+use arrow_select::filter::filter_record_batch;
+use arrow_select::interleave::interleave_record_batch;
+use froglet_engine::{
+    BlockRows, ColumnFill, Direction, EngineError, EngineTxn, Feed, IndexBuild, Install, Installs,
+    KeyPart, KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId,
+    SqlState, Table, Ts, TxnId, Value, WriteStop, key,
+};
+use froglet_txn::aside;
+
+use crate::error::SchemaError;
+use crate::lazy::{Columns, Lazy, Left, VERIFIED, Who, as_engine};
+use crate::route::Route;
+use crate::rows::{row_at, types_of};
+
+/// Rows of a range that are migrated before the first of them is read.
+const RANGE_ROWS: usize = 16;
+/// And at most at once, later.
+const RANGE_ROWS_MOST: usize = 1024;
+
+/// See the module.
+pub(crate) struct LazyTable {
+    table: Arc<dyn Table>,
+    lazy: Arc<Lazy>,
+    columns: Columns,
+    /// The way from each index of the layout.
+    routes: Vec<Option<Route>>,
+}
+
+impl LazyTable {
+    /// A table whose rows `lazy` makes.
+    pub fn over(table: Arc<dyn Table>, lazy: Arc<Lazy>) -> Arc<dyn Table> {
+        let layout = table.layout();
+        let (columns, routes) = (Columns::of(layout, &lazy.def.outputs), lazy.routes(layout));
+        Arc::new(LazyTable { table, lazy, columns, routes })
+    }
+
+    fn is_complete(&self) -> bool {
+        self.lazy.is_complete()
+    }
+
+    /// What is to be read of rows that are not migrated.
+    fn shape<'a>(&'a self, places: &'a [usize]) -> (&'a Layout, &'a Columns, &'a [usize]) {
+        (self.table.layout(), &self.columns, places)
+    }
+
+    /// Migrates the rows in a range of the key of an index.
+    fn migrate_range(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+    ) -> Result<bool, SchemaError> {
+        let Some(route) = &self.routes[index] else {
+            return self.migrate_all().map(|()| true);
+        };
+        let forward = Direction::Forward;
+        let (rows, _) = self.lazy.rows_in(snapshot, route, range, forward, usize::MAX);
+        self.lazy.migrate(&rows, Who::Access)?;
+        Ok(!rows.is_empty())
+    }
+
+    fn migrate_all(&self) -> Result<(), SchemaError> {
+        aside(|| (0..self.lazy.blocks()).try_for_each(|b| self.lazy.migrate_block(b, Who::Access)))
+    }
+
+    /// Before a row with these values is written: migrates those whose unique keys it takes. `is_set` says
+    /// of which columns, by layout position.
+    fn migrate_conflicts(
+        &self,
+        snapshot: &Snapshot,
+        row: &[Value],
+        is_set: impl Fn(usize) -> bool,
+    ) -> Result<(), SchemaError> {
+        let layout = self.table.layout();
+        for (at, index) in layout.indexes.iter().enumerate().filter(|(_, index)| index.unique) {
+            let place = |part: &KeyPart| {
+                layout.position(part.column).expect("a layout has its indexes' columns")
+            };
+            let places: Vec<usize> = index.key.iter().map(place).collect();
+            let has_null = places.iter().any(|place| row[*place].is_null());
+            if has_null || !places.iter().any(|place| is_set(*place)) {
+                continue;
+            }
+            let mut encoded = Vec::new();
+            for (part, place) in index.key.iter().zip(&places) {
+                key::encode_part(&mut encoded, &row[*place], part);
+            }
+            self.migrate_range(snapshot, at, &KeyRange::exactly(&encoded))?;
+        }
+        Ok(())
+    }
+
+    /// Before a row is written.
+    fn prepare(&self, txn: &dyn EngineTxn, write: &RowWrite<'_>) -> Result<(), SchemaError> {
+        let (RowWrite::Update { rid, .. } | RowWrite::Delete { rid } | RowWrite::Lock { rid }) =
+            write;
+        self.lazy.migrate(&[*rid], Who::Access)?;
+        let RowWrite::Update { columns, values, .. } = write else { return Ok(()) };
+        let layout = self.table.layout();
+        let takes_key = layout.indexes.iter().filter(|index| index.unique).any(|index| {
+            let set = columns.iter().map(|at| layout.columns[*at].id);
+            set.into_iter().any(|id| index.key.iter().any(|part| part.column == id))
+        });
+        if !takes_key {
+            return Ok(());
+        }
+        let snapshot = txn.snapshot();
+        let all: Vec<usize> = (0..layout.columns.len()).collect();
+        let mut row = Row::new();
+        if self.table.read_row(snapshot, *rid, &all, &mut row) {
+            for (at, value) in columns.iter().zip(values.iter()) {
+                row[*at] = value.clone();
+            }
+            self.migrate_conflicts(snapshot, &row, |place| columns.contains(&place))?;
+        }
+        Ok(())
+    }
+
+    /// The owner writes nothing before the commit.
+    fn refuse_owner(&self) -> Result<(), (usize, WriteStop)> {
+        if self.lazy.is_live() {
+            return Ok(());
+        }
+        let message = "writing to a table in the transaction that makes it lazily is not supported \
+                       (commit first, or set froglet.migration to eager)";
+        let (state, message) = (SqlState::FEATURE_NOT_SUPPORTED, message.to_owned());
+        Err((0, WriteStop::Engine(EngineError::Refused { state, message })))
+    }
+
+    /// The owner's range of a key, before the commit: nothing is migrated.
+    fn seek_made(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        projection: &[usize],
+    ) -> Vec<(Vec<u8>, RowId, Row)> {
+        let layout = self.table.layout();
+        let parts = &layout.indexes[index].key;
+        let place = |part: &KeyPart| {
+            layout.position(part.column).expect("a layout has its indexes' columns")
+        };
+        let places: Vec<usize> =
+            parts.iter().map(place).chain(projection.iter().copied()).collect();
+        let mut rows = Vec::new();
+        if let Some(route) = &self.routes[index] {
+            let (of, _) = self.lazy.rows_in(snapshot, route, range, Direction::Forward, usize::MAX);
+            for rid in of {
+                let mut row = Row::new();
+                if self.lazy.read_one_left(snapshot, rid, self.shape(&places), &mut row) {
+                    rows.push((rid, row));
+                }
+            }
+        } else {
+            let types = types_of(&*self.table, &places);
+            for block in 0..self.lazy.blocks() {
+                let read = self.lazy.read_left(snapshot, block, &Left::All, self.shape(&places));
+                let read = read.expect(VERIFIED);
+                let row = |at| row_at(read.batch.columns(), &types, at);
+                rows.extend(read.rids.iter().enumerate().map(|(at, rid)| (*rid, row(at))));
+            }
+        }
+        let mut found: Vec<(Vec<u8>, RowId, Row)> = rows
+            .into_iter()
+            .map(|(rid, mut row)| {
+                let mut encoded = Vec::new();
+                for (value, part) in row.iter().zip(parts) {
+                    key::encode_part(&mut encoded, value, part);
+                }
+                (encoded, rid, row.split_off(parts.len()))
+            })
+            .filter(|(key, _, _)| range.contains(key))
+            .collect();
+        found.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        found
+    }
+
+    /// The first row that `seek` finds.
+    fn first(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        key: &[u8],
+        projection: &[usize],
+        out: &mut Row,
+    ) -> Option<RowId> {
+        let mut found = None;
+        let mut visit = |rid: RowId, row: &mut Row| {
+            found = Some((rid, std::mem::take(row)));
+            ControlFlow::Break(())
+        };
+        let range = KeyRange::exactly(key);
+        self.seek(snapshot, index, &range, Direction::Forward, projection, &mut visit);
+        let (rid, row) = found?;
+        out.extend(row);
+        Some(rid)
+    }
+}
+
+/// A range up to where a part of it ends, inclusive, that begins with `end`; and the rest of it.
+fn divided(range: KeyRange, end: &[u8], direction: Direction) -> (KeyRange, Option<KeyRange>) {
+    match direction {
+        Direction::Forward => {
+            let Some(next) = key::successor(end) else { return (range, None) };
+            if !range.goes_above(&next) {
+                return (range, None);
+            }
+            let part = KeyRange { lower: range.lower, upper: Bound::Excluded(next.clone()) };
+            (part, Some(KeyRange { lower: Bound::Included(next), upper: range.upper }))
+        }
+        Direction::Backward => {
+            if !range.goes_below(end) {
+                return (range, None);
+            }
+            let part = KeyRange { lower: Bound::Included(end.to_vec()), upper: range.upper };
+            (part, Some(KeyRange { lower: range.lower, upper: Bound::Excluded(end.to_vec()) }))
+        }
+    }
+}
+
+/// What an error of migrating means to a write.
+fn stop(error: SchemaError) -> WriteStop {
+    match error {
+        SchemaError::Engine(e) => WriteStop::Engine(e),
+        other => WriteStop::Engine(as_engine(&other)),
+    }
+}
+
+impl Table for LazyTable {
+    fn read_block(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        projection: &[usize],
+    ) -> Result<BlockRows, EngineError> {
+        let left = (block < self.lazy.blocks()).then(|| self.lazy.left_in(block)).flatten();
+        let Some(left) = left else { return self.table.read_block(snapshot, block, projection) };
+        let made = self.lazy.read_left(snapshot, block, &left, self.shape(projection))?;
+        let mut there = self.table.read_block(snapshot, block, projection)?;
+        // What was migrated since is in both.
+        let is_new = |rid: &RowId| left.contains(rid.slot());
+        if there.rids.iter().any(is_new) {
+            let stays: BooleanArray = there.rids.iter().map(|rid| Some(!is_new(rid))).collect();
+            there.batch = filter_record_batch(&there.batch, &stays).expect("a flag for each row");
+            there.rids.retain(|rid| !is_new(rid));
+        }
+        Ok(merged(there, made))
+    }
+
+    fn read_row(
+        &self,
+        snapshot: &Snapshot,
+        rid: RowId,
+        projection: &[usize],
+        out: &mut Row,
+    ) -> bool {
+        if self.lazy.is_migrated(rid) {
+            return self.table.read_row(snapshot, rid, projection, out);
+        }
+        self.lazy.read_one_left(snapshot, rid, self.shape(projection), out)
+    }
+
+    fn get_by_key(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        key: &[u8],
+        projection: &[usize],
+        out: &mut Row,
+    ) -> Option<RowId> {
+        if !self.table.layout().indexes[index].unique || !self.lazy.is_live() {
+            return self.first(snapshot, index, key, projection, out);
+        }
+        // Of two rows with one unique key a view sees one.
+        let found = self.table.get_by_key(snapshot, index, key, projection, out);
+        if found.is_some() || self.is_complete() {
+            return found;
+        }
+        let is_made = self.migrate_range(snapshot, index, &KeyRange::exactly(key)).expect(VERIFIED);
+        is_made.then(|| self.table.get_by_key(snapshot, index, key, projection, out)).flatten()
+    }
+
+    fn seek(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
+    ) {
+        if self.is_complete() {
+            return self.table.seek(snapshot, index, range, direction, projection, visit);
+        }
+        if !self.lazy.is_live() {
+            let mut found = self.seek_made(snapshot, index, range, projection);
+            if direction == Direction::Backward {
+                found.reverse();
+            }
+            let _ = found.into_iter().try_for_each(|(_, rid, mut row)| visit(rid, &mut row));
+            return;
+        }
+        let Some(route) = &self.routes[index] else {
+            self.migrate_all().expect(VERIFIED);
+            return self.table.seek(snapshot, index, range, direction, projection, visit);
+        };
+        let (mut rest, mut most) = (range.clone(), RANGE_ROWS);
+        loop {
+            let (mut rows, end) = self.lazy.rows_in(snapshot, route, &rest, direction, most);
+            rows.retain(|row| !self.lazy.is_migrated(*row));
+            self.lazy.migrate(&rows, Who::Access).expect(VERIFIED);
+            let Some(end) = end else {
+                return self.table.seek(snapshot, index, &rest, direction, projection, visit);
+            };
+            let (part, others) = divided(rest, &end, direction);
+            let mut is_over = false;
+            self.table.seek(snapshot, index, &part, direction, projection, &mut |rid, row| {
+                let flow = visit(rid, row);
+                is_over = flow.is_break();
+                flow
+            });
+            match others {
+                Some(others) if !is_over => rest = others,
+                _ => return,
+            }
+            most = (most * 4).min(RANGE_ROWS_MOST);
+        }
+    }
+
+    fn space(&self) -> SpaceId {
+        self.table.space()
+    }
+
+    fn layout(&self) -> &Arc<Layout> {
+        self.table.layout()
+    }
+
+    fn row_estimate(&self) -> u64 {
+        self.table.row_estimate().max(self.lazy.rows_left())
+    }
+
+    fn bytes_estimate(&self) -> u64 {
+        self.table.bytes_estimate()
+    }
+
+    fn block_count(&self) -> u32 {
+        self.table.block_count().max(self.lazy.blocks())
+    }
+
+    fn insert(
+        &self,
+        txn: &mut dyn EngineTxn,
+        rows: &[Row],
+        rids: &mut Vec<RowId>,
+    ) -> Result<(), (usize, WriteStop)> {
+        self.refuse_owner()?;
+        if !self.is_complete() {
+            let snapshot = txn.snapshot().clone();
+            for row in rows {
+                self.migrate_conflicts(&snapshot, row, |_| true).map_err(|e| (0, stop(e)))?;
+            }
+        }
+        self.table.insert(txn, rows, rids)
+    }
+
+    fn write(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        writes: &[RowWrite<'_>],
+    ) -> Result<(), (usize, WriteStop)> {
+        self.refuse_owner()?;
+        if !self.is_complete() {
+            for write in writes {
+                self.prepare(txn, write).map_err(|e| (0, stop(e)))?;
+            }
+        }
+        self.table.write(txn, base, writes)
+    }
+
+    fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {
+        self.table.changer(rid, columns, own)
+    }
+
+    fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
+        self.table.changed_since(rid, ts)
+    }
+
+    fn open_feed(&self) -> Box<dyn Feed> {
+        self.table.open_feed()
+    }
+
+    fn migrate_block(
+        &self,
+        owner: TxnId,
+        since: Savepoint,
+        block: u32,
+        rows: Option<&[RowId]>,
+        source: &[usize],
+        target: &[usize],
+        transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
+    ) -> Result<u64, MigrateError> {
+        self.table.migrate_block(owner, since, block, rows, source, target, transform)
+    }
+
+    fn index_block(
+        &self,
+        owner: TxnId,
+        index: usize,
+        block: u32,
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        self.table.index_block(owner, index, block, duplicates)
+    }
+
+    fn index_rows(
+        &self,
+        owner: TxnId,
+        index: usize,
+        rows: &[RowId],
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        self.table.index_rows(owner, index, rows, duplicates)
+    }
+
+    fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool {
+        self.table.share_key(owner, index, a, b)
+    }
+
+    fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>> {
+        self.table.clone().build_index(index)
+    }
+
+    fn index_row(
+        &self,
+        txn: &mut dyn EngineTxn,
+        rid: RowId,
+        indexes: &[usize],
+    ) -> Result<(), WriteStop> {
+        self.table.index_row(txn, rid, indexes)
+    }
+
+    fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError> {
+        self.table.reserve(tail, is_free)
+    }
+
+    fn install(&self, install: &Install<'_>, done: &mut dyn FnMut()) -> Result<(), EngineError> {
+        self.table.install(install, done)
+    }
+
+    fn follow_installs(&self, installs: Arc<dyn Installs>) -> Vec<Vec<u8>> {
+        self.table.follow_installs(installs)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.table.as_any()
+    }
+}
+
+/// Rows of one block from two sides, by row id.
+fn merged(a: BlockRows, b: BlockRows) -> BlockRows {
+    if b.rids.is_empty() {
+        return a;
+    }
+    if a.rids.is_empty() {
+        return b;
+    }
+    let (mut left, mut right) = (a.rids.iter().enumerate().peekable(), 0..b.rids.len());
+    let mut order = Vec::with_capacity(a.rids.len() + b.rids.len());
+    for at in right.by_ref() {
+        while let Some((n, _)) = left.next_if(|(_, rid)| **rid < b.rids[at]) {
+            order.push((0, n));
+        }
+        order.push((1, at));
+    }
+    order.extend(left.map(|(n, _)| (0, n)));
+    let rids = order.iter().map(|&(side, at)| if side == 0 { a.rids[at] } else { b.rids[at] });
+    let rids = rids.collect();
+    let batch = interleave_record_batch(&[&a.batch, &b.batch], &order);
+    BlockRows { rids, batch: batch.expect("both sides have the same columns") }
+}

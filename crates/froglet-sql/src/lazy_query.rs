@@ -1,0 +1,100 @@
+//! What a lazy migration needs of its query: whether it may be run later, and how it is compiled again
+//! after a restart.
+//!
+//! A row is made whenever somebody touches it, so that it must not matter when: no volatile functions, the
+//! session as it was ([`Frozen`]). Nor may it fail then, when nobody can roll the schema change back: a
+//! query that may is run over all rows before the commit, and over those that change meanwhile.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
+};
+use datafusion::sql::sqlparser::ast::Query;
+use froglet_engine::SqlState;
+use froglet_schema::{CatalogVersion, RowQuery, TableQuery};
+use serde::{Deserialize, Serialize};
+
+use crate::context::{EvalContext, SessionFunctions};
+use crate::error::SqlError;
+use crate::frozen::{Frozen, FrozenValues};
+use crate::resolve::Names;
+use crate::table_query;
+
+/// How rows of a new table are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// All, before the commit.
+    Eager,
+    /// Each when it is touched, after the commit.
+    Lazy,
+}
+
+impl Mode {
+    /// The mode of a setting or option.
+    pub(crate) fn parse(text: &str) -> Result<Mode, SqlError> {
+        match text.trim_matches('\'').to_ascii_lowercase().as_str() {
+            "eager" | "auto" => Ok(Mode::Eager),
+            "lazy" => Ok(Mode::Lazy),
+            other => Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"migration\": \"{other}\""),
+            )
+            .hint("Available values: auto, eager, lazy.")),
+        }
+    }
+}
+
+/// What a query is compiled of again.
+#[derive(Serialize, Deserialize)]
+struct Recipe<'a> {
+    query: String,
+    session: Cow<'a, FrozenValues>,
+}
+
+/// What [`recompile`] takes.
+pub(crate) fn recipe(query: &Query, frozen: &Frozen) -> String {
+    let recipe = Recipe { query: query.to_string(), session: Cow::Borrowed(frozen.values()) };
+    serde_json::to_string(&recipe).expect("a recipe has only string keys")
+}
+
+/// Compiles the query of a lazy migration over its source, which `catalog` has, by the name that it had.
+pub(crate) fn recompile(
+    recipe: &str,
+    session: Arc<dyn SessionFunctions>,
+    catalog: CatalogVersion,
+) -> Result<Arc<dyn RowQuery>, SqlError> {
+    let broken = |what: String| SqlError::new(SqlState::DATA_CORRUPTED, what);
+    let recipe: Recipe<'_> = serde_json::from_str(recipe).map_err(|e| broken(e.to_string()))?;
+    let catalog = Arc::new(catalog);
+    let path: Arc<[String]> = recipe.session.search_path().into();
+    let values = recipe.session.into_owned();
+    let frozen = Frozen::thawed(values, session, catalog.clone());
+    let names = Names { catalog: &catalog, path: &path };
+    let context = EvalContext::new(Arc::new(frozen));
+    let made =
+        table_query::plan_rows(&names, &context, &crate::parse::parse_query(&recipe.query)?)?;
+    match made.map(|made| made.query) {
+        Some(TableQuery::Rows { query, .. }) => Ok(query),
+        _ => Err(broken(format!("a lazy migration cannot be run by: {}", recipe.query))),
+    }
+}
+
+/// Whether evaluating an expression may fail for some row.
+pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let expr_ref = expr.as_ref();
+    let is_safe = expr_ref.is::<Column>()
+        || expr_ref.is::<Literal>()
+        || expr_ref.is::<NotExpr>()
+        || expr_ref.is::<IsNullExpr>()
+        || expr_ref.is::<IsNotNullExpr>()
+        || expr_ref.is::<CaseExpr>()
+        || expr_ref.downcast_ref::<BinaryExpr>().is_some_and(|binary| {
+            let op = binary.op();
+            op.supports_propagation() || matches!(op, Operator::And | Operator::Or)
+        });
+    !is_safe || expr.children().into_iter().any(may_fail)
+}
