@@ -82,6 +82,10 @@ SHAPES = {
     "order and limit": "select id, n from a order by n desc nulls last, id limit 7",
     "rollup": "select k, t, count(*) from a group by rollup (k, t)",
     "above average": "select id from a where n > (select avg(n) from a)",
+    "grouped by a subquery": "select k + (select max(v) from b) m, count(*) from a group by 1",
+    "grouped by one below": "select m, count(*) from "
+                            "(select k + (select max(v) from b) m from a) q group by m",
+    "a total with a subquery": "select sum(k + (select sum(v) from b)) from a",
 }
 def some(rng, limit=8):
     return rng.choice(["null", *map(str, range(limit))])

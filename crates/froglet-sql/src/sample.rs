@@ -102,6 +102,9 @@ pub(crate) fn groups(
 
 fn of_table(scan: &TableScan, by: &[Expr], snapshot: &Snapshot) -> Result<Option<Groups>> {
     let Some(Source::Table(version)) = Source::of(scan) else { return Ok(None) };
+    if by.iter().any(Expr::contains_scalar_subquery) {
+        return Ok(None);
+    }
     let table = &version.table;
     let (props, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
     let physical = |expr| create_physical_expr(expr, &scan.projected_schema, &props, &planning);

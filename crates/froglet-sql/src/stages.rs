@@ -109,6 +109,8 @@ impl<'a> Stages<'a> {
     /// The plan with aggregates in two halves, where their groups are large.
     pub(crate) fn halved(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
         let halved = plan.clone().transform_down(|node| match &node {
+            // The rows that it asks for are no rows of a block.
+            LogicalPlan::Aggregate(_) if units::has_subquery(&node)? => Ok(Transformed::no(node)),
             LogicalPlan::Aggregate(aggregate) => match self.halve(aggregate)? {
                 Some(half) => Ok(Transformed::new(half, true, TreeNodeRecursion::Jump)),
                 None => Ok(Transformed::no(node)),

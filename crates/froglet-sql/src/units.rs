@@ -693,7 +693,7 @@ fn reads(plan: &LogicalPlan, is_such: impl Fn(&TableScan) -> bool) -> Result<boo
 }
 
 /// Whether a node's own expressions ask tables.
-fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
+pub(crate) fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_subqueries(|_| {
         found = true;
