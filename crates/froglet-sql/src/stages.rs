@@ -16,23 +16,17 @@
 //! Left out on purpose: a join is made before its rows are summed up, though its first half could be
 //! made of the rows of a block of its driver.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use async_trait::async_trait;
-use datafusion::catalog::Session;
-use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::datasource::{TableProvider, TableType, provider_as_source};
+use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::logical_plan::TableScanBuilder;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, TableSource};
 use froglet_engine::{ColumnType, Snapshot};
 
 use crate::partials;
-use crate::planning::internal;
 use crate::sample;
 use crate::types;
 use crate::units::{self, Divided, Source};
@@ -98,26 +92,17 @@ impl<'a> Stages<'a> {
             self.done.truncate(before);
             return Ok(None);
         };
-        let named = plan.schema().iter().zip(units::columns(scan.schema()));
-        let named = named.map(|((qualifier, field), column)| {
-            column.alias_qualified(qualifier.cloned(), field.name().clone())
-        });
-        let plan = Projection::try_new(named.collect(), Arc::new(scan))?;
-        Ok(Some(LogicalPlan::Projection(plan)))
+        let columns = units::columns(scan.schema());
+        named_as(plan.schema(), columns, scan).map(Some)
     }
 
     /// The plan with aggregates in two halves, where their groups are large.
     pub(crate) fn halved(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
-        let halved = plan.clone().transform_down(|node| match &node {
+        let halved = with_aggregates(plan.clone(), |node, aggregate| {
             // The rows that it asks for are no rows of a block.
-            LogicalPlan::Aggregate(_) if units::has_subquery(&node)? => Ok(Transformed::no(node)),
-            LogicalPlan::Aggregate(aggregate) => match self.halve(aggregate)? {
-                Some(half) => Ok(Transformed::new(half, true, TreeNodeRecursion::Jump)),
-                None => Ok(Transformed::no(node)),
-            },
-            _ => Ok(Transformed::no(node)),
+            if units::has_subquery(node)? { Ok(None) } else { self.halve(aggregate) }
         })?;
-        if halved.transformed { recomputed(halved.data) } else { Ok(halved.data) }
+        Ok(halved.data)
     }
 
     /// The second half of an aggregate, above a stage that makes the first.
@@ -153,11 +138,7 @@ impl<'a> Stages<'a> {
         };
         let plan = Aggregate::try_new(Arc::new(scan), by.clone(), halves.second)?;
         let values = by.into_iter().chain(halves.values);
-        let named = aggregate.schema.iter().zip(values).map(|((qualifier, field), value)| {
-            value.alias_qualified(qualifier.cloned(), field.name().clone())
-        });
-        let plan = Projection::try_new(named.collect(), Arc::new(LogicalPlan::Aggregate(plan)))?;
-        Ok(Some(LogicalPlan::Projection(plan)))
+        named_as(&aggregate.schema, values, LogicalPlan::Aggregate(plan)).map(Some)
     }
 
     /// Enters a stage whose columns have these names. Returns a scan of it; none if they cannot be
@@ -178,8 +159,7 @@ impl<'a> Stages<'a> {
         let fields: Vec<Field> = fields.iter().zip(names).map(named).collect();
         let number = self.done.len();
         self.done.push(Stage { divided, columns, rows });
-        let table = StageTable { number, schema: Arc::new(Schema::new(fields)) };
-        let source = provider_as_source(Arc::new(table));
+        let source = Arc::new(StageTable { number, schema: Arc::new(Schema::new(fields)) });
         Ok(Some(LogicalPlan::TableScan(TableScanBuilder::new(STAGE, source).build()?)))
     }
 }
@@ -212,10 +192,39 @@ fn stored(ty: &DataType) -> Option<ColumnType> {
     is_same.then_some(column)
 }
 
-/// A plan whose nodes say of their columns what the nodes below them say now.
-fn recomputed(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let recompute = |node: LogicalPlan| Ok(Transformed::yes(node.recompute_schema()?));
-    Ok(plan.transform_up(recompute)?.data)
+/// A plan's values, called what the columns of a schema are.
+fn named_as(
+    schema: &DFSchema,
+    values: impl IntoIterator<Item = Expr>,
+    plan: LogicalPlan,
+) -> Result<LogicalPlan> {
+    let named = schema.iter().zip(values).map(|((qualifier, field), value)| {
+        value.alias_qualified(qualifier.cloned(), field.name().clone())
+    });
+    let plan = Projection::try_new(named.collect(), Arc::new(plan))?;
+    Ok(LogicalPlan::Projection(plan))
+}
+
+/// A plan with others in place of its aggregates, but for those of which there is none. The nodes above say
+/// of their columns what the new ones do.
+pub(crate) fn with_aggregates(
+    plan: LogicalPlan,
+    mut other: impl FnMut(&LogicalPlan, &Aggregate) -> Result<Option<LogicalPlan>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let replaced = plan.transform_down(|node| {
+        let other = match &node {
+            LogicalPlan::Aggregate(aggregate) => other(&node, aggregate)?,
+            _ => None,
+        };
+        Ok(match other {
+            Some(other) => Transformed::new(other, true, TreeNodeRecursion::Jump),
+            None => Transformed::no(node),
+        })
+    })?;
+    if !replaced.transformed {
+        return Ok(replaced);
+    }
+    replaced.data.transform_up(|node| Ok(Transformed::yes(node.recompute_schema()?)))
 }
 
 /// A stage in a plan, before it is divided.
@@ -224,29 +233,8 @@ pub(crate) struct StageTable {
     schema: SchemaRef,
 }
 
-impl fmt::Debug for StageTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StageTable({})", self.number)
-    }
-}
-
-#[async_trait]
-impl TableProvider for StageTable {
+impl TableSource for StageTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        _state: &dyn Session,
-        _projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        _limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Err(internal("a stage outside its query"))
     }
 }

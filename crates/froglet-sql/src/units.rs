@@ -38,7 +38,7 @@ use froglet_schema::TableVersion;
 use crate::demand::{Demand, across, is_function_of, is_over};
 use crate::partials::Halves;
 use crate::provider::BaseTable;
-use crate::stages::{STAGE, StageTable, Stages};
+use crate::stages::{STAGE, StageTable, Stages, with_aggregates};
 use crate::unit_query::UnitTable;
 
 /// What the columns with units are called, before a number.
@@ -103,13 +103,12 @@ pub(crate) enum Source {
 impl Source {
     /// That of a scan; none of a table that is no base table.
     pub(crate) fn of(scan: &TableScan) -> Option<Source> {
-        let source = scan.source.as_ref().downcast_ref::<DefaultTableSource>()?;
-        let provider = &source.table_provider;
-        let stage = || Some(Source::Stage(provider.downcast_ref::<StageTable>()?.number));
-        match provider.downcast_ref::<BaseTable>() {
-            Some(table) => Some(Source::Table(table.table().clone())),
-            None => stage(),
+        if let Some(stage) = scan.source.downcast_ref::<StageTable>() {
+            return Some(Source::Stage(stage.number));
         }
+        let source = scan.source.downcast_ref::<DefaultTableSource>()?;
+        let table = source.table_provider.downcast_ref::<BaseTable>()?;
+        Some(Source::Table(table.table().clone()))
     }
 
     fn name(&self) -> String {
@@ -354,14 +353,8 @@ impl<'a, 's> Division<'a, 's> {
     fn whole(&mut self, plan: &LogicalPlan) -> Result<Part> {
         let mut plan = plan.clone();
         if self.may_cut {
-            let mut cut = |node: LogicalPlan| match &node {
-                LogicalPlan::Aggregate(_) => match self.stages.cut(&node)? {
-                    Some(stage) => Ok(Transformed::new(stage, true, TreeNodeRecursion::Jump)),
-                    None => Ok(Transformed::no(node)),
-                },
-                _ => Ok(Transformed::no(node)),
-            };
-            let cut = plan.map_children(|child| child.transform_down(&mut cut))?;
+            let mut cut = |node: &LogicalPlan, _: &Aggregate| self.stages.cut(node);
+            let cut = plan.map_children(|child| with_aggregates(child, &mut cut))?;
             plan = if cut.transformed { cut.data.recompute_schema()? } else { cut.data };
         }
         let replaced = plan.transform_up_with_subqueries(|node| match &node {
