@@ -15,7 +15,7 @@ use froglet_engine::Snapshot;
 use crate::demand::{Demand, is_over};
 use crate::error::SqlError;
 use crate::unit_query::hashes_of_all;
-use crate::units::{Source, columns};
+use crate::units::{Source, columns, columns_read};
 
 /// What a block says of groups.
 pub(crate) struct Groups {
@@ -109,11 +109,9 @@ fn of_table(scan: &TableScan, by: &[Expr], snapshot: &Snapshot) -> Result<Option
     let (props, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
     let physical = |expr| create_physical_expr(expr, &scan.projected_schema, &props, &planning);
     let keys = by.iter().map(physical).collect::<Result<Vec<_>>>()?;
-    let width = scan.source.schema().fields().len();
-    let columns = scan.projection.clone().unwrap_or_else(|| (0..width).collect());
     let blocks = table.block_count();
     // The one in the middle: the first may be of times when things were otherwise.
-    let read = table.read_block(snapshot, blocks / 2, &columns);
+    let read = table.read_block(snapshot, blocks / 2, &columns_read(scan));
     let read = read.map_err(SqlError::from)?;
     let schema: Arc<Schema> = Arc::new(scan.projected_schema.as_arrow().clone());
     let hashes: HashSet<u64> = hashes_of_all(&keys, &schema, &read.batch).into_iter().collect();

@@ -50,8 +50,6 @@ pub(crate) struct Divided {
     pub inputs: Vec<Input>,
     /// It reads tables that are not base tables.
     pub reads_others: bool,
-    /// Whether the unit is all rows.
-    pub is_one: bool,
     /// How many rows the tables have of which all rows are one unit.
     pub rows_of_one: u64,
     /// The input of which each row makes rows of its own.
@@ -61,21 +59,17 @@ pub(crate) struct Divided {
 impl Divided {
     /// What a unit is, in words.
     pub(crate) fn units(&self) -> String {
-        if self.is_one {
+        let is_all = |input: &Input| matches!(input.unit, UnitOf::All);
+        if !self.inputs.is_empty() && self.inputs.iter().all(is_all) {
             return "all rows".to_owned();
         }
         let mut units = Vec::new();
         for (at, Input { source, unit, .. }) in self.inputs.iter().enumerate() {
             let name = source.name();
             let unit = match unit {
-                unit if unit.is_all() => match self.driver {
-                    Some(driver) if driver == at => format!("a row of {name}"),
-                    _ => format!("all rows of {name}"),
-                },
-                UnitOf::All => unreachable!("those are all"),
                 UnitOf::Row => format!("a row of {name}"),
                 UnitOf::Block => format!("a block of {name}"),
-                UnitOf::Keys(keys) => {
+                UnitOf::Keys(keys) if !unit.is_all() => {
                     let keys: Vec<String> = keys.iter().map(shown).collect();
                     let keys = keys.join(", ");
                     match self.driver {
@@ -83,6 +77,10 @@ impl Divided {
                         _ => format!("rows of {name} with the same {keys}"),
                     }
                 }
+                UnitOf::All | UnitOf::Keys(_) => match self.driver {
+                    Some(driver) if driver == at => format!("a row of {name}"),
+                    _ => format!("all rows of {name}"),
+                },
             };
             if !units.contains(&unit) {
                 units.push(unit);
@@ -191,10 +189,9 @@ pub(crate) fn divide(plan: &LogicalPlan, stages: &mut Stages<'_>) -> Result<Divi
         Some(part) => part,
         None => division.whole(&plan)?,
     };
-    let is_one = matches!(part.unit, Unit::One);
     let driver = part.driver;
     let plan = with_unit_last(part, plan.schema())?;
-    division.divided(plan, is_one, driver)
+    division.divided(plan, driver)
 }
 
 /// Divides the first half of an aggregate: its rows are units by block. None if its input has no blocks.
@@ -218,7 +215,7 @@ pub(crate) fn divide_first(
     let unit = columns.remove(groups.len());
     columns.push(unit.alias(UNIT));
     let plan = Projection::try_new(columns, Arc::new(LogicalPlan::Aggregate(plan)))?;
-    division.divided(LogicalPlan::Projection(plan), false, None).map(Some)
+    division.divided(LogicalPlan::Projection(plan), None).map(Some)
 }
 
 struct Division<'a, 's> {
@@ -235,7 +232,7 @@ impl<'a, 's> Division<'a, 's> {
         Division { inputs: Vec::new(), named: 0, stages, may_cut: false }
     }
 
-    fn divided(self, plan: LogicalPlan, is_one: bool, driver: Option<usize>) -> Result<Divided> {
+    fn divided(self, plan: LogicalPlan, driver: Option<usize>) -> Result<Divided> {
         let inputs = self.inputs;
         let all = inputs.iter().filter(|input| input.unit.is_all());
         let rows: u64 = all.map(|input| self.stages.rows_of(&input.source)).sum();
@@ -245,7 +242,7 @@ impl<'a, 's> Division<'a, 's> {
             let source = scan.source.as_ref().downcast_ref::<DefaultTableSource>();
             !source.is_some_and(|source| source.table_provider.is::<UnitTable>())
         })?;
-        Ok(Divided { plan, inputs, reads_others, is_one, rows_of_one: rows, driver })
+        Ok(Divided { plan, inputs, reads_others, rows_of_one: rows, driver })
     }
 
     /// A node that meets a demand; `None` if it cannot.
@@ -339,9 +336,7 @@ impl<'a, 's> Division<'a, 's> {
     /// Enters an input in place of a scan.
     fn input(&mut self, scan: &TableScan, unit: UnitOf, name: Option<&str>) -> Result<LogicalPlan> {
         let source = Source::of(scan).expect("the caller has looked");
-        let width = scan.source.schema().fields().len();
-        let columns = scan.projection.clone().unwrap_or_else(|| (0..width).collect());
-        let schema = scan.projected_schema.clone();
+        let (columns, schema) = (columns_read(scan), scan.projected_schema.clone());
         let table = UnitTable::new(self.inputs.len(), schema.as_arrow(), name);
         self.inputs.push(Input { source, columns, schema, unit });
         let source = provider_as_source(Arc::new(table));
@@ -668,6 +663,12 @@ fn with_unit_last(part: Part, schema: &DFSchema) -> Result<LogicalPlan> {
 
 pub(crate) fn columns(schema: &DFSchema) -> Vec<Expr> {
     schema.iter().map(Expr::from).collect()
+}
+
+/// Positions of the columns that a scan reads.
+pub(crate) fn columns_read(scan: &TableScan) -> Vec<usize> {
+    let width = scan.source.schema().fields().len();
+    scan.projection.clone().unwrap_or_else(|| (0..width).collect())
 }
 
 /// Whether a plan reads what may change.
