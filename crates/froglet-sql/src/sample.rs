@@ -1,20 +1,15 @@
 //! How large the groups of an aggregate are, about: from one block of each table.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use arrow::datatypes::Schema;
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
-use datafusion::execution::context::ExecutionProps;
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, TableScan};
-use datafusion::physical_expr::create_physical_expr;
 use froglet_engine::Snapshot;
 
 use crate::demand::{Demand, is_over};
 use crate::error::SqlError;
-use crate::unit_query::hashes_of_all;
+use crate::unit_query::RowKeys;
 use crate::units::{Source, columns, columns_read};
 
 /// What a block says of groups.
@@ -56,29 +51,23 @@ pub(crate) fn groups(
     if by.is_empty() {
         return Ok(Some(Groups::none()));
     }
-    let below = |schema: &DFSchema, made_by: &[Expr]| {
-        let below = Demand::All(by.to_vec()).below(schema, |at| made_by.get(at))?;
-        if let Demand::All(keys) = below { Some(keys) } else { None }
+    let below = |input: &LogicalPlan, schema: &DFSchema, made_by: &[Expr]| {
+        let below = Demand::All(by.to_vec()).below(schema, |at| made_by.get(at));
+        let Some(Demand::All(by)) = below else { return Ok(None) };
+        groups(input, &by, snapshot)
     };
     match plan {
         LogicalPlan::TableScan(scan) => of_table(scan, by, snapshot),
         LogicalPlan::Filter(filter) => groups(&filter.input, by, snapshot),
         LogicalPlan::Sort(sort) => groups(&sort.input, by, snapshot),
-        LogicalPlan::Projection(projection) => match below(&projection.schema, &projection.expr) {
-            Some(by) => groups(&projection.input, &by, snapshot),
-            None => Ok(None),
-        },
+        LogicalPlan::Projection(projection) => {
+            below(&projection.input, &projection.schema, &projection.expr)
+        }
         LogicalPlan::SubqueryAlias(alias) => {
-            match below(&alias.schema, &columns(alias.input.schema())) {
-                Some(by) => groups(&alias.input, &by, snapshot),
-                None => Ok(None),
-            }
+            below(&alias.input, &alias.schema, &columns(alias.input.schema()))
         }
         LogicalPlan::Aggregate(aggregate) => {
-            match below(&aggregate.schema, &aggregate.group_expr) {
-                Some(by) => groups(&aggregate.input, &by, snapshot),
-                None => Ok(None),
-            }
+            below(&aggregate.input, &aggregate.schema, &aggregate.group_expr)
         }
         LogicalPlan::Join(join) if join.join_type != JoinType::LeftMark => {
             let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -106,15 +95,12 @@ fn of_table(scan: &TableScan, by: &[Expr], snapshot: &Snapshot) -> Result<Option
         return Ok(None);
     }
     let table = &version.table;
-    let (props, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
-    let physical = |expr| create_physical_expr(expr, &scan.projected_schema, &props, &planning);
-    let keys = by.iter().map(physical).collect::<Result<Vec<_>>>()?;
+    let keys = RowKeys::new(by, &scan.projected_schema)?;
     let blocks = table.block_count();
     // The one in the middle: the first may be of times when things were otherwise.
     let read = table.read_block(snapshot, blocks / 2, &columns_read(scan));
     let read = read.map_err(SqlError::from)?;
-    let schema: Arc<Schema> = Arc::new(scan.projected_schema.as_arrow().clone());
-    let hashes: HashSet<u64> = hashes_of_all(&keys, &schema, &read.batch).into_iter().collect();
+    let hashes: HashSet<u64> = keys.hashes_of_all(&read.batch).into_iter().collect();
     Ok(Some(Groups {
         groups: hashes.len().max(1) as u64,
         rows: read.rids.len() as u64,

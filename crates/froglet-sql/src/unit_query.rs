@@ -18,6 +18,7 @@ use arrow::datatypes::{
 };
 use async_trait::async_trait;
 use datafusion::catalog::Session;
+use datafusion::common::DFSchema;
 use datafusion::common::hash_utils::{QualityRandomState, RandomState, create_hashes};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result;
@@ -66,7 +67,7 @@ enum Keys {
     All,
     Row,
     Block,
-    Of(Vec<Arc<dyn PhysicalExpr>>, SchemaRef),
+    Of(RowKeys),
 }
 
 impl DividedQuery {
@@ -144,9 +145,7 @@ impl UnitQuery for DividedQuery {
                 let unit = |rid: &RowId| mixed(u64::from(rid.block()), input as u64);
                 Ok(rows.rids.iter().map(unit).collect())
             }
-            Keys::Of(keys, schema) => {
-                Ok(self.context.enter(|| hashes_of_all(keys, schema, &rows.batch)))
-            }
+            Keys::Of(keys) => Ok(self.context.enter(|| keys.hashes_of_all(&rows.batch))),
         }
     }
 
@@ -176,16 +175,12 @@ impl UnitQuery for DividedQuery {
 }
 
 fn keys_of(input: &Input) -> Result<Keys> {
-    let exprs = match &input.unit {
-        UnitOf::All => return Ok(Keys::All),
-        UnitOf::Row => return Ok(Keys::Row),
-        UnitOf::Block => return Ok(Keys::Block),
-        UnitOf::Keys(exprs) => exprs,
-    };
-    let (props, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
-    let physical = |expr| create_physical_expr(expr, &input.schema, &props, &planning);
-    let keys = exprs.iter().map(physical).collect::<Result<_>>()?;
-    Ok(Keys::Of(keys, Arc::new(input.schema.as_arrow().clone())))
+    Ok(match &input.unit {
+        UnitOf::All => Keys::All,
+        UnitOf::Row => Keys::Row,
+        UnitOf::Block => Keys::Block,
+        UnitOf::Keys(exprs) => Keys::Of(RowKeys::new(exprs, &input.schema)?),
+    })
 }
 
 /// One number of two (the finalizer of SplitMix64), below the greatest.
@@ -196,33 +191,41 @@ fn mixed(n: u64, salt: u64) -> u64 {
     (n ^ (n >> 31)) >> 1
 }
 
-/// A number for each row, also where a key cannot be computed (`10 / a` where `a` is 0): the query may
-/// leave such rows out. If it does not, it fails by itself.
-pub(crate) fn hashes_of_all(
-    keys: &[Arc<dyn PhysicalExpr>],
-    schema: &SchemaRef,
-    rows: &RecordBatch,
-) -> Vec<u64> {
-    hashes(keys, schema, rows).unwrap_or_else(|_| {
-        let hash = |at| hashes(keys, schema, &rows.slice(at, 1)).map_or(0, |hash| hash[0]);
-        (0..rows.num_rows()).map(hash).collect()
-    })
+/// By what rows are kept together, compiled.
+pub(crate) struct RowKeys {
+    keys: Vec<Arc<dyn PhysicalExpr>>,
+    /// Of the rows.
+    schema: SchemaRef,
 }
 
-/// A number for each row, the same where the keys are equal; below the greatest.
-fn hashes(
-    keys: &[Arc<dyn PhysicalExpr>],
-    schema: &SchemaRef,
-    rows: &RecordBatch,
-) -> Result<Vec<u64>> {
-    let rows = as_planned(rows.columns().to_vec(), schema, rows.num_rows())?;
-    let key = |key: &Arc<dyn PhysicalExpr>| {
-        comparable(&key.evaluate(&rows)?.into_array(rows.num_rows())?)
-    };
-    let keys = keys.iter().map(key).collect::<Result<Vec<ArrayRef>>>()?;
-    let mut hashes = vec![0; rows.num_rows()];
-    create_hashes(&keys, &RandomState::with_seed(0), &mut hashes)?;
-    Ok(hashes.into_iter().map(|hash| hash >> 1).collect())
+impl RowKeys {
+    pub(crate) fn new(exprs: &[Expr], schema: &DFSchema) -> Result<RowKeys> {
+        let (props, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+        let physical = |expr| create_physical_expr(expr, schema, &props, &planning);
+        let keys = exprs.iter().map(physical).collect::<Result<_>>()?;
+        Ok(RowKeys { keys, schema: Arc::new(schema.as_arrow().clone()) })
+    }
+
+    /// A number for each row, also where a key cannot be computed (`10 / a` where `a` is 0): the query may
+    /// leave such rows out. If it does not, it fails by itself.
+    pub(crate) fn hashes_of_all(&self, rows: &RecordBatch) -> Vec<u64> {
+        self.hashes(rows).unwrap_or_else(|_| {
+            let hash = |at| self.hashes(&rows.slice(at, 1)).map_or(0, |hash| hash[0]);
+            (0..rows.num_rows()).map(hash).collect()
+        })
+    }
+
+    /// A number for each row, the same where the keys are equal; below the greatest.
+    fn hashes(&self, rows: &RecordBatch) -> Result<Vec<u64>> {
+        let rows = as_planned(rows.columns().to_vec(), &self.schema, rows.num_rows())?;
+        let key = |key: &Arc<dyn PhysicalExpr>| {
+            comparable(&key.evaluate(&rows)?.into_array(rows.num_rows())?)
+        };
+        let keys = self.keys.iter().map(key).collect::<Result<Vec<ArrayRef>>>()?;
+        let mut hashes = vec![0; rows.num_rows()];
+        create_hashes(&keys, &RandomState::with_seed(0), &mut hashes)?;
+        Ok(hashes.into_iter().map(|hash| hash >> 1).collect())
+    }
 }
 
 /// Stored columns as a plan has them: a stage stores some as others.
@@ -384,6 +387,7 @@ mod tests {
     use std::collections::HashSet;
 
     use arrow::array::{Float64Array, Int32Array, StringViewArray};
+    use datafusion::common::Column;
 
     use super::*;
 
@@ -430,11 +434,11 @@ mod tests {
     #[test]
     fn keys_that_are_equal_are_of_one_unit() {
         let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Float64, true)]));
-        let keys: Vec<Arc<dyn PhysicalExpr>> =
-            vec![Arc::new(datafusion::physical_expr::expressions::Column::new("v", 0))];
+        let column = Expr::Column(Column::new_unqualified("v"));
+        let keys = RowKeys::new(&[column], &DFSchema::try_from(schema.clone()).unwrap()).unwrap();
         let values = Float64Array::from(vec![Some(0.0), Some(-0.0), Some(1.0), None]);
-        let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(values)]).unwrap();
-        let hashes = hashes(&keys, &schema, &batch).unwrap();
+        let batch = RecordBatch::try_new(schema, vec![Arc::new(values)]).unwrap();
+        let hashes = keys.hashes(&batch).unwrap();
         assert_eq!(hashes[0], hashes[1]);
         assert_ne!(hashes[0], hashes[2]);
         assert!(hashes.iter().all(|hash| *hash < u64::MAX));
