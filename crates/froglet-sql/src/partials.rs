@@ -16,7 +16,7 @@ use datafusion::error::Result;
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
-use datafusion::logical_expr::{Aggregate, AggregateUDF, Expr, ExprSchemable, lit, when};
+use datafusion::logical_expr::{Aggregate, AggregateUDF, Expr, ExprSchemable, cast, lit, when};
 
 use crate::udf::average::merged_average;
 
@@ -30,12 +30,22 @@ pub(crate) struct Halves {
     pub values: Vec<Expr>,
 }
 
-/// How the second half goes on.
-enum Second {
-    Sum,
-    Count,
-    Same(Arc<AggregateUDF>),
-    Average,
+/// One aggregate in two.
+struct Split {
+    first: Vec<Expr>,
+    /// Over what those make.
+    second: Arc<AggregateUDF>,
+    value: ValueOf,
+}
+
+/// What the aggregate's value is of what the second half makes.
+enum ValueOf {
+    /// That.
+    Same,
+    /// That, in the aggregate's type.
+    Cast,
+    /// That, or 0 where there were no rows.
+    OrZero,
 }
 
 /// The halves of a node's aggregates; `None` if one has none. `column`: what makes number `n` of the first
@@ -47,38 +57,24 @@ pub(crate) fn halves(
     let schema = aggregate.input.schema();
     let mut halves = Halves { first: Vec::new(), second: Vec::new(), values: Vec::new() };
     for expr in &aggregate.aggr_expr {
-        let Some((firsts, second)) = split(expr, schema)? else { return Ok(None) };
-        let mut columns = Vec::with_capacity(firsts.len());
-        for first in firsts {
+        let Some(Split { first, second, value }) = split(expr, schema)? else { return Ok(None) };
+        let mut columns = Vec::with_capacity(first.len());
+        for first in first {
             columns.push(column(entered(&mut halves.first, first).0));
         }
-        let call = |function| function_of(function, columns, None);
-        let field = expr.to_field(schema)?.1;
-        let call = match &second {
-            Second::Sum | Second::Count => call(sum_udaf()),
-            Second::Same(function) => call(function.clone()),
-            Second::Average => {
-                let Expr::AggregateFunction(average) = expr else { unreachable!("it was split") };
-                let argument = average.params.args[0].to_field(schema)?.1;
-                call(merged_average(argument, field.clone()))
-            }
-        };
-        let name = entered(&mut halves.second, call).1;
-        let value = Expr::Column(Column::new_unqualified(name));
-        halves.values.push(match second {
-            Second::Count => when(value.clone().is_null(), lit(0_i64)).otherwise(value)?,
-            Second::Sum => Expr::Cast(datafusion::logical_expr::Cast::new(
-                Box::new(value),
-                field.data_type().clone(),
-            )),
-            Second::Same(_) | Second::Average => value,
+        let name = entered(&mut halves.second, function_of(second, columns, None)).1;
+        let made = Expr::Column(Column::new_unqualified(name));
+        halves.values.push(match value {
+            ValueOf::Same => made,
+            ValueOf::Cast => cast(made, expr.get_type(schema)?),
+            ValueOf::OrZero => when(made.clone().is_null(), lit(0_i64)).otherwise(made)?,
         });
     }
     Ok(Some(halves))
 }
 
-/// The first half of an aggregate, and how the second goes on.
-fn split(expr: &Expr, schema: &DFSchema) -> Result<Option<(Vec<Expr>, Second)>> {
+/// The halves of an aggregate; `None` if it has none.
+fn split(expr: &Expr, schema: &DFSchema) -> Result<Option<Split>> {
     let Expr::AggregateFunction(call) = expr else { return Ok(None) };
     let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = &call.params;
     if !order_by.is_empty() || null_treatment.is_some() {
@@ -89,19 +85,21 @@ fn split(expr: &Expr, schema: &DFSchema) -> Result<Option<(Vec<Expr>, Second)>> 
         None => DataType::Null,
     };
     let is_decimal = matches!(ty, DataType::Decimal128(..));
-    let function = || Second::Same(call.func.clone());
-    let second = match (call.func.name(), distinct) {
-        ("min" | "max", _) if !ty.is_floating() => function(),
-        ("bool_and" | "bool_or" | "bit_and" | "bit_or", _) => function(),
-        ("count", false) => Second::Count,
-        ("sum", false) if ty.is_integer() || is_decimal => Second::Sum,
+    let (second, value) = match (call.func.name(), distinct) {
+        ("min" | "max", _) if !ty.is_floating() => (call.func.clone(), ValueOf::Same),
+        ("bool_and" | "bool_or" | "bit_and" | "bit_or", _) => (call.func.clone(), ValueOf::Same),
+        ("count", false) => (sum_udaf(), ValueOf::OrZero),
+        ("sum", false) if ty.is_integer() || is_decimal => (sum_udaf(), ValueOf::Cast),
         ("avg", false) if is_decimal => {
             let half = |function| function_of(function, args.clone(), filter.clone());
-            return Ok(Some((vec![half(count_udaf()), half(sum_udaf())], Second::Average)));
+            let first = vec![half(count_udaf()), half(sum_udaf())];
+            let (argument, result) = (args[0].to_field(schema)?.1, expr.to_field(schema)?.1);
+            let second = merged_average(argument, result);
+            return Ok(Some(Split { first, second, value: ValueOf::Same }));
         }
         _ => return Ok(None),
     };
-    Ok(Some((vec![expr.clone()], second)))
+    Ok(Some(Split { first: vec![expr.clone()], second, value }))
 }
 
 fn function_of(function: Arc<AggregateUDF>, args: Vec<Expr>, filter: Option<Box<Expr>>) -> Expr {
