@@ -67,14 +67,7 @@ pub(crate) async fn prepare(
     prepared.undetermined = undetermined(&statement.command, param_oids, prepared.params.len());
     prepared.fields = plan.fields().cloned();
     prepared.origins = origins(prepared.fields.as_deref().unwrap_or_default(), &catalog).into();
-    let cached = CachedPlan {
-        stamp: catalog.stamp,
-        fast: session.settings.hot().fast_path,
-        path: session.settings.hot().search_path.clone(),
-        timezone: session.settings.hot().timezone.clone(),
-        plan,
-        conversion: None,
-    };
+    let cached = CachedPlan::new(plan, catalog.stamp, session.settings.hot());
     prepared.plan = Mutex::new(Some(Arc::new(cached)));
     Ok(prepared)
 }
@@ -227,7 +220,6 @@ pub(crate) async fn new_plan(
     prepared: &Prepared,
     catalog: &Arc<CatalogVersion>,
 ) -> Result<Arc<CachedPlan>, Stop> {
-    let hot = session.settings.hot();
     let (command, given) = prepared.to_plan()?;
     let (plan, params) = plan_now(session, &command, catalog, given).await?;
     if params.len() > prepared.params.len() {
@@ -243,14 +235,8 @@ pub(crate) async fn new_plan(
         }
         _ => None,
     };
-    let new = Arc::new(CachedPlan {
-        stamp: catalog.stamp,
-        fast: hot.fast_path,
-        path: hot.search_path.clone(),
-        timezone: hot.timezone.clone(),
-        plan,
-        conversion,
-    });
+    let new = CachedPlan::new(plan, catalog.stamp, session.settings.hot());
+    let new = Arc::new(CachedPlan { conversion, ..new });
     *prepared.plan.lock() = Some(new.clone());
     Ok(new)
 }
@@ -260,21 +246,13 @@ pub(crate) async fn bound_again(
     session: &Session,
     prepared: &Prepared,
     catalog: &Arc<CatalogVersion>,
-) -> Result<Arc<Prepared>, Stop> {
-    let hot = session.settings.hot();
+) -> Result<(Arc<Prepared>, Arc<CachedPlan>), Stop> {
     let (command, given) = prepared.to_plan()?;
     let (plan, _) = plan_now(session, &command, catalog, given).await?;
     let fields = plan.fields().cloned();
     let origins = origins(fields.as_deref().unwrap_or_default(), catalog).into();
-    let cached = CachedPlan {
-        stamp: catalog.stamp,
-        fast: hot.fast_path,
-        path: hot.search_path.clone(),
-        timezone: hot.timezone.clone(),
-        plan,
-        conversion: None,
-    };
-    Ok(Arc::new(Prepared {
+    let cached = Arc::new(CachedPlan::new(plan, catalog.stamp, session.settings.hot()));
+    let prepared = Prepared {
         statement: prepared.statement.clone(),
         params: prepared.params.clone(),
         param_types: prepared.param_types.clone(),
@@ -283,8 +261,9 @@ pub(crate) async fn bound_again(
         inner: None,
         origins,
         lifted: prepared.lifted,
-        plan: Mutex::new(Some(Arc::new(cached))),
-    }))
+        plan: Mutex::new(Some(cached.clone())),
+    };
+    Ok((Arc::new(prepared), cached))
 }
 
 /// The result of statements without a plan.

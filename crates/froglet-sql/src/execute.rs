@@ -186,14 +186,15 @@ async fn attempt(
     let version = pin!(catalog.begin_statement(txn, writes, limits)).await?;
     let id = txn.id().0;
     session.state.set_catalog(&version, id, limits);
-    let mut prepared = prepared.clone();
-    if session.undescribed && bind::known_plan(session, &prepared, &version).is_none() {
-        prepared = Box::pin(bind::bound_again(session, &prepared, &version)).await?;
-    }
-    let prepared = &prepared;
-    let cached = match bind::known_plan(session, prepared, &version) {
-        Some(known) => known,
-        None => Box::pin(bind::new_plan(session, prepared, &version)).await?,
+    let again;
+    let (prepared, cached) = match bind::known_plan(session, prepared, &version) {
+        Some(known) => (prepared, known),
+        None if session.undescribed => {
+            let bound = Box::pin(bind::bound_again(session, prepared, &version)).await?;
+            again = bound.0;
+            (&again, bound.1)
+        }
+        None => (prepared, Box::pin(bind::new_plan(session, prepared, &version)).await?),
     };
     let outcome = match &cached.plan {
         Plan::Select(_) | Plan::Query(_) => {

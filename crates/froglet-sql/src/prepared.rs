@@ -74,6 +74,18 @@ pub(crate) struct CachedPlan {
 }
 
 impl CachedPlan {
+    /// A plan made under the catalog of this stamp, and with these settings.
+    pub(crate) fn new(plan: Plan, stamp: u64, hot: &Hot) -> CachedPlan {
+        CachedPlan {
+            stamp,
+            fast: hot.fast_path,
+            path: hot.search_path.clone(),
+            timezone: hot.timezone.clone(),
+            plan,
+            conversion: None,
+        }
+    }
+
     /// Whether it was made under the catalog of this stamp, and with these settings.
     pub(crate) fn was_made_under(&self, stamp: u64, hot: &Hot) -> bool {
         self.stamp == stamp

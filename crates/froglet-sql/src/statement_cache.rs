@@ -379,14 +379,7 @@ impl Session {
             param_types: types.collect::<Result<_, _>>().ok()?,
             params: params.into(),
             origins: prepared.origins.clone(),
-            plan: Arc::new(CachedPlan {
-                stamp: written.stamp,
-                fast: written.fast,
-                path: written.path.clone(),
-                timezone: written.timezone.clone(),
-                plan,
-                conversion: None,
-            }),
+            plan: Arc::new(CachedPlan::new(plan, catalog.stamp, self.settings.hot())),
         })
     }
 }
