@@ -184,19 +184,14 @@ impl Writer<'_> {
         self.txn.part().snapshot().clone()
     }
 
-    /// Whether the table is still what the statement takes it for.
-    pub(crate) fn still_current(&self, table: &TableVersion) -> bool {
-        if table.version == Ts(0) {
-            return true;
+    /// Whether the table is no longer what the statement takes it for, which may look again: what it
+    /// has met with may be of a schema that is no more, or of rows that went with it.
+    pub(crate) fn is_outrun(&self, table: &TableVersion) -> bool {
+        if self.isolation() == Isolation::RepeatableRead || table.version == Ts(0) {
+            return false;
         }
         let latest = self.catalog.latest();
-        latest.tables.get(&table.def.id).is_some_and(|now| now.version == table.version)
-    }
-
-    /// Whether the statement has met with keys of a schema that is no more, perhaps of rows that went
-    /// with it: it may look again.
-    fn is_outrun(&self, table: &TableVersion) -> bool {
-        self.isolation() == Isolation::ReadCommitted && !self.still_current(table)
+        latest.tables.get(&table.def.id).is_none_or(|now| now.version != table.version)
     }
 
     /// After a whole chunk of rows others of the thread have their turn.
@@ -379,7 +374,7 @@ impl Writer<'_> {
                 let view = self.fresh_view();
                 let Some(recheck) = recheck else { return Err(Stop::Restart) };
                 let now = recheck(&view, targets.rids[at])?;
-                if !self.still_current(table) {
+                if self.is_outrun(table) {
                     return Err(Stop::Restart);
                 }
                 let Some((values, old)) = now else { return Ok(Next::Skip) };

@@ -206,15 +206,15 @@ impl DoUpdate {
         let view = writer.fresh_view();
         let mut existing = Row::new();
         let is_there = table.table.read_row(&view, other, &all, &mut existing);
-        if writer.isolation() == Isolation::RepeatableRead {
-            if !is_there {
-                return Err(TxnError::Serialization.into());
-            }
-        } else if !writer.still_current(table) {
+        if writer.is_outrun(table) {
             // Others may have written it in columns that the statement does not know.
             return Err(Stop::Restart);
-        } else if !is_there {
-            return Ok(None);
+        }
+        if !is_there {
+            return match writer.isolation() {
+                Isolation::ReadCommitted => Ok(None),
+                Isolation::RepeatableRead => Err(TxnError::Serialization.into()),
+            };
         }
         let eval = writer.eval;
         let Some(values) = self.new_values(inserter, &existing, proposed, eval)? else {
