@@ -182,7 +182,7 @@ impl Catalog {
             {
                 migration.verify_at_flip()?;
             }
-            self.ended_migrations.done(txn, &migration.status_if_done())?;
+            self.ended_migrations.record(txn, &migration.status_if_done())?;
         }
         self.prepare_lazies(txn)?;
         CrashPoint::FlipVerified.reached();

@@ -1,7 +1,7 @@
 //! What has become of migrations, for `froglet.migrations`: rows of row space 1, which outlive the server.
 //!
 //! ```text
-//!   id int8 │ record text: JSON of MigrationStatus
+//!   record text: JSON of MigrationStatus
 //!
 //!   begun     written by a transaction of its own
 //!   done      written by the migrating transaction
@@ -14,6 +14,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use froglet_engine::batch::value_at;
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Layout, Row, RowId, RowWrite, SpaceId, Table, Ts, TxnId,
     Value,
@@ -41,11 +42,9 @@ pub(crate) struct History {
 }
 
 fn layout() -> Layout {
-    let column = |id, ty| ColumnSpec { id: ColumnId(id), ty, missing: Value::Null };
-    Layout {
-        columns: vec![column(1, ColumnType::Int64), column(2, ColumnType::Text)],
-        indexes: Vec::new(),
-    }
+    // Column 1 of the row space has been of another type, and may be in its checkpoint.
+    let record = ColumnSpec { id: ColumnId(2), ty: ColumnType::Text, missing: Value::Null };
+    Layout { columns: vec![record], indexes: Vec::new() }
 }
 
 impl History {
@@ -59,12 +58,12 @@ impl History {
         let (mut found, mut rows) = (Vec::new(), HashMap::new());
         let snapshot = engine.relaxed(TxnId(0));
         for block in 0..table.block_count() {
-            for rid in table.read_block(&snapshot, block, &[])?.rids {
-                let mut row = Row::new();
-                table.read_row(&snapshot, rid, &[0, 1], &mut row);
+            let read = table.read_block(&snapshot, block, &[0])?;
+            for (at, rid) in read.rids.iter().enumerate() {
+                let record = value_at(read.batch.column(0), at, ColumnType::Text);
                 // A record of a later version is none that could be shown.
-                let Some(status) = decode(&row) else { continue };
-                rows.insert(status.id, rid);
+                let Some(status) = decode(&record) else { continue };
+                rows.insert(status.id, *rid);
                 found.push(status);
             }
         }
@@ -107,18 +106,21 @@ impl History {
         Ok(())
     }
 
-    /// It is done if this transaction commits.
-    pub(crate) fn done(
+    /// It stands, or has ended, like this if the transaction commits.
+    pub(crate) fn record(
         &self,
         txn: &mut Transaction,
         status: &MigrationStatus,
     ) -> Result<(), SchemaError> {
-        self.update(txn, status)
+        let Some(rid) = self.rows.lock().get(&status.id).copied() else { return Ok(()) };
+        let write = RowWrite::Update { rid, columns: &[0], values: &encode(status) };
+        let written = self.table.write(txn.part(), Ts::LATEST, &[write]);
+        written.map_err(|(_, stop)| crate::target::unexpected(&stop))
     }
 
     /// It has ended without being done.
     pub(crate) fn aborted(&self, status: &MigrationStatus) -> Result<(), SchemaError> {
-        self.write(|_, txn| self.update(txn, status))
+        self.write(|_, txn| self.record(txn, status))
     }
 
     /// One that has ended is remembered from now on, instead of the oldest.
@@ -137,19 +139,6 @@ impl History {
         Ok(())
     }
 
-    /// Writes how a migration stands, if the transaction commits.
-    pub(crate) fn update(
-        &self,
-        txn: &mut Transaction,
-        status: &MigrationStatus,
-    ) -> Result<(), SchemaError> {
-        let Some(rid) = self.rows.lock().get(&status.id).copied() else { return Ok(()) };
-        let row = encode(status);
-        let write = RowWrite::Update { rid, columns: &[1], values: &row[1..] };
-        let written = self.table.write(txn.part(), Ts::LATEST, &[write]);
-        written.map_err(|(_, stop)| crate::target::unexpected(&stop))
-    }
-
     fn write(
         &self,
         work: impl FnOnce(&dyn Table, &mut Transaction) -> Result<(), SchemaError>,
@@ -164,13 +153,12 @@ impl History {
 
 fn encode(status: &MigrationStatus) -> Row {
     let json = serde_json::to_string(status).expect("a status has only string keys");
-    let id = i64::try_from(status.id).expect("nobody lives to see so many migrations");
-    [Value::Int64(id), Value::text(json)].into_iter().collect()
+    vec![Value::text(json)]
 }
 
-fn decode(row: &Row) -> Option<MigrationStatus> {
-    match row.as_slice() {
-        [_, Value::Text(json)] => serde_json::from_str(json).ok(),
+fn decode(record: &Value) -> Option<MigrationStatus> {
+    match record {
+        Value::Text(json) => serde_json::from_str(json).ok(),
         _ => None,
     }
 }

@@ -175,7 +175,7 @@ impl Catalog {
                     lazy.def.source.name
                 )));
             }
-            self.ended_migrations.update(txn, &lazy.status())?;
+            self.ended_migrations.record(txn, &lazy.status())?;
         }
         Ok(())
     }
@@ -275,7 +275,7 @@ impl Catalog {
             Err(SchemaError::Stale) => return Ok(false),
             written => written?,
         }
-        self.ended_migrations.update(&mut txn, &lazy.status_if_done())?;
+        self.ended_migrations.record(&mut txn, &lazy.status_if_done())?;
         CrashPoint::LazyEnding.reached();
         self.manager().commit(txn, &limits).await?;
         self.ended_migrations.remember(lazy.status_if_done())?;
