@@ -433,16 +433,15 @@ impl Catalog {
             }
             self.ended_migrations.remember(status)
         };
-        self.migrations.lock().retain(|migration| {
-            let status = migration.status();
-            status.ended_us.is_none() || bury(status).is_err()
-        });
+        self.migrations
+            .lock()
+            .retain(|migration| !migration.has_ended() || bury(migration.status()).is_err());
     }
 
     /// Does something to a migration under way; false if there is none of this number.
     pub fn with_migration(&self, id: u64, does: impl FnOnce(&Migration)) -> bool {
         let migrations = self.migrations.lock();
-        let found = migrations.iter().find(|m| m.id == id && m.status().ended_us.is_none());
+        let found = migrations.iter().find(|m| m.id == id && !m.has_ended());
         found.inspect(|m| does(m)).is_some()
     }
 
@@ -469,6 +468,7 @@ impl Catalog {
         let (owner, rows) = (txn.id(), step.table.clone());
         let local = local_mut(txn);
         if let Some(migration) = local.migration(table.id, rows.space()) {
+            migration.is_for(step, options);
             return Ok(migration.clone());
         }
         let id = self.next_migration.fetch_add(1, Ordering::Relaxed);

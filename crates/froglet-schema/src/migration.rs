@@ -319,7 +319,6 @@ impl Migration {
 
     /// Captured rows are this step's, too, from now on.
     fn capture_for(&self, step: &Arc<Step>, options: &MigrationOptions) {
-        self.is_for(step, options);
         self.capture_threads.fetch_max(options.capture_threads, Ordering::Relaxed);
         if options.rows_per_second > 0 {
             self.pace.throttle(options.rows_per_second);
@@ -746,13 +745,18 @@ impl Migration {
             step.release();
         }
         self.set_phase(phase);
-        self.ended_us.store(now_us().unsigned_abs(), Ordering::Relaxed);
+        self.ended_us.store(now_us().unsigned_abs(), Ordering::Release);
     }
 
     /// What is to be remembered of it if its transaction commits now.
     pub(crate) fn status_if_done(&self) -> MigrationStatus {
         let ended_us = Some(now_us());
         MigrationStatus { phase: MigrationPhase::Done, backlog: 0, ended_us, ..self.status() }
+    }
+
+    /// Whether its last word is said: its status stays what it is.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended_us.load(Ordering::Acquire) != 0
     }
 
     /// One row of `froglet.migrations`.
