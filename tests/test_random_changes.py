@@ -59,28 +59,42 @@ def test_history(froglet, postgres, mode):
 WRITERS, ROWS, TRAFFIC_SECONDS = 3, 600, 5
 
 
-class Writer(threading.Thread):
-    """Writes rows of its own: ids that are `me` modulo WRITERS. `known` has the last number that was
-    committed of each, `doubtful` those of a transaction of which nobody has heard."""
+class Session(threading.Thread):
+    """One transaction after the other. `failure` is what has ended it before it was to stop."""
 
-    def __init__(self, server, me, seed):
+    def __init__(self, server, seed):
         super().__init__()
-        self.server, self.me, self.rng = server, me, random.Random(f"{seed} writer {me}")
-        self.known = {id: 0 for id in range(me, ROWS, WRITERS)}
-        self.doubtful, self.counts, self.failure = {}, Counter(), None
-        self.stopping, self.numbers = threading.Event(), iter(range(1, 10**9))
+        self.server, self.rng, self.counts = server, random.Random(seed), Counter()
+        self.failure, self.stopping = None, threading.Event()
+
+    def connect(self):
+        return self.server.connect()
 
     def run(self):
         try:
-            with self.server.connect(autocommit=False) as connection:
-                if self.rng.random() < 0.3:
-                    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            with self.connect() as connection:
                 while not self.stopping.is_set():
                     self.transaction(connection)
         except psycopg.OperationalError as error:
             self.failure = None if self.server.killed else error
         except Exception as error:  # noqa: BLE001: shown by the test
             self.failure = error
+
+
+class Writer(Session):
+    """Writes rows of its own: ids that are `me` modulo WRITERS. `known` has the last number that was
+    committed of each, `doubtful` those of a transaction of which nobody has heard."""
+
+    def __init__(self, server, me, seed):
+        super().__init__(server, f"{seed} writer {me}")
+        self.me, self.known = me, {id: 0 for id in range(me, ROWS, WRITERS)}
+        self.doubtful, self.numbers = {}, iter(range(1, 10**9))
+
+    def connect(self):
+        connection = self.server.connect(autocommit=False)
+        if self.rng.random() < 0.3:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        return connection
 
     def transaction(self, connection):
         """Some writes, all or none of which are then known."""
@@ -126,24 +140,12 @@ class Writer(threading.Thread):
         connection.execute("rollback to back")
 
 
-class Changer(threading.Thread):
+class Changer(Session):
     """Random schema changes that the writers' statements fit before and after."""
 
     def __init__(self, server, seed):
-        super().__init__()
-        self.server, self.rng, self.number = server, random.Random(f"{seed} changer"), 0
-        self.counts, self.failure, self.stopping = Counter(), None, threading.Event()
-        self.columns, self.indexes = [], []
-
-    def run(self):
-        try:
-            with self.server.connect() as connection:
-                while not self.stopping.is_set():
-                    self.transaction(connection)
-        except psycopg.OperationalError as error:
-            self.failure = None if self.server.killed else error
-        except Exception as error:  # noqa: BLE001: shown by the test
-            self.failure = error
+        super().__init__(server, f"{seed} changer")
+        self.number, self.columns, self.indexes = 0, [], []
 
     def transaction(self, connection):
         columns, indexes = list(self.columns), list(self.indexes)

@@ -103,6 +103,14 @@ class Select:
         return f"select * from {self.table}{filtered(self.where)}"
 
 
+def settable(table, name):
+    """The id of a column that a statement gives a value."""
+    column = table.column(name)
+    if column.generated:
+        raise Failure("428C9")
+    return column.id
+
+
 @dataclass(frozen=True)
 class Insert:
     table: str
@@ -116,9 +124,7 @@ class Insert:
     def row(self, table):
         row = {c.id: c.default for c in table.columns}
         for name, v in self.values:
-            if table.column(name).generated:
-                raise Failure("428C9")
-            row[table.column(name).id] = v
+            row[settable(table, name)] = v
         return table.completed(row)
 
 
@@ -135,9 +141,7 @@ class Update:
     def changed(self, table, row):
         new = dict(row)
         for name, e in self.sets:
-            if table.column(name).generated:
-                raise Failure("428C9")
-            new[table.column(name).id] = value(table.resolve(e), row)
+            new[settable(table, name)] = value(table.resolve(e), row)
         return table.completed(new)
 
 
