@@ -13,14 +13,14 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
-use crate::flip::{CopyTo, Flip, Hook, TableState};
+use crate::flip::{CopyTo, Flip, Hook, MadeBy, TableState};
 use crate::history::{HISTORY_SPACE, History};
 use crate::lazy::Lazy;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::Migration;
 use crate::own_view::OwnView;
 use crate::sequence::Sequences;
-use crate::status::{MigrationOptions, MigrationPhase, MigrationStatus};
+use crate::status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
 use crate::step::{Step, StepKind};
 use crate::store::{CATALOG_SPACE, Store, rebuild_indexes};
 use crate::target::Maker;
@@ -102,6 +102,14 @@ impl CatalogVersion {
 
     /// Tables that `owner` changes are read and written as it is to see them.
     fn as_owner_sees(&mut self, owner: TxnId, isolation: Isolation, changes: &Changes) {
+        for lazy in changes.lazies.values() {
+            let source = lazy.def.source.id;
+            if let Some(version) = self.tables.get(&source) {
+                let table = OwnView::sealed(version.table.clone(), owner);
+                let version = TableVersion::new(version.def.clone(), version.version, table);
+                self.tables.insert(source, Arc::new(version));
+            }
+        }
         for id in changes.objects.keys() {
             let Some(version) = self.tables.get(id) else { continue };
             // Under READ COMMITTED the read view follows what is migrated.
@@ -438,11 +446,23 @@ impl Catalog {
             .retain(|migration| !migration.has_ended() || bury(migration.status()).is_err());
     }
 
-    /// Does something to a migration under way; false if there is none of this number.
-    pub fn with_migration(&self, id: u64, does: impl FnOnce(&Migration)) -> bool {
+    /// Controls a migration under way; false if there is none of this number. One that is committed cannot
+    /// be cancelled.
+    pub fn control_migration(&self, id: u64, control: Control) -> Result<bool, SchemaError> {
+        if let Some(lazy) = self.lazies.read().values().find(|lazy| lazy.def.migration == id) {
+            return lazy.control(control).map(|()| true);
+        }
         let migrations = self.migrations.lock();
-        let found = migrations.iter().find(|m| m.id == id && !m.has_ended());
-        found.inspect(|m| does(m)).is_some()
+        let Some(migration) = migrations.iter().find(|m| m.id == id && !m.has_ended()) else {
+            return Ok(false);
+        };
+        match control {
+            Control::Cancel => migration.cancel(),
+            Control::Pause => migration.pause_scan(true),
+            Control::Resume => migration.pause_scan(false),
+            Control::Throttle(rows_per_second) => migration.throttle_scan(rows_per_second),
+        }
+        Ok(true)
     }
 
     /// A transaction's migrations.
@@ -674,10 +694,18 @@ impl Changes {
     /// The tables that were made of one, row by row; `None` where others were made of one of those, of
     /// other rows of the same table, or of several rows: a writer is not carried over to them.
     fn copies_of(&self, source: ObjectId) -> Option<Vec<CopyTo>> {
-        let mut found = Vec::new();
         if self.truncated.contains(&source) {
             return None;
         }
+        let lazily = self.lazies.iter().filter(|(table, lazy)| {
+            lazy.def.source.id == source && self.keep(**table, lazy.space())
+        });
+        let lazily = lazily.map(|(table, lazy)| CopyTo {
+            made: MadeBy::Lazy(lazy.clone()),
+            table: *table,
+            steps: Vec::new(),
+        });
+        let mut found: Vec<CopyTo> = lazily.collect();
         let steps = |table: &ObjectId| self.steps.get(table).map_or(&[][..], Vec::as_slice);
         for step in steps(&source) {
             let copy = match &step.kind {
@@ -693,7 +721,8 @@ impl Changes {
             }
             if made.is_some_and(|made| made.def.space == copy.target_space()) {
                 let steps = steps(table).to_vec();
-                found.push(CopyTo { copy: copy.clone(), table: *table, steps });
+                let made = MadeBy::Copy(copy.clone());
+                found.push(CopyTo { made, table: *table, steps });
             }
         }
         Some(found)

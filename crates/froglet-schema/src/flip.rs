@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use froglet_engine::{
-    BlockRows, CrashPoint, Engine, IndexSpec, RowId, RowWrite, Snapshot, SpaceId, SqlState, Table,
-    Ts, TxnId, Value, WriteStop, batch,
+    BlockRows, CrashPoint, Engine, EngineTxn, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId,
+    SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
 };
 use froglet_txn::{CommitHook, Limits, SchemaUse, Strength, Transaction, TxnError, Verdict};
 
@@ -36,6 +36,8 @@ use crate::change::Check;
 use crate::copy::Copy;
 use crate::def::ObjectId;
 use crate::error::SchemaError;
+use crate::lazy::Lazy;
+use crate::lazy_table::LazyTable;
 use crate::local::{Changed, local, local_mut};
 use crate::migration::Migration;
 use crate::rows::{read_rows, row_at, types_of};
@@ -83,11 +85,56 @@ pub struct Flip {
 /// A table that was made of one that is gone.
 pub struct CopyTo {
     /// How.
-    pub copy: Arc<Copy>,
+    pub made: MadeBy,
     /// The new table.
     pub table: ObjectId,
     /// What was done with its rows in the same transaction.
     pub steps: Vec<Arc<Step>>,
+}
+
+/// What makes the rows of a table of those of another.
+pub enum MadeBy {
+    /// Before the commit.
+    Copy(Arc<Copy>),
+    /// After it.
+    Lazy(Arc<Lazy>),
+}
+
+impl MadeBy {
+    /// The row space that it makes.
+    fn space(&self) -> SpaceId {
+        match self {
+            MadeBy::Copy(copy) => copy.target_space(),
+            MadeBy::Lazy(lazy) => lazy.space(),
+        }
+    }
+
+    /// What a writer's own version of source rows makes of their target rows, where that differs.
+    fn changes_of(
+        &self,
+        own: &Snapshot,
+        rows: &[RowId],
+    ) -> Result<Vec<(RowId, Option<Row>)>, SchemaError> {
+        match self {
+            MadeBy::Copy(copy) => copy.changes_of(own, rows),
+            MadeBy::Lazy(lazy) => lazy.changes_of(own, rows),
+        }
+    }
+
+    /// Makes the target row of a source row this, for a writer, if nobody has written it after `base`.
+    /// Returns the row that it wrote.
+    fn apply(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        source: RowId,
+        made: &Option<Row>,
+    ) -> Result<Option<RowId>, WriteStop> {
+        match self {
+            MadeBy::Copy(copy) => copy.apply(txn, base, source, made),
+            MadeBy::Lazy(lazy) => LazyTable::carry_over(lazy, txn, base, source, made),
+        }
+    }
 }
 
 impl Catalog {
@@ -350,7 +397,10 @@ impl Catalog {
         let rows = txn.part().rows_written(from);
         for step in &flip.steps {
             if let StepKind::Copy(copy) = &step.kind {
-                let is_it = |to: &&CopyTo| Arc::ptr_eq(&to.copy, copy);
+                let is_it = |to: &&CopyTo| match &to.made {
+                    MadeBy::Copy(made) => Arc::ptr_eq(made, copy),
+                    MadeBy::Lazy(_) => false,
+                };
                 if let Some(to) = flip.copies.iter().find(is_it) {
                     self.carry_to_copy(txn, to, flip.ts, &rows, limits).await?;
                 }
@@ -358,6 +408,9 @@ impl Catalog {
                 // The copy may have been made of a column that was filled before.
                 carry_rows(txn, step, &rows, None, limits).await?;
             }
+        }
+        for to in flip.copies.iter().filter(|to| matches!(to.made, MadeBy::Lazy(_))) {
+            self.carry_to_copy(txn, to, flip.ts, &rows, limits).await?;
         }
         Ok(())
     }
@@ -370,7 +423,7 @@ impl Catalog {
         rows: &[RowId],
         limits: &Limits,
     ) -> Result<(), TxnError> {
-        let changes = to.copy.changes_of(&txn.snapshot(), rows)?;
+        let changes = to.made.changes_of(&txn.snapshot(), rows)?;
         let latest = self.latest();
         let referenced =
             latest.tables.get(&to.table).is_some_and(|t| !t.def.referenced_by.is_empty());
@@ -383,7 +436,7 @@ impl Catalog {
             loop {
                 // Whoever has written the new row since the flip knew nothing of this transaction, nor
                 // did the flip's owner, whose own writes have its timestamp.
-                match to.copy.apply(txn.part(), Ts(flip.0 - 1), source, &change) {
+                match to.made.apply(txn.part(), Ts(flip.0 - 1), source, &change) {
                     Ok(rid) => {
                         written.extend(rid);
                         CrashPoint::CarriedToCopy.reached();
@@ -397,11 +450,7 @@ impl Catalog {
         for step in &to.steps {
             carry_rows(txn, step, &written, Some(flip), limits).await?;
         }
-        txn.note_schema(SchemaUse {
-            table: to.table,
-            space: to.copy.target_space(),
-            version: flip,
-        });
+        txn.note_schema(SchemaUse { table: to.table, space: to.made.space(), version: flip });
         Ok(())
     }
 }

@@ -24,7 +24,7 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -44,8 +44,8 @@ use crate::error::SchemaError;
 use crate::migration::now_us;
 use crate::pace::Pace;
 use crate::route::Route;
-use crate::rows::read_rows;
-use crate::status::{MigrationPhase, MigrationStatus};
+use crate::rows::{read_rows, row_at, types_of};
+use crate::status::{Control, MigrationPhase, MigrationStatus};
 use crate::step::positions;
 use crate::tracker::{Granule, Slots, Tracker};
 
@@ -69,6 +69,8 @@ pub struct LazyDef {
     pub outputs: Vec<ColumnId>,
     /// Rows of a granule.
     pub granule_rows: u32,
+    /// How long after the commit, or a restart, the background begins.
+    pub delay_ms: u64,
     /// Microseconds since 1970 UTC.
     pub started_us: i64,
 }
@@ -98,8 +100,6 @@ pub struct Lazy {
     waits: AtomicU64,
     in_background: AtomicBool,
     failure: Mutex<Option<String>>,
-    /// How many rows of the source the owner had written when the statement was run.
-    writes: AtomicUsize,
 }
 
 /// What there is from the commit on.
@@ -192,7 +192,6 @@ impl Lazy {
             waits: AtomicU64::new(0),
             in_background: AtomicBool::new(false),
             failure: Mutex::default(),
-            writes: AtomicUsize::new(0),
         }
     }
 
@@ -460,6 +459,45 @@ impl Lazy {
         (rows, end)
     }
 
+    /// What a writer's own version of source rows makes of their target rows. Not of those that it has only
+    /// held, or changed in nothing that the query reads.
+    pub(crate) fn changes_of(
+        &self,
+        own: &Snapshot,
+        rows: &[RowId],
+    ) -> Result<Vec<(RowId, Option<Row>)>, SchemaError> {
+        let was = self.rows_made(&self.live().at, rows)?;
+        let changes = rows.iter().zip(self.rows_made(own, rows)?).zip(was);
+        let changed = changes.filter(|((_, now), was)| now != was);
+        Ok(changed.map(|((rid, now), _)| (*rid, now)).collect())
+    }
+
+    /// What the query makes of each of some rows of the source, in the columns of the target.
+    fn rows_made(&self, at: &Snapshot, rows: &[RowId]) -> Result<Vec<Option<Row>>, SchemaError> {
+        let Live { target, columns, .. } = self.live();
+        let layout = target.layout();
+        let made = self.eval(read_rows(&*self.source, at, rows, &self.inputs))?;
+        let all: Vec<usize> = (0..layout.columns.len()).collect();
+        let types = types_of(&**target, &all);
+        let batch = columns.project(layout, &all, &made.columns, made.rids.len());
+        let mut kept = made.rids.iter().enumerate().peekable();
+        let row = |rid: &RowId| {
+            let (at, _) = kept.next_if(|(_, kept)| *kept == rid)?;
+            Some(row_at(batch.columns(), &types, at))
+        };
+        Ok(rows.iter().map(row).collect())
+    }
+
+    /// Whether there was a row made of this one at the commit.
+    pub(crate) fn has_made(&self, source: RowId) -> Result<bool, SchemaError> {
+        Ok(self.rows_made(&self.live().at, &[source])?[0].is_some())
+    }
+
+    /// The table that is made as it was at the commit, bare.
+    pub(crate) fn target(&self) -> &Arc<dyn Table> {
+        &self.live().target
+    }
+
     /// One row of `froglet.migrations`.
     pub(crate) fn status(&self) -> MigrationStatus {
         let (done, of) = self.live.get().map_or((0, 0), |live| live.tracker.progress());
@@ -491,10 +529,43 @@ impl Lazy {
         }
     }
 
+    /// Whether it makes the rows of a table under a definition.
+    pub(crate) fn is_of(&self, def: Option<&TableDef>) -> bool {
+        def.is_some_and(|def| def.space == self.space && def.lazy.is_some())
+    }
+
     /// What is to be remembered of it if the transaction that ends it commits now.
-    pub(crate) fn status_if_done(&self) -> MigrationStatus {
-        let ended_us = Some(now_us());
-        MigrationStatus { phase: MigrationPhase::Done, ended_us, backlog: 0, ..self.status() }
+    pub(crate) fn status_at_end(&self) -> MigrationStatus {
+        let ended = MigrationStatus { ended_us: Some(now_us()), backlog: 0, ..self.status() };
+        if self.is_complete() {
+            return MigrationStatus { phase: MigrationPhase::Done, ..ended };
+        }
+        let error =
+            Some("the table was dropped, or lost its rows, before all were moved".to_owned());
+        MigrationStatus { phase: MigrationPhase::Aborted, error, ..ended }
+    }
+
+    /// Does what an operator says.
+    pub(crate) fn control(&self, control: Control) -> Result<(), SchemaError> {
+        match control {
+            Control::Pause => self.pace.pause(true),
+            Control::Resume => self.pace.pause(false),
+            Control::Throttle(rows_per_second) => self.pace.throttle(rows_per_second),
+            Control::Cancel => {
+                let (id, table) = (self.def.migration, &self.table_name);
+                return Err(SchemaError::refused(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("lazy migration {id} of table \"{table}\" cannot be cancelled"),
+                )
+                .with_detail(
+                    "Its schema change is committed, and in use; rows are still to be moved.",
+                )
+                .with_hint(format!(
+                    "froglet.pause_migration({id}) leaves them until they are touched."
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// It migrates what nobody has asked for.
@@ -510,16 +581,6 @@ impl Lazy {
     /// The background has failed; what is touched is migrated all the same.
     pub(crate) fn fail(&self, error: &SchemaError) {
         *self.failure.lock() = Some(error.to_string());
-    }
-
-    /// Notes how many rows of the source the owner has written.
-    pub(crate) fn note_writes(&self, rows: usize) {
-        self.writes.store(rows, Ordering::Relaxed);
-    }
-
-    /// What was noted.
-    pub(crate) fn writes(&self) -> usize {
-        self.writes.load(Ordering::Relaxed)
     }
 }
 

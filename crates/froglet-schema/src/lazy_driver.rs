@@ -16,7 +16,8 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use arrow_array::{BooleanArray, RecordBatch};
 use froglet_engine::{
@@ -33,7 +34,7 @@ use crate::edit::{Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::{Lazy, LazyDef, Who};
 use crate::lazy_table::LazyTable;
-use crate::local::{local, local_mut};
+use crate::local::{Changed, local, local_mut};
 use crate::migration::{now_us, spawn_in_background};
 use crate::rows::types_of;
 use crate::step::{Step, StepKind, positions};
@@ -96,6 +97,7 @@ impl Catalog {
             source: Box::new(base.def.clone()),
             outputs: def.columns.iter().map(|column| column.id).collect(),
             granule_rows: scope.options.granule_rows,
+            delay_ms: u64::try_from(scope.options.background_delay.as_millis()).unwrap_or(u64::MAX),
             started_us: now_us(),
         });
         let owner = txn.id();
@@ -103,13 +105,15 @@ impl Catalog {
         let rows = self.open_table(&base.def)?;
         let lazy = Lazy::new(lazy_def, &def, owner, rows, base.table.clone(), query);
         let lazy = Arc::new(lazy);
-        lazy.note_writes(txn.part().rows_written(base.def.space).len());
+        lazy.pace.throttle(scope.options.rows_per_second);
         self.lazies.write().insert(def.space, lazy.clone());
         self.ended_migrations.begun(&lazy.status())?;
         let locked = self.store.lock(txn, id, scope.limits).await?;
         self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
         let table = self.open_table(&def)?;
-        local_mut(txn).set_table(TableVersion::new(def, Ts(0), table));
+        let local = local_mut(txn);
+        local.changes.lazies.insert(id, lazy);
+        local.set_table(TableVersion::new(def, Ts(0), table));
         Ok(Applied { object: Some(id), rows: 0 })
     }
 
@@ -165,19 +169,24 @@ impl Catalog {
         })
     }
 
-    /// Before the commit of a transaction that has made tables lazily.
+    /// Before the commit of a transaction that has made tables lazily, or ends what others have begun.
     pub(crate) fn prepare_lazies(&self, txn: &mut Transaction) -> Result<(), SchemaError> {
         for lazy in self.lazies_of(txn.id()) {
-            let source = lazy.def.source.space;
-            if txn.part().rows_written(source).len() != lazy.writes() {
-                return Err(not_lazily(format!(
-                    "table \"{}\" was written to by the same transaction afterwards",
-                    lazy.def.source.name
-                )));
-            }
             self.ended_migrations.record(txn, &lazy.status())?;
         }
+        for lazy in self.live_lazies() {
+            let own = local(txn).expect("who flips has changed something");
+            let changed = own.changes.objects.get(&lazy.table);
+            let changed = changed.map(|changed| changed.as_ref().and_then(Changed::table));
+            if changed.is_some_and(|table| !lazy.is_of(table.map(|table| &table.def))) {
+                self.ended_migrations.record(txn, &lazy.status_at_end())?;
+            }
+        }
         Ok(())
+    }
+
+    fn live_lazies(&self) -> Vec<Arc<Lazy>> {
+        self.lazies.read().values().filter(|lazy| lazy.is_live()).cloned().collect()
     }
 
     fn lazies_of(&self, owner: TxnId) -> Vec<Arc<Lazy>> {
@@ -200,10 +209,11 @@ impl Catalog {
             lazy.go_live(self.engine().snapshot(), target).expect("it has no rows yet");
             spawn(self.weak(), lazy);
         }
-        let live: Vec<Arc<Lazy>> = self.lazies.read().values().cloned().collect();
-        for lazy in live.into_iter().filter(|lazy| objects.contains(&lazy.table)) {
+        for lazy in self.live_lazies() {
             let def = after.tables.get(&lazy.table).map(|table| &table.def);
-            if def.is_none_or(|def| def.space != lazy.space() || def.lazy.is_none()) {
+            if objects.contains(&lazy.table) && !lazy.is_of(def) {
+                // What cannot be written now is found at the next start.
+                let _ = self.ended_migrations.remember(lazy.status_at_end());
                 self.forget_lazy(&lazy);
             }
         }
@@ -253,11 +263,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// The background: makes what nobody has asked for, then ends the migration.
-    pub(crate) fn work_at(&self, lazy: &Lazy, block: u32) -> Result<(), SchemaError> {
-        lazy.migrate_block(block, Who::Background)
-    }
-
     /// Ends a migration with nothing left: the table is an ordinary one from then on. False if somebody is
     /// changing it.
     pub(crate) async fn end_lazy(&self, lazy: &Lazy) -> Result<bool, SchemaError> {
@@ -275,10 +280,8 @@ impl Catalog {
             Err(SchemaError::Stale) => return Ok(false),
             written => written?,
         }
-        self.ended_migrations.record(&mut txn, &lazy.status_if_done())?;
         CrashPoint::LazyEnding.reached();
         self.manager().commit(txn, &limits).await?;
-        self.ended_migrations.remember(lazy.status_if_done())?;
         Ok(true)
     }
 }
@@ -307,35 +310,42 @@ fn spawn(catalog: Weak<Catalog>, lazy: Arc<Lazy>) {
 
 /// Runs on a thread of its own.
 fn run(catalog: &Weak<Catalog>, lazy: &Lazy) -> Result<(), SchemaError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.expect("a runtime of one thread can be made");
-    let mut seen = Ts(0);
+    let goes_on = || lazy.goes_on() && catalog.strong_count() > 0;
+    let (begun, delay) = (Instant::now(), Duration::from_millis(lazy.def.delay_ms));
+    while goes_on() && begun.elapsed() < delay {
+        thread::sleep(LOOK.min(delay));
+    }
+    lazy.pace.keep(0, goes_on);
     lazy.set_in_background();
+    let mut seen = Ts(0);
     for block in 0..lazy.blocks() {
-        if !lazy.goes_on() {
+        let Some(engine) = catalog.upgrade().map(|catalog| catalog.engine().clone()) else {
+            return Ok(());
+        };
+        let (started, before) = (Instant::now(), lazy.rows_in_background());
+        lazy.migrate_block(block, Who::Background)?;
+        let now = engine.now();
+        drop(engine);
+        let took = started.elapsed();
+        lazy.pace.keep(lazy.rows_in_background() - before, goes_on);
+        // Others write: they come first.
+        if now != seen {
+            thread::sleep((took * REST).max(LOOK));
+        }
+        seen = now;
+        if !goes_on() {
             return Ok(());
         }
-        let Some(catalog) = catalog.upgrade() else { return Ok(()) };
-        let started = std::time::Instant::now();
-        let before = lazy.rows_in_background();
-        catalog.work_at(lazy, block)?;
-        let engine = catalog.engine().clone();
-        drop(catalog);
-        lazy.pace.keep(lazy.rows_in_background() - before, || lazy.goes_on());
-        // Others write: they come first.
-        let now = engine.now();
-        if now != seen {
-            std::thread::sleep((started.elapsed() * REST).max(LOOK));
-        }
-        seen = engine.now();
     }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime of one thread can be made");
     while lazy.goes_on() {
         let Some(catalog) = catalog.upgrade() else { return Ok(()) };
         if runtime.block_on(catalog.end_lazy(lazy))? {
             return Ok(());
         }
         drop(catalog);
-        std::thread::sleep(TRY_AGAIN);
+        thread::sleep(TRY_AGAIN);
     }
     Ok(())
 }

@@ -54,6 +54,33 @@ impl LazyTable {
         Arc::new(LazyTable { table, lazy, columns, routes })
     }
 
+    /// For a writer that wrote to the source before the commit, and commits after it: makes the row that
+    /// is made of a source row this, if nobody has written it after `base`. Returns the row that it wrote.
+    pub fn carry_over(
+        lazy: &Arc<Lazy>,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        source: RowId,
+        made: &Option<Row>,
+    ) -> Result<Option<RowId>, WriteStop> {
+        lazy.migrate(&[source], Who::Access).map_err(stop)?;
+        let table = LazyTable::over(lazy.target().clone(), lazy.clone());
+        if !lazy.has_made(source).map_err(stop)? {
+            // Its place may have another row by now.
+            let Some(row) = made else { return Ok(None) };
+            let mut rids = Vec::new();
+            let inserted = table.insert(txn, std::slice::from_ref(row), &mut rids);
+            return inserted.map(|()| rids.pop()).map_err(|(_, stop)| stop);
+        }
+        let all: Vec<usize> = (0..table.layout().columns.len()).collect();
+        let write = match made {
+            Some(values) => RowWrite::Update { rid: source, columns: &all, values },
+            None => RowWrite::Delete { rid: source },
+        };
+        let written = table.write(txn, base, std::slice::from_ref(&write));
+        written.map(|()| Some(source)).map_err(|(_, stop)| stop)
+    }
+
     fn is_complete(&self) -> bool {
         self.lazy.is_complete()
     }

@@ -29,7 +29,7 @@ use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
     BlockRows, ColumnFill, ColumnId, Direction, EngineError, EngineTxn, Feed, IndexBuild, Install,
     Installs, KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId,
-    Table, Ts, TxnId, Value, WriteStop, batch, key,
+    SqlState, Table, Ts, TxnId, Value, WriteStop, batch, key,
 };
 
 use crate::rows::types_of;
@@ -48,6 +48,7 @@ pub(crate) struct OwnView {
     built: Vec<usize>,
     /// What the table is made by.
     maker: Option<Arc<dyn Maker>>,
+    is_sealed: bool,
 }
 
 /// A read view in place of another, which learns what was seen in it.
@@ -100,7 +101,23 @@ impl OwnView {
         if filled.is_empty() && built.is_empty() && maker.is_none() {
             return table;
         }
-        Arc::new(OwnView { owner, table, fills, filled, built, maker })
+        Arc::new(OwnView { owner, table, fills, filled, built, maker, is_sealed: false })
+    }
+
+    /// A table to which its owner must not write: what is made of it lazily is to be as he saw it.
+    pub fn sealed(table: Arc<dyn Table>, owner: TxnId) -> Arc<dyn Table> {
+        let (fills, filled, built) = Default::default();
+        Arc::new(OwnView { owner, table, fills, filled, built, maker: None, is_sealed: true })
+    }
+
+    fn refuse_if_sealed(&self) -> Result<(), (usize, WriteStop)> {
+        if !self.is_sealed {
+            return Ok(());
+        }
+        let message = "writing to a table of which the same transaction makes another lazily is not \
+                       supported (commit first, or set froglet.migration to eager)";
+        let (state, message) = (SqlState::FEATURE_NOT_SUPPORTED, message.to_owned());
+        Err((0, WriteStop::Engine(EngineError::Refused { state, message })))
     }
 
     /// The view in which the table is read.
@@ -352,6 +369,7 @@ impl Table for OwnView {
         rows: &[Row],
         rids: &mut Vec<RowId>,
     ) -> Result<(), (usize, WriteStop)> {
+        self.refuse_if_sealed()?;
         self.table.insert(txn, rows, rids)
     }
 
@@ -361,6 +379,7 @@ impl Table for OwnView {
         base: Ts,
         writes: &[RowWrite<'_>],
     ) -> Result<(), (usize, WriteStop)> {
+        self.refuse_if_sealed()?;
         let Some(maker) = &self.maker else { return self.table.write(txn, base, writes) };
         for (n, write) in writes.iter().enumerate() {
             let (RowWrite::Update { rid, .. } | RowWrite::Delete { rid } | RowWrite::Lock { rid }) =

@@ -1,5 +1,7 @@
 //! How a migration is to run, and how it stands: what `froglet.migrations` shows.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::def::ObjectId;
@@ -17,6 +19,8 @@ pub struct MigrationOptions {
     pub reject_writers: bool,
     /// Rows that a lazy migration migrates at once, a power of two.
     pub granule_rows: u32,
+    /// How long after its commit a lazy migration begins with what nobody has touched.
+    pub background_delay: Duration,
     /// The statement, for `froglet.migrations`.
     pub statement: String,
 }
@@ -29,9 +33,23 @@ impl Default for MigrationOptions {
             rows_per_second: 0,
             reject_writers: false,
             granule_rows: 1,
+            background_delay: Duration::ZERO,
             statement: String::new(),
         }
     }
+}
+
+/// What an operator may tell a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Ends it: its statement fails.
+    Cancel,
+    /// It scans nothing for now.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// It scans no more rows a second than this; 0 for any number.
+    Throttle(u64),
 }
 
 /// What a migration is doing.

@@ -11,8 +11,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, ScalarValue};
 use froglet_engine::{ColumnType, Value};
-use froglet_schema::migration::Migration;
-use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SqlType};
+use froglet_schema::{CatalogVersion, Control, MigrationStatus, ObjectId, SqlType};
 
 use crate::error::SqlError;
 use crate::types::{self, Zone};
@@ -173,10 +172,10 @@ pub trait SessionFunctions: Send + Sync {
         let _ = (pid, terminate);
         false
     }
-    /// Does something to a migration under way; whether there is one of this number.
-    fn with_migration(&self, id: u64, does: &dyn Fn(&Migration)) -> bool {
-        let _ = (id, does);
-        false
+    /// Controls a migration under way; whether there is one of this number.
+    fn control_migration(&self, id: u64, control: Control) -> Result<bool, SqlError> {
+        let _ = (id, control);
+        Ok(false)
     }
     /// The error of a cancel request or of a limit passed. Long functions ask between steps.
     fn check_limits(&self) -> Result<(), SqlError> {

@@ -53,6 +53,7 @@ fn table() -> TableDef {
         indexes: Vec::new(),
         constraints: Vec::new(),
         referenced_by: Vec::new(),
+        lazy: None,
     }
 }
 

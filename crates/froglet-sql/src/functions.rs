@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use froglet_engine::SqlState;
-use froglet_schema::migration::Migration;
-use froglet_schema::{CatalogVersion, MigrationStatus, ObjectId, SequenceDef};
+use froglet_schema::{CatalogVersion, Control, MigrationStatus, ObjectId, SequenceDef};
 use froglet_txn::{CancelReason, Limits};
 use parking_lot::Mutex;
 
@@ -295,8 +294,8 @@ impl SessionFunctions for SessionState {
         self.db.signal(pid, reason)
     }
 
-    fn with_migration(&self, id: u64, does: &dyn Fn(&Migration)) -> bool {
-        self.db.catalog().with_migration(id, does)
+    fn control_migration(&self, id: u64, control: Control) -> Result<bool, SqlError> {
+        Ok(self.db.catalog().control_migration(id, control)?)
     }
 
     fn check_limits(&self) -> Result<(), SqlError> {

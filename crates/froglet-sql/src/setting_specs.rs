@@ -146,6 +146,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "Threads that capture changes during a migration.",
     ),
     spec(
+        "froglet.migration_delay",
+        Kind::TimeMs,
+        "1s",
+        "How long after its commit a lazy migration begins to migrate what nobody has touched.",
+    ),
+    spec(
         "froglet.migration_granule_rows",
         Kind::Enum(&["1", "64", "128", "256"]),
         "1",

@@ -46,6 +46,8 @@ pub struct Hot {
     pub capture_threads: usize,
     /// `froglet.migration`
     pub(crate) migration: Mode,
+    /// `froglet.migration_delay`
+    pub migration_delay: Duration,
     /// `froglet.migration_granule_rows`
     pub granule_rows: u32,
     /// `froglet.migration_rows_per_second`
@@ -270,6 +272,7 @@ impl Hot {
             read_only: on("default_transaction_read_only"),
             capture_threads: get("froglet.migration_cdc_threads").parse().unwrap_or(1),
             migration: Mode::parse(get("froglet.migration")).unwrap_or(Mode::Eager),
+            migration_delay: timeout("froglet.migration_delay").unwrap_or_default(),
             granule_rows: get("froglet.migration_granule_rows").parse().unwrap_or(1),
             scan_threads: get("froglet.migration_scan_threads").parse().unwrap_or(1),
             scan_rows_per_second: get("froglet.migration_rows_per_second").parse().unwrap_or(0),

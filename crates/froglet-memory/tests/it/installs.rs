@@ -112,7 +112,8 @@ fn rows_and_notes_come_back_together() {
                         let mut txn = db.begin();
                         if next(2) == 0 {
                             let n = Value::Int64(next(1000) as i64);
-                            update(&*db.table, &mut *txn, *rid, &[2], &[n.clone()]).unwrap();
+                            update(&*db.table, &mut *txn, *rid, &[2], std::slice::from_ref(&n))
+                                .unwrap();
                             model.get_mut(&(rid.0 as i64)).unwrap()[2] = n;
                         } else {
                             delete(&*db.table, &mut *txn, *rid).unwrap();
@@ -123,11 +124,11 @@ fn rows_and_notes_come_back_together() {
                 }
                 9 => {
                     let id = 1_000_000 + next(1_000_000) as i64;
-                    let row = account(id, "new", 0);
-                    if !model.contains_key(&id) {
-                        db.insert(&[row.clone()]);
-                        model.insert(id, row);
-                    }
+                    model.entry(id).or_insert_with(|| {
+                        let row = account(id, "new", 0);
+                        db.insert(std::slice::from_ref(&row));
+                        row
+                    });
                 }
                 10 => db.engine.checkpoint().expect("a checkpoint is written"),
                 _ => {

@@ -444,6 +444,10 @@ impl RowQuery for SomeDoubled {
         ];
         Ok(Made { rows, columns })
     }
+
+    fn plain(&self, output: usize) -> Option<ColumnId> {
+        (output == 0).then_some(self.inputs[0])
+    }
 }
 
 /// v < limit

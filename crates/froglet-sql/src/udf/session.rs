@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::logical_expr::ScalarUDF;
 use froglet_engine::SqlState;
-use froglet_schema::migration::Migration;
+use froglet_schema::Control;
 use std::sync::Arc;
 
 use super::lookup;
@@ -226,27 +226,26 @@ fn control() -> Vec<Arc<ScalarUDF>> {
         .volatile()
         .build(),
         Simple::new("froglet_cancel_migration", &[INT8], BOOL, |s, cells| {
-            Ok(Out::Bool(s.with_migration(number(cells, 0), &Migration::cancel)))
+            Ok(Out::Bool(s.control_migration(number(cells, 0), Control::Cancel)?))
         })
         .alias(&["froglet.cancel_migration"])
         .volatile()
         .build(),
         Simple::new("froglet_pause_migration", &[INT8], BOOL, |s, cells| {
-            Ok(Out::Bool(s.with_migration(number(cells, 0), &|m| m.pause_scan(true))))
+            Ok(Out::Bool(s.control_migration(number(cells, 0), Control::Pause)?))
         })
         .alias(&["froglet.pause_migration"])
         .volatile()
         .build(),
         Simple::new("froglet_resume_migration", &[INT8], BOOL, |s, cells| {
-            Ok(Out::Bool(s.with_migration(number(cells, 0), &|m| m.pause_scan(false))))
+            Ok(Out::Bool(s.control_migration(number(cells, 0), Control::Resume)?))
         })
         .alias(&["froglet.resume_migration"])
         .volatile()
         .build(),
         Simple::new("froglet_throttle_migration", &[INT8, INT8], BOOL, |s, cells| {
-            let rows_per_second = number(cells, 1);
-            let throttled = |m: &Migration| m.throttle_scan(rows_per_second);
-            Ok(Out::Bool(s.with_migration(number(cells, 0), &throttled)))
+            let throttle = Control::Throttle(number(cells, 1));
+            Ok(Out::Bool(s.control_migration(number(cells, 0), throttle)?))
         })
         .alias(&["froglet.throttle_migration"])
         .volatile()
