@@ -103,11 +103,12 @@ impl CatalogVersion {
     /// Tables that `owner` changes are read and written as it is to see them.
     fn as_owner_sees(&mut self, owner: TxnId, isolation: Isolation, changes: &Changes) {
         for lazy in changes.lazies.values() {
-            let source = lazy.def.source.id;
-            if let Some(version) = self.tables.get(&source) {
-                let table = OwnView::sealed(version.table.clone(), owner);
-                let version = TableVersion::new(version.def.clone(), version.version, table);
-                self.tables.insert(source, Arc::new(version));
+            for source in lazy.def.sources() {
+                if let Some(version) = self.tables.get(&source.id) {
+                    let table = OwnView::sealed(version.table.clone(), owner);
+                    let version = TableVersion::new(version.def.clone(), version.version, table);
+                    self.tables.insert(source.id, Arc::new(version));
+                }
             }
         }
         for id in changes.objects.keys() {
@@ -639,7 +640,8 @@ fn load(
         }
     }
     catalog.rename();
-    let read = catalog.tables.values().filter_map(|t| Some(t.def.lazy.as_ref()?.source.space));
+    let lazies = catalog.tables.values().filter_map(|t| t.def.lazy.as_ref());
+    let read = lazies.flat_map(|lazy| lazy.sources().map(|source| source.space));
     let used: Vec<_> = catalog.tables.values().map(|t| t.def.space).chain(read).collect();
     let garbage = engine
         .spaces()
@@ -697,9 +699,12 @@ impl Changes {
         if self.truncated.contains(&source) {
             return None;
         }
-        let lazily = self.lazies.iter().filter(|(table, lazy)| {
-            lazy.def.source.id == source && self.keep(**table, lazy.space())
-        });
+        let reads = |lazy: &Lazy| lazy.def.sources().any(|table| table.id == source);
+        let kept = self.lazies.iter().filter(|(table, lazy)| self.keep(**table, lazy.space()));
+        if kept.clone().any(|(_, lazy)| reads(lazy) && !lazy.def.lookups.is_empty()) {
+            return None;
+        }
+        let lazily = kept.filter(|(_, lazy)| reads(lazy));
         let lazily = lazily.map(|(table, lazy)| CopyTo {
             made: MadeBy::Lazy(lazy.clone()),
             table: *table,

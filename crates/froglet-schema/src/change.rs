@@ -30,12 +30,29 @@ pub trait Check: Send + Sync {
 
 /// Makes at most one row from each row of a table.
 pub trait RowQuery: Send + Sync {
-    /// The columns it reads, as for [`Transform::inputs`].
+    /// The columns it reads, as for [`Transform::inputs`]; behind them come those of its lookups.
     fn inputs(&self) -> &[ColumnId];
     /// What it makes of a batch.
     fn eval(&self, batch: &RecordBatch) -> Result<Made, CompiledError>;
+    /// Tables whose rows go with those of the table, in order.
+    fn lookups(&self) -> &[Lookup] {
+        &[]
+    }
     /// The column of the table that a column of what it makes is, if it is just that.
     fn plain(&self, output: usize) -> Option<ColumnId>;
+}
+
+/// A table of which at most one row goes with the row so far: its columns are appended. Where there is
+/// none, nothing is made.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    /// The table.
+    pub table: ObjectId,
+    /// Its columns that are appended.
+    pub columns: Vec<ColumnId>,
+    /// A unique key of it, in the key's order: the place in the row so far of each value, of the same
+    /// type, and the column.
+    pub key: Vec<(usize, ColumnId)>,
 }
 
 /// What a [`RowQuery`] has made of a batch.

@@ -145,7 +145,7 @@ pub struct TableDef {
     pub referenced_by: Vec<ObjectId>,
     /// How its rows are being made, while they are.
     #[serde(default)]
-    pub lazy: Option<LazyDef>,
+    pub lazy: Option<Box<LazyDef>>,
 }
 
 impl TableDef {

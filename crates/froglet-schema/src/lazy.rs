@@ -32,13 +32,14 @@ use arrow_schema::{Field, Schema};
 use arrow_select::filter::filter_record_batch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, ColumnId, CrashPoint, Direction, EngineError, Install, Installs, KeyRange, Layout,
-    Row, RowId, Snapshot, SpaceId, SqlState, Table, TxnId, Value, batch,
+    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, EngineError, IndexSpec, Install,
+    Installs, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, SpaceId, SqlState, Table, TxnId,
+    Value, batch, key,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::change::RowQuery;
+use crate::change::{Lookup, RowQuery};
 use crate::def::{ObjectId, TableDef};
 use crate::error::SchemaError;
 use crate::migration::now_us;
@@ -65,6 +66,8 @@ pub struct LazyDef {
     pub recipe: String,
     /// The source, as it was.
     pub source: Box<TableDef>,
+    /// The tables whose rows go with the source's, as they were.
+    pub lookups: Vec<TableDef>,
     /// The columns that the query makes.
     pub outputs: Vec<ColumnId>,
     /// Rows of a granule.
@@ -73,6 +76,22 @@ pub struct LazyDef {
     pub delay_ms: u64,
     /// Microseconds since 1970 UTC.
     pub started_us: i64,
+}
+
+impl LazyDef {
+    /// All tables that are read.
+    pub fn sources(&self) -> impl Iterator<Item = &TableDef> {
+        std::iter::once(&*self.source).chain(&self.lookups)
+    }
+}
+
+/// A table that is read.
+#[derive(Clone)]
+pub(crate) struct LazySource {
+    /// As everybody has it.
+    pub table: Arc<dyn Table>,
+    /// As the owner sees it.
+    pub seen: Arc<dyn Table>,
 }
 
 /// One lazy migration.
@@ -84,11 +103,10 @@ pub struct Lazy {
     space: SpaceId,
     /// Whose it is until the commit.
     owner: TxnId,
-    source: Arc<dyn Table>,
-    /// As the owner sees it.
-    seen: Arc<dyn Table>,
+    source: LazySource,
     /// Layout positions of the query's inputs in the source.
     inputs: Vec<usize>,
+    lookups: Vec<LookedUp>,
     query: Arc<dyn RowQuery>,
     /// From the commit on.
     live: OnceLock<Live>,
@@ -100,6 +118,87 @@ pub struct Lazy {
     waits: AtomicU64,
     in_background: AtomicBool,
     failure: Mutex<Option<String>>,
+}
+
+/// A table whose rows go with those of the source, or with rows looked up before.
+struct LookedUp {
+    source: LazySource,
+    /// Layout position of the index of its key.
+    index: usize,
+    parts: Vec<KeyPart>,
+    /// Places of the key's values in the row so far, with their types.
+    places: Vec<(usize, ColumnType)>,
+    /// Layout positions of the columns that are appended.
+    columns: Vec<usize>,
+}
+
+impl LookedUp {
+    fn new(lookup: &Lookup, source: LazySource) -> LookedUp {
+        let layout = source.table.layout();
+        let is_key = |index: &&IndexSpec| {
+            let columns = index.key.iter().map(|part| part.column);
+            index.unique && columns.eq(lookup.key.iter().map(|(_, column)| *column))
+        };
+        let index = layout.indexes.iter().find(is_key).expect("a lookup is by a unique key");
+        let ty = |id| layout.columns[layout.position(id).expect("a key's column")].ty;
+        LookedUp {
+            index: layout.index_position(index.id).expect("just found"),
+            parts: index.key.clone(),
+            places: lookup.key.iter().map(|(place, id)| (*place, ty(*id))).collect(),
+            columns: positions(&*source.table, &lookup.columns),
+            source,
+        }
+    }
+
+    /// Appends to rows the columns of those that go with them, and leaves out those without.
+    fn join(&self, table: &dyn Table, at: &Snapshot, read: BlockRows) -> BlockRows {
+        let types = types_of(table, &self.columns);
+        let (mut kept, mut found) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        for row in 0..read.rids.len() {
+            key.clear();
+            let mut has_null = false;
+            for ((place, ty), part) in self.places.iter().zip(&self.parts) {
+                let value = batch::value_at(read.batch.column(*place), row, *ty);
+                has_null |= value.is_null();
+                key::encode_part(&mut key, &value, part);
+            }
+            let mut other = Row::new();
+            let is_found = !has_null
+                && table.get_by_key(at, self.index, &key, &self.columns, &mut other).is_some();
+            kept.push(is_found);
+            if is_found {
+                found.push(other);
+            }
+        }
+        let read = only(read, &kept.into());
+        let appended = batch::batch_of(&types, &found);
+        let columns = read.batch.columns().iter().chain(appended.columns()).cloned().collect();
+        BlockRows { batch: batch_with(columns, read.rids.len()), rids: read.rids }
+    }
+}
+
+/// A batch of columns that are named anyhow.
+fn batch_with(columns: Vec<ArrayRef>, rows: usize) -> RecordBatch {
+    let field = |(at, array): (usize, &ArrayRef)| {
+        Field::new(format!("c{at}"), array.data_type().clone(), true)
+    };
+    let fields: Vec<Field> = columns.iter().enumerate().map(field).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+        .expect("every column has a value for each row")
+}
+
+/// Those of some rows.
+fn only(read: BlockRows, flags: &BooleanArray) -> BlockRows {
+    if flags.true_count() == read.rids.len() {
+        return read;
+    }
+    let found = read.rids.iter().zip(flags.values());
+    BlockRows {
+        rids: found.filter(|(_, stays)| *stays).map(|(rid, _)| *rid).collect(),
+        batch: filter_record_batch(&read.batch, flags).expect("there is a flag for each row"),
+    }
 }
 
 /// What there is from the commit on.
@@ -140,13 +239,7 @@ impl Columns {
             }
         };
         let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
-        let field = |(at, place): (usize, &usize)| {
-            Field::new(format!("c{at}"), layout.columns[*place].ty.arrow(), true)
-        };
-        let fields: Vec<Field> = places.iter().enumerate().map(field).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
-            .expect("the query makes values of the types of its columns")
+        batch_with(arrays, rows)
     }
 }
 
@@ -170,19 +263,21 @@ impl Lazy {
         def: LazyDef,
         target: &TableDef,
         owner: TxnId,
-        source: Arc<dyn Table>,
-        seen: Arc<dyn Table>,
+        sources: Vec<LazySource>,
         query: Arc<dyn RowQuery>,
     ) -> Lazy {
+        let mut sources = sources.into_iter();
+        let source = sources.next().expect("a query has a source");
+        let lookups = query.lookups().iter().zip(sources);
         Lazy {
-            inputs: positions(&*source, query.inputs()),
+            inputs: positions(&*source.table, query.inputs()),
+            lookups: lookups.map(|(lookup, source)| LookedUp::new(lookup, source)).collect(),
             def,
             table: target.id,
             table_name: target.name.clone(),
             space: target.space,
             owner,
             source,
-            seen,
             query,
             live: OnceLock::new(),
             pace: Pace::default(),
@@ -202,7 +297,7 @@ impl Lazy {
         at: Arc<Snapshot>,
         target: Arc<dyn Table>,
     ) -> Result<(), SchemaError> {
-        let tracker = Tracker::new(self.source.block_count(), self.def.granule_rows);
+        let tracker = Tracker::new(self.source.table.block_count(), self.def.granule_rows);
         let tracker = Arc::new(tracker);
         for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
             tracker.mark(&note).map_err(|_| {
@@ -240,7 +335,7 @@ impl Lazy {
 
     /// Whether it reads a row space.
     pub(crate) fn reads(&self, space: SpaceId) -> bool {
-        self.source.space() == space
+        self.def.sources().any(|source| source.space == space)
     }
 
     /// Whether every row is there.
@@ -262,7 +357,7 @@ impl Lazy {
     pub(crate) fn routes(&self, layout: &Layout) -> Vec<Option<Route>> {
         let output = |id: ColumnId| self.def.outputs.iter().position(|output| *output == id);
         let plain = |id: ColumnId| self.query.plain(output(id)?);
-        let source = self.source.layout();
+        let source = self.source.table.layout();
         layout.indexes.iter().map(|i| Route::of(&i.key, layout, source, plain)).collect()
     }
 
@@ -276,24 +371,26 @@ impl Lazy {
     pub(crate) fn blocks(&self) -> u32 {
         match self.live.get() {
             Some(live) => live.tracker.blocks(),
-            None => self.seen.block_count(),
+            None => self.source.seen.block_count(),
         }
     }
 
     /// About how many rows are not there yet.
     pub(crate) fn rows_left(&self) -> u64 {
-        let rows = self.source.row_estimate();
+        let rows = self.source.table.row_estimate();
         let Some(live) = self.live.get() else { return rows };
         let (done, of) = live.tracker.progress();
         rows - rows * done / of.max(1)
     }
 
-    /// The table in which the rows are that a view has not found in the target, and the view of it.
-    fn read_in<'a>(&'a self, snapshot: &'a Snapshot) -> (&'a dyn Table, &'a Snapshot) {
-        match self.live.get() {
-            Some(live) => (&*self.source, &live.at),
-            None => (&*self.seen, snapshot),
-        }
+    /// The view of the sources in which the rows are that a view has not found in the target.
+    fn view<'a>(&'a self, snapshot: &'a Snapshot) -> &'a Snapshot {
+        self.live.get().map_or(snapshot, |live| &live.at)
+    }
+
+    /// A source as whoever reads it now has it.
+    fn readable<'a>(&'a self, source: &'a LazySource) -> &'a dyn Table {
+        if self.is_live() { &*source.table } else { &*source.seen }
     }
 
     /// The rows of a block that are not migrated; none, if all are. To be asked after the view was taken
@@ -310,7 +407,11 @@ impl Lazy {
         self.live.get().is_some_and(|live| live.tracker.is_migrated(row))
     }
 
-    fn eval(&self, read: BlockRows) -> Result<Made, SchemaError> {
+    /// What the query makes of rows of the source, with those of the others that `at` sees.
+    fn eval(&self, at: &Snapshot, mut read: BlockRows) -> Result<Made, SchemaError> {
+        for lookup in &self.lookups {
+            read = lookup.join(self.readable(&lookup.source), at, read);
+        }
         let made = self.query.eval(&read.batch)?;
         let rids = made.rows.iter().map(|&at| read.rids[at]).collect();
         Ok(Made { rids, columns: made.columns })
@@ -318,12 +419,12 @@ impl Lazy {
 
     /// What the query makes of rows of the source, ascending, that `snapshot` has not found in the target.
     fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Made, SchemaError> {
-        let (source, at) = self.read_in(snapshot);
+        let (source, at) = (self.readable(&self.source), self.view(snapshot));
         let (first, last) = (rows[0].block(), rows[rows.len() - 1].block());
         if first == last && rows.len() >= BLOCK_IS_READ_AT {
             return self.make_some(snapshot, first, |rid| rows.binary_search(&rid).is_ok());
         }
-        self.eval(read_rows(source, at, rows, &self.inputs))
+        self.eval(at, read_rows(source, at, rows, &self.inputs))
     }
 
     /// The same of the rows of a block that `wanted` chooses.
@@ -333,16 +434,10 @@ impl Lazy {
         block: u32,
         wanted: impl Fn(RowId) -> bool,
     ) -> Result<Made, SchemaError> {
-        let (source, at) = self.read_in(snapshot);
+        let (source, at) = (self.readable(&self.source), self.view(snapshot));
         let read = source.read_block(at, block, &self.inputs)?;
         let is_wanted: BooleanArray = read.rids.iter().map(|rid| Some(wanted(*rid))).collect();
-        if is_wanted.true_count() == read.rids.len() {
-            return self.eval(read);
-        }
-        let batch = filter_record_batch(&read.batch, &is_wanted).map_err(internal)?;
-        let found = read.rids.iter().zip(is_wanted.values());
-        let rids = found.filter(|(_, is_wanted)| *is_wanted).map(|(rid, _)| *rid).collect();
-        self.eval(BlockRows { rids, batch })
+        self.eval(at, only(read, &is_wanted))
     }
 
     /// Reads the rows of a block that are left, without migrating them, as a layout of the target has them.
@@ -440,7 +535,7 @@ impl Lazy {
         direction: Direction,
         most: usize,
     ) -> (Vec<RowId>, Option<Vec<u8>>) {
-        let (source, at) = self.read_in(snapshot);
+        let (source, at) = (self.readable(&self.source), self.view(snapshot));
         let projection = route.places(source.layout());
         let (mut rows, mut last, mut end) = (Vec::new(), Vec::new(), None);
         let mut visit = |rid: RowId, row: &mut Row| {
@@ -476,7 +571,7 @@ impl Lazy {
     fn rows_made(&self, at: &Snapshot, rows: &[RowId]) -> Result<Vec<Option<Row>>, SchemaError> {
         let Live { target, columns, .. } = self.live();
         let layout = target.layout();
-        let made = self.eval(read_rows(&*self.source, at, rows, &self.inputs))?;
+        let made = self.eval(at, read_rows(&*self.source.table, at, rows, &self.inputs))?;
         let all: Vec<usize> = (0..layout.columns.len()).collect();
         let types = types_of(&**target, &all);
         let batch = columns.project(layout, &all, &made.columns, made.rids.len());
@@ -590,10 +685,6 @@ pub(crate) fn as_engine(error: &SchemaError) -> EngineError {
         SchemaError::Engine(e) => e.clone(),
         other => EngineError::Refused { state: other.sqlstate(), message: other.to_string() },
     }
-}
-
-fn internal(e: arrow_schema::ArrowError) -> SchemaError {
-    SchemaError::refused(SqlState::INTERNAL_ERROR, e.to_string())
 }
 
 /// Rows of a block that are not migrated.

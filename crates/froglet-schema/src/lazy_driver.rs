@@ -32,7 +32,7 @@ use crate::change::{Check, NewTable, RowQuery};
 use crate::def::{ForeignKeyDef, ObjectDef, ObjectId, TableDef};
 use crate::edit::{Edited, Work};
 use crate::error::SchemaError;
-use crate::lazy::{Lazy, LazyDef, Who};
+use crate::lazy::{Lazy, LazyDef, LazySource, Who};
 use crate::lazy_table::LazyTable;
 use crate::local::{Changed, local, local_mut};
 use crate::migration::{now_us, spawn_in_background};
@@ -79,32 +79,47 @@ impl Catalog {
         new: NewTable,
         (source, query, recipe): (ObjectId, Arc<dyn RowQuery>, String),
     ) -> Result<Applied, SchemaError> {
-        let base = scope.table(source)?.clone();
-        self.store.lock(txn, source, scope.limits).await?;
-        if local(txn).is_some_and(|own| own.changes.objects.contains_key(&source)) {
-            return Err(not_lazily(format!(
-                "table \"{}\" was made or changed by the same transaction",
-                base.def.name
-            )));
+        let mut tables = vec![source];
+        tables.extend(query.lookups().iter().map(|lookup| lookup.table));
+        let mut in_order = tables.clone();
+        // So that two such statements do not wait for each other.
+        in_order.sort_unstable();
+        in_order.dedup();
+        for table in in_order {
+            self.store.lock(txn, table, scope.limits).await?;
         }
+        let mut defs = Vec::with_capacity(tables.len());
+        let mut sources = Vec::with_capacity(tables.len());
+        for id in tables {
+            let base = scope.table(id)?;
+            if local(txn).is_some_and(|own| own.changes.objects.contains_key(&id)) {
+                return Err(not_lazily(format!(
+                    "table \"{}\" was made or changed by the same transaction",
+                    base.def.name
+                )));
+            }
+            let (table, seen) = (self.open_table(&base.def)?, base.table.clone());
+            sources.push(LazySource { table, seen });
+            defs.push(base.def.clone());
+        }
+        let source = Box::new(defs.remove(0));
         let id = self.create_table(txn, scope, new).await?;
         let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
         let mut def = made.expect("just made").def.clone();
-        def.lazy = Some(LazyDef {
+        let lazy_def = LazyDef {
             migration: self.next_migration.fetch_add(1, Ordering::Relaxed),
             statement: scope.options.statement.clone(),
             recipe,
-            source: Box::new(base.def.clone()),
+            source,
+            lookups: defs,
             outputs: def.columns.iter().map(|column| column.id).collect(),
             granule_rows: scope.options.granule_rows,
             delay_ms: u64::try_from(scope.options.background_delay.as_millis()).unwrap_or(u64::MAX),
             started_us: now_us(),
-        });
+        };
+        def.lazy = Some(Box::new(lazy_def.clone()));
         let owner = txn.id();
-        let lazy_def = def.lazy.clone().expect("just set");
-        let rows = self.open_table(&base.def)?;
-        let lazy = Lazy::new(lazy_def, &def, owner, rows, base.table.clone(), query);
-        let lazy = Arc::new(lazy);
+        let lazy = Arc::new(Lazy::new(lazy_def, &def, owner, sources, query));
         lazy.pace.throttle(scope.options.rows_per_second);
         self.lazies.write().insert(def.space, lazy.clone());
         self.ended_migrations.begun(&lazy.status())?;
@@ -125,6 +140,9 @@ impl Catalog {
         source: ObjectId,
         query: Arc<dyn RowQuery>,
     ) -> Result<(), SchemaError> {
+        if !query.lookups().is_empty() {
+            return Err(not_lazily("an expression over several tables may fail for some row"));
+        }
         self.store.lock(txn, source, scope.limits).await?;
         let def = &scope.table(source)?.def;
         let rows = self.engine().open(def.space, Arc::new(def.layout()))?;
@@ -235,20 +253,26 @@ impl Catalog {
         let mut next = CatalogVersion { stamp: self.next_stamp(), ..(*latest).clone() };
         for table in latest.tables.values() {
             let Some(def) = &table.def.lazy else { continue };
-            let source = self.engine().open(def.source.space, Arc::new(def.source.layout()))?;
-            let known = latest.tables.values().any(|t| t.def.space == def.source.space);
-            if !known {
-                rebuild_indexes(&source)?;
+            let mut with_sources = (*latest).clone();
+            let mut sources = Vec::new();
+            for source in def.sources() {
+                let table = self.engine().open(source.space, Arc::new(source.layout()))?;
+                if !latest.tables.values().any(|t| t.def.space == source.space) {
+                    rebuild_indexes(&table)?;
+                }
+                let version = TableVersion::new(source.clone(), Ts(1), table.clone());
+                with_sources.tables.insert(source.id, Arc::new(version));
+                with_sources.names.insert((source.schema.clone(), source.name.clone()), source.id);
+                sources.push(LazySource { table: table.clone(), seen: table });
             }
-            let query = recompile(&def.recipe, with_source(&latest, &def.source, &source))?;
-            let lazy = Arc::new(Lazy::new(
-                def.clone(),
-                &table.def,
-                TxnId(0),
-                source.clone(),
-                source,
-                query,
-            ));
+            let query = recompile(&def.recipe, with_sources)?;
+            let driver = query.lookups().iter().map(|lookup| lookup.table);
+            assert!(
+                driver.eq(def.lookups.iter().map(|source| source.id)),
+                "a query is compiled again as it was"
+            );
+            let owner = TxnId(0);
+            let lazy = Arc::new(Lazy::new((**def).clone(), &table.def, owner, sources, query));
             lazy.go_live(self.engine().snapshot(), table.table.clone())?;
             self.lazies.write().insert(table.def.space, lazy.clone());
             let version = TableVersion::new(
@@ -284,19 +308,6 @@ impl Catalog {
         self.manager().commit(txn, &limits).await?;
         Ok(true)
     }
-}
-
-/// A catalog in which a source has the name that it had.
-fn with_source(
-    catalog: &CatalogVersion,
-    source: &TableDef,
-    table: &Arc<dyn Table>,
-) -> CatalogVersion {
-    let mut catalog = catalog.clone();
-    let version = TableVersion::new(source.clone(), Ts(1), table.clone());
-    catalog.tables.insert(source.id, Arc::new(version));
-    catalog.names.insert((source.schema.clone(), source.name.clone()), source.id);
-    catalog
 }
 
 fn spawn(catalog: Weak<Catalog>, lazy: Arc<Lazy>) {

@@ -165,8 +165,10 @@ impl Database {
     /// Goes on with lazy migrations that a restart has interrupted.
     fn resume_lazies(self: &Arc<Self>) -> Result<(), SqlError> {
         let session = self.connect(ConnectOptions::default())?;
+        let snapshot = self.manager().engine().snapshot();
         let recompile = |recipe: &str, catalog| {
-            crate::lazy_query::recompile(recipe, session.functions(), catalog).map_err(refusal)
+            let functions = session.functions();
+            crate::lazy_query::recompile(recipe, functions, catalog, &snapshot).map_err(refusal)
         };
         Ok(self.catalog.resume_lazies(&recompile)?)
     }

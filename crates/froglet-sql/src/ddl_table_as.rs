@@ -82,10 +82,7 @@ impl Ddl<'_> {
                 .hint("Set froglet.migration to eager.")
         };
         let lazily = made.lazily.map_err(refused)?;
-        let TableQuery::Rows { source, query } = made.query else {
-            return Err(refused("its rows are made of several").into());
-        };
-        let Lazily { may_fail, recipe } = lazily;
+        let Lazily { source, query, may_fail, recipe } = lazily;
         let query = TableQuery::Lazy { source, query, may_fail, recipe };
         self.apply_counted(Change::CreateTableAs { table, query }).await?;
         Ok("CREATE TABLE AS".to_owned())

@@ -14,8 +14,8 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
 use datafusion::sql::sqlparser::ast::Query;
-use froglet_engine::SqlState;
-use froglet_schema::{CatalogVersion, RowQuery, TableQuery};
+use froglet_engine::{Snapshot, SqlState};
+use froglet_schema::{CatalogVersion, ObjectId, RowQuery};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{EvalContext, SessionFunctions};
@@ -52,12 +52,15 @@ impl Mode {
 #[derive(Serialize, Deserialize)]
 struct Recipe<'a> {
     query: String,
+    /// The table of whose rows each makes one.
+    source: ObjectId,
     session: Cow<'a, FrozenValues>,
 }
 
 /// What [`recompile`] takes.
-pub(crate) fn recipe(query: &Query, frozen: &Frozen) -> String {
-    let recipe = Recipe { query: query.to_string(), session: Cow::Borrowed(frozen.values()) };
+pub(crate) fn recipe(query: &Query, source: ObjectId, frozen: &Frozen) -> String {
+    let recipe =
+        Recipe { query: query.to_string(), source, session: Cow::Borrowed(frozen.values()) };
     serde_json::to_string(&recipe).expect("a recipe has only string keys")
 }
 
@@ -66,6 +69,7 @@ pub(crate) fn recompile(
     recipe: &str,
     session: Arc<dyn SessionFunctions>,
     catalog: CatalogVersion,
+    snapshot: &Snapshot,
 ) -> Result<Arc<dyn RowQuery>, SqlError> {
     let broken = |what: String| SqlError::new(SqlState::DATA_CORRUPTED, what);
     let recipe: Recipe<'_> = serde_json::from_str(recipe).map_err(|e| broken(e.to_string()))?;
@@ -75,12 +79,10 @@ pub(crate) fn recompile(
     let frozen = Frozen::thawed(values, session, catalog.clone());
     let names = Names { catalog: &catalog, path: &path };
     let context = EvalContext::new(Arc::new(frozen));
-    let made =
-        table_query::plan_rows(&names, &context, &crate::parse::parse_query(&recipe.query)?)?;
-    match made.map(|made| made.query) {
-        Some(TableQuery::Rows { query, .. }) => Ok(query),
-        _ => Err(broken(format!("a lazy migration cannot be run by: {}", recipe.query))),
-    }
+    let query = crate::parse::parse_query(&recipe.query)?;
+    let made = table_query::plan_in(&names, context, snapshot, &query, Some(recipe.source))?;
+    let why = |why| broken(format!("a lazy migration cannot be run, {why}: {}", recipe.query));
+    made.lazily.map(|lazily| lazily.query).map_err(why)
 }
 
 /// Whether evaluating an expression may fail for some row.

@@ -55,6 +55,7 @@ mod key;
 mod lazy_query;
 mod lift;
 mod literals;
+mod lookup_query;
 mod modify;
 mod modify_plan;
 mod modify_query;

@@ -13,7 +13,7 @@ use arrow::compute::filter_record_batch;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query};
 use froglet_engine::{ColumnId, Snapshot, SqlState};
 use froglet_schema::{
-    Made, NewColumn, RowQuery, SchemaError, SqlType, TableDef, TableQuery, TableVersion,
+    Made, NewColumn, ObjectId, RowQuery, SchemaError, SqlType, TableDef, TableQuery, TableVersion,
 };
 
 use crate::bound::{BoundExpr, projection_of};
@@ -23,6 +23,8 @@ use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::frozen::Frozen;
 use crate::functions::SessionState;
+use crate::insert_plan::CastTarget;
+use crate::lookup_query::{self, Looked};
 use crate::query::QueryEnv;
 use crate::resolve::{self, Names};
 use crate::returning::{self, Item};
@@ -48,6 +50,10 @@ pub(crate) struct MadeTable {
 
 /// What a table that is made lazily needs.
 pub(crate) struct Lazily {
+    /// The table of whose rows each makes at most one.
+    pub(crate) source: ObjectId,
+    /// How.
+    pub(crate) query: Arc<dyn RowQuery>,
     /// Its query may fail for some row.
     pub(crate) may_fail: bool,
     /// What it is compiled of again.
@@ -84,20 +90,29 @@ pub(crate) fn plan(
     query: &Query,
 ) -> Result<MadeTable, SqlError> {
     let frozen = Arc::new(Frozen::new(session.clone()));
-    let context = EvalContext::new(frozen.clone());
-    match plan_rows(names, &context, query)? {
-        Some(mut made) => {
-            if let Ok(lazily) = &mut made.lazily {
-                lazily.recipe = lazy_query::recipe(query, &frozen);
-            }
-            Ok(made)
-        }
-        None => of_units(context, snapshot, query),
+    let mut made = plan_in(names, EvalContext::new(frozen.clone()), snapshot, query, None)?;
+    if let Ok(lazily) = &mut made.lazily {
+        lazily.recipe = lazy_query::recipe(query, lazily.source, &frozen);
+    }
+    Ok(made)
+}
+
+/// The same in the session of a context; made lazily, of the rows of `source`.
+pub(crate) fn plan_in(
+    names: &Names<'_>,
+    context: EvalContext,
+    snapshot: &Snapshot,
+    query: &Query,
+    source: Option<ObjectId>,
+) -> Result<MadeTable, SqlError> {
+    match of_rows(names, &context, query)? {
+        Some(made) => Ok(made),
+        None => of_units(context, snapshot, query, source),
     }
 }
 
 /// A query that makes at most one row of each row of one table; `None` for others.
-pub(crate) fn plan_rows(
+fn of_rows(
     names: &Names<'_>,
     context: &EvalContext,
     query: &Query,
@@ -128,17 +143,20 @@ pub(crate) fn plan_rows(
     }
     let all = || exprs.iter().chain(&condition);
     let read = projection_of(all(), []);
-    let lazily = match all().any(RowExpr::volatile) {
-        true => Err("its query has a volatile function"),
-        false => Ok(Lazily { may_fail: all().any(RowExpr::may_fail), recipe: String::new() }),
-    };
+    let is_volatile = all().any(RowExpr::volatile);
+    let may_fail = all().any(RowExpr::may_fail);
     let query = RowsQuery {
         inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
         condition: condition.map(|condition| BoundExpr::new(condition, &read)),
         columns: exprs.into_iter().map(|expr| BoundExpr::new(expr, &read)).collect(),
         context: context.clone(),
     };
-    let query = TableQuery::Rows { source: source.def.id, query: Arc::new(query) };
+    let (query, id): (Arc<dyn RowQuery>, _) = (Arc::new(query), source.def.id);
+    let lazily = match is_volatile {
+        true => Err("its query has a volatile function"),
+        false => Ok(Lazily { source: id, query: query.clone(), may_fail, recipe: String::new() }),
+    };
+    let query = TableQuery::Rows { source: id, query };
     let texts = vec![format!("a row of {}", source.def.name)];
     let units = Units { texts, rows_of_one: 0 };
     Ok(Some(MadeTable::new(columns, query, lazily, units, std::iter::once(source))))
@@ -149,6 +167,7 @@ fn of_units(
     context: EvalContext,
     snapshot: &Snapshot,
     query: &Query,
+    driver: Option<ObjectId>,
 ) -> Result<MadeTable, SqlError> {
     let env = QueryEnv::new(context.session.catalog(), context.session.clone());
     let planned = query::plan(query, &env, &[], &[])?;
@@ -156,6 +175,16 @@ fn of_units(
     let unit_rows = context.session.setting("froglet.migration_unit_rows");
     let unit_rows = unit_rows.and_then(|rows| rows.parse().ok()).unwrap_or(u64::MAX);
     let mut stages = Stages::new(snapshot, unit_rows);
+    let columns = planned.fields().iter().map(|f| new_column(f.name.clone(), f.sql_type));
+    let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;
+    let lazily = lookup_query::of_plan(&plan, &targets_of(&columns), driver, &context);
+    let lazily = match lazily.map_err(df_error::map_df_error)? {
+        None => Err("its query makes rows of several rows of a table"),
+        Some(looked) => {
+            let Looked { query, driver: source, may_fail, .. } = looked;
+            Ok(Lazily { source, query: Arc::new(query), may_fail, recipe: String::new() })
+        }
+    };
     let divide = || units::divide(&plan, &mut stages);
     let divided = context.enter(divide).map_err(df_error::map_df_error)?;
     let parts = stages.done.iter().map(|stage| &stage.divided).chain([&divided]);
@@ -180,11 +209,8 @@ fn of_units(
         Ok(froglet_schema::Stage { columns, query })
     });
     let stages = stages.collect::<Result<_, SqlError>>()?;
-    let columns = planned.fields().iter().map(|f| new_column(f.name.clone(), f.sql_type));
-    let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;
     let query = divided_query(divided, &columns, &env, &context)?;
     let query = TableQuery::Units { stages, query };
-    let lazily = Err("its query makes rows of several rows");
     Ok(MadeTable::new(columns, query, lazily, units, tables.iter()))
 }
 
@@ -194,8 +220,11 @@ fn divided_query(
     env: &QueryEnv,
     context: &EvalContext,
 ) -> Result<Arc<DividedQuery>, SqlError> {
-    let targets = columns.iter().map(|c| (c.name.clone(), c.ty, c.sql_type)).collect();
-    DividedQuery::new(divided, targets, env.clone(), context.clone()).map(Arc::new)
+    DividedQuery::new(divided, targets_of(columns), env.clone(), context.clone()).map(Arc::new)
+}
+
+fn targets_of(columns: &[NewColumn]) -> Vec<CastTarget> {
+    columns.iter().map(|c| (c.name.clone(), c.ty, c.sql_type)).collect()
 }
 
 /// Some rows of a table, and what is made of each.

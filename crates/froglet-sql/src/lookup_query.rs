@@ -1,0 +1,342 @@
+//! A join of which each row is made of one row of one table, the driver, and of rows of others that are
+//! found by their unique keys: run row by row, without a plan (BullFrog, section 4.3.6, the second way: a
+//! foreign key's table drives, and nothing is tracked of the tables it refers to).
+//!
+//! ```text
+//!   SELECT f.id, i.day, f.capacity - i.passengers FROM flights f, flewon i WHERE f.id = i.flight
+//!
+//!   flewon (driver)     flight, day, passengers
+//!   flights, by id = flight                     capacity      the row so far grows to the right
+//!   condition, columns                                        expressions over all of it
+//! ```
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Field, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, NullEquality, TableReference};
+use datafusion::error::Result;
+use datafusion::execution::context::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, LogicalPlan, Operator};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use froglet_engine::{ColumnId, ColumnType};
+use froglet_schema::{Lookup, Made, ObjectId, RowQuery, SchemaError, TableVersion};
+
+use crate::context::EvalContext;
+use crate::ddl_compile::refusal;
+use crate::df_error;
+use crate::error::SqlError;
+use crate::insert_plan::CastTarget;
+use crate::lazy_query::may_fail;
+use crate::types::cast::CastContext;
+use crate::types::cast_array;
+use crate::units::{Source, columns_read, has_subquery};
+
+/// See the module.
+pub(crate) struct LookupQuery {
+    driver: Vec<ColumnId>,
+    lookups: Vec<Lookup>,
+    /// Of the driver's columns, and then those of the others.
+    schema: SchemaRef,
+    condition: Option<Arc<dyn PhysicalExpr>>,
+    columns: Vec<(Arc<dyn PhysicalExpr>, CastTarget)>,
+    /// The driver's column that an output is.
+    plain: Vec<Option<ColumnId>>,
+    context: EvalContext,
+}
+
+/// A column of a table of the join, as an expression names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Atom {
+    table: usize,
+    column: usize,
+}
+
+impl Atom {
+    fn expr(self) -> Expr {
+        let table = TableReference::bare(self.table.to_string());
+        Expr::Column(Column::new(Some(table), self.column.to_string()))
+    }
+
+    fn of(expr: &Expr) -> Option<Atom> {
+        let Expr::Column(column) = expr else { return None };
+        Atom::of_column(column)
+    }
+
+    fn of_column(column: &Column) -> Option<Atom> {
+        let table = column.relation.as_ref()?.table().parse().ok()?;
+        Some(Atom { table, column: column.name.parse().ok()? })
+    }
+}
+
+/// A join as a set of tables, conditions and outputs.
+#[derive(Default)]
+struct Flat {
+    tables: Vec<Arc<TableVersion>>,
+    conditions: Vec<Expr>,
+}
+
+impl Flat {
+    /// The outputs of a node; `None` of one that is no part of such a join.
+    fn node(&mut self, plan: &LogicalPlan) -> Result<Option<Vec<Expr>>> {
+        if has_subquery(plan)? {
+            return Ok(None);
+        }
+        Ok(match plan {
+            LogicalPlan::TableScan(scan) if scan.fetch.is_none() => {
+                let Some(Source::Table(table)) = Source::of(scan) else { return Ok(None) };
+                let number = self.tables.len();
+                self.tables.push(table);
+                let columns = columns_read(scan).into_iter();
+                Some(columns.map(|column| Atom { table: number, column }.expr()).collect())
+            }
+            LogicalPlan::SubqueryAlias(alias) => self.node(&alias.input)?,
+            LogicalPlan::Projection(projection) => {
+                let Some(below) = self.node(&projection.input)? else { return Ok(None) };
+                let over = |expr: &Expr| over(expr, projection.input.schema(), &below);
+                Some(projection.expr.iter().map(over).collect::<Result<_>>()?)
+            }
+            LogicalPlan::Filter(filter) => {
+                let Some(below) = self.node(&filter.input)? else { return Ok(None) };
+                self.conditions.push(over(&filter.predicate, filter.input.schema(), &below)?);
+                Some(below)
+            }
+            LogicalPlan::Join(join)
+                if join.join_type == JoinType::Inner
+                    && join.null_equality == NullEquality::NullEqualsNothing =>
+            {
+                let Some(mut left) = self.node(&join.left)? else { return Ok(None) };
+                let Some(right) = self.node(&join.right)? else { return Ok(None) };
+                for (a, b) in &join.on {
+                    let a = over(a, join.left.schema(), &left)?;
+                    self.conditions.push(a.eq(over(b, join.right.schema(), &right)?));
+                }
+                left.extend(right);
+                if let Some(filter) = &join.filter {
+                    self.conditions.push(over(filter, &join.schema, &left)?);
+                }
+                Some(left)
+            }
+            _ => None,
+        })
+    }
+}
+
+/// An expression over a node's outputs, over what these are.
+fn over(expr: &Expr, schema: &DFSchema, outputs: &[Expr]) -> Result<Expr> {
+    let replaced = expr.clone().transform_up(|expr| match expr {
+        Expr::Column(column) => {
+            let at = schema.index_of_column(&column)?;
+            Ok(Transformed::yes(outputs[at].clone()))
+        }
+        Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
+        expr => Ok(Transformed::no(expr)),
+    });
+    Ok(replaced?.data)
+}
+
+/// The columns that are equal, of an equality of two.
+fn equality(condition: &Expr) -> Option<(Atom, Atom)> {
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            Some((Atom::of(left)?, Atom::of(right)?))
+        }
+        _ => None,
+    }
+}
+
+/// How a table is found: for each column of a unique key of it, in its order, what that is equal to.
+type Found = (usize, Vec<(Atom, Atom)>);
+
+impl Flat {
+    fn ty(&self, atom: Atom) -> ColumnType {
+        self.tables[atom.table].def.columns[atom.column].ty
+    }
+
+    /// How the others are found from a driver, in order; `None` if they are not.
+    fn lookups(&self, driver: usize, equal: &[(Atom, Atom)]) -> Option<Vec<Found>> {
+        let (mut reached, mut found) = (vec![driver], Vec::new());
+        while reached.len() < self.tables.len() {
+            let next = (0..self.tables.len()).filter(|table| !reached.contains(table));
+            let mut next =
+                next.filter_map(|table| Some((table, self.key(table, &reached, equal)?)));
+            let (table, key) = next.next()?;
+            reached.push(table);
+            found.push((table, key));
+        }
+        Some(found)
+    }
+
+    /// What a unique key of a table is equal to, among columns of tables that are there.
+    fn key(
+        &self,
+        table: usize,
+        reached: &[usize],
+        equal: &[(Atom, Atom)],
+    ) -> Option<Vec<(Atom, Atom)>> {
+        let def = &self.tables[table].def;
+        let is_exact = |ty| !matches!(ty, ColumnType::Float32 | ColumnType::Float64);
+        let partner = |id: ColumnId| {
+            let column = def.columns.iter().position(|column| column.id == id)?;
+            let own = Atom { table, column };
+            let both = equal.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]);
+            let mut others = both.filter(|(a, other)| {
+                *a == own && reached.contains(&other.table) && self.ty(*other) == self.ty(own)
+            });
+            others.next().map(|(_, other)| (own, other)).filter(|_| is_exact(self.ty(own)))
+        };
+        let unique = def.indexes.iter().filter(|index| index.spec.unique);
+        let mut keys =
+            unique.map(|index| index.spec.key.iter().map(|p| partner(p.column)).collect());
+        keys.find_map(|key: Option<Vec<(Atom, Atom)>>| key)
+    }
+}
+
+/// A query that can be made lazily, row by row.
+pub(crate) struct Looked {
+    pub(crate) query: LookupQuery,
+    pub(crate) driver: ObjectId,
+    pub(crate) may_fail: bool,
+}
+
+/// Compiles a plan whose columns go into these; `None` if it is no such join. `driver`: a table that has to
+/// be the driver.
+pub(crate) fn of_plan(
+    plan: &LogicalPlan,
+    targets: &[CastTarget],
+    driver: Option<ObjectId>,
+    context: &EvalContext,
+) -> Result<Option<Looked>> {
+    let mut flat = Flat::default();
+    let Some(outputs) = flat.node(plan)? else { return Ok(None) };
+    if flat.tables.len() < 2 {
+        return Ok(None);
+    }
+    let conditions: Vec<Expr> =
+        flat.conditions.iter().cloned().flat_map(split_conjunction_owned).collect();
+    if conditions.iter().chain(&outputs).any(Expr::is_volatile) {
+        return Ok(None);
+    }
+    let equal: Vec<(Atom, Atom)> = conditions.iter().filter_map(equality).collect();
+    let may_drive = |at: &usize| driver.is_none_or(|id| flat.tables[*at].def.id == id);
+    let mut drivers: Vec<usize> = (0..flat.tables.len()).filter(may_drive).collect();
+    drivers.sort_by_key(|at| std::cmp::Reverse(flat.tables[*at].table.row_estimate()));
+    let found = drivers.into_iter().find_map(|at| Some((at, flat.lookups(at, &equal)?)));
+    let Some((driver, found)) = found else { return Ok(None) };
+
+    let is_found = |condition: &Expr| {
+        equality(condition).is_some_and(|(a, b)| {
+            found.iter().any(|(_, key)| key.contains(&(a, b)) || key.contains(&(b, a)))
+        })
+    };
+    let rest: Vec<Expr> = conditions.into_iter().filter(|c| !is_found(c)).collect();
+    let mut read: Vec<Atom> = Vec::new();
+    for expr in rest.iter().chain(&outputs) {
+        read.extend(expr.column_refs().into_iter().filter_map(Atom::of_column));
+    }
+    read.extend(found.iter().flat_map(|(_, key)| key.iter().map(|(_, other)| *other)));
+    let mut row: Vec<Atom> = Vec::new();
+    for table in std::iter::once(driver).chain(found.iter().map(|(table, _)| *table)) {
+        let mut of_it: Vec<Atom> = read.iter().copied().filter(|a| a.table == table).collect();
+        of_it.sort_unstable();
+        of_it.dedup();
+        row.extend(of_it);
+    }
+    let place =
+        |atom: &Atom| row.iter().position(|a| a == atom).expect("all that is read is there");
+    let id = |atom: &Atom| flat.tables[atom.table].def.columns[atom.column].id;
+    let lookups = found.iter().map(|(table, key)| Lookup {
+        table: flat.tables[*table].def.id,
+        key: key.iter().map(|(own, other)| (place(other), id(own))).collect(),
+        columns: row.iter().filter(|atom| atom.table == *table).map(&id).collect(),
+    });
+    let lookups = lookups.collect();
+
+    let fields = row.iter().map(|atom| {
+        let table = TableReference::bare(atom.table.to_string());
+        let field = Field::new(atom.column.to_string(), flat.ty(*atom).arrow(), true);
+        (Some(table), Arc::new(field))
+    });
+    let schema = DFSchema::new_with_metadata(fields.collect(), Default::default())?;
+    let (props, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+    let physical = |expr: &Expr| create_physical_expr(expr, &schema, &props, &planning);
+    let condition = conjunction(rest).map(|expr| physical(&expr)).transpose()?;
+    let columns = outputs.iter().map(physical).collect::<Result<Vec<_>>>()?;
+    let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
+    let mut fails = condition.iter().chain(&columns).any(may_fail);
+    for (column, (_, ty, _)) in columns.iter().zip(targets) {
+        fails |= column.data_type(&arrow)? != ty.arrow();
+    }
+    // A column of a key is what it was looked up by.
+    let plain = |expr: &Expr| {
+        let mut atom = Atom::of(expr)?;
+        while atom.table != driver {
+            let (_, key) = found.iter().find(|(table, _)| *table == atom.table)?;
+            atom = key.iter().find(|(own, _)| *own == atom)?.1;
+        }
+        Some(id(&atom))
+    };
+    let query = LookupQuery {
+        driver: row.iter().filter(|atom| atom.table == driver).map(&id).collect(),
+        lookups,
+        schema: arrow.clone(),
+        condition,
+        plain: outputs.iter().map(plain).collect(),
+        columns: columns.into_iter().zip(targets.iter().cloned()).collect(),
+        context: context.clone(),
+    };
+    let driver = flat.tables[driver].def.id;
+    Ok(Some(Looked { query, driver, may_fail: fails }))
+}
+
+impl LookupQuery {
+    fn eval(&self, batch: &RecordBatch) -> std::result::Result<Made, SqlError> {
+        let rows = batch.num_rows();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let columns = batch.columns().to_vec();
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(df_error::arrow)?;
+        let (kept, rows) = match &self.condition {
+            None => (batch, (0..rows).collect()),
+            Some(condition) => {
+                let holds = condition.evaluate(&batch).and_then(|holds| holds.into_array(rows));
+                let holds = holds.map_err(df_error::map_df_error)?;
+                // A condition that is always NULL keeps nothing.
+                let none = BooleanArray::from(vec![false; rows]);
+                let holds = holds.as_any().downcast_ref::<BooleanArray>().unwrap_or(&none);
+                let keeps = |at: &usize| holds.is_valid(*at) && holds.value(*at);
+                let rows = (0..rows).filter(keeps).collect();
+                (filter_record_batch(&batch, holds).map_err(df_error::arrow)?, rows)
+            }
+        };
+        let column = |(expr, (_, ty, sql_type)): &(Arc<dyn PhysicalExpr>, CastTarget)| {
+            let array = expr.evaluate(&kept).and_then(|array| array.into_array(kept.num_rows()));
+            let array: ArrayRef = array.map_err(df_error::map_df_error)?;
+            cast_array(&array, *ty, *sql_type, CastContext::Assignment)
+        };
+        let columns = self.columns.iter().map(column).collect::<std::result::Result<_, _>>()?;
+        Ok(Made { rows, columns })
+    }
+}
+
+impl RowQuery for LookupQuery {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.driver
+    }
+
+    fn lookups(&self) -> &[Lookup] {
+        &self.lookups
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> std::result::Result<Made, SchemaError> {
+        self.context.enter(|| LookupQuery::eval(self, batch)).map_err(refusal)
+    }
+
+    fn plain(&self, output: usize) -> Option<ColumnId> {
+        self.plain[output]
+    }
+}
