@@ -168,6 +168,11 @@ impl KeyRange {
         RangeBounds::<[u8]>::contains(&range, key)
     }
 
+    /// Whether it is one key.
+    pub fn is_one(&self) -> bool {
+        matches!((&self.lower, &self.upper), (Bound::Included(a), Bound::Included(b)) if a == b)
+    }
+
     /// Whether it may have keys at or above one.
     pub fn goes_above(&self, key: &[u8]) -> bool {
         match &self.upper {
@@ -375,6 +380,10 @@ pub trait Table: Send + Sync {
     /// Keeps the row ids below `tail` for [`Table::install`], but for those that are free: nobody else is
     /// given one. To be said again after a restart, before anybody inserts.
     fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError>;
+
+    /// As many row ids that nobody else is given, ascending, for [`Table::install`]. A crash gives back
+    /// those that were not used.
+    fn take_row_ids(&self, n: usize) -> Result<Vec<RowId>, EngineError>;
 
     /// Puts rows in place, in every index of this layout, too. `done` is called before a checkpoint can
     /// ask for a note ([`Installs::note`]) in place of this one. An error has done nothing.

@@ -37,6 +37,23 @@ impl MemoryTable {
         Ok(())
     }
 
+    /// See [`froglet_engine::Table::take_row_ids`].
+    pub(crate) fn take_rows(&self, n: usize) -> Result<Vec<RowId>, EngineError> {
+        let guard = epoch::pin();
+        let mut taken = Vec::with_capacity(n);
+        for _ in 0..n {
+            match self.space.take_slot(&guard) {
+                Ok(rid) => taken.push(rid),
+                Err(error) => {
+                    self.space.give_slots(taken.into_iter().map(|rid| rid.0));
+                    return Err(error);
+                }
+            }
+        }
+        taken.sort_unstable();
+        Ok(taken)
+    }
+
     /// See [`froglet_engine::Table::install`].
     pub(crate) fn install_rows(
         &self,

@@ -281,6 +281,10 @@ impl Table for MemoryTable {
         self.reserve_rows(tail, is_free)
     }
 
+    fn take_row_ids(&self, n: usize) -> Result<Vec<RowId>, EngineError> {
+        self.take_rows(n)
+    }
+
     fn install(&self, install: &Install<'_>, done: &mut dyn FnMut()) -> Result<(), EngineError> {
         self.install_rows(install, done)
     }

@@ -48,12 +48,12 @@ impl Catalog {
                 TableQuery::Rows { source, query } => {
                     self.copy_table(txn, &scope, table, source, query).await
                 }
-                TableQuery::Lazy { source, query, may_fail, recipe } => {
+                TableQuery::Lazy { query, may_fail, recipe } => {
                     if may_fail {
-                        self.verify_query(txn, &scope, source, query.clone()).await?;
+                        self.verify_query(txn, &scope, &query).await?;
                         scope.view = self.view(txn);
                     }
-                    self.make_lazily(txn, &scope, table, (source, query, recipe)).await
+                    self.make_lazily(txn, &scope, table, query, recipe).await
                 }
                 TableQuery::Units { stages, query } => {
                     self.derive_table(txn, scope, table, stages, query).await

@@ -15,7 +15,7 @@ use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
 use crate::flip::{CopyTo, Flip, Hook, MadeBy, TableState};
 use crate::history::{HISTORY_SPACE, History};
-use crate::lazy::Lazy;
+use crate::lazy::LazyMigration;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::Migration;
 use crate::own_view::OwnView;
@@ -103,7 +103,7 @@ impl CatalogVersion {
     /// Tables that `owner` changes are read and written as it is to see them.
     fn as_owner_sees(&mut self, owner: TxnId, isolation: Isolation, changes: &Changes) {
         for lazy in changes.lazies.values() {
-            for source in lazy.def.sources() {
+            for source in lazy.state().def.sources() {
                 if let Some(version) = self.tables.get(&source.id) {
                     let table = OwnView::sealed(version.table.clone(), owner);
                     let version = TableVersion::new(version.def.clone(), version.version, table);
@@ -178,7 +178,7 @@ pub struct Catalog {
     pub(crate) ended_migrations: History,
     pub(crate) next_migration: AtomicU64,
     /// Lazy migrations, by the row space that they make.
-    pub(crate) lazies: RwLock<HashMap<SpaceId, Arc<Lazy>>>,
+    pub(crate) lazies: RwLock<HashMap<SpaceId, Arc<dyn LazyMigration>>>,
     own: Weak<Catalog>,
     next_stamp: AtomicU64,
     ids: Mutex<Ids>,
@@ -450,8 +450,10 @@ impl Catalog {
     /// Controls a migration under way; false if there is none of this number. One that is committed cannot
     /// be cancelled.
     pub fn control_migration(&self, id: u64, control: Control) -> Result<bool, SchemaError> {
-        if let Some(lazy) = self.lazies.read().values().find(|lazy| lazy.def.migration == id) {
-            return lazy.control(control).map(|()| true);
+        if let Some(lazy) =
+            self.lazies.read().values().find(|lazy| lazy.state().def.migration == id)
+        {
+            return lazy.state().control(control).map(|()| true);
         }
         let migrations = self.migrations.lock();
         let Some(migration) = migrations.iter().find(|m| m.id == id && !m.has_ended()) else {
@@ -699,18 +701,15 @@ impl Changes {
         if self.truncated.contains(&source) {
             return None;
         }
-        let reads = |lazy: &Lazy| lazy.def.sources().any(|table| table.id == source);
-        let kept = self.lazies.iter().filter(|(table, lazy)| self.keep(**table, lazy.space()));
-        if kept.clone().any(|(_, lazy)| reads(lazy) && !lazy.def.lookups.is_empty()) {
-            return None;
-        }
-        let lazily = kept.filter(|(_, lazy)| reads(lazy));
-        let lazily = lazily.map(|(table, lazy)| CopyTo {
-            made: MadeBy::Lazy(lazy.clone()),
-            table: *table,
-            steps: Vec::new(),
+        let lazily = self.lazies.iter().filter(|(table, lazy)| {
+            let state = lazy.state();
+            state.def.sources().any(|read| read.id == source) && self.keep(**table, state.space)
         });
-        let mut found: Vec<CopyTo> = lazily.collect();
+        let lazily = lazily.map(|(table, lazy)| {
+            let made = MadeBy::Lazy(lazy.clone().takes_writers()?);
+            Some(CopyTo { made, table: *table, steps: Vec::new() })
+        });
+        let mut found = lazily.collect::<Option<Vec<CopyTo>>>()?;
         let steps = |table: &ObjectId| self.steps.get(table).map_or(&[][..], Vec::as_slice);
         for step in steps(&source) {
             let copy = match &step.kind {

@@ -78,6 +78,16 @@ pub trait UnitQuery: Send + Sync {
     /// The input of which each row makes rows of its own, of the other inputs' rows that are of its
     /// unit, if there is such. Then the unit of a row that it makes is the id of that row.
     fn driver(&self) -> Option<usize>;
+    /// The columns of an input by whose values its rows are told apart into units, in an order that all
+    /// inputs have, if that is how: for a table that is made lazily.
+    fn key(&self, input: usize) -> Option<Vec<ColumnId>>;
+    /// The column of an input that a column of what it makes is, if it is just that, and every row that is
+    /// made is made of a row of that input.
+    fn origin(&self, output: usize) -> Option<(usize, ColumnId)>;
+    /// Columns of what it makes of which no two rows have the same values, NULL being one; if there are such.
+    fn unique(&self) -> Option<&[usize]>;
+    /// Inputs such that every row that is made is made of a row of one of them; none, if there are none.
+    fn covers(&self) -> &[usize];
     /// Hands over what it makes of these rows: the unit of each row that it makes, and the new columns
     /// in their Arrow types. It may also make rows of units of which it is given none.
     fn eval(&self, rows: Arc<dyn UnitRows>, make: &mut Makes<'_>) -> Result<(), CompiledError>;
@@ -117,12 +127,10 @@ pub enum TableQuery {
         /// What is made of each row.
         query: Arc<dyn RowQuery>,
     },
-    /// The same, and rows are made when they are needed, after the commit.
+    /// Rows are made when they are needed, after the commit.
     Lazy {
-        /// The table.
-        source: ObjectId,
-        /// What is made of each row: always the same.
-        query: Arc<dyn RowQuery>,
+        /// What is made: always the same.
+        query: LazyQuery,
         /// It may fail for some row.
         may_fail: bool,
         /// What it can be compiled of after a restart.
@@ -135,6 +143,35 @@ pub enum TableQuery {
         /// What makes the table.
         query: Arc<dyn UnitQuery>,
     },
+}
+
+/// The query of a table that is made lazily.
+#[derive(Clone)]
+pub enum LazyQuery {
+    /// Row by row of a table.
+    Rows(ObjectId, Arc<dyn RowQuery>),
+    /// Key by key: it reads tables alone, and no stages.
+    Units(Arc<dyn UnitQuery>),
+}
+
+impl LazyQuery {
+    /// The tables that it reads, in its order.
+    pub(crate) fn tables(&self) -> Vec<ObjectId> {
+        match self {
+            LazyQuery::Rows(source, query) => {
+                let lookups = query.lookups().iter().map(|lookup| lookup.table);
+                std::iter::once(*source).chain(lookups).collect()
+            }
+            LazyQuery::Units(query) => {
+                let inputs = query.inputs().iter();
+                let table = |input: &UnitInput| match input {
+                    UnitInput::Table(table, _) => Some(*table),
+                    UnitInput::Stage(_) => None,
+                };
+                inputs.filter_map(table).collect()
+            }
+        }
+    }
 }
 
 /// A table between those that a query reads and the one that it makes: it follows the ones, and is

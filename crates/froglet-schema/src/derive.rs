@@ -501,10 +501,10 @@ impl UnitRows for Scan {
 }
 
 /// The rows of some units.
-struct SomeRows {
+pub(crate) struct SomeRows {
     /// Of each input.
-    parts: Vec<(RecordBatch, Vec<Unit>)>,
-    snapshot: Arc<Snapshot>,
+    pub parts: Vec<(RecordBatch, Vec<Unit>)>,
+    pub snapshot: Arc<Snapshot>,
 }
 
 impl UnitRows for SomeRows {

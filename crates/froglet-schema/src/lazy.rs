@@ -42,6 +42,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::{Lookup, RowQuery};
 use crate::def::{ObjectId, TableDef};
 use crate::error::SchemaError;
+use crate::lazy_table::LazyTable;
 use crate::migration::now_us;
 use crate::pace::Pace;
 use crate::route::Route;
@@ -94,15 +95,204 @@ pub(crate) struct LazySource {
     pub seen: Arc<dyn Table>,
 }
 
-/// One lazy migration.
-pub struct Lazy {
-    pub(crate) def: LazyDef,
+/// What every lazy migration has, whatever its units are.
+pub(crate) struct LazyState {
+    pub def: LazyDef,
     /// The table that is made.
-    pub(crate) table: ObjectId,
+    pub table: ObjectId,
     table_name: String,
-    space: SpaceId,
+    /// Its row space.
+    pub space: SpaceId,
+    /// Types of what the query makes.
+    pub output_types: Vec<ColumnType>,
     /// Whose it is until the commit.
-    owner: TxnId,
+    pub owner: TxnId,
+    pub pace: Pace,
+    /// There is nothing left, or nobody who would want it.
+    ended: AtomicBool,
+    rows_on_access: AtomicU64,
+    rows_in_background: AtomicU64,
+    in_background: AtomicBool,
+    failure: Mutex<Option<String>>,
+}
+
+/// A lazy migration, as the catalog drives it.
+pub(crate) trait LazyMigration: Send + Sync {
+    /// What all have.
+    fn state(&self) -> &LazyState;
+    /// From now on everybody has the table. `at` sees the sources as of the commit; `target` is the table
+    /// with all its indexes, bare.
+    fn go_live(&self, at: Arc<Snapshot>, target: Arc<dyn Table>) -> Result<(), SchemaError>;
+    /// Whether it is committed.
+    fn is_live(&self) -> bool;
+    /// Whether every row is there.
+    fn is_complete(&self) -> bool;
+    /// Blocks of the source whose rows may be left.
+    fn blocks(&self) -> u32;
+    /// Makes sure that what is made of a block of the source is there.
+    fn migrate_block(&self, block: u32, who: Who) -> Result<(), SchemaError>;
+    /// Blocks that are done, and all of them.
+    fn progress(&self) -> (u64, u64);
+    /// About how many rows are not there yet.
+    fn rows_left(&self) -> u64;
+    /// The column of a source, by its number, that a column of the target is, if it is just that.
+    fn origin(&self, id: ColumnId) -> Option<(usize, ColumnId)>;
+    /// Whether no two rows of the target have the same values in these columns.
+    fn is_unique(&self, columns: &[ColumnId]) -> bool;
+    /// The table as everybody reads and writes it.
+    fn over(self: Arc<Self>, table: Arc<dyn Table>) -> Arc<dyn Table>;
+    /// What a writer that has written to the source, and commits after the commit, is carried over to.
+    fn takes_writers(self: Arc<Self>) -> Option<Arc<Lazy>>;
+
+    /// One row of `froglet.migrations`.
+    fn status(&self) -> MigrationStatus {
+        let (blocks_done, blocks) = self.progress();
+        self.state().status(blocks_done, blocks, self.rows_left())
+    }
+
+    /// What is to be remembered of it if the transaction that ends it commits now.
+    fn status_at_end(&self) -> MigrationStatus {
+        let ended = MigrationStatus { ended_us: Some(now_us()), backlog: 0, ..self.status() };
+        if self.is_complete() {
+            return MigrationStatus { phase: MigrationPhase::Done, ..ended };
+        }
+        let error =
+            Some("the table was dropped, or lost its rows, before all were moved".to_owned());
+        MigrationStatus { phase: MigrationPhase::Aborted, error, ..ended }
+    }
+}
+
+impl LazyState {
+    pub fn new(def: LazyDef, target: &TableDef, owner: TxnId) -> LazyState {
+        LazyState {
+            def,
+            table: target.id,
+            table_name: target.name.clone(),
+            space: target.space,
+            output_types: target.columns.iter().map(|column| column.ty).collect(),
+            owner,
+            pace: Pace::default(),
+            ended: AtomicBool::new(false),
+            rows_on_access: AtomicU64::new(0),
+            rows_in_background: AtomicU64::new(0),
+            in_background: AtomicBool::new(false),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// Whether it reads a row space.
+    pub fn reads(&self, space: SpaceId) -> bool {
+        self.def.sources().any(|source| source.space == space)
+    }
+
+    /// Nobody needs it any more.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether somebody still needs it.
+    pub fn goes_on(&self) -> bool {
+        !self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Whether it makes the rows of a table under a definition.
+    pub fn is_of(&self, def: Option<&TableDef>) -> bool {
+        def.is_some_and(|def| def.space == self.space && def.lazy.is_some())
+    }
+
+    /// So many rows were made.
+    pub fn count(&self, who: Who, rows: usize) {
+        let counter = match who {
+            Who::Access => &self.rows_on_access,
+            Who::Background => &self.rows_in_background,
+        };
+        counter.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// It migrates what nobody has asked for.
+    pub fn set_in_background(&self) {
+        self.in_background.store(true, Ordering::Relaxed);
+    }
+
+    /// Rows that it has migrated so.
+    pub fn rows_in_background(&self) -> u64 {
+        self.rows_in_background.load(Ordering::Relaxed)
+    }
+
+    /// The background has failed; what is touched is migrated all the same.
+    pub fn fail(&self, error: &SchemaError) {
+        *self.failure.lock() = Some(error.to_string());
+    }
+
+    /// The place of a column of the table among what the query makes.
+    pub fn output(&self, id: ColumnId) -> Option<usize> {
+        self.def.outputs.iter().position(|output| *output == id)
+    }
+
+    /// What a note that cannot be read means.
+    pub fn broken(&self) -> SchemaError {
+        SchemaError::refused(
+            SqlState::DATA_CORRUPTED,
+            format!("what is migrated of table \"{}\" cannot be read", self.table_name),
+        )
+    }
+
+    /// Does what an operator says.
+    pub fn control(&self, control: Control) -> Result<(), SchemaError> {
+        match control {
+            Control::Pause => self.pace.pause(true),
+            Control::Resume => self.pace.pause(false),
+            Control::Throttle(rows_per_second) => self.pace.throttle(rows_per_second),
+            Control::Cancel => {
+                let (id, table) = (self.def.migration, &self.table_name);
+                return Err(SchemaError::refused(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("lazy migration {id} of table \"{table}\" cannot be cancelled"),
+                )
+                .with_detail(
+                    "Its schema change is committed, and in use; rows are still to be moved.",
+                )
+                .with_hint(format!(
+                    "froglet.pause_migration({id}) leaves them until they are touched."
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// One row of `froglet.migrations`.
+    fn status(&self, blocks_done: u64, blocks: u64, backlog: u64) -> MigrationStatus {
+        MigrationStatus {
+            id: self.def.migration,
+            txn: self.owner.0,
+            table: self.table,
+            table_name: self.table_name.clone(),
+            kind: "table".to_owned(),
+            statement: self.def.statement.clone(),
+            phase: match self.in_background.load(Ordering::Relaxed) {
+                true => MigrationPhase::Background,
+                false => MigrationPhase::Lazy,
+            },
+            blocks_done,
+            blocks,
+            rows_scanned: self.rows_in_background.load(Ordering::Relaxed),
+            rows_on_access: self.rows_on_access.load(Ordering::Relaxed),
+            rows_to_load: 0,
+            rows_loaded: 0,
+            rows_captured: 0,
+            backlog,
+            started_us: self.def.started_us,
+            ended_us: None,
+            error: self.failure.lock().clone(),
+            is_paused: self.pace.is_paused(),
+            rows_per_second: self.pace.limit(),
+        }
+    }
+}
+
+/// A lazy migration whose units are rows of a table.
+pub struct Lazy {
+    pub(crate) state: LazyState,
     source: LazySource,
     /// Layout positions of the query's inputs in the source.
     inputs: Vec<usize>,
@@ -110,14 +300,6 @@ pub struct Lazy {
     query: Arc<dyn RowQuery>,
     /// From the commit on.
     live: OnceLock<Live>,
-    pub(crate) pace: Pace,
-    /// There is nothing left, or nobody who would want it.
-    ended: AtomicBool,
-    rows_on_access: AtomicU64,
-    rows_in_background: AtomicU64,
-    waits: AtomicU64,
-    in_background: AtomicBool,
-    failure: Mutex<Option<String>>,
 }
 
 /// A table whose rows go with those of the source, or with rows looked up before.
@@ -179,7 +361,7 @@ impl LookedUp {
 }
 
 /// A batch of columns that are named anyhow.
-fn batch_with(columns: Vec<ArrayRef>, rows: usize) -> RecordBatch {
+pub(crate) fn batch_with(columns: Vec<ArrayRef>, rows: usize) -> RecordBatch {
     let field = |(at, array): (usize, &ArrayRef)| {
         Field::new(format!("c{at}"), array.data_type().clone(), true)
     };
@@ -225,7 +407,7 @@ impl Columns {
     }
 
     /// What was made, in the columns at these places of the layout.
-    fn project(
+    pub fn project(
         &self,
         layout: &Layout,
         places: &[usize],
@@ -272,115 +454,27 @@ impl Lazy {
         Lazy {
             inputs: positions(&*source.table, query.inputs()),
             lookups: lookups.map(|(lookup, source)| LookedUp::new(lookup, source)).collect(),
-            def,
-            table: target.id,
-            table_name: target.name.clone(),
-            space: target.space,
-            owner,
+            state: LazyState::new(def, target, owner),
             source,
             query,
             live: OnceLock::new(),
-            pace: Pace::default(),
-            ended: AtomicBool::new(false),
-            rows_on_access: AtomicU64::new(0),
-            rows_in_background: AtomicU64::new(0),
-            waits: AtomicU64::new(0),
-            in_background: AtomicBool::new(false),
-            failure: Mutex::default(),
         }
-    }
-
-    /// From now on everybody has the table. `at` sees the source as of the commit; `target` is the
-    /// table with all its indexes, bare.
-    pub(crate) fn go_live(
-        &self,
-        at: Arc<Snapshot>,
-        target: Arc<dyn Table>,
-    ) -> Result<(), SchemaError> {
-        let tracker = Tracker::new(self.source.table.block_count(), self.def.granule_rows);
-        let tracker = Arc::new(tracker);
-        for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
-            tracker.mark(&note).map_err(|_| {
-                SchemaError::refused(
-                    SqlState::DATA_CORRUPTED,
-                    format!("what is migrated of table \"{}\" cannot be read", self.table_name),
-                )
-            })?;
-        }
-        target.reserve(tracker.tail(), &|row| tracker.is_migrated(row))?;
-        let columns = Columns::of(target.layout(), &self.def.outputs);
-        let live = Live { at, tracker, target, columns };
-        assert!(self.live.set(live).is_ok(), "a migration is committed once");
-        Ok(())
     }
 
     fn live(&self) -> &Live {
         self.live.get().expect("a table that others have is committed")
     }
 
-    /// Whether it is committed.
-    pub(crate) fn is_live(&self) -> bool {
-        self.live.get().is_some()
-    }
-
-    /// Whose it is until then.
-    pub(crate) fn owner(&self) -> TxnId {
-        self.owner
-    }
-
-    /// The row space that it makes.
-    pub(crate) fn space(&self) -> SpaceId {
-        self.space
-    }
-
-    /// Whether it reads a row space.
-    pub(crate) fn reads(&self, space: SpaceId) -> bool {
-        self.def.sources().any(|source| source.space == space)
-    }
-
-    /// Whether every row is there.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.live.get().is_some_and(|live| live.tracker.is_complete())
-    }
-
-    /// Nobody needs it any more.
-    pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether somebody still needs it.
-    pub(crate) fn goes_on(&self) -> bool {
-        !self.ended.load(Ordering::SeqCst)
+    /// The plain column of the source that a column of the target is.
+    fn plain(&self, id: ColumnId) -> Option<ColumnId> {
+        self.query.plain(self.state.output(id)?)
     }
 
     /// The way from each index of a layout of the target.
     pub(crate) fn routes(&self, layout: &Layout) -> Vec<Option<Route>> {
-        let output = |id: ColumnId| self.def.outputs.iter().position(|output| *output == id);
-        let plain = |id: ColumnId| self.query.plain(output(id)?);
+        let plain = |id: ColumnId| self.plain(id);
         let source = self.source.table.layout();
         layout.indexes.iter().map(|i| Route::of(&i.key, layout, source, plain)).collect()
-    }
-
-    /// The plain column of the source that a column of the target is.
-    pub(crate) fn plain(&self, id: ColumnId) -> Option<ColumnId> {
-        let output = self.def.outputs.iter().position(|output| *output == id)?;
-        self.query.plain(output)
-    }
-
-    /// Blocks that may have rows.
-    pub(crate) fn blocks(&self) -> u32 {
-        match self.live.get() {
-            Some(live) => live.tracker.blocks(),
-            None => self.source.seen.block_count(),
-        }
-    }
-
-    /// About how many rows are not there yet.
-    pub(crate) fn rows_left(&self) -> u64 {
-        let rows = self.source.table.row_estimate();
-        let Some(live) = self.live.get() else { return rows };
-        let (done, of) = live.tracker.progress();
-        rows - rows * done / of.max(1)
     }
 
     /// The view of the sources in which the rows are that a view has not found in the target.
@@ -482,11 +576,6 @@ impl Lazy {
         self.migrate_granules(granules, who)
     }
 
-    /// Makes sure that a block is migrated.
-    pub(crate) fn migrate_block(&self, block: u32, who: Who) -> Result<(), SchemaError> {
-        self.migrate_granules(self.live().tracker.left_in(block), who)
-    }
-
     fn migrate_granules(&self, mut wanted: Vec<Granule>, who: Who) -> Result<(), SchemaError> {
         let Live { at, tracker, target, columns } = self.live();
         while !wanted.is_empty() {
@@ -503,11 +592,7 @@ impl Lazy {
                 let there: HashSet<RowId> = made.rids.iter().copied().collect();
                 let empty: Vec<RowId> =
                     rows.iter().filter(|row| !there.contains(row)).copied().collect();
-                let counter = match who {
-                    Who::Access => &self.rows_on_access,
-                    Who::Background => &self.rows_in_background,
-                };
-                counter.fetch_add(made.rids.len() as u64, Ordering::Relaxed);
+                self.state.count(who, made.rids.len());
                 let rows = BlockRows { rids: made.rids, batch };
                 let install = Install { rows: &rows, empty: &empty, note: &claims.note() };
                 target.install(&install, &mut || claims.done())?;
@@ -515,7 +600,6 @@ impl Lazy {
             }
             drop(claims);
             for granule in &others {
-                self.waits.fetch_add(1, Ordering::Relaxed);
                 tracker.wait(*granule);
             }
             // What others have given up is ours now.
@@ -592,90 +676,74 @@ impl Lazy {
     pub(crate) fn target(&self) -> &Arc<dyn Table> {
         &self.live().target
     }
+}
 
-    /// One row of `froglet.migrations`.
-    pub(crate) fn status(&self) -> MigrationStatus {
-        let (done, of) = self.live.get().map_or((0, 0), |live| live.tracker.progress());
-        let per_block = ROWS_PER_BLOCK as u64 / u64::from(self.def.granule_rows);
-        MigrationStatus {
-            id: self.def.migration,
-            txn: self.owner.0,
-            table: self.table,
-            table_name: self.table_name.clone(),
-            kind: "table".to_owned(),
-            statement: self.def.statement.clone(),
-            phase: match self.in_background.load(Ordering::Relaxed) {
-                true => MigrationPhase::Background,
-                false => MigrationPhase::Lazy,
-            },
-            blocks_done: done / per_block,
-            blocks: of / per_block,
-            rows_scanned: self.rows_in_background.load(Ordering::Relaxed),
-            rows_on_access: self.rows_on_access.load(Ordering::Relaxed),
-            rows_to_load: 0,
-            rows_loaded: 0,
-            rows_captured: 0,
-            backlog: self.rows_left(),
-            started_us: self.def.started_us,
-            ended_us: None,
-            error: self.failure.lock().clone(),
-            is_paused: self.pace.is_paused(),
-            rows_per_second: self.pace.limit(),
-        }
+impl LazyMigration for Lazy {
+    fn state(&self) -> &LazyState {
+        &self.state
     }
 
-    /// Whether it makes the rows of a table under a definition.
-    pub(crate) fn is_of(&self, def: Option<&TableDef>) -> bool {
-        def.is_some_and(|def| def.space == self.space && def.lazy.is_some())
-    }
-
-    /// What is to be remembered of it if the transaction that ends it commits now.
-    pub(crate) fn status_at_end(&self) -> MigrationStatus {
-        let ended = MigrationStatus { ended_us: Some(now_us()), backlog: 0, ..self.status() };
-        if self.is_complete() {
-            return MigrationStatus { phase: MigrationPhase::Done, ..ended };
+    fn go_live(&self, at: Arc<Snapshot>, target: Arc<dyn Table>) -> Result<(), SchemaError> {
+        let tracker = Tracker::new(self.source.table.block_count(), self.state.def.granule_rows);
+        let tracker = Arc::new(tracker);
+        for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
+            tracker.mark(&note).map_err(|_| self.state.broken())?;
         }
-        let error =
-            Some("the table was dropped, or lost its rows, before all were moved".to_owned());
-        MigrationStatus { phase: MigrationPhase::Aborted, error, ..ended }
-    }
-
-    /// Does what an operator says.
-    pub(crate) fn control(&self, control: Control) -> Result<(), SchemaError> {
-        match control {
-            Control::Pause => self.pace.pause(true),
-            Control::Resume => self.pace.pause(false),
-            Control::Throttle(rows_per_second) => self.pace.throttle(rows_per_second),
-            Control::Cancel => {
-                let (id, table) = (self.def.migration, &self.table_name);
-                return Err(SchemaError::refused(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!("lazy migration {id} of table \"{table}\" cannot be cancelled"),
-                )
-                .with_detail(
-                    "Its schema change is committed, and in use; rows are still to be moved.",
-                )
-                .with_hint(format!(
-                    "froglet.pause_migration({id}) leaves them until they are touched."
-                )));
-            }
-        }
+        target.reserve(tracker.tail(), &|row| tracker.is_migrated(row))?;
+        let columns = Columns::of(target.layout(), &self.state.def.outputs);
+        let live = Live { at, tracker, target, columns };
+        assert!(self.live.set(live).is_ok(), "a migration is committed once");
         Ok(())
     }
 
-    /// It migrates what nobody has asked for.
-    pub(crate) fn set_in_background(&self) {
-        self.in_background.store(true, Ordering::Relaxed);
+    fn is_live(&self) -> bool {
+        self.live.get().is_some()
     }
 
-    /// Rows that it has migrated so.
-    pub(crate) fn rows_in_background(&self) -> u64 {
-        self.rows_in_background.load(Ordering::Relaxed)
+    fn is_complete(&self) -> bool {
+        self.live.get().is_some_and(|live| live.tracker.is_complete())
     }
 
-    /// The background has failed; what is touched is migrated all the same.
-    pub(crate) fn fail(&self, error: &SchemaError) {
-        *self.failure.lock() = Some(error.to_string());
+    fn blocks(&self) -> u32 {
+        match self.live.get() {
+            Some(live) => live.tracker.blocks(),
+            None => self.source.seen.block_count(),
+        }
+    }
+
+    fn migrate_block(&self, block: u32, who: Who) -> Result<(), SchemaError> {
+        self.migrate_granules(self.live().tracker.left_in(block), who)
+    }
+
+    fn rows_left(&self) -> u64 {
+        let rows = self.source.table.row_estimate();
+        let Some(live) = self.live.get() else { return rows };
+        let (done, of) = live.tracker.progress();
+        rows - rows * done / of.max(1)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        let (done, of) = self.live.get().map_or((0, 0), |live| live.tracker.progress());
+        let per_block = ROWS_PER_BLOCK as u64 / u64::from(self.state.def.granule_rows);
+        (done / per_block, of / per_block)
+    }
+
+    fn origin(&self, id: ColumnId) -> Option<(usize, ColumnId)> {
+        Some((0, self.plain(id)?))
+    }
+
+    fn is_unique(&self, columns: &[ColumnId]) -> bool {
+        let of: Vec<ColumnId> = columns.iter().filter_map(|id| self.plain(*id)).collect();
+        let unique = self.state.def.source.indexes.iter().filter(|index| index.spec.unique);
+        unique.into_iter().any(|i| i.spec.key.iter().all(|part| of.contains(&part.column)))
+    }
+
+    fn over(self: Arc<Self>, table: Arc<dyn Table>) -> Arc<dyn Table> {
+        LazyTable::over(table, self)
+    }
+
+    fn takes_writers(self: Arc<Self>) -> Option<Arc<Lazy>> {
+        self.lookups.is_empty().then_some(self)
     }
 }
 

@@ -28,12 +28,12 @@ use froglet_txn::{Isolation, Limits, Transaction, aside};
 
 use crate::apply::{Applied, Scope};
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
-use crate::change::{Check, NewTable, RowQuery};
+use crate::change::{Check, LazyQuery, NewTable, RowQuery};
 use crate::def::{ForeignKeyDef, ObjectDef, ObjectId, TableDef};
 use crate::edit::{Edited, Work};
 use crate::error::SchemaError;
-use crate::lazy::{Lazy, LazyDef, LazySource, Who};
-use crate::lazy_table::LazyTable;
+use crate::lazy::{Lazy, LazyDef, LazyMigration, LazySource, Who};
+use crate::lazy_units::LazyUnits;
 use crate::local::{Changed, local, local_mut};
 use crate::migration::{now_us, spawn_in_background};
 use crate::rows::types_of;
@@ -48,27 +48,27 @@ const REST: u32 = 2;
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Compiles the query of a migration again, of its recipe, in a catalog that has its source.
-pub type Recompile<'a> = &'a dyn Fn(&str, CatalogVersion) -> Result<Arc<dyn RowQuery>, SchemaError>;
+pub type Recompile<'a> = &'a dyn Fn(&str, CatalogVersion) -> Result<LazyQuery, SchemaError>;
 
 impl Catalog {
     /// A table under a definition, as everybody reads and writes it.
     pub(crate) fn open_table(&self, def: &TableDef) -> Result<Arc<dyn Table>, EngineError> {
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
         Ok(match self.lazy_of(def) {
-            Some(lazy) => LazyTable::over(table, lazy),
+            Some(lazy) => lazy.over(table),
             None => table,
         })
     }
 
     /// The migration that makes the rows of a table.
-    pub(crate) fn lazy_of(&self, def: &TableDef) -> Option<Arc<Lazy>> {
+    pub(crate) fn lazy_of(&self, def: &TableDef) -> Option<Arc<dyn LazyMigration>> {
         def.lazy.as_ref()?;
         self.lazies.read().get(&def.space).cloned()
     }
 
     /// Whether a live migration reads a row space [D1].
     pub(crate) fn is_read_lazily(&self, space: SpaceId) -> bool {
-        self.lazies.read().values().any(|lazy| lazy.reads(space))
+        self.lazies.read().values().any(|lazy| lazy.state().reads(space))
     }
 
     /// CREATE TABLE AS: the rows come later.
@@ -77,10 +77,10 @@ impl Catalog {
         txn: &mut Transaction,
         scope: &Scope<'_>,
         new: NewTable,
-        (source, query, recipe): (ObjectId, Arc<dyn RowQuery>, String),
+        query: LazyQuery,
+        recipe: String,
     ) -> Result<Applied, SchemaError> {
-        let mut tables = vec![source];
-        tables.extend(query.lookups().iter().map(|lookup| lookup.table));
+        let tables = query.tables();
         let mut in_order = tables.clone();
         // So that two such statements do not wait for each other.
         in_order.sort_unstable();
@@ -119,8 +119,8 @@ impl Catalog {
         };
         def.lazy = Some(Box::new(lazy_def.clone()));
         let owner = txn.id();
-        let lazy = Arc::new(Lazy::new(lazy_def, &def, owner, sources, query));
-        lazy.pace.throttle(scope.options.rows_per_second);
+        let lazy = made_by(lazy_def, &def, owner, sources, query)?;
+        lazy.state().pace.throttle(scope.options.rows_per_second);
         self.lazies.write().insert(def.space, lazy.clone());
         self.ended_migrations.begun(&lazy.status())?;
         let locked = self.store.lock(txn, id, scope.limits).await?;
@@ -137,12 +137,14 @@ impl Catalog {
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
-        source: ObjectId,
-        query: Arc<dyn RowQuery>,
+        query: &LazyQuery,
     ) -> Result<(), SchemaError> {
-        if !query.lookups().is_empty() {
-            return Err(not_lazily("an expression over several tables may fail for some row"));
-        }
+        let (source, query) = match query {
+            LazyQuery::Rows(source, query) if query.lookups().is_empty() => {
+                (*source, query.clone())
+            }
+            _ => return Err(not_lazily("an expression over several rows may fail for some")),
+        };
         self.store.lock(txn, source, scope.limits).await?;
         let def = &scope.table(source)?.def;
         let rows = self.engine().open(def.space, Arc::new(def.layout()))?;
@@ -166,19 +168,23 @@ impl Catalog {
         let Some(lazy) = self.lazy_of(base) else { return Ok(()) };
         if lazy.is_live() {
             if !edited.work.is_empty() {
-                self.make_all(&lazy, limits)?;
+                self.make_all(&*lazy, limits)?;
                 edited.def.lazy = None;
             }
             return Ok(());
         }
-        debug_assert_eq!(lazy.owner(), txn.id(), "nobody else has it");
-        implied(&lazy, base, edited)?;
+        debug_assert_eq!(lazy.state().owner, txn.id(), "nobody else has it");
+        implied(&*lazy, base, edited)?;
         edited.work.clear();
         Ok(())
     }
 
     /// Makes all rows of a table.
-    pub(crate) fn make_all(&self, lazy: &Lazy, limits: &Limits) -> Result<(), SchemaError> {
+    pub(crate) fn make_all(
+        &self,
+        lazy: &dyn LazyMigration,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
         aside(|| {
             (0..lazy.blocks()).try_for_each(|block| {
                 limits.check()?;
@@ -194,22 +200,22 @@ impl Catalog {
         }
         for lazy in self.live_lazies() {
             let own = local(txn).expect("who flips has changed something");
-            let changed = own.changes.objects.get(&lazy.table);
+            let changed = own.changes.objects.get(&lazy.state().table);
             let changed = changed.map(|changed| changed.as_ref().and_then(Changed::table));
-            if changed.is_some_and(|table| !lazy.is_of(table.map(|table| &table.def))) {
+            if changed.is_some_and(|table| !lazy.state().is_of(table.map(|table| &table.def))) {
                 self.ended_migrations.record(txn, &lazy.status_at_end())?;
             }
         }
         Ok(())
     }
 
-    fn live_lazies(&self) -> Vec<Arc<Lazy>> {
+    fn live_lazies(&self) -> Vec<Arc<dyn LazyMigration>> {
         self.lazies.read().values().filter(|lazy| lazy.is_live()).cloned().collect()
     }
 
-    fn lazies_of(&self, owner: TxnId) -> Vec<Arc<Lazy>> {
+    fn lazies_of(&self, owner: TxnId) -> Vec<Arc<dyn LazyMigration>> {
         let lazies = self.lazies.read();
-        let of_it = |lazy: &&Arc<Lazy>| !lazy.is_live() && lazy.owner() == owner;
+        let of_it = |lazy: &&Arc<dyn LazyMigration>| !lazy.is_live() && lazy.state().owner == owner;
         lazies.values().filter(of_it).cloned().collect()
     }
 
@@ -217,9 +223,9 @@ impl Catalog {
     /// lost its table ends.
     pub(crate) fn commit_lazies(&self, owner: TxnId, after: &CatalogVersion, objects: &[ObjectId]) {
         for lazy in self.lazies_of(owner) {
-            let table = after.tables.get(&lazy.table);
-            let Some(table) = table.filter(|table| table.def.space == lazy.space()) else {
-                self.forget_lazy(&lazy);
+            let table = after.tables.get(&lazy.state().table);
+            let Some(table) = table.filter(|table| table.def.space == lazy.state().space) else {
+                self.forget_lazy(&*lazy);
                 continue;
             };
             let target = self.engine().open(table.def.space, Arc::new(table.def.layout()));
@@ -228,23 +234,23 @@ impl Catalog {
             spawn(self.weak(), lazy);
         }
         for lazy in self.live_lazies() {
-            let def = after.tables.get(&lazy.table).map(|table| &table.def);
-            if objects.contains(&lazy.table) && !lazy.is_of(def) {
+            let def = after.tables.get(&lazy.state().table).map(|table| &table.def);
+            if objects.contains(&lazy.state().table) && !lazy.state().is_of(def) {
                 // What cannot be written now is found at the next start.
                 let _ = self.ended_migrations.remember(lazy.status_at_end());
-                self.forget_lazy(&lazy);
+                self.forget_lazy(&*lazy);
             }
         }
     }
 
     /// A transaction is rolled back.
     pub(crate) fn abort_lazies(&self, owner: TxnId) {
-        self.lazies_of(owner).iter().for_each(|lazy| self.forget_lazy(lazy));
+        self.lazies_of(owner).iter().for_each(|lazy| self.forget_lazy(&**lazy));
     }
 
-    fn forget_lazy(&self, lazy: &Lazy) {
-        lazy.end();
-        self.lazies.write().remove(&lazy.space());
+    fn forget_lazy(&self, lazy: &dyn LazyMigration) {
+        lazy.state().end();
+        self.lazies.write().remove(&lazy.state().space);
     }
 
     /// Goes on with the migrations that recovery has found. To be called before anybody connects.
@@ -266,19 +272,17 @@ impl Catalog {
                 sources.push(LazySource { table: table.clone(), seen: table });
             }
             let query = recompile(&def.recipe, with_sources)?;
-            let driver = query.lookups().iter().map(|lookup| lookup.table);
             assert!(
-                driver.eq(def.lookups.iter().map(|source| source.id)),
+                query.tables().into_iter().eq(def.sources().map(|source| source.id)),
                 "a query is compiled again as it was"
             );
-            let owner = TxnId(0);
-            let lazy = Arc::new(Lazy::new((**def).clone(), &table.def, owner, sources, query));
+            let lazy = made_by((**def).clone(), &table.def, TxnId(0), sources, query)?;
             lazy.go_live(self.engine().snapshot(), table.table.clone())?;
             self.lazies.write().insert(table.def.space, lazy.clone());
             let version = TableVersion::new(
                 table.def.clone(),
                 table.version,
-                LazyTable::over(table.table.clone(), lazy.clone()),
+                lazy.clone().over(table.table.clone()),
             );
             next.tables.insert(table.def.id, Arc::new(version));
             spawn(self.weak(), lazy);
@@ -289,12 +293,12 @@ impl Catalog {
 
     /// Ends a migration with nothing left: the table is an ordinary one from then on. False if somebody is
     /// changing it.
-    pub(crate) async fn end_lazy(&self, lazy: &Lazy) -> Result<bool, SchemaError> {
+    pub(crate) async fn end_lazy(&self, lazy: &dyn LazyMigration) -> Result<bool, SchemaError> {
         let limits = Limits::none();
         let mut txn = self.manager().begin(Isolation::ReadCommitted);
         let view = self.begin_statement(&mut txn, true, &limits).await?;
-        let base = view.tables.get(&lazy.table).filter(|table| table.def.lazy.is_some());
-        let Some(base) = base.filter(|table| table.def.space == lazy.space()).cloned() else {
+        let base = view.tables.get(&lazy.state().table).filter(|table| table.def.lazy.is_some());
+        let Some(base) = base.filter(|table| table.def.space == lazy.state().space).cloned() else {
             return Ok(true);
         };
         let scope = Scope { view, options: &Default::default(), limits: &limits };
@@ -310,35 +314,35 @@ impl Catalog {
     }
 }
 
-fn spawn(catalog: Weak<Catalog>, lazy: Arc<Lazy>) {
-    spawn_in_background(format!("froglet-lazy-{}", lazy.def.migration), move || {
-        if let Err(error) = run(&catalog, &lazy) {
-            tracing::error!(migration = lazy.def.migration, %error, "a lazy migration has stopped");
-            lazy.fail(&error);
+fn spawn(catalog: Weak<Catalog>, lazy: Arc<dyn LazyMigration>) {
+    spawn_in_background(format!("froglet-lazy-{}", lazy.state().def.migration), move || {
+        if let Err(error) = run(&catalog, &*lazy) {
+            tracing::error!(migration = lazy.state().def.migration, %error, "a lazy migration has stopped");
+            lazy.state().fail(&error);
         }
     });
 }
 
 /// Runs on a thread of its own.
-fn run(catalog: &Weak<Catalog>, lazy: &Lazy) -> Result<(), SchemaError> {
-    let goes_on = || lazy.goes_on() && catalog.strong_count() > 0;
-    let (begun, delay) = (Instant::now(), Duration::from_millis(lazy.def.delay_ms));
+fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaError> {
+    let goes_on = || lazy.state().goes_on() && catalog.strong_count() > 0;
+    let (begun, delay) = (Instant::now(), Duration::from_millis(lazy.state().def.delay_ms));
     while goes_on() && begun.elapsed() < delay {
         thread::sleep(LOOK.min(delay));
     }
-    lazy.pace.keep(0, goes_on);
-    lazy.set_in_background();
+    lazy.state().pace.keep(0, goes_on);
+    lazy.state().set_in_background();
     let mut seen = Ts(0);
     for block in 0..lazy.blocks() {
         let Some(engine) = catalog.upgrade().map(|catalog| catalog.engine().clone()) else {
             return Ok(());
         };
-        let (started, before) = (Instant::now(), lazy.rows_in_background());
+        let (started, before) = (Instant::now(), lazy.state().rows_in_background());
         lazy.migrate_block(block, Who::Background)?;
         let now = engine.now();
         drop(engine);
         let took = started.elapsed();
-        lazy.pace.keep(lazy.rows_in_background() - before, goes_on);
+        lazy.state().pace.keep(lazy.state().rows_in_background() - before, goes_on);
         // Others write: they come first.
         if now != seen {
             thread::sleep((took * REST).max(LOOK));
@@ -350,7 +354,7 @@ fn run(catalog: &Weak<Catalog>, lazy: &Lazy) -> Result<(), SchemaError> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime of one thread can be made");
-    while lazy.goes_on() {
+    while lazy.state().goes_on() {
         let Some(catalog) = catalog.upgrade() else { return Ok(()) };
         if runtime.block_on(catalog.end_lazy(lazy))? {
             return Ok(());
@@ -359,6 +363,25 @@ fn run(catalog: &Weak<Catalog>, lazy: &Lazy) -> Result<(), SchemaError> {
         thread::sleep(TRY_AGAIN);
     }
     Ok(())
+}
+
+/// What makes the rows of a table.
+fn made_by(
+    def: LazyDef,
+    target: &TableDef,
+    owner: TxnId,
+    sources: Vec<LazySource>,
+    query: LazyQuery,
+) -> Result<Arc<dyn LazyMigration>, SchemaError> {
+    Ok(match query {
+        LazyQuery::Rows(_, query) => Arc::new(Lazy::new(def, target, owner, sources, query)),
+        LazyQuery::Units(query) => {
+            let lazy = LazyUnits::new(def, target, owner, sources, query);
+            let no_way = "the rows of a group, or of a key of a join, are not found by an index of \
+                          each table that begins with a column of it";
+            Arc::new(lazy.ok_or_else(|| not_lazily(no_way))?)
+        }
+    })
 }
 
 /// That a query does not fail.
@@ -389,11 +412,10 @@ impl Check for Succeeds {
 }
 
 /// Whether what an edit needs of the rows of a table that is made lazily is known of the source [D2].
-fn implied(lazy: &Lazy, base: &TableDef, edited: &Edited) -> Result<(), SchemaError> {
-    let source = &*lazy.def.source;
-    let plain = |ids: &[ColumnId]| ids.iter().map(|id| lazy.plain(*id)).collect::<Option<Vec<_>>>();
+fn implied(lazy: &dyn LazyMigration, base: &TableDef, edited: &Edited) -> Result<(), SchemaError> {
+    let sources: Vec<&TableDef> = lazy.state().def.sources().collect();
     let is_not_null = |id: ColumnId| {
-        let of = lazy.plain(id).and_then(|id| source.column_by_id(id));
+        let of = lazy.origin(id).and_then(|(at, id)| sources[at].column_by_id(id));
         of.is_some_and(|column| column.not_null)
     };
     let was = |id| base.column_by_id(id).is_some_and(|column| column.not_null);
@@ -418,14 +440,7 @@ fn implied(lazy: &Lazy, base: &TableDef, edited: &Edited) -> Result<(), SchemaEr
             Work::Index(id) => {
                 let index = edited.def.index_by_id(*id).expect("the edit added the index");
                 let columns: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
-                let is_unique = || {
-                    let of = plain(&columns)?;
-                    source.indexes.iter().find(|other| {
-                        let key = &other.spec.key;
-                        other.spec.unique && key.iter().all(|part| of.contains(&part.column))
-                    })
-                };
-                if index.spec.unique && is_unique().is_none() {
+                if index.spec.unique && !lazy.is_unique(&columns) {
                     return Err(not_lazily(format!(
                         "nothing says that the keys of \"{}\" differ in what the table is made of",
                         index.name
@@ -441,9 +456,14 @@ fn implied(lazy: &Lazy, base: &TableDef, edited: &Edited) -> Result<(), SchemaEr
                     (key.parent, pairs)
                 };
                 let is_known = key.is_some_and(|key| {
-                    let of = plain(&key.columns).map(|of| pairs(key, &of));
-                    let mut known = source.foreign_keys();
-                    known.any(|(_, other)| Some(pairs(other, &other.columns)) == of)
+                    let of = key.columns.iter().map(|id| lazy.origin(*id));
+                    let Some(of) = of.collect::<Option<Vec<_>>>() else { return false };
+                    let Some(&(at, _)) = of.first() else { return false };
+                    let columns: Vec<ColumnId> = of.iter().map(|(_, id)| *id).collect();
+                    let wanted = pairs(key, &columns);
+                    let mut known = sources[at].foreign_keys();
+                    of.iter().all(|(other, _)| *other == at)
+                        && known.any(|(_, other)| pairs(other, &other.columns) == wanted)
                 });
                 if !is_known {
                     return Err(not_lazily(format!(

@@ -28,7 +28,7 @@ use froglet_engine::{
 use froglet_txn::aside;
 
 use crate::error::SchemaError;
-use crate::lazy::{Columns, Lazy, Left, VERIFIED, Who, as_engine};
+use crate::lazy::{Columns, Lazy, LazyMigration, Left, VERIFIED, Who, as_engine};
 use crate::route::Route;
 use crate::rows::{row_at, types_of};
 
@@ -50,7 +50,7 @@ impl LazyTable {
     /// A table whose rows `lazy` makes.
     pub fn over(table: Arc<dyn Table>, lazy: Arc<Lazy>) -> Arc<dyn Table> {
         let layout = table.layout();
-        let (columns, routes) = (Columns::of(layout, &lazy.def.outputs), lazy.routes(layout));
+        let (columns, routes) = (Columns::of(layout, &lazy.state.def.outputs), lazy.routes(layout));
         Arc::new(LazyTable { table, lazy, columns, routes })
     }
 
@@ -108,70 +108,6 @@ impl LazyTable {
 
     fn migrate_all(&self) -> Result<(), SchemaError> {
         aside(|| (0..self.lazy.blocks()).try_for_each(|b| self.lazy.migrate_block(b, Who::Access)))
-    }
-
-    /// Before a row with these values is written: migrates those whose unique keys it takes. `is_set` says
-    /// of which columns, by layout position.
-    fn migrate_conflicts(
-        &self,
-        snapshot: &Snapshot,
-        row: &[Value],
-        is_set: impl Fn(usize) -> bool,
-    ) -> Result<(), SchemaError> {
-        let layout = self.table.layout();
-        for (at, index) in layout.indexes.iter().enumerate().filter(|(_, index)| index.unique) {
-            let place = |part: &KeyPart| {
-                layout.position(part.column).expect("a layout has its indexes' columns")
-            };
-            let places: Vec<usize> = index.key.iter().map(place).collect();
-            let has_null = places.iter().any(|place| row[*place].is_null());
-            if has_null || !places.iter().any(|place| is_set(*place)) {
-                continue;
-            }
-            let mut encoded = Vec::new();
-            for (part, place) in index.key.iter().zip(&places) {
-                key::encode_part(&mut encoded, &row[*place], part);
-            }
-            self.migrate_range(snapshot, at, &KeyRange::exactly(&encoded))?;
-        }
-        Ok(())
-    }
-
-    /// Before a row is written.
-    fn prepare(&self, txn: &dyn EngineTxn, write: &RowWrite<'_>) -> Result<(), SchemaError> {
-        let (RowWrite::Update { rid, .. } | RowWrite::Delete { rid } | RowWrite::Lock { rid }) =
-            write;
-        self.lazy.migrate(&[*rid], Who::Access)?;
-        let RowWrite::Update { columns, values, .. } = write else { return Ok(()) };
-        let layout = self.table.layout();
-        let takes_key = layout.indexes.iter().filter(|index| index.unique).any(|index| {
-            let set = columns.iter().map(|at| layout.columns[*at].id);
-            set.into_iter().any(|id| index.key.iter().any(|part| part.column == id))
-        });
-        if !takes_key {
-            return Ok(());
-        }
-        let snapshot = txn.snapshot();
-        let all: Vec<usize> = (0..layout.columns.len()).collect();
-        let mut row = Row::new();
-        if self.table.read_row(snapshot, *rid, &all, &mut row) {
-            for (at, value) in columns.iter().zip(values.iter()) {
-                row[*at] = value.clone();
-            }
-            self.migrate_conflicts(snapshot, &row, |place| columns.contains(&place))?;
-        }
-        Ok(())
-    }
-
-    /// The owner writes nothing before the commit.
-    fn refuse_owner(&self) -> Result<(), (usize, WriteStop)> {
-        if self.lazy.is_live() {
-            return Ok(());
-        }
-        let message = "writing to a table in the transaction that makes it lazily is not supported \
-                       (commit first, or set froglet.migration to eager)";
-        let (state, message) = (SqlState::FEATURE_NOT_SUPPORTED, message.to_owned());
-        Err((0, WriteStop::Engine(EngineError::Refused { state, message })))
     }
 
     /// The owner's range of a key, before the commit: nothing is migrated.
@@ -265,8 +201,74 @@ fn divided(range: KeyRange, end: &[u8], direction: Direction) -> (KeyRange, Opti
     }
 }
 
+/// The owner writes nothing before the commit.
+pub(crate) fn refused_to_owner(lazy: &dyn LazyMigration) -> Result<(), (usize, WriteStop)> {
+    if lazy.is_live() {
+        return Ok(());
+    }
+    let message = "writing to a table in the transaction that makes it lazily is not supported \
+                   (commit first, or set froglet.migration to eager)";
+    let (state, message) = (SqlState::FEATURE_NOT_SUPPORTED, message.to_owned());
+    Err((0, WriteStop::Engine(EngineError::Refused { state, message })))
+}
+
+fn row_of(write: &RowWrite<'_>) -> RowId {
+    let (RowWrite::Update { rid, .. } | RowWrite::Delete { rid } | RowWrite::Lock { rid }) = write;
+    *rid
+}
+
+/// The keys, without a NULL, that a row has in unique indexes over columns that are set: by the layout
+/// position of the index, each as a range.
+pub(crate) fn unique_keys(
+    layout: &Layout,
+    row: &[Value],
+    is_set: impl Fn(usize) -> bool,
+) -> Vec<(usize, KeyRange)> {
+    let mut keys = Vec::new();
+    for (at, index) in layout.indexes.iter().enumerate().filter(|(_, index)| index.unique) {
+        let place = |part: &KeyPart| {
+            layout.position(part.column).expect("a layout has its indexes' columns")
+        };
+        let places: Vec<usize> = index.key.iter().map(place).collect();
+        let has_null = places.iter().any(|place| row[*place].is_null());
+        if has_null || !places.iter().any(|place| is_set(*place)) {
+            continue;
+        }
+        let mut encoded = Vec::new();
+        for (part, place) in index.key.iter().zip(&places) {
+            key::encode_part(&mut encoded, &row[*place], part);
+        }
+        keys.push((at, KeyRange::exactly(&encoded)));
+    }
+    keys
+}
+
+/// The unique keys that a write takes.
+pub(crate) fn taken_keys(
+    table: &dyn Table,
+    txn: &dyn EngineTxn,
+    write: &RowWrite<'_>,
+) -> Vec<(usize, KeyRange)> {
+    let RowWrite::Update { rid, columns, values } = write else { return Vec::new() };
+    let layout = table.layout();
+    let is_set = |part: &KeyPart| columns.iter().any(|at| layout.columns[*at].id == part.column);
+    let unique = layout.indexes.iter().filter(|index| index.unique);
+    if !unique.into_iter().any(|index| index.key.iter().any(is_set)) {
+        return Vec::new();
+    }
+    let all: Vec<usize> = (0..layout.columns.len()).collect();
+    let mut row = Row::new();
+    if !table.read_row(txn.snapshot(), *rid, &all, &mut row) {
+        return Vec::new();
+    }
+    for (at, value) in columns.iter().zip(values.iter()) {
+        row[*at] = value.clone();
+    }
+    unique_keys(layout, &row, |place| columns.contains(&place))
+}
+
 /// What an error of migrating means to a write.
-fn stop(error: SchemaError) -> WriteStop {
+pub(crate) fn stop(error: SchemaError) -> WriteStop {
     match error {
         SchemaError::Engine(e) => WriteStop::Engine(e),
         other => WriteStop::Engine(as_engine(&other)),
@@ -400,11 +402,14 @@ impl Table for LazyTable {
         rows: &[Row],
         rids: &mut Vec<RowId>,
     ) -> Result<(), (usize, WriteStop)> {
-        self.refuse_owner()?;
+        refused_to_owner(&*self.lazy)?;
         if !self.is_complete() {
             let snapshot = txn.snapshot().clone();
             for row in rows {
-                self.migrate_conflicts(&snapshot, row, |_| true).map_err(|e| (0, stop(e)))?;
+                for (index, range) in unique_keys(self.table.layout(), row, |_| true) {
+                    let migrated = self.migrate_range(&snapshot, index, &range);
+                    migrated.map_err(|e| (0, stop(e)))?;
+                }
             }
         }
         self.table.insert(txn, rows, rids)
@@ -416,10 +421,15 @@ impl Table for LazyTable {
         base: Ts,
         writes: &[RowWrite<'_>],
     ) -> Result<(), (usize, WriteStop)> {
-        self.refuse_owner()?;
+        refused_to_owner(&*self.lazy)?;
         if !self.is_complete() {
             for write in writes {
-                self.prepare(txn, write).map_err(|e| (0, stop(e)))?;
+                self.lazy.migrate(&[row_of(write)], Who::Access).map_err(|e| (0, stop(e)))?;
+                let snapshot = txn.snapshot().clone();
+                for (index, range) in taken_keys(&*self.table, txn, write) {
+                    let migrated = self.migrate_range(&snapshot, index, &range);
+                    migrated.map_err(|e| (0, stop(e)))?;
+                }
             }
         }
         self.table.write(txn, base, writes)
@@ -485,6 +495,10 @@ impl Table for LazyTable {
         indexes: &[usize],
     ) -> Result<(), WriteStop> {
         self.table.index_row(txn, rid, indexes)
+    }
+
+    fn take_row_ids(&self, n: usize) -> Result<Vec<RowId>, EngineError> {
+        self.table.take_row_ids(n)
     }
 
     fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError> {

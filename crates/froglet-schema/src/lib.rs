@@ -30,9 +30,12 @@ pub mod error;
 mod flip;
 mod front;
 mod history;
+mod key_tracker;
 pub mod lazy;
 mod lazy_driver;
 mod lazy_table;
+mod lazy_units;
+mod lazy_units_table;
 mod lineage;
 mod local;
 pub mod migration;
@@ -51,8 +54,8 @@ mod tracker;
 pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
-    Change, Check, Fill, Lookup, Made, Makes, NewColumn, NewConstraint, NewForeignKey, NewIndex,
-    NewTable, RowQuery, Stage, TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
+    Change, Check, Fill, LazyQuery, Lookup, Made, Makes, NewColumn, NewConstraint, NewForeignKey,
+    NewIndex, NewTable, RowQuery, Stage, TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
 };
 pub use def::{
     CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,

@@ -8,7 +8,7 @@ use froglet_txn::Transaction;
 
 use crate::catalog::{CatalogVersion, TableVersion};
 use crate::def::{ObjectId, SequenceDef};
-use crate::lazy::Lazy;
+use crate::lazy::LazyMigration;
 use crate::migration::Migration;
 use crate::step::Step;
 use crate::target::Maker;
@@ -45,7 +45,7 @@ pub struct Changes {
     /// What makes a new table of others, by the new table.
     pub(crate) makers: HashMap<ObjectId, Arc<dyn Maker>>,
     /// What makes the rows of a new table lazily, by the new table.
-    pub(crate) lazies: HashMap<ObjectId, Arc<Lazy>>,
+    pub(crate) lazies: HashMap<ObjectId, Arc<dyn LazyMigration>>,
     /// Tables whose rows were replaced: a writer that wrote to the old ones cannot be carried over.
     pub truncated: HashSet<ObjectId>,
 }

@@ -453,6 +453,10 @@ impl Table for OwnView {
         self.table.index_row(txn, rid, indexes)
     }
 
+    fn take_row_ids(&self, n: usize) -> Result<Vec<RowId>, EngineError> {
+        self.table.take_row_ids(n)
+    }
+
     fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError> {
         self.table.reserve(tail, is_free)
     }

@@ -55,6 +55,11 @@ impl Route {
         (n > 0).then_some(Route { index, parts, is_exact })
     }
 
+    /// How many parts are in common.
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Layout positions in the source of the parts in common.
     pub fn places(&self, source: &Layout) -> Vec<usize> {
         let key = &source.indexes[self.index].key[..self.parts.len()];

@@ -82,8 +82,8 @@ impl Ddl<'_> {
                 .hint("Set froglet.migration to eager.")
         };
         let lazily = made.lazily.map_err(refused)?;
-        let Lazily { source, query, may_fail, recipe } = lazily;
-        let query = TableQuery::Lazy { source, query, may_fail, recipe };
+        let Lazily { query, may_fail, recipe, .. } = lazily;
+        let query = TableQuery::Lazy { query, may_fail, recipe };
         self.apply_counted(Change::CreateTableAs { table, query }).await?;
         Ok("CREATE TABLE AS".to_owned())
     }

@@ -15,7 +15,7 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::sql::sqlparser::ast::Query;
 use froglet_engine::{Snapshot, SqlState};
-use froglet_schema::{CatalogVersion, ObjectId, RowQuery};
+use froglet_schema::{CatalogVersion, LazyQuery, ObjectId};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{EvalContext, SessionFunctions};
@@ -52,13 +52,13 @@ impl Mode {
 #[derive(Serialize, Deserialize)]
 struct Recipe<'a> {
     query: String,
-    /// The table of whose rows each makes one.
-    source: ObjectId,
+    /// The table of whose rows each makes one, if there is such.
+    source: Option<ObjectId>,
     session: Cow<'a, FrozenValues>,
 }
 
 /// What [`recompile`] takes.
-pub(crate) fn recipe(query: &Query, source: ObjectId, frozen: &Frozen) -> String {
+pub(crate) fn recipe(query: &Query, source: Option<ObjectId>, frozen: &Frozen) -> String {
     let recipe =
         Recipe { query: query.to_string(), source, session: Cow::Borrowed(frozen.values()) };
     serde_json::to_string(&recipe).expect("a recipe has only string keys")
@@ -70,7 +70,7 @@ pub(crate) fn recompile(
     session: Arc<dyn SessionFunctions>,
     catalog: CatalogVersion,
     snapshot: &Snapshot,
-) -> Result<Arc<dyn RowQuery>, SqlError> {
+) -> Result<LazyQuery, SqlError> {
     let broken = |what: String| SqlError::new(SqlState::DATA_CORRUPTED, what);
     let recipe: Recipe<'_> = serde_json::from_str(recipe).map_err(|e| broken(e.to_string()))?;
     let catalog = Arc::new(catalog);
@@ -80,7 +80,7 @@ pub(crate) fn recompile(
     let names = Names { catalog: &catalog, path: &path };
     let context = EvalContext::new(Arc::new(frozen));
     let query = crate::parse::parse_query(&recipe.query)?;
-    let made = table_query::plan_in(&names, context, snapshot, &query, Some(recipe.source))?;
+    let made = table_query::plan_in(&names, context, snapshot, &query, recipe.source)?;
     let why = |why| broken(format!("a lazy migration cannot be run, {why}: {}", recipe.query));
     made.lazily.map(|lazily| lazily.query).map_err(why)
 }

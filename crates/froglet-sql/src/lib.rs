@@ -60,6 +60,7 @@ mod modify;
 mod modify_plan;
 mod modify_query;
 mod on_conflict;
+mod origins;
 pub mod parse;
 mod partials;
 pub mod pgcatalog;

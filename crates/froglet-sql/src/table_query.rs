@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query};
 use froglet_engine::{ColumnId, Snapshot, SqlState};
 use froglet_schema::{
-    Made, NewColumn, ObjectId, RowQuery, SchemaError, SqlType, TableDef, TableQuery, TableVersion,
+    LazyQuery, Made, NewColumn, ObjectId, RowQuery, SchemaError, SqlType, TableDef, TableQuery,
+    TableVersion, UnitQuery,
 };
 
 use crate::bound::{BoundExpr, projection_of};
@@ -34,7 +36,7 @@ use crate::target::has_subquery;
 use crate::types::{self, oids, plain};
 use crate::unit_query::DividedQuery;
 use crate::units::{Divided, Source};
-use crate::{df_error, lazy_query, query, select, units};
+use crate::{df_error, lazy_query, origins, query, select, units};
 
 /// What a query makes.
 pub(crate) struct MadeTable {
@@ -50,10 +52,10 @@ pub(crate) struct MadeTable {
 
 /// What a table that is made lazily needs.
 pub(crate) struct Lazily {
-    /// The table of whose rows each makes at most one.
-    pub(crate) source: ObjectId,
+    /// The table of whose rows each makes at most one, if there is such.
+    pub(crate) source: Option<ObjectId>,
     /// How.
-    pub(crate) query: Arc<dyn RowQuery>,
+    pub(crate) query: LazyQuery,
     /// Its query may fail for some row.
     pub(crate) may_fail: bool,
     /// What it is compiled of again.
@@ -154,7 +156,10 @@ fn of_rows(
     let (query, id): (Arc<dyn RowQuery>, _) = (Arc::new(query), source.def.id);
     let lazily = match is_volatile {
         true => Err("its query has a volatile function"),
-        false => Ok(Lazily { source: id, query: query.clone(), may_fail, recipe: String::new() }),
+        false => {
+            let query = LazyQuery::Rows(id, query.clone());
+            Ok(Lazily { source: Some(id), query, may_fail, recipe: String::new() })
+        }
     };
     let query = TableQuery::Rows { source: id, query };
     let texts = vec![format!("a row of {}", source.def.name)];
@@ -177,12 +182,13 @@ fn of_units(
     let mut stages = Stages::new(snapshot, unit_rows);
     let columns = planned.fields().iter().map(|f| new_column(f.name.clone(), f.sql_type));
     let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;
-    let lazily = lookup_query::of_plan(&plan, &targets_of(&columns), driver, &context);
-    let lazily = match lazily.map_err(df_error::map_df_error)? {
-        None => Err("its query makes rows of several rows of a table"),
+    let looked = lookup_query::of_plan(&plan, &targets_of(&columns), driver, &context);
+    let lazily = match looked.map_err(df_error::map_df_error)? {
+        None => keyed(&plan, snapshot, &columns, &env, &context)?,
         Some(looked) => {
             let Looked { query, driver: source, may_fail, .. } = looked;
-            Ok(Lazily { source, query: Arc::new(query), may_fail, recipe: String::new() })
+            let query = LazyQuery::Rows(source, Arc::new(query));
+            Ok(Lazily { source: Some(source), query, may_fail, recipe: String::new() })
         }
     };
     let divide = || units::divide(&plan, &mut stages);
@@ -205,13 +211,37 @@ fn of_units(
             NewColumn { name: format!("c{at}"), ty: *ty, sql_type, not_null: false, default: None }
         });
         let columns: Vec<NewColumn> = columns.collect();
-        let query = divided_query(stage.divided, &columns, &env, &context)?;
+        let query = Arc::new(divided_query(stage.divided, &columns, &env, &context)?);
         Ok(froglet_schema::Stage { columns, query })
     });
     let stages = stages.collect::<Result<_, SqlError>>()?;
-    let query = divided_query(divided, &columns, &env, &context)?;
+    let query = Arc::new(divided_query(divided, &columns, &env, &context)?);
     let query = TableQuery::Units { stages, query };
     Ok(MadeTable::new(columns, query, lazily, units, tables.iter()))
+}
+
+/// A query that can be made lazily key by key, if it can.
+fn keyed(
+    plan: &LogicalPlan,
+    snapshot: &Snapshot,
+    columns: &[NewColumn],
+    env: &QueryEnv,
+    context: &EvalContext,
+) -> Result<Result<Lazily, &'static str>, SqlError> {
+    let mut stages = Stages::new(snapshot, u64::MAX);
+    let divide = || Ok((units::divide(plan, &mut stages)?, origins::of(plan)?));
+    let divided: datafusion::error::Result<_> = context.enter(divide);
+    let (divided, origins) = divided.map_err(df_error::map_df_error)?;
+    if divided.reads_others || origins.scans != divided.inputs.len() {
+        return Ok(Err("its query reads what is no table"));
+    }
+    let may_fail = origins::may_fail(plan).map_err(df_error::map_df_error)?;
+    let query = divided_query(divided, columns, env, context)?.with_origins(origins);
+    if (0..query.inputs().len()).any(|input| query.key(input).is_none()) {
+        return Ok(Err("its query does not make its rows of groups, or keys, of plain columns"));
+    }
+    let query = LazyQuery::Units(Arc::new(query));
+    Ok(Ok(Lazily { source: None, query, may_fail, recipe: String::new() }))
 }
 
 fn divided_query(
@@ -219,8 +249,8 @@ fn divided_query(
     columns: &[NewColumn],
     env: &QueryEnv,
     context: &EvalContext,
-) -> Result<Arc<DividedQuery>, SqlError> {
-    DividedQuery::new(divided, targets_of(columns), env.clone(), context.clone()).map(Arc::new)
+) -> Result<DividedQuery, SqlError> {
+    DividedQuery::new(divided, targets_of(columns), env.clone(), context.clone())
 }
 
 fn targets_of(columns: &[NewColumn]) -> Vec<CastTarget> {

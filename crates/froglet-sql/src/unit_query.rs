@@ -30,8 +30,8 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use froglet_engine::{BlockRows, RowId};
-use froglet_schema::{Makes, SchemaError, UnitInput, UnitQuery, UnitRows};
+use froglet_engine::{BlockRows, ColumnId, RowId};
+use froglet_schema::{Makes, SchemaError, TableVersion, UnitInput, UnitQuery, UnitRows};
 use futures::StreamExt;
 
 use crate::context::EvalContext;
@@ -39,6 +39,7 @@ use crate::ddl_compile::refusal;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::insert_plan::CastTarget;
+use crate::origins::Origins;
 use crate::planning::internal;
 use crate::provider::QueryScope;
 use crate::query::QueryEnv;
@@ -53,6 +54,14 @@ pub(crate) struct DividedQuery {
     inputs: Vec<UnitInput>,
     keys: Vec<Keys>,
     driver: Option<usize>,
+    /// Of each input, if it is one.
+    tables: Vec<Option<Arc<TableVersion>>>,
+    /// For a table that is made lazily: the columns of each input's key.
+    key_columns: Vec<Option<Vec<ColumnId>>>,
+    /// The input, and its column, that an output is.
+    origins: Vec<Option<(usize, ColumnId)>>,
+    covers: Vec<usize>,
+    unique: Option<Vec<usize>>,
     /// Nobody can know which values have one print.
     printer: QualityRandomState,
     /// The columns of the new table.
@@ -80,6 +89,12 @@ impl DividedQuery {
     ) -> std::result::Result<DividedQuery, SqlError> {
         let Divided { plan, inputs, reads_others, driver, .. } = divided;
         let keys = inputs.iter().map(keys_of).collect::<Result<_>>().map_err(map_df_error)?;
+        let key_columns = inputs.iter().map(key_columns_of).collect();
+        let tables = inputs.iter().map(|input| match &input.source {
+            Source::Table(table) => Some(table.clone()),
+            Source::Stage(_) => None,
+        });
+        let tables = tables.collect();
         let inputs = inputs.iter().map(|input| match &input.source {
             Source::Table(table) => {
                 let columns = input.columns.iter().map(|at| table.def.columns[*at].id);
@@ -94,12 +109,31 @@ impl DividedQuery {
             inputs,
             keys,
             driver,
+            tables,
+            key_columns,
+            origins: Vec::new(),
+            covers: Vec::new(),
+            unique: None,
             printer,
             targets,
             reads_others,
             env,
             context,
         })
+    }
+
+    /// With what a table that is made lazily needs to know, of the plan as it was before it was divided.
+    pub(crate) fn with_origins(self, origins: Origins) -> DividedQuery {
+        let origin = |(input, column): (usize, usize)| {
+            Some((input, self.tables.get(input)?.as_ref()?.def.columns[column].id))
+        };
+        let outputs = origins.outputs.into_iter().map(|output| origin(output?)).collect();
+        DividedQuery {
+            origins: outputs,
+            covers: origins.covers.unwrap_or_default(),
+            unique: origins.unique,
+            ..self
+        }
     }
 
     async fn run(&self, rows: Arc<dyn UnitRows>, make: &mut Makes<'_>) -> Run {
@@ -162,6 +196,22 @@ impl UnitQuery for DividedQuery {
         self.driver
     }
 
+    fn key(&self, input: usize) -> Option<Vec<ColumnId>> {
+        self.key_columns[input].clone()
+    }
+
+    fn origin(&self, output: usize) -> Option<(usize, ColumnId)> {
+        self.origins.get(output).copied().flatten()
+    }
+
+    fn unique(&self) -> Option<&[usize]> {
+        self.unique.as_deref()
+    }
+
+    fn covers(&self) -> &[usize] {
+        &self.covers
+    }
+
     fn eval(
         &self,
         rows: Arc<dyn UnitRows>,
@@ -181,6 +231,21 @@ fn keys_of(input: &Input) -> Result<Keys> {
         UnitOf::Block => Keys::Block,
         UnitOf::Keys(exprs) => Keys::Of(RowKeys::new(exprs, &input.schema)?),
     })
+}
+
+/// The columns that are the key of an input, if it has one and that is all it is.
+fn key_columns_of(input: &Input) -> Option<Vec<ColumnId>> {
+    let (UnitOf::Keys(keys), Source::Table(table)) = (&input.unit, &input.source) else {
+        return None;
+    };
+    let column = |key: &Expr| match key {
+        Expr::Column(column) => {
+            let at = input.schema.maybe_index_of_column(column)?;
+            Some(table.def.columns[input.columns[at]].id)
+        }
+        _ => None,
+    };
+    keys.iter().map(column).collect()
 }
 
 /// One number of two (the finalizer of SplitMix64), below the greatest.

@@ -191,6 +191,22 @@ impl UnitQuery for Query {
         }
         Ok(())
     }
+
+    fn key(&self, _input: usize) -> Option<Vec<ColumnId>> {
+        None
+    }
+
+    fn origin(&self, _output: usize) -> Option<(usize, ColumnId)> {
+        None
+    }
+
+    fn unique(&self) -> Option<&[usize]> {
+        None
+    }
+
+    fn covers(&self) -> &[usize] {
+        &[]
+    }
 }
 
 /// CREATE TABLE name AS a query whose inputs are these tables, in turn.

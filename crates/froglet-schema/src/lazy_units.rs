@@ -1,0 +1,472 @@
+//! The lazy driver for tables made of several rows: groups (n:1), and joins by keys (n:n; BullFrog, section
+//! 4.3.6, the first way: all rows of a key at once).
+//!
+//! ```text
+//!   order_line                          unit (1, 2, 7)         order_total
+//!   (1, 2, 7, 1) ─┐
+//!   (1, 2, 7, 2) ─┼─ rows of the key, by an index of the source ──▶ query ──▶ (1, 2, 7, 310.00)
+//!   (1, 2, 8, 1)  │
+//! ```
+//!
+//! The unit is the values of a key. Each input of the query has columns for it, and an index that begins with
+//! some of them: so the rows of a unit are found without looking at others. Rows that are made have
+//! places of their own; which units are made is in a hash map (`key_tracker.rs`). The rest is as in `lazy.rs`
+//! [L1] to [L4], but for one thing: a row that is not made cannot be read past its table, for it has no place
+//! yet. Whoever reads all rows makes all rows.
+//!
+//! K1: every row that is made is made of a row of each of the inputs that `origin` names, in its unit, and
+//!     of one at least of those that `covers` lists.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{ArrayRef, RecordBatch};
+use froglet_engine::{
+    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Install, Installs, KeyPart, KeyRange,
+    Layout, Row, RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
+};
+use parking_lot::Mutex;
+
+use crate::change::{UnitInput, UnitQuery, UnitRows};
+use crate::def::TableDef;
+use crate::derive::SomeRows;
+use crate::error::SchemaError;
+use crate::key_tracker::{KeyTracker, UnitKey};
+use crate::lazy::{Columns, Lazy, LazyDef, LazyMigration, LazySource, LazyState, Who};
+use crate::lazy_units_table::LazyUnitsTable;
+use crate::route::Route;
+use crate::rows::types_of;
+use crate::step::positions;
+use crate::tracker::Tracker;
+
+/// Units that are made at once.
+const UNITS_AT_ONCE: usize = 1024;
+
+/// One lazy migration whose units are keys.
+pub(crate) struct LazyUnits {
+    pub state: LazyState,
+    query: Arc<dyn UnitQuery>,
+    inputs: Vec<KeyedInput>,
+    live: OnceLock<Live>,
+    /// What the owner has read, before the commit.
+    own: Mutex<Option<(Ts, Arc<Vec<RecordBatch>>)>>,
+}
+
+/// A table that the query reads.
+struct KeyedInput {
+    source: LazySource,
+    /// Layout positions of the columns that it reads.
+    columns: Vec<usize>,
+    /// Layout positions of the key's columns, and their types.
+    key: Vec<(usize, ColumnType)>,
+    /// Places of the key's columns among those that it reads.
+    key_places: Vec<usize>,
+    /// Layout position of an index, and which columns of the key it begins with.
+    index: usize,
+    leading: Vec<(KeyPart, usize)>,
+}
+
+struct Live {
+    at: Arc<Snapshot>,
+    tracker: Arc<KeyTracker>,
+    /// Blocks of the inputs that cover the table of which all units are made: one after another.
+    blocks: Tracker,
+    rows: AtomicU64,
+    target: Arc<dyn Table>,
+    columns: Columns,
+}
+
+/// A way from an index of the target to that of an input.
+pub(crate) struct UnitRoute {
+    input: usize,
+    route: Route,
+    /// Whoever knows the key of a row of the target knows its unit's.
+    has_unit: bool,
+}
+
+fn encode(values: &[Value]) -> UnitKey {
+    let part = KeyPart { column: ColumnId(0), descending: false, nulls_first: false };
+    let mut out = Vec::new();
+    values.iter().for_each(|value| key::encode_part(&mut out, value, &part));
+    out.into()
+}
+
+impl KeyedInput {
+    fn new(input: &UnitInput, key: &[ColumnId], source: LazySource) -> Option<KeyedInput> {
+        let UnitInput::Table(_, read) = input else { return None };
+        let table = &*source.table;
+        let layout = table.layout().clone();
+        let leading = |parts: &[KeyPart]| -> Vec<(KeyPart, usize)> {
+            let place = |part: &KeyPart| {
+                Some((*part, key.iter().position(|column| *column == part.column)?))
+            };
+            parts.iter().map_while(place).collect()
+        };
+        let indexes = layout.indexes.iter().enumerate().map(|(at, i)| (at, leading(&i.key)));
+        let (index, leading) = indexes.max_by_key(|(_, leading)| leading.len())?;
+        if leading.is_empty() {
+            return None;
+        }
+        let places = key.iter().map(|column| read.iter().position(|other| other == column));
+        let at = positions(table, key);
+        let types = types_of(table, &at);
+        Some(KeyedInput {
+            columns: positions(table, read),
+            key_places: places.collect::<Option<_>>()?,
+            key: at.into_iter().zip(types).collect(),
+            source,
+            index,
+            leading,
+        })
+    }
+
+    /// The key of each row of a batch of what is read.
+    fn keys_of(&self, batch: &RecordBatch) -> Vec<UnitKey> {
+        let key = |row: usize| {
+            let cells = self.key_places.iter().zip(&self.key);
+            let values: Vec<Value> =
+                cells.map(|(at, (_, ty))| batch::value_at(batch.column(*at), row, *ty)).collect();
+            encode(&values)
+        };
+        (0..batch.num_rows()).map(key).collect()
+    }
+}
+
+impl LazyUnits {
+    /// A migration of a table that is not committed; `None` if the rows of a unit cannot be found.
+    pub fn new(
+        def: LazyDef,
+        target: &TableDef,
+        owner: TxnId,
+        sources: Vec<LazySource>,
+        query: Arc<dyn UnitQuery>,
+    ) -> Option<LazyUnits> {
+        let inputs = query.inputs().iter().enumerate().zip(sources);
+        let inputs = inputs
+            .map(|((at, input), source)| KeyedInput::new(input, &query.key(at)?, source))
+            .collect::<Option<Vec<_>>>()?;
+        let types = |input: &KeyedInput| input.key.iter().map(|(_, ty)| *ty).collect::<Vec<_>>();
+        let is_same = |input: &KeyedInput| types(input) == types(&inputs[0]);
+        if inputs.is_empty() || query.covers().is_empty() || !inputs.iter().all(is_same) {
+            return None;
+        }
+        let state = LazyState::new(def, target, owner);
+        Some(LazyUnits { state, query, inputs, live: OnceLock::new(), own: Mutex::default() })
+    }
+
+    fn live(&self) -> &Live {
+        self.live.get().expect("a table that others have is committed")
+    }
+
+    /// The best way from each index of a layout of the target.
+    pub fn routes(&self, layout: &Layout) -> Vec<Option<UnitRoute>> {
+        let best = |parts: &[KeyPart]| {
+            let inputs = self.inputs.iter().enumerate();
+            let routes = inputs.filter_map(|(at, input)| {
+                let plain = |id: ColumnId| match self.query.origin(self.state.output(id)?)? {
+                    (of, column) if of == at => Some(column),
+                    _ => None,
+                };
+                let source = input.source.table.layout();
+                let route = Route::of(parts, layout, source, plain)?;
+                let known: HashSet<ColumnId> =
+                    parts.iter().filter_map(|part| plain(part.column)).collect();
+                let is_known = |(at, _): &(usize, _)| known.contains(&source.columns[*at].id);
+                let has_unit = input.key.iter().all(is_known);
+                Some(UnitRoute { input: at, route, has_unit })
+            });
+            routes.max_by_key(|route| route.route.len())
+        };
+        layout.indexes.iter().map(|index| best(&index.key)).collect()
+    }
+
+    /// Makes the units of the rows of the target in a range of a key.
+    pub fn migrate_range(&self, route: &UnitRoute, range: &KeyRange) -> Result<(), SchemaError> {
+        let (input, live) = (&self.inputs[route.input], self.live());
+        let places: Vec<usize> = input.key.iter().map(|(at, _)| *at).collect();
+        let is_one = route.has_unit && range.is_one();
+        let mut found = HashSet::new();
+        let mut visit = |_: RowId, row: &mut Row| {
+            let key = encode(row);
+            if !live.tracker.is_migrated(&key) {
+                found.insert(key);
+            }
+            if is_one { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let (table, at) = (&input.source.table, &live.at);
+        let range = route.route.range(range);
+        table.seek(at, route.route.index, &range, Direction::Forward, &places, &mut visit);
+        self.migrate(found.into_iter().collect(), Who::Access)
+    }
+
+    /// Makes sure that units are made.
+    fn migrate(&self, keys: Vec<UnitKey>, who: Who) -> Result<(), SchemaError> {
+        let live = self.live();
+        let mut wanted = keys;
+        while !wanted.is_empty() {
+            let rest = wanted.split_off(wanted.len().min(UNITS_AT_ONCE));
+            let (mut claims, others) = live.tracker.claim_all(wanted);
+            if !claims.keys().is_empty() {
+                let rows = self.make(claims.keys())?;
+                CrashPoint::LazyMade.reached();
+                let n = rows.num_rows();
+                let rids = live.target.take_row_ids(n)?;
+                self.state.count(who, n);
+                let rows = BlockRows { rids, batch: rows };
+                let install = Install { rows: &rows, empty: &[], note: &claims.note() };
+                let installed = live.target.install(&install, &mut || claims.done());
+                if let Err(error) = installed {
+                    // Nobody else has their places.
+                    let empty = Install {
+                        rows: &BlockRows { rids: Vec::new(), batch: rows.batch.slice(0, 0) },
+                        empty: &rows.rids,
+                        note: &[],
+                    };
+                    live.target.install(&empty, &mut || ())?;
+                    return Err(error.into());
+                }
+                live.rows.fetch_add(n as u64, Ordering::Relaxed);
+                CrashPoint::LazyInstalled.reached();
+            }
+            drop(claims);
+            others.iter().for_each(|key| live.tracker.wait(key));
+            wanted = others;
+            wanted.extend(rest);
+        }
+        Ok(())
+    }
+
+    /// What the query makes of some units, in the columns of the target.
+    fn make(&self, keys: &[UnitKey]) -> Result<RecordBatch, SchemaError> {
+        let live = self.live();
+        let parts = self.inputs.iter().map(|input| self.rows_of(input, &live.at, keys));
+        let rows = SomeRows { parts: parts.collect(), snapshot: live.at.clone() };
+        let made = self.eval(Arc::new(rows))?;
+        let layout = live.target.layout();
+        let all: Vec<usize> = (0..layout.columns.len()).collect();
+        let rows = made.first().map_or(0, |column| column.len());
+        Ok(live.columns.project(layout, &all, &made, rows))
+    }
+
+    fn eval(&self, rows: Arc<dyn UnitRows>) -> Result<Vec<ArrayRef>, SchemaError> {
+        let mut made: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.state.def.outputs.len()];
+        self.query.eval(rows, &mut |_, columns| {
+            for (made, column) in made.iter_mut().zip(columns) {
+                made.push(column.clone());
+            }
+            Ok(())
+        })?;
+        let types = &self.state.output_types;
+        let whole = made.into_iter().zip(types).map(|(parts, ty)| {
+            let parts: Vec<&dyn arrow_array::Array> = parts.iter().map(AsRef::as_ref).collect();
+            match parts.is_empty() {
+                true => batch::array_of(*ty, std::iter::empty()),
+                false => arrow_select::concat::concat(&parts).expect("parts are of one type"),
+            }
+        });
+        Ok(whole.collect())
+    }
+
+    /// The rows of an input that are of some units, each with the number of its unit.
+    fn rows_of(
+        &self,
+        input: &KeyedInput,
+        at: &Snapshot,
+        keys: &[UnitKey],
+    ) -> (RecordBatch, Vec<u64>) {
+        let (table, types) = (&*input.source.table, types_of(&*input.source.table, &input.columns));
+        let (mut rows, mut units) = (Vec::new(), Vec::new());
+        for (number, key) in keys.iter().enumerate() {
+            let values = decode(key, &input.key);
+            let mut prefix = Vec::new();
+            for (part, place) in &input.leading {
+                key::encode_part(&mut prefix, &values[*place], part);
+            }
+            let range = KeyRange::prefix(prefix);
+            let mut visit = |_: RowId, row: &mut Row| {
+                let own: Vec<Value> =
+                    input.key_places.iter().map(|place| row[*place].clone()).collect();
+                if encode(&own) == *key {
+                    rows.push(std::mem::take(row));
+                    units.push(number as u64);
+                }
+                ControlFlow::Continue(())
+            };
+            table.seek(at, input.index, &range, Direction::Forward, &input.columns, &mut visit);
+        }
+        (batch::batch_of(&types, &rows), units)
+    }
+
+    /// All rows, as a view of the owner has them.
+    pub fn own_rows(&self, snapshot: &Arc<Snapshot>) -> Result<Arc<Vec<RecordBatch>>, SchemaError> {
+        let mut own = self.own.lock();
+        if let Some((ts, rows)) = &*own
+            && *ts == snapshot.ts
+        {
+            return Ok(rows.clone());
+        }
+        let tables = self.inputs.iter().map(|input| {
+            (input.source.seen.clone(), input.columns.clone(), input.source.seen.block_count())
+        });
+        let all = AllRows { tables: tables.collect(), snapshot: snapshot.clone() };
+        let columns = self.eval(Arc::new(all))?;
+        let rows = columns.first().map_or(0, |column| column.len());
+        let whole = crate::lazy::batch_with(columns, rows);
+        let per_block = froglet_engine::id::ROWS_PER_BLOCK;
+        let blocks = (0..rows).step_by(per_block);
+        let blocks: Vec<RecordBatch> =
+            blocks.map(|at| whole.slice(at, per_block.min(rows - at))).collect();
+        let blocks = Arc::new(blocks);
+        *own = Some((snapshot.ts, blocks.clone()));
+        Ok(blocks)
+    }
+
+    /// Blocks of the inputs that cover the table, as the owner has them.
+    pub fn blocks_of_inputs(&self) -> u32 {
+        self.inputs.iter().map(|input| input.source.seen.block_count()).sum()
+    }
+
+    /// The input, and the number of its block, of a block of those that cover the table.
+    fn covering(&self, block: u32) -> Option<(&KeyedInput, u32)> {
+        let mut rest = block;
+        for &input in self.query.covers() {
+            let input = &self.inputs[input];
+            let blocks = input.source.table.block_count();
+            if rest < blocks {
+                return Some((input, rest));
+            }
+            rest -= blocks;
+        }
+        None
+    }
+}
+
+fn decode(key: &[u8], types: &[(usize, ColumnType)]) -> Vec<Value> {
+    let mut rest = key;
+    let value = |(_, ty): &(usize, ColumnType)| key::decode_part(&mut rest, *ty);
+    types.iter().map(value).collect()
+}
+
+impl LazyMigration for LazyUnits {
+    fn state(&self) -> &LazyState {
+        &self.state
+    }
+
+    fn go_live(&self, at: Arc<Snapshot>, target: Arc<dyn Table>) -> Result<(), SchemaError> {
+        let tracker = Arc::new(KeyTracker::new());
+        for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
+            tracker.mark(&note).map_err(|_| self.state.broken())?;
+        }
+        let covers = self.query.covers().iter();
+        let blocks = covers.map(|input| self.inputs[*input].source.table.block_count()).sum();
+        let live = Live {
+            at,
+            tracker,
+            blocks: Tracker::new(blocks, froglet_engine::id::ROWS_PER_BLOCK as u32),
+            rows: AtomicU64::new(0),
+            columns: Columns::of(target.layout(), &self.state.def.outputs),
+            target,
+        };
+        *self.own.lock() = None;
+        assert!(self.live.set(live).is_ok(), "a migration is committed once");
+        Ok(())
+    }
+
+    fn is_live(&self) -> bool {
+        self.live.get().is_some()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.live.get().is_some_and(|live| live.blocks.is_complete())
+    }
+
+    fn blocks(&self) -> u32 {
+        self.live.get().map_or(0, |live| live.blocks.blocks())
+    }
+
+    fn migrate_block(&self, block: u32, who: Who) -> Result<(), SchemaError> {
+        let live = self.live();
+        let Some((input, number)) = self.covering(block) else { return Ok(()) };
+        if live.blocks.is_block_migrated(block) {
+            return Ok(());
+        }
+        let read = input.source.table.read_block(&live.at, number, &input.columns)?;
+        let keys: HashSet<UnitKey> = input.keys_of(&read.batch).into_iter().collect();
+        let is_left = |key: &UnitKey| !live.tracker.is_migrated(key);
+        self.migrate(keys.into_iter().filter(is_left).collect(), who)?;
+        let (mut claims, _) = live.blocks.claim_all(&[u64::from(block)]);
+        if !claims.granules().is_empty() {
+            claims.done();
+        }
+        Ok(())
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        self.live.get().map_or((0, 0), |live| live.blocks.progress())
+    }
+
+    fn rows_left(&self) -> u64 {
+        let Some(live) = self.live.get() else { return 0 };
+        let (done, of) = live.blocks.progress();
+        let rows = live.rows.load(Ordering::Relaxed);
+        // As many for each block as so far.
+        (rows * (of - done)).checked_div(done).unwrap_or(0)
+    }
+
+    fn origin(&self, id: ColumnId) -> Option<(usize, ColumnId)> {
+        self.query.origin(self.state.output(id)?)
+    }
+
+    fn is_unique(&self, columns: &[ColumnId]) -> bool {
+        let outputs: Vec<usize> = columns.iter().filter_map(|id| self.state.output(*id)).collect();
+        let unique = self.query.unique();
+        unique.is_some_and(|unique| unique.iter().all(|output| outputs.contains(output)))
+    }
+
+    fn over(self: Arc<Self>, table: Arc<dyn Table>) -> Arc<dyn Table> {
+        LazyUnitsTable::over(table, self)
+    }
+
+    fn takes_writers(self: Arc<Self>) -> Option<Arc<Lazy>> {
+        None
+    }
+}
+
+/// What a checkpoint asks.
+struct Notes(Arc<KeyTracker>);
+
+impl Installs for Notes {
+    fn note(&self) -> Vec<u8> {
+        self.0.note()
+    }
+}
+
+/// All rows of some tables, as one unit.
+struct AllRows {
+    /// With the columns that are read, and blocks.
+    tables: Vec<(Arc<dyn Table>, Vec<usize>, u32)>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl UnitRows for AllRows {
+    fn parts(&self, input: usize) -> u32 {
+        self.tables[input].2
+    }
+
+    fn part(&self, input: usize, number: u32) -> Result<(RecordBatch, Vec<u64>), SchemaError> {
+        let (table, columns, _) = &self.tables[input];
+        let read = table.read_block(&self.snapshot, number, columns)?;
+        let units = vec![0; read.rids.len()];
+        Ok((read.batch, units))
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.clone()
+    }
+}

@@ -1,0 +1,344 @@
+//! A table whose rows are still being made lazily, of several rows each, as everybody reads and writes it.
+//!
+//! ```text
+//!   a key, a range    the units of the source's rows in that range ─▶ made, then the table
+//!   all rows          all units made, then the table
+//!   a write           its row is there; the units whose unique key it takes ─▶ made, then written
+//! ```
+//!
+//! As in `lazy_table.rs` every way to the rows leads through here, and before the commit the owner reads what
+//! the query makes of what he sees, and writes nothing.
+
+use std::any::Any;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use froglet_engine::{
+    BlockRows, ColumnFill, Direction, EngineError, EngineTxn, Feed, IndexBuild, Install, Installs,
+    KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId, Table, Ts,
+    TxnId, WriteStop, key,
+};
+use froglet_txn::aside;
+
+use crate::error::SchemaError;
+use crate::lazy::{Columns, LazyMigration, VERIFIED, Who, as_engine};
+use crate::lazy_table::{refused_to_owner, stop, taken_keys, unique_keys};
+use crate::lazy_units::{LazyUnits, UnitRoute};
+use crate::rows::{row_at, types_of};
+
+/// See the module.
+pub(crate) struct LazyUnitsTable {
+    table: Arc<dyn Table>,
+    lazy: Arc<LazyUnits>,
+    columns: Columns,
+    /// The way from each index of the layout.
+    routes: Vec<Option<UnitRoute>>,
+}
+
+impl LazyUnitsTable {
+    /// A table whose rows `lazy` makes.
+    pub fn over(table: Arc<dyn Table>, lazy: Arc<LazyUnits>) -> Arc<dyn Table> {
+        let columns = Columns::of(table.layout(), &lazy.state.def.outputs);
+        let routes = lazy.routes(table.layout());
+        Arc::new(LazyUnitsTable { table, lazy, columns, routes })
+    }
+
+    fn make_all(&self) -> Result<(), SchemaError> {
+        if self.lazy.is_complete() {
+            return Ok(());
+        }
+        aside(|| (0..self.lazy.blocks()).try_for_each(|b| self.lazy.migrate_block(b, Who::Access)))
+    }
+
+    fn make_range(&self, index: usize, range: &KeyRange) -> Result<(), SchemaError> {
+        match &self.routes[index] {
+            _ if self.lazy.is_complete() => Ok(()),
+            Some(route) => aside(|| self.lazy.migrate_range(route, range)),
+            None => self.make_all(),
+        }
+    }
+
+    /// The owner's rows, before the commit, by block.
+    fn own(&self, snapshot: &Snapshot) -> Result<Arc<Vec<RecordBatch>>, SchemaError> {
+        let view = Arc::new(Snapshot::new(snapshot.ts, snapshot.own, Box::new(())));
+        let rows = self.lazy.own_rows(&view);
+        snapshot.note_seen(view.newest_seen());
+        rows
+    }
+
+    fn own_block(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        places: &[usize],
+    ) -> Result<BlockRows, SchemaError> {
+        let blocks = self.own(snapshot)?;
+        let rows = blocks.get(block as usize).map_or(0, RecordBatch::num_rows);
+        let made = blocks.get(block as usize).map_or(&[][..], RecordBatch::columns);
+        let rids = (0..rows).map(|slot| RowId::of(block, slot)).collect();
+        let batch = match rows {
+            0 => froglet_engine::batch::batch_of(&types_of(&*self.table, places), &[]),
+            _ => self.columns.project(self.table.layout(), places, made, rows),
+        };
+        Ok(BlockRows { rids, batch })
+    }
+
+    fn own_range(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        projection: &[usize],
+    ) -> Vec<(Vec<u8>, RowId, Row)> {
+        let layout = self.table.layout();
+        let parts = &layout.indexes[index].key;
+        let place = |part: &froglet_engine::KeyPart| {
+            layout.position(part.column).expect("a layout has its indexes' columns")
+        };
+        let places: Vec<usize> = parts.iter().map(place).chain(projection.to_vec()).collect();
+        let types = types_of(&*self.table, &places);
+        let mut found = Vec::new();
+        for block in 0..self.block_count_of_owner(snapshot) {
+            let read = self.own_block(snapshot, block, &places).expect(VERIFIED);
+            for (at, rid) in read.rids.iter().enumerate() {
+                let mut row = row_at(read.batch.columns(), &types, at);
+                let mut encoded = Vec::new();
+                for (value, part) in row.iter().zip(parts) {
+                    key::encode_part(&mut encoded, value, part);
+                }
+                if range.contains(&encoded) {
+                    found.push((encoded, *rid, row.split_off(parts.len())));
+                }
+            }
+        }
+        found.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        found
+    }
+
+    fn block_count_of_owner(&self, snapshot: &Snapshot) -> u32 {
+        self.own(snapshot).expect(VERIFIED).len() as u32
+    }
+}
+
+impl Table for LazyUnitsTable {
+    fn read_block(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        projection: &[usize],
+    ) -> Result<BlockRows, EngineError> {
+        if !self.lazy.is_live() {
+            return self.own_block(snapshot, block, projection).map_err(|e| as_engine(&e));
+        }
+        self.make_all().map_err(|e| as_engine(&e))?;
+        self.table.read_block(snapshot, block, projection)
+    }
+
+    fn read_row(
+        &self,
+        snapshot: &Snapshot,
+        rid: RowId,
+        projection: &[usize],
+        out: &mut Row,
+    ) -> bool {
+        if self.lazy.is_live() {
+            return self.table.read_row(snapshot, rid, projection, out);
+        }
+        let read = self.own_block(snapshot, rid.block(), projection).expect(VERIFIED);
+        let is_there = rid.slot() < read.rids.len();
+        if is_there {
+            let types = types_of(&*self.table, projection);
+            out.extend(row_at(read.batch.columns(), &types, rid.slot()));
+        }
+        is_there
+    }
+
+    fn get_by_key(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        key: &[u8],
+        projection: &[usize],
+        out: &mut Row,
+    ) -> Option<RowId> {
+        if !self.lazy.is_live() {
+            let found = self.own_range(snapshot, index, &KeyRange::exactly(key), projection);
+            let (_, rid, row) = found.into_iter().next()?;
+            out.extend(row);
+            return Some(rid);
+        }
+        // Of two rows with one unique key a view sees one.
+        let is_unique = self.table.layout().indexes[index].unique;
+        if is_unique {
+            let found = self.table.get_by_key(snapshot, index, key, projection, out);
+            if found.is_some() || self.lazy.is_complete() {
+                return found;
+            }
+        }
+        self.make_range(index, &KeyRange::exactly(key)).expect(VERIFIED);
+        self.table.get_by_key(snapshot, index, key, projection, out)
+    }
+
+    fn seek(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
+    ) {
+        if self.lazy.is_live() {
+            self.make_range(index, range).expect(VERIFIED);
+            return self.table.seek(snapshot, index, range, direction, projection, visit);
+        }
+        let mut found = self.own_range(snapshot, index, range, projection);
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        let _ = found.into_iter().try_for_each(|(_, rid, mut row)| visit(rid, &mut row));
+    }
+
+    fn space(&self) -> SpaceId {
+        self.table.space()
+    }
+
+    fn layout(&self) -> &Arc<Layout> {
+        self.table.layout()
+    }
+
+    fn row_estimate(&self) -> u64 {
+        self.table.row_estimate() + self.lazy.rows_left()
+    }
+
+    fn bytes_estimate(&self) -> u64 {
+        self.table.bytes_estimate()
+    }
+
+    fn block_count(&self) -> u32 {
+        if !self.lazy.is_live() {
+            // As many as the inputs have, at most: who reads past the last finds nothing.
+            return self.lazy.blocks_of_inputs();
+        }
+        // Rows that are still to be made will be in blocks that are not there yet.
+        self.make_all().expect(VERIFIED);
+        self.table.block_count()
+    }
+
+    fn insert(
+        &self,
+        txn: &mut dyn EngineTxn,
+        rows: &[Row],
+        rids: &mut Vec<RowId>,
+    ) -> Result<(), (usize, WriteStop)> {
+        refused_to_owner(&*self.lazy)?;
+        if !self.lazy.is_complete() {
+            for row in rows {
+                for (index, range) in unique_keys(self.table.layout(), row, |_| true) {
+                    self.make_range(index, &range).map_err(|e| (0, stop(e)))?;
+                }
+            }
+        }
+        self.table.insert(txn, rows, rids)
+    }
+
+    fn write(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        writes: &[RowWrite<'_>],
+    ) -> Result<(), (usize, WriteStop)> {
+        refused_to_owner(&*self.lazy)?;
+        if !self.lazy.is_complete() {
+            for write in writes {
+                for (index, range) in taken_keys(&*self.table, txn, write) {
+                    self.make_range(index, &range).map_err(|e| (0, stop(e)))?;
+                }
+            }
+        }
+        self.table.write(txn, base, writes)
+    }
+
+    fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {
+        self.table.changer(rid, columns, own)
+    }
+
+    fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
+        self.table.changed_since(rid, ts)
+    }
+
+    fn open_feed(&self) -> Box<dyn Feed> {
+        self.table.open_feed()
+    }
+
+    fn migrate_block(
+        &self,
+        owner: TxnId,
+        since: Savepoint,
+        block: u32,
+        rows: Option<&[RowId]>,
+        source: &[usize],
+        target: &[usize],
+        transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
+    ) -> Result<u64, MigrateError> {
+        self.table.migrate_block(owner, since, block, rows, source, target, transform)
+    }
+
+    fn index_block(
+        &self,
+        owner: TxnId,
+        index: usize,
+        block: u32,
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        self.table.index_block(owner, index, block, duplicates)
+    }
+
+    fn index_rows(
+        &self,
+        owner: TxnId,
+        index: usize,
+        rows: &[RowId],
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        self.table.index_rows(owner, index, rows, duplicates)
+    }
+
+    fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool {
+        self.table.share_key(owner, index, a, b)
+    }
+
+    fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>> {
+        self.table.clone().build_index(index)
+    }
+
+    fn index_row(
+        &self,
+        txn: &mut dyn EngineTxn,
+        rid: RowId,
+        indexes: &[usize],
+    ) -> Result<(), WriteStop> {
+        self.table.index_row(txn, rid, indexes)
+    }
+
+    fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError> {
+        self.table.reserve(tail, is_free)
+    }
+
+    fn take_row_ids(&self, n: usize) -> Result<Vec<RowId>, EngineError> {
+        self.table.take_row_ids(n)
+    }
+
+    fn install(&self, install: &Install<'_>, done: &mut dyn FnMut()) -> Result<(), EngineError> {
+        self.table.install(install, done)
+    }
+
+    fn follow_installs(&self, installs: Arc<dyn Installs>) -> Vec<Vec<u8>> {
+        self.table.follow_installs(installs)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.table.as_any()
+    }
+}
