@@ -464,6 +464,11 @@ pub trait EngineTxn: Send + Sync + Any {
     fn rows_written(&self, space: SpaceId) -> Vec<RowId>;
     /// The spaces it has written.
     fn spaces_written(&self) -> Vec<SpaceId>;
+    /// From its commit on, the rows of these spaces are kept for `keeper` as of that commit, until
+    /// [`Engine::release`]: across restarts, and without holding other spaces' garbage back.
+    /// A write like any other: it is undone by a rollback to an earlier savepoint, and may fail.
+    /// Keepers are the caller's numbers; none keeps twice, not even when it has been released.
+    fn keep(&mut self, keeper: u64, spaces: &[SpaceId]) -> Result<(), EngineError>;
     /// Takes a commit timestamp. Readers that meet its versions at or above it wait from now on.
     fn pre_commit(&mut self) -> Ts;
     /// Gives the commit timestamp back and goes on as if `pre_commit` had not been called.
@@ -505,8 +510,16 @@ pub trait Engine: Send + Sync + 'static {
     fn relaxed(&self, own: TxnId) -> Arc<Snapshot>;
     /// The newest timestamp.
     fn now(&self) -> Ts;
-    /// No registered snapshot is older than this.
+    /// No registered snapshot is older than this, but for those of [`Engine::kept`].
     fn oldest_snapshot(&self) -> Ts;
+    /// The view that is kept for a keeper, at the commit timestamp of the transaction that kept:
+    /// for reads of the kept spaces only. None if there is none (yet). It sees the same for as
+    /// long as it lives, even beyond the release; like every view it holds back the garbage of
+    /// its own lifetime in all spaces, so a long reader takes a new one now and then.
+    fn kept(&self, keeper: u64) -> Option<Arc<Snapshot>>;
+    /// Nothing is kept for a keeper any more. Idempotent; logged, and durable with the log: a
+    /// crash before that may leave the keeper as it was.
+    fn release(&self, keeper: u64) -> Result<(), EngineError>;
     /// Waits until every transaction that has taken a commit timestamp so far is decided.
     fn settle(&self);
     /// Takes a timestamp that separates what came before from what comes after.

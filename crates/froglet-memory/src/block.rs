@@ -216,6 +216,11 @@ impl Block {
         self.version.load(Ordering::SeqCst)
     }
 
+    /// How many records are linked.
+    pub fn linked(&self) -> u64 {
+        self.version() & LINKED
+    }
+
     /// Whether a count says that nothing is linked.
     pub fn nothing_linked(version: u64) -> bool {
         version & LINKED == 0

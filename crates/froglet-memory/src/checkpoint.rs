@@ -8,6 +8,7 @@
 //!       000003-space-7.arrow        one batch for each block: __rid, c<column id>…
 //!       000005-space-7.arrow        blocks changed since
 //!       000005-space-7.notes        what was installed, see `install`
+//!       000005-kept-7.arrow         rows that are kept as they were earlier, see `kept_rows`
 //! ```
 //!
 //! A checkpoint reads the log's end `lsn`, then registers a snapshot `s`, then copies every block that
@@ -24,7 +25,7 @@
 //! **[P3]** Until the rename the old manifest and its files are whole; after it the new ones are, and
 //! what only the old one needed is removed. Files nobody refers to are removed by the next checkpoint.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -42,12 +43,14 @@ use crate::block::Block;
 use crate::clock::Registered;
 use crate::engine::{Disk, MemoryEngine, log_failed};
 use crate::files::{FileReader, FileWriter};
+use crate::keepers::Keeper;
+use crate::kept_rows;
 use crate::redo;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::table::MemoryTable;
 
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The manifest's name in the checkpoint directory.
 const MANIFEST: &str = "manifest.json";
 /// The column of row ids in a checkpoint's batches.
@@ -64,6 +67,7 @@ pub(crate) struct Manifest {
     /// Where the replay of the log begins.
     pub lsn: u64,
     pub notes: Vec<(u64, Vec<u8>)>,
+    pub keepers: Vec<KeeperEntry>,
     pub spaces: Vec<SpaceEntry>,
     pub files: Vec<FileEntry>,
 }
@@ -78,6 +82,27 @@ pub(crate) struct SpaceEntry {
     pub blocks: Vec<BlockEntry>,
     /// The notes of installs.
     pub notes: Option<FileEntry>,
+    pub kept: Vec<KeptEntry>,
+}
+
+/// Who keeps spaces, see `keepers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeeperEntry {
+    pub keeper: u64,
+    /// Of its pin.
+    pub ts: u64,
+    pub spaces: Vec<SpaceId>,
+    /// The log may have the commit behind this checkpoint.
+    pub announced: bool,
+}
+
+/// Rows of one block as one pin has them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeptEntry {
+    /// The pin's timestamp.
+    pub ts: u64,
+    pub file: String,
+    pub batch: usize,
 }
 
 /// A declared column in a checkpoint.
@@ -188,9 +213,11 @@ impl Manifest {
     /// The files that spaces refer to.
     fn names(&self) -> BTreeSet<&str> {
         let blocks = self.spaces.iter().flat_map(|space| &space.blocks);
+        let kept = self.spaces.iter().flat_map(|space| &space.kept);
         let notes = self.spaces.iter().filter_map(|space| space.notes.as_ref());
         blocks
             .map(|block| block.file.as_str())
+            .chain(kept.map(|kept| kept.file.as_str()))
             .chain(notes.map(|file| file.name.as_str()))
             .collect()
     }
@@ -208,14 +235,17 @@ impl MemoryEngine {
     pub(crate) fn write_checkpoint(&self) -> Result<(), EngineError> {
         let (Some(disk), Some(log)) = (&self.core.disk, &self.core.log) else { return Ok(()) };
         let mut newest = disk.manifest.lock();
-        let lsn = log.appended();
+        let (lsn, announced) = self.core.keepers.announced_at(|| log.appended());
         let (registered, ts) = Registered::new(&self.core.timeline);
         let snapshot = Snapshot::new(Ts(ts), TxnId(0), Box::new(registered));
         // The manifest must not refer to a part of the log that a crash takes away.
         log.wait_durable(lsn).map_err(log_failed)?;
         CrashPoint::CheckpointBegun.reached();
+        // Who has a timestamp of at most `s` is decided before it is asked who keeps what [W3].
+        self.core.timeline.settle();
+        let keepers = self.core.keepers.at(ts, announced);
         let mut copied = Vec::new();
-        let written = self.write_files(disk, &newest, &snapshot, lsn, &mut copied);
+        let written = self.write_files(disk, &newest, &snapshot, lsn, &keepers, &mut copied);
         let manifest = match written {
             Ok(manifest) => manifest,
             Err(error) => {
@@ -240,6 +270,7 @@ impl MemoryEngine {
         last: &Manifest,
         snapshot: &Snapshot,
         lsn: Lsn,
+        keepers: &BTreeMap<u64, Keeper>,
         copied: &mut Vec<(Arc<Space>, u32)>,
     ) -> Result<Manifest, EngineError> {
         let dir = disk.checkpoint_dir();
@@ -253,17 +284,18 @@ impl MemoryEngine {
             ts: snapshot.ts.0,
             lsn: lsn.0,
             notes: self.core.notes.lock().clone().into_iter().collect(),
+            keepers: keepers.iter().map(keeper_entry).collect(),
             spaces: Vec::with_capacity(spaces.len()),
             files: last.files.clone(),
         };
         for space in spaces {
-            let name = format!("{:06}-space-{}.arrow", manifest.seq, space.id);
             let old = last.space(space.id);
-            let (mut entry, file) =
-                self.write_space(disk, &dir.join(&name), name, &space, old, snapshot, copied)?;
+            let kept = kept_stamps(keepers, &space);
+            let (mut entry, files) =
+                self.write_space(disk, manifest.seq, &space, old, snapshot, &kept, copied)?;
             entry.notes = write_notes(disk, &dir, manifest.seq, &space)?;
             manifest.spaces.push(entry);
-            manifest.files.extend(file);
+            manifest.files.extend(files);
         }
         let names: BTreeSet<String> = manifest.names().into_iter().map(str::to_owned).collect();
         manifest.files.retain(|file| names.contains(&file.name));
@@ -276,13 +308,13 @@ impl MemoryEngine {
     fn write_space(
         &self,
         disk: &Disk,
-        path: &Path,
-        name: String,
+        seq: u64,
         space: &Arc<Space>,
         old: Option<&SpaceEntry>,
         snapshot: &Snapshot,
+        kept: &[u64],
         copied: &mut Vec<(Arc<Space>, u32)>,
-    ) -> Result<(SpaceEntry, Option<FileEntry>), EngineError> {
+    ) -> Result<(SpaceEntry, Vec<FileEntry>), EngineError> {
         let columns = space.columns();
         let layout = Layout { columns: columns.to_vec(), indexes: Vec::new() };
         let table = MemoryTable::new(
@@ -298,10 +330,10 @@ impl MemoryEngine {
             columns: columns.iter().map(column_entry).collect(),
             blocks: Vec::new(),
             notes: None,
+            kept: Vec::new(),
         };
-        let schema = schema(&columns);
-        let mut writer = None;
-        let mut batches = 0;
+        let name = |what| format!("{seq:06}-{what}-{}.arrow", space.id);
+        let mut file = BatchFile::new(disk, name("space"), schema(&columns));
         for (number, block) in space.blocks() {
             let _latch = block.migration.lock();
             if !block.dirty.swap(false, Ordering::SeqCst) {
@@ -316,23 +348,76 @@ impl MemoryEngine {
             if rows.rids.is_empty() {
                 continue;
             }
-            let batch = with_rids(&schema, &rows.rids, rows.batch.columns());
-            if writer.is_none() {
-                let file = FileWriter::create(&*disk.env, path).map_err(env_error)?;
-                let new = arrow_ipc::writer::FileWriter::try_new(file, &schema);
-                writer = Some(new.map_err(|e| write_error(path, e))?);
-            }
-            let writer = writer.as_mut().expect("made above");
-            writer.write(&batch).map_err(|e| write_error(path, e))?;
-            entry.blocks.push(BlockEntry { block: number, file: name.clone(), batch: batches });
-            batches += 1;
+            let rows = with_rids(file.schema(), &rows.rids, rows.batch.columns());
+            let batch = file.write(&rows)?;
+            entry.blocks.push(BlockEntry { block: number, file: file.name().to_owned(), batch });
         }
-        let Some(writer) = writer else { return Ok((entry, None)) };
-        let file = writer.into_inner().map_err(|e| write_error(path, e))?;
-        let (bytes, crc32) = file.finish().map_err(|e| write_error(path, e))?;
-        CrashPoint::CheckpointFile.reached();
-        Ok((entry, Some(FileEntry { name, bytes, crc32 })))
+        let mut kept_file = BatchFile::new(disk, name("kept"), kept_rows::schema(&columns));
+        entry.kept = kept_rows::save(&table, kept, snapshot, &mut kept_file)?;
+        let files = [file.finish()?, kept_file.finish()?];
+        Ok((entry, files.into_iter().flatten().collect()))
     }
+}
+
+/// An Arrow file that is made when it gets its first batch.
+pub(crate) struct BatchFile<'d> {
+    disk: &'d Disk,
+    name: String,
+    path: PathBuf,
+    schema: SchemaRef,
+    writer: Option<arrow_ipc::writer::FileWriter<FileWriter>>,
+    batches: usize,
+}
+
+impl<'d> BatchFile<'d> {
+    fn new(disk: &'d Disk, name: String, schema: SchemaRef) -> BatchFile<'d> {
+        let path = disk.checkpoint_dir().join(&name);
+        BatchFile { disk, name, path, schema, writer: None, batches: 0 }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Writes a batch; its number.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<usize, EngineError> {
+        if self.writer.is_none() {
+            let file = FileWriter::create(&*self.disk.env, &self.path).map_err(env_error)?;
+            let new = arrow_ipc::writer::FileWriter::try_new(file, &self.schema);
+            self.writer = Some(new.map_err(|e| write_error(&self.path, e))?);
+        }
+        let writer = self.writer.as_mut().expect("made above");
+        writer.write(batch).map_err(|e| write_error(&self.path, e))?;
+        self.batches += 1;
+        Ok(self.batches - 1)
+    }
+
+    /// Makes the file durable, if there is one.
+    fn finish(self) -> Result<Option<FileEntry>, EngineError> {
+        let Some(writer) = self.writer else { return Ok(None) };
+        let file = writer.into_inner().map_err(|e| write_error(&self.path, e))?;
+        let (bytes, crc32) = file.finish().map_err(|e| write_error(&self.path, e))?;
+        CrashPoint::CheckpointFile.reached();
+        Ok(Some(FileEntry { name: self.name, bytes, crc32 }))
+    }
+}
+
+fn keeper_entry((keeper, state): (&u64, &Keeper)) -> KeeperEntry {
+    let pin = state.pin();
+    let spaces = pin.spaces.iter().map(|space| space.id).collect();
+    KeeperEntry { keeper: *keeper, ts: pin.ts, spaces, announced: state.kept().is_none() }
+}
+
+/// As of when a space is kept, ascending.
+fn kept_stamps(keepers: &BTreeMap<u64, Keeper>, space: &Arc<Space>) -> Vec<u64> {
+    let pins = keepers.values().filter_map(Keeper::kept);
+    let of_space = pins.filter(|pin| pin.spaces.iter().any(|kept| Arc::ptr_eq(kept, space)));
+    let stamps: BTreeSet<u64> = of_space.map(|pin| pin.ts).collect();
+    stamps.into_iter().collect()
 }
 
 fn column_entry(column: &ColumnSpec) -> ColumnEntry {

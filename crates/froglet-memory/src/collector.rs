@@ -4,6 +4,7 @@
 //!   ended transactions ──▶ queue, by end timestamp ──▶ end <= horizon? ──▶ cut ─ entries ─ slots ─ memory
 //!                                                          │
 //!                          horizon = min(oldest snapshot, newest durable commit)
+//!                          of a space = min(horizon, its oldest pin)   no? ──▶ held until a pin goes
 //! ```
 //!
 //! **[G1]** A chain is cut behind its last record that ends above the horizon (or has not ended). All
@@ -11,6 +12,13 @@
 //! **[G2]** Only the collector cuts, one thread at a time.
 //! **[G3]** A slot is given back when its row's chain is gone and its keys are out of the indexes.
 //! **[G4]** What is cut is durable, so a reader that meets no record depends on no undurable commit.
+//!
+//! **[G5]** Each space of a transaction is collected once, when the transaction's end is at or below the
+//! horizon of the space; its undo memory goes with the last of them. The horizon of a space is found
+//! after that of all: a pin that is entered later is above it, see `keepers`, [Q1].
+//! **[G6]** Keys that a transaction replaced are noted by the transaction. Of what recovery has linked
+//! nobody has noted them: whoever cuts such a record takes out of the indexes every key that only
+//! states behind the cut had.
 //!
 //! Writers that produce garbage faster than the thread collects it do a part of its work themselves.
 
@@ -27,7 +35,7 @@ use smallvec::SmallVec;
 use crate::block::Block;
 use crate::clock::{stamped_aborted, stamped_end};
 use crate::engine::Core;
-use crate::keys::OldKey;
+use crate::keys::{OldKey, keys_behind, remove_unneeded};
 use crate::log::Log;
 use crate::space::Space;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -60,12 +68,40 @@ pub(crate) struct Ended {
 pub(crate) struct Garbage {
     queue: Mutex<VecDeque<Ended>>,
     bytes: AtomicUsize,
-    /// Held by whoever collects [G2]; inside, what is being waited for to become durable.
-    working: Mutex<Option<(u64, Lsn)>>,
+    /// Held by whoever collects [G2].
+    working: Mutex<Work>,
     thread: Mutex<Option<Thread>>,
     /// The thread sleeps until it is woken.
     asleep: AtomicBool,
     stop: AtomicBool,
+}
+
+/// What whoever collects goes on with.
+#[derive(Debug, Default)]
+struct Work {
+    /// What is being waited for to become durable.
+    undurable: Option<(u64, Lsn)>,
+    /// What waits for a pin to go.
+    held: VecDeque<Held>,
+    /// What waited when one went: to be looked at again.
+    again: VecDeque<Held>,
+    /// How many pins had gone then.
+    gone: u64,
+}
+
+/// A transaction of which some spaces may have been collected.
+#[derive(Debug)]
+struct Held {
+    ended: Ended,
+    /// For each of its spaces.
+    collected: SmallVec<[bool; 16]>,
+}
+
+impl Held {
+    fn new(ended: Ended) -> Held {
+        let collected = SmallVec::from_elem(false, ended.spaces.len());
+        Held { ended, collected }
+    }
 }
 
 impl Core {
@@ -106,17 +142,30 @@ impl Core {
     /// Only with `may_settle` it waits for writers between commit timestamp and verdict: a writer
     /// that helps may be on the thread of one of them.
     pub fn collect(&self, limit: usize, may_settle: bool) -> usize {
-        let Some(mut waiting_for) = self.garbage.working.try_lock() else { return 0 };
+        let Some(mut work) = self.garbage.working.try_lock() else { return 0 };
         if may_settle {
-            self.advance_durable(&mut waiting_for);
+            self.advance_durable(&mut work.undurable);
+            self.look_again(&mut work);
         }
-        let mut horizon = 0;
         let mut done = 0;
         while done < limit {
             // A horizon of the present keeps chains short while writers go on.
-            if done.is_multiple_of(BATCH_TXNS) {
-                horizon = self.horizon();
+            let horizon = self.horizon();
+            let batch = BATCH_TXNS.min(limit - done);
+            let mut round = self.collect_queue(batch, horizon, &mut work);
+            if may_settle {
+                round += self.collect_again(batch, horizon, &mut work);
             }
+            done += round;
+            if round < batch {
+                break;
+            }
+        }
+        done
+    }
+
+    fn collect_queue(&self, limit: usize, horizon: u64, work: &mut Work) -> usize {
+        for done in 0..limit {
             let next = {
                 let mut queue = self.garbage.queue.lock();
                 match queue.front() {
@@ -124,13 +173,46 @@ impl Core {
                     _ => None,
                 }
             };
-            let Some(ended) = next else { break };
+            let Some(ended) = next else { return done };
             let bytes = ended.undo.bytes();
-            self.collect_one(ended, horizon);
+            self.collect_one(Held::new(ended), horizon, work);
+            // What is held is no work that somebody could help with.
             self.garbage.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        limit
+    }
+
+    /// What waited for pins may have to wait no longer.
+    fn look_again(&self, work: &mut Work) {
+        let gone = self.keepers.gone();
+        if gone != work.gone {
+            work.gone = gone;
+            let held = std::mem::take(&mut work.held);
+            work.again.extend(held);
+        }
+    }
+
+    fn collect_again(&self, limit: usize, horizon: u64, work: &mut Work) -> usize {
+        let mut done = 0;
+        while done < limit
+            && let Some(held) = work.again.pop_front()
+        {
+            self.collect_one(held, horizon, work);
             done += 1;
         }
         done
+    }
+
+    /// For recovery: what a committed transaction that is replayed left behind.
+    pub fn hold(&self, ended: Ended) {
+        self.garbage.working.lock().held.push_back(Held::new(ended));
+    }
+
+    /// For recovery, when a pin has gone: nothing but pins holds anything.
+    pub fn collect_held(&self) {
+        let mut work = self.garbage.working.lock();
+        self.look_again(&mut work);
+        self.collect_again(usize::MAX, u64::MAX, &mut work);
     }
 
     /// Moves the newest surely durable commit: once the log is durable up to where it stood when
@@ -165,15 +247,44 @@ impl Core {
         }
     }
 
-    fn collect_one(&self, mut ended: Ended, horizon: u64) {
+    /// Collects of a transaction what its spaces' pins allow, and holds the rest [G5].
+    fn collect_one(&self, mut held: Held, horizon: u64, work: &mut Work) {
+        let end = held.ended.end;
+        // Once for each space: a pin that comes now does not split what is decided.
+        let has_pins = self.keepers.has_pins();
+        let horizon_of = |space: &Arc<Space>| {
+            if has_pins { horizon.min(space.oldest_pin()) } else { horizon }
+        };
+        let horizons: SmallVec<[Option<u64>; 16]> = held
+            .ended
+            .spaces
+            .iter()
+            .zip(&held.collected)
+            .map(|(space, collected)| (!collected).then(|| horizon_of(space)))
+            .map(|horizon| horizon.filter(|horizon| end <= *horizon))
+            .collect();
         let guard = epoch::pin();
+        self.collect_spaces(&held.ended, &horizons, &guard);
+        for (collected, horizon) in held.collected.iter_mut().zip(&horizons) {
+            *collected |= horizon.is_some();
+        }
+        if held.collected.iter().all(|collected| *collected) {
+            held.ended.undo.retire(&self.pool, &guard);
+        } else {
+            work.held.push_back(held);
+        }
+    }
+
+    /// Collects what a transaction left in those of its spaces that have a horizon here.
+    fn collect_spaces(&self, ended: &Ended, horizons: &[Option<u64>], guard: &Guard) {
         let mut freed: SmallVec<[(u16, u64); 16]> = SmallVec::new();
         for undo in ended.undo.all() {
-            let space = &ended.spaces[usize::from(undo.space)];
+            let at = usize::from(undo.space);
+            let (space, Some(horizon)) = (&ended.spaces[at], horizons[at]) else { continue };
             let rid = RowId(undo.rid);
             let block = space.block(rid.block()).expect("a written row has a block");
             if !undo.unlinked.load(Ordering::Relaxed) {
-                cut(block, rid.slot(), horizon, &guard);
+                self.cut_row(space, block, rid, horizon, guard);
             }
             debug_assert!(
                 undo.unlinked.load(Ordering::Relaxed),
@@ -186,16 +297,17 @@ impl Core {
                 Kind::Update | Kind::Lock => false,
             };
             if row_died {
-                self.bury_row(space, block, rid, &guard);
+                self.bury_row(space, block, rid, guard);
                 freed.push((undo.space, rid.0));
             }
         }
         for old in &ended.old_keys {
-            let space = &ended.spaces[usize::from(old.space)];
+            let at = usize::from(old.space);
+            let (space, Some(horizon)) = (&ended.spaces[at], horizons[at]) else { continue };
             // The look for the key goes through the whole chain: make it short.
             let block = space.block(old.rid.block()).expect("a written row has a block");
-            cut(block, old.rid.slot(), horizon, &guard);
-            crate::keys::remove_unneeded(self, space, &old.index, old.rid, &old.key, &guard);
+            self.cut_row(space, block, old.rid, horizon, guard);
+            remove_unneeded(self, space, &old.index, old.rid, &old.key, guard);
         }
         for (at, space) in ended.spaces.iter().enumerate() {
             let rids =
@@ -204,7 +316,17 @@ impl Core {
                 space.give_slots(rids);
             }
         }
-        ended.undo.retire(&self.pool, &guard);
+    }
+
+    /// Cuts a row's chain, and forgets the keys that nobody has noted [G6].
+    fn cut_row(&self, space: &Space, block: &Block, rid: RowId, horizon: u64, guard: &Guard) {
+        let Some(cut) = cut(block, rid.slot(), horizon, guard) else { return };
+        // The indexes are looked for after the cut: one that is made later meets the cut chain.
+        for index in space.indexes().iter() {
+            for key in keys_behind(space, index, rid, cut, guard) {
+                remove_unneeded(self, space, index, rid, &key, guard);
+            }
+        }
     }
 
     /// Takes the keys of a row that is gone for everybody out of the indexes, and forgets its strings.
@@ -265,8 +387,9 @@ impl Core {
     }
 }
 
-/// Cuts what nobody needs from a row's chain [G1].
-fn cut(block: &Block, slot: usize, horizon: u64, guard: &Guard) {
+/// Cuts what nobody needs from a row's chain [G1]. Returns the newest record that was cut, if one was
+/// that recovery had linked.
+fn cut<'g>(block: &Block, slot: usize, horizon: u64, guard: &'g Guard) -> Option<&'g Undo> {
     let is_old = |undo: &Undo| {
         stamped_end(undo.word.load(Ordering::Acquire)).is_some_and(|end| end <= horizon)
     };
@@ -293,13 +416,14 @@ fn cut(block: &Block, slot: usize, horizon: u64, guard: &Guard) {
                 head
             }
         };
-        let (mut cut, mut next) = (0, first);
+        let (mut cut, mut recovered, mut next) = (0, false, first);
         while let Some(undo) = next {
             undo.unlinked.store(true, Ordering::Relaxed);
+            recovered |= undo.recovered;
             cut += 1;
             next = undo.next(guard);
         }
         block.uncount(cut);
-        return;
+        return first.filter(|_| recovered);
     }
 }

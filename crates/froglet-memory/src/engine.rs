@@ -18,6 +18,7 @@ use crate::clock::{Registered, Timeline};
 use crate::collector::Garbage;
 use crate::column::Wanted;
 use crate::index::OrderedIndex;
+use crate::keepers::Keepers;
 use crate::keys::{Index, SideFile, Stripes};
 use crate::lock_file::DataDirLock;
 use crate::log::{Log, LogError, LogOptions};
@@ -62,6 +63,7 @@ pub(crate) struct Core {
     pub stripes: Stripes,
     pub spaces: RwLock<BTreeMap<SpaceId, Arc<Space>>>,
     pub garbage: Garbage,
+    pub keepers: Keepers,
     pub log: Option<Log>,
     pub notes: Mutex<BTreeMap<u64, Vec<u8>>>,
     /// The data directory and its lock.
@@ -300,6 +302,21 @@ impl Engine for MemoryEngine {
 
     fn oldest_snapshot(&self) -> Ts {
         Ts(self.core.timeline.oldest())
+    }
+
+    fn kept(&self, keeper: u64) -> Option<Arc<Snapshot>> {
+        self.core.keepers.view(keeper, &self.core.timeline).map(Arc::new)
+    }
+
+    fn release(&self, keeper: u64) -> Result<(), EngineError> {
+        let mut keepers = self.core.keepers.lock();
+        // What is only announced is its transaction's.
+        if keepers.get(&keeper).is_none_or(|keeper| keeper.kept().is_none()) {
+            return Ok(());
+        }
+        self.core.log_record(&redo::keeper(keeper, 0, &[]))?;
+        keepers.remove(&keeper);
+        Ok(())
     }
 
     fn settle(&self) {

@@ -233,6 +233,21 @@ impl<'a> KeyWalk<'a> {
         }
         apply(undo, &self.parts, &mut self.cells, &mut self.present);
     }
+
+    /// Goes back along a chain; visits each record with the key before it, if there was a row.
+    fn go_back(&mut self, first: Option<&Undo>, mut visit: impl FnMut(&Undo, Option<Vec<u8>>)) {
+        let mut next = first;
+        while let Some(undo) = next {
+            self.back(undo);
+            let mut key = None;
+            if self.present {
+                let key = key.insert(Vec::new());
+                self.index.key_of_cells(&self.parts, &self.cells, self.guard, key);
+            }
+            visit(undo, key);
+            next = undo.next(self.guard);
+        }
+    }
 }
 
 /// Whether any state in the chain of a row has the key: the cells in place and what before-images
@@ -259,6 +274,35 @@ pub(crate) fn any_state_has_key(
         next = undo.next(guard);
     }
     walk.has()
+}
+
+/// The keys that a row had before the first of these records and before those behind it, which are not
+/// linked any more.
+pub(crate) fn keys_behind(
+    space: &Space,
+    index: &Index,
+    rid: RowId,
+    cut: &Undo,
+    guard: &Guard,
+) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let Some((mut walk, head)) = KeyWalk::new(space, index, rid, &[], guard) else { return keys };
+    walk.go_back(head, |_, _| ());
+    walk.go_back(Some(cut), |_, key| keys.extend(key));
+    keys
+}
+
+/// The keys that a row had before records that recovery linked.
+pub(crate) fn recovered_keys(
+    space: &Space,
+    index: &Index,
+    rid: RowId,
+    guard: &Guard,
+) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let Some((mut walk, head)) = KeyWalk::new(space, index, rid, &[], guard) else { return keys };
+    walk.go_back(head, |undo, key| keys.extend(key.filter(|_| undo.recovered)));
+    keys
 }
 
 /// Removes an entry unless a state of its row still needs it [K2]. Whoever calls has made a state with

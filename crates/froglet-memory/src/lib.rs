@@ -31,6 +31,8 @@ mod files;
 mod heap;
 pub mod index;
 mod install;
+mod keepers;
+mod kept_rows;
 mod keys;
 pub mod lock_file;
 pub mod log;
@@ -39,6 +41,7 @@ mod migrate;
 mod read;
 mod recovery;
 mod redo;
+mod replay;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod space;

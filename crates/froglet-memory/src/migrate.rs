@@ -13,6 +13,9 @@
 //! **[M3]** Of two rows that share a key of a unique index, the one whose key is entered later, under the
 //! stripe of the key, finds the other's entry, and compares the two at one timestamp, taken after
 //! both were read. If neither changes any more, it finds them equal.
+//! **[M4]** Recovery brings back versions that pins keep ([Q1] in `keepers`), and no index. Whoever fills an
+//! index enters the keys of those versions too, under their stripes, so that a view that is kept finds
+//! its rows; they go when the versions are cut, see `collector`, [G6].
 
 use std::sync::Arc;
 
@@ -28,7 +31,7 @@ use crate::arrow::value_at;
 use crate::block::Block;
 use crate::clock::Owner;
 use crate::column::{Cell, string_bytes};
-use crate::keys::{Index, any_state_has_key, remove_unneeded};
+use crate::keys::{Index, any_state_has_key, recovered_keys, remove_unneeded};
 use crate::read::{Cells, Columns, ReadView};
 use crate::redo::Fill;
 use crate::table::MemoryTable;
@@ -213,7 +216,34 @@ impl MemoryTable {
         self.core.budget.admit(froglet_engine::id::ROWS_PER_BLOCK * 32)?;
         let before = block.version();
         let read = self.read_all(&self.core.relaxed(owner), number, &self.key_projection(at))?;
+        self.enter_recovered(at, number);
         self.enter_read(owner, at, &read, before, duplicates)
+    }
+
+    /// Enters the keys that rows of a block had before the records that recovery linked [M4].
+    pub(crate) fn enter_recovered(&self, at: usize, number: u32) {
+        let Some(block) = self.space.block(number).filter(|_| self.space.is_recovered()) else {
+            return;
+        };
+        if Block::nothing_linked(block.version()) {
+            return;
+        }
+        let index = self.index(at);
+        for slot in 0..self.space.rows_in_block(number) {
+            if block.head_ptr(slot).is_null() {
+                continue;
+            }
+            let (rid, guard) = (RowId::of(number, slot), epoch::pin());
+            for key in recovered_keys(&self.space, index, rid, &guard) {
+                let _stripe = self.core.stripes.lock(index, &key);
+                index.tree.insert(&key, rid.0);
+                // As in `enter`: the state may be cut by now.
+                let timeline = &self.core.timeline;
+                if !any_state_has_key(timeline, &self.space, index, rid, &key, &guard) {
+                    index.remove(&key, rid.0);
+                }
+            }
+        }
     }
 
     /// See [`froglet_engine::Table::index_rows`].

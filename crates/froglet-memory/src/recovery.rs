@@ -7,7 +7,7 @@
 //!   log from lsn ─▶ transactions above s, fills at or above s, everything that is no transaction
 //! ```
 //!
-//! Rows come back without versions; the clock goes on above every timestamp met. What is declared or
+//! Rows come back without versions, but for those that somebody keeps (see `replay`, `kept_rows`); the clock goes on above every timestamp met. What is declared or
 //! dropped twice, because the manifest has it already, does no harm. Operations on spaces and columns
 //! that were dropped later are skipped. Indexes come back empty: whoever opens a table fills them with
 //! `index_block`, because only layouts say which there are.
@@ -23,19 +23,21 @@ use arrow_array::{Array, RecordBatch};
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::env::Env;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnId, ColumnSpec, CrashPoint, EngineError, Lsn, RowId, SpaceId, Value};
+use froglet_engine::{ColumnSpec, CrashPoint, EngineError, Lsn, RowId, SpaceId};
 
 use crate::arrow::value_at;
-use crate::block::Block;
 use crate::checkpoint::{Manifest, RID_COLUMN, SpaceEntry, malformed, open_file, read_notes};
 use crate::clock::Timeline;
 use crate::collector::Garbage;
 use crate::engine::{Core, Disk, MemoryOptions, log_failed};
+use crate::keepers::{Keeper, Keepers, Pin};
+use crate::kept_rows::KeptRows;
 use crate::keys::Stripes;
 use crate::lock_file::{DataDirLock, LockError};
 use crate::log::{Log, LogError, LogOptions};
 use crate::memory::Budget;
 use crate::redo::{self, Entry, Fill, Installed, Operation};
+use crate::replay::{self, Place, Replay, store_cells};
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::undo::Pool;
@@ -43,10 +45,22 @@ use crate::undo::Pool;
 /// Opens the core of an engine.
 pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
     let budget = Arc::new(Budget::new(options.memory_limit_bytes));
+    let core = Core {
+        timeline: Arc::new(Timeline::new(1, u64::MAX)),
+        pool: Arc::new(Pool::new(Arc::clone(&budget))),
+        budget,
+        stripes: Stripes::new(),
+        spaces: RwLock::default(),
+        garbage: Garbage::default(),
+        keepers: Keepers::default(),
+        log: None,
+        notes: Mutex::default(),
+        disk: None,
+    };
     let mut state = Recovered {
+        core,
         spaces: BTreeMap::new(),
         notes: BTreeMap::new(),
-        budget: Arc::clone(&budget),
         newest: 1,
         checkpoint_ts: 0,
     };
@@ -55,26 +69,25 @@ pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
         let (opened, at) = state.open_dir(options.env, &dir, options.log)?;
         (log, disk) = (Some(opened), Some(at));
     }
+    state.forget_announced(log.as_ref())?;
     state.find_free_slots();
     let durable = if log.is_some() { state.newest } else { u64::MAX };
     Ok(Core {
         timeline: Arc::new(Timeline::new(state.newest, durable)),
-        pool: Arc::new(Pool::new(Arc::clone(&budget))),
-        budget,
-        stripes: Stripes::new(),
         spaces: RwLock::new(state.spaces),
-        garbage: Garbage::default(),
         log,
         notes: Mutex::new(state.notes),
         disk,
+        ..state.core
     })
 }
 
 /// What has come back so far.
 struct Recovered {
+    /// What the engine will be made of; it has neither spaces nor a log yet.
+    core: Core,
     spaces: BTreeMap<SpaceId, Arc<Space>>,
     notes: BTreeMap<u64, Vec<u8>>,
-    budget: Arc<Budget>,
     /// The newest timestamp met.
     newest: u64,
     checkpoint_ts: u64,
@@ -139,11 +152,63 @@ impl Recovered {
                 space.notes.lock().recovered = read_notes(env, dir, file)?;
             }
         }
+        self.load_keepers(dir, manifest)?;
+        let mut kept = KeptRows::default();
         for file in &manifest.files {
             let mut reader = open_file(env, dir, file)?;
             for entry in &manifest.spaces {
                 self.load_blocks(dir, &file.name, &mut reader, entry)?;
+                for place in entry.kept.iter().filter(|place| place.file == file.name) {
+                    let batch = read_batch(dir, &file.name, &mut reader, place.batch)?;
+                    kept.add(&self.spaces[&entry.id], place.ts, &batch)
+                        .map_err(|what| malformed(dir, &file.name, what))?;
+                }
             }
+        }
+        kept.restore(&self.core, manifest.ts)
+    }
+
+    fn load_keepers(&self, dir: &Path, manifest: &Manifest) -> Result<(), EngineError> {
+        for entry in &manifest.keepers {
+            if !entry.announced && entry.ts > manifest.ts {
+                let what = format!("keeper {} of a later time", entry.keeper);
+                return Err(malformed(dir, "manifest.json", what));
+            }
+            let pin = self.pin(entry.ts, &entry.spaces);
+            let keeper = if entry.announced { Keeper::Announced(pin) } else { Keeper::Kept(pin) };
+            self.core.keepers.lock().insert(entry.keeper, keeper);
+        }
+        Ok(())
+    }
+
+    /// A pin of those spaces that are there.
+    fn pin(&self, ts: u64, spaces: &[SpaceId]) -> Arc<Pin> {
+        let mut there: Vec<Arc<Space>> =
+            spaces.iter().filter_map(|space| self.spaces.get(space)).cloned().collect();
+        there.sort_unstable_by_key(|space| space.id);
+        there.dedup_by_key(|space| space.id);
+        self.core.keepers.pin(ts, there)
+    }
+
+    /// Puts a keeper's new state in place of the one it had, and collects what that one held [Y2].
+    fn set_keeper(&self, keeper: u64, state: Option<Keeper>) {
+        let before = match state {
+            Some(state) => self.core.keepers.lock().insert(keeper, state),
+            None => self.core.keepers.lock().remove(&keeper),
+        };
+        drop(before);
+        self.core.collect_held();
+    }
+
+    /// Whoever was announced and is not logged has not committed. The log says so before it goes
+    /// on: the next replay has no pin that this engine does not have.
+    fn forget_announced(&self, log: Option<&Log>) -> Result<(), EngineError> {
+        let keepers = self.core.keepers.lock().clone();
+        for (keeper, _) in keepers.into_iter().filter(|(_, state)| state.kept().is_none()) {
+            if let Some(log) = log {
+                log.append(&[&redo::keeper(keeper, 0, &[])]).map_err(log_failed)?;
+            }
+            self.set_keeper(keeper, None);
         }
         Ok(())
     }
@@ -159,12 +224,7 @@ impl Recovered {
         for place in entry.blocks.iter().filter(|place| place.file == file) {
             let broken =
                 |what: String| malformed(dir, file, format!("batch {}: {what}", place.batch));
-            if place.batch >= reader.num_batches() {
-                return Err(broken("there is no such batch".into()));
-            }
-            reader.set_index(place.batch).map_err(|e| broken(e.to_string()))?;
-            let batch = reader.next().ok_or_else(|| broken("there is no such batch".into()))?;
-            let batch = batch.map_err(|e| broken(e.to_string()))?;
+            let batch = read_batch(dir, file, reader, place.batch)?;
             load_block(space, place.block, &batch).map_err(|e| match e {
                 LoadError::Broken(what) => broken(what),
                 LoadError::Engine(error) => error,
@@ -174,7 +234,7 @@ impl Recovered {
     }
 
     fn make_space(&mut self, id: SpaceId) -> Arc<Space> {
-        let budget = &self.budget;
+        let budget = &self.core.budget;
         Arc::clone(
             self.spaces.entry(id).or_insert_with(|| Arc::new(Space::new(id, Arc::clone(budget)))),
         )
@@ -191,7 +251,7 @@ impl Recovered {
             Entry::Txn { ts, operations } => {
                 self.newest = self.newest.max(ts);
                 if ts > self.checkpoint_ts {
-                    operations.into_iter().try_for_each(|operation| self.apply(operation))?;
+                    self.replay_txn(ts, operations)?;
                 }
             }
             Entry::Fill(fill) => {
@@ -223,42 +283,58 @@ impl Recovered {
                     space.drop_column(column, &epoch::pin());
                 }
             }
+            Entry::Keeper { keeper, spaces, .. } if spaces.is_empty() => {
+                self.set_keeper(keeper, None);
+            }
+            Entry::Keeper { keeper, floor, spaces } => {
+                // Of one that has committed the checkpoint knows more.
+                let is_kept =
+                    self.core.keepers.lock().get(&keeper).is_some_and(|k| k.kept().is_some());
+                if !is_kept {
+                    // Only what comes after the checkpoint is replayed, and what it has ends before.
+                    let pin = self.pin(floor.max(self.checkpoint_ts), &spaces);
+                    self.set_keeper(keeper, Some(Keeper::Announced(pin)));
+                }
+            }
         }
         Ok(())
     }
 
-    fn apply(&self, operation: Operation) -> Result<(), EngineError> {
-        let guard = epoch::pin();
-        match operation {
-            Operation::Insert { space, rid, cells } => {
-                let Some((space, block)) = self.place(space, rid, &guard)? else { return Ok(()) };
-                add_columns(space, block, cells.iter().map(|(id, _)| *id), &guard);
-                for column in block.directory(&guard).columns() {
-                    let given =
-                        cells.iter().find(|(id, _)| *id == column.id).map(|(_, value)| value);
-                    store(column, rid.slot(), given.unwrap_or(&column.missing), &guard)?;
-                }
-                block.set_present(rid.slot(), true);
-            }
-            Operation::Update { space, rid, cells } => {
-                let Some((space, block)) = self.place(space, rid, &guard)? else { return Ok(()) };
-                store_cells(
-                    space,
-                    block,
-                    rid.slot(),
-                    cells.iter().map(|(id, value)| (*id, value)),
-                    &guard,
-                )?;
-            }
-            Operation::Delete { space, rid } => {
-                if let Some((_, block)) = self.place(space, rid, &guard)? {
-                    block.set_present(rid.slot(), false);
-                    let columns = block.directory(&guard).columns();
-                    columns.iter().for_each(|column| column.clear_string(rid.slot(), &guard));
-                }
+    fn replay_txn(&self, ts: u64, operations: Vec<Operation>) -> Result<(), EngineError> {
+        let mut replay = Replay::new(&self.core, ts);
+        let mut kept = BTreeMap::<u64, Vec<SpaceId>>::new();
+        for operation in operations {
+            if let Operation::Keep { keeper, spaces } = operation {
+                kept.entry(keeper).or_default().extend(spaces);
+            } else {
+                self.apply(&mut replay, operation)?;
             }
         }
+        replay.finish();
+        for (keeper, spaces) in kept {
+            let pin = self.pin(ts, &spaces);
+            self.set_keeper(keeper, Some(Keeper::Kept(pin)));
+        }
         Ok(())
+    }
+
+    fn apply(&self, replay: &mut Replay<'_>, operation: Operation) -> Result<(), EngineError> {
+        let guard = epoch::pin();
+        match operation {
+            Operation::Insert { space, rid, cells } => match self.place(space, rid, &guard)? {
+                Some(place) => replay.insert(place, &cells, &guard),
+                None => Ok(()),
+            },
+            Operation::Update { space, rid, cells } => match self.place(space, rid, &guard)? {
+                Some(place) => replay.update(place, &cells, &guard),
+                None => Ok(()),
+            },
+            Operation::Delete { space, rid } => match self.place(space, rid, &guard)? {
+                Some(place) => replay.delete(place, &guard),
+                None => Ok(()),
+            },
+            Operation::Keep { .. } => unreachable!("what is kept is no row"),
+        }
     }
 
     fn fill(&self, fill: &Fill) -> Result<(), EngineError> {
@@ -266,13 +342,16 @@ impl Recovered {
         for (slot, values) in fill.slots.iter().zip(fill.values.chunks(fill.columns.len().max(1))) {
             let slot = usize::from(*slot);
             let rid = RowId::of(fill.block, slot);
-            let Some((space, block)) = self.place(fill.space, rid, &guard)? else { return Ok(()) };
+            let Some(Place { space, block, .. }) = self.place(fill.space, rid, &guard)? else {
+                return Ok(());
+            };
             store_cells(space, block, slot, fill.columns.iter().copied().zip(values), &guard)?;
         }
         Ok(())
     }
 
-    /// Rows of before the checkpoint are in it; their note may come twice.
+    /// Rows of before the checkpoint are in it; their note may come twice. They have no version: every
+    /// view sees them, those that are kept, too.
     fn install(&self, installed: Installed) -> Result<(), EngineError> {
         let Installed { ts, space: id, note, columns, rids, values } = installed;
         let Some(space) = self.spaces.get(&id) else { return Ok(()) };
@@ -280,21 +359,23 @@ impl Recovered {
         if ts < self.checkpoint_ts {
             return Ok(());
         }
-        let mut values = values.into_iter();
+        let (guard, mut values) = (epoch::pin(), values.into_iter());
         for rid in rids {
-            let cells = columns.iter().copied().zip(values.by_ref()).collect();
-            self.apply(Operation::Insert { space: id, rid, cells })?;
+            let cells: Vec<_> = columns.iter().copied().zip(values.by_ref()).collect();
+            if let Some(place) = self.place(id, rid, &guard)? {
+                replay::put_row(place, &cells, &guard)?;
+            }
         }
         Ok(())
     }
 
-    /// The block of a row; none if its space was dropped later.
+    /// The place of a row; none if its space was dropped later.
     fn place(
         &self,
         space: SpaceId,
         rid: RowId,
         guard: &Guard,
-    ) -> Result<Option<(&Space, &Block)>, EngineError> {
+    ) -> Result<Option<Place<'_>>, EngineError> {
         let Some(space) = self.spaces.get(&space) else { return Ok(None) };
         if rid.0 >> 13 >= u64::from(u32::MAX) {
             return Err(EngineError::Corrupt {
@@ -307,17 +388,21 @@ impl Recovered {
         let block = space.make_block(rid.block())?;
         block.charge_rows(rid.slot() + 1, guard);
         block.dirty.store(true, Ordering::Relaxed);
-        Ok(Some((space, block)))
+        Ok(Some(Place { space, block, rid }))
     }
 
-    /// Slots without a row are free.
+    /// Slots without a row are free, but for those whose row somebody keeps.
     fn find_free_slots(&self) {
         for space in self.spaces.values() {
             let tail = space.tail();
+            space.forget_slots();
             for number in (0..space.block_count()).rev() {
                 let rows = space.rows_in_block(number);
-                let is_free =
-                    |slot: &usize| space.block(number).is_none_or(|block| !block.is_present(*slot));
+                let is_free = |slot: &usize| {
+                    space.block(number).is_none_or(|block| {
+                        !block.is_present(*slot) && block.head_ptr(*slot).is_null()
+                    })
+                };
                 let free: Vec<u64> =
                     (0..rows).rev().filter(is_free).map(|slot| RowId::of(number, slot).0).collect();
                 debug_assert!(free.iter().all(|&rid| rid < tail), "free slots are below the tail");
@@ -330,52 +415,6 @@ impl Recovered {
     }
 }
 
-/// Adds to a block those columns that the space still declares.
-fn add_columns(space: &Space, block: &Block, ids: impl Iterator<Item = ColumnId>, guard: &Guard) {
-    let declared = space.columns();
-    for id in ids {
-        if block.directory(guard).find(id, 0).is_none()
-            && let Ok(at) = declared.binary_search_by_key(&id, |c| c.id)
-        {
-            space.add_column(block, &declared[at], guard);
-        }
-    }
-}
-
-fn store(
-    column: &crate::column::Column,
-    slot: usize,
-    value: &Value,
-    guard: &Guard,
-) -> Result<(), EngineError> {
-    if !column.ty.accepts(value) {
-        return Err(EngineError::WrongType {
-            column: column.id,
-            ty: column.ty,
-            value: Box::new(value.clone()),
-        });
-    }
-    column.store(slot, value, guard);
-    Ok(())
-}
-
-fn store_cells<'v>(
-    space: &Space,
-    block: &Block,
-    slot: usize,
-    cells: impl Iterator<Item = (ColumnId, &'v Value)> + Clone,
-    guard: &Guard,
-) -> Result<(), EngineError> {
-    add_columns(space, block, cells.clone().map(|(id, _)| id), guard);
-    let directory = block.directory(guard);
-    for (id, value) in cells {
-        if let Some(column) = directory.find(id, 0) {
-            store(column, slot, value, guard)?;
-        }
-    }
-    Ok(())
-}
-
 enum LoadError {
     Broken(String),
     Engine(EngineError),
@@ -385,6 +424,22 @@ impl From<EngineError> for LoadError {
     fn from(error: EngineError) -> LoadError {
         LoadError::Engine(error)
     }
+}
+
+/// One batch of a checkpoint's file.
+fn read_batch(
+    dir: &Path,
+    file: &str,
+    reader: &mut arrow_ipc::reader::FileReader<crate::files::FileReader>,
+    batch: usize,
+) -> Result<RecordBatch, EngineError> {
+    let broken = |what: String| malformed(dir, file, format!("batch {batch}: {what}"));
+    if batch >= reader.num_batches() {
+        return Err(broken("there is no such batch".into()));
+    }
+    reader.set_index(batch).map_err(|e| broken(e.to_string()))?;
+    let read = reader.next().ok_or_else(|| broken("there is no such batch".into()))?;
+    read.map_err(|e| broken(e.to_string()))
 }
 
 /// Puts the rows of a checkpoint's batch into their block.

@@ -6,6 +6,7 @@
 //!       operation = 1 insert  space rid n (column value)…
 //!                 | 2 update  space rid n (column value)…
 //!                 | 3 delete  space rid
+//!                 | 4 keep    keeper n (space)…
 //!   2 declare       space n (column type missing-value)…
 //!   3 fill          ts space block c (column)… n (slot)… then n × c values, row by row
 //!   4 note          key, bytes to the end
@@ -13,6 +14,7 @@
 //!   6 drop space    space
 //!   7 drop column   space column
 //!   8 install       ts space n note-bytes n (column)… n (row id)… then n × c values, row by row
+//!   9 keeper        keeper p n (space)…          announced with a pin at p; released with n = 0
 //!   value = tag u8, body; integers zigzag; strings length and bytes; floats, uuid raw
 //! ```
 //!
@@ -29,10 +31,12 @@ const CREATE_SPACE: u8 = 5;
 const DROP_SPACE: u8 = 6;
 const DROP_COLUMN: u8 = 7;
 const INSTALL: u8 = 8;
+const KEEPER: u8 = 9;
 
 const INSERT: u8 = 1;
 const UPDATE: u8 = 2;
 const DELETE: u8 = 3;
+const KEEP: u8 = 4;
 
 /// Where and why bytes are not a record.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,6 +76,28 @@ pub(crate) fn delete(out: &mut Vec<u8>, space: SpaceId, rid: RowId) {
     out.push(DELETE);
     put(out, u64::from(space.0));
     put(out, rid.0);
+}
+
+/// Appends to a transaction's operations that it keeps spaces.
+pub(crate) fn keep(out: &mut Vec<u8>, keeper: u64, spaces: &[SpaceId]) {
+    out.push(KEEP);
+    put(out, keeper);
+    put_spaces(out, spaces);
+}
+
+fn put_spaces(out: &mut Vec<u8>, spaces: &[SpaceId]) {
+    put(out, spaces.len() as u64);
+    spaces.iter().for_each(|space| put(out, u64::from(space.0)));
+}
+
+/// The record that announces a keeper: what ends above `floor` in these spaces may be kept for it.
+/// Without spaces, nothing is.
+pub(crate) fn keeper(keeper: u64, floor: u64, spaces: &[SpaceId]) -> Vec<u8> {
+    let mut out = vec![KEEPER];
+    put(&mut out, keeper);
+    put(&mut out, floor);
+    put_spaces(&mut out, spaces);
+    out
 }
 
 fn put_row<'a>(
@@ -199,6 +225,7 @@ pub(crate) enum Operation {
     Insert { space: SpaceId, rid: RowId, cells: Vec<(ColumnId, Value)> },
     Update { space: SpaceId, rid: RowId, cells: Vec<(ColumnId, Value)> },
     Delete { space: SpaceId, rid: RowId },
+    Keep { keeper: u64, spaces: Vec<SpaceId> },
 }
 
 /// One record of the log.
@@ -212,6 +239,7 @@ pub(crate) enum Entry {
     DropSpace(SpaceId),
     DropColumn { space: SpaceId, column: ColumnId },
     Install(Installed),
+    Keeper { keeper: u64, floor: u64, spaces: Vec<SpaceId> },
 }
 
 impl Entry {
@@ -242,6 +270,10 @@ impl Entry {
             DROP_SPACE => Entry::DropSpace(input.space()?),
             DROP_COLUMN => Entry::DropColumn { space: input.space()?, column: input.column()? },
             INSTALL => Entry::Install(installed(&mut input)?),
+            KEEPER => {
+                let (keeper, floor) = (input.number()?, input.number()?);
+                Entry::Keeper { keeper, floor, spaces: input.spaces()? }
+            }
             kind => return Err(input.fail(format!("record kind {kind} is unknown"))),
         };
         if input.is_empty() {
@@ -259,6 +291,9 @@ pub(crate) fn value(bytes: &[u8]) -> Result<Value, Malformed> {
 
 fn operation(input: &mut Input<'_>) -> Result<Operation, Malformed> {
     let kind = input.byte()?;
+    if kind == KEEP {
+        return Ok(Operation::Keep { keeper: input.number()?, spaces: input.spaces()? });
+    }
     let (space, rid) = (input.space()?, RowId(input.number()?));
     let mut cells = Vec::new();
     if kind != DELETE {
@@ -475,6 +510,10 @@ impl<'a> Input<'a> {
         Ok(SpaceId(self.small()?))
     }
 
+    fn spaces(&mut self) -> Result<Vec<SpaceId>, Malformed> {
+        (0..self.count()?).map(|_| self.space()).collect()
+    }
+
     fn column(&mut self) -> Result<ColumnId, Malformed> {
         Ok(ColumnId(self.small()?))
     }
@@ -569,10 +608,12 @@ mod tests {
         insert(&mut txn, space, rid, cells.iter().map(|(c, v)| (*c, v)));
         update(&mut txn, space, rid, cells[..2].iter().map(|(c, v)| (*c, v)));
         delete(&mut txn, space, rid);
+        keep(&mut txn, u64::MAX, &[space, SpaceId(0)]);
         let operations = vec![
             Operation::Insert { space, rid, cells: cells.clone() },
             Operation::Update { space, rid, cells: cells[..2].to_vec() },
             Operation::Delete { space, rid },
+            Operation::Keep { keeper: u64::MAX, spaces: vec![space, SpaceId(0)] },
         ];
         let columns = vec![
             ColumnSpec { id: ColumnId(1), ty: ColumnType::Text, missing: Value::text("x") },
@@ -600,6 +641,11 @@ mod tests {
             (Entry::CreateSpace(space), create_space(space)),
             (Entry::DropSpace(space), drop_space(space)),
             (Entry::DropColumn { space, column: ColumnId(3) }, drop_column(space, ColumnId(3))),
+            (
+                Entry::Keeper { keeper: 7, floor: 1 << 40, spaces: vec![space] },
+                keeper(7, 1 << 40, &[space]),
+            ),
+            (Entry::Keeper { keeper: 7, floor: 0, spaces: vec![] }, keeper(7, 0, &[])),
         ]
     }
 

@@ -5,6 +5,8 @@
 //!   buckets   [b0] [b1 b2] [b3 b4 b5 b6] …       bucket k holds 2^k blocks; nothing ever moves
 //! ```
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::sync::{Mutex, RwLock};
@@ -18,7 +20,7 @@ use crate::column::Column;
 use crate::install::Notes;
 use crate::keys::Index;
 use crate::memory::Budget;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 const BUCKETS: usize = 32;
 /// Asked of the budget before a block is made: its heads and a first page of some columns.
@@ -45,6 +47,12 @@ pub(crate) struct Space {
     /// See `install`, [I2].
     pub installing: RwLock<()>,
     pub notes: Mutex<Notes>,
+    /// The timestamps of its pins, and how many have each (see `keepers`).
+    pins: Mutex<BTreeMap<u64, usize>>,
+    /// The oldest of them; `u64::MAX` without one.
+    oldest_pin: AtomicU64,
+    /// Recovery has linked records in it.
+    recovered: AtomicBool,
 }
 
 fn place(block: u32) -> (usize, usize) {
@@ -68,7 +76,53 @@ impl Space {
             feeds_open: AtomicUsize::new(0),
             installing: RwLock::new(()),
             notes: Mutex::default(),
+            pins: Mutex::default(),
+            oldest_pin: AtomicU64::new(u64::MAX),
+            recovered: AtomicBool::new(false),
         }
+    }
+
+    /// What ends above `ts` stays until it is unpinned as often.
+    pub fn pin(&self, ts: u64) {
+        let mut pins = self.pins.lock();
+        *pins.entry(ts).or_default() += 1;
+        self.publish_oldest(&pins);
+    }
+
+    pub fn unpin(&self, ts: u64) {
+        let mut pins = self.pins.lock();
+        let count = pins.get_mut(&ts).expect("a pin that goes was entered");
+        *count -= 1;
+        if *count == 0 {
+            pins.remove(&ts);
+        }
+        self.publish_oldest(&pins);
+    }
+
+    fn publish_oldest(&self, pins: &BTreeMap<u64, usize>) {
+        let oldest = pins.first_key_value().map_or(u64::MAX, |(ts, _)| *ts);
+        self.oldest_pin.store(oldest, Ordering::Release);
+    }
+
+    /// What ends at or below this is kept for nobody.
+    #[inline]
+    pub fn oldest_pin(&self) -> u64 {
+        self.oldest_pin.load(Ordering::Acquire)
+    }
+
+    /// The next pin's timestamp after one.
+    pub fn pin_after(&self, ts: u64) -> Option<u64> {
+        self.pins.lock().range((Bound::Excluded(ts), Bound::Unbounded)).next().map(|(ts, _)| *ts)
+    }
+
+    /// For recovery: it has linked records, whose keys nobody has noted.
+    pub fn set_recovered(&self) {
+        self.recovered.store(true, Ordering::Release);
+    }
+
+    /// Whether recovery has linked records.
+    pub fn is_recovered(&self) -> bool {
+        self.recovered.load(Ordering::Acquire)
     }
 
     /// The block with this number, if it was ever needed.
@@ -128,6 +182,12 @@ impl Space {
         let mut free = self.free.lock();
         free.retain(|rid| is_free(RowId(*rid)));
         self.free_len.store(free.len(), Ordering::Relaxed);
+    }
+
+    /// Recovery: which slots are free is found anew.
+    pub fn forget_slots(&self) {
+        self.free.lock().clear();
+        self.free_len.store(0, Ordering::Relaxed);
     }
 
     /// Row ids handed out so far are below this.

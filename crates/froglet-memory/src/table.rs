@@ -102,6 +102,11 @@ impl MemoryTable {
         self.indexes[at].tree.len()
     }
 
+    /// Versions of rows beside the newest ones, in whatever state.
+    pub fn old_versions(&self) -> u64 {
+        self.space.blocks().map(|(_, block)| block.linked()).sum()
+    }
+
     /// The position of an index in the layout.
     pub fn index_position(&self, id: IndexId) -> Option<usize> {
         self.layout.index_position(id)

@@ -17,6 +17,7 @@
 //! linked for everybody who may have copied an aborted cell (see `block`, [B2]).
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
@@ -30,7 +31,9 @@ use crate::clock::{Registered, View, Writer, aborted_word, pause};
 use crate::collector::Ended;
 use crate::column::{Cell, Wanted};
 use crate::engine::Core;
+use crate::keepers::Keeper;
 use crate::keys::{Index, NewKeys, OldKey, remove_unneeded};
+use crate::redo;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::undo::{Header, Kind, Record, Undo, UndoBuffer};
@@ -49,9 +52,19 @@ pub struct MemoryTxn {
     pub(crate) spaces: SmallVec<[Arc<Space>; 4]>,
     pub(crate) redo: Vec<u8>,
     pub(crate) old_keys: Vec<OldKey>,
+    keeps: Vec<Keep>,
     commit_ts: Option<u64>,
     /// Reused by writes.
     pub(crate) new_keys: NewKeys,
+}
+
+/// A call of [`EngineTxn::keep`].
+struct Keep {
+    keeper: u64,
+    space: Arc<Space>,
+    /// As in undo records.
+    seq: u32,
+    redo_at: u64,
 }
 
 impl std::fmt::Debug for MemoryTxn {
@@ -81,6 +94,7 @@ impl MemoryTxn {
             spaces: SmallVec::new(),
             redo: Vec::new(),
             old_keys: Vec::new(),
+            keeps: Vec::new(),
             commit_ts: None,
             new_keys: NewKeys::default(),
         }
@@ -125,12 +139,15 @@ impl MemoryTxn {
             seq: self.seq(),
             space: self.space_at(space),
             kind,
+            recovered: false,
         };
         self.undo.push(&self.core.pool, header, images)
     }
 
+    /// How many writes there are; keeping a space is one.
     pub(crate) fn seq(&self) -> u32 {
-        u32::try_from(self.undo.len()).expect("a transaction writes fewer than 2^32 rows")
+        let writes = self.undo.len() + self.keeps.len();
+        u32::try_from(writes).expect("a transaction writes fewer than 2^32 rows")
     }
 
     pub(crate) fn space_at(&mut self, space: &Arc<Space>) -> u16 {
@@ -178,6 +195,58 @@ impl MemoryTxn {
         }
     }
 
+    /// What is to be kept for each keeper.
+    fn kept_spaces(&self) -> BTreeMap<u64, Vec<Arc<Space>>> {
+        let mut kept = BTreeMap::<u64, Vec<Arc<Space>>>::new();
+        for keep in &self.keeps {
+            let spaces = kept.entry(keep.keeper).or_default();
+            if !spaces.iter().any(|space| Arc::ptr_eq(space, &keep.space)) {
+                spaces.push(Arc::clone(&keep.space));
+            }
+        }
+        kept
+    }
+
+    /// Before the commit timestamp is taken: pins at this transaction's view [Q1].
+    fn announce_keepers(&self) {
+        let floor = self.snapshot.ts.0;
+        for (keeper, spaces) in self.kept_spaces() {
+            let ids: Vec<SpaceId> = spaces.iter().map(|space| space.id).collect();
+            let mut keepers = self.core.keepers.lock();
+            assert!(!keepers.contains_key(&keeper), "keeper {keeper} keeps once");
+            // A log that has failed fails the commit.
+            let _ = self.core.log_record(&redo::keeper(keeper, floor, &ids));
+            let pin = self.core.keepers.pin(floor, spaces);
+            keepers.insert(keeper, Keeper::Announced(pin));
+        }
+    }
+
+    /// The commit timestamp was given back.
+    fn withdraw_keepers(&self) {
+        for keeper in self.kept_spaces().into_keys() {
+            let mut keepers = self.core.keepers.lock();
+            let announced = keepers.remove(&keeper);
+            assert!(announced.is_some_and(|k| k.kept().is_none()), "only what was announced goes");
+            // What is announced and not logged any more is forgotten by a replay.
+            let _ = self.core.log_record(&redo::keeper(keeper, 0, &[]));
+        }
+    }
+
+    /// Logs the transaction. What it keeps is kept when this returns [Q2].
+    fn log_commit(&self, ts: u64) -> Result<Lsn, EngineError> {
+        if self.keeps.is_empty() {
+            return self.core.log_txn(ts, &self.redo);
+        }
+        let mut keepers = self.core.keepers.lock();
+        let lsn = self.core.log_txn(ts, &self.redo)?;
+        for (keeper, spaces) in self.kept_spaces() {
+            let pin = self.core.keepers.pin(ts, spaces);
+            let announced = keepers.insert(keeper, Keeper::Kept(pin));
+            assert!(announced.is_some(), "what is kept was announced");
+        }
+        Ok(lsn)
+    }
+
     /// Releases the writer slot and hands everything to the collector. Words are stamped.
     fn hand_over(&mut self, end: u64) {
         if let Some(writer) = self.writer.take() {
@@ -193,7 +262,9 @@ impl MemoryTxn {
 
     fn finish_abort(&mut self) {
         let Some(writer) = self.writer else { return };
-        self.commit_ts = None;
+        if self.commit_ts.take().is_some() {
+            self.withdraw_keepers();
+        }
         let mut ended = 0;
         self.undo_from(0, |core| {
             ended = core.timeline.tick();
@@ -201,6 +272,7 @@ impl MemoryTxn {
             ended
         });
         self.old_keys.clear();
+        self.keeps.clear();
         self.hand_over(ended);
     }
 
@@ -221,7 +293,7 @@ impl MemoryTxn {
             None => self.pre_commit().0,
         };
         self.feed_from(0);
-        let lsn = match self.core.log_txn(ts, &self.redo) {
+        let lsn = match self.log_commit(ts) {
             Ok(lsn) => lsn,
             Err(error) => {
                 self.finish_abort();
@@ -313,20 +385,26 @@ impl EngineTxn for MemoryTxn {
 
     fn rollback_to(&mut self, to: Savepoint) {
         assert!(self.commit_ts.is_none(), "a transaction rolls nothing back after pre_commit");
-        let n = to.0 as usize;
-        if n >= self.undo.len() {
+        if to.0 >= self.seq() {
             return;
         }
-        let redo_at = usize::try_from(self.undo.get(n).redo_at).expect("redo is in memory");
-        self.undo_from(n, |core| core.timeline.tick());
-        self.feed_from(n);
-        self.redo.truncate(redo_at);
-        self.old_keys.retain(|old| old.seq < to.0);
-        self.undo.bury(n);
+        let n = self.undo.len_before(to.0);
+        let kept = self.keeps.partition_point(|keep| keep.seq < to.0);
+        let write = (n < self.undo.len()).then(|| self.undo.get(n).redo_at);
+        let keep = self.keeps.get(kept).map(|keep| keep.redo_at);
+        let redo_at = write.into_iter().chain(keep).min().expect("something is undone");
+        self.keeps.truncate(kept);
+        if n < self.undo.len() {
+            self.undo_from(n, |core| core.timeline.tick());
+            self.feed_from(n);
+            self.old_keys.retain(|old| old.seq < to.0);
+            self.undo.bury(n);
+        }
+        self.redo.truncate(usize::try_from(redo_at).expect("redo is in memory"));
     }
 
     fn wrote(&self) -> bool {
-        !self.undo.is_empty()
+        !self.undo.is_empty() || !self.keeps.is_empty()
     }
 
     fn rows_written(&self, space: SpaceId) -> Vec<RowId> {
@@ -352,8 +430,27 @@ impl EngineTxn for MemoryTxn {
             .collect()
     }
 
+    fn keep(&mut self, keeper: u64, spaces: &[SpaceId]) -> Result<(), EngineError> {
+        let kept: Vec<Arc<Space>> =
+            spaces.iter().map(|space| self.core.space(*space)).collect::<Result<_, _>>()?;
+        if kept.is_empty() {
+            return Ok(());
+        }
+        self.begin_write()?;
+        let redo_at = self.redo.len() as u64;
+        for space in kept {
+            let seq = self.seq();
+            self.keeps.push(Keep { keeper, space, seq, redo_at });
+        }
+        if self.logs() {
+            redo::keep(&mut self.redo, keeper, spaces);
+        }
+        Ok(())
+    }
+
     fn pre_commit(&mut self) -> Ts {
         assert!(self.commit_ts.is_none(), "pre_commit comes once, or again after retreat");
+        self.announce_keepers();
         let ts = match self.writer {
             Some(writer) => self.core.timeline.prepare(writer),
             None => self.core.timeline.tick(),
@@ -364,6 +461,7 @@ impl EngineTxn for MemoryTxn {
 
     fn retreat(&mut self) {
         assert!(self.commit_ts.take().is_some(), "retreat comes after pre_commit");
+        self.withdraw_keepers();
         if let Some(writer) = self.writer {
             self.core.timeline.retreat(writer);
         }

@@ -80,6 +80,8 @@ pub(crate) struct Undo {
     pub kind: Kind,
     /// Set by the collector when the record is no longer in a chain.
     pub unlinked: AtomicBool,
+    /// Linked by recovery: who cuts it sees to the keys of its row, see `collector`, [G6].
+    pub recovered: bool,
 }
 
 #[cfg(not(shuttle))]
@@ -226,6 +228,7 @@ pub(crate) struct Header {
     pub seq: u32,
     pub space: u16,
     pub kind: Kind,
+    pub recovered: bool,
 }
 
 impl UndoBuffer {
@@ -253,6 +256,7 @@ impl UndoBuffer {
             space: header.space,
             kind: header.kind,
             unlinked: AtomicBool::new(false),
+            recovered: header.recovered,
         };
         // SAFETY: `allocate` gave `words` words of our own, aligned to eight; header, images and
         // strings lie in them one behind the other.
@@ -312,6 +316,11 @@ impl UndoBuffer {
     /// Writes that stand.
     pub fn len(&self) -> usize {
         self.live.len()
+    }
+
+    /// How many writes stand that were made before the one with this number.
+    pub fn len_before(&self, seq: u32) -> usize {
+        self.live.partition_point(|record| record_ref(record).seq < seq)
     }
 
     /// Whether no write stands.

@@ -122,6 +122,10 @@ impl Build {
         for (key, rid) in index.side_file.close() {
             remove_unneeded(core, &self.table.space, index, RowId(rid), &key, &guard);
         }
+        // Not among the runs: they are no candidates for duplicates.
+        for block in 0..self.table.space.block_count() {
+            self.table.enter_recovered(self.at, block);
+        }
     }
 }
 
