@@ -121,6 +121,14 @@ pub enum Op {
         txn: u8,
         drops: bool,
     },
+    /// A transaction keeps the tables whose bits are set.
+    Keep {
+        txn: u8,
+        tables: u8,
+    },
+    Release {
+        keeper: u8,
+    },
     Note {
         key: u8,
         value: u8,
@@ -240,6 +248,8 @@ fn transactions() -> impl Strategy<Value = Op> {
         6 => (n(), b()).prop_map(|(txn, retreats)| Op::Commit { txn, retreats }),
         1 => (n(), n()).prop_map(|(txn, other)| Op::CommitCrossed { txn, other }),
         2 => (n(), b()).prop_map(|(txn, drops)| Op::Abort { txn, drops }),
+        2 => (n(), n()).prop_map(|(txn, tables)| Op::Keep { txn, tables }),
+        1 => n().prop_map(|keeper| Op::Release { keeper }),
     ]
 }
 

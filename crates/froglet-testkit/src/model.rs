@@ -108,42 +108,107 @@ pub(crate) type Place = (usize, RowId);
 /// What a crash leaves or does not leave, as a whole.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The rows that a transaction left behind.
-    Commit(Vec<(Place, Option<Row>)>),
+    /// When a transaction committed, the rows that it left behind, and what it keeps.
+    Commit(Ts, Vec<(Place, Option<Row>)>, Vec<(u64, Vec<usize>)>),
     Note(u64, Vec<u8>),
+    Release(u64),
 }
 
-/// Committed rows and notes, without their past.
+/// Tables as of a timestamp.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Kept {
+    pub ts: Ts,
+    pub tables: Vec<usize>,
+    pub rows: BTreeMap<Place, Row>,
+}
+
+impl Kept {
+    fn same(&self, other: &Kept) -> bool {
+        self.ts == other.ts && same_rows(&self.rows, &other.rows)
+    }
+}
+
+/// Committed rows, notes, and what is kept for whom.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct State {
     pub rows: BTreeMap<Place, Row>,
     pub notes: BTreeMap<u64, Vec<u8>>,
+    pub kept: BTreeMap<u64, Kept>,
+    /// What was at each place, oldest first. Nobody can read this from an engine.
+    pub past: BTreeMap<Place, BTreeMap<Ts, Option<Row>>>,
+}
+
+fn same_rows(rows: &BTreeMap<Place, Row>, others: &BTreeMap<Place, Row>) -> bool {
+    let same = |((place, row), (other, like)): ((&Place, &Row), (&Place, &Row))| {
+        place == other && same_row(row, like)
+    };
+    rows.len() == others.len() && rows.iter().zip(others).all(same)
+}
+
+fn put(rows: &mut BTreeMap<Place, Row>, place: Place, row: &Option<Row>) {
+    match row {
+        Some(row) => rows.insert(place, row.clone()),
+        None => rows.remove(&place),
+    };
 }
 
 impl State {
     pub fn apply(&mut self, event: &Event) {
         match event {
-            Event::Commit(rows) => rows.iter().for_each(|(place, row)| {
-                match row {
-                    Some(row) => self.rows.insert(*place, row.clone()),
-                    None => self.rows.remove(place),
-                };
-            }),
+            Event::Commit(ts, rows, keeps) => {
+                for (place, row) in rows {
+                    put(&mut self.rows, *place, row);
+                    self.past.entry(*place).or_default().insert(*ts, row.clone());
+                    // The log may have a later timestamp first.
+                    for kept in self.kept.values_mut() {
+                        if *ts <= kept.ts && kept.tables.contains(&place.0) {
+                            put(&mut kept.rows, *place, row);
+                        }
+                    }
+                }
+                for (keeper, tables) in keeps {
+                    let kept = self.as_of(*ts, tables.clone());
+                    self.kept.insert(*keeper, kept);
+                }
+            }
+            Event::Release(keeper) => {
+                self.kept.remove(keeper);
+            }
             Event::Note(key, value) => {
                 self.notes.insert(*key, value.clone());
             }
         }
     }
 
+    fn as_of(&self, ts: Ts, tables: Vec<usize>) -> Kept {
+        let mut rows = BTreeMap::new();
+        for (place, versions) in self.past.iter().filter(|(place, _)| tables.contains(&place.0)) {
+            if let Some((_, row)) = versions.range(..=ts).next_back() {
+                put(&mut rows, *place, row);
+            }
+        }
+        Kept { ts, tables, rows }
+    }
+
     pub fn same(&self, other: &State) -> bool {
         self.notes == other.notes
-            && self.rows.len() == other.rows.len()
+            && same_rows(&self.rows, &other.rows)
+            && self.kept.len() == other.kept.len()
             && self
-                .rows
+                .kept
                 .iter()
-                .zip(&other.rows)
-                .all(|((place, row), (other, like))| place == other && same_row(row, like))
+                .zip(&other.kept)
+                .all(|((keeper, kept), (other, like))| keeper == other && kept.same(like))
     }
+}
+
+/// A write of an open transaction, of whatever kind.
+#[derive(Debug, Clone)]
+pub(crate) enum Done {
+    /// To a place.
+    Row(Place),
+    /// For a keeper, these tables.
+    Keep(u64, Vec<usize>),
 }
 
 /// What an engine should be.
@@ -151,8 +216,10 @@ impl State {
 pub(crate) struct Model {
     pub specs: [TableSpec; TABLES],
     pub slots: [BTreeMap<RowId, Slot>; TABLES],
-    /// The places that open transactions have written, in order, repeats and locks included.
-    pub writes: BTreeMap<TxnId, Vec<Place>>,
+    /// What open transactions have written, in order, repeats and locks included.
+    pub writes: BTreeMap<TxnId, Vec<Done>>,
+    /// What is kept for whom: as of when, and which tables.
+    pub kept: BTreeMap<u64, (Ts, Vec<usize>)>,
     /// What the engine recovered last.
     pub base: State,
     /// What was appended to the log since, in its order, and the end of each.
@@ -166,6 +233,7 @@ impl Model {
             specs: tables(),
             slots: Default::default(),
             writes: BTreeMap::new(),
+            kept: BTreeMap::new(),
             base: State::default(),
             events: Vec::new(),
             notes: BTreeMap::new(),
@@ -225,13 +293,28 @@ impl Model {
         assert!(slot.holder.is_none_or(|holder| holder == txn), "a row has one writer at a time");
         slot.holder = Some(txn);
         slot.pending.push(write);
-        self.writes.entry(txn).or_default().push((table, rid));
+        self.writes.entry(txn).or_default().push(Done::Row((table, rid)));
+    }
+
+    /// `txn` keeps tables.
+    pub fn keep(&mut self, txn: TxnId, keeper: u64, tables: Vec<usize>) {
+        self.writes.entry(txn).or_default().push(Done::Keep(keeper, tables));
+    }
+
+    /// What `txn` keeps.
+    pub fn keeps(&self, txn: TxnId) -> Vec<(u64, Vec<usize>)> {
+        let keep = |done: &Done| match done {
+            Done::Keep(keeper, tables) => Some((*keeper, tables.clone())),
+            Done::Row(_) => None,
+        };
+        self.writes.get(&txn).map_or(Vec::new(), |writes| writes.iter().filter_map(keep).collect())
     }
 
     /// Takes writes back until `count` are left.
     pub fn roll_back(&mut self, txn: TxnId, count: usize) {
         let Some(writes) = self.writes.get_mut(&txn) else { return };
-        for (table, rid) in writes.drain(count.min(writes.len())..).rev() {
+        for done in writes.drain(count.min(writes.len())..).rev() {
+            let Done::Row((table, rid)) = done else { continue };
             let slot = self.slots[table].get_mut(&rid).expect("a written row is known");
             slot.pending.pop();
             if slot.pending.is_empty() {
@@ -247,7 +330,13 @@ impl Model {
 
     /// The rows that `txn` has written, locks apart.
     pub fn changed(&self, txn: TxnId) -> Vec<Place> {
-        let mut places = self.writes.get(&txn).cloned().unwrap_or_default();
+        let writes = self.writes.get(&txn).into_iter().flatten();
+        let mut places: Vec<Place> = writes
+            .filter_map(|done| match done {
+                Done::Row(place) => Some(*place),
+                Done::Keep(..) => None,
+            })
+            .collect();
         places.retain(|(table, rid)| self.slots[*table][rid].made_by(txn).is_some());
         places.sort_unstable();
         places.dedup();
@@ -256,7 +345,7 @@ impl Model {
 
     /// `txn` commits at `ts`.
     pub fn commit(&mut self, txn: TxnId, ts: Ts, lsn: Lsn) {
-        let changed = self.changed(txn);
+        let (changed, keeps) = (self.changed(txn), self.keeps(txn));
         let mut rows = Vec::new();
         for (table, rid) in changed {
             let slot = self.slots[table].get_mut(&rid).expect("a written row is known");
@@ -266,8 +355,9 @@ impl Model {
         }
         self.roll_back(txn, 0);
         self.writes.remove(&txn);
-        if !rows.is_empty() {
-            self.events.push((lsn, Event::Commit(rows)));
+        self.kept.extend(keeps.iter().map(|(keeper, tables)| (*keeper, (ts, tables.clone()))));
+        if !rows.is_empty() || !keeps.is_empty() {
+            self.events.push((lsn, Event::Commit(ts, rows, keeps)));
         }
     }
 
@@ -293,10 +383,14 @@ impl Model {
         self.writes.clear();
         self.events.clear();
         self.slots = Default::default();
-        for (&(table, rid), row) in &state.rows {
-            let version = Version { ts: Ts(0), lsn: Lsn(0), row: Some(row.clone()) };
-            self.slots[table].entry(rid).or_default().committed.push(version);
+        for (&(table, rid), versions) in &state.past {
+            let version =
+                |(ts, row): (&Ts, &Option<Row>)| Version { ts: *ts, lsn: Lsn(0), row: row.clone() };
+            self.slots[table].entry(rid).or_default().committed =
+                versions.iter().map(version).collect();
         }
+        let kept = state.kept.iter();
+        self.kept = kept.map(|(keeper, k)| (*keeper, (k.ts, k.tables.clone()))).collect();
         self.notes = state.notes.clone();
         self.base = state;
     }

@@ -1,15 +1,16 @@
 //! Going down and coming up again: what was durable is there, and nothing is there by halves.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use froglet_engine::batch::value_at;
 use froglet_engine::env::{Fault, FaultKind, FaultPoint, MemEnv};
-use froglet_engine::{Lsn, Table, TxnId};
+use froglet_engine::{Lsn, Row, Snapshot, Table, TxnId};
 
 use crate::Host;
 use crate::check::{Outcome, ensure};
 use crate::history::CrashOp;
-use crate::model::{Model, State};
+use crate::model::{Kept, Model, Place, State};
 use crate::replay::{Run, Up};
 
 /// Opens the engine and its tables, and fills their indexes.
@@ -81,7 +82,7 @@ pub(crate) fn crash(run: &mut Run<'_>, kind: CrashOp) -> Outcome {
     };
     run.log_failed = false;
     let up = open(run.host, &env, &run.model)?;
-    let recovered = read(&up)?;
+    let recovered = read(&up, &run.keepers)?;
     run.up = Some(up);
     let state = matching_prefix(&run.model, &recovered, at_least)?;
     run.model.recovered(state);
@@ -89,22 +90,36 @@ pub(crate) fn crash(run: &mut Run<'_>, kind: CrashOp) -> Outcome {
 }
 
 /// Everything in the tables, read without the model.
-fn read(up: &Up) -> Result<State, String> {
-    let view = up.engine.snapshot();
-    let mut state = State { notes: up.engine.notes().into_iter().collect(), ..State::default() };
-    for (at, [_, table]) in up.tables.iter().enumerate() {
-        let columns = &table.layout().columns;
-        let all: Vec<usize> = (0..columns.len()).collect();
-        for block in 0..table.block_count() {
-            let read = table.read_block(&view, block, &all).map_err(|error| error.to_string())?;
-            for (i, &rid) in read.rids.iter().enumerate() {
-                let cells = columns.iter().enumerate();
-                let row = cells.map(|(c, spec)| value_at(read.batch.column(c), i, spec.ty));
-                state.rows.insert((at, rid), row.collect());
-            }
+fn read(up: &Up, keepers: &[Vec<usize>]) -> Result<State, String> {
+    let all: Vec<usize> = (0..up.tables.len()).collect();
+    let rows = read_rows(up, &up.engine.snapshot(), &all)?;
+    let notes = up.engine.notes().into_iter().collect();
+    let mut state = State { rows, notes, ..State::default() };
+    for (keeper, tables) in (0..).zip(keepers) {
+        if let Some(view) = up.engine.kept(keeper) {
+            let (ts, tables, rows) = (view.ts, tables.clone(), read_rows(up, &view, tables)?);
+            state.kept.insert(keeper, Kept { ts, tables, rows });
         }
     }
     Ok(state)
+}
+
+fn read_rows(up: &Up, view: &Snapshot, tables: &[usize]) -> Result<BTreeMap<Place, Row>, String> {
+    let mut rows = BTreeMap::new();
+    for &at in tables {
+        let [_, table] = &up.tables[at];
+        let columns = &table.layout().columns;
+        let all: Vec<usize> = (0..columns.len()).collect();
+        for block in 0..table.block_count() {
+            let read = table.read_block(view, block, &all).map_err(|error| error.to_string())?;
+            for (i, &rid) in read.rids.iter().enumerate() {
+                let cells = columns.iter().enumerate();
+                let row = cells.map(|(c, spec)| value_at(read.batch.column(c), i, spec.ty));
+                rows.insert((at, rid), row.collect());
+            }
+        }
+    }
+    Ok(rows)
 }
 
 /// The model's state that was recovered: after all that was durable, and perhaps more.

@@ -45,6 +45,8 @@ pub(crate) struct Run<'h> {
     pub views: Vec<Arc<Snapshot>>,
     pub feeds: Vec<(usize, Box<dyn Feed>)>,
     next_txn: u64,
+    /// For each keeper that there ever was its tables.
+    pub keepers: Vec<Vec<usize>>,
     checks: usize,
 }
 
@@ -63,6 +65,7 @@ pub(crate) fn run(host: &dyn Host, history: &History) -> Outcome {
         views: Vec::new(),
         feeds: Vec::new(),
         next_txn: 1,
+        keepers: Vec::new(),
         checks: 0,
     };
     if history.straddles {
@@ -182,6 +185,14 @@ impl Run<'_> {
                     open.txn.abort()
                 }
                 self.check_views()?;
+            }
+            Op::Keep { txn, tables } => self.keep(txn, tables)?,
+            Op::Release { keeper } => {
+                let keepers = &self.model.kept;
+                if let Some(at) = usize::from(keeper).checked_rem(keepers.len()) {
+                    let keeper = *keepers.keys().nth(at).expect("counted above");
+                    self.release(keeper)?;
+                }
             }
             Op::Note { key, value } => self.note(u64::from(key % 4), vec![value])?,
             Op::OpenView { kind, txn } => self.open_view(kind, txn),
@@ -326,7 +337,7 @@ impl Run<'_> {
         self.check_views()?;
         if let Some(mut open) = self.txns.pop() {
             let id = open.txn.id();
-            let writes = !self.model.changed(id).is_empty();
+            let writes = !self.model.changed(id).is_empty() || !self.model.keeps(id).is_empty();
             open.txn.pre_commit();
             match open.txn.post_commit() {
                 Err(error) if writes => says_full(&error, ".frlog")?,
@@ -363,6 +374,7 @@ impl Run<'_> {
                 }
             }
         }
+        self.check_kept()?;
         let oldest = self.engine().oldest_snapshot();
         let below = self.all_views().into_iter().find(|view| view.ts < oldest);
         ensure!(below.is_none(), "the oldest snapshot is said to be {oldest}, and {below:?} lives");
@@ -405,6 +417,9 @@ impl Run<'_> {
         self.views.clear();
         self.feeds.clear();
         self.check_views()?;
+        for keeper in self.model.kept.clone().into_keys() {
+            self.release(keeper)?;
+        }
         // The first pass learns what has become durable, the second one collects it.
         for _ in 0..3 {
             self.collect()?;

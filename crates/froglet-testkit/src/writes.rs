@@ -1,12 +1,14 @@
 //! The writing operations of a history: each answer is what the model says it must be.
 
-use froglet_engine::{Row, RowWrite, TxnId, Value, WriteStop};
+use std::sync::Arc;
+
+use froglet_engine::{Row, RowWrite, Snapshot, Ts, TxnId, Value, WriteStop};
 
 use crate::check::{Outcome, ascending, ensure};
 use crate::history::Codes;
-use crate::model::{Stop, Write};
+use crate::model::{Event, Stop, Write};
 use crate::replay::{Run, engine_error};
-use crate::tables::{row_of, value};
+use crate::tables::{TABLES, row_of, value};
 
 /// Rows of a straddling table's first block that are left free for the history.
 const LEFT_IN_BLOCK: usize = 3;
@@ -38,6 +40,9 @@ impl Run<'_> {
             }
             ensure!(rids.len() > n, "{} row ids, and row {n} is in", rids.len());
             self.reader(place, &*table).is_free(rids[n], &self.all_views())?;
+            let kept = self.kept_views(place)?;
+            let kept: Vec<&Snapshot> = kept.iter().map(|view| &**view).collect();
+            self.reader(place, &*table).is_free(rids[n], &kept)?;
             self.model.write(id, (place, rids[n]), Write::Insert(row));
         }
         Ok(())
@@ -89,6 +94,59 @@ impl Run<'_> {
         if !stopped(outcome, &stops).map_err(|what| format!("row {rid}: {what}"))? {
             let write = if lock { Write::Lock } else { Write::Delete };
             self.model.write(id, (place, rid), write);
+        }
+        Ok(())
+    }
+
+    pub fn keep(&mut self, txn: u8, tables: u8) -> Outcome {
+        let at = self.pick(txn);
+        let chosen: Vec<usize> = (0..TABLES).filter(|at| tables & (1 << at) != 0).collect();
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let keeper = self.keepers.len() as u64;
+        self.keepers.push(chosen.clone());
+        let spaces: Vec<_> = chosen.iter().map(|at| self.model.specs[*at].space).collect();
+        let open = &mut self.txns[at].txn;
+        open.keep(keeper, &spaces).map_err(engine_error)?;
+        let id = open.id();
+        self.model.keep(id, keeper, chosen);
+        self.check_kept()
+    }
+
+    pub fn release(&mut self, keeper: u64) -> Outcome {
+        self.engine().release(keeper).map_err(engine_error)?;
+        self.model.kept.remove(&keeper);
+        let lsn = self.engine().appended();
+        self.model.events.push((lsn, Event::Release(keeper)));
+        self.check_kept()
+    }
+
+    /// The views that are kept of a table.
+    fn kept_views(&self, table: usize) -> Result<Vec<Arc<Snapshot>>, String> {
+        let of_table = self.model.kept.iter().filter(|(_, (_, tables))| tables.contains(&table));
+        of_table.map(|(keeper, (ts, _))| self.kept_view(*keeper, *ts)).collect()
+    }
+
+    fn kept_view(&self, keeper: u64, ts: Ts) -> Result<Arc<Snapshot>, String> {
+        let view = self.engine().kept(keeper);
+        let view = view.ok_or(format!("nothing is kept for {keeper}, kept at {ts}"))?;
+        ensure!(view.ts == ts, "{view:?} is kept for {keeper}, kept at {ts}");
+        Ok(view)
+    }
+
+    /// What is kept reads as it was, and for nobody else anything is kept.
+    pub fn check_kept(&self) -> Outcome {
+        for keeper in 0..self.keepers.len() as u64 {
+            let Some((ts, tables)) = self.model.kept.get(&keeper) else {
+                ensure!(self.engine().kept(keeper).is_none(), "something is kept for {keeper}");
+                continue;
+            };
+            for &at in tables {
+                let view = self.kept_view(keeper, *ts)?;
+                let (_, table) = self.table(at as u8, keeper.is_multiple_of(2));
+                self.reader(at, &*table).everything(&view)?;
+            }
         }
         Ok(())
     }

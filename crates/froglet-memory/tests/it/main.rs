@@ -5,6 +5,7 @@ mod conflicts;
 mod histories;
 mod indexes;
 mod installs;
+mod kept;
 mod migration;
 mod model;
 mod mutated;

@@ -54,6 +54,9 @@ impl Host for Memory {
                 return Err(format!("index {index} has {entries} entries for {rows} rows"));
             }
         }
+        if table.old_versions() != 0 {
+            return Err(format!("{} versions are left", table.old_versions()));
+        }
         if table.row_estimate() != rows as u64 {
             return Err(format!("{} rows are counted, {rows} are there", table.row_estimate()));
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use froglet_engine::env::{Env, MemEnv};
-use froglet_engine::{Engine, EngineError, Row, RowId, Value};
+use froglet_engine::{Engine, EngineError, Row, RowId, Snapshot, Value};
 use froglet_memory::log::{Flusher, Log, LogOptions, Lsn};
 use froglet_memory::{MemoryEngine, MemoryOptions};
 use froglet_testkit::mutate::{self, Random, Suspect};
@@ -53,7 +53,14 @@ fn commit_some(db: &Db, random: &mut Random, n: i64) {
         };
         outcome.expect("nobody else writes");
     }
+    // Some keep the table for the next few commits.
+    if n % 6 == 4 {
+        txn.keep(n as u64, &[SPACE]).expect("the space is there");
+    }
     commit(txn);
+    if n % 6 == 3 && n > 20 {
+        db.engine.release(n as u64 - 11).expect("the log is well");
+    }
 }
 
 fn files(env: &MemEnv) -> Files {
@@ -114,7 +121,7 @@ fn a_mutated_data_directory_is_recovered_or_refused() {
         valid.keys().filter(|path| !valid[*path].is_empty()).cloned().collect();
     let mut random = Random(froglet_testkit::seed());
     let rounds = if froglet_testkit::is_long() { 20_000 } else { 300 };
-    let (mut refused, mut recovered) = (0, 0);
+    let (mut refused, mut recovered, mut kept) = (0, 0, 0);
     for _ in 0..rounds {
         let mut files = valid.clone();
         let (name, other) = (random.pick(&names).clone(), random.pick(&names).clone());
@@ -127,8 +134,14 @@ fn a_mutated_data_directory_is_recovered_or_refused() {
                 let (used_bytes, _) = engine.memory();
                 assert!(used_bytes < MEMORY_BYTES, "{used_bytes} bytes");
                 let table = engine.open(SPACE, accounts()).ok();
-                let rows = table.map_or(Vec::new(), |t| scan(&*t, &engine.snapshot()));
+                let see = |view: &Snapshot| table.as_ref().map_or(Vec::new(), |t| scan(&**t, view));
+                let rows = see(&engine.snapshot());
                 assert!(states.contains(&rows), "no state that was: {rows:?}");
+                for view in (0..40).filter_map(|keeper| engine.kept(keeper)) {
+                    let rows = see(&view);
+                    assert!(states.contains(&rows), "no state that was: {rows:?} at {}", view.ts);
+                    kept += 1;
+                }
                 recovered += 1;
             }
             Err(error) => {
@@ -139,6 +152,7 @@ fn a_mutated_data_directory_is_recovered_or_refused() {
         drop(suspect);
     }
     assert!(refused > rounds / 10 && recovered > rounds / 100, "{refused} and {recovered}");
+    assert!(kept > recovered, "{kept} times something was kept");
 }
 
 /// The records of a log.
