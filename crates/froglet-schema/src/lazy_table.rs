@@ -17,7 +17,7 @@ use std::any::Any;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use arrow_array::BooleanArray;
+use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_select::filter::filter_record_batch;
 use arrow_select::interleave::interleave_record_batch;
 use froglet_engine::{
@@ -320,9 +320,11 @@ impl Table for LazyTable {
         if !self.table.layout().indexes[index].unique || !self.lazy.is_live() {
             return self.first(snapshot, index, key, projection, out);
         }
+        // Asked first: what is migrated between a look that finds nothing and the question would be missed.
+        let is_complete = self.is_complete();
         // Of two rows with one unique key a view sees one.
         let found = self.table.get_by_key(snapshot, index, key, projection, out);
-        if found.is_some() || self.is_complete() {
+        if found.is_some() || is_complete {
             return found;
         }
         let is_made = self.migrate_range(snapshot, index, &KeyRange::exactly(key)).expect(VERIFIED);
@@ -537,6 +539,12 @@ fn merged(a: BlockRows, b: BlockRows) -> BlockRows {
     order.extend(left.map(|(n, _)| (0, n)));
     let rids = order.iter().map(|&(side, at)| if side == 0 { a.rids[at] } else { b.rids[at] });
     let rids = rids.collect();
+    if a.batch.num_columns() == 0 {
+        // Rows that are only counted.
+        let options = RecordBatchOptions::new().with_row_count(Some(order.len()));
+        let batch = RecordBatch::try_new_with_options(a.batch.schema(), Vec::new(), &options);
+        return BlockRows { rids, batch: batch.expect("no columns have any number of rows") };
+    }
     let batch = interleave_record_batch(&[&a.batch, &b.batch], &order);
     BlockRows { rids, batch: batch.expect("both sides have the same columns") }
 }
