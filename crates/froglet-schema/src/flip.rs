@@ -431,6 +431,11 @@ impl Catalog {
             // Others may refer to these rows by now, and nobody has asked them.
             return Err(TxnError::Serialization);
         }
+        if let MadeBy::Lazy(lazy) = &to.made
+            && changes.len() > 1
+        {
+            self.give_keys_up(txn, lazy, flip, &changes, limits).await?;
+        }
         let mut written = Vec::new();
         for (source, change) in changes {
             loop {
@@ -443,6 +448,11 @@ impl Catalog {
                         break;
                     }
                     Err(WriteStop::Gone) => return Err(TxnError::Serialization),
+                    // Among the rows as of the flip, and among the writer's, the source's keys differed:
+                    // somebody has taken this one since.
+                    Err(WriteStop::Duplicate { .. }) if matches!(to.made, MadeBy::Lazy(_)) => {
+                        return Err(TxnError::Serialization);
+                    }
                     Err(stop) => stopped(txn, stop, "", limits).await?,
                 }
             }
@@ -451,6 +461,28 @@ impl Catalog {
             carry_rows(txn, step, &written, Some(flip), limits).await?;
         }
         txn.note_schema(SchemaUse { table: to.table, space: to.made.space(), version: flip });
+        Ok(())
+    }
+
+    /// Rows that have passed keys on give up the old ones before any takes a new one: a table that is made
+    /// lazily has its unique indexes from the start.
+    async fn give_keys_up(
+        &self,
+        txn: &mut Transaction,
+        lazy: &Arc<Lazy>,
+        flip: Ts,
+        changes: &[(RowId, Option<Row>)],
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        for (source, _) in changes {
+            loop {
+                match LazyTable::give_keys_up(lazy, txn.part(), Ts(flip.0 - 1), *source) {
+                    Ok(()) => break,
+                    Err(WriteStop::Gone) => return Err(TxnError::Serialization),
+                    Err(stop) => stopped(txn, stop, "", limits).await?,
+                }
+            }
+        }
         Ok(())
     }
 }

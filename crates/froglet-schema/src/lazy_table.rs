@@ -81,6 +81,27 @@ impl LazyTable {
         written.map(|()| Some(source)).map_err(|(_, stop)| stop)
     }
 
+    /// Before several rows are carried over: what was made of a source row has no unique keys meanwhile.
+    pub fn give_keys_up(
+        lazy: &Arc<Lazy>,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        source: RowId,
+    ) -> Result<(), WriteStop> {
+        lazy.migrate(&[source], Who::Access).map_err(stop)?;
+        let target = lazy.target();
+        let unique = target.layout().indexes.iter().filter(|index| index.unique);
+        let columns = unique.flat_map(|index| &index.key).map(|part| part.column);
+        let places = columns.filter_map(|id| target.layout().position(id));
+        let places: Vec<usize> = places.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+        if places.is_empty() || !lazy.has_made(source).map_err(stop)? {
+            return Ok(());
+        }
+        let values = vec![Value::Null; places.len()];
+        let write = RowWrite::Update { rid: source, columns: &places, values: &values };
+        target.write(txn, base, std::slice::from_ref(&write)).map_err(|(_, stop)| stop)
+    }
+
     fn is_complete(&self) -> bool {
         self.lazy.is_complete()
     }

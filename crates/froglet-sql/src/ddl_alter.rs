@@ -253,7 +253,7 @@ impl Ddl<'_> {
                 refuse_default(kind, table, def)?;
                 let new = new_column(def);
                 self.check_default(value, &new)?;
-                let default = Some(Expression(value.to_string()));
+                let default = Some(Expression(stored::text_of(value)));
                 Change::SetDefault { table: id, column, default }
             }
             AlterColumnOperation::DropDefault => {

@@ -88,7 +88,7 @@ impl Ddl<'_> {
             Source::Nothing => Ok(None),
             Source::Default(expr) => {
                 self.check_default(&expr, &plan.column)?;
-                plan.column.default = Some(froglet_schema::Expression(expr.to_string()));
+                plan.column.default = Some(froglet_schema::Expression(stored::text_of(&expr)));
                 Ok(None)
             }
             Source::Sequence(serial) => {

@@ -22,7 +22,7 @@ use crate::context::{EvalContext, SessionFunctions};
 use crate::error::SqlError;
 use crate::frozen::{Frozen, FrozenValues};
 use crate::resolve::Names;
-use crate::table_query;
+use crate::{stored, table_query};
 
 /// How rows of a new table are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +57,15 @@ struct Recipe<'a> {
     session: Cow<'a, FrozenValues>,
 }
 
-/// What [`recompile`] takes.
-pub(crate) fn recipe(query: &Query, source: Option<ObjectId>, frozen: &Frozen) -> String {
-    let recipe =
-        Recipe { query: query.to_string(), source, session: Cow::Borrowed(frozen.values()) };
-    serde_json::to_string(&recipe).expect("a recipe has only string keys")
+/// What [`recompile`] takes; none of a query whose text says something else.
+pub(crate) fn recipe(query: &Query, source: Option<ObjectId>, frozen: &Frozen) -> Option<String> {
+    let query = stored::writable(query);
+    let text = query.to_string();
+    if crate::parse::parse_query(&text).ok()? != query {
+        return None;
+    }
+    let recipe = Recipe { query: text, source, session: Cow::Borrowed(frozen.values()) };
+    Some(serde_json::to_string(&recipe).expect("a recipe has only string keys"))
 }
 
 /// Compiles the query of a lazy migration over its source, which `catalog` has, by the name that it had.

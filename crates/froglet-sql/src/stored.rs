@@ -10,7 +10,9 @@
 //! A check's list of column ids is kept by ALTER TYPE, which gives a column a new id; a generated
 //! column's sources cannot change their type. So neither text ever has to be rewritten.
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident};
+use std::fmt::Display;
+
+use datafusion::sql::sqlparser::ast::{Expr, Ident, UnaryOperator, VisitMut};
 use froglet_engine::{ColumnId, SqlState};
 use froglet_schema::{CheckDef, ColumnDef, Expression, TableDef};
 
@@ -120,6 +122,27 @@ fn name_columns(expr: &mut Expr, name: impl Fn(usize) -> Option<String>) {
     });
 }
 
+/// What is parsed to this again.
+pub(crate) fn text_of<T: VisitMut + Clone + Display>(node: &T) -> String {
+    writable(node).to_string()
+}
+
+/// The same, so that its text is parsed to it again.
+pub(crate) fn writable<T: VisitMut + Clone>(node: &T) -> T {
+    let mut node = node.clone();
+    walk::change_exprs(&mut node, |e| {
+        // Two signs side by side begin a comment.
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr } = e
+            && expr.to_string().starts_with('-')
+        {
+            let inner = std::mem::replace(&mut **expr, Expr::Identifier(Ident::new("")));
+            **expr = Expr::Nested(Box::new(inner));
+        }
+        GO_ON
+    });
+    node
+}
+
 /// A check to be stored: its text, and the columns it reads by name.
 pub(crate) fn store_check(
     expr: &Expr,
@@ -199,7 +222,7 @@ fn number_columns(
         }
         GO_ON
     });
-    failed.map_or_else(|| Ok(expr.to_string()), Err)
+    failed.map_or_else(|| Ok(text_of(&expr)), Err)
 }
 
 fn is_niladic(name: &str) -> bool {
@@ -235,5 +258,14 @@ mod tests {
         assert_eq!(text.0, "\"#0\" > 0 AND \"#1\" < 10 * \"#0\"");
         let unknown = parse_expression("nothing > 0").unwrap();
         assert!(store_check(&unknown, "t", &exists).is_err());
+    }
+
+    #[test]
+    fn two_minus_signs_are_stored_as_no_comment() {
+        for text in ["- -price", "- - -1", "1 - - -price", "-(- 1)", "- -price::text"] {
+            let expr = parse_expression(text).unwrap();
+            let again = parse_expression(&text_of(&expr)).unwrap();
+            assert_eq!(text_of(&again), text_of(&expr), "{text}");
+        }
     }
 }

@@ -93,9 +93,11 @@ pub(crate) fn plan(
 ) -> Result<MadeTable, SqlError> {
     let frozen = Arc::new(Frozen::new(session.clone()));
     let mut made = plan_in(names, EvalContext::new(frozen.clone()), snapshot, query, None)?;
-    if let Ok(lazily) = &mut made.lazily {
-        lazily.recipe = lazy_query::recipe(query, lazily.source, &frozen);
-    }
+    made.lazily = made.lazily.and_then(|lazily| {
+        let recipe = lazy_query::recipe(query, lazily.source, &frozen);
+        let recipe = recipe.ok_or("its query cannot be written down for a restart")?;
+        Ok(Lazily { recipe, ..lazily })
+    });
     Ok(made)
 }
 

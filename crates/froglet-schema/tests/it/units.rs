@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use froglet_engine::{BlockRows, RowId, RowWrite, SqlState, Ts, WriteStop};
+use froglet_engine::{BlockRows, ColumnId, RowId, RowWrite, SqlState, Ts, WriteStop};
 use froglet_schema::{
     Change, Makes, MigrationOptions, SchemaError, Stage, TableQuery, UnitInput, UnitQuery, UnitRows,
 };
