@@ -93,7 +93,8 @@ impl LazyTable {
         let unique = target.layout().indexes.iter().filter(|index| index.unique);
         let columns = unique.flat_map(|index| &index.key).map(|part| part.column);
         let places = columns.filter_map(|id| target.layout().position(id));
-        let places: Vec<usize> = places.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+        let places: Vec<usize> =
+            places.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
         if places.is_empty() || !lazy.has_made(source).map_err(stop)? {
             return Ok(());
         }

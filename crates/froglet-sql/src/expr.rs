@@ -326,6 +326,11 @@ impl RowExpr {
             || crate::lazy_query::may_fail(&self.physical)
     }
 
+    /// Whether it may be another value once there are other tables.
+    pub fn reads_catalog(&self) -> bool {
+        crate::lazy_query::reads_catalog(&self.physical)
+    }
+
     /// Whether it reads parameters.
     pub fn uses_params(&self) -> bool {
         self.uses_params

@@ -6,13 +6,14 @@
 //! query that may is run over all rows before the commit, and over those that change meanwhile.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::sql::sqlparser::ast::Query;
 use froglet_engine::{Snapshot, SqlState};
 use froglet_schema::{CatalogVersion, LazyQuery, ObjectId};
@@ -22,7 +23,8 @@ use crate::context::{EvalContext, SessionFunctions};
 use crate::error::SqlError;
 use crate::frozen::{Frozen, FrozenValues};
 use crate::resolve::Names;
-use crate::{stored, table_query};
+use crate::semantics::casts::CastFunction;
+use crate::{stored, table_query, udf};
 
 /// How rows of a new table are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,4 +105,21 @@ pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
             op.supports_propagation() || matches!(op, Operator::And | Operator::Or)
         });
     !is_safe || expr.children().into_iter().any(may_fail)
+}
+
+/// Whether evaluating an expression looks into the catalog, which may be another one later.
+pub(crate) fn reads_catalog(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let functions = udf::catalog::functions();
+        functions
+            .iter()
+            .flat_map(|f| f.aliases().iter().cloned().chain([f.name().to_owned()]))
+            .collect()
+    });
+    let looks = |function: &ScalarFunctionExpr| {
+        let cast = function.fun().inner().downcast_ref::<CastFunction>();
+        NAMES.contains(function.fun().name()) || cast.is_some_and(CastFunction::looks_up_a_relation)
+    };
+    expr.as_ref().downcast_ref::<ScalarFunctionExpr>().is_some_and(looks)
+        || expr.children().into_iter().any(reads_catalog)
 }

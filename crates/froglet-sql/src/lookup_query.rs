@@ -31,7 +31,7 @@ use crate::ddl_compile::refusal;
 use crate::df_error;
 use crate::error::SqlError;
 use crate::insert_plan::CastTarget;
-use crate::lazy_query::may_fail;
+use crate::lazy_query::{may_fail, reads_catalog};
 use crate::types::cast::CastContext;
 use crate::types::cast_array;
 use crate::units::{Source, columns_read, has_subquery};
@@ -266,6 +266,9 @@ pub(crate) fn of_plan(
     let physical = |expr: &Expr| create_physical_expr(expr, &schema, &props, &planning);
     let condition = conjunction(rest).map(|expr| physical(&expr)).transpose()?;
     let columns = outputs.iter().map(physical).collect::<Result<Vec<_>>>()?;
+    if condition.iter().chain(&columns).any(reads_catalog) {
+        return Ok(None);
+    }
     let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
     let mut fails = condition.iter().chain(&columns).any(may_fail);
     for (column, (_, ty, _)) in columns.iter().zip(targets) {

@@ -148,6 +148,7 @@ fn of_rows(
     let all = || exprs.iter().chain(&condition);
     let read = projection_of(all(), []);
     let is_volatile = all().any(RowExpr::volatile);
+    let reads_catalog = all().any(RowExpr::reads_catalog);
     let may_fail = all().any(RowExpr::may_fail);
     let query = RowsQuery {
         inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
@@ -156,9 +157,10 @@ fn of_rows(
         context: context.clone(),
     };
     let (query, id): (Arc<dyn RowQuery>, _) = (Arc::new(query), source.def.id);
-    let lazily = match is_volatile {
-        true => Err("its query has a volatile function"),
-        false => {
+    let lazily = match () {
+        () if is_volatile => Err("its query has a volatile function"),
+        () if reads_catalog => Err("its query reads the catalog"),
+        () => {
             let query = LazyQuery::Rows(id, query.clone());
             Ok(Lazily { source: Some(id), query, may_fail, recipe: String::new() })
         }

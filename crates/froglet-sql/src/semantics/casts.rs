@@ -295,6 +295,11 @@ impl CastFunction {
         }
     }
 
+    /// Whether what it makes of a text depends on which relations there are.
+    pub fn looks_up_a_relation(&self) -> bool {
+        self.oid == oids::REGCLASS
+    }
+
     fn target(&self) -> SqlType {
         SqlType { oid: self.oid, modifier: self.modifier }
     }
