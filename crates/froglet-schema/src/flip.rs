@@ -231,7 +231,7 @@ impl Catalog {
             }
             self.ended_migrations.record(txn, &migration.status_if_done())?;
         }
-        self.prepare_lazies(txn)?;
+        self.prepare_lazies(txn, limits).await?;
         CrashPoint::FlipVerified.reached();
         let me = txn.id().0;
         while self.flipping.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {

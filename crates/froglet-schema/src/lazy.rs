@@ -71,6 +71,9 @@ pub struct LazyDef {
     pub lookups: Vec<TableDef>,
     /// The columns that the query makes.
     pub outputs: Vec<ColumnId>,
+    /// Blocks that the source had at the commit: the rest belongs to nobody's snapshot, whatever writers
+    /// that are carried over still put there.
+    pub blocks: u32,
     /// Rows of a granule.
     pub granule_rows: u32,
     /// How long after the commit, or a restart, the background begins.
@@ -120,9 +123,16 @@ pub(crate) struct LazyState {
 pub(crate) trait LazyMigration: Send + Sync {
     /// What all have.
     fn state(&self) -> &LazyState;
-    /// From now on everybody has the table. `at` sees the sources as of the commit; `target` is the table
-    /// with all its indexes, bare.
-    fn go_live(&self, at: Arc<Snapshot>, target: Arc<dyn Table>) -> Result<(), SchemaError>;
+    /// From now on everybody has the table. `at` sees the sources as of the commit, when the first had so
+    /// many blocks; `target` is the table with all its indexes, bare.
+    fn go_live(
+        &self,
+        at: Arc<Snapshot>,
+        target: Arc<dyn Table>,
+        blocks: u32,
+    ) -> Result<(), SchemaError>;
+    /// Blocks of the first source.
+    fn source_blocks(&self) -> u32;
     /// Whether it is committed.
     fn is_live(&self) -> bool;
     /// Whether every row is there.
