@@ -148,8 +148,10 @@ impl Catalog {
         let Some(own) = local(txn) else { return Ok(()) };
         // Those it migrates the rows of, too, whether it changes them or makes others of them.
         let migrated = own.migrations.iter().map(|migration| migration.table_id);
+        let lazies = own.changes.lazies.values();
+        let read = lazies.flat_map(|lazy| lazy.state().def.sources().map(|source| source.id));
         let mut tables: Vec<ObjectId> =
-            own.changes.objects.keys().copied().chain(migrated).collect();
+            own.changes.objects.keys().copied().chain(migrated).chain(read).collect();
         tables.sort_unstable();
         tables.dedup();
         for table in tables {

@@ -693,8 +693,17 @@ impl LazyMigration for Lazy {
         &self.state
     }
 
-    fn go_live(&self, at: Arc<Snapshot>, target: Arc<dyn Table>) -> Result<(), SchemaError> {
-        let tracker = Tracker::new(self.source.table.block_count(), self.state.def.granule_rows);
+    fn source_blocks(&self) -> u32 {
+        self.source.table.block_count()
+    }
+
+    fn go_live(
+        &self,
+        at: Arc<Snapshot>,
+        target: Arc<dyn Table>,
+        blocks: u32,
+    ) -> Result<(), SchemaError> {
+        let tracker = Tracker::new(blocks, self.state.def.granule_rows);
         let tracker = Arc::new(tracker);
         for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
             tracker.mark(&note).map_err(|_| self.state.broken())?;

@@ -113,6 +113,7 @@ impl Catalog {
             source,
             lookups: defs,
             outputs: def.columns.iter().map(|column| column.id).collect(),
+            blocks: 0,
             granule_rows: scope.options.granule_rows,
             delay_ms: u64::try_from(scope.options.background_delay.as_millis()).unwrap_or(u64::MAX),
             started_us: now_us(),
@@ -193,10 +194,24 @@ impl Catalog {
         })
     }
 
-    /// Before the commit of a transaction that has made tables lazily, or ends what others have begun.
-    pub(crate) fn prepare_lazies(&self, txn: &mut Transaction) -> Result<(), SchemaError> {
+    /// Before the commit of a transaction that has made tables lazily, or ends what others have begun. Nobody
+    /// else commits a write to their sources any more.
+    pub(crate) async fn prepare_lazies(
+        &self,
+        txn: &mut Transaction,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
         for lazy in self.lazies_of(txn.id()) {
             self.ended_migrations.record(txn, &lazy.status())?;
+            let id = lazy.state().table;
+            let own = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
+            let own = own.filter(|own| lazy.state().is_of(Some(&own.def)));
+            let Some(own) = own.cloned() else { continue };
+            let mut def = own.def.clone();
+            def.lazy.as_mut().expect("it is made lazily").blocks = lazy.source_blocks();
+            let locked = self.store.lock(txn, id, limits).await?;
+            self.store.update(txn, locked, &ObjectDef::Table(def.clone()), limits).await?;
+            local_mut(txn).set_table(TableVersion::new(def, own.version, own.table.clone()));
         }
         for lazy in self.live_lazies() {
             let own = local(txn).expect("who flips has changed something");
@@ -230,7 +245,8 @@ impl Catalog {
             };
             let target = self.engine().open(table.def.space, Arc::new(table.def.layout()));
             let target = target.expect("it was opened before");
-            lazy.go_live(self.engine().snapshot(), target).expect("it has no rows yet");
+            let blocks = table.def.lazy.as_ref().map_or(0, |lazy| lazy.blocks);
+            lazy.go_live(self.engine().snapshot(), target, blocks).expect("it has no rows yet");
             spawn(self.weak(), lazy);
         }
         for lazy in self.live_lazies() {
@@ -277,7 +293,7 @@ impl Catalog {
                 "a query is compiled again as it was"
             );
             let lazy = made_by((**def).clone(), &table.def, TxnId(0), sources, query)?;
-            lazy.go_live(self.engine().snapshot(), table.table.clone())?;
+            lazy.go_live(self.engine().snapshot(), table.table.clone(), def.blocks)?;
             self.lazies.write().insert(table.def.space, lazy.clone());
             let version = TableVersion::new(
                 table.def.clone(),
@@ -327,7 +343,7 @@ fn spawn(catalog: Weak<Catalog>, lazy: Arc<dyn LazyMigration>) {
 fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaError> {
     let goes_on = || lazy.state().goes_on() && catalog.strong_count() > 0;
     let (begun, delay) = (Instant::now(), Duration::from_millis(lazy.state().def.delay_ms));
-    while goes_on() && begun.elapsed() < delay {
+    while goes_on() && !lazy.is_complete() && begun.elapsed() < delay {
         thread::sleep(LOOK.min(delay));
     }
     lazy.state().pace.keep(0, goes_on);

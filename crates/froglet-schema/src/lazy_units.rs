@@ -73,6 +73,8 @@ struct Live {
     tracker: Arc<KeyTracker>,
     /// Blocks of the inputs that cover the table of which all units are made: one after another.
     blocks: Tracker,
+    /// Of each of them. A table that is kept may grow.
+    cover_blocks: Vec<u32>,
     rows: AtomicU64,
     target: Arc<dyn Table>,
     columns: Columns,
@@ -331,11 +333,9 @@ impl LazyUnits {
     /// The input, and the number of its block, of a block of those that cover the table.
     fn covering(&self, block: u32) -> Option<(&KeyedInput, u32)> {
         let mut rest = block;
-        for &input in self.query.covers() {
-            let input = &self.inputs[input];
-            let blocks = input.source.table.block_count();
-            if rest < blocks {
-                return Some((input, rest));
+        for (&input, blocks) in self.query.covers().iter().zip(&self.live().cover_blocks) {
+            if rest < *blocks {
+                return Some((&self.inputs[input], rest));
             }
             rest -= blocks;
         }
@@ -354,16 +354,27 @@ impl LazyMigration for LazyUnits {
         &self.state
     }
 
-    fn go_live(&self, at: Arc<Snapshot>, target: Arc<dyn Table>) -> Result<(), SchemaError> {
+    fn source_blocks(&self) -> u32 {
+        self.inputs[0].source.table.block_count()
+    }
+
+    fn go_live(
+        &self,
+        at: Arc<Snapshot>,
+        target: Arc<dyn Table>,
+        _blocks: u32,
+    ) -> Result<(), SchemaError> {
         let tracker = Arc::new(KeyTracker::new());
         for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
             tracker.mark(&note).map_err(|_| self.state.broken())?;
         }
-        let covers = self.query.covers().iter();
-        let blocks = covers.map(|input| self.inputs[*input].source.table.block_count()).sum();
+        let blocks_of = |input: &usize| self.inputs[*input].source.table.block_count();
+        let cover_blocks: Vec<u32> = self.query.covers().iter().map(blocks_of).collect();
+        let blocks = cover_blocks.iter().sum();
         let live = Live {
             at,
             tracker,
+            cover_blocks,
             blocks: Tracker::new(blocks, froglet_engine::id::ROWS_PER_BLOCK as u32),
             rows: AtomicU64::new(0),
             columns: Columns::of(target.layout(), &self.state.def.outputs),
