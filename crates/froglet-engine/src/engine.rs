@@ -517,6 +517,8 @@ pub trait Engine: Send + Sync + 'static {
     /// long as it lives, even beyond the release; like every view it holds back the garbage of
     /// its own lifetime in all spaces, so a long reader takes a new one now and then.
     fn kept(&self, keeper: u64) -> Option<Arc<Snapshot>>;
+    /// The keepers for whom something is kept.
+    fn keepers(&self) -> Vec<u64>;
     /// Nothing is kept for a keeper any more. Idempotent; logged, and durable with the log: a
     /// crash before that may leave the keeper as it was.
     fn release(&self, keeper: u64) -> Result<(), EngineError>;

@@ -308,6 +308,11 @@ impl Engine for MemoryEngine {
         self.core.keepers.view(keeper, &self.core.timeline).map(Arc::new)
     }
 
+    fn keepers(&self) -> Vec<u64> {
+        let keepers = self.core.keepers.lock();
+        keepers.iter().filter(|(_, keeper)| keeper.kept().is_some()).map(|(n, _)| *n).collect()
+    }
+
     fn release(&self, keeper: u64) -> Result<(), EngineError> {
         let mut keepers = self.core.keepers.lock();
         // What is only announced is its transaction's.

@@ -179,6 +179,8 @@ pub struct Catalog {
     pub(crate) next_migration: AtomicU64,
     /// Lazy migrations, by the row space that they make.
     pub(crate) lazies: RwLock<HashMap<SpaceId, Arc<dyn LazyMigration>>>,
+    /// Those that have ended, and when: older snapshots may still read through them.
+    pub(crate) retired_lazies: Mutex<Vec<(Ts, Arc<dyn LazyMigration>)>>,
     own: Weak<Catalog>,
     next_stamp: AtomicU64,
     ids: Mutex<Ids>,
@@ -213,6 +215,7 @@ impl Catalog {
         let catalog = Arc::new_cyclic(|own| Catalog {
             own: own.clone(),
             lazies: RwLock::default(),
+            retired_lazies: Mutex::default(),
             store,
             sequences: Sequences::recover(engine.clone()),
             states,
@@ -591,6 +594,7 @@ impl Catalog {
     /// Frees what no snapshot needs any more: columns, indexes, spaces, flips, catalog versions.
     pub(crate) fn collect_garbage(&self) {
         let oldest = self.engine().oldest_snapshot();
+        self.release_lazies(oldest);
         let mut free = Vec::new();
         self.garbage.lock().retain(|(ts, remains)| {
             let (Remains::Column(space, _) | Remains::Index(space, _) | Remains::Space(space)) =

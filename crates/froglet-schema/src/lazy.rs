@@ -23,7 +23,7 @@
 //!     anything is waited for.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -32,9 +32,9 @@ use arrow_schema::{Field, Schema};
 use arrow_select::filter::filter_record_batch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, EngineError, IndexSpec, Install,
-    Installs, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, SpaceId, SqlState, Table, TxnId,
-    Value, batch, key,
+    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, EngineError, IndexSpec,
+    Install, Installs, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, SpaceId, SqlState, Table,
+    TxnId, Value, batch, key,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -116,6 +116,8 @@ pub(crate) struct LazyState {
     rows_on_access: AtomicU64,
     rows_in_background: AtomicU64,
     in_background: AtomicBool,
+    /// Its transaction has said that the sources are to be kept.
+    is_keeping: AtomicBool,
     failure: Mutex<Option<String>>,
 }
 
@@ -123,11 +125,11 @@ pub(crate) struct LazyState {
 pub(crate) trait LazyMigration: Send + Sync {
     /// What all have.
     fn state(&self) -> &LazyState;
-    /// From now on everybody has the table. `at` sees the sources as of the commit, when the first had so
-    /// many blocks; `target` is the table with all its indexes, bare.
+    /// From now on everybody has the table. The engine keeps the sources for it as of the commit, when the
+    /// first had so many blocks; `target` is the table with all its indexes, bare.
     fn go_live(
         &self,
-        at: Arc<Snapshot>,
+        engine: Arc<dyn Engine>,
         target: Arc<dyn Table>,
         blocks: u32,
     ) -> Result<(), SchemaError>;
@@ -186,8 +188,24 @@ impl LazyState {
             rows_on_access: AtomicU64::new(0),
             rows_in_background: AtomicU64::new(0),
             in_background: AtomicBool::new(false),
+            is_keeping: AtomicBool::new(false),
             failure: Mutex::default(),
         }
+    }
+
+    /// For whom the engine keeps the sources.
+    pub fn keeper(&self) -> u64 {
+        u64::from(self.space.0)
+    }
+
+    /// The view of the sources as of the commit: for one use.
+    pub fn kept(&self, engine: &dyn Engine) -> Arc<Snapshot> {
+        engine.kept(self.keeper()).expect("sources are kept while somebody may read them")
+    }
+
+    /// Whether the sources are to be kept from now on: true once.
+    pub fn begins_to_keep(&self) -> bool {
+        !self.is_keeping.swap(true, Ordering::SeqCst)
     }
 
     /// Whether it reads a row space.
@@ -393,10 +411,27 @@ fn only(read: BlockRows, flags: &BooleanArray) -> BlockRows {
     }
 }
 
+/// A view of sources.
+enum View<'a> {
+    Kept(Arc<Snapshot>),
+    Own(&'a Snapshot),
+}
+
+impl Deref for View<'_> {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        match self {
+            View::Kept(kept) => kept,
+            View::Own(own) => own,
+        }
+    }
+}
+
 /// What there is from the commit on.
 struct Live {
-    /// The source as of then.
-    at: Arc<Snapshot>,
+    /// Keeps the sources as of then.
+    engine: Arc<dyn Engine>,
     tracker: Arc<Tracker>,
     /// Where rows are installed, with every index.
     target: Arc<dyn Table>,
@@ -487,9 +522,16 @@ impl Lazy {
         layout.indexes.iter().map(|i| Route::of(&i.key, layout, source, plain)).collect()
     }
 
-    /// The view of the sources in which the rows are that a view has not found in the target.
-    fn view<'a>(&'a self, snapshot: &'a Snapshot) -> &'a Snapshot {
-        self.live.get().map_or(snapshot, |live| &live.at)
+    /// The view of the sources as of the commit; before it, a reader's own.
+    fn view<'a>(&self, snapshot: &'a Snapshot) -> View<'a> {
+        match self.live.get() {
+            Some(_) => View::Kept(self.at()),
+            None => View::Own(snapshot),
+        }
+    }
+
+    fn at(&self) -> Arc<Snapshot> {
+        self.state.kept(&*self.live().engine)
     }
 
     /// A source as whoever reads it now has it.
@@ -523,7 +565,7 @@ impl Lazy {
 
     /// What the query makes of rows of the source, ascending, that `snapshot` has not found in the target.
     fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Made, SchemaError> {
-        let (source, at) = (self.readable(&self.source), self.view(snapshot));
+        let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
         let (first, last) = (rows[0].block(), rows[rows.len() - 1].block());
         if first == last && rows.len() >= BLOCK_IS_READ_AT {
             return self.make_some(snapshot, first, |rid| rows.binary_search(&rid).is_ok());
@@ -538,7 +580,7 @@ impl Lazy {
         block: u32,
         wanted: impl Fn(RowId) -> bool,
     ) -> Result<Made, SchemaError> {
-        let (source, at) = (self.readable(&self.source), self.view(snapshot));
+        let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
         let read = source.read_block(at, block, &self.inputs)?;
         let is_wanted: BooleanArray = read.rids.iter().map(|rid| Some(wanted(*rid))).collect();
         self.eval(at, only(read, &is_wanted))
@@ -587,14 +629,14 @@ impl Lazy {
     }
 
     fn migrate_granules(&self, mut wanted: Vec<Granule>, who: Who) -> Result<(), SchemaError> {
-        let Live { at, tracker, target, columns } = self.live();
+        let Live { tracker, target, columns, .. } = self.live();
         while !wanted.is_empty() {
             let (mut claims, others) = tracker.claim_all(&wanted);
             if !claims.granules().is_empty() {
                 let granules = claims.granules().iter();
                 let rows: Vec<RowId> =
                     granules.flat_map(|granule| tracker.rows_of(*granule)).collect();
-                let made = self.make(at, &rows)?;
+                let made = self.make(&self.at(), &rows)?;
                 CrashPoint::LazyMade.reached();
                 let layout = target.layout();
                 let all: Vec<usize> = (0..layout.columns.len()).collect();
@@ -629,7 +671,7 @@ impl Lazy {
         direction: Direction,
         most: usize,
     ) -> (Vec<RowId>, Option<Vec<u8>>) {
-        let (source, at) = (self.readable(&self.source), self.view(snapshot));
+        let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
         let projection = route.places(source.layout());
         let (mut rows, mut last, mut end) = (Vec::new(), Vec::new(), None);
         let mut visit = |rid: RowId, row: &mut Row| {
@@ -655,7 +697,7 @@ impl Lazy {
         own: &Snapshot,
         rows: &[RowId],
     ) -> Result<Vec<(RowId, Option<Row>)>, SchemaError> {
-        let was = self.rows_made(&self.live().at, rows)?;
+        let was = self.rows_made(&self.at(), rows)?;
         let changes = rows.iter().zip(self.rows_made(own, rows)?).zip(was);
         let changed = changes.filter(|((_, now), was)| now != was);
         Ok(changed.map(|((rid, now), _)| (*rid, now)).collect())
@@ -679,7 +721,7 @@ impl Lazy {
 
     /// Whether there was a row made of this one at the commit.
     pub(crate) fn has_made(&self, source: RowId) -> Result<bool, SchemaError> {
-        Ok(self.rows_made(&self.live().at, &[source])?[0].is_some())
+        Ok(self.rows_made(&self.at(), &[source])?[0].is_some())
     }
 
     /// The table that is made as it was at the commit, bare.
@@ -699,7 +741,7 @@ impl LazyMigration for Lazy {
 
     fn go_live(
         &self,
-        at: Arc<Snapshot>,
+        engine: Arc<dyn Engine>,
         target: Arc<dyn Table>,
         blocks: u32,
     ) -> Result<(), SchemaError> {
@@ -710,7 +752,7 @@ impl LazyMigration for Lazy {
         }
         target.reserve(tracker.tail(), &|row| tracker.is_migrated(row))?;
         let columns = Columns::of(target.layout(), &self.state.def.outputs);
-        let live = Live { at, tracker, target, columns };
+        let live = Live { engine, tracker, target, columns };
         assert!(self.live.set(live).is_ok(), "a migration is committed once");
         Ok(())
     }

@@ -68,7 +68,10 @@ impl Catalog {
 
     /// Whether a live migration reads a row space [D1].
     pub(crate) fn is_read_lazily(&self, space: SpaceId) -> bool {
-        self.lazies.read().values().any(|lazy| lazy.state().reads(space))
+        let retired = self.retired_lazies.lock();
+        let lazies = self.lazies.read();
+        let mut all = lazies.values().chain(retired.iter().map(|(_, lazy)| lazy));
+        all.any(|lazy| lazy.state().reads(space))
     }
 
     /// CREATE TABLE AS: the rows come later.
@@ -212,6 +215,10 @@ impl Catalog {
             let locked = self.store.lock(txn, id, limits).await?;
             self.store.update(txn, locked, &ObjectDef::Table(def.clone()), limits).await?;
             local_mut(txn).set_table(TableVersion::new(def, own.version, own.table.clone()));
+            let spaces: Vec<SpaceId> = lazy.state().def.sources().map(|s| s.space).collect();
+            if lazy.state().begins_to_keep() {
+                txn.part().keep(lazy.state().keeper(), &spaces)?;
+            }
         }
         for lazy in self.live_lazies() {
             let own = local(txn).expect("who flips has changed something");
@@ -246,7 +253,8 @@ impl Catalog {
             let target = self.engine().open(table.def.space, Arc::new(table.def.layout()));
             let target = target.expect("it was opened before");
             let blocks = table.def.lazy.as_ref().map_or(0, |lazy| lazy.blocks);
-            lazy.go_live(self.engine().snapshot(), target, blocks).expect("it has no rows yet");
+            let engine = self.engine().clone();
+            lazy.go_live(engine, target, blocks).expect("it has no rows yet");
             spawn(self.weak(), lazy);
         }
         for lazy in self.live_lazies() {
@@ -255,6 +263,7 @@ impl Catalog {
                 // What cannot be written now is found at the next start.
                 let _ = self.ended_migrations.remember(lazy.status_at_end());
                 self.forget_lazy(&*lazy);
+                self.retired_lazies.lock().push((after.ts, lazy));
             }
         }
     }
@@ -267,6 +276,14 @@ impl Catalog {
     fn forget_lazy(&self, lazy: &dyn LazyMigration) {
         lazy.state().end();
         self.lazies.write().remove(&lazy.state().space);
+    }
+
+    /// Lets go of the sources of migrations that have ended, once no snapshot may read through them.
+    pub(crate) fn release_lazies(&self, oldest: Ts) {
+        self.retired_lazies.lock().retain(|(ts, lazy)| {
+            // A log that has failed fails the next commit.
+            *ts >= oldest || self.engine().release(lazy.state().keeper()).is_err()
+        });
     }
 
     /// Goes on with the migrations that recovery has found. To be called before anybody connects.
@@ -293,7 +310,7 @@ impl Catalog {
                 "a query is compiled again as it was"
             );
             let lazy = made_by((**def).clone(), &table.def, TxnId(0), sources, query)?;
-            lazy.go_live(self.engine().snapshot(), table.table.clone(), def.blocks)?;
+            lazy.go_live(self.engine().clone(), table.table.clone(), def.blocks)?;
             self.lazies.write().insert(table.def.space, lazy.clone());
             let version = TableVersion::new(
                 table.def.clone(),
@@ -304,6 +321,13 @@ impl Catalog {
             spawn(self.weak(), lazy);
         }
         self.replace_latest(next);
+        let is_needed = |keeper: &u64| {
+            let lazies = self.lazies.read();
+            lazies.values().any(|lazy| lazy.state().keeper() == *keeper)
+        };
+        for keeper in self.engine().keepers().into_iter().filter(|keeper| !is_needed(keeper)) {
+            self.engine().release(keeper)?;
+        }
         Ok(())
     }
 

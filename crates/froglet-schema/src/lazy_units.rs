@@ -24,8 +24,8 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Install, Installs, KeyPart, KeyRange,
-    Layout, Row, RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
+    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, Install, Installs, KeyPart,
+    KeyRange, Layout, Row, RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
 };
 use parking_lot::Mutex;
 
@@ -69,7 +69,7 @@ struct KeyedInput {
 }
 
 struct Live {
-    at: Arc<Snapshot>,
+    engine: Arc<dyn Engine>,
     tracker: Arc<KeyTracker>,
     /// Blocks of the inputs that cover the table of which all units are made: one after another.
     blocks: Tracker,
@@ -158,6 +158,11 @@ impl LazyUnits {
         Some(LazyUnits { state, query, inputs, live: OnceLock::new(), own: Mutex::default() })
     }
 
+    /// The view of the sources as of the commit.
+    fn at(&self) -> Arc<Snapshot> {
+        self.state.kept(&*self.live().engine)
+    }
+
     fn live(&self) -> &Live {
         self.live.get().expect("a table that others have is committed")
     }
@@ -197,7 +202,7 @@ impl LazyUnits {
             }
             if is_one { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let (table, at) = (&input.source.table, &live.at);
+        let (table, at) = (&input.source.table, &self.at());
         let range = route.route.range(range);
         table.seek(at, route.route.index, &range, Direction::Forward, &places, &mut visit);
         self.migrate(found.into_iter().collect(), Who::Access)
@@ -243,8 +248,9 @@ impl LazyUnits {
     /// What the query makes of some units, in the columns of the target.
     fn make(&self, keys: &[UnitKey]) -> Result<RecordBatch, SchemaError> {
         let live = self.live();
-        let parts = self.inputs.iter().map(|input| self.rows_of(input, &live.at, keys));
-        let rows = SomeRows { parts: parts.collect(), snapshot: live.at.clone() };
+        let at = self.at();
+        let parts = self.inputs.iter().map(|input| self.rows_of(input, &at, keys));
+        let rows = SomeRows { parts: parts.collect(), snapshot: at.clone() };
         let made = self.eval(Arc::new(rows))?;
         let layout = live.target.layout();
         let all: Vec<usize> = (0..layout.columns.len()).collect();
@@ -360,7 +366,7 @@ impl LazyMigration for LazyUnits {
 
     fn go_live(
         &self,
-        at: Arc<Snapshot>,
+        engine: Arc<dyn Engine>,
         target: Arc<dyn Table>,
         _blocks: u32,
     ) -> Result<(), SchemaError> {
@@ -372,7 +378,7 @@ impl LazyMigration for LazyUnits {
         let cover_blocks: Vec<u32> = self.query.covers().iter().map(blocks_of).collect();
         let blocks = cover_blocks.iter().sum();
         let live = Live {
-            at,
+            engine,
             tracker,
             cover_blocks,
             blocks: Tracker::new(blocks, froglet_engine::id::ROWS_PER_BLOCK as u32),
@@ -403,7 +409,7 @@ impl LazyMigration for LazyUnits {
         if live.blocks.is_block_migrated(block) {
             return Ok(());
         }
-        let read = input.source.table.read_block(&live.at, number, &input.columns)?;
+        let read = input.source.table.read_block(&self.at(), number, &input.columns)?;
         let keys: HashSet<UnitKey> = input.keys_of(&read.batch).into_iter().collect();
         let is_left = |key: &UnitKey| !live.tracker.is_migrated(key);
         self.migrate(keys.into_iter().filter(is_left).collect(), who)?;
