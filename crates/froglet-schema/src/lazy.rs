@@ -78,6 +78,8 @@ pub struct LazyDef {
     pub granule_rows: u32,
     /// How long after the commit, or a restart, the background begins.
     pub delay_ms: u64,
+    /// The background begins at once, and does not rest.
+    pub is_hybrid: bool,
     /// Microseconds since 1970 UTC.
     pub started_us: i64,
 }
@@ -191,6 +193,11 @@ impl LazyState {
             is_keeping: AtomicBool::new(false),
             failure: Mutex::default(),
         }
+    }
+
+    /// How long after the commit the background begins.
+    pub fn delay_ms(&self) -> u64 {
+        if self.def.is_hybrid { 0 } else { self.def.delay_ms }
     }
 
     /// For whom the engine keeps the sources.

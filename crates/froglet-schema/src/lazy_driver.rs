@@ -97,7 +97,7 @@ impl Catalog {
             let base = scope.table(id)?;
             if local(txn).is_some_and(|own| own.changes.objects.contains_key(&id)) {
                 return Err(not_lazily(format!(
-                    "table \"{}\" was made or changed by the same transaction",
+                    "Table \"{}\" was made or changed by the same transaction",
                     base.def.name
                 )));
             }
@@ -119,6 +119,7 @@ impl Catalog {
             blocks: 0,
             granule_rows: scope.options.granule_rows,
             delay_ms: u64::try_from(scope.options.background_delay.as_millis()).unwrap_or(u64::MAX),
+            is_hybrid: scope.options.is_hybrid,
             started_us: now_us(),
         };
         def.lazy = Some(Box::new(lazy_def.clone()));
@@ -147,7 +148,7 @@ impl Catalog {
             LazyQuery::Rows(source, query) if query.lookups().is_empty() => {
                 (*source, query.clone())
             }
-            _ => return Err(not_lazily("an expression over several rows may fail for some")),
+            _ => return Err(not_lazily("An expression over several rows may fail for some")),
         };
         self.store.lock(txn, source, scope.limits).await?;
         let def = &scope.table(source)?.def;
@@ -366,7 +367,7 @@ fn spawn(catalog: Weak<Catalog>, lazy: Arc<dyn LazyMigration>) {
 /// Runs on a thread of its own.
 fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaError> {
     let goes_on = || lazy.state().goes_on() && catalog.strong_count() > 0;
-    let (begun, delay) = (Instant::now(), Duration::from_millis(lazy.state().def.delay_ms));
+    let (begun, delay) = (Instant::now(), Duration::from_millis(lazy.state().delay_ms()));
     while goes_on() && !lazy.is_complete() && begun.elapsed() < delay {
         thread::sleep(LOOK.min(delay));
     }
@@ -384,7 +385,7 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaEr
         let took = started.elapsed();
         lazy.state().pace.keep(lazy.state().rows_in_background() - before, goes_on);
         // Others write: they come first.
-        if now != seen {
+        if now != seen && !lazy.state().def.is_hybrid {
             thread::sleep((took * REST).max(LOOK));
         }
         seen = now;
@@ -417,7 +418,7 @@ fn made_by(
         LazyQuery::Rows(_, query) => Arc::new(Lazy::new(def, target, owner, sources, query)),
         LazyQuery::Units(query) => {
             let lazy = LazyUnits::new(def, target, owner, sources, query);
-            let no_way = "the rows of a group, or of a key of a join, are not found by an index of \
+            let no_way = "The rows of a group, or of a key of a join, are not found by an index of \
                           each table that begins with a column of it";
             Arc::new(lazy.ok_or_else(|| not_lazily(no_way))?)
         }
@@ -447,7 +448,7 @@ impl Check for Succeeds {
 
     fn violation(&self, row: &[Value]) -> SchemaError {
         let failed = self.query.eval(&batch::batch_of(&self.types, &[row.to_vec()]));
-        failed.err().unwrap_or_else(|| not_lazily("its query failed for a row"))
+        failed.err().unwrap_or_else(|| not_lazily("Its query failed for a row"))
     }
 }
 
@@ -463,7 +464,7 @@ fn implied(lazy: &dyn LazyMigration, base: &TableDef, edited: &Edited) -> Result
     let new: Vec<_> = new.collect();
     if let Some(column) = new.iter().find(|column| !is_not_null(column.id)) {
         return Err(not_lazily(format!(
-            "column \"{}\" may be NULL in what the table is made of",
+            "Column \"{}\" may be NULL in what the table is made of",
             column.name
         )));
     }
@@ -473,16 +474,16 @@ fn implied(lazy: &dyn LazyMigration, base: &TableDef, edited: &Edited) -> Result
             Work::Verify(_) => {
                 verified += 1;
                 if verified > new.len() {
-                    return Err(not_lazily("the condition has to be checked for every row"));
+                    return Err(not_lazily("The condition has to be checked for every row"));
                 }
             }
-            Work::Fill { .. } => return Err(not_lazily("the column has to be computed")),
+            Work::Fill { .. } => return Err(not_lazily("The column has to be computed")),
             Work::Index(id) => {
                 let index = edited.def.index_by_id(*id).expect("the edit added the index");
                 let columns: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
                 if index.spec.unique && !lazy.is_unique(&columns) {
                     return Err(not_lazily(format!(
-                        "nothing says that the keys of \"{}\" differ in what the table is made of",
+                        "Nothing says that the keys of \"{}\" differ in what the table is made of",
                         index.name
                     )));
                 }
@@ -507,7 +508,7 @@ fn implied(lazy: &dyn LazyMigration, base: &TableDef, edited: &Edited) -> Result
                 });
                 if !is_known {
                     return Err(not_lazily(format!(
-                        "the table it is made of has no foreign key like \"{name}\""
+                        "The table it is made of has no foreign key like \"{name}\""
                     )));
                 }
             }

@@ -21,6 +21,8 @@ pub struct MigrationOptions {
     pub granule_rows: u32,
     /// How long after its commit a lazy migration begins with what nobody has touched.
     pub background_delay: Duration,
+    /// It begins with that at once, and does not rest while statements are run.
+    pub is_hybrid: bool,
     /// The statement, for `froglet.migrations`.
     pub statement: String,
 }
@@ -34,6 +36,7 @@ impl Default for MigrationOptions {
             reject_writers: false,
             granule_rows: 1,
             background_delay: Duration::ZERO,
+            is_hybrid: false,
             statement: String::new(),
         }
     }

@@ -95,6 +95,7 @@ async fn attempt(
         reject_writers: hot.reject_writers,
         granule_rows: hot.granule_rows,
         background_delay: hot.migration_delay,
+        is_hybrid: false,
         statement: prepared.statement.sql.to_string(),
     };
     let mut ddl = Ddl {

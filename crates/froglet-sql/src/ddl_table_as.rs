@@ -9,7 +9,6 @@
 //!
 //! How the query is run: `table_query.rs`.
 
-use datafusion::sql::sqlparser::ast::{CreateTable, CreateTableOptions, SqlOption};
 use froglet_engine::SqlState;
 use froglet_schema::{Change, NewColumn, NewTable, TableQuery};
 
@@ -52,7 +51,9 @@ impl Ddl<'_> {
                           changed it is run over them again, at last while their writers wait";
             self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
         }
-        if self.mode(create)? == Mode::Lazy {
+        let mode = Mode::of(&create.table_options)?.unwrap_or(self.migration);
+        self.options.is_hybrid = mode == Mode::Hybrid;
+        if mode != Mode::Eager {
             return self.create_lazily(table, made).await;
         }
         let change = Change::CreateTableAs { table, query: made.query };
@@ -62,29 +63,23 @@ impl Ddl<'_> {
 }
 
 impl Ddl<'_> {
-    fn mode(&self, create: &CreateTable) -> Result<Mode, SqlError> {
-        let CreateTableOptions::With(options) = &create.table_options else {
-            return Ok(self.migration);
-        };
-        let given = options.iter().find_map(|option| match option {
-            SqlOption::KeyValue { key, value } if key.value.eq_ignore_ascii_case("migration") => {
-                Some(Mode::parse(&value.to_string()))
-            }
-            _ => None,
-        });
-        given.unwrap_or(Ok(self.migration))
-    }
-
     async fn create_lazily(&mut self, table: NewTable, made: MadeTable) -> Result<String, Stop> {
         let name = &table.name;
         let refused = |why: &str| {
-            SqlError::unsupported(format!("making \"{name}\" lazily: {why}"))
+            let message = format!("table \"{name}\" cannot be made lazily");
+            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .detail(format!("{}{}.", why[..1].to_uppercase(), &why[1..]))
                 .hint("Set froglet.migration to eager.")
         };
         let lazily = made.lazily.map_err(refused)?;
+        let notice = format!(
+            "table \"{name}\" is made lazily: usable from the commit on, its rows follow (unit: {})",
+            lazily.unit
+        );
         let Lazily { query, may_fail, recipe, .. } = lazily;
         let query = TableQuery::Lazy { query, may_fail, recipe };
         self.apply_counted(Change::CreateTableAs { table, query }).await?;
+        self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
         Ok("CREATE TABLE AS".to_owned())
     }
 }

@@ -16,9 +16,10 @@ use crate::ddl_compile::keeps_cells;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::functions::SessionState;
+use crate::lazy_query::Mode;
 use crate::resolve::Names;
 use crate::settings::Settings;
-use crate::table_query::{self, MadeTable};
+use crate::table_query::{self, Lazily, MadeTable};
 use crate::types;
 
 /// What data work an action is (DESIGN, section 5).
@@ -74,7 +75,7 @@ pub(crate) fn lines(
     snapshot: &Snapshot,
 ) -> Result<Vec<String>, SqlError> {
     let mode = match settings.get("froglet.migration") {
-        "lazy" => "eager (lazy migrations are not supported yet)",
+        "lazy" | "hybrid" => "eager (only CREATE TABLE AS is made lazily)",
         _ => "eager",
     };
     match statement {
@@ -90,9 +91,11 @@ pub(crate) fn lines(
             let table = names.table(&create.table_name)?;
             Ok(table_lines("Create Index", table, &[(create.to_string(), Kind::Index)], mode))
         }
-        Statement::CreateTable(CreateTable { name, query: Some(query), .. }) => {
+        Statement::CreateTable(CreateTable { name, query: Some(query), table_options, .. }) => {
             let made = table_query::plan(names, session, snapshot, query)?;
-            Ok(table_as_lines(&Names::parts(name)?.1, &made, mode))
+            let wanted = Mode::parse(settings.get("froglet.migration"))?;
+            let wanted = Mode::of(table_options)?.unwrap_or(wanted);
+            Ok(table_as_lines(&Names::parts(name)?.1, &made, wanted))
         }
         _ => Err(SqlError::unsupported("EXPLAIN of this statement")),
     }
@@ -119,8 +122,13 @@ fn table_lines(
     lines
 }
 
-fn table_as_lines(name: &str, made: &MadeTable, mode: &str) -> Vec<String> {
+fn table_as_lines(name: &str, made: &MadeTable, wanted: Mode) -> Vec<String> {
     let MadeTable { units, row_estimate: rows, bytes_estimate: bytes, .. } = made;
+    let mode = match (wanted, &made.lazily) {
+        (Mode::Eager, _) => "eager".to_owned(),
+        (mode, Ok(lazily)) => return lazy_lines(name, made, mode, lazily),
+        (_, Err(why)) => format!("none: it cannot be lazy, {why}"),
+    };
     let time = shown_time(Kind::Table.seconds(*rows));
     let mut lines =
         vec![format!("Create Table {name}  (rows≈{rows} bytes≈{bytes} time≈{time} mode={mode})")];
@@ -135,6 +143,30 @@ fn table_as_lines(name: &str, made: &MadeTable, mode: &str) -> Vec<String> {
         if !unit.is_empty() {
             lines.push(format!("        Unit: {unit}"));
         }
+    }
+    lines
+}
+
+fn lazy_lines(name: &str, made: &MadeTable, mode: Mode, lazily: &Lazily) -> Vec<String> {
+    let mode = if mode == Mode::Hybrid { "hybrid" } else { "lazy" };
+    let MadeTable { row_estimate: rows, bytes_estimate: bytes, .. } = made;
+    let time = if lazily.may_fail { Kind::Verify.seconds(*rows) } else { 0.0 };
+    let mut lines = vec![
+        format!(
+            "Create Table {name}  (rows≈{rows} bytes≈{bytes} time≈{} mode={mode})",
+            shown_time(time)
+        ),
+        "  ->  AS query  (kind=table)".to_owned(),
+        format!(
+            "        Work: after the commit, when rows are touched and in the background, about {}",
+            shown_time(Kind::Table.seconds(*rows))
+        ),
+        format!("        Unit: {}", lazily.unit),
+        format!("        Tracker: {}", lazily.tracker()),
+    ];
+    lines.extend(lazily.join().map(|join| format!("        Join: {join}")));
+    if lazily.may_fail {
+        lines.push("        Verify: before the commit, the query is run over every row".to_owned());
     }
     lines
 }

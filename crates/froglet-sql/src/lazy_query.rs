@@ -14,7 +14,7 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use datafusion::sql::sqlparser::ast::Query;
+use datafusion::sql::sqlparser::ast::{CreateTableOptions, Query, SqlOption};
 use froglet_engine::{Snapshot, SqlState};
 use froglet_schema::{CatalogVersion, LazyQuery, ObjectId};
 use serde::{Deserialize, Serialize};
@@ -31,21 +31,36 @@ use crate::{stored, table_query, udf};
 pub(crate) enum Mode {
     /// All, before the commit.
     Eager,
-    /// Each when it is touched, after the commit.
+    /// Each when it is touched, after the commit, and the rest when nobody else needs the processor.
     Lazy,
+    /// Each when it is touched, after the commit, and the rest as fast as can be.
+    Hybrid,
 }
 
 impl Mode {
+    /// What CREATE TABLE … WITH (migration = …) says.
+    pub(crate) fn of(options: &CreateTableOptions) -> Result<Option<Mode>, SqlError> {
+        let CreateTableOptions::With(options) = options else { return Ok(None) };
+        let given = options.iter().find_map(|option| match option {
+            SqlOption::KeyValue { key, value } if key.value.eq_ignore_ascii_case("migration") => {
+                Some(Mode::parse(&value.to_string()))
+            }
+            _ => None,
+        });
+        given.transpose()
+    }
+
     /// The mode of a setting or option.
     pub(crate) fn parse(text: &str) -> Result<Mode, SqlError> {
         match text.trim_matches('\'').to_ascii_lowercase().as_str() {
             "eager" | "auto" => Ok(Mode::Eager),
             "lazy" => Ok(Mode::Lazy),
+            "hybrid" => Ok(Mode::Hybrid),
             other => Err(SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
                 format!("invalid value for parameter \"migration\": \"{other}\""),
             )
-            .hint("Available values: auto, eager, lazy.")),
+            .hint("Available values: auto, eager, hybrid, lazy.")),
         }
     }
 }

@@ -200,6 +200,8 @@ impl Flat {
 pub(crate) struct Looked {
     pub(crate) query: LookupQuery,
     pub(crate) driver: ObjectId,
+    /// What a unit is.
+    pub(crate) unit: String,
     pub(crate) may_fail: bool,
 }
 
@@ -292,8 +294,11 @@ pub(crate) fn of_plan(
         columns: columns.into_iter().zip(targets.iter().cloned()).collect(),
         context: context.clone(),
     };
+    let name = |table: usize| flat.tables[table].def.name.as_str();
+    let others: Vec<&str> = found.iter().map(|(table, _)| name(*table)).collect();
+    let unit = format!("a row of {}, with the row of {}", name(driver), others.join(", and of "));
     let driver = flat.tables[driver].def.id;
-    Ok(Some(Looked { query, driver, may_fail: fails }))
+    Ok(Some(Looked { query, driver, unit, may_fail: fails }))
 }
 
 impl LookupQuery {

@@ -20,7 +20,7 @@ use datafusion::datasource::{TableProvider, TableType, provider_as_source};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableSource};
 use datafusion::physical_plan::ExecutionPlan;
-use froglet_engine::{Snapshot, SqlState};
+use froglet_engine::Snapshot;
 use froglet_schema::{CatalogVersion, ObjectId, SequenceDef, TableVersion};
 
 use crate::context::SessionFunctions;
@@ -29,6 +29,7 @@ use crate::pgcatalog::{self, Columns, Fill, Rows};
 use crate::planning::{Tables, internal};
 use crate::provider_access::{self, Access};
 use crate::provider_exec::TableScan;
+use crate::resolve;
 use crate::system_row as row;
 use crate::types::sql_field;
 
@@ -82,11 +83,11 @@ impl Tables for CatalogTables {
                 .find_map(|schema| self.lookup(schema, name.table())),
         };
         found.map(provider_as_source).ok_or_else(|| {
-            let shown = match name.schema() {
-                Some(schema) => format!("{schema}.{}", name.table()),
-                None => name.table().to_owned(),
+            let (schemas, shown) = match name.schema() {
+                Some(schema) => (vec![schema.to_owned()], format!("{schema}.{}", name.table())),
+                None => (self.search_path.clone(), name.table().to_owned()),
             };
-            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"))
+            resolve::no_table(&self.catalog, &schemas, name.table(), &shown)
         })
     }
 }

@@ -92,8 +92,11 @@ impl<'a> Names<'a> {
                 SqlState::new("42501"),
                 format!("permission denied: \"{relation}\" is a system catalog"),
             ),
-            Some(schema) => no_relation(&format!("{schema}.{relation}")),
-            None => no_relation(&relation),
+            Some(schema) => {
+                let shown = format!("{schema}.{relation}");
+                no_table(self.catalog, &[schema.to_owned()], &relation, &shown)
+            }
+            None => no_table(self.catalog, self.path, &relation, &relation),
         }
     }
 
@@ -124,6 +127,29 @@ impl<'a> Names<'a> {
 /// Whether a schema has system catalogs, and no tables.
 pub(crate) fn is_system_schema(schema: &str) -> bool {
     ["pg_catalog", "information_schema", "froglet"].contains(&schema)
+}
+
+/// 42P01 for a table that is looked for in some schemas: one of which others are being made says so.
+pub(crate) fn no_table(
+    catalog: &CatalogVersion,
+    schemas: &[String],
+    relation: &str,
+    shown: &str,
+) -> SqlError {
+    let is_it = |source: &TableDef| source.name == relation && schemas.contains(&source.schema);
+    let mut made: Vec<(u64, &str)> = Vec::new();
+    for table in catalog.tables.values() {
+        let lazy = table.def.lazy.as_ref().filter(|lazy| lazy.sources().any(is_it));
+        made.extend(lazy.map(|lazy| (lazy.migration, table.def.name.as_str())));
+    }
+    made.sort_unstable();
+    let error = no_relation(shown);
+    let [(migration, _), ..] = made[..] else { return error };
+    let tables: Vec<String> = made.iter().map(|(_, name)| format!("\"{name}\"")).collect();
+    error.hint(format!(
+        "Migration {migration} has replaced it: its rows are in {}.",
+        tables.join(", ")
+    ))
 }
 
 /// 42P01

@@ -135,7 +135,7 @@ pub(crate) const SPECS: &[Spec] = &[
     ),
     spec(
         "froglet.migration",
-        Kind::Enum(&["auto", "eager", "lazy"]),
+        Kind::Enum(&["auto", "eager", "hybrid", "lazy"]),
         "auto",
         "How schema changes move data.",
     ),

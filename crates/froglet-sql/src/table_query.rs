@@ -56,10 +56,34 @@ pub(crate) struct Lazily {
     pub(crate) source: Option<ObjectId>,
     /// How.
     pub(crate) query: LazyQuery,
+    /// What a unit is.
+    pub(crate) unit: String,
     /// Its query may fail for some row.
     pub(crate) may_fail: bool,
     /// What it is compiled of again.
     pub(crate) recipe: String,
+}
+
+impl Lazily {
+    /// Which rows of a join go together (BullFrog, section 4.3.6).
+    pub(crate) fn join(&self) -> Option<&'static str> {
+        match &self.query {
+            LazyQuery::Rows(_, query) if query.lookups().is_empty() => None,
+            LazyQuery::Rows(..) => {
+                Some("each row by itself; of the tables that it refers to nothing is tracked")
+            }
+            LazyQuery::Units(query) if query.inputs().len() < 2 => None,
+            LazyQuery::Units(_) => Some("all rows of a key at once"),
+        }
+    }
+
+    /// What remembers which units are migrated.
+    pub(crate) fn tracker(&self) -> &'static str {
+        match self.query {
+            LazyQuery::Rows(..) => "a bitmap, two bits a row",
+            LazyQuery::Units(_) => "a hash map of keys",
+        }
+    }
 }
 
 /// The migration units of a query.
@@ -162,7 +186,8 @@ fn of_rows(
         () if reads_catalog => Err("its query reads the catalog"),
         () => {
             let query = LazyQuery::Rows(id, query.clone());
-            Ok(Lazily { source: Some(id), query, may_fail, recipe: String::new() })
+            let unit = format!("a row of {}", source.def.name);
+            Ok(Lazily { source: Some(id), query, unit, may_fail, recipe: String::new() })
         }
     };
     let query = TableQuery::Rows { source: id, query };
@@ -190,9 +215,9 @@ fn of_units(
     let lazily = match looked.map_err(df_error::map_df_error)? {
         None => keyed(&plan, snapshot, &columns, &env, &context)?,
         Some(looked) => {
-            let Looked { query, driver: source, may_fail, .. } = looked;
-            let query = LazyQuery::Rows(source, Arc::new(query));
-            Ok(Lazily { source: Some(source), query, may_fail, recipe: String::new() })
+            let Looked { query, driver, unit, may_fail } = looked;
+            let query = LazyQuery::Rows(driver, Arc::new(query));
+            Ok(Lazily { source: Some(driver), query, unit, may_fail, recipe: String::new() })
         }
     };
     let divide = || units::divide(&plan, &mut stages);
@@ -240,12 +265,15 @@ fn keyed(
         return Ok(Err("its query reads what is no table"));
     }
     let may_fail = origins::may_fail(plan).map_err(df_error::map_df_error)?;
+    // By keys a join has no driver.
+    let divided = Divided { driver: None, ..divided };
+    let unit = divided.units();
     let query = divided_query(divided, columns, env, context)?.with_origins(origins);
     if (0..query.inputs().len()).any(|input| query.key(input).is_none()) {
         return Ok(Err("its query does not make its rows of groups, or keys, of plain columns"));
     }
     let query = LazyQuery::Units(Arc::new(query));
-    Ok(Ok(Lazily { source: None, query, may_fail, recipe: String::new() }))
+    Ok(Ok(Lazily { source: None, query, unit, may_fail, recipe: String::new() }))
 }
 
 fn divided_query(
