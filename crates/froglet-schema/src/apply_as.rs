@@ -125,6 +125,7 @@ impl Catalog {
     ) -> Result<Source, SchemaError> {
         let TableVersion { def, table: seen, .. } = &**scope.table(table)?;
         self.store.lock(txn, table, scope.limits).await?;
+        self.make_all_of(def, scope.limits)?;
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
         Ok(Source { table, seen: seen.clone() })
     }

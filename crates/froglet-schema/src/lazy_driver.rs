@@ -101,9 +101,11 @@ impl Catalog {
                     base.def.name
                 )));
             }
-            let (table, seen) = (self.open_table(&base.def)?, base.table.clone());
-            sources.push(LazySource { table, seen });
-            defs.push(base.def.clone());
+            // What it is made of goes when it has ended, and may go before this has.
+            self.make_all_of(&base.def, scope.limits)?;
+            let table = self.engine().open(base.def.space, Arc::new(base.def.layout()))?;
+            sources.push(LazySource { table, seen: base.table.clone() });
+            defs.push(TableDef { lazy: None, ..base.def.clone() });
         }
         let source = Box::new(defs.remove(0));
         let id = self.create_table(txn, scope, new).await?;
@@ -182,6 +184,15 @@ impl Catalog {
         implied(&*lazy, base, edited)?;
         edited.work.clear();
         Ok(())
+    }
+
+    /// Makes all rows of a table that is to be read as it is stored.
+    pub(crate) fn make_all_of(&self, def: &TableDef, limits: &Limits) -> Result<(), SchemaError> {
+        match self.lazy_of(def) {
+            None => Ok(()),
+            Some(lazy) if lazy.is_live() => self.make_all(&*lazy, limits),
+            Some(_) => Err(not_lazily("Another table is to be made of it before that")),
+        }
     }
 
     /// Makes all rows of a table.
