@@ -30,13 +30,14 @@ SEEDS = int(os.environ.get("FROGLET_TEST_SEEDS", 0))
 FIRST = int(os.environ.get("FROGLET_TEST_SEED", 20261122))
 HISTORIES, LENGTH = SEEDS or 20, 40
 ROUNDS = SEEDS // 20 or 1
-MODES = {"plain": {}, "with kills": {"kills": True}}
+MODES = {"plain": {}, "with kills": {"kills": True},
+         "lazy": {"lazy": True}, "lazy with kills": {"lazy": True, "kills": True}}
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_history(froglet, postgres, mode):
     counts, offline = Counter(), history.Offline(postgres)
-    for seed in range(FIRST, FIRST + (HISTORIES if mode == "plain" else HISTORIES // 2)):
+    for seed in range(FIRST, FIRST + (HISTORIES // 2 if "kills" in mode else HISTORIES)):
         rng = random.Random(f"{mode} {seed}")
         try:
             counts += history.generated(froglet, rng, LENGTH, offline, **MODES[mode])
@@ -49,6 +50,7 @@ def test_history(froglet, postgres, mode):
     assert counts["rows committed"] > 5 * counts["rows not committed"]
     assert counts["changed"] > 2 * counts["change failed"]
     assert counts["waits"] and counts["offline"]
+    assert ("lazy" in mode) == (counts["made lazily"] > HISTORIES // 10)
     allowed = sum(counts[name] for name in ("deadlock", "followed", "owner of units", "new parent",
                                             "told early", "older schema", "at its snapshot"))
     assert allowed <= 3 + HISTORIES // 5, counts

@@ -10,6 +10,8 @@ from . import expressions
 from .expressions import literal, value
 from .tables import TEXT, Column, Failure, Key, NotModelled, Rows, Table, type_of
 
+LAZILY = " with (migration = lazy)"
+
 
 @dataclass(frozen=True)
 class Change:
@@ -306,11 +308,12 @@ class DropTable(Change):
 
 @dataclass(frozen=True)
 class MakeTable(Change):
-    """CREATE TABLE AS."""
+    """CREATE TABLE AS. `lazily`: its rows come after the commit, if the server can do that."""
     query: object
+    lazily: bool = False
 
     def sql(self):
-        return f"create table {self.table} as {self.query.sql()}"
+        return f"create table {self.table}{LAZILY * self.lazily} as {self.query.sql()}"
 
     def of(self, state):
         return None

@@ -50,8 +50,8 @@ def beginning(rng):
 
 
 class Generator:
-    def __init__(self, rng, kills=False):
-        self.rng, self.kills, self.names, self.plans = rng, kills, 0, {}
+    def __init__(self, rng, kills=False, lazy=False):
+        self.rng, self.kills, self.lazy, self.names, self.plans = rng, kills, lazy, 0, {}
 
     def name(self, prefix):
         self.names += 1
@@ -94,7 +94,7 @@ class Generator:
         if not view.tables:
             return Rollback() if transaction else Select("t")
         if session[0] == "M" and rng.random() < 0.55:
-            if transaction and rng.random() < 0.2:
+            if transaction and rng.random() < (0.5 if self.lazy else 0.2):
                 self.plans[session] = self.replacement(view)
                 return self.plans[session].pop(0)
             return self.change(view)
@@ -317,11 +317,15 @@ class Generator:
         query = self.query([table])
         if rng.random() < 0.6:
             query = Rows(table.name, tuple((c.name, ("col", c.name)) for c in table.columns))
-        plan = [MakeTable(new, query)]
+        plan = [MakeTable(new, query, self.lazy and rng.random() < 0.85)]
         primary = next((k for k in table.keys if k.kind == "primary"), None)
         if isinstance(query, Rows) and primary and len(query.outputs) == len(table.columns):
             names = tuple(table.by_id(id).name for id in primary.columns)
             plan.append(AddKey(new, self.name("p"), names, "primary"))
+        if self.lazy and rng.random() < 0.3:
+            part = rng.sample(table.columns, rng.randint(1, len(table.columns)))
+            part = Rows(table.name, tuple((c.name, ("col", c.name)) for c in part), self.where(table))
+            plan.append(MakeTable(self.name("m"), part, True))
         plan.append(DropTable(table.name))
         if rng.random() < 0.7:
             plan.append(RenameTable(new, table.name))

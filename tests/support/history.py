@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import psycopg
 
-from .changes import Change
+from .changes import LAZILY, Change
 from .generator import SESSIONS, Generator, Kill, beginning
 from .model import Changed, Commit, RollbackTo, Select, World, counted
 from .story import ENDS_SECONDS, Session
@@ -38,8 +38,8 @@ class Wrong(AssertionError):
 class Play:
     """A history on its way."""
 
-    def __init__(self, server, start, offline=None):
-        self.server, self.start, self.offline = server, start, offline
+    def __init__(self, server, start, offline=None, settings=()):
+        self.server, self.start, self.offline, self.settings = server, start, offline, settings
         self.worlds = [World(states=(start,))]
         self.sessions, self.waiting, self.steps, self.told = {}, {}, [], []
         self.counts = Counter()
@@ -62,6 +62,8 @@ class Play:
             return self.kill()
         if name not in self.sessions:
             self.sessions[name] = Session(self.server)
+            for setting in self.settings:
+                self.sessions[name].connection.execute(f"set {setting}")
         session = self.sessions[name]
         self.worlds = [world.sent(name, statement) for world in self.worlds]
         rest = self.at_rest(name, statement)
@@ -170,6 +172,7 @@ class Play:
             if isinstance(statement, Commit) and before and before.work and not before.failed:
                 what = "schema" if before.changes_schema() else "rows"
                 self.counts[f"{what} {'not committed' if failed else 'committed'}"] += 1
+                self.counts["made lazily"] += not failed and before.makes_lazily()
             elif isinstance(statement, Change):
                 self.counts["change failed" if failed else "changed"] += 1
 
@@ -196,6 +199,12 @@ class Play:
         if self.waiting:
             raise Wrong("hangs", f"{list(self.waiting)} wait for nobody\n{self.story()}")
         self.look()
+        if self.counts["made lazily"]:
+            for name in names_of(self.watcher):
+                # All its rows are looked at, and so moved.
+                self.watcher.execute(f"alter table {name} add constraint looked_at check (true)")
+                self.watcher.execute(f"alter table {name} drop constraint looked_at")
+            self.look()
 
     def look(self):
         """The tables, their indexes and the catalog are those of one world."""
@@ -239,9 +248,9 @@ class Play:
             work = transaction.work
             if transaction.failed or any(not isinstance(piece, Changed) for piece in work):
                 return None
-            changes = [piece.change.sql() for piece in work]
+            changes = [piece.change.sql().replace(LAZILY, "") for piece in work]
         elif isinstance(statement, Change) and not transaction.explicit:
-            changes = [statement.sql()]
+            changes = [statement.sql().replace(LAZILY, "")]
         else:
             return None
         if not changes:
@@ -250,7 +259,8 @@ class Play:
 
     def story(self):
         """What has happened, in the format of `story.py`."""
-        lines = [f"setup> {sql}" for sql in created(self.start)]
+        lines = [f"# each session: set {setting}" for setting in self.settings]
+        lines += [f"setup> {sql}" for sql in created(self.start)]
         for name, sql, outcome in self.told:
             lines.append(f"{name}> {sql}")
             if outcome is not None and len(outcome) > 1:
@@ -363,9 +373,9 @@ def read_back(table, contents):
     return rows
 
 
-def played(server, start, offline, steps):
+def played(server, start, offline, steps, settings):
     """Plays steps that were generated before. Those of a session that waits are left out."""
-    play = Play(server, start, offline)
+    play = Play(server, start, offline, settings)
     try:
         for name, statement in steps:
             if name not in play.waiting:
@@ -375,10 +385,14 @@ def played(server, start, offline, steps):
         play.close()
 
 
-def generated(server, rng, length, offline=None, kills=False):
-    """Plays a new history. A failure has its steps as `steps` and its start as `start`."""
-    start = beginning(rng)
-    generator, play = Generator(rng, kills), Play(server, start, offline)
+def generated(server, rng, length, offline=None, kills=False, lazy=False):
+    """Plays a new history. A failure has its steps as `steps`, its start as `start` and its settings."""
+    start, settings = beginning(rng), ()
+    if lazy:
+        # Nothing is moved unless it is touched; or at once; or now and then.
+        settings = (f"froglet.migration_delay = '{rng.choice(('1h', '1h', '0', '50ms'))}'",
+                    f"froglet.migration_granule_rows = {rng.choice((1, 1, 64))}")
+    generator, play = Generator(rng, kills, lazy), Play(server, start, offline, settings)
     try:
         for _ in range(length):
             ready = play.ready()
@@ -388,7 +402,7 @@ def generated(server, rng, length, offline=None, kills=False):
         play.finish()
         return play.counts + counted(play.worlds)
     except Wrong as wrong:
-        wrong.start, wrong.steps = start, play.steps
+        wrong.start, wrong.steps, wrong.settings = start, play.steps, settings
         raise
     finally:
         play.close()
@@ -403,7 +417,7 @@ def shrunk(server, wrong, offline=None, seconds=60):
         while at < len(steps) and time.monotonic() < deadline:
             fewer = steps[:at] + steps[at + size:]
             try:
-                played(server, wrong.start, offline, fewer)
+                played(server, wrong.start, offline, fewer, wrong.settings)
             except Wrong as again:
                 if again.kind == wrong.kind:
                     steps, best = fewer, again

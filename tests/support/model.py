@@ -23,6 +23,7 @@ counted:
 `new parent`        40001 at the commit of a transaction that changed keys of a table that has become a parent
 `told early`        what a commit is to fail with, at a statement before it
 `older schema`      what violates a constraint that the table had when a statement began, and lost while it waited
+`not lazily`        0A000 of a table that is made lazily, and of what the transaction that makes it does besides
 `at its snapshot`   what the newest rows violate, or only those of the snapshot, under REPEATABLE READ; and 40001
                     where others have held the table's schema since, or that of a parent that is told
 
@@ -248,6 +249,10 @@ class Doomed:
         raise Refused
 
 
+def makes_lazily(statement):
+    return getattr(statement, "lazily", False)
+
+
 def done(work, state, lenient=False):
     """A transaction's work, done over a committed state."""
     for piece in work:
@@ -270,6 +275,9 @@ class Transaction:
 
     def changes_schema(self):
         return any(isinstance(piece, Changed) for piece in self.work)
+
+    def makes_lazily(self):
+        return any(makes_lazily(piece.change) for piece in self.work if isinstance(piece, Changed))
 
     def made(self):
         """The tables it makes of others."""
@@ -433,6 +441,8 @@ class World:
 
     def statement(self, session, transaction, statement):
         yield from self.told_early(transaction)
+        if makes_lazily(statement) or transaction.makes_lazily() and not isinstance(statement, Select):
+            yield error("0A000", allowance="not lazily"), transaction.work
         try:
             if isinstance(statement, Change):
                 yield from self.change(session, transaction, statement)

@@ -66,7 +66,13 @@ impl MemoryTable {
         let strings: usize = values.iter().filter_map(string_bytes).map(<[u8]>::len).sum();
         self.core.budget.admit(strings + values.len() * 16)?;
         let by_block: Vec<_> = rows.rids.chunk_by(|a, b| a.block() == b.block()).collect();
-        by_block.iter().try_for_each(|rids| self.space.make_block(rids[0].block()).map(|_| ()))?;
+        // Whoever is given an empty place writes there without asking whether it has a block.
+        let blocks = by_block.iter().map(|rids| rids[0].block());
+        for block in
+            blocks.chain(empty.chunk_by(|a, b| a.block() == b.block()).map(|e| e[0].block()))
+        {
+            self.space.make_block(block)?;
+        }
 
         let _installing = self.space.installing.read();
         let ts = self.core.timeline.now();
