@@ -50,6 +50,12 @@ class Twins:
         """A statement on both sides; what it comes to, which is the same."""
         return Pair(self.eager, self.lazy).do(sql, parameters, **options)
 
+    def do_all(self, *statements):
+        """Statements, none of which fails."""
+        for sql in statements:
+            found = self.do(sql)
+            assert not is_error(found), f"{sql}\n{found}"
+
     def make(self, *statements):
         """The transaction that makes tables of others."""
         for connection in (self.eager, self.lazy):
@@ -67,6 +73,10 @@ class Twins:
     def close(self):
         self.eager.close()
         self.lazy.close()
+
+
+def is_error(outcome):
+    return isinstance(outcome, tuple) and len(outcome[0]) == 5 and isinstance(outcome[0], str)
 
 
 class Pair:
