@@ -234,6 +234,7 @@ class Changed:
     table: int
     ids: tuple
     locks: frozenset
+    told: frozenset  # Parents that it may have had to tell.
 
     def on(self, state, lenient):
         return self.change.change(state, state.tables.get(self.table), self.ids)
@@ -272,6 +273,9 @@ class Transaction:
 
     def locks(self):
         return {id for piece in self.work if isinstance(piece, Changed) for id in piece.locks}
+
+    def told(self):
+        return {id for piece in self.work if isinstance(piece, Changed) for id in piece.told}
 
     def changes_schema(self):
         return any(isinstance(piece, Changed) for piece in self.work)
@@ -589,7 +593,8 @@ class World:
             yield error(SERIALIZATION), transaction.work
             return
         table = statement.of(view)
-        changed = Changed(statement, table, tuple(next(IDS) for _ in range(12)), locks)
+        told = frozenset(statement.relatives(view))
+        changed = Changed(statement, table, tuple(next(IDS) for _ in range(12)), locks, told)
         if changed.on(view, False) == view:  # May fail.
             yield Answer(), transaction.work  # Nothing to be done, nobody to wait for.
         others = [t for name, t in self.transactions.items() if name != session]
@@ -643,7 +648,7 @@ class World:
                         copy = state.tables[id].rows.get(rid) if id in state.tables else None
                         version = len(state.tables[id].lineage) if id in state.tables else 0
                         written[id, rid] = Written(now, version, copy)
-        locked = self.locked | dict.fromkeys(transaction.locks(), now)
+        locked = self.locked | dict.fromkeys(transaction.locks() | transaction.told(), now)
         yield done_tag, replace(
             without, states=(*self.states, state.settled()), written=written, locked=locked)
 
