@@ -197,3 +197,560 @@ def test_writes(start, granule_rows, fast_path):
         whole(twins, f"t{n}")
         twins.do(f"insert into t{n} (id) values (90001), (90002)")
         twins.do(f"select u, id from t{n} order by u desc nulls last, id limit 9")
+
+
+SMALL = ("create table s (id int primary key, v int, w int unique)",
+         "insert into s select i, i % 10, 1000 + i from generate_series(1, 300) i")
+# Of two blocks, so that a migration takes a while.
+LARGE = ("create table s (id int primary key, v int, w int unique)",
+         "insert into s select i, i % 10, 100000 + i from generate_series(1, 12000) i")
+COPY = ("create table t as select id, v, w from s", "alter table t add primary key (id)",
+        "alter table t add unique (w)")
+
+
+def lazily(twins, *source, make=(*COPY, "drop table s")):
+    twins.do_all(*source)
+    twins.make(*make)
+
+
+def test_cursors_and_copy(start):
+    """What a cursor was opened on stays, whatever is moved meanwhile; COPY goes both ways."""
+    twins = Twins(start)
+    lazily(twins, *LARGE)
+    twins.do_all("begin", "declare c cursor for select * from t order by id",
+                 "declare d scroll cursor for select * from t where v = 3 order by w", "fetch 3 from c")
+    other = twins.pair()
+    other.do("update t set v = 99 where id < 50")
+    other.do("delete from t where id between 50 and 60")
+    other.do("insert into t values (20000, 3, 1)")
+    twins.do_all("fetch 100 from c", "fetch 5 from d", "update t set v = 4 where id = 70", "fetch all from d",
+                 "fetch backward 3 from d", "fetch all from c", "commit")
+    whole(twins)
+    found = []
+    for connection in (twins.eager, twins.lazy):
+        with connection.cursor() as cursor:
+            with cursor.copy("copy t (id, v, w) from stdin") as copy:
+                copy.write("30000\t1\t2\n30001\t\\N\t\\N\n")
+            with pytest.raises(errors.UniqueViolation), cursor.copy("copy t from stdin") as copy:
+                copy.write("30002\t1\t7\n11999\t1\t8\n")
+            with cursor.copy("copy (select * from t order by id) to stdout") as copy:
+                ordered = b"".join(bytes(part) for part in copy)
+            with cursor.copy("copy t to stdout") as copy:
+                lines = sorted(b"".join(bytes(part) for part in copy).splitlines())
+            found.append((ordered, lines))
+    assert found[0] == found[1]
+    whole(twins)
+    twins.kill()
+    whole(twins)
+
+
+def test_prepared_statements(start):
+    """Prepared before the flip for the table that was, and after it; run on, while rows are moved."""
+    twins = Twins(start)
+    twins.do_all(*SMALL, "create table other (id int primary key, v int)",
+                 "prepare before as select * from s where id = $1", "execute before (4)",
+                 "prepare joined (int) as select s.v from s where s.id = $1")
+    twins.make("create table n as select id, v, w from s", "alter table n add primary key (id)",
+               "alter table n add unique (w)", "drop table s", "alter table n rename to s")
+    for n in range(3, 9):
+        twins.do("execute before (%s)" % n)
+        twins.do("execute joined (%s)" % n)
+    twins.do_all("prepare after as select id from s where w = $1", "prepare writes as update s set v = v + 1 where id = $1",
+                 "prepare adds as insert into s values ($1, 1, 1) on conflict (id) do update set v = s.v + 100")
+    for n in range(40):
+        twins.do("execute after (%s)" % (1001 + n))
+        twins.do("execute writes (%s)" % (2 * n))
+        twins.do("execute adds (%s)" % (3 * n))
+    twins.do("alter table s add column more int default 4")
+    for n in range(40, 60):
+        twins.do("execute after (%s)" % (1001 + n))
+        twins.do("execute writes (%s)" % (2 * n))
+    whole(twins, "s")
+
+
+def test_repeatable_read(start):
+    """A snapshot taken right after the flip sees the same, however much is moved and changed later."""
+    twins = Twins(start)
+    lazily(twins, *LARGE)
+    readers = [twins.pair() for _ in range(3)]
+    for reader in readers:
+        reader.do("begin isolation level repeatable read")
+        reader.do("select count(*) from t where id = 5")
+    twins.do_all("update t set v = 77 where id between 1 and 100", "delete from t where id between 101 and 200",
+                 "update t set id = id + 50000, w = w + 500000 where id between 201 and 300",
+                 "insert into t values (101, 1, 7)", "vacuum")
+    readers[0].do("select * from t order by id")
+    readers[0].do("select * from t where id in (5, 105, 205, 305)")
+    # All is moved, and the migration ends.
+    twins.do_all("alter table t add constraint k check (v < 1000)", "vacuum", "update t set v = v + 1")
+    for reader in readers:
+        reader.do("select * from t order by id")
+        reader.do("select * from t where id in (5, 105, 205, 305)")
+        reader.do("select id from t where w between 100090 and 100110 order by w")
+        reader.do("select count(*), sum(v) from t")
+        reader.do("commit")
+        reader.do("select count(*), sum(v) from t")
+    # A repeatable-read writer loses against who has written since its snapshot, and not against who has moved.
+    twins.do_all("begin isolation level repeatable read", "select 1")
+
+
+def test_repeatable_read_writers(start):
+    twins = Twins(start)
+    lazily(twins, *SMALL)
+    writer, other = twins.pair(), twins.pair()
+    writer.do("begin isolation level repeatable read")
+    writer.do("select count(*) from t")
+    other.do("select * from t where id in (1, 2, 3)")
+    other.do("update t set v = 50 where id = 3")
+    writer.do("update t set v = 60 where id = 1")
+    writer.do("update t set v = 60 where id = 4")
+    writer.do("select * from t where id in (1, 3, 4) order by id")
+    writer.do("update t set v = 60 where id = 3")  # 40001
+    writer.do("rollback")
+    whole(twins)
+
+
+def test_past(start):
+    """`froglet.as_of`: between the flip and now, while rows are moved and after."""
+    twins = Twins(start, arguments=("--set", "froglet.retention=5min"))
+    lazily(twins, *SMALL)
+
+    def now():
+        time.sleep(0.25)
+        at = [c.execute("select clock_timestamp()::text").fetchone()[0] for c in (twins.eager, twins.lazy)]
+        time.sleep(0.25)
+        return at
+
+    def past(times, sql):
+        found = []
+        for connection, at in zip((twins.eager, twins.lazy), times):
+            connection.execute(f"set froglet.as_of = '{at}'")
+            found.append(connection.execute(sql).fetchall())
+            connection.execute("reset froglet.as_of")
+        assert found[0] == found[1]
+
+    first = now()
+    twins.do_all("update t set v = 5 where id = 17", "delete from t where id = 18", "select * from t where id = 19")
+    second = now()
+    twins.do_all("update t set v = 6 where id in (17, 19, 21)")
+    for sql in ("select * from t order by id", "select * from t where id = 17", "select * from t where id = 18",
+                "select id from t where w between 1010 and 1030 order by w"):
+        past(first, sql)
+        past(second, sql)
+    twins.do_all("alter table t add check (id > 0)")
+    for sql in ("select * from t order by id", "select * from t where id = 17", "select * from t where id = 18"):
+        past(first, sql)
+        past(second, sql)
+
+
+CHILD = ("create table p (id int primary key, v int)", "insert into p select i, i from generate_series(1, 50) i",
+         "create table s (id int primary key, p int references p {on}, v int)",
+         "create index s_p on s (p)",
+         "insert into s select i, case when i % 9 > 0 then 1 + i % 40 end, i from generate_series(1, 200) i")
+MADE_CHILD = ("create table t as select id, p, v from s", "alter table t add primary key (id)",
+              "alter table t add foreign key (p) references p {on}", "drop table s")
+
+
+@pytest.mark.parametrize("index", ["create index t_p on t (p)", None], ids=["index", "no index"])
+@pytest.mark.parametrize("on", ["", "on delete cascade", "on delete set null"])
+def test_lazy_child(start, on, index):
+    """Rows not moved yet keep their parents, go with them, or lose them."""
+    twins = Twins(start)
+    lazily(twins, *(sql.format(on=on) for sql in CHILD),
+           make=[*(sql.format(on=on) for sql in MADE_CHILD), *([index] if index else [])])
+    twins.do_all("delete from p where id = 50")
+    for sql in ("delete from p where id = 7", "update p set id = 107 where id = 8", "update p set v = 0 where id = 9",
+                "insert into t values (1000, 9, 0)", "insert into t values (1001, 999, 0)",
+                "update t set p = 999 where id = 30", "update t set p = 49 where id = 31", "delete from p where id = 49",
+                "delete from t where p = 12", "delete from p where id = 12", "select * from t where p = 7",
+                "insert into t values (1002, 7, 0)", "delete from p where id in (20, 21, 22)"):
+        twins.do(sql)
+    whole(twins)
+    twins.do("select * from p order by id")
+    twins.kill()
+    twins.do("delete from p where id = 30")
+    twins.do("insert into t values (1003, 7, 0)")
+    whole(twins)
+    twins.do("select * from p order by id")
+
+
+@pytest.mark.parametrize("on", ["", "on delete cascade", "on delete set null"])
+def test_lazy_parent(start, on):
+    """Another table refers to one that is made lazily: made so in the same transaction, or later."""
+    twins = Twins(start)
+    twins.do_all(*SMALL, "create table c (id int primary key, p int)", "create index c_p on c (p)",
+                 "insert into c select i, i from generate_series(1, 100) i", "create table d (id int, p int)",
+                 "insert into d select i, 1000 + i from generate_series(1, 20) i", "insert into d values (0, 5)")
+    make = [*COPY, "drop table s"]
+    twins.make(*make)
+    twins.do_all(f"alter table c add constraint c_p foreign key (p) references t (id) {on}")
+    twins.do("alter table d add constraint d_p foreign key (p) references t (w)")
+    twins.do_all("delete from d where id = 0", "alter table d add constraint d_p foreign key (p) references t (w)")
+    for sql in ("delete from t where id = 200", "delete from t where id = 70", "delete from t where id = 7",
+                "update t set id = 1071 where id = 71", "update t set w = 1 where id = 8", "insert into c values (500, 250)",
+                "insert into c values (501, 999)", "insert into d values (1, 1250), (2, null)", "update c set p = 251 where id = 9",
+                "delete from t where id = 251", "update t set v = 0 where id = 10", "insert into c values (502, 200)",
+                "delete from t where v = 3"):
+        twins.do(sql)
+    whole(twins)
+    whole(twins, "c")
+    twins.do("select * from d order by id, p")
+    twins.kill()
+    for sql in ("delete from t where id = 72", "insert into c values (503, 253)", "insert into c values (504, 200)"):
+        twins.do(sql)
+    whole(twins)
+    whole(twins, "c")
+
+
+def test_two_of_one_source(start):
+    """A split: both follow the one source, each at its own pace; one is dropped before the other is done."""
+    twins = Twins(start)
+    lazily(twins, *LARGE, make=(
+        "create table a as select id, v from s where id % 3 > 0", "alter table a add primary key (id)",
+        "create table b as select id, w from s", "alter table b add primary key (id)",
+        "alter table b add unique (w)", "create index on b (w, id)", "drop table s"))
+    twins.do_all("select * from a where id in (1, 2, 3)", "update b set w = 5 where id = 2", "delete from a where id = 4")
+    twins.do("select a.id, a.v, b.w from a join b using (id) where a.id < 20 order by a.id")
+    twins.kill()
+    twins.do_all("select count(*) from a join b using (id)", "insert into a values (3, 3)", "drop table a", "vacuum", "checkpoint")
+    twins.do("select * from b where id = 9000")
+    twins.kill()
+    whole(twins, "b")
+    twins.do_all("alter table b add check (w > 0)", "vacuum")
+    whole(twins, "b")
+    wait_until(lambda: twins.migrations()[-1][1] == "done", "the last one is done")
+    twins.kill()
+    whole(twins, "b")
+
+
+ALTERS = (
+    ["alter table t add column x int default 5", "select id, x from t where id = 17",
+     "update t set x = 6 where id in (17, 18)", "select x, count(*) from t group by x"],
+    ["alter table t add column x int", "alter table t add column y text default 'y'", "alter table t drop column v",
+     "insert into t (id, x) values (9999, 1)"],
+    ["alter table t add column x int generated always as (id * 2) stored"],
+    ["alter table t add column x int default 5 not null", "alter table t alter column x set default 6"],
+    ["alter table t add column x timestamptz default now()", "select count(distinct x) from t",
+     "alter table t drop column x"],
+    ["alter table t drop column w", "alter table t add column w text default 'new'", "select * from t where id < 4"],
+    ["alter table t drop column id", "select sum(w) from t"],
+    ["alter table t rename column v to x", "select x from t where id = 3", "alter table t rename to tt",
+     "alter table tt rename to t"],
+    ["alter table t alter column v type bigint"],
+    ["alter table t alter column v type text using 'v' || v"],
+    ["alter table t alter column id type bigint", "insert into t values (10000000000, 1, 1)"],
+    ["alter table t alter column v set not null", "insert into t values (9999, null)"],
+    ["alter table t alter column id drop not null"],
+    ["alter table t add check (v < 9)"],
+    ["alter table t add check (v < 10)", "insert into t values (9999, 10)"],
+    ["alter table t add unique (v)"],
+    ["create index on t (v, id)", "select id from t where v = 3 and id > 290 order by id"],
+    ["create unique index on t (w, v)", "insert into t values (9999, 1, 1001)"],
+    ["alter table t drop constraint t_pkey", "insert into t values (17, 0, 0)", "select * from t where id = 17 order by w"],
+    ["alter table t drop constraint t_w_key", "insert into t values (1017, 0, 1017)", "select * from t where w = 1017 order by id"],
+    ["truncate t", "insert into t values (17, 17)"],
+    ["drop table t", "create table t (id int, v int)", "insert into t values (17, 17)"],
+    ["create table n as select * from t where v = 3", "drop table t", "alter table n rename to t"],
+    ["create table n with (migration = eager) as select id, v from t", "drop table t", "alter table n rename to t"],
+    ["create table n with (migration = eager) as select v, count(*) as n from t group by v", "drop table t",
+     "alter table n rename to t", "alter table t rename column v to id"],
+    ["begin", "alter table t add check (v < 100)", "alter table t add column x int default 4", "select count(*) from t",
+     "rollback", "select * from t where id = 5"],
+    ["begin", "drop table t", "rollback", "select * from t where id = 5"],
+    ["begin", "truncate t", "insert into t values (1, 1)", "rollback", "select * from t where id = 1"],
+    ["begin", "alter table t drop column v", "savepoint a", "truncate t", "rollback to a", "commit"],
+    ["alter table t add column p int references t (id)", "update t set p = 5 where id = 4", "delete from t where id = 5"],
+    ["vacuum t", "analyze t", "checkpoint"],
+)
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["nothing is moved", "in the background"])
+def test_alter(start, at_once):
+    """Schema changes of a table that is being made, with a reader from before them, over a restart."""
+    twins = Twins(start, delay="0" if at_once else "1h")
+    twins.do_all(*SMALL)
+    numbers = range(len(ALTERS))
+    tables = (sql for n in numbers for sql in (
+        f"create table t{n} as select id, v, w from s", f"alter table t{n} add constraint t{n}_pkey primary key (id)",
+        f"alter table t{n} add constraint t{n}_w_key unique (w)"))
+    twins.make(*tables, "drop table s")
+    readers = []
+    for n, alter in enumerate(ALTERS):
+        if not at_once:
+            twins.do(f"select * from t{n} where id in (1, 3, 5)")
+            twins.do(f"update t{n} set v = 8 where id = 100")
+        reader = twins.pair()
+        reader.do("begin isolation level repeatable read")
+        reader.do(f"select v from t{n} where id = 7")
+        readers.append(reader)
+        for sql in alter:
+            sql = re.sub(r"\b(tt?)(_\w+)?\b", rf"\g<1>{n}\2", sql)
+            twins.do(re.sub(r"\bn\b(?! from)", f"n{n}", sql) if "count(*) as n" not in sql else
+                     sql.replace("create table n ", f"create table n{n} "))
+        twins.do(f"select * from t{n} order by 1")
+        twins.do(f"select count(*) from t{n}")
+        twins.do(f"select * from t{n} where id = 17")
+    twins.do("vacuum")
+    for n, reader in enumerate(readers):
+        reader.do(f"select * from t{n} order by id")
+        reader.do(f"select w from t{n} where id = 9")
+        reader.do("commit")
+        reader.do(f"select * from t{n} where id = 9")
+        reader.close()
+    for _ in range(2):
+        twins.kill()
+        for n in numbers:
+            twins.do(f"select * from t{n} order by 1")
+            twins.do(f"select * from t{n} where id between 20 and 30 order by id, 2")
+        twins.do("checkpoint")
+
+
+def test_rolled_back(start):
+    """Savepoints and rollbacks of the transaction that makes it leave nothing, also after a crash."""
+    twins = Twins(start)
+    twins.do_all(*SMALL)
+    twins.do_all("begin", "savepoint a", "create table t as select * from s", "select count(*) from t",
+                 "select * from t where id = 5", "rollback to a")
+    twins.do("select * from t")
+    twins.do_all("rollback to a", "create table t as select id, v + 1 as v from s", "select sum(v) from t", "drop table t",
+                 "create table t as select id, v + 2 as v from s", "alter table t add primary key (id)",
+                 "select * from t where id in (5, 6)", "select id from t where id > 290 order by id desc limit 3",
+                 "savepoint b", "drop table s", "savepoint c", "alter table t add column x int default 3",
+                 "select * from t where id = 9", "rollback to c", "rollback to b", "commit")
+    twins.do("select * from t where id = 5")
+    twins.do_all("begin", "create table n as select * from s", "drop table s", "rollback", "select count(*) from s")
+    twins.do("select * from n")
+    assert [(name, phase) for name, phase, *_ in twins.migrations()] == [("t", "lazy")]
+    other = twins.pair()
+    twins.do_all("begin", "create table n as select * from s", "drop table s")
+    other.do("select * from n")
+    other.do("select count(*) from s")
+    twins.kill()
+    twins.do_all("select count(*) from s", "select * from t order by id")
+    twins.do("select * from n")
+    assert [(name, phase) for name, phase, *_ in twins.migrations()] == [("t", "lazy")]
+
+
+REFUSED = (
+    # What is refused, and a word of why.
+    ("create table t with (migration = lazy) as select id, random() as r from s", "volatile"),
+    ("create table t with (migration = lazy) as select id, nextval('q') as r from s", "volatile"),
+    ("create table t with (migration = lazy) as select id, now() as r from s", "volatile"),
+    ("create table t with (migration = lazy) as select id, 's'::regclass::text as r from s", "catalog"),
+    ("create table t with (migration = lazy) as select count(*) from s", "rows of several"),
+    ("create table t with (migration = lazy) as select v, count(*) from s group by v", "rows of several"),
+    ("create table t with (migration = lazy) as select distinct v from s", "rows of several"),
+    ("create table t with (migration = lazy) as select id from s order by id limit 3", "rows of several"),
+)
+AFTERWARDS = (
+    ["alter table t add primary key (v)", "keys"],
+    ["alter table t add unique (v)"],
+    ["create unique index on t (v)"],
+    ["alter table t alter column v set not null", "NULL"],
+    ["alter table t add check (v < 100)"],
+    ["alter table t add column x int generated always as (id + 1) stored"],
+    ["alter table t add foreign key (v) references p (id)"],
+    ["alter table t alter column v type text using v::text"],
+    ["insert into t values (1000, 1, 1)"],
+    ["update t set v = 0"],
+    ["delete from t where id = 5"],
+    ["insert into s values (1000, 1, 1)"],
+    ["update s set v = 0"],
+    ["delete from s where id = 5"],
+    ["create table n with (migration = lazy) as select * from t"],
+)
+
+
+def test_refused(start):
+    """What cannot be done is refused with 0A000, and changes nothing."""
+    server = start()
+    server.run(*SMALL, "create sequence q", "create table p (id int primary key)", "insert into s values (777, null, null)")
+    before = server.rows("select * from s order by id")
+    with server.connect() as c:
+        c.execute("set froglet.migration_delay = '1h'")
+        for sql, why in REFUSED:
+            with pytest.raises(errors.FeatureNotSupported, match=why):
+                c.execute(sql)
+            with pytest.raises(errors.UndefinedTable):
+                c.execute("select * from t")
+        c.execute("set froglet.migration = lazy")
+        for [sql, *_] in AFTERWARDS:
+            c.execute("begin")
+            c.execute("create table t as select id, v, w from s")
+            c.execute("savepoint a")
+            with pytest.raises(errors.FeatureNotSupported):
+                c.execute(sql)
+            c.execute("rollback to a")
+            assert c.execute("select * from t order by id").fetchall() == before
+            c.execute("commit")
+            assert c.execute("select * from t where id = 17").fetchall() == [(17, 7, 1017)]
+            c.execute("drop table t")
+        with pytest.raises(errors.InvalidParameterValue):
+            c.execute("set froglet.migration = lazily")
+        with pytest.raises(errors.InvalidParameterValue):
+            c.execute("create table t with (migration = 'soon') as select * from s")
+        for wrong in ("0", "3", "-1", "8192000"):
+            with pytest.raises(psycopg.Error):
+                c.execute(f"set froglet.migration_granule_rows = {wrong}")
+        # What a query may fail at is found before the commit.
+        c.execute("insert into s values (888, 0, 8)")
+        with pytest.raises(errors.DivisionByZero):
+            c.execute("create table t as select id, 10 / v as x from s")
+        with pytest.raises(errors.UndefinedTable):
+            c.execute("select * from t")
+    assert server.rows("select * from s where id <> 888 order by id") == before
+    assert [phase for [phase] in server.rows("select phase from froglet.migrations where kind = 'table'")] == \
+        ["aborted"] * len(AFTERWARDS)
+
+
+def test_what_may_fail(start):
+    """A row that the query fails for, written while it is verified or by a writer that is carried over."""
+    server = start()
+    server.run(*SMALL)
+    with server.connect() as writer, server.connect() as c:
+        server.run("update s set v = v + 1")
+        writer.execute("begin")
+        writer.execute("insert into s values (1000, 0, 5)")
+        c.execute("set froglet.migration = lazy")
+        c.execute("set froglet.migration_delay = '1h'")
+        with c.transaction():
+            c.execute("create table t as select id, 10 / v as x, w from s")
+            c.execute("alter table t add primary key (id)")
+            c.execute("drop table s")
+        with pytest.raises(errors.DivisionByZero):
+            writer.execute("commit")
+        assert c.execute("select * from t where id in (1, 1000)").fetchall() == [(1, 5, 1001)]
+        server.kill_and_restart()
+    assert server.value("select count(*) from t") == 300
+
+
+def status(server, columns="phase, rows_scanned, rows_on_access, backlog, paused", name="t"):
+    [row] = server.rows(f"select {columns} from froglet.migrations where table_name = '{name}' and kind = 'table'")
+    return row
+
+
+def test_control(start):
+    """Paused, resumed, throttled, not cancelled; and what `froglet.migrations` says of it."""
+    server = start()
+    server.run(*LARGE)
+    with server.connect() as c:
+        c.execute("set froglet.migration = lazy")
+        c.execute("set froglet.migration_delay = 0")
+        c.execute("set froglet.migration_rows_per_second = 1")
+        with c.transaction():
+            for sql in (*COPY, "drop table s"):
+                c.execute(sql)
+        # It begins with a block, and then has eight thousand seconds to wait.
+        wait_until(lambda: status(server)[:2] == ("background", 8192), "a block is moved")
+        id = server.value("select id from froglet.migrations where table_name = 't' and kind = 'table'")
+        c.execute("select froglet.pause_migration(%s)", [id])
+        assert status(server, "phase, rows_scanned, rows_on_access, paused") == ("background", 8192, 0, True)
+        assert 0 < status(server)[3] < 12000
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match="cannot be cancelled") as raised:
+            c.execute("select froglet.cancel_migration(%s)", [id])
+        assert raised.value.diag.message_hint and raised.value.diag.message_detail
+        c.execute("select * from t where id = 12000")
+        assert status(server)[2] == 1
+        assert c.execute("select froglet.pause_migration(99999)").fetchall() == [(False,)]
+        c.execute("select froglet.throttle_migration(%s, 0)", [id])
+        time.sleep(0.2)
+        assert status(server, "phase") == ("background",)
+        assert c.execute("select count(*), sum(id) from t").fetchall() == [(12000, 72006000)]
+        c.execute("select froglet.resume_migration(%s)", [id])
+        wait_until(lambda: status(server, "phase") == ("done",), "it goes on to its end")
+        scanned, on_access, backlog, error, ended = status(
+            server, "rows_scanned, rows_on_access, backlog, error, ended_at is not null")
+        assert (scanned + on_access, backlog, error, ended) == (12000, 0, None, True)
+        assert c.execute("select froglet.cancel_migration(%s)", [id]).fetchall() == [(False,)]
+    server.kill_and_restart()
+    assert status(server, "phase") == ("done",)
+
+
+def test_deleted_stays_deleted(start):
+    """Over crashes and checkpoints, before and after its granule is moved."""
+    twins = Twins(start, granule_rows=64)
+    lazily(twins, *LARGE)
+    for n in range(6):
+        first = 1 + 1500 * n
+        twins.do(f"delete from t where id between {first} and {first + 9}")
+        twins.do(f"select * from t where id between {first} and {first + 70} order by id")
+        twins.do(f"insert into t values ({first}, -1, {first})")
+        twins.do(f"delete from t where id = {first}")
+        if n % 2:
+            twins.do("checkpoint")
+        if n % 3 == 1:
+            twins.do("vacuum")
+        twins.kill()
+        whole(twins)
+        twins.do(f"select * from t where w between {100000 + first} and {100000 + first + 20} order by w")
+    twins.do("alter table t add check (v >= -1)")
+    whole(twins)
+    wait_until(lambda: twins.migrations()[-1][1] == "done", "nothing is left")
+    twins.do("vacuum")
+    twins.kill()
+    whole(twins)
+
+
+def test_a_source_that_has_shrunk_or_grown(start):
+    """Row ids of the source that nobody has any more, and others that writers carried over still take."""
+    twins = Twins(start)
+    twins.do_all(SMALL[0], "insert into s select i, 0, i from generate_series(1, 100) i", "begin",
+                 "insert into s select i, 0, i from generate_series(1001, 20000) i", "rollback")
+    writer = twins.pair()
+    writer.do("begin isolation level repeatable read")
+    writer.do("update s set v = -1 where id = 5")
+    twins.make(*COPY, "drop table s")
+    writer.do("insert into s select i, 2, i from generate_series(30001, 60000) i")
+    writer.do("delete from s where id = 6")
+    writer.do("commit")
+    whole(twins)
+    twins.do("insert into t select i, 0, i from generate_series(70001, 71000) i")
+    twins.kill()
+    whole(twins)
+    twins.do_all("select * from t where id in (5, 35000, 70500) order by id", "begin",
+                 "alter table t add check (v < 1000)", "rollback", "checkpoint")
+    twins.kill()
+    whole(twins)
+    twins.do("insert into t select i, 0, i from generate_series(1001, 1100) i")
+    whole(twins)
+
+
+def test_a_block_of_which_nothing_is_made(start):
+    """Its row ids are handed out: the first row of the block is another one."""
+    twins = Twins(start)
+    lazily(twins, *SMALL, make=("create table t as select id, v, w from s where v > 100",
+                                "alter table t add primary key (id)", "drop table s"))
+    twins.do_all("select * from t where id = 5", "update t set v = 0 where id = 6", "insert into t values (5, 1, 1)",
+                 "insert into t values (6, 1, 1)", "select * from t where id in (5, 6) order by id")
+    twins.kill()
+    twins.do("insert into t values (7, 1, 1)")
+    whole(twins)
+
+
+ROUND_TRIPS = (
+    "- -v", "-(-v)", "- - -v + 1", "v - -1", "'it''s' || n", "E'a\\n''b\\\\' || n", "$$dollar'd$$ || n", "'a\"b' || n",
+    "v::text || '#'", "cast(v as numeric(20,5)) / 3", "d + interval '1 month'", "ts at time zone 'UTC'", "ts::text", "ts::date",
+    "to_char(ts, 'YYYY-MM-DD HH24 TZ')", "date_trunc('day', ts)", "v is distinct from 3", "coalesce(n, 'nil')",
+    "case when v > 3 then 'x' when v < 0 then 'y' end", "case v when 1 then 'one' else 'o''ther' end",
+    "v between 1 and 5", "n not like 'n1%'", "n ~ '^n[12]'", "v in (1, 2, null)", "substring(n from 1 for 2)",
+    "overlay(n placing 'X' from 1)", "interval '1 hour' is null", "(v + 1) * 2 - (3 - v)", "v & 3 | 4", "v << 2", "2 ^ v",
+    "array[v, 1]", "1.50 + v", "true", "null", "s.v", '"n"', "n::varchar(2)", "n::char(9)", "v::smallint", "v::float8::text",
+)
+
+
+def test_queries_after_a_restart(start):
+    """The rows that are left are made by the same query, in the session as it was."""
+    twins = Twins(start, TimeZone="America/New_York")
+    twins.do_all("create table s (id int primary key, v int, n text, d date, ts timestamptz)",
+                 "insert into s select i, i * 7 % 50 - 20, case when i % 4 > 0 then 'n' || i end, date '2020-01-31' + i,"
+                 " timestamptz '2026-03-08 01:30:00+00' + (i || ' hours')::interval from generate_series(1, 30) i")
+    twins.make(*(f"create table t{n} as select id, {e} as e, 'k' as k from s" for n, e in enumerate(ROUND_TRIPS)),
+               "drop table s")
+    for n in range(len(ROUND_TRIPS)):
+        twins.do(f"update t{n} set k = 'kk' where id < 10")
+    twins.do_all("create table s (y int)", "insert into s values (1)")
+    twins.settings["TimeZone"] = "Asia/Tokyo"
+    twins.kill()
+    for n in range(len(ROUND_TRIPS)):
+        twins.do_all(f"select * from t{n} order by id", f"update t{n} set k = 'all'", f"select * from t{n} order by id")
+    twins.do("select * from s")

@@ -13,7 +13,7 @@ class Twins:
     """Connections to both."""
 
     def __init__(self, start, delay="1h", granule_rows=1, arguments=(), **settings):
-        self.servers = start(), start(arguments=arguments)
+        self.servers = start(arguments=arguments), start(arguments=arguments)
         self.settings = {"froglet.migration_delay": delay,
                          "froglet.migration_granule_rows": granule_rows} | settings
         self.open()

@@ -154,7 +154,7 @@ impl Catalog {
         };
         self.store.lock(txn, source, scope.limits).await?;
         let def = &scope.table(source)?.def;
-        let rows = self.engine().open(def.space, Arc::new(def.layout()))?;
+        let rows = self.open_table(def)?;
         let source = positions(&*rows, query.inputs());
         let types = types_of(&*rows, &source);
         let kind = StepKind::Verify { source, check: Arc::new(Succeeds { query, types }) };
