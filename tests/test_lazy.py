@@ -537,10 +537,11 @@ REFUSED = (
     ("create table t with (migration = lazy) as select id, nextval('q') as r from s", "volatile"),
     ("create table t with (migration = lazy) as select id, now() as r from s", "volatile"),
     ("create table t with (migration = lazy) as select id, 's'::regclass::text as r from s", "catalog"),
-    ("create table t with (migration = lazy) as select count(*) from s", "rows of several"),
-    ("create table t with (migration = lazy) as select v, count(*) from s group by v", "rows of several"),
-    ("create table t with (migration = lazy) as select distinct v from s", "rows of several"),
-    ("create table t with (migration = lazy) as select id from s order by id limit 3", "rows of several"),
+    ("create table t with (migration = lazy) as select count(*) from s", "groups, or keys"),
+    ("create table t with (migration = lazy) as select v + 1 as v, count(*) from s group by v + 1", "groups, or keys"),
+    ("create table t with (migration = lazy) as select v, count(*) from s group by v", "an index"),
+    ("create table t with (migration = lazy) as select distinct v from s", "an index"),
+    ("create table t with (migration = lazy) as select id from s order by id limit 3", "groups, or keys"),
 )
 AFTERWARDS = (
     ["alter table t add primary key (v)", "keys"],

@@ -101,8 +101,7 @@ pub(crate) fn recompile(
     let names = Names { catalog: &catalog, path: &path };
     let context = EvalContext::new(Arc::new(frozen));
     let query = crate::parse::parse_query(&recipe.query)?;
-    let plan =
-        || table_query::plan_in(&names, context.clone(), snapshot, &query, recipe.source);
+    let plan = || table_query::plan_in(&names, context.clone(), snapshot, &query, recipe.source);
     let made = context.enter(plan)?;
     let why = |why| broken(format!("a lazy migration cannot be run, {why}: {}", recipe.query));
     made.lazily.map(|lazily| lazily.query).map_err(why)
