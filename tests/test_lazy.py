@@ -660,7 +660,7 @@ def test_control(start):
         c.execute("select froglet.resume_migration(%s)", [id])
         wait_until(lambda: status(server, "phase") == ("done",), "it goes on to its end")
         scanned, on_access, backlog, error, ended = status(
-            server, "rows_scanned, rows_on_access, backlog, error, ended_at is not null")
+            server, "rows_scanned, rows_on_access, backlog, error, ended is not null")
         assert (scanned + on_access, backlog, error, ended) == (12000, 0, None, True)
         assert c.execute("select froglet.cancel_migration(%s)", [id]).fetchall() == [(False,)]
     server.kill_and_restart()
