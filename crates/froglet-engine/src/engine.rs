@@ -244,6 +244,11 @@ pub trait Table: Send + Sync {
     /// Blocks that exist now; a scan visits `0..block_count()` as of its start.
     fn block_count(&self) -> u32;
 
+    /// The same for whoever is about to visit them all: whatever has to be made for that is made first.
+    fn scan_blocks(&self) -> u32 {
+        self.block_count()
+    }
+
     /// The rows of one block visible to `snapshot`, the columns at the given layout positions.
     fn read_block(
         &self,

@@ -651,10 +651,10 @@ impl Lazy {
                 let there: HashSet<RowId> = made.rids.iter().copied().collect();
                 let empty: Vec<RowId> =
                     rows.iter().filter(|row| !there.contains(row)).copied().collect();
-                self.state.count(who, made.rids.len());
                 let rows = BlockRows { rids: made.rids, batch };
                 let install = Install { rows: &rows, empty: &empty, note: &claims.note() };
                 target.install(&install, &mut || claims.done())?;
+                self.state.count(who, rows.rids.len());
                 CrashPoint::LazyInstalled.reached();
             }
             drop(claims);

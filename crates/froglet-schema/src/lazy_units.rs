@@ -220,7 +220,6 @@ impl LazyUnits {
                 CrashPoint::LazyMade.reached();
                 let n = rows.num_rows();
                 let rids = live.target.take_row_ids(n)?;
-                self.state.count(who, n);
                 let rows = BlockRows { rids, batch: rows };
                 let install = Install { rows: &rows, empty: &[], note: &claims.note() };
                 let installed = live.target.install(&install, &mut || claims.done());
@@ -234,6 +233,7 @@ impl LazyUnits {
                     live.target.install(&empty, &mut || ())?;
                     return Err(error.into());
                 }
+                self.state.count(who, n);
                 live.rows.fetch_add(n as u64, Ordering::Relaxed);
                 CrashPoint::LazyInstalled.reached();
             }

@@ -14,6 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
 use froglet_engine::{
     BlockRows, ColumnFill, Direction, EngineError, EngineTxn, Feed, IndexBuild, Install, Installs,
     KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId, Table, Ts,
@@ -121,6 +122,18 @@ impl LazyUnitsTable {
     }
 }
 
+fn joined(mut parts: Vec<BlockRows>) -> BlockRows {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let schema = parts[0].batch.schema();
+    let batch = concat_batches(&schema, parts.iter().map(|part| &part.batch));
+    BlockRows {
+        rids: parts.iter().flat_map(|part| part.rids.iter().copied()).collect(),
+        batch: batch.expect("parts have the same columns"),
+    }
+}
+
 impl Table for LazyUnitsTable {
     fn read_block(
         &self,
@@ -129,9 +142,14 @@ impl Table for LazyUnitsTable {
         projection: &[usize],
     ) -> Result<BlockRows, EngineError> {
         if !self.lazy.is_live() {
-            return self.own_block(snapshot, block, projection).map_err(|e| as_engine(&e));
+            let last = self.block_count().saturating_sub(1);
+            // A join may make more rows than its inputs have: the last block has them all.
+            let blocks = self.own(snapshot).map_err(|e| as_engine(&e))?.len() as u32;
+            let end = if block == last { blocks.max(block + 1) } else { block + 1 };
+            let read = (block..end).map(|block| self.own_block(snapshot, block, projection));
+            let read = read.collect::<Result<Vec<BlockRows>, _>>().map_err(|e| as_engine(&e))?;
+            return Ok(joined(read));
         }
-        self.make_all().map_err(|e| as_engine(&e))?;
         self.table.read_block(snapshot, block, projection)
     }
 
@@ -217,13 +235,19 @@ impl Table for LazyUnitsTable {
     }
 
     fn block_count(&self) -> u32 {
-        if !self.lazy.is_live() {
+        match self.lazy.is_live() {
+            true => self.table.block_count(),
             // As many as the inputs have, at most: who reads past the last finds nothing.
-            return self.lazy.blocks_of_inputs();
+            false => self.lazy.blocks_of_inputs(),
         }
-        // Rows that are still to be made will be in blocks that are not there yet.
-        self.make_all().expect(VERIFIED);
-        self.table.block_count()
+    }
+
+    fn scan_blocks(&self) -> u32 {
+        if self.lazy.is_live() {
+            // Rows that are still to be made will be in blocks that are not there yet.
+            self.make_all().expect(VERIFIED);
+        }
+        self.block_count()
     }
 
     fn insert(

@@ -83,7 +83,7 @@ impl Lookup {
         limits: &Limits,
         found: &mut Vec<RowId>,
     ) -> Result<(), SqlError> {
-        for block in 0..table.table.block_count() {
+        for block in 0..table.table.scan_blocks() {
             limits.check()?;
             let rows = table.table.read_block(snapshot, block, &self.columns)?;
             for (row, rid) in rows.rids.iter().enumerate() {

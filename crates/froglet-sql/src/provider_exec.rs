@@ -46,6 +46,7 @@ pub struct TableScan {
     row_id_at: Option<usize>,
     access: Access,
     limit: Option<usize>,
+    /// To be visited, of all blocks.
     blocks: u32,
     properties: Arc<PlanProperties>,
 }
@@ -69,10 +70,12 @@ impl TableScan {
         limit: Option<usize>,
         target_partitions: usize,
     ) -> TableScan {
-        let blocks = table.table.block_count();
-        let partitions = match access {
-            Access::Blocks => target_partitions.min(blocks as usize).max(1),
-            Access::Index(_) => 1,
+        let (blocks, partitions) = match access {
+            Access::Blocks => {
+                let blocks = table.table.scan_blocks();
+                (blocks, target_partitions.min(blocks as usize).max(1))
+            }
+            Access::Index(_) => (0, 1),
         };
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema.clone()),
@@ -159,10 +162,11 @@ impl ExecutionPlan for TableScan {
         _context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let step = self.properties.partitioning.partition_count() as u32;
-        let blocks = BlockWalk { next: partition as u32, step, end: self.blocks };
         let walk = match &self.access {
-            Access::Blocks => Walk::Blocks(blocks),
-            Access::Index(index) => Walk::Unopened(index.clone(), blocks),
+            Access::Blocks => {
+                Walk::Blocks(BlockWalk { next: partition as u32, step, end: self.blocks })
+            }
+            Access::Index(index) => Walk::Unopened(index.clone()),
         };
         let reader = Reader { source: self.source(), walk };
         let stream = futures::stream::try_unfold(reader, |mut reader| async move {
@@ -281,7 +285,7 @@ struct BlockWalk {
 }
 
 enum Walk {
-    Unopened(IndexAccess, BlockWalk),
+    Unopened(IndexAccess),
     Rows(std::vec::IntoIter<RowId>),
     Blocks(BlockWalk),
 }
@@ -295,11 +299,13 @@ impl Reader {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         while self.source.left > 0 {
             let batch = match &mut self.walk {
-                Walk::Unopened(access, blocks) => {
-                    let (next, step, end) = (blocks.next, blocks.step, blocks.end);
+                Walk::Unopened(access) => {
                     self.walk = match self.source.seek(access) {
                         Some(rids) => Walk::Rows(rids.into_iter()),
-                        None => Walk::Blocks(BlockWalk { next, step, end }),
+                        None => {
+                            let end = self.source.table.table.scan_blocks();
+                            Walk::Blocks(BlockWalk { next: 0, step: 1, end })
+                        }
                     };
                     continue;
                 }

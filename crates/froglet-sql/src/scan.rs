@@ -168,7 +168,7 @@ impl Scan<'_> {
     ) -> Result<(), SqlError> {
         let types: Vec<_> = self.projection.iter().map(|c| self.table.def.columns[*c].ty).collect();
         let mut row = Row::new();
-        for block in 0..self.table.table.block_count() {
+        for block in 0..self.table.table.scan_blocks() {
             let rows = self.table.table.read_block(snapshot, block, self.projection)?;
             for (at, rid) in rows.rids.iter().enumerate() {
                 row.clear();
