@@ -276,7 +276,7 @@ class Generator:
         if kind == "drop table" and alone and len(tables) > 2:
             return DropTable(t)
         if kind == "make" and len(tables) < 6:
-            return MakeTable(self.name("m"), self.query(tables))
+            return MakeTable(self.name("m"), self.query(tables), self.lazy and rng.random() < 0.7)
         return AddColumn(t, self.name("c"), INTEGER, 7)
 
     def query(self, tables):

@@ -254,9 +254,9 @@ impl LazyState {
         self.rows_in_background.load(Ordering::Relaxed)
     }
 
-    /// The background has failed; what is touched is migrated all the same.
-    pub fn fail(&self, error: &SchemaError) {
-        *self.failure.lock() = Some(error.to_string());
+    /// The background has failed, or goes on; what is touched is migrated all the same.
+    pub fn fail(&self, error: Option<&SchemaError>) {
+        *self.failure.lock() = error.map(ToString::to_string);
     }
 
     /// The place of a column of the table among what the query makes.

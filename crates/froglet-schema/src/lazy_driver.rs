@@ -44,6 +44,8 @@ use crate::store::rebuild_indexes;
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 /// While statements are run, the background rests so many times as long as it has worked.
 const REST: u32 = 2;
+/// It tries again after so long where there is no memory.
+const NO_MEMORY: Duration = Duration::from_millis(500);
 /// It looks so often whether there are any.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -370,7 +372,7 @@ fn spawn(catalog: Weak<Catalog>, lazy: Arc<dyn LazyMigration>) {
     spawn_in_background(format!("froglet-lazy-{}", lazy.state().def.migration), move || {
         if let Err(error) = run(&catalog, &*lazy) {
             tracing::error!(migration = lazy.state().def.migration, %error, "a lazy migration has stopped");
-            lazy.state().fail(&error);
+            lazy.state().fail(Some(&error));
         }
     });
 }
@@ -390,7 +392,18 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaEr
             return Ok(());
         };
         let (started, before) = (Instant::now(), lazy.state().rows_in_background());
-        lazy.migrate_block(block, Who::Background)?;
+        while let Err(error) = lazy.migrate_block(block, Who::Background) {
+            if error.sqlstate() != SqlState::OUT_OF_MEMORY {
+                return Err(error);
+            }
+            // There may be more of it later.
+            lazy.state().fail(Some(&error));
+            thread::sleep(NO_MEMORY);
+            if !goes_on() {
+                return Ok(());
+            }
+        }
+        lazy.state().fail(None);
         let now = engine.now();
         drop(engine);
         let took = started.elapsed();

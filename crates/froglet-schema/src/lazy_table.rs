@@ -8,12 +8,14 @@
 //! ```
 //!
 //! Every way to the rows leads through here, so that nobody has to know that they are not all there. A key
-//! for which the source has no index ([`Route`]) widens what is touched: everything is migrated first.
+//! for which the source has no index ([`Route`]) widens what is touched: everything is migrated first. Where
+//! rows cannot be migrated, for want of memory, readers read what the query makes of them; writers fail.
 //!
 //! Before the commit only the owner has the table. He reads what the query makes of what he sees of the
 //! source, and writes nothing.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -28,7 +30,7 @@ use froglet_engine::{
 use froglet_txn::aside;
 
 use crate::error::SchemaError;
-use crate::lazy::{Columns, Lazy, LazyMigration, Left, VERIFIED, Who, as_engine};
+use crate::lazy::{Columns, Lazy, LazyMigration, VERIFIED, Who, as_engine};
 use crate::route::Route;
 use crate::rows::{row_at, types_of};
 
@@ -36,6 +38,9 @@ use crate::rows::{row_at, types_of};
 const RANGE_ROWS: usize = 16;
 /// And at most at once, later.
 const RANGE_ROWS_MOST: usize = 1024;
+
+/// Who is shown the rows of a range.
+type Visit<'a> = dyn FnMut(RowId, &mut Row) -> ControlFlow<()> + 'a;
 
 /// See the module.
 pub(crate) struct LazyTable {
@@ -132,7 +137,8 @@ impl LazyTable {
         aside(|| (0..self.lazy.blocks()).try_for_each(|b| self.lazy.migrate_block(b, Who::Access)))
     }
 
-    /// The owner's range of a key, before the commit: nothing is migrated.
+    /// A range of a key of which nothing is migrated: the owner's, before the commit; and whoever's, where
+    /// there is no memory for more rows.
     fn seek_made(
         &self,
         snapshot: &Snapshot,
@@ -148,22 +154,36 @@ impl LazyTable {
         let places: Vec<usize> =
             parts.iter().map(place).chain(projection.iter().copied()).collect();
         let mut rows = Vec::new();
+        // Rows that are left: what the table has of them was migrated since, and is the same.
+        let mut left: HashSet<RowId> = HashSet::new();
         if let Some(route) = &self.routes[index] {
             let (of, _) = self.lazy.rows_in(snapshot, route, range, Direction::Forward, usize::MAX);
-            for rid in of {
+            for rid in of.into_iter().filter(|rid| !self.lazy.is_migrated(*rid)) {
                 let mut row = Row::new();
                 if self.lazy.read_one_left(snapshot, rid, self.shape(&places), &mut row) {
                     rows.push((rid, row));
+                    left.insert(rid);
                 }
             }
         } else {
             let types = types_of(&*self.table, &places);
             for block in 0..self.lazy.blocks() {
-                let read = self.lazy.read_left(snapshot, block, &Left::All, self.shape(&places));
+                let Some(left_in_it) = self.lazy.left_in(block) else { continue };
+                let read = self.lazy.read_left(snapshot, block, &left_in_it, self.shape(&places));
                 let read = read.expect(VERIFIED);
                 let row = |at| row_at(read.batch.columns(), &types, at);
                 rows.extend(read.rids.iter().enumerate().map(|(at, rid)| (*rid, row(at))));
+                left.extend(read.rids);
             }
+        }
+        if self.lazy.is_live() {
+            let direction = Direction::Forward;
+            self.table.seek(snapshot, index, range, direction, &places, &mut |rid, row| {
+                if !left.contains(&rid) {
+                    rows.push((rid, std::mem::take(row)));
+                }
+                ControlFlow::Continue(())
+            });
         }
         let mut found: Vec<(Vec<u8>, RowId, Row)> = rows
             .into_iter()
@@ -349,8 +369,12 @@ impl Table for LazyTable {
         if found.is_some() || is_complete {
             return found;
         }
-        let is_made = self.migrate_range(snapshot, index, &KeyRange::exactly(key)).expect(VERIFIED);
-        is_made.then(|| self.table.get_by_key(snapshot, index, key, projection, out)).flatten()
+        match self.migrate_range(snapshot, index, &KeyRange::exactly(key)) {
+            Ok(is_made) => is_made
+                .then(|| self.table.get_by_key(snapshot, index, key, projection, out))
+                .flatten(),
+            Err(_) => self.first(snapshot, index, key, projection, out),
+        }
     }
 
     fn seek(
@@ -365,23 +389,29 @@ impl Table for LazyTable {
         if self.is_complete() {
             return self.table.seek(snapshot, index, range, direction, projection, visit);
         }
-        if !self.lazy.is_live() {
-            let mut found = self.seek_made(snapshot, index, range, projection);
+        let through = |range: &KeyRange, visit: &mut Visit<'_>| {
+            let mut found = aside(|| self.seek_made(snapshot, index, range, projection));
             if direction == Direction::Backward {
                 found.reverse();
             }
             let _ = found.into_iter().try_for_each(|(_, rid, mut row)| visit(rid, &mut row));
-            return;
+        };
+        if !self.lazy.is_live() {
+            return through(range, visit);
         }
         let Some(route) = &self.routes[index] else {
-            self.migrate_all().expect(VERIFIED);
-            return self.table.seek(snapshot, index, range, direction, projection, visit);
+            return match self.migrate_all() {
+                Ok(()) => self.table.seek(snapshot, index, range, direction, projection, visit),
+                Err(_) => through(range, visit),
+            };
         };
         let (mut rest, mut most) = (range.clone(), RANGE_ROWS);
         loop {
             let (mut rows, end) = self.lazy.rows_in(snapshot, route, &rest, direction, most);
             rows.retain(|row| !self.lazy.is_migrated(*row));
-            self.lazy.migrate(&rows, Who::Access).expect(VERIFIED);
+            if self.lazy.migrate(&rows, Who::Access).is_err() {
+                return through(&rest, visit);
+            }
             let Some(end) = end else {
                 return self.table.seek(snapshot, index, &rest, direction, projection, visit);
             };
