@@ -791,3 +791,93 @@ def test_no_memory(start):
     server.kill_and_restart()
     wait_until(lambda: status(server, "phase, error") == ("done", None), "it goes on with memory")
     assert server.rows("select count(*), count(distinct w) from t") == [(11000, 11000)]
+
+
+KEPT = (
+    # The source stays, and is written to, before anything of it is moved and between.
+    ["update s set v = -1"], ["delete from s where id between 1 and 60"], ["delete from s"],
+    ["update s set id = id + 100000, w = -w"], ["insert into s select i, 5, i from generate_series(1001, 1400) i"],
+    ["delete from s where id % 2 = 0", "vacuum", "insert into s select i, 7, i from generate_series(2001, 2400) i",
+     "vacuum"],
+    ["truncate s", "insert into s values (17, 0, 0)"], ["drop table s", "create table s (id int, v int)"],
+    ["alter table s drop column v", "alter table s add column v int default 3"],
+    ["alter table s alter column v type text using 'v' || v"], ["alter table s drop constraint s_w_key"],
+    ["alter table s drop constraint s_pkey", "insert into s select * from s"],
+    ["alter table s rename to r", "alter table r rename column v to x", "create table s (id int, v int)"],
+    ["update s set v = id", "checkpoint", "update s set v = -id", "checkpoint", "vacuum"],
+    ["begin", "delete from s", "rollback", "update s set v = 8 where id < 100"],
+)
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["nothing is moved", "in the background"])
+def test_kept_source(start, at_once):
+    """Rows are made of the source as of the flip, whatever becomes of it, also over a restart."""
+    twins = Twins(start, delay="0" if at_once else "1h")
+    for n, writes in enumerate(KEPT):
+        with_n = [re.sub(r"\b([srt])\b", rf"\g<1>{n}", sql) for sql in (
+            "create table s (id int constraint s_pkey primary key, v int, w int constraint s_w_key unique)",
+            "insert into s select i, i % 10, 1000 + i from generate_series(1, 300) i")]
+        twins.do_all(*[sql.replace("s_pkey", f"s{n}_pkey").replace("s_w_key", f"s{n}_w_key") for sql in with_n])
+    # In one flip; and writers that began before it, whose rows are not part of what is made.
+    writers = twins.pair()
+    writers.do("begin")
+    for n in range(len(KEPT)):
+        if n not in (6, 7):
+            writers.do(f"insert into s{n} values (-5, 0, -5)")
+            writers.do(f"update s{n} set v = 99 where id = 250")
+    twins.make(*(sql for n in range(len(KEPT)) for sql in (
+        f"create table t{n} as select id, v, w, v + w as e from s{n} where id % 7 > 0",
+        f"alter table t{n} add primary key (id)", f"alter table t{n} add unique (w)", f"create index on t{n} (e)")))
+    writers.do("commit")
+    for n, writes in enumerate(KEPT):
+        for sql in writes:
+            sql = re.sub(r"\b([srt])\b", rf"\g<1>{n}", sql)
+            twins.do(sql.replace("s_pkey", f"s{n}_pkey").replace("s_w_key", f"s{n}_w_key"))
+            twins.do(f"select * from t{n} where id = {20 + n}")
+            twins.do(f"select id from t{n} where w between 1030 and 1040 order by w desc")
+        twins.do(f"update t{n} set v = 1000 where id in (3, 4)")
+        twins.do(f"insert into t{n} (id) values (5), (7)")
+        twins.do(f"insert into t{n} (id) values (7), (17) on conflict do nothing")
+        whole(twins, f"t{n}")
+        twins.do(f"select id from t{n} where e between 1050 and 1060 order by e, id")
+    for _ in range(2):
+        twins.kill()
+        for n in range(len(KEPT)):
+            whole(twins, f"t{n}")
+            twins.do(f"select * from t{n} where id between 100 and 110 order by id")
+            twins.do(f"select * from t{n} where w between 1200 and 1210 order by w")
+            twins.do(f"select count(*) from s{n}")
+        twins.do_all("vacuum", "checkpoint")
+    for n in range(len(KEPT)):
+        twins.do(f"alter table t{n} add check (id > -10)")
+        whole(twins, f"t{n}")
+    wait_until(lambda: {phase for _, phase, *_ in twins.migrations()} == {"done"}, "all are done")
+    twins.do("vacuum")
+    twins.kill()
+    for n in range(len(KEPT)):
+        whole(twins, f"t{n}")
+        twins.do(f"select count(*) from s{n}")
+
+
+def test_chain(start):
+    """A lazy table of a lazy table, which is written to or dropped meanwhile, over restarts."""
+    twins = Twins(start)
+    lazily(twins, *SMALL)
+    twins.do_all("update t set v = 77 where id in (5, 6)", "delete from t where id = 7", "insert into t values (5000, 1, 1)")
+    twins.make("create table n as select id, v + 1 as v, w from t where id <> 9", "alter table n add primary key (id)")
+    twins.do_all("update t set v = 88 where id in (6, 8)", "select * from n where id in (5, 6, 7, 8, 9) order by id")
+    twins.make("create table m as select id, v from n", "alter table m add primary key (id)", "drop table n")
+    for _ in range(2):
+        twins.do_all("select * from m where id in (5, 6, 8, 10, 5000) order by id", "update m set v = 0 where id = 11",
+                     "delete from t where id between 20 and 30", "select * from m where id = 25")
+        whole(twins)
+        whole(twins, "m")
+        twins.kill()
+    twins.do("drop table t")
+    whole(twins, "m")
+    twins.kill()
+    whole(twins, "m")
+    twins.do("alter table m add check (v >= 0)")
+    wait_until(lambda: all(phase in ("done", "aborted") for _, phase, *_ in twins.migrations()), "all are done")
+    twins.kill()
+    whole(twins, "m")
