@@ -20,7 +20,7 @@ import os
 import shutil
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 import pytest
@@ -151,11 +151,27 @@ CHANGES = {
         made="select ol_w_id, ol_d_id, ol_o_id from order_total"),
 }
 
+# What is made lazily moves its rows at once, in the background and when clients touch them, while others change
+# the schema again.
+AT_ONCE = ("set froglet.migration_delay = 0", "set froglet.migration_granule_rows = 64")
+
+
+def lazily(change):
+    """The same, lazily."""
+    do = (sql.replace(" as select", " with (migration = lazy) as select", 1) if sql.startswith("create table") else sql
+          for sql in change.do)
+    return replace(change, do=(*AT_ONCE, *do))
+
+
+CHANGES["lazy copy"] = lazily(CHANGES["copy"])
+CHANGES["lazy split"] = lazily(CHANGES["split"])
+
 # Columns of type text that an index begins with.
 TEXTS = ("c_last", "h_data")
 ROWS = ["computed", "column", "index", "unique", "foreign key"]
 TABLES = ["copy", "split", "join", "group", "total"]
 ALL = [name for pair in zip(TABLES, ROWS) for name in pair]
+LAZY = ["lazy copy", "lazy split"]
 
 
 @dataclass(frozen=True)
@@ -199,6 +215,10 @@ POINTS = {
     "flip: durable, not answered": Visit(["total", *ALL], is_there=True),
     "carry-over: one step done": Visit(["computed", "column", "index", "foreign key"], is_there=None),
     "carry-over: one row in a copy": Visit(["copy", "split"], is_there=None),
+    "lazy: rows made, not logged": Visit(LAZY, times=30, is_there=None),
+    "lazy: rows logged, not in place": Visit(LAZY, times=10, is_there=None),
+    "lazy: rows in place": Visit(["lazy split", "lazy copy"], times=20, is_there=None),
+    "lazy: all rows in place, not ended": Visit(LAZY, is_there=None),
     "garbage: one freed": Visit(["copy", *ALL], is_there=None),
     "commit: logged, not visible": Visit(["computed", *ALL], times=150, is_there=None),
     "log: written, not synced": Visit(["group", *ALL], times=50, is_there=None),
