@@ -881,3 +881,103 @@ def test_chain(start):
     wait_until(lambda: all(phase in ("done", "aborted") for _, phase, *_ in twins.migrations()), "all are done")
     twins.kill()
     whole(twins, "m")
+
+
+def test_flights(start):
+    """The example of the thesis, 4.2.1: an integer of two tables is made of columns that are looked at before."""
+    flights = (
+        "create table flights (flightid char(6) primary key, departure_time timestamp, capacity int)",
+        "create table flewon (flightid char(6), flightdate date, passenger_count int check (passenger_count > 0))",
+        "create index on flewon (flightid)",
+        "insert into flights select 'AA' || (100 + i), '2020-01-01 10:00', 100 + i from generate_series(1, 50) i",
+        "insert into flewon select 'AA' || (101 + i % 60), date '2020-01-01' + i % 300, 1 + i % 90"
+        " from generate_series(1, 9000) i",
+    )
+    info = ("create table flewoninfo as select f.flightid as fid, flightdate, passenger_count,"
+            " (capacity - passenger_count) as empty_seats, departure_time as expected_departure_time,"
+            " null::timestamp as actual_departure_time from flights f, flewon fi where f.flightid = fi.flightid")
+    twins = Twins(start)
+    twins.do_all(*flights)
+    lazily(twins, make=(info, "create index on flewoninfo (fid)", "drop table flewon", "drop table flights"))
+    one = "select * from flewoninfo where fid = 'AA105' and extract(day from flightdate) = 9 order by 2, 3"
+    twins.do(one)
+    twins.do("update flewoninfo set actual_departure_time = expected_departure_time where fid = 'AA106'")
+    twins.kill()
+    twins.do(one)
+    twins.do("select count(*), sum(empty_seats), count(actual_departure_time) from flewoninfo")
+    # Where the difference might overflow it is said before the commit.
+    server = start()
+    server.run(*flights, "update flights set capacity = 2000000000 where flightid = 'AA105'")
+    with server.connect() as c:
+        with pytest.raises(errors.FeatureNotSupported, match="2000000000"):
+            c.execute(info.replace("create table flewoninfo as", "create table flewoninfo with (migration = lazy) as"))
+
+
+LINES = (
+    "create table line (w int, d int, o int, n int, item int, amount numeric(8,2), primary key (w, d, o, n))",
+    "insert into line select 1 + x % 2, 1 + x / 2 % 5, x / 10 % 100, x / 1000, x % 70, (x % 977) / 100.0"
+    " from generate_series(0, 9999) x",
+    "create index on line (item)",
+    "create table item (item int, name text)",
+    "create index on item (item)",
+    "insert into item select x % 50, 'i' || x from generate_series(1, 80) x",
+)
+TOTALS = ("create table total as select w, d, o, sum(amount) as amount, count(*) as lines from line group by w, d, o",
+          "alter table total add primary key (w, d, o)", "create index on total (d, o)")
+JOINED = ("create table joined as select w, d, o, n, line.item, name from line join item on line.item = item.item",
+          "create index on joined (w, d, o, n)", "create index on joined (item)", "create index on joined (name)")
+
+
+@pytest.mark.parametrize("drop", [("drop table line", "drop table item"), ()], ids=["dropped", "kept"])
+def test_groups_and_keys(start, drop):
+    """Tables of groups, and of a join that is unique on neither side: each key is made once, from the rows of the commit."""
+    twins = Twins(start)
+    lazily(twins, *LINES, make=(*TOTALS, *JOINED, *drop))
+    if not drop:
+        twins.do_all("update line set amount = amount + 1 where w = 1", "delete from line where d = 2 and w = 2",
+                     "insert into line values (1, 9, 9, 9, 9, 9), (1, 1, 1, 99, 1, 1)",
+                     "update line set o = o + 1000 where d = 4", "delete from item where item < 5")
+    for key in ("w = 1 and d = 3 and o = 5", "w = 2 and d = 2 and o = 7", "w = 1 and d = 9 and o = 9",
+                "w = 1 and d = 4 and o between 3 and 6", "d = 5 and o = 8", "w = 2 and d = 1 and o in (3, 1000, 4)"):
+        twins.do(f"select * from total where {key} order by w, d, o")
+        twins.do(f"select * from joined where {key} order by w, d, o, n, name")
+    twins.do("insert into total values (1, 3, 6, 0, 0)")
+    twins.do("insert into total values (1, 3, 6000, 0, 0)")
+    twins.do("insert into total values (1, 3, 7, 0, 0) on conflict (w, d, o) do update set lines = total.lines + 100")
+    twins.do("update total set amount = -amount where w = 2 and d = 5 and o < 4")
+    twins.do("update total set o = 5 where w = 2 and d = 1 and o = 6")
+    twins.do("update total set o = -1 where w = 2 and d = 1 and o = 6")
+    twins.do("delete from total where w = 1 and d = 4 and o = 4")
+    twins.do("select count(*) from joined where item = 7")
+    twins.do("delete from joined where item = 8")
+    twins.do("select name, count(*) from joined where name = 'i9' group by name")
+    twins.do("checkpoint")
+    twins.do("delete from total where w = 1 and d = 4 and o = 5")
+    twins.kill()
+    twins.do("select * from total where w = 1 and d = 4 and o between 3 and 6 order by o")
+    twins.do("insert into total values (1, 4, 5, 1, 1)")
+    twins.do("select w, d, o, amount::numeric(20,2), lines from total order by w, d, o")
+    twins.do("select * from joined order by w, d, o, n, name")
+    twins.do("create index on total (lines)")
+    twins.do("select count(*), sum(lines) from total where lines = 20")
+    twins.kill()
+    twins.do("select count(*), sum(lines) from total")
+    twins.do("select count(*), sum(item) from joined")
+
+
+def test_own_groups(start):
+    """Before the commit the owner reads what its own view of the sources makes, however many rows that are."""
+    twins = Twins(start)
+    twins.do_all("create table l (k int not null, v int)", "create index on l (k)", "create table r (k int, v int)",
+                 "create index on r (k)", "insert into l select i % 3, i from generate_series(1, 300) i",
+                 "insert into r select i % 3, i from generate_series(1, 300) i")
+    twins.lazy.execute("set froglet.migration = lazy")
+    twins.do_all("begin", "create table b as select l.k, l.v as a, r.v as b from l join r on l.k = r.k",
+                 "create index on b (k)", "create table g as select k, sum(v) as v from l group by k",
+                 "alter table g add primary key (k)")
+    for sql in ("select count(*), sum(a), sum(b) from b", "select * from g order by k", "select v from g where k = 2",
+                "select count(*) from b where k = 1", "select max(a) from b where k = 2 and b < 10"):
+        twins.do(sql)
+    twins.do_all("savepoint s", "drop table l", "rollback to s", "commit")
+    twins.do("select count(*), sum(a), sum(b) from b")
+    twins.do("select * from g order by k")

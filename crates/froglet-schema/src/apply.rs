@@ -48,11 +48,8 @@ impl Catalog {
                 TableQuery::Rows { source, query } => {
                     self.copy_table(txn, &scope, table, source, query).await
                 }
-                TableQuery::Lazy { query, may_fail, recipe } => {
-                    if may_fail {
-                        self.verify_query(txn, &scope, &query).await?;
-                        scope.view = self.view(txn);
-                    }
+                TableQuery::Lazy { query, verify, recipe } => {
+                    self.verify_lazy(txn, &mut scope, &query, verify).await?;
                     self.make_lazily(txn, &scope, table, query, recipe).await
                 }
                 TableQuery::Units { stages, query } => {

@@ -131,8 +131,8 @@ pub enum TableQuery {
     Lazy {
         /// What is made: always the same.
         query: LazyQuery,
-        /// It may fail for some row.
-        may_fail: bool,
+        /// What keeps it from failing for some row.
+        verify: LazyVerify,
         /// What it can be compiled of after a restart.
         recipe: String,
     },
@@ -152,6 +152,17 @@ pub enum LazyQuery {
     Rows(ObjectId, Arc<dyn RowQuery>),
     /// Key by key: it reads tables alone, and no stages.
     Units(Arc<dyn UnitQuery>),
+}
+
+/// What has to hold of all rows for a query not to fail for any, after its table is committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LazyVerify {
+    /// Nothing.
+    Nothing,
+    /// That it does not: it is run over every row of its one table.
+    Query,
+    /// These integers are at most so far from 0.
+    Within(Vec<(ObjectId, ColumnId)>, i64),
 }
 
 impl LazyQuery {

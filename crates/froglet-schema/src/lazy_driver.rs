@@ -19,7 +19,10 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int16Type, Int32Type, Int64Type};
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_schema::DataType;
 use froglet_engine::{
     ColumnId, ColumnType, CrashPoint, EngineError, SpaceId, SqlState, Table, Ts, TxnId, Value,
     batch,
@@ -28,7 +31,7 @@ use froglet_txn::{Isolation, Limits, Transaction, aside};
 
 use crate::apply::{Applied, Scope};
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
-use crate::change::{Check, LazyQuery, NewTable, RowQuery};
+use crate::change::{Check, LazyQuery, LazyVerify, NewTable, RowQuery};
 use crate::def::{ForeignKeyDef, ObjectDef, ObjectId, TableDef};
 use crate::edit::{Edited, Work};
 use crate::error::SchemaError;
@@ -36,7 +39,6 @@ use crate::lazy::{Lazy, LazyDef, LazyMigration, LazySource, Who};
 use crate::lazy_units::LazyUnits;
 use crate::local::{Changed, local, local_mut};
 use crate::migration::{now_us, spawn_in_background};
-use crate::rows::types_of;
 use crate::step::{Step, StepKind, positions};
 use crate::store::rebuild_indexes;
 
@@ -141,27 +143,46 @@ impl Catalog {
         Ok(Applied { object: Some(id), rows: 0 })
     }
 
-    /// Runs a query over all rows of a table, and over those that change until the commit: it does not fail.
-    pub(crate) async fn verify_query(
+    /// Looks at all rows, and at those that change until the commit: the query does not fail for any.
+    pub(crate) async fn verify_lazy(
         &self,
         txn: &mut Transaction,
-        scope: &Scope<'_>,
+        scope: &mut Scope<'_>,
         query: &LazyQuery,
+        verify: LazyVerify,
     ) -> Result<(), SchemaError> {
-        let (source, query) = match query {
-            LazyQuery::Rows(source, query) if query.lookups().is_empty() => {
-                (*source, query.clone())
+        let mut checks: Vec<(ObjectId, Arc<dyn Check>)> = Vec::new();
+        match (verify, query) {
+            (LazyVerify::Nothing, _) => {}
+            (LazyVerify::Query, LazyQuery::Rows(source, query)) => {
+                let layout = scope.table(*source)?.def.layout();
+                let ty = |id: &ColumnId| Some(layout.columns[layout.position(*id)?].ty);
+                let types = query.inputs().iter().filter_map(ty).collect();
+                checks.push((*source, Arc::new(Succeeds { query: query.clone(), types })));
             }
-            _ => return Err(not_lazily("An expression over several rows may fail for some")),
-        };
-        self.store.lock(txn, source, scope.limits).await?;
-        let def = &scope.table(source)?.def;
-        let rows = self.open_table(def)?;
-        let source = positions(&*rows, query.inputs());
-        let types = types_of(&*rows, &source);
-        let kind = StepKind::Verify { source, check: Arc::new(Succeeds { query, types }) };
-        let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
-        self.run_step(txn, scope, def, step).await
+            (LazyVerify::Query, LazyQuery::Units(_)) => {
+                return Err(not_lazily("An expression over several rows may fail for some"));
+            }
+            (LazyVerify::Within(columns, bound), _) => {
+                for (table, column) in columns {
+                    let def = &scope.table(table)?.def;
+                    let name = def.column_by_id(column).map_or("?", |c| &c.name).to_owned();
+                    checks.push((table, Arc::new(Within { column: [column], name, bound })));
+                }
+            }
+        }
+        // In order, so that two such statements do not wait for each other.
+        checks.sort_by_key(|(table, _)| *table);
+        for (table, check) in checks {
+            self.store.lock(txn, table, scope.limits).await?;
+            let def = scope.table(table)?.def.clone();
+            let rows = self.open_table(&def)?;
+            let kind = StepKind::Verify { source: positions(&*rows, check.inputs()), check };
+            let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
+            self.run_step(txn, scope, &def, step).await?;
+            scope.view = self.view(txn);
+        }
+        Ok(())
     }
 
     /// Before a change of a table whose rows are being made lazily: what the change needs of the data. Of
@@ -473,6 +494,43 @@ impl Check for Succeeds {
     fn violation(&self, row: &[Value]) -> SchemaError {
         let failed = self.query.eval(&batch::batch_of(&self.types, &[row.to_vec()]));
         failed.err().unwrap_or_else(|| not_lazily("Its query failed for a row"))
+    }
+}
+
+/// That an integer is at most so far from 0.
+struct Within {
+    column: [ColumnId; 1],
+    name: String,
+    bound: i64,
+}
+
+impl Check for Within {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.column
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, SchemaError> {
+        let column = batch.column(0);
+        let values: Box<dyn Iterator<Item = Option<i64>>> = match column.data_type() {
+            DataType::Int16 => {
+                Box::new(column.as_primitive::<Int16Type>().iter().map(|v| v.map(i64::from)))
+            }
+            DataType::Int32 => {
+                Box::new(column.as_primitive::<Int32Type>().iter().map(|v| v.map(i64::from)))
+            }
+            _ => Box::new(column.as_primitive::<Int64Type>().iter()),
+        };
+        let bound = self.bound.unsigned_abs();
+        Ok(values.map(|value| Some(value.is_none_or(|v| v.unsigned_abs() <= bound))).collect())
+    }
+
+    fn violation(&self, row: &[Value]) -> SchemaError {
+        let value = row.first().and_then(Value::as_integer);
+        let value = value.map_or_else(|| "NULL".to_owned(), |value| value.to_string());
+        not_lazily(format!(
+            "Column \"{}\" has {value}: beyond {} its arithmetic might overflow for some row",
+            self.name, self.bound
+        ))
     }
 }
 

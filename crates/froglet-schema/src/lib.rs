@@ -54,8 +54,9 @@ mod tracker;
 pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
-    Change, Check, Fill, LazyQuery, Lookup, Made, Makes, NewColumn, NewConstraint, NewForeignKey,
-    NewIndex, NewTable, RowQuery, Stage, TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
+    Change, Check, Fill, LazyQuery, LazyVerify, Lookup, Made, Makes, NewColumn, NewConstraint,
+    NewForeignKey, NewIndex, NewTable, RowQuery, Stage, TableQuery, Transform, UnitInput,
+    UnitQuery, UnitRows,
 };
 pub use def::{
     CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,

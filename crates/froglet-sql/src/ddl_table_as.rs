@@ -76,8 +76,8 @@ impl Ddl<'_> {
             "table \"{name}\" is made lazily: usable from the commit on, its rows follow (unit: {})",
             lazily.unit
         );
-        let Lazily { query, may_fail, recipe, .. } = lazily;
-        let query = TableQuery::Lazy { query, may_fail, recipe };
+        let Lazily { query, verify, recipe, .. } = lazily;
+        let query = TableQuery::Lazy { query, verify, recipe };
         self.apply_counted(Change::CreateTableAs { table, query }).await?;
         self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
         Ok("CREATE TABLE AS".to_owned())

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTableOperation, CreateTable, Expr, Statement, TableConstraint,
 };
 use froglet_engine::Snapshot;
-use froglet_schema::TableVersion;
+use froglet_schema::{LazyVerify, TableVersion};
 
 use crate::command::fold;
 use crate::ddl_alter::new_column;
@@ -150,7 +150,15 @@ fn table_as_lines(name: &str, made: &MadeTable, wanted: Mode) -> Vec<String> {
 fn lazy_lines(name: &str, made: &MadeTable, mode: Mode, lazily: &Lazily) -> Vec<String> {
     let mode = if mode == Mode::Hybrid { "hybrid" } else { "lazy" };
     let MadeTable { row_estimate: rows, bytes_estimate: bytes, .. } = made;
-    let time = if lazily.may_fail { Kind::Verify.seconds(*rows) } else { 0.0 };
+    let verify = match &lazily.verify {
+        LazyVerify::Nothing => None,
+        LazyVerify::Query => Some("the query is run over every row".to_owned()),
+        LazyVerify::Within(columns, bound) => Some(format!(
+            "{} columns of every row are looked at: nothing overflows if they are within {bound}",
+            columns.len()
+        )),
+    };
+    let time = verify.as_ref().map_or(0.0, |_| Kind::Verify.seconds(*rows));
     let mut lines = vec![
         format!(
             "Create Table {name}  (rows≈{rows} bytes≈{bytes} time≈{} mode={mode})",
@@ -165,9 +173,7 @@ fn lazy_lines(name: &str, made: &MadeTable, mode: Mode, lazily: &Lazily) -> Vec<
         format!("        Tracker: {}", lazily.tracker()),
     ];
     lines.extend(lazily.join().map(|join| format!("        Join: {join}")));
-    if lazily.may_fail {
-        lines.push("        Verify: before the commit, the query is run over every row".to_owned());
-    }
+    lines.extend(verify.map(|verify| format!("        Verify: before the commit, {verify}")));
     lines
 }
 

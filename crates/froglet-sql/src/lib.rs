@@ -51,6 +51,7 @@ mod frozen;
 pub mod functions;
 mod insert;
 mod insert_plan;
+mod integers;
 mod key;
 mod lazy_query;
 mod lift;

@@ -24,17 +24,17 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, LogicalPlan, Operator};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use froglet_engine::{ColumnId, ColumnType};
-use froglet_schema::{Lookup, Made, ObjectId, RowQuery, SchemaError, TableVersion};
+use froglet_schema::{LazyVerify, Lookup, Made, ObjectId, RowQuery, SchemaError, TableVersion};
 
 use crate::context::EvalContext;
 use crate::ddl_compile::refusal;
-use crate::df_error;
 use crate::error::SqlError;
 use crate::insert_plan::CastTarget;
-use crate::lazy_query::{may_fail, reads_catalog};
+use crate::lazy_query::reads_catalog;
 use crate::types::cast::CastContext;
 use crate::types::cast_array;
 use crate::units::{Source, columns_read, has_subquery};
+use crate::{df_error, integers};
 
 /// See the module.
 pub(crate) struct LookupQuery {
@@ -202,7 +202,8 @@ pub(crate) struct Looked {
     pub(crate) driver: ObjectId,
     /// What a unit is.
     pub(crate) unit: String,
-    pub(crate) may_fail: bool,
+    /// What keeps it from failing for some row.
+    pub(crate) verify: LazyVerify,
 }
 
 /// Compiles a plan whose columns go into these; `None` if it is no such join. `driver`: a table that has to
@@ -266,16 +267,27 @@ pub(crate) fn of_plan(
     let schema = DFSchema::new_with_metadata(fields.collect(), Default::default())?;
     let (props, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
     let physical = |expr: &Expr| create_physical_expr(expr, &schema, &props, &planning);
-    let condition = conjunction(rest).map(|expr| physical(&expr)).transpose()?;
+    let condition = conjunction(rest.clone()).map(|expr| physical(&expr)).transpose()?;
     let columns = outputs.iter().map(physical).collect::<Result<Vec<_>>>()?;
     if condition.iter().chain(&columns).any(reads_catalog) {
         return Ok(None);
     }
     let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
-    let mut fails = condition.iter().chain(&columns).any(may_fail);
     for (column, (_, ty, _)) in columns.iter().zip(targets) {
-        fails |= column.data_type(&arrow)? != ty.arrow();
+        if column.data_type(&arrow)? != ty.arrow() {
+            return Ok(None);
+        }
     }
+    let exprs: Vec<&Expr> = rest.iter().chain(&outputs).collect();
+    let Some(within) = integers::guard(&exprs, &schema) else { return Ok(None) };
+    let verify = match within.bound {
+        Some(bound) => {
+            let atoms = within.columns.iter().filter_map(Atom::of_column);
+            let columns = atoms.map(|atom| (flat.tables[atom.table].def.id, id(&atom)));
+            LazyVerify::Within(columns.collect(), bound)
+        }
+        None => LazyVerify::Nothing,
+    };
     // A column of a key is what it was looked up by.
     let plain = |expr: &Expr| {
         let mut atom = Atom::of(expr)?;
@@ -298,7 +310,7 @@ pub(crate) fn of_plan(
     let others: Vec<&str> = found.iter().map(|(table, _)| name(*table)).collect();
     let unit = format!("a row of {}, with the row of {}", name(driver), others.join(", and of "));
     let driver = flat.tables[driver].def.id;
-    Ok(Some(Looked { query, driver, unit, may_fail: fails }))
+    Ok(Some(Looked { query, driver, unit, verify }))
 }
 
 impl LookupQuery {

@@ -14,8 +14,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query};
 use froglet_engine::{ColumnId, Snapshot, SqlState};
 use froglet_schema::{
-    LazyQuery, Made, NewColumn, ObjectId, RowQuery, SchemaError, SqlType, TableDef, TableQuery,
-    TableVersion, UnitQuery,
+    LazyQuery, LazyVerify, Made, NewColumn, ObjectId, RowQuery, SchemaError, SqlType, TableDef,
+    TableQuery, TableVersion, UnitQuery,
 };
 
 use crate::bound::{BoundExpr, projection_of};
@@ -58,8 +58,8 @@ pub(crate) struct Lazily {
     pub(crate) query: LazyQuery,
     /// What a unit is.
     pub(crate) unit: String,
-    /// Its query may fail for some row.
-    pub(crate) may_fail: bool,
+    /// What keeps its query from failing for some row.
+    pub(crate) verify: LazyVerify,
     /// What it is compiled of again.
     pub(crate) recipe: String,
 }
@@ -173,7 +173,10 @@ fn of_rows(
     let read = projection_of(all(), []);
     let is_volatile = all().any(RowExpr::volatile);
     let reads_catalog = all().any(RowExpr::reads_catalog);
-    let may_fail = all().any(RowExpr::may_fail);
+    let verify = match all().any(RowExpr::may_fail) {
+        true => LazyVerify::Query,
+        false => LazyVerify::Nothing,
+    };
     let query = RowsQuery {
         inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
         condition: condition.map(|condition| BoundExpr::new(condition, &read)),
@@ -187,7 +190,7 @@ fn of_rows(
         () => {
             let query = LazyQuery::Rows(id, query.clone());
             let unit = format!("a row of {}", source.def.name);
-            Ok(Lazily { source: Some(id), query, unit, may_fail, recipe: String::new() })
+            Ok(Lazily { source: Some(id), query, unit, verify, recipe: String::new() })
         }
     };
     let query = TableQuery::Rows { source: id, query };
@@ -215,9 +218,9 @@ fn of_units(
     let lazily = match looked.map_err(df_error::map_df_error)? {
         None => keyed(&plan, snapshot, &columns, &env, &context)?,
         Some(looked) => {
-            let Looked { query, driver, unit, may_fail } = looked;
+            let Looked { query, driver, unit, verify } = looked;
             let query = LazyQuery::Rows(driver, Arc::new(query));
-            Ok(Lazily { source: Some(driver), query, unit, may_fail, recipe: String::new() })
+            Ok(Lazily { source: Some(driver), query, unit, verify, recipe: String::new() })
         }
     };
     let divide = || units::divide(&plan, &mut stages);
@@ -264,7 +267,10 @@ fn keyed(
     if divided.reads_others || origins.scans != divided.inputs.len() {
         return Ok(Err("its query reads what is no table"));
     }
-    let may_fail = origins::may_fail(plan).map_err(df_error::map_df_error)?;
+    if origins::may_fail(plan).map_err(df_error::map_df_error)? {
+        return Ok(Err("an expression over groups, or a join by keys, may fail for some"));
+    }
+    let verify = LazyVerify::Nothing;
     // By keys a join has no driver.
     let divided = Divided { driver: None, ..divided };
     let unit = divided.units();
@@ -273,7 +279,7 @@ fn keyed(
         return Ok(Err("its query does not make its rows of groups, or keys, of plain columns"));
     }
     let query = LazyQuery::Units(Arc::new(query));
-    Ok(Ok(Lazily { source: None, query, unit, may_fail, recipe: String::new() }))
+    Ok(Ok(Lazily { source: None, query, unit, verify, recipe: String::new() }))
 }
 
 fn divided_query(
