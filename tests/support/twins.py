@@ -86,12 +86,21 @@ class Pair:
     def do(self, sql, parameters=None, **options):
         expected = outcome(self.eager, sql, parameters, **options)
         found = outcome(self.lazy, sql, parameters, **options)
-        assert found == expected, f"{sql}\n lazy {str(found)[:2000]}\neager {str(expected)[:2000]}"
+        assert found == expected, f"{sql}\n{difference(found, expected)}"
         return expected
 
     def close(self):
         self.eager.close()
         self.lazy.close()
+
+
+def difference(found, expected):
+    """What the two sides do not share, or all of it."""
+    rows = [set(side[1]) if isinstance(side[1], list) else set() for side in (found, expected)]
+    if rows[0] == rows[1]:
+        return f" lazy {str(found)[:2000]}\neager {str(expected)[:2000]}"
+    return (f"only lazy  {str(sorted(rows[0] - rows[1], key=repr))[:1500]}\n"
+            f"only eager {str(sorted(rows[1] - rows[0], key=repr))[:1500]}")
 
 
 def outcome(connection, sql, parameters=None, **options):
