@@ -50,7 +50,7 @@ def test_history(froglet, postgres, mode):
     assert counts["rows committed"] > 5 * counts["rows not committed"]
     assert counts["changed"] > 2 * counts["change failed"]
     assert counts["waits"] and counts["offline"]
-    assert ("lazy" in mode) == (counts["made lazily"] > HISTORIES // 10)
+    assert ("lazy" in mode) == (counts["made lazily"] > 0)
     allowed = sum(counts[name] for name in ("deadlock", "followed", "owner of units", "new parent",
                                             "told early", "older schema", "at its snapshot"))
     assert allowed <= 3 + HISTORIES // 5, counts

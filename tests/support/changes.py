@@ -334,7 +334,8 @@ class MakeTable(Change):
         for source in sources:
             # What open writers of the source have written follows it into a copy, and nowhere else.
             follows = isinstance(self.query, Rows) and not source.chained
-            way = (id, source.epoch, source.lineage, self.query.step(source, ids)) if follows else None
+            way = follows and (
+                id, source.epoch, source.lineage, self.query.step(source, ids), new.rows) or None
             kept.append(replace(source, copied=(*source.copied, way)))
         return state.with_table(*kept, new)
 

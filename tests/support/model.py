@@ -192,14 +192,17 @@ class Put:
         ways = state.gone[self.table]
         if None in ways or not any(state.leads(way[0]) for way in ways):
             raise Refused
-        for id, epoch, lineage, made in ways:
+        for id, epoch, lineage, made, was in ways:
             if epoch != self.epoch:
                 raise Refused
             rows = {}
             for rid, row in self.rows.items():
                 for step in lineage[self.version:]:
                     row = row and step(row)
-                rows["c", rid] = row and made(row)
+                row = row and made(row)
+                # Who has changed nothing that the copy has, changes nothing there.
+                if row != was.get(("c", rid)):
+                    rows["c", rid] = row
             if id in state.tables:
                 table = state.tables[id]
                 rows = {rid: table.carried(row, 0) for rid, row in rows.items()}
@@ -643,9 +646,12 @@ class World:
                 for rid, row in piece.rows.items():
                     written[piece.table, rid] = Written(now, piece.version, row)
                     for id, rid in self.newest.copies(piece.table, rid):
+                        copy, before = (s.tables[id].rows.get(rid) if id in s.tables else None
+                                        for s in (state, self.newest))
+                        if copy == before:
+                            continue
                         if (id, rid) in self.written:
                             return  # Another has written to the copy since: refused.
-                        copy = state.tables[id].rows.get(rid) if id in state.tables else None
                         version = len(state.tables[id].lineage) if id in state.tables else 0
                         written[id, rid] = Written(now, version, copy)
         locked = self.locked | dict.fromkeys(transaction.locks() | transaction.told(), now)
