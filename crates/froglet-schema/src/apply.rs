@@ -435,6 +435,11 @@ impl Catalog {
             base.def.referenced_by.iter().copied().filter(|child| *child != id).collect();
         for child in children {
             let Some(version) = scope.view.tables.get(&child).cloned() else { continue };
+            if !version.def.foreign_keys().any(|(_, fk)| fk.parent == id) {
+                // It had one, and may get another: not now.
+                self.store.lock(txn, child, scope.limits).await?;
+                continue;
+            }
             if !cascade {
                 return Err(SchemaError::refused(
                     SqlState::DEPENDENT_OBJECTS_STILL_EXIST,

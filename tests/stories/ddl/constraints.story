@@ -198,3 +198,25 @@ T> drop sequence s cascade
 T> insert into t (v) values (3)
 T> select id from t where v = 3
     NULL
+
+== a table whose children have lost their foreign keys can be dropped
+setup> create table p (id int primary key); create table q (id int primary key)
+setup> create table c (id int primary key, p int references p (id), q int references q (id))
+M> alter table c drop column p
+M> drop table p
+    DROP TABLE
+M> drop table q
+    ERROR 2BP01
+M> alter table c drop constraint c_q_fkey
+M> drop table q
+    DROP TABLE
+M> select * from c
+    (id, q)
+    no rows
+
+== two minus signs in an expression are no comment
+setup> create table t (id int default - -3, v int, check (- -v > 0), g int generated always as (- -v) stored)
+M> insert into t (v) values (1) returning id, g
+    3|1
+M> insert into t (v) values (-1)
+    ERROR 23514
