@@ -201,8 +201,9 @@ class Put:
                     row = row and step(row)
                 row = row and made(row)
                 # Who has changed nothing that the copy has, changes nothing there.
-                if row != was.get(("c", rid)):
+                if row != was.get(("c", rid)) or (id, rid) in state.followed:
                     rows["c", rid] = row
+            state = replace(state, followed=state.followed | {(id, rid) for _, rid in rows})
             if id in state.tables:
                 table = state.tables[id]
                 rows = {rid: table.carried(row, 0) for rid, row in rows.items()}

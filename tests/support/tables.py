@@ -170,6 +170,8 @@ class State:
     that they had (`None` if rows cannot follow)."""
     tables: dict = field(default_factory=dict)
     gone: dict = field(default_factory=dict)
+    # Rows of copies, by what they are copies of, that were put by way of tables that are gone.
+    followed: frozenset = frozenset()
 
     def named(self, name):
         for table in self.tables.values():
