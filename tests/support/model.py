@@ -450,7 +450,11 @@ class World:
     def statement(self, session, transaction, statement):
         yield from self.told_early(transaction)
         if makes_lazily(statement) or transaction.makes_lazily() and not isinstance(statement, Select):
-            yield error("0A000", allowance="not lazily"), transaction.work
+            states = {"0A000"}
+            if self.is_own_lazy(session, transaction, statement):
+                # It writes nothing there; what its row violates may be found before.
+                states |= {"23502", "23505", "23514"}
+            yield error(*states, allowance="not lazily"), transaction.work
         try:
             if isinstance(statement, Change):
                 yield from self.change(session, transaction, statement)
@@ -467,6 +471,13 @@ class World:
             # Of several names that have gone while it waited, it may miss any.
             states = MISSING if waited and failure.states & MISSING else failure.states
             yield error(*states), transaction.work
+
+    def is_own_lazy(self, session, transaction, statement):
+        """Whether a transaction writes to a table that it makes lazily."""
+        made = transaction.made()
+        return not isinstance(statement, Change) and any(
+            table.name == statement.table and table.id in made and makes_lazily(made[table.id].change)
+            for table in self.view(session).tables.values())
 
     def told_early(self, transaction):
         """A statement may fail with what its transaction's commit would fail with."""

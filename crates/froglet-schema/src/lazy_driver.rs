@@ -412,6 +412,11 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaEr
         let Some(engine) = catalog.upgrade().map(|catalog| catalog.engine().clone()) else {
             return Ok(());
         };
+        // Its sources are kept for snapshots from before its end, and so for this block.
+        let view = engine.snapshot();
+        if !goes_on() {
+            return Ok(());
+        }
         let (started, before) = (Instant::now(), lazy.state().rows_in_background());
         while let Err(error) = lazy.migrate_block(block, Who::Background) {
             if error.sqlstate() != SqlState::OUT_OF_MEMORY {
@@ -426,7 +431,7 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaEr
         }
         lazy.state().fail(None);
         let now = engine.now();
-        drop(engine);
+        drop((view, engine));
         let took = started.elapsed();
         lazy.state().pace.keep(lazy.state().rows_in_background() - before, goes_on);
         // Others write: they come first.
