@@ -179,6 +179,8 @@ pub struct Catalog {
     pub(crate) next_migration: AtomicU64,
     /// Lazy migrations, by the row space that they make.
     pub(crate) lazies: RwLock<HashMap<SpaceId, Arc<dyn LazyMigration>>>,
+    /// What has become of those that were rolled back.
+    pub(crate) aborted_lazies: Mutex<Vec<MigrationStatus>>,
     /// Those that have ended, and when: older snapshots may still read through them.
     pub(crate) retired_lazies: Mutex<Vec<(Ts, Arc<dyn LazyMigration>)>>,
     own: Weak<Catalog>,
@@ -209,13 +211,16 @@ impl Catalog {
             (*id, Arc::new(state))
         });
         let states = RwLock::new(states.collect());
-        let ended_migrations = History::open(manager.clone())?;
-        let lazy = first.tables.values().filter_map(|t| Some(t.def.lazy.as_ref()?.migration + 1));
-        let next_migration = lazy.chain([ended_migrations.next_id()]).max().unwrap_or(1);
+        let lazy = first.tables.values().filter_map(|t| Some(t.def.lazy.as_ref()?.migration));
+        let lazy = lazy.collect();
+        let ended_migrations = History::open(manager.clone(), &lazy)?;
+        let next_migration = lazy.iter().map(|id| id + 1).chain([ended_migrations.next_id()]);
+        let next_migration = next_migration.max().unwrap_or(1);
         let catalog = Arc::new_cyclic(|own| Catalog {
             own: own.clone(),
             lazies: RwLock::default(),
             retired_lazies: Mutex::default(),
+            aborted_lazies: Mutex::default(),
             store,
             sequences: Sequences::recover(engine.clone()),
             states,
@@ -448,6 +453,7 @@ impl Catalog {
         self.migrations
             .lock()
             .retain(|migration| !migration.has_ended() || bury(migration.status()).is_err());
+        self.aborted_lazies.lock().retain(|status| bury(status.clone()).is_err());
     }
 
     /// Controls a migration under way; false if there is none of this number. One that is committed cannot

@@ -9,9 +9,10 @@
 //! ```
 //!
 //! H1: a record says that a migration is done if and only if its transaction has committed.
-//! H2: a record without an end that a restart finds is of a migration that ended with the server.
+//! H2: a record without an end that a restart finds is of a migration that ended with the server, but for
+//!     lazy ones: of these the definitions of their tables say that they go on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use froglet_engine::batch::value_at;
@@ -48,8 +49,11 @@ fn layout() -> Layout {
 }
 
 impl History {
-    /// Reads the records; makes their row space, in a new database.
-    pub(crate) fn open(manager: Arc<TxnManager>) -> Result<History, SchemaError> {
+    /// Reads the records; makes their row space, in a new database. These migrations go on.
+    pub(crate) fn open(
+        manager: Arc<TxnManager>,
+        goes_on: &HashSet<u64>,
+    ) -> Result<History, SchemaError> {
         let engine = manager.engine().clone();
         if !engine.spaces().contains(&HISTORY_SPACE) {
             engine.create_space(HISTORY_SPACE)?;
@@ -70,8 +74,7 @@ impl History {
         found.sort_by_key(|status| status.id);
         let history = History { manager, table, ended: Mutex::default(), rows: Mutex::new(rows) };
         for mut status in found {
-            if matches!(status.phase, MigrationPhase::Lazy | MigrationPhase::Background) {
-                // Its table's definition says whether it goes on.
+            if goes_on.contains(&status.id) {
                 continue;
             }
             if status.ended_us.is_none() {

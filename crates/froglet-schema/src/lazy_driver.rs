@@ -39,6 +39,7 @@ use crate::lazy::{Lazy, LazyDef, LazyMigration, LazySource, Who};
 use crate::lazy_units::LazyUnits;
 use crate::local::{Changed, local, local_mut};
 use crate::migration::{now_us, spawn_in_background};
+use crate::status::{MigrationPhase, MigrationStatus};
 use crate::step::{Step, StepKind, positions};
 use crate::store::rebuild_indexes;
 
@@ -282,7 +283,7 @@ impl Catalog {
         for lazy in self.lazies_of(owner) {
             let table = after.tables.get(&lazy.state().table);
             let Some(table) = table.filter(|table| table.def.space == lazy.state().space) else {
-                self.forget_lazy(&*lazy);
+                self.abort_lazy(&*lazy);
                 continue;
             };
             let target = self.engine().open(table.def.space, Arc::new(table.def.layout()));
@@ -305,7 +306,14 @@ impl Catalog {
 
     /// A transaction is rolled back.
     pub(crate) fn abort_lazies(&self, owner: TxnId) {
-        self.lazies_of(owner).iter().for_each(|lazy| self.forget_lazy(&**lazy));
+        self.lazies_of(owner).iter().for_each(|lazy| self.abort_lazy(&**lazy));
+    }
+
+    fn abort_lazy(&self, lazy: &dyn LazyMigration) {
+        self.forget_lazy(lazy);
+        let (phase, ended_us) = (MigrationPhase::Aborted, Some(now_us()));
+        let status = MigrationStatus { phase, ended_us, backlog: 0, ..lazy.status() };
+        self.aborted_lazies.lock().push(status);
     }
 
     fn forget_lazy(&self, lazy: &dyn LazyMigration) {
