@@ -12,35 +12,28 @@
 //! D1: while a migration is live, the row spaces that it reads are there, with every column and index that
 //!     they had ([`Catalog::is_read_lazily`]).
 //! D2: what must hold of all rows of the new table is known of the source when its transaction commits
-//!     ([`implied`]), or it is not made lazily.
+//!     (`lazy_verify.rs`), or it is not made lazily.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int16Type, Int32Type, Int64Type};
-use arrow_array::{Array, BooleanArray, RecordBatch};
-use arrow_schema::DataType;
-use froglet_engine::{
-    ColumnId, ColumnType, CrashPoint, EngineError, SpaceId, SqlState, Table, Ts, TxnId, Value,
-    batch,
-};
+use froglet_engine::{CrashPoint, EngineError, SpaceId, SqlState, Table, Ts, TxnId};
 use froglet_txn::{Isolation, Limits, Transaction, aside};
 
 use crate::apply::{Applied, Scope};
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
-use crate::change::{Check, LazyQuery, LazyVerify, NewTable, RowQuery};
-use crate::def::{ForeignKeyDef, ObjectDef, ObjectId, TableDef};
-use crate::edit::{Edited, Work};
+use crate::change::{LazyQuery, NewTable};
+use crate::def::{ObjectDef, ObjectId, TableDef};
+use crate::edit::Edited;
 use crate::error::SchemaError;
 use crate::lazy::{Lazy, LazyDef, LazyMigration, LazySource, Who};
 use crate::lazy_units::LazyUnits;
+use crate::lazy_verify::{implied, not_lazily};
 use crate::local::{Changed, local, local_mut};
 use crate::migration::{now_us, spawn_in_background};
 use crate::status::{MigrationPhase, MigrationStatus};
-use crate::step::{Step, StepKind, positions};
 use crate::store::rebuild_indexes;
 
 /// How long a migration waits for the end of what keeps it from being ended, before it tries again.
@@ -142,48 +135,6 @@ impl Catalog {
         local.changes.lazies.insert(id, lazy);
         local.set_table(TableVersion::new(def, Ts(0), table));
         Ok(Applied { object: Some(id), rows: 0 })
-    }
-
-    /// Looks at all rows, and at those that change until the commit: the query does not fail for any.
-    pub(crate) async fn verify_lazy(
-        &self,
-        txn: &mut Transaction,
-        scope: &mut Scope<'_>,
-        query: &LazyQuery,
-        verify: LazyVerify,
-    ) -> Result<(), SchemaError> {
-        let mut checks: Vec<(ObjectId, Arc<dyn Check>)> = Vec::new();
-        match (verify, query) {
-            (LazyVerify::Nothing, _) => {}
-            (LazyVerify::Query, LazyQuery::Rows(source, query)) => {
-                let layout = scope.table(*source)?.def.layout();
-                let ty = |id: &ColumnId| Some(layout.columns[layout.position(*id)?].ty);
-                let types = query.inputs().iter().filter_map(ty).collect();
-                checks.push((*source, Arc::new(Succeeds { query: query.clone(), types })));
-            }
-            (LazyVerify::Query, LazyQuery::Units(_)) => {
-                return Err(not_lazily("An expression over several rows may fail for some"));
-            }
-            (LazyVerify::Within(columns, bound), _) => {
-                for (table, column) in columns {
-                    let def = &scope.table(table)?.def;
-                    let name = def.column_by_id(column).map_or("?", |c| &c.name).to_owned();
-                    checks.push((table, Arc::new(Within { column: [column], name, bound })));
-                }
-            }
-        }
-        // In order, so that two such statements do not wait for each other.
-        checks.sort_by_key(|(table, _)| *table);
-        for (table, check) in checks {
-            self.store.lock(txn, table, scope.limits).await?;
-            let def = scope.table(table)?.def.clone();
-            let rows = self.open_table(&def)?;
-            let kind = StepKind::Verify { source: positions(&*rows, check.inputs()), check };
-            let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
-            self.run_step(txn, scope, &def, step).await?;
-            scope.view = self.view(txn);
-        }
-        Ok(())
     }
 
     /// Before a change of a table whose rows are being made lazily: what the change needs of the data. Of
@@ -481,142 +432,4 @@ fn made_by(
             Arc::new(lazy.ok_or_else(|| not_lazily(no_way))?)
         }
     })
-}
-
-/// That a query does not fail.
-struct Succeeds {
-    query: Arc<dyn RowQuery>,
-    /// Of its inputs.
-    types: Vec<ColumnType>,
-}
-
-impl Check for Succeeds {
-    fn inputs(&self) -> &[ColumnId] {
-        self.query.inputs()
-    }
-
-    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, SchemaError> {
-        let rows = batch.num_rows();
-        if self.query.eval(batch).is_ok() {
-            return Ok(vec![true; rows].into());
-        }
-        let succeeds = |at| self.query.eval(&batch.slice(at, 1)).is_ok();
-        Ok((0..rows).map(succeeds).collect::<Vec<bool>>().into())
-    }
-
-    fn violation(&self, row: &[Value]) -> SchemaError {
-        let failed = self.query.eval(&batch::batch_of(&self.types, &[row.to_vec()]));
-        failed.err().unwrap_or_else(|| not_lazily("Its query failed for a row"))
-    }
-}
-
-/// That an integer is at most so far from 0.
-struct Within {
-    column: [ColumnId; 1],
-    name: String,
-    bound: i64,
-}
-
-impl Check for Within {
-    fn inputs(&self) -> &[ColumnId] {
-        &self.column
-    }
-
-    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, SchemaError> {
-        let column = batch.column(0);
-        let values: Box<dyn Iterator<Item = Option<i64>>> = match column.data_type() {
-            DataType::Int16 => {
-                Box::new(column.as_primitive::<Int16Type>().iter().map(|v| v.map(i64::from)))
-            }
-            DataType::Int32 => {
-                Box::new(column.as_primitive::<Int32Type>().iter().map(|v| v.map(i64::from)))
-            }
-            _ => Box::new(column.as_primitive::<Int64Type>().iter()),
-        };
-        let bound = self.bound.unsigned_abs();
-        Ok(values.map(|value| Some(value.is_none_or(|v| v.unsigned_abs() <= bound))).collect())
-    }
-
-    fn violation(&self, row: &[Value]) -> SchemaError {
-        let value = row.first().and_then(Value::as_integer);
-        let value = value.map_or_else(|| "NULL".to_owned(), |value| value.to_string());
-        not_lazily(format!(
-            "Column \"{}\" has {value}: beyond {} its arithmetic might overflow for some row",
-            self.name, self.bound
-        ))
-    }
-}
-
-/// Whether what an edit needs of the rows of a table that is made lazily is known of the source [D2].
-fn implied(lazy: &dyn LazyMigration, base: &TableDef, edited: &Edited) -> Result<(), SchemaError> {
-    let sources: Vec<&TableDef> = lazy.state().def.sources().collect();
-    let is_not_null = |id: ColumnId| {
-        let of = lazy.origin(id).and_then(|(at, id)| sources[at].column_by_id(id));
-        of.is_some_and(|column| column.not_null)
-    };
-    let was = |id| base.column_by_id(id).is_some_and(|column| column.not_null);
-    let new = edited.def.columns.iter().filter(|c| c.not_null && !was(c.id));
-    let new: Vec<_> = new.collect();
-    if let Some(column) = new.iter().find(|column| !is_not_null(column.id)) {
-        return Err(not_lazily(format!(
-            "Column \"{}\" may be NULL in what the table is made of",
-            column.name
-        )));
-    }
-    let mut verified = 0;
-    for work in &edited.work {
-        match work {
-            Work::Verify(_) => {
-                verified += 1;
-                if verified > new.len() {
-                    return Err(not_lazily("The condition has to be checked for every row"));
-                }
-            }
-            Work::Fill { .. } => return Err(not_lazily("The column has to be computed")),
-            Work::Index(id) => {
-                let index = edited.def.index_by_id(*id).expect("the edit added the index");
-                let columns: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
-                if index.spec.unique && !lazy.is_unique(&columns) {
-                    return Err(not_lazily(format!(
-                        "Nothing says that the keys of \"{}\" differ in what the table is made of",
-                        index.name
-                    )));
-                }
-            }
-            Work::ForeignKey(name) => {
-                let key = edited.def.foreign_keys().find(|(n, _)| n == name).map(|(_, key)| key);
-                let pairs = |key: &ForeignKeyDef, columns: &[ColumnId]| {
-                    let mut pairs: Vec<_> =
-                        columns.iter().copied().zip(key.parent_columns.clone()).collect();
-                    pairs.sort_unstable();
-                    (key.parent, pairs)
-                };
-                let is_known = key.is_some_and(|key| {
-                    let of = key.columns.iter().map(|id| lazy.origin(*id));
-                    let Some(of) = of.collect::<Option<Vec<_>>>() else { return false };
-                    let Some(&(at, _)) = of.first() else { return false };
-                    let columns: Vec<ColumnId> = of.iter().map(|(_, id)| *id).collect();
-                    let wanted = pairs(key, &columns);
-                    let mut known = sources[at].foreign_keys();
-                    of.iter().all(|(other, _)| *other == at)
-                        && known.any(|(_, other)| pairs(other, &other.columns) == wanted)
-                });
-                if !is_known {
-                    return Err(not_lazily(format!(
-                        "The table it is made of has no foreign key like \"{name}\""
-                    )));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn not_lazily(why: impl std::fmt::Display) -> SchemaError {
-    SchemaError::refused(
-        SqlState::FEATURE_NOT_SUPPORTED,
-        "this is not supported of a table that is made lazily by the same transaction",
-    )
-    .with_detail(format!("{why}."))
-    .with_hint("Set froglet.migration to eager, or commit the new table first.")
 }

@@ -36,6 +36,7 @@ mod lazy_driver;
 mod lazy_table;
 mod lazy_units;
 mod lazy_units_table;
+mod lazy_verify;
 mod lineage;
 mod local;
 pub mod migration;
