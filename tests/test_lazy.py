@@ -1,25 +1,26 @@
 """Tables that are made lazily, by every way to their rows: what the same statements find in a table that was
 made eagerly of the same source (`support/twins.py`).
 
+FROGLET_TEST_LONG=1 tries more settings.
+
 Nothing is moved here unless it is touched (a delay of an hour), and `froglet.migrations` says what was:
 so a statement that finds a row of the source by another way than it should is seen.
 """
 
 import os
 import re
-import threading
 import time
 from collections import Counter
 
 import psycopg
 import pytest
 from psycopg import errors
-from psycopg.rows import tuple_row
 
 from support.processes import wait_until
 from support.twins import Twins
 
 LONG = os.environ.get("FROGLET_TEST_LONG")
+AT_ONCE = [False, True] if LONG else [False]
 WAYS = [(g, f) for g in (1, 64, 128, 256) for f in ("on", "off")] if LONG else [(1, "on"), (128, "off")]
 
 # NULLs, texts with the lowest character and bytea with zeros in keys; rows deleted and updated before.
@@ -464,7 +465,7 @@ ALTERS = (
 )
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["nothing is moved", "in the background"])
+@pytest.mark.parametrize("at_once", AT_ONCE)
 def test_alter(start, at_once):
     """Schema changes of a table that is being made, with a reader from before them, over a restart."""
     twins = Twins(start, delay="0" if at_once else "1h")
@@ -809,7 +810,7 @@ KEPT = (
 )
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["nothing is moved", "in the background"])
+@pytest.mark.parametrize("at_once", AT_ONCE)
 def test_kept_source(start, at_once):
     """Rows are made of the source as of the flip, whatever becomes of it, also over a restart."""
     twins = Twins(start, delay="0" if at_once else "1h")

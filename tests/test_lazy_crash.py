@@ -5,7 +5,7 @@ rows, delete rows, and take keys for new ones; they remember what they were told
 restart is what the query makes of the source, and then what they were told: a row that is moved twice has lost
 what was added to it, or has come back.
 
-FROGLET_TEST_KILLS sets how many servers are killed (12).
+FROGLET_TEST_KILLS sets how many servers are killed (6).
 """
 
 import os
@@ -20,7 +20,7 @@ from psycopg import errors
 
 from support.processes import wait_until
 
-KILLS = int(os.environ.get("FROGLET_TEST_KILLS", 12))
+KILLS = int(os.environ.get("FROGLET_TEST_KILLS", 6))
 SEED = int(os.environ.get("FROGLET_TEST_SEED", 20261122))
 ROWS, CLIENTS, NEW = 20_000, 4, 1_000_000
 DOWN = (psycopg.OperationalError, psycopg.InterfaceError)
