@@ -3,7 +3,7 @@
 //! Run with `RUSTFLAGS="--cfg shuttle" cargo test --release -p froglet-memory --lib schedules -- --test-threads=1`
 //! (what one test has deferred, no other's end must run).
 //! Each test is one promise: no torn rows, commits and aborts all at once, first updater wins, one
-//! owner of a unique key, snapshots keep their index entries, feeds miss nothing.
+//! owner of a unique key, snapshots keep their index entries, what is kept stays, feeds miss nothing.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -311,6 +311,55 @@ fn a_slot_is_used_again_only_when_nobody_sees_its_row() {
         });
         join(vec![writer, reader, collector(&db)]);
         assert_eq!(db.scan(&db.engine.snapshot()), vec![3, 3]);
+    });
+}
+
+#[test]
+fn what_is_kept_stays_and_what_is_released_goes() {
+    explore(|| {
+        let (db, rids) = Db::new(2);
+        let (row, doomed) = (rids[0], rids[1]);
+        let commits = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let writer = {
+            let commits = Arc::clone(&commits);
+            spawn(&db, move |db| {
+                for n in 1..4 {
+                    let mut txn = db.begin(10 + n as u64);
+                    db.set(&mut txn, row, n).expect("one writer");
+                    if n == 2 {
+                        let base = txn.snapshot().ts;
+                        db.table.delete_row(&mut txn, base, doomed).expect("one writer");
+                    }
+                    commits.lock().expect("no panic").push((txn.pre_commit(), n));
+                    Box::new(txn).post_commit().expect("commits");
+                }
+            })
+        };
+        let keeper = spawn(&db, move |db| {
+            let mut txn = db.begin(20);
+            txn.keep(1, &[SpaceId(1)]).expect("a slot is free");
+            txn.commit().expect("commits");
+            let see = || {
+                let view = db.engine.kept(1).expect("kept");
+                let rows = (db.number(&view, row), db.number(&view, doomed));
+                assert_eq!(db.seek(&view, 0).len(), 1 + rows.1.iter().len());
+                (view.ts, rows)
+            };
+            let (ts, first) = see();
+            thread::yield_now();
+            assert_eq!(see(), (ts, first), "it is kept");
+            let commits = commits.lock().expect("no panic");
+            let newest = commits.iter().rev().find(|(commit, _)| *commit <= ts);
+            let n = newest.map_or(0, |(_, n)| *n);
+            assert_eq!(first, (Some(n), (n < 2).then_some(0)), "as of {ts} of {commits:?}");
+            drop(commits);
+            db.engine.release(1).expect("released");
+        });
+        join(vec![writer, keeper, collector(&db)]);
+        (0..2).for_each(|_| _ = db.engine.collect_garbage());
+        assert_eq!(db.table.old_versions(), 0, "nothing is held");
+        assert_eq!(db.table.index_entries(0), 1, "entries nobody needs are gone");
+        assert_eq!(db.scan(&db.engine.snapshot()), vec![3]);
     });
 }
 

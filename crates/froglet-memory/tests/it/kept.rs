@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use froglet_engine::env::{Env, MemEnv};
 use froglet_engine::{
-    Direction, Engine, EngineError, EngineTxn, KeyRange, Loaded, Row, RowId, Snapshot, SpaceId,
-    Table, TxnId, Value,
+    BlockRows, ColumnType, Direction, Engine, EngineError, EngineTxn, Install, Installs, KeyRange,
+    Layout, Loaded, Row, RowId, Snapshot, SpaceId, Table, TxnId, Value,
 };
-use froglet_memory::log::LogOptions;
+use froglet_memory::log::{Log, LogOptions, Lsn};
 use froglet_memory::{MemoryEngine, MemoryOptions, MemoryTable};
 
 use crate::support::*;
@@ -245,6 +245,7 @@ fn a_view_that_is_kept_outlives_the_release() {
     let two = Two::new();
     let rids = two.insert(&twenty());
     let want = two.keep(KEEPER);
+    two.set(rids[0], "before the view is taken", 1);
     let view = two.view(KEEPER);
     two.release(KEEPER);
     change_all(&two, &rids);
@@ -371,6 +372,106 @@ fn a_checkpoint_knows_who_was_about_to_keep() {
     let two = two.crash(&env);
     assert_eq!(two.view(KEEPER).ts, ts);
     assert_eq!(two.kept(KEEPER), twenty());
+}
+
+/// The announcement of a transaction that did not commit, be it for a crash, holds nothing afterwards:
+/// a replay meets it, and then a slot that is used again.
+#[test]
+fn an_announcement_without_a_commit_is_forgotten() {
+    for with_crash in [true, false] {
+        let env = MemEnv::new(6);
+        let mut two = Two::open(Some(&env));
+        let rids = two.insert(&twenty());
+        let mut txn = two.db.begin();
+        txn.keep(KEEPER, &[SPACE]).expect("kept");
+        txn.pre_commit();
+        two.sync();
+        if with_crash {
+            env.crash();
+            drop((txn, two));
+            two = Two::open(Some(&env));
+        } else {
+            txn.abort();
+        }
+        assert!(two.db.engine.kept(KEEPER).is_none());
+        two.delete(rids[3]);
+        two.collect();
+        assert_eq!(two.insert(&[account(30, "in its place", 30)]), [rids[3]], "the slot is free");
+        let now = two.now(&*two.db.table);
+        let two = two.crash(&env);
+        assert!(two.db.engine.kept(KEEPER).is_none());
+        assert_eq!(two.now(&*two.db.table), now);
+        two.assert_collected(&*two.db.table, 20);
+    }
+}
+
+/// Whoever announces may have a view from before the checkpoint. What a checkpoint has of a row that
+/// was deleted before that view ends at the checkpoint, and is held no longer for that. No thread of
+/// a test is quick enough for this order of records, so they are written by hand.
+#[test]
+fn a_view_from_before_the_checkpoint_holds_no_more_after_a_crash() {
+    let env = MemEnv::new(6);
+    let two = Two::open(Some(&env));
+    let rids = two.insert(&twenty());
+    two.keep(1);
+    two.delete(rids[3]);
+    let floor = two.db.engine.now().0 as u8;
+    two.set(rids[4], "after the view", 4);
+    two.db.engine.checkpoint().expect("there is space");
+    two.sync();
+    let ts = two.db.engine.now().0 as u8;
+    assert!(floor < ts && ts < 100, "numbers of one byte");
+    drop(two);
+    let space = SPACE.0 as u8;
+    let announced = [9, 2, floor, 1, space];
+    let released = [9, 1, 0, 0];
+    let slot_used_again = [1, ts + 1, 1, space, rids[3][0].0 as u8, 0];
+    let kept = [1, ts + 2, 4, 2, 1, space];
+    let records: [&[u8]; 4] = [&announced, &released, &slot_used_again, &kept];
+    let dir = PathBuf::from("/data/log");
+    let names = env.list(&dir).expect("a directory");
+    let first = names.iter().filter_map(|name| name.strip_suffix(".frlog")).min();
+    let first = u64::from_str_radix(first.expect("a segment"), 16).expect("named by its LSN");
+    let log_options = options(Some(&env)).log;
+    let log = Log::open(Arc::new(env.clone()), &dir, log_options, Lsn(first), &mut |_, _| Ok(()));
+    let log = log.expect("a valid log opens");
+    records.iter().for_each(|record| _ = log.append(&[record]).expect("appended"));
+    log.close().expect("closed");
+    drop(log);
+    let two = Two::open(Some(&env));
+    assert!(two.db.engine.kept(1).is_none());
+    assert_eq!(two.view(2).ts.0, u64::from(ts) + 2);
+    assert_eq!(two.db.scan(&two.view(2)).len(), 20);
+    assert!(two.db.row(rids[3][0]).is_some(), "the new row");
+}
+
+/// Values that are equal and not the same are told apart.
+#[test]
+fn zero_and_minus_zero_are_kept_apart() {
+    let env = MemEnv::new(6);
+    let layout = || {
+        let columns = vec![column(1, ColumnType::Int64), column(2, ColumnType::Float64)];
+        Arc::new(Layout { columns, indexes: vec![] })
+    };
+    let db = Db::with(layout(), options(Some(&env)));
+    let rids = db.insert(&[vec![Value::Int64(1), Value::Float64(0.0)]]);
+    let mut txn = db.begin();
+    txn.keep(KEEPER, &[SPACE]).expect("kept");
+    commit(txn);
+    let mut txn = db.begin();
+    update(&*db.table, &mut *txn, rids[0], &[1], &[Value::Float64(-0.0)]).expect("free");
+    commit(txn);
+    db.engine.checkpoint().expect("there is space");
+    env.crash();
+    drop(db);
+    let db = Db::with(layout(), options(Some(&env)));
+    let view = db.engine.kept(KEEPER).expect("kept");
+    let float = |view: &Snapshot| match db.scan(view)[0][1] {
+        Value::Float64(float) => float.to_bits(),
+        ref other => panic!("{other:?}"),
+    };
+    assert_eq!(float(&view), 0.0_f64.to_bits());
+    assert_eq!(float(&db.engine.snapshot()), (-0.0_f64).to_bits());
 }
 
 /// Where checkpoints may be among the things that happen.
@@ -579,11 +680,58 @@ fn keepers_come_and_go_beside_writers_and_the_collector() {
     assert!(rounds > 20, "{rounds} rounds");
     let table = own(&*db.table);
     let end = Instant::now() + Duration::from_secs(20);
-    while table.old_versions() > 0 || table.index_entries(0) > 8 || table.index_entries(1) > 8 {
-        assert!(Instant::now() < end, "{} versions are left", table.old_versions());
+    let left = || {
+        let entries = table.index_entries(0).max(table.index_entries(1));
+        (table.old_versions(), entries, table.row_estimate())
+    };
+    while left() != (0, 8, 8) {
+        assert!(Instant::now() < end, "versions, entries and rows that are left: {:?}", left());
         db.engine.collect_garbage();
     }
-    assert_eq!(table.row_estimate(), 8);
+}
+
+struct Nothing;
+
+impl Installs for Nothing {
+    fn note(&self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// Rows that are installed count as if they had always been there, for who keeps them, too.
+#[test]
+fn rows_installed_in_a_kept_space_have_always_been_there() {
+    for with_checkpoint in [false, true] {
+        let env = MemEnv::new(4);
+        let two = Two::open(Some(&env));
+        let table = Arc::clone(&two.db.table);
+        table.reserve(RowId(10), &|_| false).expect("memory");
+        table.follow_installs(Arc::new(Nothing));
+        two.insert(&[account(100, "hundred", 100)]);
+        two.keep(KEEPER);
+        let types: Vec<_> = table.layout().columns.iter().map(|c| c.ty).collect();
+        let rows = [account(1, &long(1), 1), account(2, &long(2), 2)];
+        let batch = froglet_engine::batch::batch_of(&types, &rows);
+        let rows = BlockRows { rids: vec![RowId(1), RowId(2)], batch };
+        let install = Install { rows: &rows, empty: &[], note: b"both" };
+        table.install(&install, &mut || ()).expect("installed");
+        let want = two.kept(KEEPER);
+        assert_eq!(want.len(), 3);
+        let mut txn = two.db.begin();
+        delete(&*table, &mut *txn, RowId(1)).expect("free");
+        update(&*table, &mut *txn, RowId(2), &[2], &[Value::Int64(7)]).expect("free");
+        commit(txn);
+        if with_checkpoint {
+            two.db.engine.checkpoint().expect("there is space");
+        }
+        two.collect();
+        assert_eq!(two.kept(KEEPER), want);
+        let now = two.now(&*table);
+        drop(table);
+        let two = two.crash(&env);
+        assert_eq!(two.kept(KEEPER), want);
+        assert_eq!(two.now(&*two.db.table), now);
+    }
 }
 
 /// A damaged file of kept rows is found before it is believed.

@@ -65,6 +65,33 @@ fn one_thread_writes_reads_rolls_back_and_collects() {
 }
 
 #[test]
+fn a_kept_space_reads_as_it_was_until_it_is_released() {
+    let db = Db::new();
+    let rids = db.insert(&(0..3).map(|i| account(i, &long(i), i)).collect::<Vec<_>>());
+    let mut txn = db.begin();
+    txn.keep(1, &[SPACE]).expect("kept");
+    commit(txn);
+    let before = db.scan(&db.engine.kept(1).expect("kept"));
+    for round in 0..3 {
+        let mut txn = db.begin();
+        update(&*db.table, &mut *txn, rids[0], &[1, 2], &values(round)).expect("free");
+        if round == 1 {
+            delete(&*db.table, &mut *txn, rids[1]).expect("free");
+        }
+        commit(txn);
+        db.engine.collect_garbage();
+    }
+    let view = db.engine.kept(1).expect("kept");
+    assert_eq!(db.scan(&view), before);
+    assert_eq!(seek(&*db.table, &view, 1, &KeyRange::all(), Direction::Forward).len(), 3);
+    db.engine.release(1).expect("released");
+    assert_eq!(db.scan(&view), before, "while it is read");
+    drop(view);
+    db.engine.collect_garbage();
+    assert_eq!(db.insert(&[account(1, &long(1), 1)]), [rids[1]], "a slot is used again");
+}
+
+#[test]
 fn strings_move_to_a_new_heap_while_readers_hold_arrays_of_the_old_one() {
     let db = Db::new();
     let rid = db.insert(&[account(1, &long(0), 0)])[0];
