@@ -330,7 +330,8 @@ fn what_is_kept_stays_and_what_is_released_goes() {
                         let base = txn.snapshot().ts;
                         db.table.delete_row(&mut txn, base, doomed).expect("one writer");
                     }
-                    commits.lock().expect("no panic").push((txn.pre_commit(), n));
+                    let ts = txn.pre_commit();
+                    commits.lock().expect("no panic").push((ts, n));
                     Box::new(txn).post_commit().expect("commits");
                 }
             })
@@ -348,11 +349,10 @@ fn what_is_kept_stays_and_what_is_released_goes() {
             let (ts, first) = see();
             thread::yield_now();
             assert_eq!(see(), (ts, first), "it is kept");
-            let commits = commits.lock().expect("no panic");
+            let commits = commits.lock().expect("no panic").clone();
             let newest = commits.iter().rev().find(|(commit, _)| *commit <= ts);
             let n = newest.map_or(0, |(_, n)| *n);
             assert_eq!(first, (Some(n), (n < 2).then_some(0)), "as of {ts} of {commits:?}");
-            drop(commits);
             db.engine.release(1).expect("released");
         });
         join(vec![writer, keeper, collector(&db)]);
