@@ -116,13 +116,31 @@ pub struct Terminal {
     pub random: Random,
     warehouse: i32,
     scale: Scale,
+    hot_customers: Option<i32>,
 }
 
 impl Terminal {
     /// Of a home warehouse.
     pub fn new(warehouse: i32, scale: Scale, seed: u64) -> Terminal {
         assert!((1..=scale.warehouses).contains(&warehouse), "a terminal has a home");
-        Terminal { random: Random::new(seed), warehouse, scale }
+        Terminal { random: Random::new(seed), warehouse, scale, hot_customers: None }
+    }
+
+    /// Enters customers by number, uniformly among the first so many of a district.
+    pub fn with_hot_customers(self, customers: i32) -> Terminal {
+        Terminal { hot_customers: Some(customers), ..self }
+    }
+
+    /// Items are numbered from 1 to this.
+    pub fn items(&self) -> i32 {
+        self.scale.items
+    }
+
+    fn customer(&mut self) -> i32 {
+        match self.hot_customers {
+            Some(hot) => self.random.uniform(1, hot),
+            None => self.random.customer(self.scale.customers),
+        }
     }
 
     fn district(&mut self) -> i32 {
@@ -139,17 +157,17 @@ impl Terminal {
     }
 
     fn who(&mut self) -> Who {
-        if self.random.percent(60) {
+        if self.hot_customers.is_none() && self.random.percent(60) {
             Who::LastName(self.random.last_name(self.scale.customers))
         } else {
-            Who::Number(self.random.customer(self.scale.customers))
+            Who::Number(self.customer())
         }
     }
 
     /// A new order. One in a hundred asks for an item that does not exist.
     pub fn new_order(&mut self) -> NewOrder {
         let district = self.district();
-        let customer = self.random.customer(self.scale.customers);
+        let customer = self.customer();
         let count = self.random.uniform(5, 15);
         let mut lines: Vec<Line> = (0..count).map(|_| self.line()).collect();
         if self.random.percent(1)

@@ -16,7 +16,7 @@ const FEW_TICKS: usize = 4;
 /// The least distance between two names.
 const LINE: f64 = 13.0;
 /// Tell lines apart, also for those who see colours differently.
-const COLOURS: [&str; 7] =
+pub const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444"];
 
 /// One line: its name, and points with both numbers above 0, ascending.
@@ -34,6 +34,8 @@ pub struct Chart {
     pub y_label: String,
     /// What is drawn.
     pub lines: Vec<Line>,
+    /// Whether the axis at the bottom has marks where there are points, instead of round numbers.
+    pub marks: bool,
 }
 
 /// A logarithmic axis, from numbers to places.
@@ -79,7 +81,8 @@ impl Chart {
         for tick in y.ticks() {
             svg::grid(&mut out, y.place(tick), &svg::number(tick));
         }
-        let mut marks: Vec<f64> = points().map(|p| p.0).collect();
+        let mut marks: Vec<f64> =
+            if self.marks { points().map(|p| p.0).collect() } else { x.ticks() };
         marks.sort_by(f64::total_cmp);
         marks.dedup();
         for at in marks {
@@ -145,7 +148,15 @@ mod tests {
 
     fn chart(lines: Vec<Line>) -> String {
         let words = || "1 < 2".to_owned();
-        Chart { title: words(), subtitle: words(), x_label: words(), y_label: words(), lines }.svg()
+        Chart {
+            title: words(),
+            subtitle: words(),
+            x_label: words(),
+            y_label: words(),
+            lines,
+            marks: true,
+        }
+        .svg()
     }
 
     #[test]

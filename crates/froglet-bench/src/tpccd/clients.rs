@@ -14,6 +14,7 @@ use tokio::sync::RwLock;
 use tokio::task::JoinHandle;
 
 use super::arrivals::{Arrivals, Queue};
+use super::cutover::Cutover;
 use super::recording::{Recording, Transaction};
 use super::workload::{Session, Workload, connect};
 
@@ -29,6 +30,8 @@ struct Shared {
     /// Of an open loop.
     queue: Option<Arc<Queue>>,
     gate: RwLock<()>,
+    /// Where clients change their schema.
+    cutover: Option<Arc<Cutover>>,
     ended: Mutex<Vec<Transaction>>,
 }
 
@@ -45,6 +48,15 @@ impl Clients {
             let session = workload.session(connect(port).await?, n).await;
             sessions.push(session.context("a client's statements were not prepared")?);
         }
+        Clients::begin(sessions, arrivals, None)
+    }
+
+    /// Lets sessions begin, which follow a cutover if there is one.
+    pub fn begin(
+        sessions: Vec<Session>,
+        arrivals: Arrivals,
+        cutover: Option<Arc<Cutover>>,
+    ) -> Result<Clients> {
         let began = Instant::now();
         let queue = match arrivals {
             Arrivals::BackToBack => None,
@@ -55,6 +67,7 @@ impl Clients {
             stop: AtomicBool::new(false),
             queue,
             gate: RwLock::new(()),
+            cutover,
             ended: Mutex::new(Vec::new()),
         });
         let work = |(session, n)| tokio::spawn(work(session, n, shared.clone()));
@@ -121,7 +134,10 @@ async fn work(mut session: Session, client: u16, shared: Arc<Shared>) -> Result<
     while let Some(begun) = shared.wanted().await {
         let outcome = {
             let _shared = shared.gate.read().await;
-            session.transaction().await
+            match &shared.cutover {
+                Some(cutover) => cutover.transaction(&mut session).await,
+                None => session.transaction().await,
+            }
         };
         let failure = match outcome {
             Ok(()) => None,

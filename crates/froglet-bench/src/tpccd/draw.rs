@@ -56,13 +56,18 @@ fn series(approach: Approach, outcome: &Outcome) -> Series {
 /// Writes a picture, named after its figure and what it shows: `figure-8-createindex.svg`.
 pub fn write(dir: &Path, name: &str, svg: &str) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    let file = dir.join(file_name(name) + ".svg");
+    fs::write(&file, svg).with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// The words of a name, for a file.
+pub fn file_name(name: &str) -> String {
     let words: Vec<String> = name
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
         .collect();
-    let file = dir.join(words.join("-") + ".svg");
-    fs::write(&file, svg).with_context(|| format!("{} cannot be written", file.display()))
+    words.join("-")
 }
 
 #[cfg(test)]

@@ -24,17 +24,22 @@
 //! rate that the same clients reach on the same system without a change (`--load`, open loop).
 //! `--figures DIR` measures both and the sweeps, and writes all of it into DIR.
 //!
+//! With `--approach` the clients go on with the new schema instead: see [`flip`], which uses the same
+//! clients ([`cutover`]) with other statements (`statements.rs`).
+//!
 //! Differences from the paper: two cores instead of 40, so clients, server and migration share
 //! what there is; SQL by TCP instead of stored procedures; ADD COLUMN is computed (a constant
-//! default takes no migration); no lazy approaches. `synchronous_commit` is off, as the paper's
+//! default takes no migration); lazy approaches are in [`flip`]. `synchronous_commit` is off, as the paper's
 //! commits are pipelined. Latencies begin before the gate. What is verified (every Tesseract run,
 //! see [`experiment`]) fails the benchmark, how fast it was does not.
 
 pub mod arrivals;
 mod chart;
 pub mod clients;
+mod cutover;
 mod draw;
 pub mod experiment;
+mod flip;
 mod load;
 mod metrics;
 mod micro;
@@ -46,6 +51,7 @@ mod processor;
 pub mod recording;
 mod rounds;
 mod schema;
+mod statements;
 mod summary;
 mod svg;
 mod sweep;
@@ -93,6 +99,9 @@ struct Bench<'a> {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<Report> {
+    if !args.tpccd.approach.is_empty() {
+        return flip::run(args);
+    }
     let mut report = Report::new("TPC-CD and microbenchmark (Tesseract, figures 4 to 10)");
     let figures = args.tpccd.figures.as_deref();
     if let Some(dir) = figures {

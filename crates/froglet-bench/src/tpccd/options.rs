@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::flip::approach::Approach;
+
 /// What a sweep varies.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
@@ -9,6 +11,16 @@ pub enum Sweep {
     Rows,
     /// The threads of scan and capture (Tesseract, figure 6)
     Threads,
+    /// With --approach: the customers that clients name (BullFrog, figure 4.10)
+    Hot,
+    /// With --approach: the rows that are migrated at once (BullFrog, figure 4.11)
+    Granules,
+    /// With --approach: foreign keys of the new tables (BullFrog, figure 4.12)
+    Keys,
+    /// With --approach: what tracking costs (BullFrog, figure 4.9)
+    Tracking,
+    /// With --approach: the first answer by the rows of the table
+    Sizes,
 }
 
 /// Options of tpccd.
@@ -35,6 +47,11 @@ pub struct Options {
     /// Leave PostgreSQL out (tpccd)
     #[arg(long)]
     pub no_postgres: bool,
+
+    /// Big flips instead: clients use the new schema from the change's commit on, and come to it in
+    /// these ways (tpccd; BullFrog, figures 4.3 to 4.12)
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,NAME")]
+    pub approach: Vec<Approach>,
 
     /// Measure all (closed loop, open loop, sweeps); table, JSON and SVGs go into here (tpccd)
     #[arg(long, value_name = "DIR")]

@@ -11,19 +11,30 @@
 use crate::report::{Report, number};
 
 /// One thing that is asked.
-struct Limit {
+#[derive(Clone, Copy)]
+pub struct Limit {
     /// Of a column.
-    title: &'static str,
-    approach: &'static str,
-    metric: &'static str,
-    unit: &'static str,
-    bound: Bound,
+    pub title: &'static str,
+    /// Whose number it is.
+    pub approach: &'static str,
+    /// What is measured.
+    pub metric: &'static str,
+    /// Of what.
+    pub unit: &'static str,
+    /// What is asked of it.
+    pub bound: Bound,
 }
 
+/// What is asked of a number.
 #[derive(Clone, Copy)]
-enum Bound {
+pub enum Bound {
+    /// It is this or more.
     AtLeast(f64),
+    /// More.
+    Above(f64),
+    /// This or less.
     AtMost(f64),
+    /// Less.
     Below(f64),
 }
 
@@ -31,6 +42,7 @@ impl Bound {
     fn allows(self, value: f64) -> bool {
         match self {
             Bound::AtLeast(bound) => value >= bound,
+            Bound::Above(bound) => value > bound,
             Bound::AtMost(bound) => value <= bound,
             Bound::Below(bound) => value < bound,
         }
@@ -39,6 +51,7 @@ impl Bound {
     fn text(self) -> String {
         match self {
             Bound::AtLeast(bound) => format!("at least {bound}"),
+            Bound::Above(bound) => format!("above {bound}"),
             Bound::AtMost(bound) => format!("at most {bound}"),
             Bound::Below(bound) => format!("below {bound}"),
         }
@@ -80,8 +93,7 @@ const OTHERS: [Limit; 3] = [
     },
 ];
 
-/// Adds a row for each limit of each change, with `met` or `MISSED` as its approach, and the table
-/// of all. What has no figure, as a change that was given up, is missed.
+/// Adds what is asked of each change.
 pub fn add(report: &mut Report, changes: &[String], load: Option<f64>) {
     let limits: Vec<&Limit> =
         [if load.is_some() { &OPEN } else { &CLOSED }].into_iter().chain(&OTHERS).collect();
@@ -89,6 +101,12 @@ pub fn add(report: &mut Report, changes: &[String], load: Option<f64>) {
         None => "closed loop, throughput in proportion to what the migration leaves".to_owned(),
         Some(load) => format!("open loop at {load} of the clients' rate"),
     };
+    add_limits(report, &title, &limits, changes);
+}
+
+/// Adds a row for each limit of each change, with `met` or `MISSED` as its approach, and the table
+/// of all. What has no figure, as a change that was given up, is missed.
+pub fn add_limits(report: &mut Report, title: &str, limits: &[&Limit], changes: &[String]) {
     let name = changes.iter().map(|c| c.chars().count()).max().unwrap_or(0).max(title.len() / 2);
     let heads = limits.iter().map(|l| format!("{}, {}", l.title, l.bound.text()));
     let heads: Vec<String> = heads.collect();
@@ -97,7 +115,7 @@ pub fn add(report: &mut Report, changes: &[String], load: Option<f64>) {
     table.push('\n');
     for change in changes {
         table += &format!("{change:name$}");
-        for limit in &limits {
+        for limit in limits {
             let value = report.value(limit.approach, change, limit.metric);
             let verdict = match value {
                 Some(value) if limit.bound.allows(value) => "met",

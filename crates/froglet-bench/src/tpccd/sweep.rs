@@ -278,6 +278,7 @@ impl Lines {
                 x_label: x_label.to_owned(),
                 y_label: y_label.to_owned(),
                 lines,
+                marks: true,
             };
             draw::write(dir, file, &chart.svg())
         };

@@ -38,6 +38,11 @@ impl Systems<'_> {
         Ok(Systems { args, postgres })
     }
 
+    /// Without PostgreSQL.
+    pub fn of_froglet(args: &Args) -> Systems<'_> {
+        Systems { args, postgres: None }
+    }
+
     /// Whether there is somebody to serve an approach.
     pub fn has(&self, approach: Approach) -> bool {
         approach != Approach::Postgres || self.postgres.is_some()

@@ -3,6 +3,8 @@
 use anyhow::{Context, Result};
 use tokio_postgres::{Client, Config, Error, NoTls};
 
+use super::statements::Version;
+use super::transactions::Mix;
 use super::{load, micro, transactions};
 use crate::tpcc::db::Scale;
 use crate::tpcc::inputs::Terminal;
@@ -51,7 +53,8 @@ impl Workload {
             Workload::Tpcc(scale) => {
                 let home = i32::from(n) % scale.warehouses + 1;
                 let terminal = Terminal::new(home, scale, seed);
-                Session::Tpcc(Box::new(transactions::Session::open(client, terminal).await?))
+                let mix = Mix::default();
+                Session::Tpcc(Box::new(transactions::Session::open(client, terminal, mix).await?))
             }
             Workload::Micro { rows, reads_percent, .. } => {
                 let session = micro::Session::open(client, rows, reads_percent, seed).await?;
@@ -75,6 +78,22 @@ impl Session {
         match self {
             Session::Tpcc(session) => session.transaction().await,
             Session::Micro(session) => session.transaction().await,
+        }
+    }
+
+    /// Runs the transaction that failed once more.
+    pub async fn again(&mut self) -> Result<(), Error> {
+        match self {
+            Session::Tpcc(session) => session.again().await,
+            Session::Micro(session) => session.transaction().await,
+        }
+    }
+
+    /// Goes on with statements for another schema; the microbenchmark has but one.
+    pub async fn follow(&mut self, version: Version) -> Result<(), Error> {
+        match self {
+            Session::Tpcc(session) => session.follow(version).await,
+            Session::Micro(_) => Ok(()),
         }
     }
 }
