@@ -6,6 +6,7 @@
 //!   pgbench   PostgreSQL 15 and froglet, the same pgbench        issue 2, "Speed and memory"
 //!   ddl       a worker's throughput while a schema changes       Tesseract (paper 000), figure 4
 //!   tpccd     TPC-C over SQL while one schema change runs        Tesseract, figures 4 to 10
+//!             --approach: clients that use the new schema         BullFrog (paper 002), 4.3 to 4.12
 //!   memory    bytes of 10 million rows against their raw size    issue 2, "Speed and memory"
 //! ```
 //!

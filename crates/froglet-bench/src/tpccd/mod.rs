@@ -63,7 +63,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use self::arrivals::Arrivals;
 use self::experiment::{Approach, Experiment};
@@ -101,6 +101,9 @@ struct Bench<'a> {
 pub fn run(args: &Args) -> Result<Report> {
     if !args.tpccd.approach.is_empty() {
         return flip::run(args);
+    }
+    if let Some(sweep) = args.tpccd.sweep.iter().find(|sweep| sweep.is_of_flips()) {
+        bail!("--sweep {sweep:?} is of big flips: give --approach lazy, too");
     }
     let mut report = Report::new("TPC-CD and microbenchmark (Tesseract, figures 4 to 10)");
     let figures = args.tpccd.figures.as_deref();

@@ -23,6 +23,13 @@ pub enum Sweep {
     Sizes,
 }
 
+impl Sweep {
+    /// Whether it is made with `--approach` only.
+    pub fn is_of_flips(self) -> bool {
+        !matches!(self, Sweep::Rows | Sweep::Threads)
+    }
+}
+
 /// Options of tpccd.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Options {
@@ -30,7 +37,7 @@ pub struct Options {
     #[arg(long, value_name = "F", value_parser = part)]
     pub load: Option<f64>,
 
-    /// Instead of comparing approaches, make the changes online while this varies (tpccd)
+    /// Instead of comparing approaches, make the changes online (or lazily) while this varies (tpccd)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
     pub sweep: Vec<Sweep>,
 

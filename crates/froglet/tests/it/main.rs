@@ -295,6 +295,42 @@ fn all_figures_of_a_change_are_one_command() {
 }
 
 #[test]
+fn clients_come_to_a_new_schema_under_every_approach_and_lose_nothing() {
+    let dir = data();
+    let figures = dir.path().join("figures");
+    let mut command = froglet();
+    command.args(["bench", "tpccd", "--small", "--seconds", "0.2", "--only", "JoinTable"]);
+    command.args(["--approach", "all", "--load", "0.3"]).arg("--plots").arg(&figures);
+    let Output { status, stdout, stderr } = command.output().expect("runs");
+    let table = String::from_utf8_lossy(&stdout);
+    // Rows that are wrong make it fail.
+    assert!(status.success(), "{table}\n{}", String::from_utf8_lossy(&stderr));
+    for approach in ["NoDDL ", "Eager-blocking ", "Multi-step ", "Tesseract ", "Lazy "] {
+        assert!(table.lines().any(|line| line.starts_with(approach)), "{approach}: {table}");
+    }
+    assert!(table.contains("Lazy, ON CONFLICT  not available"), "{table}");
+    assert!(table.contains("Limits: moderate rate"), "{table}");
+    let failed = table.lines().filter(|line| line.contains("failed transactions"));
+    assert!(failed.clone().count() == 5 && failed.clone().all(|l| l.trim_end().ends_with(" 0")));
+    for file in ["figure-4-7-jointable-load-0-3.svg", "figure-4-8-jointable-load-0-3.svg"] {
+        assert!(figures.join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+fn what_tracking_costs_and_how_soon_a_table_answers_are_sweeps_of_big_flips() {
+    let mut command = froglet();
+    command.args(["bench", "tpccd", "--small", "--seconds", "0.5", "--sweep", "sizes,tracking"]);
+    let without = command.output().expect("runs");
+    assert!(String::from_utf8_lossy(&without.stderr).contains("give --approach"));
+    let Output { status, stdout, stderr } =
+        command.args(["--approach", "lazy"]).output().expect("runs");
+    let table = String::from_utf8_lossy(&stdout);
+    assert!(status.success(), "{table}\n{}", String::from_utf8_lossy(&stderr));
+    assert!(table.contains("Limits: rows") && table.contains("Limits: tracking"), "{table}");
+}
+
+#[test]
 fn the_demonstration_makes_every_change_and_says_so_in_lines() {
     let dir = data();
     let json = dir.path().join("figures.json");

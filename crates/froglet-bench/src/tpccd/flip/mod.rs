@@ -86,7 +86,8 @@ pub fn run(args: &Args) -> Result<Report> {
     let mut bench = Bench::new(args)?;
     bench.saturate(&mut report)?;
     let mut names = Vec::new();
-    for change in CHANGES.iter().filter(|change| args.wants(change.name)) {
+    let compares = figures.is_some() || args.tpccd.sweep.is_empty();
+    for change in CHANGES.iter().filter(|change| compares && args.wants(change.name)) {
         for way in bench.loops() {
             let name = way.name(change.name);
             bench.compare(change, way, &name, &mut report)?;
@@ -173,7 +174,7 @@ impl Bench<'_> {
         }
         report.rows.extend(rounds::medians(&measures));
         let missing: Vec<_> = wanted.iter().copied().filter(|a| a.settings().is_none()).collect();
-        verdicts::add_table(report, name, &can_run, &missing);
+        verdicts::add_table(report, name, can_run.iter().map(|a| a.name()), &missing);
         Ok(())
     }
 

@@ -258,13 +258,15 @@ impl Run<'_> {
 
     /// Waits until all rows are migrated, and reads when that was and who did it.
     async fn migrated(&self, ddl: &Client, outcome: &mut Outcome) -> Result<Option<SystemTime>> {
+        // Of a table that is made at once the view names the source.
         let sql = "SELECT ended, rows_on_access, rows_scanned, error FROM froglet.migrations \
-            WHERE kind = 'table' AND table_name = $1";
+            WHERE kind = 'table' AND statement LIKE $1";
         let waiting = Instant::now();
         let mut last = None;
         for table in self.change.tables {
+            let statement = format!("CREATE TABLE {} AS%", table.name);
             loop {
-                let rows = ddl.query(sql, &[&table.name]).await.context(sql)?;
+                let rows = ddl.query(sql, &[&statement]).await.context(sql)?;
                 if rows.iter().any(|row| row.get::<_, Option<SystemTime>>(0).is_none()) {
                     ensure!(waiting.elapsed() < PATIENCE, "{} is not migrated", table.name);
                     sleep(Duration::from_millis(20)).await;

@@ -13,7 +13,7 @@ use super::super::options::Sweep;
 use super::approach::Approach;
 use super::change::SPLIT;
 use super::run::{Outcome, Run};
-use super::{Bench, Loop, fail, figures, pictures};
+use super::{Bench, Loop, fail, figures, pictures, verdicts};
 use crate::progress;
 use crate::report::Report;
 
@@ -82,6 +82,8 @@ fn measure(
         fail(report, &phase, &outcome);
         outcomes.push((line, outcome));
     }
+    let lines: Vec<String> = outcomes.iter().map(|(line, _)| format!("Lazy, {line}")).collect();
+    verdicts::add_table(report, name, lines.iter().map(String::as_str), &[]);
     let Some(dir) = bench.plots else { return Ok(()) };
     let colours = COLOURS.into_iter().cycle();
     let lines: Vec<_> =

@@ -16,8 +16,8 @@ use super::super::options::Sweep;
 use super::super::recording::Span;
 use super::approach::Approach;
 use super::change::SPLIT;
-use super::run::Run;
-use super::{Bench, Loop, fail};
+use super::run::{Outcome, Run};
+use super::{Bench, Loop, fail, pictures};
 use crate::progress;
 use crate::report::Report;
 use crate::stats::median;
@@ -34,14 +34,16 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         return Ok(());
     }
     let mut costs = Vec::new();
+    let mut outcomes = Vec::new();
     for round in 0..bench.rounds {
         let mut ratio = |approach| -> Result<f64> {
             let phase = format!("tracking, round {}: {}", round + 1, Approach::name(approach));
             progress::phase(&phase);
-            let (tracked, after) = halves(bench, approach, report).context(phase)?;
+            let (tracked, after, outcome) = halves(bench, approach, report).context(phase)?;
             let name = approach.name();
             report.add(name, "tracking", "throughput, first half", tracked, "1/s");
             report.add(name, "tracking", "throughput, second half", after, "1/s");
+            outcomes.push((name.to_owned(), approach.colour(), outcome));
             Ok(if after > 0.0 { tracked / after } else { 0.0 })
         };
         let (eager, lazy) = (ratio(Approach::Tesseract)?, ratio(Approach::Lazy)?);
@@ -50,11 +52,19 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         }
     }
     report.add(NAME, "SplitTable", OVERHEAD, median(&costs), "%");
-    Ok(())
+    let Some(dir) = bench.plots else { return Ok(()) };
+    // Of the first round.
+    let lines: Vec<_> =
+        outcomes.iter().take(2).map(|(name, colour, o)| (name.clone(), *colour, o)).collect();
+    pictures::draw(dir, ["figure 4.9", "figure 4.9 latency"], "tracking", &lines)
 }
 
 /// Throughput in the first half of the window and in the second.
-fn halves(bench: &Bench<'_>, approach: Approach, report: &mut Report) -> Result<(f64, f64)> {
+fn halves(
+    bench: &Bench<'_>,
+    approach: Approach,
+    report: &mut Report,
+) -> Result<(f64, f64, Outcome)> {
     let run = bench.run(&SPLIT, Loop::Closed);
     let half = run.window / 2;
     // Rows are touched at first; the end of the migration is in neither half that counts.
@@ -82,7 +92,7 @@ fn halves(bench: &Bench<'_>, approach: Approach, report: &mut Report) -> Result<
             "",
         );
     }
-    Ok((per_second(first), per_second(second)))
+    Ok((per_second(first), per_second(second), outcome))
 }
 
 /// Reads all customers of each district but the last one, so that they are migrated.

@@ -67,16 +67,21 @@ const COLUMNS: [(&str, &str); 12] = [
     ("failed transactions", "failed"),
 ];
 
-/// Adds the table of one change in one loop. Of transactions and p99 it shows the ratios, too.
-pub fn add_table(report: &mut Report, name: &str, ran: &[Approach], missing: &[Approach]) {
-    let mut table = format!("{name}\n{:18}", "approach");
+/// Adds the table of one change in one loop, or of one sweep. Of transactions and p99 it shows the ratios, too.
+pub fn add_table<'a>(
+    report: &mut Report,
+    name: &str,
+    ran: impl Iterator<Item = &'a str> + Clone,
+    missing: &[Approach],
+) {
+    let wide = ran.clone().map(|who| who.chars().count()).max().unwrap_or(0).max(18);
+    let mut table = format!("{name}\n{:wide$}", "approach");
     for (_, head) in COLUMNS {
         table += &format!(" {head:>10}");
     }
     table += &format!(" {:>6} {:>7} {:>6}\n", "wrong", "txns, x", "p99, x");
-    for approach in ran {
-        let who = approach.name();
-        table += &format!("{who:18}");
+    for who in ran {
+        table += &format!("{who:wide$}");
         let shown = |value: Option<f64>| value.map_or("-".to_owned(), number);
         for (metric, _) in COLUMNS {
             table += &format!(" {:>10}", shown(report.value(who, name, metric)));
@@ -90,7 +95,7 @@ pub fn add_table(report: &mut Report, name: &str, ran: &[Approach], missing: &[A
         );
     }
     for approach in missing {
-        table += &format!("{:18} not available\n", approach.name());
+        table += &format!("{:wide$} not available\n", approach.name());
     }
     table.push('\n');
     report.summary += &table;
@@ -144,7 +149,7 @@ mod tests {
             figures::add(&mut report, approach.name(), &name, &outcome, Some(100.0));
         }
         figures::add_ratios(&mut report, &name, &ran);
-        add_table(&mut report, &name, &ran, &[Approach::LazyOnConflict]);
+        add_table(&mut report, &name, ran.iter().map(|a| a.name()), &[Approach::LazyOnConflict]);
         assert!(report.summary.contains("Lazy, ON CONFLICT  not available"), "{}", report.summary);
         add(&mut report, &[(name.clone(), Loop::Open(0.65)), ("Join".to_owned(), Loop::Closed)]);
         let verdict = |metric: &str| {
