@@ -14,6 +14,8 @@ pub enum Approach {
     Tesseract,
     /// The commit first, rows when they are touched, and then in the background (BullFrog)
     Lazy,
+    /// Lazy, but the background begins at once and does not wait
+    Hybrid,
     /// Lazy, duplicates found by the new tables' keys (BullFrog, section 4.3.7)
     LazyOnConflict,
     /// Every one of them
@@ -21,12 +23,13 @@ pub enum Approach {
 }
 
 /// In the order in which they are shown.
-const EVERY: [Approach; 6] = [
+const EVERY: [Approach; 7] = [
     Approach::NoDdl,
     Approach::EagerBlocking,
     Approach::MultiStep,
     Approach::Tesseract,
     Approach::Lazy,
+    Approach::Hybrid,
     Approach::LazyOnConflict,
 ];
 
@@ -48,6 +51,7 @@ impl Approach {
             Approach::MultiStep => "Multi-step",
             Approach::Tesseract => "Tesseract",
             Approach::Lazy => "Lazy",
+            Approach::Hybrid => "Hybrid",
             Approach::LazyOnConflict => "Lazy, ON CONFLICT",
             Approach::All => "all",
         }
@@ -61,6 +65,7 @@ impl Approach {
             Approach::MultiStep => "#009e73",
             Approach::Tesseract => "#0072b2",
             Approach::Lazy => "#cc79a7",
+            Approach::Hybrid => "#56b4e9",
             Approach::LazyOnConflict => "#e69f00",
         }
     }
@@ -70,6 +75,7 @@ impl Approach {
         let mode = |mode: &str| Some(vec![format!("SET froglet.migration = {mode}")]);
         match self {
             Approach::Lazy => mode("lazy"),
+            Approach::Hybrid => mode("hybrid"),
             // The setting that chooses how duplicates are detected is not there.
             Approach::LazyOnConflict => None,
             _ => mode("eager"),

@@ -2,7 +2,7 @@
 //! (BullFrog: the thesis' chapter 4, figures 4.3 to 4.12). Issue 4, "Measure".
 //!
 //! ```text
-//!   approach    NoDDL, Eager-blocking, Multi-step, Tesseract, Lazy
+//!   approach    NoDDL, Eager-blocking, Multi-step, Tesseract, Lazy, Hybrid
 //!   change      the three changes as SQL        multi_step   filled by a client, both are written
 //!   run         one run on a server of its own  check        rows that are wrong afterwards
 //!   figures ─▶ verdicts   numbers, ratios, what the issue asks        pictures

@@ -219,7 +219,7 @@ impl Run<'_> {
                 flip.commit = commit(ddl, cutover).await?;
                 cutover.tell(new);
             }
-            Approach::Tesseract | Approach::Lazy => {
+            Approach::Tesseract | Approach::Lazy | Approach::Hybrid => {
                 let Ok(made) = timeout(self.window, self.statements(ddl)).await else {
                     ddl.cancel_token().cancel_query(NoTls).await.context("giving up")?;
                     ddl.batch_execute("ROLLBACK").await?;
