@@ -36,7 +36,7 @@ use crate::change::Check;
 use crate::copy::Copy;
 use crate::def::ObjectId;
 use crate::error::SchemaError;
-use crate::lazy::Lazy;
+use crate::lazy_rows::LazyRows;
 use crate::lazy_table::LazyTable;
 use crate::local::{Changed, local, local_mut};
 use crate::migration::Migration;
@@ -97,7 +97,7 @@ pub enum MadeBy {
     /// Before the commit.
     Copy(Arc<Copy>),
     /// After it.
-    Lazy(Arc<Lazy>),
+    Lazy(Arc<LazyRows>),
 }
 
 impl MadeBy {
@@ -471,7 +471,7 @@ impl Catalog {
     async fn give_keys_up(
         &self,
         txn: &mut Transaction,
-        lazy: &Arc<Lazy>,
+        lazy: &Arc<LazyRows>,
         flip: Ts,
         changes: &[(RowId, Option<Row>)],
         limits: &Limits,

@@ -28,7 +28,8 @@ use crate::change::{LazyQuery, NewTable};
 use crate::def::{ObjectDef, ObjectId, TableDef};
 use crate::edit::Edited;
 use crate::error::SchemaError;
-use crate::lazy::{Lazy, LazyDef, LazyMigration, LazySource, Who};
+use crate::lazy::{LazyDef, LazyMigration, LazySource, Who};
+use crate::lazy_rows::LazyRows;
 use crate::lazy_units::LazyUnits;
 use crate::lazy_verify::{implied, not_lazily};
 use crate::local::{Changed, local, local_mut};
@@ -424,7 +425,7 @@ fn made_by(
     query: LazyQuery,
 ) -> Result<Arc<dyn LazyMigration>, SchemaError> {
     Ok(match query {
-        LazyQuery::Rows(_, query) => Arc::new(Lazy::new(def, target, owner, sources, query)),
+        LazyQuery::Rows(_, query) => Arc::new(LazyRows::new(def, target, owner, sources, query)),
         LazyQuery::Units(query) => {
             let lazy = LazyUnits::new(def, target, owner, sources, query);
             let no_way = "The rows of a group, or of a key of a join, are not found by an index of \

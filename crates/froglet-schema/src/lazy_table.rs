@@ -30,7 +30,8 @@ use froglet_engine::{
 use froglet_txn::aside;
 
 use crate::error::SchemaError;
-use crate::lazy::{Columns, Lazy, LazyMigration, VERIFIED, Who, as_engine};
+use crate::lazy::{Columns, LazyMigration, VERIFIED, Who, as_engine};
+use crate::lazy_rows::LazyRows;
 use crate::route::Route;
 use crate::rows::{row_at, types_of};
 
@@ -45,7 +46,7 @@ type Visit<'a> = dyn FnMut(RowId, &mut Row) -> ControlFlow<()> + 'a;
 /// See the module.
 pub(crate) struct LazyTable {
     table: Arc<dyn Table>,
-    lazy: Arc<Lazy>,
+    lazy: Arc<LazyRows>,
     columns: Columns,
     /// The way from each index of the layout.
     routes: Vec<Option<Route>>,
@@ -53,7 +54,7 @@ pub(crate) struct LazyTable {
 
 impl LazyTable {
     /// A table whose rows `lazy` makes.
-    pub fn over(table: Arc<dyn Table>, lazy: Arc<Lazy>) -> Arc<dyn Table> {
+    pub fn over(table: Arc<dyn Table>, lazy: Arc<LazyRows>) -> Arc<dyn Table> {
         let layout = table.layout();
         let (columns, routes) = (Columns::of(layout, &lazy.state.def.outputs), lazy.routes(layout));
         Arc::new(LazyTable { table, lazy, columns, routes })
@@ -62,7 +63,7 @@ impl LazyTable {
     /// For a writer that wrote to the source before the commit, and commits after it: makes the row that
     /// is made of a source row this, if nobody has written it after `base`. Returns the row that it wrote.
     pub fn carry_over(
-        lazy: &Arc<Lazy>,
+        lazy: &Arc<LazyRows>,
         txn: &mut dyn EngineTxn,
         base: Ts,
         source: RowId,
@@ -88,7 +89,7 @@ impl LazyTable {
 
     /// Before several rows are carried over: what was made of a source row has no unique keys meanwhile.
     pub fn give_keys_up(
-        lazy: &Arc<Lazy>,
+        lazy: &Arc<LazyRows>,
         txn: &mut dyn EngineTxn,
         base: Ts,
         source: RowId,

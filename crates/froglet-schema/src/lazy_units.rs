@@ -34,7 +34,8 @@ use crate::def::TableDef;
 use crate::derive::SomeRows;
 use crate::error::SchemaError;
 use crate::key_tracker::{KeyTracker, UnitKey};
-use crate::lazy::{Columns, Lazy, LazyDef, LazyMigration, LazySource, LazyState, Who};
+use crate::lazy::{Columns, LazyDef, LazyMigration, LazySource, LazyState, Who};
+use crate::lazy_rows::LazyRows;
 use crate::lazy_units_table::LazyUnitsTable;
 use crate::route::Route;
 use crate::rows::types_of;
@@ -446,7 +447,7 @@ impl LazyMigration for LazyUnits {
         LazyUnitsTable::over(table, self)
     }
 
-    fn takes_writers(self: Arc<Self>) -> Option<Arc<Lazy>> {
+    fn takes_writers(self: Arc<Self>) -> Option<Arc<LazyRows>> {
         None
     }
 }

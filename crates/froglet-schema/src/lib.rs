@@ -33,6 +33,7 @@ mod history;
 mod key_tracker;
 pub mod lazy;
 mod lazy_driver;
+mod lazy_rows;
 mod lazy_table;
 mod lazy_units;
 mod lazy_units_table;

@@ -1,0 +1,502 @@
+//! The lazy driver, row by row: the unit is a row of the source, of which the query makes one row or none
+//! (BullFrog, 1:1 and 1:n).
+//!
+//! ```text
+//!   source, block b            tracker            target, block b
+//!   slot 0 ──▶ query ──▶       10  migrated       row 0
+//!   slot 1 ──▶ query    –      10                 no row, a free place
+//!   slot 2                     00  left           to be row 2, or none
+//! ```
+//!
+//! The row that is made has its source's row id: so a row of the target says of which it is made, a block of
+//! the target what it lacks, and a row is never made twice. What is left can be read without migrating it [L1].
+
+use std::collections::HashSet;
+use std::ops::{ControlFlow, Deref};
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{ArrayRef, BooleanArray};
+use arrow_select::filter::filter_record_batch;
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{
+    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, EngineError, IndexSpec,
+    Install, Installs, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId, batch, key,
+};
+
+use crate::change::{Lookup, RowQuery};
+use crate::def::TableDef;
+use crate::error::SchemaError;
+use crate::lazy::{
+    Columns, LazyDef, LazyMigration, LazySource, LazyState, VERIFIED, Who, as_engine, batch_with,
+};
+use crate::lazy_table::LazyTable;
+use crate::route::Route;
+use crate::rows::{read_rows, row_at, types_of};
+use crate::step::positions;
+use crate::tracker::{Granule, Slots, Tracker};
+
+/// With more of a block's rows than this, all of it is read.
+const BLOCK_IS_READ_AT: usize = ROWS_PER_BLOCK / 16;
+
+/// A lazy migration whose units are rows of a table.
+pub struct LazyRows {
+    pub(crate) state: LazyState,
+    source: LazySource,
+    /// Layout positions of the query's inputs in the source.
+    inputs: Vec<usize>,
+    lookups: Vec<LookedUp>,
+    query: Arc<dyn RowQuery>,
+    /// From the commit on.
+    live: OnceLock<Live>,
+}
+
+/// A table whose rows go with those of the source, or with rows looked up before.
+struct LookedUp {
+    source: LazySource,
+    /// Layout position of the index of its key.
+    index: usize,
+    parts: Vec<KeyPart>,
+    /// Places of the key's values in the row so far, with their types.
+    places: Vec<(usize, ColumnType)>,
+    /// Layout positions of the columns that are appended.
+    columns: Vec<usize>,
+}
+
+impl LookedUp {
+    fn new(lookup: &Lookup, source: LazySource) -> LookedUp {
+        let layout = source.table.layout();
+        let is_key = |index: &&IndexSpec| {
+            let columns = index.key.iter().map(|part| part.column);
+            index.unique && columns.eq(lookup.key.iter().map(|(_, column)| *column))
+        };
+        let index = layout.indexes.iter().find(is_key).expect("a lookup is by a unique key");
+        let ty = |id| layout.columns[layout.position(id).expect("a key's column")].ty;
+        LookedUp {
+            index: layout.index_position(index.id).expect("just found"),
+            parts: index.key.clone(),
+            places: lookup.key.iter().map(|(place, id)| (*place, ty(*id))).collect(),
+            columns: positions(&*source.table, &lookup.columns),
+            source,
+        }
+    }
+
+    /// Appends to rows the columns of those that go with them, and leaves out those without.
+    fn join(&self, table: &dyn Table, at: &Snapshot, read: BlockRows) -> BlockRows {
+        let types = types_of(table, &self.columns);
+        let (mut kept, mut found) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        for row in 0..read.rids.len() {
+            key.clear();
+            let mut has_null = false;
+            for ((place, ty), part) in self.places.iter().zip(&self.parts) {
+                let value = batch::value_at(read.batch.column(*place), row, *ty);
+                has_null |= value.is_null();
+                key::encode_part(&mut key, &value, part);
+            }
+            let mut other = Row::new();
+            let is_found = !has_null
+                && table.get_by_key(at, self.index, &key, &self.columns, &mut other).is_some();
+            kept.push(is_found);
+            if is_found {
+                found.push(other);
+            }
+        }
+        let read = only(read, &kept.into());
+        let appended = batch::batch_of(&types, &found);
+        let columns = read.batch.columns().iter().chain(appended.columns()).cloned().collect();
+        BlockRows { batch: batch_with(columns, read.rids.len()), rids: read.rids }
+    }
+}
+
+/// Those of some rows.
+fn only(read: BlockRows, flags: &BooleanArray) -> BlockRows {
+    if flags.true_count() == read.rids.len() {
+        return read;
+    }
+    let found = read.rids.iter().zip(flags.values());
+    BlockRows {
+        rids: found.filter(|(_, stays)| *stays).map(|(rid, _)| *rid).collect(),
+        batch: filter_record_batch(&read.batch, flags).expect("there is a flag for each row"),
+    }
+}
+
+/// A view of sources.
+enum View<'a> {
+    Kept(Arc<Snapshot>),
+    Own(&'a Snapshot),
+}
+
+impl Deref for View<'_> {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        match self {
+            View::Kept(kept) => kept,
+            View::Own(own) => own,
+        }
+    }
+}
+
+/// What there is from the commit on.
+struct Live {
+    /// Keeps the sources as of then.
+    engine: Arc<dyn Engine>,
+    tracker: Arc<Tracker>,
+    /// Where rows are installed, with every index.
+    target: Arc<dyn Table>,
+    columns: Columns,
+}
+
+/// Rows that the query has made of rows of the source, by their ids.
+struct Made {
+    rids: Vec<RowId>,
+    columns: Vec<ArrayRef>,
+}
+
+impl LazyRows {
+    /// A migration of a table that is not committed.
+    pub(crate) fn new(
+        def: LazyDef,
+        target: &TableDef,
+        owner: TxnId,
+        sources: Vec<LazySource>,
+        query: Arc<dyn RowQuery>,
+    ) -> LazyRows {
+        let mut sources = sources.into_iter();
+        let source = sources.next().expect("a query has a source");
+        let lookups = query.lookups().iter().zip(sources);
+        LazyRows {
+            inputs: positions(&*source.table, query.inputs()),
+            lookups: lookups.map(|(lookup, source)| LookedUp::new(lookup, source)).collect(),
+            state: LazyState::new(def, target, owner),
+            source,
+            query,
+            live: OnceLock::new(),
+        }
+    }
+
+    fn live(&self) -> &Live {
+        self.live.get().expect("a table that others have is committed")
+    }
+
+    /// The plain column of the source that a column of the target is.
+    fn plain(&self, id: ColumnId) -> Option<ColumnId> {
+        self.query.plain(self.state.output(id)?)
+    }
+
+    /// The way from each index of a layout of the target.
+    pub(crate) fn routes(&self, layout: &Layout) -> Vec<Option<Route>> {
+        let plain = |id: ColumnId| self.plain(id);
+        let source = self.source.table.layout();
+        layout.indexes.iter().map(|i| Route::of(&i.key, layout, source, plain)).collect()
+    }
+
+    /// The view of the sources as of the commit; before it, a reader's own.
+    fn view<'a>(&self, snapshot: &'a Snapshot) -> View<'a> {
+        match self.live.get() {
+            Some(_) => View::Kept(self.at()),
+            None => View::Own(snapshot),
+        }
+    }
+
+    fn at(&self) -> Arc<Snapshot> {
+        self.state.kept(&*self.live().engine)
+    }
+
+    /// A source as whoever reads it now has it.
+    fn readable<'a>(&'a self, source: &'a LazySource) -> &'a dyn Table {
+        if self.is_live() { &*source.table } else { &*source.seen }
+    }
+
+    /// The rows of a block that are not migrated; none, if all are. To be asked after the view was taken
+    /// in which it is read [L1].
+    pub(crate) fn left_in(&self, block: u32) -> Option<Left> {
+        match self.live.get() {
+            Some(live) => live.tracker.slots_left_in(block).map(Left::Some),
+            None => Some(Left::All),
+        }
+    }
+
+    /// Whether a row is migrated, or was never to be.
+    pub(crate) fn is_migrated(&self, row: RowId) -> bool {
+        self.live.get().is_some_and(|live| live.tracker.is_migrated(row))
+    }
+
+    /// What the query makes of rows of the source, with those of the others that `at` sees.
+    fn eval(&self, at: &Snapshot, mut read: BlockRows) -> Result<Made, SchemaError> {
+        for lookup in &self.lookups {
+            read = lookup.join(self.readable(&lookup.source), at, read);
+        }
+        let made = self.query.eval(&read.batch)?;
+        let rids = made.rows.iter().map(|&at| read.rids[at]).collect();
+        Ok(Made { rids, columns: made.columns })
+    }
+
+    /// What the query makes of rows of the source, ascending, that `snapshot` has not found in the target.
+    fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Made, SchemaError> {
+        let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
+        let (first, last) = (rows[0].block(), rows[rows.len() - 1].block());
+        if first == last && rows.len() >= BLOCK_IS_READ_AT {
+            return self.make_some(snapshot, first, |rid| rows.binary_search(&rid).is_ok());
+        }
+        self.eval(at, read_rows(source, at, rows, &self.inputs))
+    }
+
+    /// The same of the rows of a block that `wanted` chooses.
+    fn make_some(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        wanted: impl Fn(RowId) -> bool,
+    ) -> Result<Made, SchemaError> {
+        let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
+        let read = source.read_block(at, block, &self.inputs)?;
+        let is_wanted: BooleanArray = read.rids.iter().map(|rid| Some(wanted(*rid))).collect();
+        self.eval(at, only(read, &is_wanted))
+    }
+
+    /// Reads the rows of a block that are left, without migrating them, as a layout of the target has them.
+    pub(crate) fn read_left(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        left: &Left,
+        (layout, columns, places): (&Layout, &Columns, &[usize]),
+    ) -> Result<BlockRows, EngineError> {
+        let made = self.make_some(snapshot, block, |rid| left.contains(rid.slot()));
+        let Made { rids, columns: made } = made.map_err(|e| as_engine(&e))?;
+        let batch = columns.project(layout, places, &made, rids.len());
+        Ok(BlockRows { rids, batch })
+    }
+
+    /// Reads a row that is left in the same way.
+    pub(crate) fn read_one_left(
+        &self,
+        snapshot: &Snapshot,
+        row: RowId,
+        (layout, columns, places): (&Layout, &Columns, &[usize]),
+        out: &mut Row,
+    ) -> bool {
+        let made = self.make(snapshot, &[row]).expect(VERIFIED);
+        if made.rids.is_empty() {
+            return false;
+        }
+        let batch = columns.project(layout, places, &made.columns, 1);
+        let values = places.iter().zip(batch.columns());
+        out.extend(values.map(|(at, array)| batch::value_at(array, 0, layout.columns[*at].ty)));
+        true
+    }
+
+    /// Makes sure that rows are migrated.
+    pub(crate) fn migrate(&self, rows: &[RowId], who: Who) -> Result<(), SchemaError> {
+        let live = self.live();
+        let granules = rows.iter().filter_map(|row| live.tracker.granule_of(*row));
+        let mut granules: Vec<Granule> = granules.collect();
+        granules.sort_unstable();
+        granules.dedup();
+        self.migrate_granules(granules, who)
+    }
+
+    fn migrate_granules(&self, mut wanted: Vec<Granule>, who: Who) -> Result<(), SchemaError> {
+        let Live { tracker, target, columns, .. } = self.live();
+        while !wanted.is_empty() {
+            let (mut claims, others) = tracker.claim_all(&wanted);
+            if !claims.granules().is_empty() {
+                let granules = claims.granules().iter();
+                let rows: Vec<RowId> =
+                    granules.flat_map(|granule| tracker.rows_of(*granule)).collect();
+                let made = self.make(&self.at(), &rows)?;
+                CrashPoint::LazyMade.reached();
+                let layout = target.layout();
+                let all: Vec<usize> = (0..layout.columns.len()).collect();
+                let batch = columns.project(layout, &all, &made.columns, made.rids.len());
+                let there: HashSet<RowId> = made.rids.iter().copied().collect();
+                let empty: Vec<RowId> =
+                    rows.iter().filter(|row| !there.contains(row)).copied().collect();
+                let rows = BlockRows { rids: made.rids, batch };
+                let install = Install { rows: &rows, empty: &empty, note: &claims.note() };
+                target.install(&install, &mut || claims.done())?;
+                self.state.count(who, rows.rids.len());
+                CrashPoint::LazyInstalled.reached();
+            }
+            drop(claims);
+            for granule in &others {
+                tracker.wait(*granule);
+            }
+            // What others have given up is ours now.
+            wanted = others;
+        }
+        Ok(())
+    }
+
+    /// The rows of the source of which those of the target in a range of a key are made, as the view sees
+    /// them: about `most` of them, from the start of the range. Then also the first parts of the key up to
+    /// which, inclusive, there are no others.
+    pub(crate) fn rows_in(
+        &self,
+        snapshot: &Snapshot,
+        route: &Route,
+        range: &KeyRange,
+        direction: Direction,
+        most: usize,
+    ) -> (Vec<RowId>, Option<Vec<u8>>) {
+        let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
+        let projection = route.places(source.layout());
+        let (mut rows, mut last, mut end) = (Vec::new(), Vec::new(), None);
+        let mut visit = |rid: RowId, row: &mut Row| {
+            if rows.len() + 1 >= most {
+                let key = route.encode(row);
+                if rows.len() >= most && key != last {
+                    end = Some(std::mem::take(&mut last));
+                    return ControlFlow::Break(());
+                }
+                last = key;
+            }
+            rows.push(rid);
+            ControlFlow::Continue(())
+        };
+        source.seek(at, route.index, &route.range(range), direction, &projection, &mut visit);
+        (rows, end)
+    }
+
+    /// What a writer's own version of source rows makes of their target rows. Not of those that it has only
+    /// held, or changed in nothing that the query reads.
+    pub(crate) fn changes_of(
+        &self,
+        own: &Snapshot,
+        rows: &[RowId],
+    ) -> Result<Vec<(RowId, Option<Row>)>, SchemaError> {
+        let was = self.rows_made(&self.at(), rows)?;
+        let changes = rows.iter().zip(self.rows_made(own, rows)?).zip(was);
+        let changed = changes.filter(|((_, now), was)| now != was);
+        Ok(changed.map(|((rid, now), _)| (*rid, now)).collect())
+    }
+
+    /// What the query makes of each of some rows of the source, in the columns of the target.
+    fn rows_made(&self, at: &Snapshot, rows: &[RowId]) -> Result<Vec<Option<Row>>, SchemaError> {
+        let Live { target, columns, .. } = self.live();
+        let layout = target.layout();
+        let made = self.eval(at, read_rows(&*self.source.table, at, rows, &self.inputs))?;
+        let all: Vec<usize> = (0..layout.columns.len()).collect();
+        let types = types_of(&**target, &all);
+        let batch = columns.project(layout, &all, &made.columns, made.rids.len());
+        let mut kept = made.rids.iter().enumerate().peekable();
+        let row = |rid: &RowId| {
+            let (at, _) = kept.next_if(|(_, kept)| *kept == rid)?;
+            Some(row_at(batch.columns(), &types, at))
+        };
+        Ok(rows.iter().map(row).collect())
+    }
+
+    /// Whether there was a row made of this one at the commit.
+    pub(crate) fn has_made(&self, source: RowId) -> Result<bool, SchemaError> {
+        Ok(self.rows_made(&self.at(), &[source])?[0].is_some())
+    }
+
+    /// The table that is made as it was at the commit, bare.
+    pub(crate) fn target(&self) -> &Arc<dyn Table> {
+        &self.live().target
+    }
+}
+
+impl LazyMigration for LazyRows {
+    fn state(&self) -> &LazyState {
+        &self.state
+    }
+
+    fn source_blocks(&self) -> u32 {
+        self.source.table.block_count()
+    }
+
+    fn go_live(
+        &self,
+        engine: Arc<dyn Engine>,
+        target: Arc<dyn Table>,
+        blocks: u32,
+    ) -> Result<(), SchemaError> {
+        let tracker = Tracker::new(blocks, self.state.def.granule_rows);
+        let tracker = Arc::new(tracker);
+        for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
+            tracker.mark(&note).map_err(|_| self.state.broken())?;
+        }
+        target.reserve(tracker.tail(), &|row| tracker.is_migrated(row))?;
+        let columns = Columns::of(target.layout(), &self.state.def.outputs);
+        let live = Live { engine, tracker, target, columns };
+        assert!(self.live.set(live).is_ok(), "a migration is committed once");
+        Ok(())
+    }
+
+    fn is_live(&self) -> bool {
+        self.live.get().is_some()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.live.get().is_some_and(|live| live.tracker.is_complete())
+    }
+
+    fn blocks(&self) -> u32 {
+        match self.live.get() {
+            Some(live) => live.tracker.blocks(),
+            None => self.source.seen.block_count(),
+        }
+    }
+
+    fn migrate_block(&self, block: u32, who: Who) -> Result<(), SchemaError> {
+        self.migrate_granules(self.live().tracker.left_in(block), who)
+    }
+
+    fn rows_left(&self) -> u64 {
+        let rows = self.source.table.row_estimate();
+        let Some(live) = self.live.get() else { return rows };
+        let (done, of) = live.tracker.progress();
+        rows - rows * done / of.max(1)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        let (done, of) = self.live.get().map_or((0, 0), |live| live.tracker.progress());
+        let per_block = ROWS_PER_BLOCK as u64 / u64::from(self.state.def.granule_rows);
+        (done / per_block, of / per_block)
+    }
+
+    fn origin(&self, id: ColumnId) -> Option<(usize, ColumnId)> {
+        Some((0, self.plain(id)?))
+    }
+
+    fn is_unique(&self, columns: &[ColumnId]) -> bool {
+        let of: Vec<ColumnId> = columns.iter().filter_map(|id| self.plain(*id)).collect();
+        let unique = self.state.def.source.indexes.iter().filter(|index| index.spec.unique);
+        unique.into_iter().any(|i| i.spec.key.iter().all(|part| of.contains(&part.column)))
+    }
+
+    fn over(self: Arc<Self>, table: Arc<dyn Table>) -> Arc<dyn Table> {
+        LazyTable::over(table, self)
+    }
+
+    fn takes_writers(self: Arc<Self>) -> Option<Arc<LazyRows>> {
+        self.lookups.is_empty().then_some(self)
+    }
+}
+
+/// Rows of a block that are not migrated.
+pub(crate) enum Left {
+    All,
+    Some(Box<Slots>),
+}
+
+impl Left {
+    pub fn contains(&self, slot: usize) -> bool {
+        match self {
+            Left::All => true,
+            Left::Some(slots) => slots.contains(slot),
+        }
+    }
+}
+
+/// What a checkpoint asks.
+struct Notes(Arc<Tracker>);
+
+impl Installs for Notes {
+    fn note(&self) -> Vec<u8> {
+        self.0.note()
+    }
+}
