@@ -35,7 +35,7 @@ use crate::lazy_verify::{implied, not_lazily};
 use crate::local::{Changed, local, local_mut};
 use crate::migration::{now_us, spawn_in_background};
 use crate::status::{MigrationPhase, MigrationStatus};
-use crate::store::rebuild_indexes;
+use crate::store::rebuild_index;
 
 /// How long a migration waits for the end of what keeps it from being ended, before it tries again.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
@@ -291,8 +291,13 @@ impl Catalog {
             let mut sources = Vec::new();
             for source in def.sources() {
                 let table = self.engine().open(source.space, Arc::new(source.layout()))?;
-                if !latest.tables.values().any(|t| t.def.space == source.space) {
-                    rebuild_indexes(&table)?;
+                // The table may have lost indexes since, and its rows keys in common: no duplicates
+                // to speak of, as these are read as of the flip.
+                let known = latest.tables.values().find(|t| t.def.space == source.space);
+                for (position, index) in table.layout().indexes.iter().enumerate() {
+                    if known.is_none_or(|known| known.def.index_by_id(index.id).is_none()) {
+                        rebuild_index(&table, position)?;
+                    }
                 }
                 let version = TableVersion::new(source.clone(), Ts(1), table.clone());
                 with_sources.tables.insert(source.id, Arc::new(version));

@@ -193,29 +193,37 @@ impl Store {
 
 /// Enters every row into every index of a table: what recovery leaves to do.
 pub fn rebuild_indexes(table: &Arc<dyn Table>) -> Result<(), SchemaError> {
-    for position in 0..table.layout().indexes.len() {
-        let mut duplicates = Vec::new();
-        match build_at_once(table, position, &mut duplicates) {
-            // What fitted before the restart fits now, if more slowly.
-            Ok(false) | Err(EngineError::MemoryLimit { .. }) => {
-                for block in 0..table.block_count() {
-                    table.index_block(TxnId(0), position, block, &mut duplicates)?;
-                }
-            }
-            built => _ = built?,
-        }
-        if let Some((a, b)) = duplicates.first() {
+    for (position, index) in table.layout().indexes.iter().enumerate() {
+        if let Some((a, b)) = rebuild_index(table, position)?.first() {
             return Err(SchemaError::refused(
                 SqlState::DATA_CORRUPTED,
                 format!(
                     "rows {a} and {b} of space {} share a key of unique index {}",
                     table.space(),
-                    table.layout().indexes[position].id
+                    index.id
                 ),
             ));
         }
     }
     Ok(())
+}
+
+/// Fills an index after a restart; pairs of newest rows that share a key of a unique one.
+pub fn rebuild_index(
+    table: &Arc<dyn Table>,
+    position: usize,
+) -> Result<Vec<(RowId, RowId)>, SchemaError> {
+    let mut duplicates = Vec::new();
+    match build_at_once(table, position, &mut duplicates) {
+        // What fitted before the restart fits now, if more slowly.
+        Ok(false) | Err(EngineError::MemoryLimit { .. }) => {
+            for block in 0..table.block_count() {
+                table.index_block(TxnId(0), position, block, &mut duplicates)?;
+            }
+        }
+        built => _ = built?,
+    }
+    Ok(duplicates)
 }
 
 /// Builds an index from all rows at once, while nobody else is there; false if the engine cannot.

@@ -55,8 +55,7 @@ pub struct Options {
     #[arg(long)]
     pub no_postgres: bool,
 
-    /// Big flips instead: clients use the new schema from the change's commit on, and come to it in
-    /// these ways (tpccd; BullFrog, figures 4.3 to 4.12)
+    /// Big flips instead, in these ways: clients use the new schema from the commit on (tpccd)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,NAME")]
     pub approach: Vec<Approach>,
 
