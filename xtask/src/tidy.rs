@@ -1,6 +1,9 @@
 //! What no compiler checks: lengths, essays, documents that name files, leftovers.
 
 use std::path::Path;
+use std::process::Command;
+
+use anyhow::ensure;
 
 use crate::source::{Finding, Source, files, has_word};
 
@@ -12,6 +15,9 @@ const TOO_LONG_LINES: usize = 900;
 const LONG_FUNCTION_LINES: usize = 100;
 /// Files that may be longer, each with its reason.
 const MAY_BE_LONG: &[(&str, &str)] = &[];
+
+/// Files that git keeps are at most this large, in bytes: a binary that slipped in stays in history.
+const TOO_LARGE: u64 = 256 << 10;
 
 /// Split, so that this file does not find itself.
 const LEFTOVERS: [&str; 6] = [
@@ -38,7 +44,22 @@ pub fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     for source in files(root, &["Cargo.lock", ".toml"])? {
         registries(&source, &mut findings);
     }
+    large(root, &mut findings)?;
     Ok(findings)
+}
+
+fn large(root: &Path, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
+    let listed = Command::new("git").current_dir(root).args(["ls-files", "-z"]).output()?;
+    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+    for path in String::from_utf8(listed.stdout)?.split_terminator('\0').map(Path::new) {
+        // A file that is to be deleted is listed still.
+        let bytes = root.join(path).symlink_metadata().map_or(0, |file| file.len());
+        if bytes > TOO_LARGE {
+            let what = format!("{bytes} bytes (at most {TOO_LARGE}): does git have to keep it?");
+            findings.push(Finding::wrong(path, 0, what));
+        }
+    }
+    Ok(())
 }
 
 fn length(source: &Source, findings: &mut Vec<Finding>) {
