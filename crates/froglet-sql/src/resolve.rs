@@ -8,6 +8,7 @@ use froglet_schema::{CatalogVersion, SequenceDef, TableDef, TableVersion};
 
 use crate::command::fold;
 use crate::error::SqlError;
+use crate::pgcatalog;
 
 /// Where unqualified names are looked up.
 pub(crate) struct Names<'a> {
@@ -69,6 +70,13 @@ impl<'a> Names<'a> {
             let at = table.def.indexes.iter().position(|index| index.id == *id)?;
             Some(Relation::Index(table, at))
         })
+    }
+
+    /// Whether a name is that of a system catalog's table or view.
+    pub(crate) fn is_system_table(&self, name: &ObjectName) -> Result<bool, SqlError> {
+        let (schema, name) = Self::parts(name)?;
+        let schema = schema.as_deref().unwrap_or("pg_catalog");
+        Ok(pgcatalog::system_table(schema, &name).is_some())
     }
 
     /// The table of a name; 42P01 or 42809 where there is none.

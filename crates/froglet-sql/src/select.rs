@@ -84,8 +84,12 @@ pub(crate) fn plan(
     if !planner.fast && shape.lock.is_none() {
         return Ok(None);
     }
-    let table = match planner.names().relation(shape.table.name)? {
+    let names = planner.names();
+    let table = match names.relation(shape.table.name)? {
         Some(Relation::Table(table)) => table.clone(),
+        None if shape.lock.is_some() && !names.is_system_table(shape.table.name)? => {
+            names.table(shape.table.name)?.clone()
+        }
         _ if shape.lock.is_some() => return Err(cannot_lock()),
         _ => return Ok(None),
     };
