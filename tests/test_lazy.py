@@ -521,7 +521,8 @@ def test_rolled_back(start):
     twins.do("select * from t where id = 5")
     twins.do_all("begin", "create table n as select * from s", "drop table s", "rollback", "select count(*) from s")
     twins.do("select * from n")
-    assert [(name, phase) for name, phase, *_ in twins.migrations()] == [("t", "lazy")]
+    listed = [(name, phase) for name, phase, *_ in twins.migrations()]
+    assert listed == [("t", "aborted"), ("t", "aborted"), ("t", "lazy"), ("n", "aborted")]
     other = twins.pair()
     twins.do_all("begin", "create table n as select * from s", "drop table s")
     other.do("select * from n")
@@ -529,7 +530,8 @@ def test_rolled_back(start):
     twins.kill()
     twins.do_all("select count(*) from s", "select * from t order by id")
     twins.do("select * from n")
-    assert [(name, phase) for name, phase, *_ in twins.migrations()] == [("t", "lazy")]
+    # That one was aborted is on record soon after, if there is time.
+    assert [(name, phase) for name, phase, *_ in twins.migrations() if phase != "aborted"] == [("t", "lazy")]
 
 
 REFUSED = (

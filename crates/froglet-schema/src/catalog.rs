@@ -432,8 +432,10 @@ impl Catalog {
 
     /// Migrations under way and ended ones that are still remembered, oldest first.
     pub fn migrations(&self) -> Vec<MigrationStatus> {
-        let current = self.migrations.lock();
+        // Both are held, so that none becomes history unseen.
+        let (current, aborted) = (self.migrations.lock(), self.aborted_lazies.lock());
         let mut all = self.ended_migrations.ended();
+        all.extend(aborted.iter().cloned());
         all.extend(self.lazies.read().values().map(|lazy| lazy.status()));
         all.extend(current.iter().map(|m| m.status()));
         all.sort_by_key(|status| status.id);
