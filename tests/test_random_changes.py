@@ -157,7 +157,7 @@ class Changer(Session):
             for _ in range(self.rng.randint(1, 3)):
                 if self.rng.random() < 0.2:
                     connection.execute("savepoint s")
-                    self.change(connection, list(self.columns), list(self.indexes))
+                    self.change(connection, list(columns), list(indexes))
                     connection.execute("rollback to s")
                 self.change(connection, columns, indexes)
                 time.sleep(self.rng.random() * 0.02)

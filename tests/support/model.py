@@ -38,7 +38,7 @@ from dataclasses import dataclass, field, replace
 from . import expressions
 from .changes import Change
 from .expressions import literal, value
-from .tables import Failure, NotModelled, State
+from .tables import TEXT, Failure, NotModelled, State, type_of
 
 IDS = itertools.count(1)
 SERIALIZATION, DEADLOCK = "40001", "40P01"
@@ -105,11 +105,20 @@ class Select:
 
 
 def settable(table, name):
-    """The id of a column that a statement gives a value."""
+    """A column that a statement gives a value."""
     column = table.column(name)
     if column.generated:
         raise Failure("428C9")
-    return column.id
+    return column
+
+
+def assigned(column, v):
+    """A value as a column takes it; its type may be another than when the statement was made."""
+    if v is None or (column.type == TEXT) == isinstance(v, str):
+        return v
+    if column.type == TEXT:
+        return str(v)
+    raise Failure("22P02")
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,8 @@ class Insert:
     def row(self, table):
         row = {c.id: c.default for c in table.columns}
         for name, v in self.values:
-            row[settable(table, name)] = v
+            column = settable(table, name)
+            row[column.id] = assigned(column, v)
         return table.completed(row)
 
 
@@ -142,7 +152,10 @@ class Update:
     def changed(self, table, row):
         new = dict(row)
         for name, e in self.sets:
-            new[settable(table, name)] = value(table.resolve(e), row)
+            column = settable(table, name)
+            if e[0] != "lit" and (type_of(e, table) == TEXT) > (column.type == TEXT):
+                raise Failure("42804")
+            new[column.id] = assigned(column, value(table.resolve(e), row))
         return table.completed(new)
 
 
@@ -448,6 +461,9 @@ class World:
     # Statements of rows and of schemas: answers, and the transaction's work afterwards.
 
     def statement(self, session, transaction, statement):
+        if not transaction.repeatable and self.is_lost(transaction.work, self.states[transaction.sent]):
+            yield error(SERIALIZATION), transaction.work
+            return
         yield from self.told_early(transaction)
         if makes_lazily(statement) or transaction.makes_lazily() and not isinstance(statement, Select):
             states = {"0A000"}
@@ -478,6 +494,14 @@ class World:
         return not isinstance(statement, Change) and any(
             table.name == statement.table and table.id in made and makes_lazily(made[table.id].change)
             for table in self.view(session).tables.values())
+
+    def is_lost(self, work, state):
+        """Whether rows that were put have no place in a state: whoever looks does not meet them again."""
+        try:
+            done([piece for piece in work if not isinstance(piece, Doomed)], state)
+        except Refused:
+            return True
+        return False
 
     def told_early(self, transaction):
         """A statement may fail with what its transaction's commit would fail with."""
@@ -567,6 +591,11 @@ class World:
         passes = not conflict and self.held_apart(session, put)
         if conflict:
             yield error(SERIALIZATION), transaction.work
+            # A row is checked before it is seen that it has changed.
+            seen = done(transaction.work, self.states[start], lenient=True)
+            changed = {rid: new for rid, (_, new) in stale.items()}
+            if states := with_rows_in(seen, table.id, changed).violations():
+                yield error(*states), transaction.work
         if moved:
             # Its rows are checked under both schemas, and may be refused under either.
             if passes:

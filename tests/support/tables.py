@@ -254,8 +254,8 @@ def type_of(e, table):
     if operator in ("length", "||"):
         return INTEGER if operator == "length" else TEXT
     types = {type_of(operand, table) for operand in operands}
-    if operator in ("+", "*", "%") and TEXT in types:
-        raise NotModelled(e)
+    if operator in ("+", "*", "%") and TEXT in types:  # Of another type than when the statement was made.
+        raise Failure("42883", "22P02")
     return BIGINT if BIGINT in types else type_of(operands[0], table)
 
 

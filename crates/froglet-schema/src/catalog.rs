@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
-use crate::flip::{CopyTo, Flip, Hook, MadeBy, TableState};
+use crate::flip::{CopyTo, Flip, Hook, MadeBy, TableState, changes_itself};
 use crate::history::{HISTORY_SPACE, History};
 use crate::lazy::LazyMigration;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
@@ -41,6 +41,12 @@ impl TableVersion {
     /// A version with nothing compiled.
     pub(crate) fn new(def: TableDef, version: Ts, table: Arc<dyn Table>) -> TableVersion {
         TableVersion { def, version, table, compiled: OnceLock::new() }
+    }
+
+    /// Whether rows may have NULL in a column. Under an uncommitted version others' may, whatever the
+    /// definition says: it is held against them at the commit.
+    pub fn may_be_null(&self, column: usize) -> bool {
+        self.version == Ts(0) || !self.def.columns[column].not_null
     }
 }
 
@@ -309,11 +315,13 @@ impl Catalog {
         before: &Arc<Snapshot>,
         limits: &Limits,
     ) -> Result<(), SchemaError> {
-        for used in txn.schema_set().to_vec() {
-            let own = local(txn).is_some_and(|l| l.changes.objects.contains_key(&used.table));
-            if !own && self.moves_on(view, &used) {
+        let mut i = 0;
+        // Where rows follow into a copy, that is a new table it has written, which may be gone as well.
+        while let Some(used) = txn.schema_set().get(i).copied() {
+            if !changes_itself(txn, used.table) && self.moves_on(view, &used) {
                 self.carry_over(txn, used, before, limits).await?;
             }
+            i += 1;
         }
         Ok(())
     }

@@ -343,8 +343,8 @@ impl Catalog {
                     state: SqlState::SERIALIZATION_FAILURE,
                     message: "could not serialize access due to a concurrent schema change".into(),
                     detail: Some(format!(
-                        "Table {} {why} at timestamp {}, after this transaction had written to it.",
-                        used.table, flip.ts
+                        "Table {} {why} after this transaction had written to it.",
+                        self.name_in(behind, used.table)
                     )),
                     hint: Some("Run the transaction again.".into()),
                 });
@@ -367,7 +367,8 @@ impl Catalog {
                 message: "could not serialize access due to a concurrent schema change".into(),
                 detail: Some(format!(
                     "Table {} is at schema version {newest}, this transaction wrote under {}.",
-                    used.table, used.version
+                    self.name_in(behind, used.table),
+                    used.version
                 )),
                 hint: Some("Run the transaction again.".into()),
             });
@@ -375,14 +376,21 @@ impl Catalog {
         Ok(())
     }
 
-    /// Whether a view has a newer version of a table than it was written under, or had it and has
-    /// tables that were made of it.
+    /// What a read view calls a table, for a message.
+    fn name_in(&self, view: &Snapshot, table: ObjectId) -> String {
+        let catalog = self.at(view.ts);
+        let named = catalog.tables.get(&table);
+        named.map_or_else(|| table.to_string(), |version| format!("\"{}\"", version.def.name))
+    }
+
+    /// Whether a view has a newer version of a table than it was written under, or had it. What was
+    /// written has then to follow, or the statement would not meet it.
     pub(crate) fn moves_on(&self, view: &CatalogVersion, used: &SchemaUse) -> bool {
         match view.tables.get(&used.table) {
             Some(table) => table.version > used.version,
             None => {
                 let flips = self.flips_after(used.table, used.version);
-                flips.iter().any(|flip| flip.ts <= view.ts && !flip.copies.is_empty())
+                flips.iter().any(|flip| flip.ts <= view.ts)
             }
         }
     }

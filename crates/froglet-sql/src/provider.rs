@@ -21,7 +21,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableSource};
 use datafusion::physical_plan::ExecutionPlan;
 use froglet_engine::Snapshot;
-use froglet_schema::{CatalogVersion, ObjectId, SequenceDef, TableVersion};
+use froglet_schema::{CatalogVersion, ColumnDef, ObjectId, SequenceDef, TableVersion};
 
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
@@ -153,8 +153,10 @@ impl BaseTable {
 }
 
 fn fields_of(table: &TableVersion) -> Vec<Arc<Field>> {
-    let columns = &table.def.columns;
-    columns.iter().map(|c| sql_field(&c.name, c.sql_type, c.ty.arrow(), !c.not_null)).collect()
+    let field = |(at, c): (usize, &ColumnDef)| {
+        sql_field(&c.name, c.sql_type, c.ty.arrow(), table.may_be_null(at))
+    };
+    table.def.columns.iter().enumerate().map(field).collect()
 }
 
 #[async_trait]

@@ -386,9 +386,8 @@ fn along(table: &TableVersion, index: usize, from: usize, wanted: &[Wanted]) -> 
         if layout.position(part.column) != Some(wanted.column) {
             return None;
         }
-        let nullable = !table.def.columns[wanted.column].not_null;
         let forward = part.descending == wanted.descending;
-        if nullable && (part.nulls_first == wanted.nulls_first) != forward {
+        if table.may_be_null(wanted.column) && (part.nulls_first == wanted.nulls_first) != forward {
             return None;
         }
         let this = if forward { Direction::Forward } else { Direction::Backward };

@@ -161,3 +161,15 @@ M> commit
     COMMIT
 M> select * from u
     7|2
+
+== whose constraint it is reads on among rows that break it
+setup> create table t (id int primary key, v int); insert into t values (1, 1), (2, 2)
+M> begin
+M> alter table t alter column v set not null
+W> insert into t values (3, null)
+M> select * from t where v >= 2
+    2|2
+M> select id, v is null from t order by v
+    1|f, 2|f, 3|t
+M> commit
+    ERROR 23502: column "v" of relation "t" contains null values

@@ -166,3 +166,64 @@ W> commit
     COMMIT
 M> select * from t4 order by id
     1|11, 2|2, 3|3
+
+== both copies are there before the writer looks again
+setup> create table t (id int primary key, v int); insert into t values (1, 1), (2, 2), (3, 3)
+W> begin
+W> update t set v = 10 where id = 1
+M> begin
+M> create table m1 as select id, v from t
+M> alter table m1 add primary key (id)
+M> drop table t
+M> commit
+M> begin
+M> create table m5 as select * from m1
+M> alter table m5 add primary key (id)
+M> drop table m1
+M> commit
+W> update m5 set v = v + 5 where id = 1 and v = 10 returning *
+    1|15
+W> commit
+    COMMIT
+M> select * from m5 order by id
+    1|15, 2|2, 3|3
+
+== a copy of a copy, in one transaction: the writer does not go on without what it has written
+setup> create table t (id int primary key, v int); insert into t values (1, 1), (2, 2), (3, 3)
+W> begin
+W> savepoint before
+W> update t set v = 10 where id = 1
+M> begin
+M> create table m1 as select id, v from t
+M> alter table m1 add primary key (id)
+M> drop table t
+M> create table m5 as select * from m1
+M> alter table m5 add primary key (id)
+M> drop table m1
+M> alter table m5 rename to t
+M> commit
+W> select * from t where id = 1
+    ERROR 40001: could not serialize access due to a concurrent schema change
+W> rollback to before
+W> update t set v = v + 1 where id = 1 returning *
+    1|2
+W> commit
+    COMMIT
+M> select * from t order by id
+    1|2, 2|2, 3|3
+
+== a table that is dropped
+setup> create table t (id int primary key); insert into t values (1); create table u (id int primary key)
+W> begin
+W> savepoint before
+W> delete from t where id = 1
+M> drop table t
+W> select count(*) from u
+    ERROR 40001: could not serialize access due to a concurrent schema change
+W> rollback to before
+W> select count(*) from u
+    0
+W> select count(*) from t
+    ERROR 42P01: relation "t" does not exist
+W> rollback
+    ROLLBACK
