@@ -21,7 +21,9 @@ from support.twins import Twins
 
 LONG = os.environ.get("FROGLET_TEST_LONG")
 AT_ONCE = [False, True] if LONG else [False]
-WAYS = [(g, f) for g in (1, 64, 128, 256) for f in ("on", "off")] if LONG else [(1, "on"), (128, "off")]
+# Rows moved at once, fast path, how it is found out that others move them.
+WAYS = [(1, "on", "tracker"), (128, "off", "tracker"), (1, "off", "on_conflict")] if not LONG else [
+    (g, f, d) for g in (1, 64, 128, 256) for f in ("on", "off") for d in ("tracker", "on_conflict")]
 
 # NULLs, texts with the lowest character and bytea with zeros in keys; rows deleted and updated before.
 SOURCE = (
@@ -118,10 +120,11 @@ def touched(server, name):
         " order by id desc limit 1", [name])
 
 
-@pytest.mark.parametrize("granule_rows, fast_path", WAYS)
-def test_reads(start, granule_rows, fast_path):
+@pytest.mark.parametrize("granule_rows, fast_path, detection", WAYS)
+def test_reads(start, granule_rows, fast_path, detection):
     """Each read of a table of which nothing is there yet, again, and then all of it."""
-    twins = Twins(start, granule_rows=granule_rows, **{"froglet.fast_path": fast_path})
+    twins = Twins(start, granule_rows=granule_rows, **{
+        "froglet.fast_path": fast_path, "froglet.migration_detection": detection})
     twins.do_all(*SOURCE)
     twins.make(*(sql for n in range(len(READS)) for sql in made(f"t{n}")), "drop table s")
     for n, read in enumerate(READS):
@@ -180,9 +183,10 @@ WRITES = (
 )
 
 
-@pytest.mark.parametrize("granule_rows, fast_path", WAYS if LONG else WAYS[:1])
-def test_writes(start, granule_rows, fast_path):
-    twins = Twins(start, granule_rows=granule_rows, **{"froglet.fast_path": fast_path})
+@pytest.mark.parametrize("granule_rows, fast_path, detection", WAYS if LONG else WAYS[::2])
+def test_writes(start, granule_rows, fast_path, detection):
+    twins = Twins(start, granule_rows=granule_rows, **{
+        "froglet.fast_path": fast_path, "froglet.migration_detection": detection})
     twins.do_all(*SOURCE)
     numbers = range(2 * len(WRITES))
     twins.make(*(sql for n in numbers for sql in made(f"t{n}")), "drop table s")
@@ -645,11 +649,11 @@ def test_control(start):
         with c.transaction():
             for sql in (*COPY, "drop table s"):
                 c.execute(sql)
-        # It begins with a block, and then has eight thousand seconds to wait.
-        wait_until(lambda: status(server)[:2] == ("background", 8192), "a block is moved")
+        # It begins with 256 rows, and then has as many seconds to wait.
+        wait_until(lambda: status(server)[:2] == ("background", 256), "some rows are moved")
         id = server.value("select id from froglet.migrations where table_name = 't' and kind = 'table'")
         c.execute("select froglet.pause_migration(%s)", [id])
-        assert status(server, "phase, rows_scanned, rows_on_access, paused") == ("background", 8192, 0, True)
+        assert status(server, "phase, rows_scanned, rows_on_access, paused") == ("background", 256, 0, True)
         assert 0 < status(server)[3] < 12000
         with pytest.raises(errors.ObjectNotInPrerequisiteState, match="cannot be cancelled") as raised:
             c.execute("select froglet.cancel_migration(%s)", [id])

@@ -195,6 +195,7 @@ def made(server, rng, kind):
         c.execute("set froglet.migration = lazy")
         c.execute(f"set froglet.migration_delay = '{rng.choice(('0', '0', '300ms', '1h'))}'")
         c.execute(f"set froglet.migration_granule_rows = {rng.choice((1, 64, 256))}")
+        c.execute(f"set froglet.migration_detection = {rng.choice(('tracker', 'on_conflict'))}")
         c.execute(f"set froglet.migration_rows_per_second = {rng.choice((0, 10_000, 40_000))}")
         first, *others = KINDS[kind]
         with c.transaction():

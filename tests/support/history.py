@@ -391,7 +391,8 @@ def generated(server, rng, length, offline=None, kills=False, lazy=False):
     if lazy:
         # Nothing is moved unless it is touched; or at once; or now and then.
         settings = (f"froglet.migration_delay = '{rng.choice(('1h', '1h', '0', '50ms'))}'",
-                    f"froglet.migration_granule_rows = {rng.choice((1, 1, 64))}")
+                    f"froglet.migration_granule_rows = {rng.choice((1, 1, 64))}",
+                    f"froglet.migration_detection = {rng.choice(('tracker', 'on_conflict'))}")
     generator, play = Generator(rng, kills, lazy), Play(server, start, offline, settings)
     try:
         for _ in range(length):

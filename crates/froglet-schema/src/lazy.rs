@@ -20,7 +20,8 @@
 //!     made again, and is the same: the query depends on nothing else (no volatile functions), and
 //!     nobody's commit that came after is left without it, for it is later in the log.
 //! L4: claims (`tracker.rs`) are held while rows are read, computed and installed, and never while
-//!     anything is waited for.
+//!     anything is waited for. The background, whose thread may be kept from running, computes before: what
+//!     is made of a unit is the same, whoever else is at it [L1], and is thrown away if he was first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +40,7 @@ use crate::error::SchemaError;
 use crate::lazy_rows::LazyRows;
 use crate::migration::now_us;
 use crate::pace::Pace;
-use crate::status::{Control, MigrationPhase, MigrationStatus};
+use crate::status::{Control, Detection, MigrationPhase, MigrationStatus};
 
 /// What a query may fail at was looked for before the commit.
 pub(crate) const VERIFIED: &str = "a query that may fail is verified before its table is committed";
@@ -64,6 +65,8 @@ pub struct LazyDef {
     pub blocks: u32,
     /// Rows of a granule.
     pub granule_rows: u32,
+    /// How it is found out that somebody else is at them.
+    pub detection: Detection,
     /// How long after the commit, or a restart, the background begins.
     pub delay_ms: u64,
     /// The background begins at once, and does not rest.
@@ -131,8 +134,14 @@ pub(crate) trait LazyMigration: Send + Sync {
     fn is_complete(&self) -> bool;
     /// Blocks of the source whose rows may be left.
     fn blocks(&self) -> u32;
-    /// Makes sure that what is made of a block of the source is there.
-    fn migrate_block(&self, block: u32, who: Who) -> Result<(), SchemaError>;
+    /// Makes sure that what is made of a block of the source is there: a little at a time, for as long as
+    /// `goes_on`, which is asked while nothing is claimed.
+    fn migrate_block(
+        &self,
+        block: u32,
+        who: Who,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SchemaError>;
     /// Blocks that are done, and all of them.
     fn progress(&self) -> (u64, u64);
     /// About how many rows are not there yet.

@@ -43,7 +43,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(20);
 const REST: u32 = 2;
 /// It tries again after so long where there is no memory.
 const NO_MEMORY: Duration = Duration::from_millis(500);
-/// It looks so often whether there are any.
+/// After so long without a commit nobody else is at work.
+const ALONE_AFTER: Duration = Duration::from_millis(50);
+/// It looks so often whether it may begin, and takes no shorter rests.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Compiles the query of a migration again, of its recipe, in a catalog that has its source.
@@ -119,6 +121,7 @@ impl Catalog {
             outputs: def.columns.iter().map(|column| column.id).collect(),
             blocks: 0,
             granule_rows: scope.options.granule_rows,
+            detection: scope.options.detection,
             delay_ms: u64::try_from(scope.options.background_delay.as_millis()).unwrap_or(u64::MAX),
             is_hybrid: scope.options.is_hybrid,
             started_us: now_us(),
@@ -179,8 +182,8 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         aside(|| {
             (0..lazy.blocks()).try_for_each(|block| {
-                limits.check()?;
-                lazy.migrate_block(block, Who::Access)
+                lazy.migrate_block(block, Who::Access, &mut || limits.check().is_ok())?;
+                limits.check().map_err(SchemaError::from)
             })
         })
     }
@@ -372,7 +375,7 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaEr
     }
     lazy.state().pace.keep(0, goes_on);
     lazy.state().set_in_background();
-    let mut seen = Ts(0);
+    let mut rests = None;
     for block in 0..lazy.blocks() {
         let Some(engine) = catalog.upgrade().map(|catalog| catalog.engine().clone()) else {
             return Ok(());
@@ -382,8 +385,17 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaEr
         if !goes_on() {
             return Ok(());
         }
-        let (started, before) = (Instant::now(), lazy.state().rows_in_background());
-        while let Err(error) = lazy.migrate_block(block, Who::Background) {
+        let mut rows = lazy.state().rows_in_background();
+        let mut pause = || {
+            let now = lazy.state().rows_in_background();
+            lazy.state().pace.keep(now - std::mem::replace(&mut rows, now), goes_on);
+            if !lazy.state().def.is_hybrid {
+                let now = engine.now();
+                rests.get_or_insert_with(|| Rests::new(now)).after_work(now);
+            }
+            goes_on()
+        };
+        while let Err(error) = lazy.migrate_block(block, Who::Background, &mut pause) {
             if error.sqlstate() != SqlState::OUT_OF_MEMORY {
                 return Err(error);
             }
@@ -395,15 +407,7 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaEr
             }
         }
         lazy.state().fail(None);
-        let now = engine.now();
         drop((view, engine));
-        let took = started.elapsed();
-        lazy.state().pace.keep(lazy.state().rows_in_background() - before, goes_on);
-        // Others write: they come first.
-        if now != seen && !lazy.state().def.is_hybrid {
-            thread::sleep((took * REST).max(LOOK));
-        }
-        seen = now;
         if !goes_on() {
             return Ok(());
         }
@@ -419,6 +423,38 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaEr
         thread::sleep(TRY_AGAIN);
     }
     Ok(())
+}
+
+/// How the background makes way for others. It cannot tell who waits for what; but while somebody commits it
+/// rests for longer than it has worked, and the more so where it was itself kept waiting for a core.
+struct Rests {
+    /// It has worked since.
+    since: Instant,
+    /// Rest that was too short to be taken.
+    owed: Duration,
+    /// The newest commit, and until when somebody counts as at work.
+    seen: (Ts, Instant),
+}
+
+impl Rests {
+    fn new(now: Ts) -> Rests {
+        let since = Instant::now();
+        Rests { since, owed: Duration::ZERO, seen: (now, since) }
+    }
+
+    /// Rests, if others are at work; `now` is the newest commit.
+    fn after_work(&mut self, now: Ts) {
+        if self.seen.0 != now {
+            self.seen = (now, Instant::now() + ALONE_AFTER);
+        }
+        self.owed += self.since.elapsed() * REST;
+        if self.seen.1 < Instant::now() {
+            self.owed = Duration::ZERO;
+        } else if self.owed >= LOOK {
+            thread::sleep(std::mem::take(&mut self.owed));
+        }
+        self.since = Instant::now();
+    }
 }
 
 /// What makes the rows of a table.

@@ -15,8 +15,10 @@ use std::collections::HashSet;
 use std::ops::{ControlFlow, Deref};
 use std::sync::{Arc, OnceLock};
 
+use arrow_array::builder::UInt32Builder;
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
     BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, EngineError, IndexSpec,
@@ -32,11 +34,14 @@ use crate::lazy::{
 use crate::lazy_table::LazyTable;
 use crate::route::Route;
 use crate::rows::{read_rows, row_at, types_of};
+use crate::status::Detection;
 use crate::step::positions;
 use crate::tracker::{Granule, Slots, Tracker};
 
 /// With more of a block's rows than this, all of it is read.
 const BLOCK_IS_READ_AT: usize = ROWS_PER_BLOCK / 16;
+/// Rows that the background installs at once: somebody may wait for one of them.
+const INSTALLED_AT_ONCE: usize = 256;
 
 /// A lazy migration whose units are rows of a table.
 pub struct LazyRows {
@@ -147,10 +152,27 @@ struct Live {
     columns: Columns,
 }
 
-/// Rows that the query has made of rows of the source, by their ids.
+/// Rows that the query has made of rows of the source, by their ids, ascending.
 struct Made {
     rids: Vec<RowId>,
     columns: Vec<ArrayRef>,
+}
+
+impl Made {
+    /// What is made of some of the rows.
+    fn of(&self, rows: &[RowId]) -> Made {
+        let mut rids = Vec::with_capacity(rows.len());
+        let mut places = UInt32Builder::with_capacity(rows.len());
+        for row in rows {
+            if let Ok(at) = self.rids.binary_search(row) {
+                rids.push(*row);
+                places.append_value(u32::try_from(at).expect("a block has at most 2^13 rows"));
+            }
+        }
+        let places = places.finish();
+        let chosen = |column: &ArrayRef| take(column, &places, None).expect("places of its rows");
+        Made { rids, columns: self.columns.iter().map(chosen).collect() }
+    }
 }
 
 impl LazyRows {
@@ -297,15 +319,33 @@ impl LazyRows {
         self.migrate_granules(granules, who)
     }
 
-    fn migrate_granules(&self, mut wanted: Vec<Granule>, who: Who) -> Result<(), SchemaError> {
+    fn migrate_granules(&self, wanted: Vec<Granule>, who: Who) -> Result<(), SchemaError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        match self.state.def.detection {
+            Detection::Tracker => self.install(wanted, who, &|rows| self.make(&self.at(), rows)),
+            Detection::OnConflict => {
+                let rows: Vec<RowId> = self.live().tracker.rows_in(&wanted).collect();
+                let made = self.make(&self.at(), &rows)?;
+                self.install(wanted, who, &|rows| Ok(made.of(rows)))
+            }
+        }
+    }
+
+    /// Claims granules, and installs what `made` says is made of their rows.
+    fn install(
+        &self,
+        mut wanted: Vec<Granule>,
+        who: Who,
+        made: &dyn Fn(&[RowId]) -> Result<Made, SchemaError>,
+    ) -> Result<(), SchemaError> {
         let Live { tracker, target, columns, .. } = self.live();
         while !wanted.is_empty() {
             let (mut claims, others) = tracker.claim_all(&wanted);
             if !claims.granules().is_empty() {
-                let granules = claims.granules().iter();
-                let rows: Vec<RowId> =
-                    granules.flat_map(|granule| tracker.rows_of(*granule)).collect();
-                let made = self.make(&self.at(), &rows)?;
+                let rows: Vec<RowId> = tracker.rows_in(claims.granules()).collect();
+                let made = made(&rows)?;
                 CrashPoint::LazyMade.reached();
                 let layout = target.layout();
                 let all: Vec<usize> = (0..layout.columns.len()).collect();
@@ -441,8 +481,27 @@ impl LazyMigration for LazyRows {
         }
     }
 
-    fn migrate_block(&self, block: u32, who: Who) -> Result<(), SchemaError> {
-        self.migrate_granules(self.live().tracker.left_in(block), who)
+    fn migrate_block(
+        &self,
+        block: u32,
+        who: Who,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SchemaError> {
+        let left = self.live().tracker.left_in(block);
+        let rows: Vec<RowId> = self.live().tracker.rows_in(&left).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        // Nobody waits while these are made.
+        let made = self.make(&self.at(), &rows)?;
+        let at_once = INSTALLED_AT_ONCE.div_ceil(self.state.def.granule_rows as usize);
+        for part in left.chunks(at_once) {
+            self.install(part.to_vec(), who, &|rows| Ok(made.of(rows)))?;
+            if !goes_on() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn rows_left(&self) -> u64 {

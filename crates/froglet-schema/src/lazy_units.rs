@@ -22,7 +22,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
 use froglet_engine::{
     BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, Install, Installs, KeyPart,
     KeyRange, Layout, Row, RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
@@ -39,11 +40,14 @@ use crate::lazy_rows::LazyRows;
 use crate::lazy_units_table::LazyUnitsTable;
 use crate::route::Route;
 use crate::rows::types_of;
+use crate::status::Detection;
 use crate::step::positions;
 use crate::tracker::Tracker;
 
 /// Units that are made at once.
 const UNITS_AT_ONCE: usize = 1024;
+/// Units that the background makes and installs at once: somebody may wait for one of them.
+const INSTALLED_AT_ONCE: usize = 64;
 
 /// One lazy migration whose units are keys.
 pub(crate) struct LazyUnits {
@@ -79,6 +83,26 @@ struct Live {
     rows: AtomicU64,
     target: Arc<dyn Table>,
     columns: Columns,
+}
+
+/// What the query has made of some units.
+struct MadeUnits {
+    /// The unit of each row, by its place among those.
+    units: Vec<u64>,
+    rows: RecordBatch,
+}
+
+impl MadeUnits {
+    /// What is made of some of the units.
+    fn of(&self, keys: &[UnitKey], some: &[UnitKey]) -> RecordBatch {
+        if some.len() == keys.len() {
+            return self.rows.clone();
+        }
+        let some: HashSet<&UnitKey> = some.iter().collect();
+        let is_of = |unit: &u64| Some(some.contains(&keys[*unit as usize]));
+        let is_of: BooleanArray = self.units.iter().map(is_of).collect();
+        filter_record_batch(&self.rows, &is_of).expect("there is a flag for each row")
+    }
 }
 
 /// A way from an index of the target to that of an input.
@@ -206,18 +230,39 @@ impl LazyUnits {
         let (table, at) = (&input.source.table, &self.at());
         let range = route.route.range(range);
         table.seek(at, route.route.index, &range, Direction::Forward, &places, &mut visit);
-        self.migrate(found.into_iter().collect(), Who::Access)
+        let found: Vec<UnitKey> = found.into_iter().collect();
+        self.migrate(&found, Who::Access)
     }
 
     /// Makes sure that units are made.
-    fn migrate(&self, keys: Vec<UnitKey>, who: Who) -> Result<(), SchemaError> {
+    fn migrate(&self, keys: &[UnitKey], who: Who) -> Result<(), SchemaError> {
+        for keys in keys.chunks(UNITS_AT_ONCE) {
+            match self.state.def.detection {
+                Detection::Tracker => {
+                    self.install(keys, who, &|keys| self.make(keys).map(|made| made.rows))?;
+                }
+                Detection::OnConflict => {
+                    let made = self.make(keys)?;
+                    self.install(keys, who, &|claimed| Ok(made.of(keys, claimed)))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims units, and installs what `made` says is made of them.
+    fn install(
+        &self,
+        keys: &[UnitKey],
+        who: Who,
+        made: &dyn Fn(&[UnitKey]) -> Result<RecordBatch, SchemaError>,
+    ) -> Result<(), SchemaError> {
         let live = self.live();
-        let mut wanted = keys;
+        let mut wanted = keys.to_vec();
         while !wanted.is_empty() {
-            let rest = wanted.split_off(wanted.len().min(UNITS_AT_ONCE));
             let (mut claims, others) = live.tracker.claim_all(wanted);
             if !claims.keys().is_empty() {
-                let rows = self.make(claims.keys())?;
+                let rows = made(claims.keys())?;
                 CrashPoint::LazyMade.reached();
                 let n = rows.num_rows();
                 let rids = live.target.take_row_ids(n)?;
@@ -241,27 +286,30 @@ impl LazyUnits {
             drop(claims);
             others.iter().for_each(|key| live.tracker.wait(key));
             wanted = others;
-            wanted.extend(rest);
         }
         Ok(())
     }
 
     /// What the query makes of some units, in the columns of the target.
-    fn make(&self, keys: &[UnitKey]) -> Result<RecordBatch, SchemaError> {
+    fn make(&self, keys: &[UnitKey]) -> Result<MadeUnits, SchemaError> {
         let live = self.live();
         let at = self.at();
         let parts = self.inputs.iter().map(|input| self.rows_of(input, &at, keys));
         let rows = SomeRows { parts: parts.collect(), snapshot: at.clone() };
-        let made = self.eval(Arc::new(rows))?;
+        let (units, made) = self.eval(Arc::new(rows))?;
+        assert!(units.iter().all(|unit| (*unit as usize) < keys.len()), "of no other units");
         let layout = live.target.layout();
         let all: Vec<usize> = (0..layout.columns.len()).collect();
-        let rows = made.first().map_or(0, |column| column.len());
-        Ok(live.columns.project(layout, &all, &made, rows))
+        let rows = live.columns.project(layout, &all, &made, units.len());
+        Ok(MadeUnits { units, rows })
     }
 
-    fn eval(&self, rows: Arc<dyn UnitRows>) -> Result<Vec<ArrayRef>, SchemaError> {
+    /// The unit of each row that the query makes, and the columns.
+    fn eval(&self, rows: Arc<dyn UnitRows>) -> Result<(Vec<u64>, Vec<ArrayRef>), SchemaError> {
+        let mut units = Vec::new();
         let mut made: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.state.def.outputs.len()];
-        self.query.eval(rows, &mut |_, columns| {
+        self.query.eval(rows, &mut |of, columns| {
+            units.extend_from_slice(of);
             for (made, column) in made.iter_mut().zip(columns) {
                 made.push(column.clone());
             }
@@ -275,7 +323,7 @@ impl LazyUnits {
                 false => arrow_select::concat::concat(&parts).expect("parts are of one type"),
             }
         });
-        Ok(whole.collect())
+        Ok((units, whole.collect()))
     }
 
     /// The rows of an input that are of some units, each with the number of its unit.
@@ -320,8 +368,8 @@ impl LazyUnits {
             (input.source.seen.clone(), input.columns.clone(), input.source.seen.block_count())
         });
         let all = AllRows { tables: tables.collect(), snapshot: snapshot.clone() };
-        let columns = self.eval(Arc::new(all))?;
-        let rows = columns.first().map_or(0, |column| column.len());
+        let (units, columns) = self.eval(Arc::new(all))?;
+        let rows = units.len();
         let whole = crate::lazy::batch_with(columns, rows);
         let per_block = froglet_engine::id::ROWS_PER_BLOCK;
         let blocks = (0..rows).step_by(per_block);
@@ -404,7 +452,12 @@ impl LazyMigration for LazyUnits {
         self.live.get().map_or(0, |live| live.blocks.blocks())
     }
 
-    fn migrate_block(&self, block: u32, who: Who) -> Result<(), SchemaError> {
+    fn migrate_block(
+        &self,
+        block: u32,
+        who: Who,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SchemaError> {
         let live = self.live();
         let Some((input, number)) = self.covering(block) else { return Ok(()) };
         if live.blocks.is_block_migrated(block) {
@@ -413,7 +466,15 @@ impl LazyMigration for LazyUnits {
         let read = input.source.table.read_block(&self.at(), number, &input.columns)?;
         let keys: HashSet<UnitKey> = input.keys_of(&read.batch).into_iter().collect();
         let is_left = |key: &UnitKey| !live.tracker.is_migrated(key);
-        self.migrate(keys.into_iter().filter(is_left).collect(), who)?;
+        let left: Vec<UnitKey> = keys.into_iter().filter(is_left).collect();
+        for keys in left.chunks(INSTALLED_AT_ONCE) {
+            // Nobody waits while these are made.
+            let made = self.make(keys)?;
+            self.install(keys, who, &|claimed| Ok(made.of(keys, claimed)))?;
+            if !goes_on() {
+                return Ok(());
+            }
+        }
         let (mut claims, _) = live.blocks.claim_all(&[u64::from(block)]);
         if !claims.granules().is_empty() {
             claims.done();

@@ -49,7 +49,10 @@ impl LazyUnitsTable {
         if self.lazy.is_complete() {
             return Ok(());
         }
-        aside(|| (0..self.lazy.blocks()).try_for_each(|b| self.lazy.migrate_block(b, Who::Access)))
+        aside(|| {
+            (0..self.lazy.blocks())
+                .try_for_each(|b| self.lazy.migrate_block(b, Who::Access, &mut || true))
+        })
     }
 
     fn make_range(&self, index: usize, range: &KeyRange) -> Result<(), SchemaError> {

@@ -66,4 +66,4 @@ pub use def::{
 };
 pub use error::SchemaError;
 pub use lazy_driver::Recompile;
-pub use status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
+pub use status::{Control, Detection, MigrationOptions, MigrationPhase, MigrationStatus};

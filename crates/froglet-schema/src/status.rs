@@ -19,6 +19,8 @@ pub struct MigrationOptions {
     pub reject_writers: bool,
     /// Rows that a lazy migration migrates at once, a power of two.
     pub granule_rows: u32,
+    /// How it finds out that somebody else is at them.
+    pub detection: Detection,
     /// How long after its commit a lazy migration begins with what nobody has touched.
     pub background_delay: Duration,
     /// It begins with that at once, and does not rest while statements are run.
@@ -35,11 +37,22 @@ impl Default for MigrationOptions {
             rows_per_second: 0,
             reject_writers: false,
             granule_rows: 1,
+            detection: Detection::Tracker,
             background_delay: Duration::ZERO,
             is_hybrid: false,
             statement: String::new(),
         }
     }
+}
+
+/// How a lazy migration finds out that somebody else is at what it is asked for (BullFrog, section 4.3.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Detection {
+    /// It claims units before it makes their rows: whoever comes second waits.
+    #[default]
+    Tracker,
+    /// It makes the rows first: whoever comes second has made his for nothing.
+    OnConflict,
 }
 
 /// What an operator may tell a migration.

@@ -132,6 +132,11 @@ impl Tracker {
         (granule << self.shift..(granule + 1) << self.shift).map(RowId)
     }
 
+    /// The rows of some granules, in their order.
+    pub fn rows_in<'t>(&'t self, granules: &'t [Granule]) -> impl Iterator<Item = RowId> + 't {
+        granules.iter().flat_map(|granule| self.rows_of(*granule))
+    }
+
     fn word(&self, granule: Granule) -> (&AtomicU64, u32) {
         let block = (granule as usize) / self.per_block();
         let at = (granule as usize) % self.per_block();

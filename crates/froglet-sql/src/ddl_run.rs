@@ -94,6 +94,7 @@ async fn attempt(
         rows_per_second: hot.scan_rows_per_second,
         reject_writers: hot.reject_writers,
         granule_rows: hot.granule_rows,
+        detection: hot.detection,
         background_delay: hot.migration_delay,
         is_hybrid: false,
         statement: prepared.statement.sql.to_string(),

@@ -152,6 +152,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "How long after its commit a lazy migration begins to migrate what nobody has touched.",
     ),
     spec(
+        "froglet.migration_detection",
+        Kind::Enum(&["on_conflict", "tracker"]),
+        "tracker",
+        "Whether a lazy migration claims rows before it makes them, or finds out when it has that others were first.",
+    ),
+    spec(
         "froglet.migration_granule_rows",
         Kind::Enum(&["1", "64", "128", "256"]),
         "1",

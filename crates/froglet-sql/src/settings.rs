@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use froglet_engine::SqlState;
+use froglet_schema::Detection;
 
 use crate::as_of::AsOf;
 use crate::command::IsolationName;
@@ -50,6 +51,8 @@ pub struct Hot {
     pub migration_delay: Duration,
     /// `froglet.migration_granule_rows`
     pub granule_rows: u32,
+    /// `froglet.migration_detection`
+    pub detection: Detection,
     /// `froglet.migration_rows_per_second`
     pub scan_rows_per_second: u64,
     /// `froglet.migration_scan_threads`
@@ -274,6 +277,10 @@ impl Hot {
             migration: Mode::parse(get("froglet.migration")).unwrap_or(Mode::Eager),
             migration_delay: timeout("froglet.migration_delay").unwrap_or_default(),
             granule_rows: get("froglet.migration_granule_rows").parse().unwrap_or(1),
+            detection: match get("froglet.migration_detection") {
+                "on_conflict" => Detection::OnConflict,
+                _ => Detection::Tracker,
+            },
             scan_threads: get("froglet.migration_scan_threads").parse().unwrap_or(1),
             scan_rows_per_second: get("froglet.migration_rows_per_second").parse().unwrap_or(0),
             as_of: Some(get("froglet.as_of")).filter(|text| !text.is_empty()).map(Arc::from),

@@ -16,7 +16,7 @@ pub enum Approach {
     Lazy,
     /// Lazy, but the background begins at once and does not wait
     Hybrid,
-    /// Lazy, duplicates found by the new tables' keys (BullFrog, section 4.3.7)
+    /// Lazy, but rows are made before it is asked whether others do (BullFrog, section 4.3.7)
     LazyOnConflict,
     /// Every one of them
     All,
@@ -70,15 +70,16 @@ impl Approach {
         }
     }
 
-    /// What a server must be told; `None` where it has no such thing yet.
-    pub fn settings(self) -> Option<Vec<String>> {
-        let mode = |mode: &str| Some(vec![format!("SET froglet.migration = {mode}")]);
+    /// What a server must be told.
+    pub fn settings(self) -> Vec<String> {
+        let mode = |mode: &str| format!("SET froglet.migration = {mode}");
         match self {
-            Approach::Lazy => mode("lazy"),
-            Approach::Hybrid => mode("hybrid"),
-            // The setting that chooses how duplicates are detected is not there.
-            Approach::LazyOnConflict => None,
-            _ => mode("eager"),
+            Approach::Lazy => vec![mode("lazy")],
+            Approach::Hybrid => vec![mode("hybrid")],
+            Approach::LazyOnConflict => {
+                vec![mode("lazy"), "SET froglet.migration_detection = on_conflict".to_owned()]
+            }
+            _ => vec![mode("eager")],
         }
     }
 }

@@ -131,7 +131,7 @@ impl Run<'_> {
             let session = transactions::Session::open(client, terminal, mix.clone()).await;
             sessions.push(Session::Tpcc(Box::new(session.context("preparing a client")?)));
         }
-        for sql in approach.settings().unwrap_or_default().iter().chain(&self.settings) {
+        for sql in approach.settings().iter().chain(&self.settings) {
             ddl.batch_execute(sql).await.context(sql.clone())?;
         }
         let clients = Clients::begin(sessions, self.arrivals, Some(cutover.clone()))?;
@@ -219,7 +219,7 @@ impl Run<'_> {
                 flip.commit = commit(ddl, cutover).await?;
                 cutover.tell(new);
             }
-            Approach::Tesseract | Approach::Lazy | Approach::Hybrid => {
+            Approach::Tesseract | Approach::Lazy | Approach::Hybrid | Approach::LazyOnConflict => {
                 let Ok(made) = timeout(self.window, self.statements(ddl)).await else {
                     ddl.cancel_token().cancel_query(NoTls).await.context("giving up")?;
                     ddl.batch_execute("ROLLBACK").await?;
@@ -241,7 +241,7 @@ impl Run<'_> {
                 flip.commit = commit(ddl, cutover).await?;
                 cutover.tell(new);
             }
-            Approach::LazyOnConflict | Approach::All => bail!("{} cannot be run", approach.name()),
+            Approach::All => bail!("{} cannot be run", approach.name()),
         }
         Ok(Some(flip))
     }

@@ -61,7 +61,7 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 
 /// From BEGIN to before COMMIT, COMMIT, and from COMMIT to the first answer.
 async fn flip(ddl: &Client) -> Result<[Duration; 3]> {
-    for sql in Approach::Lazy.settings().unwrap_or_default() {
+    for sql in Approach::Lazy.settings() {
         ddl.batch_execute(&sql).await.context(sql)?;
     }
     let begun = Instant::now();

@@ -83,7 +83,7 @@ fn measure(
         outcomes.push((line, outcome));
     }
     let lines: Vec<String> = outcomes.iter().map(|(line, _)| format!("Lazy, {line}")).collect();
-    verdicts::add_table(report, name, lines.iter().map(String::as_str), &[]);
+    verdicts::add_table(report, name, lines.iter().map(String::as_str));
     let Some(dir) = bench.plots else { return Ok(()) };
     let colours = COLOURS.into_iter().cycle();
     let lines: Vec<_> =
