@@ -14,7 +14,6 @@
 //! Before the commit only the owner has the table. He reads what the query makes of what he sees of the
 //! source, and writes nothing.
 
-use std::any::Any;
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -23,12 +22,12 @@ use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_select::filter::filter_record_batch;
 use arrow_select::interleave::interleave_record_batch;
 use froglet_engine::{
-    BlockRows, ColumnFill, Direction, EngineError, EngineTxn, Feed, IndexBuild, Install, Installs,
-    KeyPart, KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId,
-    SqlState, Table, Ts, TxnId, Value, WriteStop, key,
+    BlockRows, Direction, EngineError, EngineTxn, KeyPart, KeyRange, Layout, Row, RowId, RowWrite,
+    Snapshot, SqlState, Table, Ts, Value, WriteStop, key,
 };
 use froglet_txn::aside;
 
+use crate::delegate::delegate_to_table;
 use crate::error::SchemaError;
 use crate::lazy::{Columns, LazyMigration, VERIFIED, Who, as_engine};
 use crate::lazy_rows::LazyRows;
@@ -434,20 +433,8 @@ impl Table for LazyTable {
         }
     }
 
-    fn space(&self) -> SpaceId {
-        self.table.space()
-    }
-
-    fn layout(&self) -> &Arc<Layout> {
-        self.table.layout()
-    }
-
     fn row_estimate(&self) -> u64 {
         self.table.row_estimate().max(self.lazy.rows_left())
-    }
-
-    fn bytes_estimate(&self) -> u64 {
-        self.table.bytes_estimate()
     }
 
     fn block_count(&self) -> u32 {
@@ -493,87 +480,11 @@ impl Table for LazyTable {
         self.table.write(txn, base, writes)
     }
 
-    fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {
-        self.table.changer(rid, columns, own)
-    }
-
     fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
         self.table.changed_since(rid, ts)
     }
 
-    fn open_feed(&self) -> Box<dyn Feed> {
-        self.table.open_feed()
-    }
-
-    fn migrate_block(
-        &self,
-        owner: TxnId,
-        since: Savepoint,
-        block: u32,
-        rows: Option<&[RowId]>,
-        source: &[usize],
-        target: &[usize],
-        transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
-    ) -> Result<u64, MigrateError> {
-        self.table.migrate_block(owner, since, block, rows, source, target, transform)
-    }
-
-    fn index_block(
-        &self,
-        owner: TxnId,
-        index: usize,
-        block: u32,
-        duplicates: &mut Vec<(RowId, RowId)>,
-    ) -> Result<u64, EngineError> {
-        self.table.index_block(owner, index, block, duplicates)
-    }
-
-    fn index_rows(
-        &self,
-        owner: TxnId,
-        index: usize,
-        rows: &[RowId],
-        duplicates: &mut Vec<(RowId, RowId)>,
-    ) -> Result<u64, EngineError> {
-        self.table.index_rows(owner, index, rows, duplicates)
-    }
-
-    fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool {
-        self.table.share_key(owner, index, a, b)
-    }
-
-    fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>> {
-        self.table.clone().build_index(index)
-    }
-
-    fn index_row(
-        &self,
-        txn: &mut dyn EngineTxn,
-        rid: RowId,
-        indexes: &[usize],
-    ) -> Result<(), WriteStop> {
-        self.table.index_row(txn, rid, indexes)
-    }
-
-    fn take_row_ids(&self, n: usize) -> Result<Vec<RowId>, EngineError> {
-        self.table.take_row_ids(n)
-    }
-
-    fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError> {
-        self.table.reserve(tail, is_free)
-    }
-
-    fn install(&self, install: &Install<'_>, done: &mut dyn FnMut()) -> Result<(), EngineError> {
-        self.table.install(install, done)
-    }
-
-    fn follow_installs(&self, installs: Arc<dyn Installs>) -> Vec<Vec<u8>> {
-        self.table.follow_installs(installs)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self.table.as_any()
-    }
+    delegate_to_table!();
 }
 
 /// Rows of one block from two sides, by row id.

@@ -9,19 +9,18 @@
 //! As in `lazy_table.rs` every way to the rows leads through here, and before the commit the owner reads what
 //! the query makes of what he sees, and writes nothing.
 
-use std::any::Any;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use froglet_engine::{
-    BlockRows, ColumnFill, Direction, EngineError, EngineTxn, Feed, IndexBuild, Install, Installs,
-    KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId, Table, Ts,
-    TxnId, WriteStop, key,
+    BlockRows, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite, Snapshot, Table,
+    Ts, WriteStop, key,
 };
 use froglet_txn::aside;
 
+use crate::delegate::delegate_to_table;
 use crate::error::SchemaError;
 use crate::lazy::{Columns, LazyMigration, VERIFIED, Who, as_engine};
 use crate::lazy_table::{refused_to_owner, stop, taken_keys, unique_keys};
@@ -221,20 +220,8 @@ impl Table for LazyUnitsTable {
         let _ = found.into_iter().try_for_each(|(_, rid, mut row)| visit(rid, &mut row));
     }
 
-    fn space(&self) -> SpaceId {
-        self.table.space()
-    }
-
-    fn layout(&self) -> &Arc<Layout> {
-        self.table.layout()
-    }
-
     fn row_estimate(&self) -> u64 {
         self.table.row_estimate() + self.lazy.rows_left()
-    }
-
-    fn bytes_estimate(&self) -> u64 {
-        self.table.bytes_estimate()
     }
 
     fn block_count(&self) -> u32 {
@@ -287,85 +274,9 @@ impl Table for LazyUnitsTable {
         self.table.write(txn, base, writes)
     }
 
-    fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {
-        self.table.changer(rid, columns, own)
-    }
-
     fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
         self.table.changed_since(rid, ts)
     }
 
-    fn open_feed(&self) -> Box<dyn Feed> {
-        self.table.open_feed()
-    }
-
-    fn migrate_block(
-        &self,
-        owner: TxnId,
-        since: Savepoint,
-        block: u32,
-        rows: Option<&[RowId]>,
-        source: &[usize],
-        target: &[usize],
-        transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
-    ) -> Result<u64, MigrateError> {
-        self.table.migrate_block(owner, since, block, rows, source, target, transform)
-    }
-
-    fn index_block(
-        &self,
-        owner: TxnId,
-        index: usize,
-        block: u32,
-        duplicates: &mut Vec<(RowId, RowId)>,
-    ) -> Result<u64, EngineError> {
-        self.table.index_block(owner, index, block, duplicates)
-    }
-
-    fn index_rows(
-        &self,
-        owner: TxnId,
-        index: usize,
-        rows: &[RowId],
-        duplicates: &mut Vec<(RowId, RowId)>,
-    ) -> Result<u64, EngineError> {
-        self.table.index_rows(owner, index, rows, duplicates)
-    }
-
-    fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool {
-        self.table.share_key(owner, index, a, b)
-    }
-
-    fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>> {
-        self.table.clone().build_index(index)
-    }
-
-    fn index_row(
-        &self,
-        txn: &mut dyn EngineTxn,
-        rid: RowId,
-        indexes: &[usize],
-    ) -> Result<(), WriteStop> {
-        self.table.index_row(txn, rid, indexes)
-    }
-
-    fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError> {
-        self.table.reserve(tail, is_free)
-    }
-
-    fn take_row_ids(&self, n: usize) -> Result<Vec<RowId>, EngineError> {
-        self.table.take_row_ids(n)
-    }
-
-    fn install(&self, install: &Install<'_>, done: &mut dyn FnMut()) -> Result<(), EngineError> {
-        self.table.install(install, done)
-    }
-
-    fn follow_installs(&self, installs: Arc<dyn Installs>) -> Vec<Vec<u8>> {
-        self.table.follow_installs(installs)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self.table.as_any()
-    }
+    delegate_to_table!();
 }

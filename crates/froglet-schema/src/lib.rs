@@ -24,6 +24,7 @@ pub mod catalog;
 pub mod change;
 mod copy;
 pub mod def;
+mod delegate;
 mod derive;
 mod edit;
 pub mod error;

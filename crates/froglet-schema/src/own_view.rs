@@ -21,17 +21,16 @@
 //! fails for the version that is seen leaves the stored value. A look through an index being built
 //! reads all rows.
 
-use std::any::Any;
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, ColumnFill, ColumnId, Direction, EngineError, EngineTxn, Feed, IndexBuild, Install,
-    Installs, KeyRange, Layout, MigrateError, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId,
-    SqlState, Table, Ts, TxnId, Value, WriteStop, batch, key,
+    BlockRows, ColumnId, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite,
+    Snapshot, SqlState, Table, Ts, TxnId, Value, WriteStop, batch, key,
 };
 
+use crate::delegate::delegate_to_table;
 use crate::rows::types_of;
 use crate::step::{Step, StepKind};
 use crate::target::Maker;
@@ -343,20 +342,8 @@ impl Table for OwnView {
         }
     }
 
-    fn space(&self) -> SpaceId {
-        self.table.space()
-    }
-
-    fn layout(&self) -> &Arc<Layout> {
-        self.table.layout()
-    }
-
     fn row_estimate(&self) -> u64 {
         self.table.row_estimate()
-    }
-
-    fn bytes_estimate(&self) -> u64 {
-        self.table.bytes_estimate()
     }
 
     fn block_count(&self) -> u32 {
@@ -391,85 +378,9 @@ impl Table for OwnView {
         Ok(())
     }
 
-    fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {
-        self.table.changer(rid, columns, own)
-    }
-
     fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
         self.table.changed_since(rid, self.ts_as_seen(ts))
     }
 
-    fn open_feed(&self) -> Box<dyn Feed> {
-        self.table.open_feed()
-    }
-
-    fn migrate_block(
-        &self,
-        owner: TxnId,
-        since: Savepoint,
-        block: u32,
-        rows: Option<&[RowId]>,
-        source: &[usize],
-        target: &[usize],
-        transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
-    ) -> Result<u64, MigrateError> {
-        self.table.migrate_block(owner, since, block, rows, source, target, transform)
-    }
-
-    fn index_block(
-        &self,
-        owner: TxnId,
-        index: usize,
-        block: u32,
-        duplicates: &mut Vec<(RowId, RowId)>,
-    ) -> Result<u64, EngineError> {
-        self.table.index_block(owner, index, block, duplicates)
-    }
-
-    fn index_rows(
-        &self,
-        owner: TxnId,
-        index: usize,
-        rows: &[RowId],
-        duplicates: &mut Vec<(RowId, RowId)>,
-    ) -> Result<u64, EngineError> {
-        self.table.index_rows(owner, index, rows, duplicates)
-    }
-
-    fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool {
-        self.table.share_key(owner, index, a, b)
-    }
-
-    fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>> {
-        self.table.clone().build_index(index)
-    }
-
-    fn index_row(
-        &self,
-        txn: &mut dyn EngineTxn,
-        rid: RowId,
-        indexes: &[usize],
-    ) -> Result<(), WriteStop> {
-        self.table.index_row(txn, rid, indexes)
-    }
-
-    fn take_row_ids(&self, n: usize) -> Result<Vec<RowId>, EngineError> {
-        self.table.take_row_ids(n)
-    }
-
-    fn reserve(&self, tail: RowId, is_free: &dyn Fn(RowId) -> bool) -> Result<(), EngineError> {
-        self.table.reserve(tail, is_free)
-    }
-
-    fn install(&self, install: &Install<'_>, done: &mut dyn FnMut()) -> Result<(), EngineError> {
-        self.table.install(install, done)
-    }
-
-    fn follow_installs(&self, installs: Arc<dyn Installs>) -> Vec<Vec<u8>> {
-        self.table.follow_installs(installs)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self.table.as_any()
-    }
+    delegate_to_table!();
 }
