@@ -59,4 +59,12 @@ impl Layout {
     pub fn index_position(&self, id: IndexId) -> Option<usize> {
         self.indexes.iter().position(|i| i.id == id)
     }
+
+    /// The positions of the columns of an index's key, in its order.
+    ///
+    /// Panics if a column is not in this layout: a layout has those of its indexes.
+    pub fn key_positions<'a>(&'a self, index: &'a IndexSpec) -> impl Iterator<Item = usize> + 'a {
+        let position = |part: &KeyPart| self.position(part.column);
+        index.key.iter().map(move |part| position(part).expect("a layout has its indexes' columns"))
+    }
 }

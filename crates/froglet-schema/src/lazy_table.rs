@@ -14,7 +14,7 @@
 //! Before the commit only the owner has the table. He reads what the query makes of what he sees of the
 //! source, and writes nothing.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -96,10 +96,9 @@ impl LazyTable {
         lazy.migrate(&[source], Who::Access).map_err(stop)?;
         let target = lazy.target();
         let unique = target.layout().indexes.iter().filter(|index| index.unique);
-        let columns = unique.flat_map(|index| &index.key).map(|part| part.column);
-        let places = columns.filter_map(|id| target.layout().position(id));
-        let places: Vec<usize> =
-            places.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+        let places: BTreeSet<usize> =
+            unique.flat_map(|index| target.layout().key_positions(index)).collect();
+        let places: Vec<usize> = places.into_iter().collect();
         if places.is_empty() || !lazy.has_made(source).map_err(stop)? {
             return Ok(());
         }
@@ -151,11 +150,8 @@ impl LazyTable {
     ) -> Vec<(Vec<u8>, RowId, Row)> {
         let layout = self.table.layout();
         let parts = &layout.indexes[index].key;
-        let place = |part: &KeyPart| {
-            layout.position(part.column).expect("a layout has its indexes' columns")
-        };
-        let places: Vec<usize> =
-            parts.iter().map(place).chain(projection.iter().copied()).collect();
+        let key = layout.key_positions(&layout.indexes[index]);
+        let places: Vec<usize> = key.chain(projection.iter().copied()).collect();
         let mut rows = Vec::new();
         // Rows that are left: what the table has of them was migrated since, and is the same.
         let mut left: HashSet<RowId> = HashSet::new();
@@ -271,10 +267,7 @@ pub(crate) fn unique_keys(
 ) -> Vec<(usize, KeyRange)> {
     let mut keys = Vec::new();
     for (at, index) in layout.indexes.iter().enumerate().filter(|(_, index)| index.unique) {
-        let place = |part: &KeyPart| {
-            layout.position(part.column).expect("a layout has its indexes' columns")
-        };
-        let places: Vec<usize> = index.key.iter().map(place).collect();
+        let places: Vec<usize> = layout.key_positions(index).collect();
         let has_null = places.iter().any(|place| row[*place].is_null());
         if has_null || !places.iter().any(|place| is_set(*place)) {
             continue;

@@ -96,10 +96,8 @@ impl LazyUnitsTable {
     ) -> Vec<(Vec<u8>, RowId, Row)> {
         let layout = self.table.layout();
         let parts = &layout.indexes[index].key;
-        let place = |part: &froglet_engine::KeyPart| {
-            layout.position(part.column).expect("a layout has its indexes' columns")
-        };
-        let places: Vec<usize> = parts.iter().map(place).chain(projection.to_vec()).collect();
+        let key = layout.key_positions(&layout.indexes[index]);
+        let places: Vec<usize> = key.chain(projection.iter().copied()).collect();
         let types = types_of(&*self.table, &places);
         let mut found = Vec::new();
         for block in 0..self.block_count_of_owner(snapshot) {

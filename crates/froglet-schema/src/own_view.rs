@@ -207,9 +207,8 @@ impl OwnView {
     ) -> Vec<(Vec<u8>, RowId, Row)> {
         let layout = self.layout();
         let parts = &layout.indexes[index].key;
-        let position = |column| layout.position(column).expect("a layout has its indexes' columns");
-        let mut places: Vec<usize> = parts.iter().map(|part| position(part.column)).collect();
-        places.extend(projection);
+        let key = layout.key_positions(&layout.indexes[index]);
+        let places: Vec<usize> = key.chain(projection.iter().copied()).collect();
         let mut found = Vec::new();
         let slots = |block| (0..ROWS_PER_BLOCK).map(move |slot| RowId::of(block, slot));
         for rid in (0..self.block_count()).flat_map(slots) {

@@ -108,8 +108,7 @@ fn refuse_duplicate(
 ) -> Result<(), SchemaError> {
     let layout = step.table.layout();
     let index = &layout.indexes[position];
-    let place = |column| layout.position(column).expect("a layout has its indexes' columns");
-    let places: Vec<usize> = index.key.iter().map(|part| place(part.column)).collect();
+    let places: Vec<usize> = layout.key_positions(index).collect();
     let mut values = Row::new();
     let is_there = step.table.read_row(own, row, &places, &mut values);
     if !index.unique || !is_there || values.iter().any(Value::is_null) {

@@ -62,9 +62,7 @@ impl Route {
 
     /// Layout positions in the source of the parts in common.
     pub fn places(&self, source: &Layout) -> Vec<usize> {
-        let key = &source.indexes[self.index].key[..self.parts.len()];
-        let place = |part: &KeyPart| source.position(part.column);
-        key.iter().map(|part| place(part).expect("a layout has its indexes' columns")).collect()
+        source.key_positions(&source.indexes[self.index]).take(self.parts.len()).collect()
     }
 
     /// The parts in common of a key, from their values.

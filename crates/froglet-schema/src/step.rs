@@ -552,11 +552,7 @@ impl Step {
 
     fn duplicate(&self, owner: TxnId, rid: RowId, position: usize, name: &str) -> SchemaError {
         let layout = self.table.layout();
-        let columns: Vec<usize> = layout.indexes[position]
-            .key
-            .iter()
-            .filter_map(|part| layout.position(part.column))
-            .collect();
+        let columns: Vec<usize> = layout.key_positions(&layout.indexes[position]).collect();
         let mut row = Row::new();
         let error = SchemaError::refused(
             SqlState::UNIQUE_VIOLATION,
