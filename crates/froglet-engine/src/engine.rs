@@ -123,6 +123,17 @@ pub enum RowWrite<'a> {
     },
 }
 
+impl RowWrite<'_> {
+    /// Which row.
+    pub fn rid(&self) -> RowId {
+        match self {
+            RowWrite::Update { rid, .. } | RowWrite::Delete { rid } | RowWrite::Lock { rid } => {
+                *rid
+            }
+        }
+    }
+}
+
 /// Ascending or descending key order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {

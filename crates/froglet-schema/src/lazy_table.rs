@@ -253,11 +253,6 @@ pub(crate) fn refused_to_owner(lazy: &dyn LazyMigration) -> Result<(), (usize, W
     Err((0, WriteStop::Engine(EngineError::Refused { state, message })))
 }
 
-fn row_of(write: &RowWrite<'_>) -> RowId {
-    let (RowWrite::Update { rid, .. } | RowWrite::Delete { rid } | RowWrite::Lock { rid }) = write;
-    *rid
-}
-
 /// The keys, without a NULL, that a row has in unique indexes over columns that are set: by the layout
 /// position of the index, each as a range.
 pub(crate) fn unique_keys(
@@ -462,7 +457,7 @@ impl Table for LazyTable {
         refused_to_owner(&*self.lazy)?;
         if !self.is_complete() {
             for write in writes {
-                self.lazy.migrate(&[row_of(write)], Who::Access).map_err(|e| (0, stop(e)))?;
+                self.lazy.migrate(&[write.rid()], Who::Access).map_err(|e| (0, stop(e)))?;
                 let snapshot = txn.snapshot().clone();
                 for (index, range) in taken_keys(&*self.table, txn, write) {
                     let migrated = self.migrate_range(&snapshot, index, &range);

@@ -368,9 +368,7 @@ impl Table for OwnView {
         self.refuse_if_sealed()?;
         let Some(maker) = &self.maker else { return self.table.write(txn, base, writes) };
         for (n, write) in writes.iter().enumerate() {
-            let (RowWrite::Update { rid, .. } | RowWrite::Delete { rid } | RowWrite::Lock { rid }) =
-                write;
-            maker.hold(txn, base, *rid).map_err(|stop| (n, stop))?;
+            maker.hold(txn, base, write.rid()).map_err(|stop| (n, stop))?;
             let written = self.table.write(txn, self.ts_as_seen(base), std::slice::from_ref(write));
             written.map_err(|(_, stop)| (n, stop))?;
         }
