@@ -24,12 +24,29 @@ use arrow_array::{
 };
 use arrow_buffer::NullBuffer;
 
+use crate::id::ColumnId;
 use crate::layout::KeyPart;
 use crate::value::{ColumnType, Value};
 
 const NULL_FIRST: u8 = 0;
 const VALUE: u8 = 1;
 const NULL_LAST: u8 = 2;
+
+/// A part of a key that is in no index: ascending, NULL last.
+pub const ASCENDING: KeyPart =
+    KeyPart { column: ColumnId(0), descending: false, nulls_first: false };
+
+/// The key of values, one for each part. Ends with whichever there are fewer of.
+pub fn encode<'v, 'p>(
+    values: impl IntoIterator<Item = &'v Value>,
+    parts: impl IntoIterator<Item = &'p KeyPart>,
+) -> Vec<u8> {
+    let mut key = Vec::new();
+    for (value, part) in values.into_iter().zip(parts) {
+        encode_part(&mut key, value, part);
+    }
+    key
+}
 
 /// Appends one part of a key.
 pub fn encode_part(out: &mut Vec<u8>, value: &Value, part: &KeyPart) {
@@ -175,12 +192,11 @@ impl<'a> KeyColumns<'a> {
     }
 }
 
-/// Takes one part, ascending and with NULL last, off the front of a key, as [`encode_part`] has put it there.
+/// Takes one part, [`ASCENDING`], off the front of a key, as [`encode_part`] has put it there.
 ///
 /// Panics if it has not.
 pub fn decode_part(key: &mut &[u8], ty: ColumnType) -> Value {
-    let part = KeyPart { column: crate::id::ColumnId(0), descending: false, nulls_first: false };
-    let end = part_end(key, 0, &(part, ty)).expect("a key has its parts");
+    let end = part_end(key, 0, &(ASCENDING, ty)).expect("a key has its parts");
     let (whole, rest) = key.split_at(end);
     *key = rest;
     match whole[0] {
@@ -275,7 +291,6 @@ pub fn successor(key: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::ColumnId;
     use std::cmp::Ordering;
 
     fn part(descending: bool, nulls_first: bool) -> KeyPart {

@@ -34,6 +34,7 @@
 //! rows is read again for one of them.
 
 use std::collections::{HashMap, HashSet};
+use std::iter::repeat;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,7 +43,7 @@ use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, CrashPoint, EngineTxn, KeyPart, Row, RowId, Snapshot, SpaceId, SqlState, Table, Ts,
+    BlockRows, CrashPoint, EngineTxn, Row, RowId, Snapshot, SpaceId, SqlState, Table, Ts,
     WriteStop, batch, key,
 };
 use froglet_txn::{Transaction, TxnError};
@@ -528,13 +529,7 @@ impl UnitRows for SomeRows {
 /// What makes rows of these: those that are there stay where they are, of the others as many as can
 /// are written over.
 fn differences(old: Vec<(RowId, Row)>, new: Vec<Row>, writes: &mut Writes) {
-    let part =
-        KeyPart { column: froglet_engine::ColumnId(0), descending: false, nulls_first: false };
-    let encoded = |row: &Row| {
-        let mut bytes = Vec::new();
-        row.iter().for_each(|value| key::encode_part(&mut bytes, value, &part));
-        bytes
-    };
+    let encoded = |row: &Row| key::encode(row, repeat(&key::ASCENDING));
     let mut old: Vec<_> = old.into_iter().map(|(rid, row)| (encoded(&row), rid)).collect();
     let mut new: Vec<_> = new.into_iter().map(|row| (encoded(&row), row)).collect();
     // Rows with the same first columns, which a key may be made of, come together.

@@ -20,9 +20,10 @@ use arrow_array::{ArrayRef, BooleanArray};
 use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take;
 use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::key::KeyColumns;
 use froglet_engine::{
     BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, EngineError, IndexSpec,
-    Install, Installs, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId, batch, key,
+    Install, Installs, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId, batch,
 };
 
 use crate::change::{Lookup, RowQuery};
@@ -88,16 +89,14 @@ impl LookedUp {
     /// Appends to rows the columns of those that go with them, and leaves out those without.
     fn join(&self, table: &dyn Table, at: &Snapshot, read: BlockRows) -> BlockRows {
         let types = types_of(table, &self.columns);
+        let cells = self.parts.iter().zip(&self.places);
+        let cells = cells.map(|(part, (place, ty))| (*part, read.batch.column(*place), *ty));
+        let keys = KeyColumns::new(cells);
         let (mut kept, mut found) = (Vec::new(), Vec::new());
         let mut key = Vec::new();
         for row in 0..read.rids.len() {
             key.clear();
-            let mut has_null = false;
-            for ((place, ty), part) in self.places.iter().zip(&self.parts) {
-                let value = batch::value_at(read.batch.column(*place), row, *ty);
-                has_null |= value.is_null();
-                key::encode_part(&mut key, &value, part);
-            }
+            let has_null = keys.append(row, &mut key);
             let mut other = Row::new();
             let is_found = !has_null
                 && table.get_by_key(at, self.index, &key, &self.columns, &mut other).is_some();

@@ -186,13 +186,7 @@ impl LazyTable {
         }
         let mut found: Vec<(Vec<u8>, RowId, Row)> = rows
             .into_iter()
-            .map(|(rid, mut row)| {
-                let mut encoded = Vec::new();
-                for (value, part) in row.iter().zip(parts) {
-                    key::encode_part(&mut encoded, value, part);
-                }
-                (encoded, rid, row.split_off(parts.len()))
-            })
+            .map(|(rid, mut row)| (key::encode(&row, parts), rid, row.split_off(parts.len())))
             .filter(|(key, _, _)| range.contains(key))
             .collect();
         found.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
@@ -267,11 +261,8 @@ pub(crate) fn unique_keys(
         if has_null || !places.iter().any(|place| is_set(*place)) {
             continue;
         }
-        let mut encoded = Vec::new();
-        for (part, place) in index.key.iter().zip(&places) {
-            key::encode_part(&mut encoded, &row[*place], part);
-        }
-        keys.push((at, KeyRange::exactly(&encoded)));
+        let key = key::encode(places.iter().map(|place| &row[*place]), &index.key);
+        keys.push((at, KeyRange::exactly(&key)));
     }
     keys
 }

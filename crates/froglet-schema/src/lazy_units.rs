@@ -18,12 +18,14 @@
 //!     of one at least of those that `covers` lists.
 
 use std::collections::HashSet;
+use std::iter::repeat;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
+use froglet_engine::key::{ASCENDING, KeyColumns};
 use froglet_engine::{
     BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, Install, Installs, KeyPart,
     KeyRange, Layout, Row, RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
@@ -70,7 +72,7 @@ struct KeyedInput {
     key_places: Vec<usize>,
     /// Layout position of an index, and which columns of the key it begins with.
     index: usize,
-    leading: Vec<(KeyPart, usize)>,
+    leading: Vec<usize>,
 }
 
 struct Live {
@@ -114,10 +116,7 @@ pub(crate) struct UnitRoute {
 }
 
 fn encode(values: &[Value]) -> UnitKey {
-    let part = KeyPart { column: ColumnId(0), descending: false, nulls_first: false };
-    let mut out = Vec::new();
-    values.iter().for_each(|value| key::encode_part(&mut out, value, &part));
-    out.into()
+    key::encode(values, repeat(&ASCENDING)).into()
 }
 
 impl KeyedInput {
@@ -125,10 +124,8 @@ impl KeyedInput {
         let UnitInput::Table(_, read) = input else { return None };
         let table = &*source.table;
         let layout = table.layout().clone();
-        let leading = |parts: &[KeyPart]| -> Vec<(KeyPart, usize)> {
-            let place = |part: &KeyPart| {
-                Some((*part, key.iter().position(|column| *column == part.column)?))
-            };
+        let leading = |parts: &[KeyPart]| -> Vec<usize> {
+            let place = |part: &KeyPart| key.iter().position(|column| *column == part.column);
             parts.iter().map_while(place).collect()
         };
         let indexes = layout.indexes.iter().enumerate().map(|(at, i)| (at, leading(&i.key)));
@@ -151,11 +148,12 @@ impl KeyedInput {
 
     /// The key of each row of a batch of what is read.
     fn keys_of(&self, batch: &RecordBatch) -> Vec<UnitKey> {
-        let key = |row: usize| {
-            let cells = self.key_places.iter().zip(&self.key);
-            let values: Vec<Value> =
-                cells.map(|(at, (_, ty))| batch::value_at(batch.column(*at), row, *ty)).collect();
-            encode(&values)
+        let cells = self.key_places.iter().zip(&self.key);
+        let cells = KeyColumns::new(cells.map(|(at, (_, ty))| (ASCENDING, batch.column(*at), *ty)));
+        let key = |row| {
+            let mut key = Vec::new();
+            cells.append(row, &mut key);
+            key.into()
         };
         (0..batch.num_rows()).map(key).collect()
     }
@@ -334,14 +332,12 @@ impl LazyUnits {
         keys: &[UnitKey],
     ) -> (RecordBatch, Vec<u64>) {
         let (table, types) = (&*input.source.table, types_of(&*input.source.table, &input.columns));
+        let parts = &table.layout().indexes[input.index].key;
         let (mut rows, mut units) = (Vec::new(), Vec::new());
         for (number, key) in keys.iter().enumerate() {
             let values = decode(key, &input.key);
-            let mut prefix = Vec::new();
-            for (part, place) in &input.leading {
-                key::encode_part(&mut prefix, &values[*place], part);
-            }
-            let range = KeyRange::prefix(prefix);
+            let leading = input.leading.iter().map(|place| &values[*place]);
+            let range = KeyRange::prefix(key::encode(leading, parts));
             let mut visit = |_: RowId, row: &mut Row| {
                 let own: Vec<Value> =
                     input.key_places.iter().map(|place| row[*place].clone()).collect();

@@ -104,10 +104,7 @@ impl LazyUnitsTable {
             let read = self.own_block(snapshot, block, &places).expect(VERIFIED);
             for (at, rid) in read.rids.iter().enumerate() {
                 let mut row = row_at(read.batch.columns(), &types, at);
-                let mut encoded = Vec::new();
-                for (value, part) in row.iter().zip(parts) {
-                    key::encode_part(&mut encoded, value, part);
-                }
+                let encoded = key::encode(&row, parts);
                 if range.contains(&encoded) {
                     found.push((encoded, *rid, row.split_off(parts.len())));
                 }

@@ -216,10 +216,7 @@ impl OwnView {
             if !self.read_row(snapshot, rid, &places, &mut row) {
                 continue;
             }
-            let mut encoded = Vec::new();
-            for (value, part) in row.iter().zip(parts) {
-                key::encode_part(&mut encoded, value, part);
-            }
+            let encoded = key::encode(&row, parts);
             if range.contains(&encoded) {
                 found.push((encoded, rid, row.split_off(parts.len())));
             }

@@ -114,11 +114,8 @@ fn refuse_duplicate(
     if !index.unique || !is_there || values.iter().any(Value::is_null) {
         return Ok(());
     }
-    let mut encoded = Vec::new();
-    for (value, part) in values.iter().zip(&index.key) {
-        key::encode_part(&mut encoded, value, part);
-    }
-    let (range, mut is_duplicate) = (KeyRange::prefix(encoded), false);
+    let range = KeyRange::prefix(key::encode(&values, &index.key));
+    let mut is_duplicate = false;
     step.table.seek(relaxed, position, &range, Direction::Forward, &[], &mut |rid, _| {
         is_duplicate |= rid != row;
         if is_duplicate { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -67,11 +67,7 @@ impl Route {
 
     /// The parts in common of a key, from their values.
     pub fn encode(&self, values: &[Value]) -> Vec<u8> {
-        let mut out = Vec::new();
-        for (value, (part, _)) in values.iter().zip(&self.parts) {
-            key::encode_part(&mut out, value, part);
-        }
-        out
+        key::encode(values, self.parts.iter().map(|(part, _)| part))
     }
 
     /// Where the rows of a range are [R1].

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, Direction, Engine, KeyPart, KeyRange, Loaded, Loading,
-    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, key,
+    BlockRows, ColumnId, ColumnType, Direction, Engine, KeyRange, Loaded, Loading, MigrateError,
+    Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, key,
 };
 use parking_lot::Mutex;
 
@@ -178,7 +178,7 @@ impl ForeignKeyWatch {
     /// The parent of a child's key values, if the snapshot sees it.
     pub fn find_parent(&self, snapshot: &Snapshot, values: &[Value]) -> Option<RowId> {
         let parts = &self.parent.layout().indexes[self.parent_index].key;
-        let encoded = encode_key(parts, &self.as_parent(values)?);
+        let encoded = key::encode(&self.as_parent(values)?, parts);
         let mut found = None;
         self.parent.seek(
             snapshot,
@@ -213,7 +213,7 @@ impl ForeignKeyWatch {
     /// The key of values as the parent's index has it; empty where no parent can have them.
     fn key_of(&self, values: &[Value]) -> Vec<u8> {
         let parts = &self.parent.layout().indexes[self.parent_index].key;
-        self.as_parent(values).map_or_else(Vec::new, |values| encode_key(parts, &values))
+        self.as_parent(values).map_or_else(Vec::new, |values| key::encode(&values, parts))
     }
 
     /// Values of the key as the parent stores them: its integers may be of another width. `None`
@@ -240,14 +240,6 @@ fn hash_of(key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     hasher.finish()
-}
-
-fn encode_key(parts: &[KeyPart], values: &[Value]) -> Vec<u8> {
-    let mut encoded = Vec::new();
-    for (part, value) in parts.iter().zip(values) {
-        key::encode_part(&mut encoded, value, part);
-    }
-    encoded
 }
 
 impl Step {

@@ -49,14 +49,12 @@ impl Lookup {
         match &self.index {
             Some((index, places)) => {
                 let spec = &table.table.layout().indexes[*index];
-                let mut bytes = Vec::new();
-                for (place, part) in places.iter().zip(&spec.key) {
-                    key::encode_part(&mut bytes, &values[*place], part);
-                }
+                let values = places.iter().map(|place| &values[*place]);
+                let key = key::encode(values, &spec.key);
                 table.table.seek(
                     snapshot,
                     *index,
-                    &KeyRange::prefix(bytes),
+                    &KeyRange::prefix(key),
                     Direction::Forward,
                     &[],
                     &mut |rid, _| {

@@ -20,7 +20,7 @@ use froglet_engine::{
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use super::profile::{Op, Ops};
-use super::schema::{ASCENDING, Index, TABLES, TableName};
+use super::schema::{Index, TABLES, TableName};
 use crate::store::{Durability, Store};
 
 /// How much there is of everything (clause 1.2.1; `small` is for trying out).
@@ -358,7 +358,7 @@ fn encoded(values: &[Value]) -> Vec<u8> {
 
 fn encode(out: &mut Vec<u8>, values: &[Value]) {
     out.clear();
-    values.iter().for_each(|value| key::encode_part(out, value, &ASCENDING));
+    values.iter().for_each(|value| key::encode_part(out, value, &key::ASCENDING));
 }
 
 /// An integer as a value.

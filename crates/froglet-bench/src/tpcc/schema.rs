@@ -243,10 +243,6 @@ fn part(at: usize) -> KeyPart {
     KeyPart { column: column_id(at), descending: false, nulls_first: false }
 }
 
-/// An ascending key part; every key of TPC-C is made of these.
-pub const ASCENDING: KeyPart =
-    KeyPart { column: ColumnId(0), descending: false, nulls_first: false };
-
 #[cfg(test)]
 mod tests {
     use super::*;
