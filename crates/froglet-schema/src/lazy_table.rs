@@ -29,6 +29,7 @@ use froglet_txn::aside;
 
 use crate::delegate::delegate_to_table;
 use crate::error::SchemaError;
+use crate::keyed_rows::{KeyedRows, Visit};
 use crate::lazy::{Columns, LazyMigration, VERIFIED, Who, as_engine};
 use crate::lazy_rows::LazyRows;
 use crate::route::Route;
@@ -38,9 +39,6 @@ use crate::rows::{row_at, types_of};
 const RANGE_ROWS: usize = 16;
 /// And at most at once, later.
 const RANGE_ROWS_MOST: usize = 1024;
-
-/// Who is shown the rows of a range.
-type Visit<'a> = dyn FnMut(RowId, &mut Row) -> ControlFlow<()> + 'a;
 
 /// See the module.
 pub(crate) struct LazyTable {
@@ -147,11 +145,10 @@ impl LazyTable {
         index: usize,
         range: &KeyRange,
         projection: &[usize],
-    ) -> Vec<(Vec<u8>, RowId, Row)> {
+    ) -> KeyedRows {
         let layout = self.table.layout();
-        let parts = &layout.indexes[index].key;
-        let key = layout.key_positions(&layout.indexes[index]);
-        let places: Vec<usize> = key.chain(projection.iter().copied()).collect();
+        let spec = &layout.indexes[index];
+        let places = KeyedRows::places(layout, spec, projection);
         let mut rows = Vec::new();
         // Rows that are left: what the table has of them was migrated since, and is the same.
         let mut left: HashSet<RowId> = HashSet::new();
@@ -184,13 +181,7 @@ impl LazyTable {
                 ControlFlow::Continue(())
             });
         }
-        let mut found: Vec<(Vec<u8>, RowId, Row)> = rows
-            .into_iter()
-            .map(|(rid, mut row)| (key::encode(&row, parts), rid, row.split_off(parts.len())))
-            .filter(|(key, _, _)| range.contains(key))
-            .collect();
-        found.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        found
+        KeyedRows::new(rows, spec, range)
     }
 
     /// The first row that `seek` finds.
@@ -372,11 +363,8 @@ impl Table for LazyTable {
             return self.table.seek(snapshot, index, range, direction, projection, visit);
         }
         let through = |range: &KeyRange, visit: &mut Visit<'_>| {
-            let mut found = aside(|| self.seek_made(snapshot, index, range, projection));
-            if direction == Direction::Backward {
-                found.reverse();
-            }
-            let _ = found.into_iter().try_for_each(|(_, rid, mut row)| visit(rid, &mut row));
+            let found = aside(|| self.seek_made(snapshot, index, range, projection));
+            found.visit(direction, visit);
         };
         if !self.lazy.is_live() {
             return through(range, visit);

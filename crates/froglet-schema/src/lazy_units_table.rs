@@ -16,12 +16,13 @@ use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use froglet_engine::{
     BlockRows, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite, Snapshot, Table,
-    Ts, WriteStop, key,
+    Ts, WriteStop,
 };
 use froglet_txn::aside;
 
 use crate::delegate::delegate_to_table;
 use crate::error::SchemaError;
+use crate::keyed_rows::KeyedRows;
 use crate::lazy::{Columns, LazyMigration, VERIFIED, Who, as_engine};
 use crate::lazy_table::{refused_to_owner, stop, taken_keys, unique_keys};
 use crate::lazy_units::{LazyUnits, UnitRoute};
@@ -93,25 +94,18 @@ impl LazyUnitsTable {
         index: usize,
         range: &KeyRange,
         projection: &[usize],
-    ) -> Vec<(Vec<u8>, RowId, Row)> {
+    ) -> KeyedRows {
         let layout = self.table.layout();
-        let parts = &layout.indexes[index].key;
-        let key = layout.key_positions(&layout.indexes[index]);
-        let places: Vec<usize> = key.chain(projection.iter().copied()).collect();
-        let types = types_of(&*self.table, &places);
-        let mut found = Vec::new();
-        for block in 0..self.block_count_of_owner(snapshot) {
-            let read = self.own_block(snapshot, block, &places).expect(VERIFIED);
-            for (at, rid) in read.rids.iter().enumerate() {
-                let mut row = row_at(read.batch.columns(), &types, at);
-                let encoded = key::encode(&row, parts);
-                if range.contains(&encoded) {
-                    found.push((encoded, *rid, row.split_off(parts.len())));
-                }
-            }
-        }
-        found.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        found
+        let spec = &layout.indexes[index];
+        let places = KeyedRows::places(layout, spec, projection);
+        let types = &types_of(&*self.table, &places);
+        let rows = (0..self.block_count_of_owner(snapshot)).flat_map(|block| {
+            let BlockRows { rids, batch } =
+                self.own_block(snapshot, block, &places).expect(VERIFIED);
+            let row = move |(at, rid)| (rid, row_at(batch.columns(), types, at));
+            rids.into_iter().enumerate().map(row)
+        });
+        KeyedRows::new(rows, spec, range)
     }
 
     fn block_count_of_owner(&self, snapshot: &Snapshot) -> u32 {
@@ -179,9 +173,7 @@ impl Table for LazyUnitsTable {
     ) -> Option<RowId> {
         if !self.lazy.is_live() {
             let found = self.own_range(snapshot, index, &KeyRange::exactly(key), projection);
-            let (_, rid, row) = found.into_iter().next()?;
-            out.extend(row);
-            return Some(rid);
+            return found.first(out);
         }
         // Of two rows with one unique key a view sees one.
         let is_unique = self.table.layout().indexes[index].unique;
@@ -208,11 +200,7 @@ impl Table for LazyUnitsTable {
             self.make_range(index, range).expect(VERIFIED);
             return self.table.seek(snapshot, index, range, direction, projection, visit);
         }
-        let mut found = self.own_range(snapshot, index, range, projection);
-        if direction == Direction::Backward {
-            found.reverse();
-        }
-        let _ = found.into_iter().try_for_each(|(_, rid, mut row)| visit(rid, &mut row));
+        self.own_range(snapshot, index, range, projection).visit(direction, visit);
     }
 
     fn row_estimate(&self) -> u64 {

@@ -32,6 +32,7 @@ mod flip;
 mod front;
 mod history;
 mod key_tracker;
+mod keyed_rows;
 pub mod lazy;
 mod lazy_driver;
 mod lazy_rows;

@@ -27,10 +27,11 @@ use std::sync::Arc;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
     BlockRows, ColumnId, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite,
-    Snapshot, SqlState, Table, Ts, TxnId, Value, WriteStop, batch, key,
+    Snapshot, SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
 };
 
 use crate::delegate::delegate_to_table;
+use crate::keyed_rows::KeyedRows;
 use crate::rows::types_of;
 use crate::step::{Step, StepKind};
 use crate::target::Maker;
@@ -204,25 +205,17 @@ impl OwnView {
         index: usize,
         range: &KeyRange,
         projection: &[usize],
-    ) -> Vec<(Vec<u8>, RowId, Row)> {
+    ) -> KeyedRows {
         let layout = self.layout();
-        let parts = &layout.indexes[index].key;
-        let key = layout.key_positions(&layout.indexes[index]);
-        let places: Vec<usize> = key.chain(projection.iter().copied()).collect();
-        let mut found = Vec::new();
+        let spec = &layout.indexes[index];
+        let places = KeyedRows::places(layout, spec, projection);
         let slots = |block| (0..ROWS_PER_BLOCK).map(move |slot| RowId::of(block, slot));
-        for rid in (0..self.block_count()).flat_map(slots) {
+        let read = |rid| {
             let mut row = Row::new();
-            if !self.read_row(snapshot, rid, &places, &mut row) {
-                continue;
-            }
-            let encoded = key::encode(&row, parts);
-            if range.contains(&encoded) {
-                found.push((encoded, rid, row.split_off(parts.len())));
-            }
-        }
-        found.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        found
+            self.read_row(snapshot, rid, &places, &mut row).then_some((rid, row))
+        };
+        let rows = (0..self.block_count()).flat_map(slots).filter_map(read);
+        KeyedRows::new(rows, spec, range)
     }
 }
 
@@ -293,9 +286,7 @@ impl Table for OwnView {
         let snapshot = &*seen;
         if self.concerns(snapshot) && self.built.contains(&index) {
             let found = self.seek_all(snapshot, index, &KeyRange::exactly(key), projection);
-            let (_, rid, row) = found.into_iter().next()?;
-            out.extend(row);
-            return Some(rid);
+            return found.first(out);
         }
         let start = out.len();
         let rid = self.table.get_by_key(snapshot, index, key, projection, out)?;
@@ -327,15 +318,7 @@ impl Table for OwnView {
             };
             return self.table.seek(snapshot, index, range, direction, projection, &mut corrected);
         }
-        let mut found = self.seek_all(snapshot, index, range, projection);
-        if direction == Direction::Backward {
-            found.reverse();
-        }
-        for (_, rid, mut row) in found {
-            if visit(rid, &mut row).is_break() {
-                return;
-            }
-        }
+        self.seek_all(snapshot, index, range, projection).visit(direction, visit);
     }
 
     fn row_estimate(&self) -> u64 {
