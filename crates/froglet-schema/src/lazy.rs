@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
 use froglet_engine::{
-    ColumnId, ColumnType, Engine, EngineError, Layout, Snapshot, SpaceId, SqlState, Table, TxnId,
-    Value, batch,
+    ColumnId, ColumnSpec, ColumnType, Engine, EngineError, Layout, Snapshot, SpaceId, SqlState,
+    Table, TxnId, Value, batch,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -340,7 +340,7 @@ pub(crate) struct Columns(Vec<Result<usize, Value>>);
 impl Columns {
     /// The columns of a layout.
     pub fn of(layout: &Layout, outputs: &[ColumnId]) -> Columns {
-        let column = |c: &froglet_engine::ColumnSpec| {
+        let column = |c: &ColumnSpec| {
             outputs.iter().position(|output| *output == c.id).ok_or_else(|| c.missing.clone())
         };
         Columns(layout.columns.iter().map(column).collect())

@@ -23,8 +23,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow_select::concat::concat;
 use arrow_select::filter::filter_record_batch;
+use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::key::{ASCENDING, KeyColumns};
 use froglet_engine::{
     BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, Install, Installs, KeyPart,
@@ -37,7 +39,7 @@ use crate::def::TableDef;
 use crate::derive::SomeRows;
 use crate::error::SchemaError;
 use crate::key_tracker::{KeyTracker, UnitKey};
-use crate::lazy::{Columns, LazyDef, LazyMigration, LazySource, LazyState, Who};
+use crate::lazy::{Columns, LazyDef, LazyMigration, LazySource, LazyState, Who, batch_with};
 use crate::lazy_rows::LazyRows;
 use crate::lazy_units_table::LazyUnitsTable;
 use crate::route::Route;
@@ -315,10 +317,10 @@ impl LazyUnits {
         })?;
         let types = &self.state.output_types;
         let whole = made.into_iter().zip(types).map(|(parts, ty)| {
-            let parts: Vec<&dyn arrow_array::Array> = parts.iter().map(AsRef::as_ref).collect();
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
             match parts.is_empty() {
                 true => batch::array_of(*ty, std::iter::empty()),
-                false => arrow_select::concat::concat(&parts).expect("parts are of one type"),
+                false => concat(&parts).expect("parts are of one type"),
             }
         });
         Ok((units, whole.collect()))
@@ -366,11 +368,10 @@ impl LazyUnits {
         let all = AllRows { tables: tables.collect(), snapshot: snapshot.clone() };
         let (units, columns) = self.eval(Arc::new(all))?;
         let rows = units.len();
-        let whole = crate::lazy::batch_with(columns, rows);
-        let per_block = froglet_engine::id::ROWS_PER_BLOCK;
-        let blocks = (0..rows).step_by(per_block);
+        let whole = batch_with(columns, rows);
+        let blocks = (0..rows).step_by(ROWS_PER_BLOCK);
         let blocks: Vec<RecordBatch> =
-            blocks.map(|at| whole.slice(at, per_block.min(rows - at))).collect();
+            blocks.map(|at| whole.slice(at, ROWS_PER_BLOCK.min(rows - at))).collect();
         let blocks = Arc::new(blocks);
         *own = Some((snapshot.ts, blocks.clone()));
         Ok(blocks)
@@ -426,7 +427,7 @@ impl LazyMigration for LazyUnits {
             engine,
             tracker,
             cover_blocks,
-            blocks: Tracker::new(blocks, froglet_engine::id::ROWS_PER_BLOCK as u32),
+            blocks: Tracker::new(blocks, ROWS_PER_BLOCK as u32),
             rows: AtomicU64::new(0),
             columns: Columns::of(target.layout(), &self.state.def.outputs),
             target,

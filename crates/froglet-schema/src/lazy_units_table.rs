@@ -16,7 +16,7 @@ use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use froglet_engine::{
     BlockRows, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite, Snapshot, Table,
-    Ts, WriteStop,
+    Ts, WriteStop, batch,
 };
 use froglet_txn::aside;
 
@@ -82,7 +82,7 @@ impl LazyUnitsTable {
         let made = blocks.get(block as usize).map_or(&[][..], RecordBatch::columns);
         let rids = (0..rows).map(|slot| RowId::of(block, slot)).collect();
         let batch = match rows {
-            0 => froglet_engine::batch::batch_of(&types_of(&*self.table, places), &[]),
+            0 => batch::batch_of(&types_of(&*self.table, places), &[]),
             _ => self.columns.project(self.table.layout(), places, made, rows),
         };
         Ok(BlockRows { rids, batch })

@@ -24,6 +24,7 @@
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
     BlockRows, ColumnId, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite,
@@ -252,7 +253,7 @@ impl Table for OwnView {
             }
             *array = batch::array_of(ty, values.iter());
         }
-        let batch = arrow_array::RecordBatch::try_new(read.batch.schema(), arrays);
+        let batch = RecordBatch::try_new(read.batch.schema(), arrays);
         read.batch = batch.expect("the columns have the types and the length of those before");
         Ok(read)
     }
