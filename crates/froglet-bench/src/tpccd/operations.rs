@@ -80,6 +80,8 @@ macro_rules! customer_public {
     };
 }
 
+pub(super) use {customer_private, customer_public};
+
 macro_rules! order_total {
     () => {
         "SELECT ol_w_id, ol_d_id, ol_o_id, sum(ol_amount) AS ol_total FROM order_line \

@@ -10,6 +10,7 @@
 //! Stock that nobody ever ordered is in no row of a join; clients do not order it, under any
 //! approach. The join has the indexes of both tables; order lines are indexed by item from the start.
 
+use super::super::operations::{customer_private, customer_public};
 use super::super::statements::{Place, Version};
 
 /// A big flip.
@@ -63,20 +64,6 @@ pub enum Range {
     Items,
 }
 
-macro_rules! private {
-    () => {
-        "SELECT c_w_id, c_d_id, c_id, c_credit, c_credit_lim, c_discount, c_balance, \
-         c_ytd_payment, c_payment_cnt, c_delivery_cnt, c_data FROM customer"
-    };
-}
-
-macro_rules! public {
-    () => {
-        "SELECT c_w_id, c_d_id, c_id, c_first, c_middle, c_last, c_street_1, c_street_2, c_city, \
-         c_state, c_zip, c_phone, c_since FROM customer"
-    };
-}
-
 macro_rules! totals {
     ($condition:expr) => {
         concat!(
@@ -115,12 +102,12 @@ pub const SPLIT: Change = Change {
     tables: &[
         NewTable {
             name: "customer_private",
-            query: private!(),
+            query: customer_private!(),
             then: &["ALTER TABLE customer_private ADD PRIMARY KEY (c_w_id, c_d_id, c_id)"],
         },
         NewTable {
             name: "customer_public",
-            query: public!(),
+            query: customer_public!(),
             then: &[
                 "ALTER TABLE customer_public ADD PRIMARY KEY (c_w_id, c_d_id, c_id)",
                 "CREATE INDEX customer_public_name_idx \
@@ -133,8 +120,8 @@ pub const SPLIT: Change = Change {
         range: Range::Customers,
         statements: &[
             concat!("SELECT c_id FROM customer", customers_of_part!(), " FOR UPDATE"),
-            concat!("INSERT INTO customer_private ", private!(), customers_of_part!()),
-            concat!("INSERT INTO customer_public ", public!(), customers_of_part!()),
+            concat!("INSERT INTO customer_private ", customer_private!(), customers_of_part!()),
+            concat!("INSERT INTO customer_public ", customer_public!(), customers_of_part!()),
         ],
     },
     place: |place| Version { customers: place, ..Version::TPCC },
