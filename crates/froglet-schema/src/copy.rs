@@ -37,7 +37,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::change::RowQuery;
 use crate::error::SchemaError;
-use crate::rows::{read_rows, row_at};
+use crate::rows::{differing, made_of, read_rows, row_at};
 use crate::target::{Maker, Source, Target, Writes, stop_of};
 
 /// No row was made of it.
@@ -247,22 +247,16 @@ impl Copy {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let committed = self.make(&self.target.committed(), rows)?;
-        let made = rows.iter().zip(self.make(own, rows)?).zip(committed);
-        let changed = made.filter(|((_, made), committed)| made != committed);
-        Ok(changed.map(|((rid, made), _)| (*rid, made)).collect())
+        let was = self.make(&self.target.committed(), rows)?;
+        Ok(differing(rows, was, self.make(own, rows)?))
     }
 
     /// What the query makes of each of some source rows.
     fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Vec<Option<Row>>, SchemaError> {
         let read = read_rows(&*self.source.table, snapshot, rows, &self.inputs);
         let (made, types) = (self.query.eval(&read.batch)?, self.target.types());
-        let mut kept = made.rows.iter().map(|&at| read.rids[at]).enumerate().peekable();
-        let row = |rid: &RowId| {
-            let (at, _) = kept.next_if(|(_, kept)| kept == rid)?;
-            Some(row_at(&made.columns, &types, at))
-        };
-        Ok(rows.iter().map(row).collect())
+        let rids = made.rows.iter().map(|&at| read.rids[at]);
+        Ok(made_of(rows, rids, &made.columns, &types))
     }
 
     /// Makes the target row of a source row this, for a writer, if nobody has written it after `base`.

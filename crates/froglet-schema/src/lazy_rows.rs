@@ -34,7 +34,7 @@ use crate::lazy::{
 };
 use crate::lazy_table::LazyTable;
 use crate::route::Route;
-use crate::rows::{read_rows, row_at, types_of};
+use crate::rows::{differing, made_of, read_rows, types_of};
 use crate::status::Detection;
 use crate::step::positions;
 use crate::tracker::{Granule, Slots, Tracker};
@@ -406,9 +406,7 @@ impl LazyRows {
         rows: &[RowId],
     ) -> Result<Vec<(RowId, Option<Row>)>, SchemaError> {
         let was = self.rows_made(&self.at(), rows)?;
-        let changes = rows.iter().zip(self.rows_made(own, rows)?).zip(was);
-        let changed = changes.filter(|((_, now), was)| now != was);
-        Ok(changed.map(|((rid, now), _)| (*rid, now)).collect())
+        Ok(differing(rows, was, self.rows_made(own, rows)?))
     }
 
     /// What the query makes of each of some rows of the source, in the columns of the target.
@@ -419,12 +417,7 @@ impl LazyRows {
         let all: Vec<usize> = (0..layout.columns.len()).collect();
         let types = types_of(&**target, &all);
         let batch = columns.project(layout, &all, &made.columns, made.rids.len());
-        let mut kept = made.rids.iter().enumerate().peekable();
-        let row = |rid: &RowId| {
-            let (at, _) = kept.next_if(|(_, kept)| *kept == rid)?;
-            Some(row_at(batch.columns(), &types, at))
-        };
-        Ok(rows.iter().map(row).collect())
+        Ok(made_of(rows, made.rids, batch.columns(), &types))
     }
 
     /// Whether there was a row made of this one at the commit.

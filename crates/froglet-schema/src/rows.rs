@@ -27,6 +27,32 @@ pub(crate) fn read_rows(
     BlockRows { rids, batch: batch::batch_of(&types_of(table, positions), &values) }
 }
 
+/// What is made of each of some rows: `columns`, of these types, are of those that `made` lists, in the same
+/// order.
+pub(crate) fn made_of(
+    rows: &[RowId],
+    made: impl IntoIterator<Item = RowId>,
+    columns: &[ArrayRef],
+    types: &[ColumnType],
+) -> Vec<Option<Row>> {
+    let mut made = made.into_iter().enumerate().peekable();
+    let row = |rid: &RowId| {
+        let (at, _) = made.next_if(|(_, made)| made == rid)?;
+        Some(row_at(columns, types, at))
+    };
+    rows.iter().map(row).collect()
+}
+
+/// Of each of some rows what it is now, where that is not what it was.
+pub(crate) fn differing(
+    rows: &[RowId],
+    was: Vec<Option<Row>>,
+    now: Vec<Option<Row>>,
+) -> Vec<(RowId, Option<Row>)> {
+    let changed = rows.iter().zip(now).zip(was).filter(|((_, now), was)| now != was);
+    changed.map(|((rid, now), _)| (*rid, now)).collect()
+}
+
 /// One row of columns of these types.
 pub(crate) fn row_at(columns: &[ArrayRef], types: &[ColumnType], row: usize) -> Row {
     columns.iter().zip(types).map(|(column, ty)| batch::value_at(column, row, *ty)).collect()
