@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
+use froglet_engine::Installs;
 use parking_lot::{Condvar, Mutex};
 
 use crate::tracker::BrokenNote;
@@ -76,17 +77,6 @@ impl KeyTracker {
         }
     }
 
-    /// What is migrated: each key with its length before it.
-    pub fn note(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        for shard in &self.shards {
-            let keys = shard.keys.lock();
-            let migrated = keys.iter().filter(|(_, is_migrated)| **is_migrated);
-            migrated.for_each(|(key, _)| put(&mut out, key));
-        }
-        out
-    }
-
     /// Marks what a note says, for whoever recovers.
     pub fn mark(&self, mut note: &[u8]) -> Result<(), BrokenNote> {
         while !note.is_empty() {
@@ -97,6 +87,19 @@ impl KeyTracker {
             note = rest;
         }
         Ok(())
+    }
+}
+
+impl Installs for KeyTracker {
+    /// What is migrated: each key with its length before it.
+    fn note(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for shard in &self.shards {
+            let keys = shard.keys.lock();
+            let migrated = keys.iter().filter(|(_, is_migrated)| **is_migrated);
+            migrated.for_each(|(key, _)| put(&mut out, key));
+        }
+        out
     }
 }
 

@@ -23,7 +23,7 @@ use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::key::KeyColumns;
 use froglet_engine::{
     BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, EngineError, IndexSpec,
-    Install, Installs, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId, batch,
+    Install, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId, batch,
 };
 
 use crate::change::{Lookup, RowQuery};
@@ -448,7 +448,7 @@ impl LazyMigration for LazyRows {
     ) -> Result<(), SchemaError> {
         let tracker = Tracker::new(blocks, self.state.def.granule_rows);
         let tracker = Arc::new(tracker);
-        for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
+        for note in target.follow_installs(tracker.clone()) {
             tracker.mark(&note).map_err(|_| self.state.broken())?;
         }
         target.reserve(tracker.tail(), &|row| tracker.is_migrated(row))?;
@@ -540,14 +540,5 @@ impl Left {
             Left::All => true,
             Left::Some(slots) => slots.contains(slot),
         }
-    }
-}
-
-/// What a checkpoint asks.
-struct Notes(Arc<Tracker>);
-
-impl Installs for Notes {
-    fn note(&self) -> Vec<u8> {
-        self.0.note()
     }
 }

@@ -29,8 +29,8 @@ use arrow_select::filter::filter_record_batch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::key::{ASCENDING, KeyColumns};
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, Install, Installs, KeyPart,
-    KeyRange, Layout, Row, RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
+    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, Install, KeyPart, KeyRange,
+    Layout, Row, RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
 };
 use parking_lot::Mutex;
 
@@ -417,7 +417,7 @@ impl LazyMigration for LazyUnits {
         _blocks: u32,
     ) -> Result<(), SchemaError> {
         let tracker = Arc::new(KeyTracker::new());
-        for note in target.follow_installs(Arc::new(Notes(tracker.clone()))) {
+        for note in target.follow_installs(tracker.clone()) {
             tracker.mark(&note).map_err(|_| self.state.broken())?;
         }
         let blocks_of = |input: &usize| self.inputs[*input].source.table.block_count();
@@ -507,15 +507,6 @@ impl LazyMigration for LazyUnits {
 
     fn takes_writers(self: Arc<Self>) -> Option<Arc<LazyRows>> {
         None
-    }
-}
-
-/// What a checkpoint asks.
-struct Notes(Arc<KeyTracker>);
-
-impl Installs for Notes {
-    fn note(&self) -> Vec<u8> {
-        self.0.note()
     }
 }
 

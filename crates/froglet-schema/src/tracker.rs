@@ -21,8 +21,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use froglet_engine::RowId;
 use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{Installs, RowId};
 use parking_lot::{Condvar, Mutex};
 
 const IN_PROGRESS: u64 = 0b01;
@@ -252,12 +252,6 @@ impl Tracker {
         was == from
     }
 
-    /// What is migrated: runs of granules, each as how many are left out and how many it has.
-    pub fn note(&self) -> Vec<u8> {
-        let (_, all) = self.progress();
-        runs(&mut (0..all).filter(|granule| self.state(*granule) == MIGRATED))
-    }
-
     /// Marks what a note says, for whoever recovers.
     pub fn mark(&self, note: &[u8]) -> Result<(), BrokenNote> {
         let (_, all) = self.progress();
@@ -274,6 +268,14 @@ impl Tracker {
             }
         }
         Ok(())
+    }
+}
+
+impl Installs for Tracker {
+    /// What is migrated: runs of granules, each as how many are left out and how many it has.
+    fn note(&self) -> Vec<u8> {
+        let (_, all) = self.progress();
+        runs(&mut (0..all).filter(|granule| self.state(*granule) == MIGRATED))
     }
 }
 
