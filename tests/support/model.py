@@ -32,6 +32,7 @@ written the same row, and never have changed the schema of the same table (`Worl
 """
 
 import itertools
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -695,7 +696,11 @@ class World:
                             return  # Another has written to the copy since: refused.
                         version = len(state.tables[id].lineage) if id in state.tables else 0
                         written[id, rid] = Written(now, version, copy)
-        locked = self.locked | dict.fromkeys(transaction.locks() | transaction.told(), now)
+        held = transaction.locks() | transaction.told()
+        locked = self.locked | {id: max(now, self.locked.get(id, 0)) for id in held}
+        # It is held once more when all its rows are there, whenever that is.
+        lazily = (id for id, made in transaction.made().items() if makes_lazily(made.change))
+        locked |= dict.fromkeys(lazily, math.inf)
         yield done_tag, replace(
             without, states=(*self.states, state.settled()), written=written, locked=locked)
 

@@ -45,8 +45,10 @@ const REST: u32 = 2;
 const NO_MEMORY: Duration = Duration::from_millis(500);
 /// After so long without a commit nobody else is at work.
 const ALONE_AFTER: Duration = Duration::from_millis(50);
-/// It looks so often whether it may begin, and takes no shorter rests.
-const LOOK: Duration = Duration::from_millis(2);
+/// It looks so often whether there is anything left to begin with.
+const LOOK_WHETHER_TO_BEGIN: Duration = Duration::from_millis(20);
+/// It takes no shorter rests.
+const SHORTEST_REST: Duration = Duration::from_millis(2);
 
 /// Compiles the query of a migration again, of its recipe, in a catalog that has its source.
 pub type Recompile<'a> = &'a dyn Fn(&str, CatalogVersion) -> Result<LazyQuery, SchemaError>;
@@ -371,7 +373,7 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaEr
     let goes_on = || lazy.state().goes_on() && catalog.strong_count() > 0;
     let (begun, delay) = (Instant::now(), Duration::from_millis(lazy.state().delay_ms()));
     while goes_on() && !lazy.is_complete() && begun.elapsed() < delay {
-        thread::sleep(LOOK.min(delay));
+        thread::sleep(LOOK_WHETHER_TO_BEGIN.min(delay));
     }
     lazy.state().pace.keep(0, goes_on);
     lazy.state().set_in_background();
@@ -450,7 +452,7 @@ impl Rests {
         self.owed += self.since.elapsed() * REST;
         if self.seen.1 < Instant::now() {
             self.owed = Duration::ZERO;
-        } else if self.owed >= LOOK {
+        } else if self.owed >= SHORTEST_REST {
             thread::sleep(std::mem::take(&mut self.owed));
         }
         self.since = Instant::now();

@@ -50,7 +50,7 @@ use crate::tracker::Tracker;
 
 /// Units that are made at once.
 const UNITS_AT_ONCE: usize = 1024;
-/// Units that the background makes and installs at once: somebody may wait for one of them.
+/// Units that the background installs at once: somebody may wait for one of them.
 const INSTALLED_AT_ONCE: usize = 64;
 
 /// One lazy migration whose units are keys.
@@ -464,12 +464,14 @@ impl LazyMigration for LazyUnits {
         let keys: HashSet<UnitKey> = input.keys_of(&read.batch).into_iter().collect();
         let is_left = |key: &UnitKey| !live.tracker.is_migrated(key);
         let left: Vec<UnitKey> = keys.into_iter().filter(is_left).collect();
-        for keys in left.chunks(INSTALLED_AT_ONCE) {
+        for keys in left.chunks(UNITS_AT_ONCE) {
             // Nobody waits while these are made.
             let made = self.make(keys)?;
-            self.install(keys, who, &|claimed| Ok(made.of(keys, claimed)))?;
-            if !goes_on() {
-                return Ok(());
+            for part in keys.chunks(INSTALLED_AT_ONCE) {
+                self.install(part, who, &|claimed| Ok(made.of(keys, claimed)))?;
+                if !goes_on() {
+                    return Ok(());
+                }
             }
         }
         let (mut claims, _) = live.blocks.claim_all(&[u64::from(block)]);

@@ -330,6 +330,10 @@ impl Table for OwnView {
         self.table.block_count()
     }
 
+    fn scan_blocks(&self) -> u32 {
+        self.table.scan_blocks()
+    }
+
     fn insert(
         &self,
         txn: &mut dyn EngineTxn,

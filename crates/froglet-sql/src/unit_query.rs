@@ -27,12 +27,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use froglet_engine::{BlockRows, ColumnId, RowId};
 use froglet_schema::{Makes, SchemaError, TableVersion, UnitInput, UnitQuery, UnitRows};
 use futures::StreamExt;
+use parking_lot::Mutex;
 
 use crate::context::EvalContext;
 use crate::ddl_compile::refusal;
@@ -51,6 +53,8 @@ use crate::units::{Divided, Input, Source, UnitOf};
 /// See the module.
 pub(crate) struct DividedQuery {
     plan: LogicalPlan,
+    /// It, for one thread, once for each run at a time: a unit is computed faster than it is planned.
+    physical: Mutex<Vec<Arc<dyn ExecutionPlan>>>,
     inputs: Vec<UnitInput>,
     keys: Vec<Keys>,
     driver: Option<usize>,
@@ -106,6 +110,7 @@ impl DividedQuery {
         let printer = QualityRandomState::with_seed(rand::random());
         Ok(DividedQuery {
             plan,
+            physical: Mutex::default(),
             inputs,
             keys,
             driver,
@@ -144,11 +149,21 @@ impl DividedQuery {
             catalog: env.catalog.clone(),
             session: env.session.clone(),
         });
+        let is_kept = env.target_partitions == 1 && scope.is_none();
         let mut state = query_run::state(&env, scope);
         state.config_mut().set_extension(Arc::new(UnitScope(rows)));
-        let plan = query_run::physical(&self.plan, &state).await?;
+        // They would outlive the run in a plan that is kept.
+        let rules = &mut state.config_mut().options_mut().optimizer;
+        rules.enable_topk_dynamic_filter_pushdown = false;
+        rules.enable_join_dynamic_filter_pushdown = false;
+        rules.enable_aggregate_dynamic_filter_pushdown = false;
+        let kept = if is_kept { self.physical.lock().pop() } else { None };
+        let plan = match kept {
+            Some(plan) => plan,
+            None => query_run::physical(&self.plan, &state).await?,
+        };
         let mut stream =
-            execute_stream(plan, query_run::task_context(&state)).map_err(map_df_error)?;
+            execute_stream(plan.clone(), query_run::task_context(&state)).map_err(map_df_error)?;
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(map_df_error)?;
             let units = batch.column(self.targets.len()).as_primitive::<UInt64Type>();
@@ -158,6 +173,10 @@ impl DividedQuery {
             });
             let columns: Vec<ArrayRef> = columns.collect::<std::result::Result<_, SqlError>>()?;
             make(units.values(), &columns)?;
+        }
+        if is_kept {
+            let plan = reset_plan_states(plan).map_err(map_df_error)?;
+            self.physical.lock().push(plan);
         }
         Ok(())
     }
@@ -346,7 +365,8 @@ fn comparable(array: &ArrayRef) -> Result<ArrayRef> {
     })
 }
 
-/// The rows of the run under way.
+/// The rows of the run under way: how many parts there are to be when it is planned, what is in them
+/// when it is executed.
 struct UnitScope(Arc<dyn UnitRows>);
 
 /// An input in a plan: the columns that are read of a table, and the unit of each row.
@@ -394,7 +414,6 @@ impl TableProvider for UnitTable {
         let threads = u32::try_from(rows.threads()).unwrap_or(u32::MAX).min(parts).max(1);
         let partition = |first| -> Arc<dyn PartitionStream> {
             Arc::new(Parts {
-                rows: rows.clone(),
                 input: self.input,
                 schema: self.schema.clone(),
                 has_unit: self.has_unit,
@@ -411,7 +430,6 @@ impl TableProvider for UnitTable {
 
 /// Every n-th part of an input.
 struct Parts {
-    rows: Arc<dyn UnitRows>,
     input: usize,
     schema: SchemaRef,
     has_unit: bool,
@@ -430,9 +448,11 @@ impl PartitionStream for Parts {
         &self.schema
     }
 
-    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (rows, input, schema) = (self.rows.clone(), self.input, self.schema.clone());
-        let (has_unit, parts) = (self.has_unit, self.rows.parts(self.input));
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let scope = context.session_config().get_extension::<UnitScope>();
+        let rows = scope.expect("it was planned for a unit's rows").0.clone();
+        let (input, schema) = (self.input, self.schema.clone());
+        let (has_unit, parts) = (self.has_unit, rows.parts(self.input));
         let numbers = (self.first..parts).step_by(self.step as usize);
         let batches = numbers.map(move |number| {
             let (batch, units) = rows.part(input, number).map_err(SqlError::from)?;
