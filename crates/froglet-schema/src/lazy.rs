@@ -32,6 +32,7 @@ use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Engine, EngineError, Layout, Snapshot, SpaceId, SqlState,
     Table, TxnId, Value, batch,
 };
+use froglet_txn::{Limits, aside};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +143,15 @@ pub(crate) trait LazyMigration: Send + Sync {
         who: Who,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SchemaError>;
+    /// Makes sure that every row is there.
+    fn migrate_all(&self, limits: &Limits) -> Result<(), SchemaError> {
+        aside(|| {
+            (0..self.blocks()).try_for_each(|block| {
+                self.migrate_block(block, Who::Access, &mut || limits.check().is_ok())?;
+                limits.check().map_err(SchemaError::from)
+            })
+        })
+    }
     /// Blocks that are done, and all of them.
     fn progress(&self) -> (u64, u64);
     /// About how many rows are not there yet.
@@ -344,6 +354,12 @@ impl Columns {
             outputs.iter().position(|output| *output == c.id).ok_or_else(|| c.missing.clone())
         };
         Columns(layout.columns.iter().map(column).collect())
+    }
+
+    /// What was made, in all columns of the layout.
+    pub fn whole(&self, layout: &Layout, made: &[ArrayRef], rows: usize) -> RecordBatch {
+        let all: Vec<usize> = (0..layout.columns.len()).collect();
+        self.project(layout, &all, made, rows)
     }
 
     /// What was made, in the columns at these places of the layout.

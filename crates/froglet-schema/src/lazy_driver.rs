@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use froglet_engine::{CrashPoint, EngineError, SpaceId, SqlState, Table, Ts, TxnId};
-use froglet_txn::{Isolation, Limits, Transaction, aside};
+use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::apply::{Applied, Scope};
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
@@ -156,7 +156,7 @@ impl Catalog {
         let Some(lazy) = self.lazy_of(base) else { return Ok(()) };
         if lazy.is_live() {
             if !edited.work.is_empty() {
-                self.make_all(&*lazy, limits)?;
+                lazy.migrate_all(limits)?;
                 edited.def.lazy = None;
             }
             return Ok(());
@@ -171,23 +171,9 @@ impl Catalog {
     pub(crate) fn make_all_of(&self, def: &TableDef, limits: &Limits) -> Result<(), SchemaError> {
         match self.lazy_of(def) {
             None => Ok(()),
-            Some(lazy) if lazy.is_live() => self.make_all(&*lazy, limits),
+            Some(lazy) if lazy.is_live() => lazy.migrate_all(limits),
             Some(_) => Err(not_lazily("Another table is to be made of it before that")),
         }
-    }
-
-    /// Makes all rows of a table.
-    pub(crate) fn make_all(
-        &self,
-        lazy: &dyn LazyMigration,
-        limits: &Limits,
-    ) -> Result<(), SchemaError> {
-        aside(|| {
-            (0..lazy.blocks()).try_for_each(|block| {
-                lazy.migrate_block(block, Who::Access, &mut || limits.check().is_ok())?;
-                limits.check().map_err(SchemaError::from)
-            })
-        })
     }
 
     /// Before the commit of a transaction that has made tables lazily, or ends what others have begun. Nobody

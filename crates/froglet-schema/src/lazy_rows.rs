@@ -11,7 +11,6 @@
 //! The row that is made has its source's row id: so a row of the target says of which it is made, a block of
 //! the target what it lacks, and a row is never made twice. What is left can be read without migrating it [L1].
 
-use std::collections::HashSet;
 use std::ops::{ControlFlow, Deref};
 use std::sync::{Arc, OnceLock};
 
@@ -165,7 +164,7 @@ impl Made {
         for row in rows {
             if let Ok(at) = self.rids.binary_search(row) {
                 rids.push(*row);
-                places.append_value(u32::try_from(at).expect("a block has at most 2^13 rows"));
+                places.append_value(u32::try_from(at).expect("nobody makes so many rows at once"));
             }
         }
         let places = places.finish();
@@ -346,12 +345,9 @@ impl LazyRows {
                 let rows: Vec<RowId> = tracker.rows_in(claims.granules()).collect();
                 let made = made(&rows)?;
                 CrashPoint::LazyMade.reached();
-                let layout = target.layout();
-                let all: Vec<usize> = (0..layout.columns.len()).collect();
-                let batch = columns.project(layout, &all, &made.columns, made.rids.len());
-                let there: HashSet<RowId> = made.rids.iter().copied().collect();
-                let empty: Vec<RowId> =
-                    rows.iter().filter(|row| !there.contains(row)).copied().collect();
+                let batch = columns.whole(target.layout(), &made.columns, made.rids.len());
+                let is_empty = |row: &&RowId| made.rids.binary_search(row).is_err();
+                let empty: Vec<RowId> = rows.iter().filter(is_empty).copied().collect();
                 let rows = BlockRows { rids: made.rids, batch };
                 let install = Install { rows: &rows, empty: &empty, note: &claims.note() };
                 target.install(&install, &mut || claims.done())?;
@@ -416,7 +412,7 @@ impl LazyRows {
         let made = self.eval(at, read_rows(&*self.source.table, at, rows, &self.inputs))?;
         let all: Vec<usize> = (0..layout.columns.len()).collect();
         let types = types_of(&**target, &all);
-        let batch = columns.project(layout, &all, &made.columns, made.rids.len());
+        let batch = columns.whole(layout, &made.columns, made.rids.len());
         Ok(made_of(rows, made.rids, batch.columns(), &types))
     }
 

@@ -25,7 +25,7 @@ use froglet_engine::{
     BlockRows, Direction, EngineError, EngineTxn, KeyPart, KeyRange, Layout, Row, RowId, RowWrite,
     Snapshot, SqlState, Table, Ts, Value, WriteStop, key,
 };
-use froglet_txn::aside;
+use froglet_txn::{Limits, aside};
 
 use crate::delegate::delegate_to_table;
 use crate::error::SchemaError;
@@ -122,19 +122,12 @@ impl LazyTable {
         range: &KeyRange,
     ) -> Result<bool, SchemaError> {
         let Some(route) = &self.routes[index] else {
-            return self.migrate_all().map(|()| true);
+            return self.lazy.migrate_all(&Limits::none()).map(|()| true);
         };
         let forward = Direction::Forward;
         let (rows, _) = self.lazy.rows_in(snapshot, route, range, forward, usize::MAX);
         self.lazy.migrate(&rows, Who::Access)?;
         Ok(!rows.is_empty())
-    }
-
-    fn migrate_all(&self) -> Result<(), SchemaError> {
-        aside(|| {
-            (0..self.lazy.blocks())
-                .try_for_each(|b| self.lazy.migrate_block(b, Who::Access, &mut || true))
-        })
     }
 
     /// A range of a key of which nothing is migrated: the owner's, before the commit; and whoever's, where
@@ -370,7 +363,7 @@ impl Table for LazyTable {
             return through(range, visit);
         }
         let Some(route) = &self.routes[index] else {
-            return match self.migrate_all() {
+            return match self.lazy.migrate_all(&Limits::none()) {
                 Ok(()) => self.table.seek(snapshot, index, range, direction, projection, visit),
                 Err(_) => through(range, visit),
             };

@@ -298,9 +298,7 @@ impl LazyUnits {
         let rows = SomeRows { parts: parts.collect(), snapshot: at.clone() };
         let (units, made) = self.eval(Arc::new(rows))?;
         assert!(units.iter().all(|unit| (*unit as usize) < keys.len()), "of no other units");
-        let layout = live.target.layout();
-        let all: Vec<usize> = (0..layout.columns.len()).collect();
-        let rows = live.columns.project(layout, &all, &made, units.len());
+        let rows = live.columns.whole(live.target.layout(), &made, units.len());
         Ok(MadeUnits { units, rows })
     }
 

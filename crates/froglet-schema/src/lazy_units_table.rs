@@ -18,12 +18,12 @@ use froglet_engine::{
     BlockRows, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite, Snapshot, Table,
     Ts, WriteStop, batch,
 };
-use froglet_txn::aside;
+use froglet_txn::{Limits, aside};
 
 use crate::delegate::delegate_to_table;
 use crate::error::SchemaError;
 use crate::keyed_rows::KeyedRows;
-use crate::lazy::{Columns, LazyMigration, VERIFIED, Who, as_engine};
+use crate::lazy::{Columns, LazyMigration, VERIFIED, as_engine};
 use crate::lazy_table::{refused_to_owner, stop, taken_keys, unique_keys};
 use crate::lazy_units::{LazyUnits, UnitRoute};
 use crate::rows::{row_at, types_of};
@@ -49,10 +49,7 @@ impl LazyUnitsTable {
         if self.lazy.is_complete() {
             return Ok(());
         }
-        aside(|| {
-            (0..self.lazy.blocks())
-                .try_for_each(|b| self.lazy.migrate_block(b, Who::Access, &mut || true))
-        })
+        self.lazy.migrate_all(&Limits::none())
     }
 
     fn make_range(&self, index: usize, range: &KeyRange) -> Result<(), SchemaError> {
