@@ -211,9 +211,20 @@ pub struct BlockRows {
     pub batch: RecordBatch,
 }
 
-/// What a migration computes for the rows of one block: for each target column an array as long
-/// as the batch it was given.
-pub type ColumnFill = Vec<ArrayRef>;
+/// What a migration computes for the rows of one block.
+#[derive(Debug)]
+pub struct ColumnFill {
+    /// The rows of the batch it was given that are filled, ascending; `None`: all of them.
+    pub rows: Option<Vec<usize>>,
+    /// For each target column as many values.
+    pub columns: Vec<ArrayRef>,
+}
+
+impl From<Vec<ArrayRef>> for ColumnFill {
+    fn from(columns: Vec<ArrayRef>) -> ColumnFill {
+        ColumnFill { rows: None, columns }
+    }
+}
 
 /// Changes of a row space since the feed was opened: the ids of the rows that committed
 /// transactions inserted, updated or deleted, in no particular order, repeats allowed.
@@ -338,9 +349,10 @@ pub trait Table: Send + Sync {
     /// rows of a block (`None`: of every row), hands them to `transform` in the columns of
     /// `source` (layout positions of *this* table's layout), and stores what it returns in the
     /// columns at the positions `target` of this layout, without versions: the target columns
-    /// are not yet in any committed schema. Rows that `owner` wrote after its statement number
-    /// `since` keep what it wrote. Blocks migrate under a latch of their own, so that the
-    /// last call for a row, in log order too, is the one that stands.
+    /// are not yet in any committed schema, or nobody has written these rows under one that has them. Rows
+    /// that `owner` wrote after its statement number `since` keep what it wrote. Blocks migrate under a
+    /// latch of their own, so that the last call for a row, in log order too, is the one that stands.
+    /// Returns how many rows it has read.
     #[allow(clippy::too_many_arguments)]
     fn migrate_block(
         &self,

@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::key::KeyColumns;
 use froglet_engine::{
@@ -78,18 +78,23 @@ impl MemoryTable {
         if count == 0 {
             return Ok(0);
         }
-        let arrays = transform(&read)?;
-        self.check_fill(&arrays, target, count)?;
+        let ColumnFill { rows, columns: arrays } = transform(&read)?;
+        let rids: Vec<RowId> = match &rows {
+            None => read.rids,
+            Some(rows) if rows.is_empty() => return Ok(count as u64),
+            Some(rows) => rows.iter().map(|&at| read.rids[at]).collect(),
+        };
+        self.check_fill(&arrays, target, rids.len())?;
         let guard = epoch::pin();
         let mut fill = Fill {
             ts: fill_ts,
             space: self.space.id,
             block: number,
             columns: target.iter().map(|&at| self.columns[at].id).collect(),
-            slots: Vec::with_capacity(count),
-            values: Vec::with_capacity(count * target.len()),
+            slots: Vec::with_capacity(rids.len()),
+            values: Vec::with_capacity(rids.len() * target.len()),
         };
-        for (at, rid) in read.rids.iter().enumerate() {
+        for (at, rid) in rids.iter().enumerate() {
             if self.wrote_since(block, *rid, owner, since, &guard) {
                 continue;
             }
@@ -106,7 +111,7 @@ impl MemoryTable {
 
     fn check_fill(
         &self,
-        arrays: &ColumnFill,
+        arrays: &[ArrayRef],
         target: &[usize],
         count: usize,
     ) -> Result<(), MigrateError> {

@@ -182,7 +182,7 @@ pub struct Catalog {
     /// Under way, or ended a moment ago.
     migrations: Mutex<Vec<Arc<Migration>>>,
     pub(crate) ended_migrations: History,
-    pub(crate) next_migration: AtomicU64,
+    next_migration: AtomicU64,
     /// Lazy migrations, by the row space that they make.
     pub(crate) lazies: RwLock<HashMap<SpaceId, Arc<dyn LazyMigration>>>,
     /// What has become of those that were rolled back.
@@ -217,7 +217,7 @@ impl Catalog {
             (*id, Arc::new(state))
         });
         let states = RwLock::new(states.collect());
-        let lazy = first.tables.values().filter_map(|t| Some(t.def.lazy.as_ref()?.migration));
+        let lazy = first.tables.values().filter_map(|t| Some(t.def.lazy.as_ref()?.begun.migration));
         let lazy = lazy.collect();
         let ended_migrations = History::open(manager.clone(), &lazy)?;
         let next_migration = lazy.iter().map(|id| id + 1).chain([ended_migrations.next_id()]);
@@ -424,6 +424,10 @@ impl Catalog {
         self.own.clone()
     }
 
+    pub(crate) fn next_migration(&self) -> u64 {
+        self.next_migration.fetch_add(1, Ordering::Relaxed)
+    }
+
     pub(crate) fn next_stamp(&self) -> u64 {
         self.next_stamp.fetch_add(1, Ordering::Relaxed)
     }
@@ -470,9 +474,9 @@ impl Catalog {
     /// be cancelled.
     pub fn control_migration(&self, id: u64, control: Control) -> Result<bool, SchemaError> {
         if let Some(lazy) =
-            self.lazies.read().values().find(|lazy| lazy.state().def.migration == id)
+            self.lazies.read().values().find(|lazy| lazy.course().begun.migration == id)
         {
-            return lazy.state().control(control).map(|()| true);
+            return lazy.course().control(control).map(|()| true);
         }
         let migrations = self.migrations.lock();
         let Some(migration) = migrations.iter().find(|m| m.id == id && !m.has_ended()) else {
@@ -513,7 +517,7 @@ impl Catalog {
             migration.is_for(step, options);
             return Ok(migration.clone());
         }
-        let id = self.next_migration.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_migration();
         let state = self.state(table.id);
         let migration = Migration::start(id, owner, table, state, rows);
         local.migrations.push(migration.clone());
@@ -722,8 +726,8 @@ impl Changes {
             return None;
         }
         let lazily = self.lazies.iter().filter(|(table, lazy)| {
-            let state = lazy.state();
-            state.def.sources().any(|read| read.id == source) && self.keep(**table, state.space)
+            lazy.state().def.sources().any(|read| read.id == source)
+                && self.keep(**table, lazy.course().space)
         });
         let lazily = lazily.map(|(table, lazy)| {
             let made = MadeBy::Lazy(lazy.clone().takes_writers()?);

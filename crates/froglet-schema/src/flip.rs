@@ -105,7 +105,7 @@ impl MadeBy {
     fn space(&self) -> SpaceId {
         match self {
             MadeBy::Copy(copy) => copy.target_space(),
-            MadeBy::Lazy(lazy) => lazy.state.space,
+            MadeBy::Lazy(lazy) => lazy.state.course.space,
         }
     }
 

@@ -24,7 +24,7 @@
 //!     is made of a unit is the same, whoever else is at it [L1], and is thrown away if he was first.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
@@ -32,16 +32,14 @@ use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Engine, EngineError, Layout, Snapshot, SpaceId, SqlState,
     Table, TxnId, Value, batch,
 };
-use froglet_txn::{Limits, aside};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::def::{ObjectId, TableDef};
+use crate::background::Background;
+use crate::course::{Begun, Course, ended};
+use crate::def::TableDef;
 use crate::error::SchemaError;
 use crate::lazy_rows::LazyRows;
-use crate::migration::now_us;
-use crate::pace::Pace;
-use crate::status::{Control, Detection, MigrationPhase, MigrationStatus};
+use crate::status::{Detection, MigrationStatus};
 
 /// What a query may fail at was looked for before the commit.
 pub(crate) const VERIFIED: &str = "a query that may fail is verified before its table is committed";
@@ -49,10 +47,8 @@ pub(crate) const VERIFIED: &str = "a query that may fail is verified before its 
 /// What a table's definition says of the migration that is making its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LazyDef {
-    /// The migration's number.
-    pub migration: u64,
-    /// The statement that began it.
-    pub statement: String,
+    /// How it was begun.
+    pub begun: Begun,
     /// What the query can be compiled of again.
     pub recipe: String,
     /// The source, as it was.
@@ -68,12 +64,6 @@ pub struct LazyDef {
     pub granule_rows: u32,
     /// How it is found out that somebody else is at them.
     pub detection: Detection,
-    /// How long after the commit, or a restart, the background begins.
-    pub delay_ms: u64,
-    /// The background begins at once, and does not rest.
-    pub is_hybrid: bool,
-    /// Microseconds since 1970 UTC.
-    pub started_us: i64,
 }
 
 impl LazyDef {
@@ -92,31 +82,18 @@ pub(crate) struct LazySource {
     pub seen: Arc<dyn Table>,
 }
 
-/// What every lazy migration has, whatever its units are.
+/// What every lazy migration of a table has, whatever its units are.
 pub(crate) struct LazyState {
     pub def: LazyDef,
-    /// The table that is made.
-    pub table: ObjectId,
-    table_name: String,
-    /// Its row space.
-    pub space: SpaceId,
+    pub course: Course,
     /// Types of what the query makes.
     pub output_types: Vec<ColumnType>,
-    /// Whose it is until the commit.
-    pub owner: TxnId,
-    pub pace: Pace,
-    /// There is nothing left, or nobody who would want it.
-    ended: AtomicBool,
-    rows_on_access: AtomicU64,
-    rows_in_background: AtomicU64,
-    in_background: AtomicBool,
     /// Its transaction has said that the sources are to be kept.
     is_keeping: AtomicBool,
-    failure: Mutex<Option<String>>,
 }
 
 /// A lazy migration, as the catalog drives it.
-pub(crate) trait LazyMigration: Send + Sync {
+pub(crate) trait LazyMigration: Background {
     /// What all have.
     fn state(&self) -> &LazyState;
     /// From now on everybody has the table. The engine keeps the sources for it as of the commit, when the
@@ -131,27 +108,6 @@ pub(crate) trait LazyMigration: Send + Sync {
     fn source_blocks(&self) -> u32;
     /// Whether it is committed.
     fn is_live(&self) -> bool;
-    /// Whether every row is there.
-    fn is_complete(&self) -> bool;
-    /// Blocks of the source whose rows may be left.
-    fn blocks(&self) -> u32;
-    /// Makes sure that what is made of a block of the source is there: a little at a time, for as long as
-    /// `goes_on`, which is asked while nothing is claimed.
-    fn migrate_block(
-        &self,
-        block: u32,
-        who: Who,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), SchemaError>;
-    /// Makes sure that every row is there.
-    fn migrate_all(&self, limits: &Limits) -> Result<(), SchemaError> {
-        aside(|| {
-            (0..self.blocks()).try_for_each(|block| {
-                self.migrate_block(block, Who::Access, &mut || limits.check().is_ok())?;
-                limits.check().map_err(SchemaError::from)
-            })
-        })
-    }
     /// Blocks that are done, and all of them.
     fn progress(&self) -> (u64, u64);
     /// About how many rows are not there yet.
@@ -167,49 +123,29 @@ pub(crate) trait LazyMigration: Send + Sync {
 
     /// One row of `froglet.migrations`.
     fn status(&self) -> MigrationStatus {
-        let (blocks_done, blocks) = self.progress();
-        self.state().status(blocks_done, blocks, self.rows_left())
+        self.course().status(self.progress(), self.rows_left())
     }
 
     /// What is to be remembered of it if the transaction that ends it commits now.
     fn status_at_end(&self) -> MigrationStatus {
-        let ended = MigrationStatus { ended_us: Some(now_us()), backlog: 0, ..self.status() };
-        if self.is_complete() {
-            return MigrationStatus { phase: MigrationPhase::Done, ..ended };
-        }
-        let error =
-            Some("the table was dropped, or lost its rows, before all were moved".to_owned());
-        MigrationStatus { phase: MigrationPhase::Aborted, error, ..ended }
+        let left = "the table was dropped, or lost its rows, before all were moved";
+        ended(self.status(), (!self.is_complete()).then_some(left))
     }
 }
 
 impl LazyState {
     pub fn new(def: LazyDef, target: &TableDef, owner: TxnId) -> LazyState {
         LazyState {
+            course: Course::new(def.begun.clone(), "table", target, owner),
             def,
-            table: target.id,
-            table_name: target.name.clone(),
-            space: target.space,
             output_types: target.columns.iter().map(|column| column.ty).collect(),
-            owner,
-            pace: Pace::default(),
-            ended: AtomicBool::new(false),
-            rows_on_access: AtomicU64::new(0),
-            rows_in_background: AtomicU64::new(0),
-            in_background: AtomicBool::new(false),
             is_keeping: AtomicBool::new(false),
-            failure: Mutex::default(),
         }
-    }
-
-    /// How long after the commit the background begins.
-    pub fn delay_ms(&self) -> u64 {
-        if self.def.is_hybrid { 0 } else { self.def.delay_ms }
     }
 
     /// For whom the engine keeps the sources.
     pub fn keeper(&self) -> u64 {
-        u64::from(self.space.0)
+        u64::from(self.course.space.0)
     }
 
     /// The view of the sources as of the commit: for one use.
@@ -227,43 +163,14 @@ impl LazyState {
         self.def.sources().any(|source| source.space == space)
     }
 
-    /// Nobody needs it any more.
-    pub fn end(&self) {
-        self.ended.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether somebody still needs it.
-    pub fn goes_on(&self) -> bool {
-        !self.ended.load(Ordering::SeqCst)
-    }
-
     /// Whether it makes the rows of a table under a definition.
     pub fn is_of(&self, def: Option<&TableDef>) -> bool {
-        def.is_some_and(|def| def.space == self.space && def.lazy.is_some())
+        def.is_some_and(|def| def.space == self.course.space && def.lazy.is_some())
     }
 
-    /// So many rows were made.
-    pub fn count(&self, who: Who, rows: usize) {
-        let counter = match who {
-            Who::Access => &self.rows_on_access,
-            Who::Background => &self.rows_in_background,
-        };
-        counter.fetch_add(rows as u64, Ordering::Relaxed);
-    }
-
-    /// It migrates what nobody has asked for.
-    pub fn set_in_background(&self) {
-        self.in_background.store(true, Ordering::Relaxed);
-    }
-
-    /// Rows that it has migrated so.
-    pub fn rows_in_background(&self) -> u64 {
-        self.rows_in_background.load(Ordering::Relaxed)
-    }
-
-    /// The background has failed, or goes on; what is touched is migrated all the same.
-    pub fn fail(&self, error: Option<&SchemaError>) {
-        *self.failure.lock() = error.map(ToString::to_string);
+    /// A definition without it, of its table.
+    pub fn struck_from(&self, def: &TableDef) -> Option<TableDef> {
+        self.is_of(Some(def)).then(|| TableDef { lazy: None, ..def.clone() })
     }
 
     /// The place of a column of the table among what the query makes.
@@ -275,60 +182,8 @@ impl LazyState {
     pub fn broken(&self) -> SchemaError {
         SchemaError::refused(
             SqlState::DATA_CORRUPTED,
-            format!("what is migrated of table \"{}\" cannot be read", self.table_name),
+            format!("what is migrated of table \"{}\" cannot be read", self.course.table_name),
         )
-    }
-
-    /// Does what an operator says.
-    pub fn control(&self, control: Control) -> Result<(), SchemaError> {
-        match control {
-            Control::Pause => self.pace.pause(true),
-            Control::Resume => self.pace.pause(false),
-            Control::Throttle(rows_per_second) => self.pace.throttle(rows_per_second),
-            Control::Cancel => {
-                let (id, table) = (self.def.migration, &self.table_name);
-                return Err(SchemaError::refused(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!("lazy migration {id} of table \"{table}\" cannot be cancelled"),
-                )
-                .with_detail(
-                    "Its schema change is committed, and in use; rows are still to be moved.",
-                )
-                .with_hint(format!(
-                    "froglet.pause_migration({id}) leaves them until they are touched."
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// One row of `froglet.migrations`.
-    fn status(&self, blocks_done: u64, blocks: u64, backlog: u64) -> MigrationStatus {
-        MigrationStatus {
-            id: self.def.migration,
-            txn: self.owner.0,
-            table: self.table,
-            table_name: self.table_name.clone(),
-            kind: "table".to_owned(),
-            statement: self.def.statement.clone(),
-            phase: match self.in_background.load(Ordering::Relaxed) {
-                true => MigrationPhase::Background,
-                false => MigrationPhase::Lazy,
-            },
-            blocks_done,
-            blocks,
-            rows_scanned: self.rows_in_background.load(Ordering::Relaxed),
-            rows_on_access: self.rows_on_access.load(Ordering::Relaxed),
-            rows_to_load: 0,
-            rows_loaded: 0,
-            rows_captured: 0,
-            backlog,
-            started_us: self.def.started_us,
-            ended_us: None,
-            error: self.failure.lock().clone(),
-            is_paused: self.pace.is_paused(),
-            rows_per_second: self.pace.limit(),
-        }
     }
 }
 
@@ -379,14 +234,6 @@ impl Columns {
         let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
         batch_with(arrays, rows)
     }
-}
-
-/// Who migrates.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
-    /// A statement that needs the rows.
-    Access,
-    Background,
 }
 
 /// For who has only an engine's errors.

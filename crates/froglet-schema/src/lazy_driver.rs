@@ -14,41 +14,25 @@
 //! D2: what must hold of all rows of the new table is known of the source when its transaction commits
 //!     (`lazy_verify.rs`), or it is not made lazily.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use froglet_engine::{CrashPoint, EngineError, SpaceId, SqlState, Table, Ts, TxnId};
-use froglet_txn::{Isolation, Limits, Transaction};
+use froglet_engine::{EngineError, SpaceId, Table, Ts, TxnId};
+use froglet_txn::{Limits, Transaction};
 
 use crate::apply::{Applied, Scope};
+use crate::background::spawn;
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{LazyQuery, NewTable};
+use crate::course::rolled_back;
 use crate::def::{ObjectDef, ObjectId, TableDef};
 use crate::edit::Edited;
 use crate::error::SchemaError;
-use crate::lazy::{LazyDef, LazyMigration, LazySource, Who};
+use crate::lazy::{LazyDef, LazyMigration, LazySource};
 use crate::lazy_rows::LazyRows;
 use crate::lazy_units::LazyUnits;
 use crate::lazy_verify::{implied, not_lazily};
 use crate::local::{Changed, local, local_mut};
-use crate::migration::{now_us, spawn_in_background};
-use crate::status::{MigrationPhase, MigrationStatus};
 use crate::store::rebuild_index;
-
-/// How long a migration waits for the end of what keeps it from being ended, before it tries again.
-const TRY_AGAIN: Duration = Duration::from_millis(20);
-/// While statements are run, the background rests so many times as long as it has worked.
-const REST: u32 = 2;
-/// It tries again after so long where there is no memory.
-const NO_MEMORY: Duration = Duration::from_millis(500);
-/// After so long without a commit nobody else is at work.
-const ALONE_AFTER: Duration = Duration::from_millis(50);
-/// It looks so often whether there is anything left to begin with.
-const LOOK_WHETHER_TO_BEGIN: Duration = Duration::from_millis(20);
-/// It takes no shorter rests.
-const SHORTEST_REST: Duration = Duration::from_millis(2);
 
 /// Compiles the query of a migration again, of its recipe, in a catalog that has its source.
 pub type Recompile<'a> = &'a dyn Fn(&str, CatalogVersion) -> Result<LazyQuery, SchemaError>;
@@ -115,8 +99,7 @@ impl Catalog {
         let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
         let mut def = made.expect("just made").def.clone();
         let lazy_def = LazyDef {
-            migration: self.next_migration.fetch_add(1, Ordering::Relaxed),
-            statement: scope.options.statement.clone(),
+            begun: self.begin_lazy(scope.options),
             recipe,
             source,
             lookups: defs,
@@ -124,14 +107,11 @@ impl Catalog {
             blocks: 0,
             granule_rows: scope.options.granule_rows,
             detection: scope.options.detection,
-            delay_ms: u64::try_from(scope.options.background_delay.as_millis()).unwrap_or(u64::MAX),
-            is_hybrid: scope.options.is_hybrid,
-            started_us: now_us(),
         };
         def.lazy = Some(Box::new(lazy_def.clone()));
         let owner = txn.id();
         let lazy = made_by(lazy_def, &def, owner, sources, query)?;
-        lazy.state().pace.throttle(scope.options.rows_per_second);
+        lazy.course().pace.throttle(scope.options.rows_per_second);
         self.lazies.write().insert(def.space, lazy.clone());
         self.ended_migrations.begun(&lazy.status())?;
         let locked = self.store.lock(txn, id, scope.limits).await?;
@@ -161,7 +141,7 @@ impl Catalog {
             }
             return Ok(());
         }
-        debug_assert_eq!(lazy.state().owner, txn.id(), "nobody else has it");
+        debug_assert_eq!(lazy.course().owner, txn.id(), "nobody else has it");
         implied(&*lazy, base, edited)?;
         edited.work.clear();
         Ok(())
@@ -185,7 +165,7 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         for lazy in self.lazies_of(txn.id()) {
             self.ended_migrations.record(txn, &lazy.status())?;
-            let id = lazy.state().table;
+            let id = lazy.course().table;
             let own = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
             let own = own.filter(|own| lazy.state().is_of(Some(&own.def)));
             let Some(own) = own.cloned() else { continue };
@@ -201,7 +181,7 @@ impl Catalog {
         }
         for lazy in self.live_lazies() {
             let own = local(txn).expect("who flips has changed something");
-            let changed = own.changes.objects.get(&lazy.state().table);
+            let changed = own.changes.objects.get(&lazy.course().table);
             let changed = changed.map(|changed| changed.as_ref().and_then(Changed::table));
             if changed.is_some_and(|table| !lazy.state().is_of(table.map(|table| &table.def))) {
                 self.ended_migrations.record(txn, &lazy.status_at_end())?;
@@ -216,7 +196,8 @@ impl Catalog {
 
     fn lazies_of(&self, owner: TxnId) -> Vec<Arc<dyn LazyMigration>> {
         let lazies = self.lazies.read();
-        let of_it = |lazy: &&Arc<dyn LazyMigration>| !lazy.is_live() && lazy.state().owner == owner;
+        let of_it =
+            |lazy: &&Arc<dyn LazyMigration>| !lazy.is_live() && lazy.course().owner == owner;
         lazies.values().filter(of_it).cloned().collect()
     }
 
@@ -224,8 +205,8 @@ impl Catalog {
     /// lost its table ends.
     pub(crate) fn commit_lazies(&self, owner: TxnId, after: &CatalogVersion, objects: &[ObjectId]) {
         for lazy in self.lazies_of(owner) {
-            let table = after.tables.get(&lazy.state().table);
-            let Some(table) = table.filter(|table| table.def.space == lazy.state().space) else {
+            let table = after.tables.get(&lazy.course().table);
+            let Some(table) = table.filter(|table| table.def.space == lazy.course().space) else {
                 self.abort_lazy(&*lazy);
                 continue;
             };
@@ -237,8 +218,8 @@ impl Catalog {
             spawn(self.weak(), lazy);
         }
         for lazy in self.live_lazies() {
-            let def = after.tables.get(&lazy.state().table).map(|table| &table.def);
-            if objects.contains(&lazy.state().table) && !lazy.state().is_of(def) {
+            let def = after.tables.get(&lazy.course().table).map(|table| &table.def);
+            if objects.contains(&lazy.course().table) && !lazy.state().is_of(def) {
                 // What cannot be written now is found at the next start.
                 let _ = self.ended_migrations.remember(lazy.status_at_end());
                 self.forget_lazy(&*lazy);
@@ -254,14 +235,12 @@ impl Catalog {
 
     fn abort_lazy(&self, lazy: &dyn LazyMigration) {
         self.forget_lazy(lazy);
-        let (phase, ended_us) = (MigrationPhase::Aborted, Some(now_us()));
-        let status = MigrationStatus { phase, ended_us, backlog: 0, ..lazy.status() };
-        self.aborted_lazies.lock().push(status);
+        self.aborted_lazies.lock().push(rolled_back(lazy.status()));
     }
 
     fn forget_lazy(&self, lazy: &dyn LazyMigration) {
-        lazy.state().end();
-        self.lazies.write().remove(&lazy.state().space);
+        lazy.course().end();
+        self.lazies.write().remove(&lazy.course().space);
     }
 
     /// Lets go of the sources of migrations that have ended, once no snapshot may read through them.
@@ -320,128 +299,6 @@ impl Catalog {
             self.engine().release(keeper)?;
         }
         Ok(())
-    }
-
-    /// Ends a migration with nothing left: the table is an ordinary one from then on. False if somebody is
-    /// changing it.
-    pub(crate) async fn end_lazy(&self, lazy: &dyn LazyMigration) -> Result<bool, SchemaError> {
-        let limits = Limits::none();
-        let mut txn = self.manager().begin(Isolation::ReadCommitted);
-        let view = self.begin_statement(&mut txn, true, &limits).await?;
-        let base = view.tables.get(&lazy.state().table).filter(|table| table.def.lazy.is_some());
-        let Some(base) = base.filter(|table| table.def.space == lazy.state().space).cloned() else {
-            return Ok(true);
-        };
-        let scope = Scope { view, options: &Default::default(), limits: &limits };
-        let mut def = base.def.clone();
-        def.lazy = None;
-        match self.rewrite(&mut txn, &scope, &base, def).await {
-            Err(SchemaError::Stale) => return Ok(false),
-            written => written?,
-        }
-        CrashPoint::LazyEnding.reached();
-        self.manager().commit(txn, &limits).await?;
-        Ok(true)
-    }
-}
-
-fn spawn(catalog: Weak<Catalog>, lazy: Arc<dyn LazyMigration>) {
-    spawn_in_background(format!("froglet-lazy-{}", lazy.state().def.migration), move || {
-        if let Err(error) = run(&catalog, &*lazy) {
-            tracing::error!(migration = lazy.state().def.migration, %error, "a lazy migration has stopped");
-            lazy.state().fail(Some(&error));
-        }
-    });
-}
-
-/// Runs on a thread of its own.
-fn run(catalog: &Weak<Catalog>, lazy: &dyn LazyMigration) -> Result<(), SchemaError> {
-    let goes_on = || lazy.state().goes_on() && catalog.strong_count() > 0;
-    let (begun, delay) = (Instant::now(), Duration::from_millis(lazy.state().delay_ms()));
-    while goes_on() && !lazy.is_complete() && begun.elapsed() < delay {
-        thread::sleep(LOOK_WHETHER_TO_BEGIN.min(delay));
-    }
-    lazy.state().pace.keep(0, goes_on);
-    lazy.state().set_in_background();
-    let mut rests = None;
-    for block in 0..lazy.blocks() {
-        let Some(engine) = catalog.upgrade().map(|catalog| catalog.engine().clone()) else {
-            return Ok(());
-        };
-        // Its sources are kept for snapshots from before its end, and so for this block.
-        let view = engine.snapshot();
-        if !goes_on() {
-            return Ok(());
-        }
-        let mut rows = lazy.state().rows_in_background();
-        let mut pause = || {
-            let now = lazy.state().rows_in_background();
-            lazy.state().pace.keep(now - std::mem::replace(&mut rows, now), goes_on);
-            if !lazy.state().def.is_hybrid {
-                let now = engine.now();
-                rests.get_or_insert_with(|| Rests::new(now)).after_work(now);
-            }
-            goes_on()
-        };
-        while let Err(error) = lazy.migrate_block(block, Who::Background, &mut pause) {
-            if error.sqlstate() != SqlState::OUT_OF_MEMORY {
-                return Err(error);
-            }
-            // There may be more of it later.
-            lazy.state().fail(Some(&error));
-            thread::sleep(NO_MEMORY);
-            if !goes_on() {
-                return Ok(());
-            }
-        }
-        lazy.state().fail(None);
-        drop((view, engine));
-        if !goes_on() {
-            return Ok(());
-        }
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.expect("a runtime of one thread can be made");
-    while lazy.state().goes_on() {
-        let Some(catalog) = catalog.upgrade() else { return Ok(()) };
-        if runtime.block_on(catalog.end_lazy(lazy))? {
-            return Ok(());
-        }
-        drop(catalog);
-        thread::sleep(TRY_AGAIN);
-    }
-    Ok(())
-}
-
-/// How the background makes way for others. It cannot tell who waits for what; but while somebody commits it
-/// rests for longer than it has worked, and the more so where it was itself kept waiting for a core.
-struct Rests {
-    /// It has worked since.
-    since: Instant,
-    /// Rest that was too short to be taken.
-    owed: Duration,
-    /// The newest commit, and until when somebody counts as at work.
-    seen: (Ts, Instant),
-}
-
-impl Rests {
-    fn new(now: Ts) -> Rests {
-        let since = Instant::now();
-        Rests { since, owed: Duration::ZERO, seen: (now, since) }
-    }
-
-    /// Rests, if others are at work; `now` is the newest commit.
-    fn after_work(&mut self, now: Ts) {
-        if self.seen.0 != now {
-            self.seen = (now, Instant::now() + ALONE_AFTER);
-        }
-        self.owed += self.since.elapsed() * REST;
-        if self.seen.1 < Instant::now() {
-            self.owed = Duration::ZERO;
-        } else if self.owed >= SHORTEST_REST {
-            thread::sleep(std::mem::take(&mut self.owed));
-        }
-        self.since = Instant::now();
     }
 }
 

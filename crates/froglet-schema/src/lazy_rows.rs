@@ -25,11 +25,13 @@ use froglet_engine::{
     Install, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId, batch,
 };
 
+use crate::background::Background;
 use crate::change::{Lookup, RowQuery};
+use crate::course::{Course, Who};
 use crate::def::TableDef;
 use crate::error::SchemaError;
 use crate::lazy::{
-    Columns, LazyDef, LazyMigration, LazySource, LazyState, VERIFIED, Who, as_engine, batch_with,
+    Columns, LazyDef, LazyMigration, LazySource, LazyState, VERIFIED, as_engine, batch_with,
 };
 use crate::lazy_table::LazyTable;
 use crate::route::Route;
@@ -351,7 +353,7 @@ impl LazyRows {
                 let rows = BlockRows { rids: made.rids, batch };
                 let install = Install { rows: &rows, empty: &empty, note: &claims.note() };
                 target.install(&install, &mut || claims.done())?;
-                self.state.count(who, rows.rids.len());
+                self.state.course.count(who, rows.rids.len());
                 CrashPoint::LazyInstalled.reached();
             }
             drop(claims);
@@ -427,35 +429,13 @@ impl LazyRows {
     }
 }
 
-impl LazyMigration for LazyRows {
-    fn state(&self) -> &LazyState {
-        &self.state
+impl Background for LazyRows {
+    fn course(&self) -> &Course {
+        &self.state.course
     }
 
-    fn source_blocks(&self) -> u32 {
-        self.source.table.block_count()
-    }
-
-    fn go_live(
-        &self,
-        engine: Arc<dyn Engine>,
-        target: Arc<dyn Table>,
-        blocks: u32,
-    ) -> Result<(), SchemaError> {
-        let tracker = Tracker::new(blocks, self.state.def.granule_rows);
-        let tracker = Arc::new(tracker);
-        for note in target.follow_installs(tracker.clone()) {
-            tracker.mark(&note).map_err(|_| self.state.broken())?;
-        }
-        target.reserve(tracker.tail(), &|row| tracker.is_migrated(row))?;
-        let columns = Columns::of(target.layout(), &self.state.def.outputs);
-        let live = Live { engine, tracker, target, columns };
-        assert!(self.live.set(live).is_ok(), "a migration is committed once");
-        Ok(())
-    }
-
-    fn is_live(&self) -> bool {
-        self.live.get().is_some()
+    fn struck_from(&self, def: &TableDef) -> Option<TableDef> {
+        self.state.struck_from(def)
     }
 
     fn is_complete(&self) -> bool {
@@ -490,6 +470,38 @@ impl LazyMigration for LazyRows {
             }
         }
         Ok(())
+    }
+}
+
+impl LazyMigration for LazyRows {
+    fn state(&self) -> &LazyState {
+        &self.state
+    }
+
+    fn source_blocks(&self) -> u32 {
+        self.source.table.block_count()
+    }
+
+    fn go_live(
+        &self,
+        engine: Arc<dyn Engine>,
+        target: Arc<dyn Table>,
+        blocks: u32,
+    ) -> Result<(), SchemaError> {
+        let tracker = Tracker::new(blocks, self.state.def.granule_rows);
+        let tracker = Arc::new(tracker);
+        for note in target.follow_installs(tracker.clone()) {
+            tracker.mark(&note).map_err(|_| self.state.broken())?;
+        }
+        target.reserve(tracker.tail(), &|row| tracker.is_migrated(row))?;
+        let columns = Columns::of(target.layout(), &self.state.def.outputs);
+        let live = Live { engine, tracker, target, columns };
+        assert!(self.live.set(live).is_ok(), "a migration is committed once");
+        Ok(())
+    }
+
+    fn is_live(&self) -> bool {
+        self.live.get().is_some()
     }
 
     fn rows_left(&self) -> u64 {

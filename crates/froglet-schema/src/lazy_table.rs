@@ -27,10 +27,12 @@ use froglet_engine::{
 };
 use froglet_txn::{Limits, aside};
 
+use crate::background::Background;
+use crate::course::Who;
 use crate::delegate::delegate_to_table;
 use crate::error::SchemaError;
 use crate::keyed_rows::{KeyedRows, Visit};
-use crate::lazy::{Columns, LazyMigration, VERIFIED, Who, as_engine};
+use crate::lazy::{Columns, LazyMigration, VERIFIED, as_engine};
 use crate::lazy_rows::LazyRows;
 use crate::route::Route;
 use crate::rows::{row_at, types_of};

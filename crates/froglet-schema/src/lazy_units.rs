@@ -34,12 +34,14 @@ use froglet_engine::{
 };
 use parking_lot::Mutex;
 
+use crate::background::Background;
 use crate::change::{UnitInput, UnitQuery, UnitRows};
+use crate::course::{Course, Who};
 use crate::def::TableDef;
 use crate::derive::SomeRows;
 use crate::error::SchemaError;
 use crate::key_tracker::{KeyTracker, UnitKey};
-use crate::lazy::{Columns, LazyDef, LazyMigration, LazySource, LazyState, Who, batch_with};
+use crate::lazy::{Columns, LazyDef, LazyMigration, LazySource, LazyState, batch_with};
 use crate::lazy_rows::LazyRows;
 use crate::lazy_units_table::LazyUnitsTable;
 use crate::route::Route;
@@ -279,7 +281,7 @@ impl LazyUnits {
                     live.target.install(&empty, &mut || ())?;
                     return Err(error.into());
                 }
-                self.state.count(who, n);
+                self.state.course.count(who, n);
                 live.rows.fetch_add(n as u64, Ordering::Relaxed);
                 CrashPoint::LazyInstalled.reached();
             }
@@ -399,44 +401,13 @@ fn decode(key: &[u8], types: &[(usize, ColumnType)]) -> Vec<Value> {
     types.iter().map(value).collect()
 }
 
-impl LazyMigration for LazyUnits {
-    fn state(&self) -> &LazyState {
-        &self.state
+impl Background for LazyUnits {
+    fn course(&self) -> &Course {
+        &self.state.course
     }
 
-    fn source_blocks(&self) -> u32 {
-        self.inputs[0].source.table.block_count()
-    }
-
-    fn go_live(
-        &self,
-        engine: Arc<dyn Engine>,
-        target: Arc<dyn Table>,
-        _blocks: u32,
-    ) -> Result<(), SchemaError> {
-        let tracker = Arc::new(KeyTracker::new());
-        for note in target.follow_installs(tracker.clone()) {
-            tracker.mark(&note).map_err(|_| self.state.broken())?;
-        }
-        let blocks_of = |input: &usize| self.inputs[*input].source.table.block_count();
-        let cover_blocks: Vec<u32> = self.query.covers().iter().map(blocks_of).collect();
-        let blocks = cover_blocks.iter().sum();
-        let live = Live {
-            engine,
-            tracker,
-            cover_blocks,
-            blocks: Tracker::new(blocks, ROWS_PER_BLOCK as u32),
-            rows: AtomicU64::new(0),
-            columns: Columns::of(target.layout(), &self.state.def.outputs),
-            target,
-        };
-        *self.own.lock() = None;
-        assert!(self.live.set(live).is_ok(), "a migration is committed once");
-        Ok(())
-    }
-
-    fn is_live(&self) -> bool {
-        self.live.get().is_some()
+    fn struck_from(&self, def: &TableDef) -> Option<TableDef> {
+        self.state.struck_from(def)
     }
 
     fn is_complete(&self) -> bool {
@@ -477,6 +448,47 @@ impl LazyMigration for LazyUnits {
             claims.done();
         }
         Ok(())
+    }
+}
+
+impl LazyMigration for LazyUnits {
+    fn state(&self) -> &LazyState {
+        &self.state
+    }
+
+    fn source_blocks(&self) -> u32 {
+        self.inputs[0].source.table.block_count()
+    }
+
+    fn go_live(
+        &self,
+        engine: Arc<dyn Engine>,
+        target: Arc<dyn Table>,
+        _blocks: u32,
+    ) -> Result<(), SchemaError> {
+        let tracker = Arc::new(KeyTracker::new());
+        for note in target.follow_installs(tracker.clone()) {
+            tracker.mark(&note).map_err(|_| self.state.broken())?;
+        }
+        let blocks_of = |input: &usize| self.inputs[*input].source.table.block_count();
+        let cover_blocks: Vec<u32> = self.query.covers().iter().map(blocks_of).collect();
+        let blocks = cover_blocks.iter().sum();
+        let live = Live {
+            engine,
+            tracker,
+            cover_blocks,
+            blocks: Tracker::new(blocks, ROWS_PER_BLOCK as u32),
+            rows: AtomicU64::new(0),
+            columns: Columns::of(target.layout(), &self.state.def.outputs),
+            target,
+        };
+        *self.own.lock() = None;
+        assert!(self.live.set(live).is_ok(), "a migration is committed once");
+        Ok(())
+    }
+
+    fn is_live(&self) -> bool {
+        self.live.get().is_some()
     }
 
     fn progress(&self) -> (u64, u64) {

@@ -20,6 +20,7 @@ use froglet_engine::{
 };
 use froglet_txn::{Limits, aside};
 
+use crate::background::Background;
 use crate::delegate::delegate_to_table;
 use crate::error::SchemaError;
 use crate::keyed_rows::KeyedRows;

@@ -19,10 +19,12 @@
 
 mod apply;
 mod apply_as;
+mod background;
 mod build;
 pub mod catalog;
 pub mod change;
 mod copy;
+mod course;
 pub mod def;
 mod delegate;
 mod derive;

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, Direction, Engine, KeyRange, Loaded, Loading, MigrateError,
-    Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, key,
+    BlockRows, ColumnFill, ColumnId, ColumnType, Direction, Engine, KeyRange, Loaded, Loading,
+    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, key,
 };
 use parking_lot::Mutex;
 
@@ -368,7 +368,7 @@ impl Step {
                     let array = transform.eval(&rows.batch)?;
                     match not_null {
                         Some(error) if array.null_count() > 0 => Err(error().into()),
-                        _ => Ok(vec![array]),
+                        _ => Ok(vec![array].into()),
                     }
                 };
                 let target = std::slice::from_ref(target);
@@ -429,7 +429,7 @@ impl Step {
         let mut violations = Vec::new();
         let mut visit = |batch: &BlockRows| -> Result<_, MigrateError> {
             look(batch, &mut violations)?;
-            Ok(Vec::new())
+            Ok(ColumnFill { rows: Some(Vec::new()), columns: Vec::new() })
         };
         // It visits nothing where none of the rows is there any more.
         let n =

@@ -148,7 +148,7 @@ pub(crate) fn no_table(
     let mut made: Vec<(u64, &str)> = Vec::new();
     for table in catalog.tables.values() {
         let lazy = table.def.lazy.as_ref().filter(|lazy| lazy.sources().any(is_it));
-        made.extend(lazy.map(|lazy| (lazy.migration, table.def.name.as_str())));
+        made.extend(lazy.map(|lazy| (lazy.begun.migration, table.def.name.as_str())));
     }
     made.sort_unstable();
     let error = no_relation(shown);

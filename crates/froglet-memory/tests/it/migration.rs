@@ -25,7 +25,7 @@ fn computed(n: &Value) -> Value {
 fn transform(rows: &BlockRows) -> Result<ColumnFill, MigrateError> {
     let n = rows.batch.column(0).as_primitive::<Int64Type>();
     let text = n.iter().map(|n| n.map(|n| format!("computed from the number {n}")));
-    Ok(vec![Arc::new(StringViewArray::from_iter(text)) as ArrayRef])
+    Ok(vec![Arc::new(StringViewArray::from_iter(text)) as ArrayRef].into())
 }
 
 fn wide() -> Arc<Layout> {
@@ -171,7 +171,8 @@ fn rows_that_the_owner_wrote_keep_what_it_wrote() {
         scan(&*new, owner.snapshot()).into_iter().map(|row| row[3].clone()).collect();
     let n = |n| computed(&Value::Int64(n));
     assert_eq!(column, vec![n(100), Value::text("mine"), n(2), n(3)]);
-    let wrong = new.migrate_block(owner.id(), since, 0, None, &[2], &[3], &mut |_| Ok(vec![]));
+    let wrong =
+        new.migrate_block(owner.id(), since, 0, None, &[2], &[3], &mut |_| Ok(vec![].into()));
     assert!(matches!(wrong, Err(MigrateError::Transform(_))));
 }
 

@@ -208,7 +208,9 @@ fn columns_and_fills_come_back() {
     let new = db.engine.open(SPACE, wide.clone()).expect("opens");
     new.migrate_block(TxnId(0), Savepoint(0), 0, None, &[0], &[4], &mut |rows| {
         let ids = rows.batch.num_rows() as i32;
-        Ok(vec![Arc::new(arrow_array::Int32Array::from_iter_values(0..ids))])
+        let column: arrow_array::ArrayRef =
+            Arc::new(arrow_array::Int32Array::from_iter_values(0..ids));
+        Ok(vec![column].into())
     })
     .expect("a block is migrated");
     // A row of a writer that knows the old layout only.

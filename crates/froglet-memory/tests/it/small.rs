@@ -121,7 +121,7 @@ fn columns_come_and_go_and_are_filled() {
     update(&*new, &mut *txn, rids[0], &[3], &[Value::text(long(4))]).expect("free");
     commit(txn);
     new.migrate_block(TxnId(0), Savepoint(0), 0, None, &[1], &[3], &mut |rows| {
-        Ok(vec![rows.batch.column(0).clone()])
+        Ok(vec![rows.batch.column(0).clone()].into())
     })
     .expect("a block is migrated");
     let row = read(&*new, &db.engine.snapshot(), rids[2]).expect("there");
