@@ -127,8 +127,8 @@ impl Catalog {
                 return Ok((edit::drop_constraint(def, &name)?, cascade));
             }
             Change::RenameColumn { column, name, .. } => edit::rename_column(def, &column, &name)?,
-            Change::AlterType { column, ty, sql_type, using, default, checks, .. } => {
-                let new = NewType { ty, sql_type, using, default, checks };
+            Change::AlterType { column, ty, sql_type, using, lazily, default, checks, .. } => {
+                let new = NewType { ty, sql_type, using, lazily, default, checks };
                 edit::alter_type(def, &column, new, next_id)?
             }
             Change::SetNotNull { column, check, .. } => {
@@ -177,7 +177,8 @@ impl Catalog {
         mut edited: Edited,
     ) -> Result<(), SchemaError> {
         self.prepare_lazy(txn, &base.def, &mut edited, scope.limits)?;
-        let Edited { def, work, old_columns, old_indexes } = edited;
+        self.prepare_lazy_columns(txn, scope, base, &mut edited).await?;
+        let Edited { def, work, old_indexes, .. } = edited;
         let space = def.space;
         let created = created(&base.def, &def);
         let parents: Vec<_> = new_parents(&base.def, &def);
@@ -193,7 +194,7 @@ impl Catalog {
         self.sync_index_rows(txn, scope, Some(&base.def), Some(&def)).await?;
         let local = local_mut(txn);
         let replaced = &mut local.changes.replaced;
-        replaced.extend(old_columns.iter().map(|c| Remains::Column(space, *c)));
+        replaced.extend(lost_columns(&base.def, &def));
         replaced.extend(old_indexes.iter().map(|i| Remains::Index(space, i.spec.id)));
         // A self-reference was entered by `refer_to` under the same id; keep what it says.
         let def = keep_references(&scope.view, local, def);
@@ -329,6 +330,8 @@ impl Catalog {
         let table = self.open_table(&def)?;
         let version = TableVersion::new(def, Ts(0), table);
         debug_assert_eq!(version.def.space, base.def.space, "rows stay where they are");
+        let lost = lost_columns(&base.def, &version.def);
+        local_mut(txn).changes.replaced.extend(lost);
         local_mut(txn).set_table(version);
         Ok(())
     }
@@ -392,6 +395,7 @@ impl Catalog {
             constraints: vec![],
             referenced_by: vec![],
             lazy: None,
+            lazy_columns: vec![],
         };
         for (id, column) in (1..).map(ColumnId).zip(new.columns) {
             let fill = Fill::Constant(froglet_engine::Value::Null);
@@ -509,6 +513,7 @@ impl Catalog {
         let mut def = base.def.clone();
         def.space = SpaceId(self.next_id()?);
         def.lazy = None;
+        def.lazy_columns.clear();
         self.engine().create_space(def.space)?;
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
         self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
@@ -640,7 +645,7 @@ fn rename(
 ) -> Result<Edited, SchemaError> {
     let mut def = def.clone();
     edit(&mut def)?;
-    Ok(Edited { def, work: vec![], old_columns: vec![], old_indexes: vec![] })
+    Ok(Edited { def, work: vec![], old_indexes: vec![] })
 }
 
 /// A key's constraint and its index have one name.
@@ -669,12 +674,18 @@ fn rename_constraint(def: &mut TableDef, from: &str, to: String) -> Result<(), S
 
 /// Columns and indexes that are new.
 fn created(before: &TableDef, after: &TableDef) -> Vec<Remains> {
-    let columns = after.columns.iter().filter(|c| before.column_by_id(c.id).is_none());
+    let columns = after.whole_layout().columns.into_iter().filter(|c| !before.stores(c.id));
     let indexes = after.indexes.iter().filter(|i| before.index_by_id(i.spec.id).is_none());
     columns
         .map(|c| Remains::Column(after.space, c.id))
         .chain(indexes.map(|i| Remains::Index(after.space, i.spec.id)))
         .collect()
+}
+
+/// Columns that nobody needs under the newer definition, seen or not.
+pub(crate) fn lost_columns(before: &TableDef, after: &TableDef) -> Vec<Remains> {
+    let columns = before.whole_layout().columns.into_iter().filter(|c| !after.stores(c.id));
+    columns.map(|c| Remains::Column(before.space, c.id)).collect()
 }
 
 /// Parents of foreign keys that are new.
@@ -721,7 +732,7 @@ fn union(before: &TableDef, after: &TableDef) -> Layout {
 
 fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
     match work {
-        Work::Fill { target, transform, not_null } => {
+        Work::Fill { target, transform, not_null, .. } => {
             let column = def.column_by_id(target).expect("the edit added the column");
             StepKind::Fill {
                 source: positions(rows, transform.inputs()),

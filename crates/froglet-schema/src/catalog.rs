@@ -2,7 +2,7 @@
 //! own uncommitted changes on top.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -16,6 +16,7 @@ use crate::error::SchemaError;
 use crate::flip::{CopyTo, Flip, Hook, MadeBy, TableState, changes_itself};
 use crate::history::{HISTORY_SPACE, History};
 use crate::lazy::LazyMigration;
+use crate::lazy_columns::LazyColumn;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::Migration;
 use crate::own_view::OwnView;
@@ -185,6 +186,8 @@ pub struct Catalog {
     next_migration: AtomicU64,
     /// Lazy migrations, by the row space that they make.
     pub(crate) lazies: RwLock<HashMap<SpaceId, Arc<dyn LazyMigration>>>,
+    /// Columns that are being computed lazily, by their migrations' numbers.
+    pub(crate) lazy_columns: RwLock<HashMap<u64, Arc<LazyColumn>>>,
     /// What has become of those that were rolled back.
     pub(crate) aborted_lazies: Mutex<Vec<MigrationStatus>>,
     /// Those that have ended, and when: older snapshots may still read through them.
@@ -217,14 +220,15 @@ impl Catalog {
             (*id, Arc::new(state))
         });
         let states = RwLock::new(states.collect());
-        let lazy = first.tables.values().filter_map(|t| Some(t.def.lazy.as_ref()?.begun.migration));
-        let lazy = lazy.collect();
+        let begun = |t: &Arc<TableVersion>| t.def.begun().map(|begun| begun.migration).collect();
+        let lazy: HashSet<u64> = first.tables.values().flat_map::<Vec<u64>, _>(begun).collect();
         let ended_migrations = History::open(manager.clone(), &lazy)?;
         let next_migration = lazy.iter().map(|id| id + 1).chain([ended_migrations.next_id()]);
         let next_migration = next_migration.max().unwrap_or(1);
         let catalog = Arc::new_cyclic(|own| Catalog {
             own: own.clone(),
             lazies: RwLock::default(),
+            lazy_columns: RwLock::default(),
             retired_lazies: Mutex::default(),
             aborted_lazies: Mutex::default(),
             store,
@@ -449,6 +453,7 @@ impl Catalog {
         let mut all = self.ended_migrations.ended();
         all.extend(aborted.iter().cloned());
         all.extend(self.lazies.read().values().map(|lazy| lazy.status()));
+        all.extend(self.lazy_columns.read().values().map(|column| self.status_of_column(column)));
         all.extend(current.iter().map(|m| m.status()));
         all.sort_by_key(|status| status.id);
         all
@@ -477,6 +482,9 @@ impl Catalog {
             self.lazies.read().values().find(|lazy| lazy.course().begun.migration == id)
         {
             return lazy.course().control(control).map(|()| true);
+        }
+        if let Some(column) = self.lazy_columns.read().get(&id) {
+            return column.course.control(control).map(|()| true);
         }
         let migrations = self.migrations.lock();
         let Some(migration) = migrations.iter().find(|m| m.id == id && !m.has_ended()) else {
@@ -599,6 +607,7 @@ impl Catalog {
         drop(states);
         let objects: Vec<ObjectId> = changes.objects.keys().copied().collect();
         self.commit_lazies(txn.id(), &after, &objects);
+        self.commit_lazy_columns(txn.id(), &after, &objects);
         self.history.write().push(before);
         self.latest.store(after);
     }
@@ -689,9 +698,7 @@ fn recover_ids(engine: &dyn Engine, catalog: &CatalogVersion) -> Ids {
 
 fn in_use(catalog: &CatalogVersion, remains: &Remains) -> bool {
     catalog.tables.values().any(|t| match *remains {
-        Remains::Column(space, column) => {
-            t.def.space == space && t.def.column_by_id(column).is_some()
-        }
+        Remains::Column(space, column) => t.def.space == space && t.def.stores(column),
         Remains::Index(space, index) => t.def.space == space && t.def.index_by_id(index).is_some(),
         Remains::Space(space) => t.def.space == space,
     })
@@ -714,7 +721,8 @@ fn flips<'a>(
             _ => Vec::new(),
         };
         let steps = changes.steps.get(id).cloned().unwrap_or_default();
-        Flip { table: *id, ts, steps, refuses, copies }
+        let lazy_columns = changes.lazy_columns.get(id).cloned().unwrap_or_default();
+        Flip { table: *id, ts, steps, lazy_columns, refuses, copies }
     })
 }
 

@@ -201,7 +201,16 @@ pub enum Fill {
     /// The same for every row: nothing is copied.
     Constant(Value),
     /// Computed for each row (volatile defaults too).
-    Compute(Arc<dyn Transform>),
+    Compute(Arc<dyn Transform>, Option<LazyFill>),
+}
+
+/// A column is to be computed lazily: it gives the same whenever it is.
+#[derive(Clone, Debug)]
+pub struct LazyFill {
+    /// What the transform can be compiled of after a restart.
+    pub recipe: String,
+    /// It is run over every row before the commit: it may fail for some, or give NULL where that must not be.
+    pub verify: bool,
 }
 
 /// A column to be made.
@@ -367,6 +376,7 @@ pub enum Change {
         ty: ColumnType,
         sql_type: SqlType,
         using: Option<Arc<dyn Transform>>,
+        lazily: Option<LazyFill>,
         default: Option<Expression>,
         checks: Vec<Arc<dyn Check>>,
     },

@@ -1,6 +1,7 @@
 //! What the catalog says of an object: one JSON document per object, in row space 0.
 
 use crate::lazy::LazyDef;
+use crate::lazy_columns::LazyColumnDef;
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, IndexId, IndexSpec, Layout, SpaceId, Value,
 };
@@ -146,6 +147,9 @@ pub struct TableDef {
     /// How its rows are being made, while they are.
     #[serde(default)]
     pub lazy: Option<Box<LazyDef>>,
+    /// Columns of which not every row has its value yet, in the order in which they came.
+    #[serde(default)]
+    pub lazy_columns: Vec<LazyColumnDef>,
 }
 
 impl TableDef {

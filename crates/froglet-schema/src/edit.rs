@@ -6,7 +6,7 @@ use std::sync::Arc;
 use froglet_engine::{ColumnId, ColumnType, IndexId, IndexSpec, SqlState, Value};
 
 use crate::change::{
-    Check, Fill, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewKeyPart, Transform,
+    Check, Fill, LazyFill, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewKeyPart, Transform,
 };
 use crate::def::{
     CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyDef, IndexDef,
@@ -24,6 +24,8 @@ pub enum Work {
         transform: Arc<dyn Transform>,
         /// It must not be NULL.
         not_null: bool,
+        /// It is computed after the commit.
+        lazily: Option<LazyFill>,
     },
     /// Check a condition.
     Verify(Arc<dyn Check>),
@@ -39,15 +41,13 @@ pub struct Edited {
     pub def: TableDef,
     /// What the data needs, in order.
     pub work: Vec<Work>,
-    /// Columns that only the old versions have.
-    pub old_columns: Vec<ColumnId>,
     /// Indexes that only the old versions have.
     pub old_indexes: Vec<IndexDef>,
 }
 
 impl Edited {
     fn of(def: &TableDef) -> Edited {
-        Edited { def: def.clone(), work: vec![], old_columns: vec![], old_indexes: vec![] }
+        Edited { def: def.clone(), work: vec![], old_indexes: vec![] }
     }
 }
 
@@ -98,15 +98,15 @@ pub fn add_column(
     let mut edited = Edited::of(def);
     let missing = match &fill {
         Fill::Constant(value) => value.clone(),
-        Fill::Compute(_) => Value::Null,
+        Fill::Compute(..) => Value::Null,
     };
     if let (Fill::Constant(Value::Null), true) = (&fill, new.not_null) {
         let name = new.name.clone();
         let error = not_null_violation(&def.name, &name);
         edited.work.push(Work::Verify(Arc::new(NoRows(error))));
     }
-    if let Fill::Compute(transform) = fill {
-        edited.work.push(Work::Fill { target: id, transform, not_null: new.not_null });
+    if let Fill::Compute(transform, lazily) = fill {
+        edited.work.push(Work::Fill { target: id, transform, not_null: new.not_null, lazily });
     }
     edited.def.columns.push(ColumnDef {
         id,
@@ -164,7 +164,6 @@ pub fn drop_column(def: &TableDef, column: &str) -> Result<Edited, SchemaError> 
     });
     edited.def.columns.retain(|c| c.id != id);
     drop_indexes(&mut edited, &gone);
-    edited.old_columns.push(id);
     Ok(edited)
 }
 
@@ -192,6 +191,8 @@ pub struct NewType {
     pub sql_type: SqlType,
     /// How cells are converted; `None` where they stay as they are.
     pub using: Option<Arc<dyn Transform>>,
+    /// They are converted after the commit.
+    pub lazily: Option<LazyFill>,
     /// The default, converted.
     pub default: Option<Expression>,
     /// Conditions over the column, to be verified for its new cells.
@@ -242,8 +243,8 @@ pub fn alter_type(
     target.id = new_id;
     target.missing = Value::Null;
     let not_null = target.not_null;
-    edited.old_columns.push(old_id);
-    edited.work.push(Work::Fill { target: new_id, transform, not_null });
+    let lazily = new.lazily;
+    edited.work.push(Work::Fill { target: new_id, transform, not_null, lazily });
     for check in new.checks {
         let mut inputs = check.inputs().to_vec();
         replace(&mut inputs, old_id, new_id);

@@ -34,8 +34,10 @@ use froglet_txn::{CommitHook, Limits, SchemaUse, Strength, Transaction, TxnError
 use crate::catalog::{Catalog, CatalogVersion};
 use crate::change::Check;
 use crate::copy::Copy;
+use crate::course::Who;
 use crate::def::ObjectId;
 use crate::error::SchemaError;
+use crate::lazy_columns::LazyColumns;
 use crate::lazy_rows::LazyRows;
 use crate::lazy_table::LazyTable;
 use crate::local::{Changed, local, local_mut};
@@ -76,6 +78,8 @@ pub struct Flip {
     pub ts: Ts,
     /// What to do with a row written under the version before.
     pub steps: Vec<Arc<Step>>,
+    /// Columns that were added lazily, each with those before it.
+    pub lazy_columns: Vec<Arc<LazyColumns>>,
     /// Why a row has no place in the table any more.
     pub refuses: Option<&'static str>,
     /// Where it has one instead.
@@ -349,10 +353,14 @@ impl Catalog {
                     hint: Some("Run the transaction again.".into()),
                 });
             }
-            if !flip.steps.is_empty() {
+            if !flip.steps.is_empty() || !flip.lazy_columns.is_empty() {
                 let rows = txn.part().rows_written(used.space);
                 for step in &flip.steps {
                     carry_rows(txn, step, &rows, None, limits).await?;
+                    CrashPoint::CarriedStep.reached();
+                }
+                for columns in &flip.lazy_columns {
+                    carry_lazy_column(txn, columns, &rows, limits).await?;
                     CrashPoint::CarriedStep.reached();
                 }
             }
@@ -537,7 +545,7 @@ pub(crate) async fn carry_rows(
                 for rid in &rids {
                     let values = [Value::Null];
                     let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
-                    write_own(txn, step, snapshot.ts, write, limits).await?;
+                    write_own(txn, &*step.table, snapshot.ts, write, limits).await?;
                 }
             }
             for (i, rid) in rids.iter().enumerate() {
@@ -549,7 +557,7 @@ pub(crate) async fn carry_rows(
                 }
                 let values = [value];
                 let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
-                write_own(txn, step, snapshot.ts, write, limits).await?;
+                write_own(txn, &*step.table, snapshot.ts, write, limits).await?;
             }
             Ok(())
         }
@@ -588,6 +596,25 @@ pub(crate) async fn carry_rows(
         // The table is still there, and has the rows: the copy is as of the flip.
         StepKind::Copy(_) | StepKind::Derive(_) => Ok(()),
     }
+}
+
+/// The newest lazy column for the rows of a writer that began under the older schema [K3].
+async fn carry_lazy_column(
+    txn: &mut Transaction,
+    columns: &LazyColumns,
+    rows: &[RowId],
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    let mut in_order = rows.to_vec();
+    in_order.sort_unstable();
+    columns.fill(&in_order, Who::Access)?;
+    let snapshot = txn.snapshot();
+    let positions = columns.carried_to();
+    for (rid, values) in columns.carried(&snapshot, &in_order)? {
+        let write = RowWrite::Update { rid, columns: &positions, values: &values };
+        write_own(txn, &*columns.whole, snapshot.ts, write, limits).await?;
+    }
+    Ok(())
 }
 
 /// The error of the first of a writer's rows for which a condition does not hold.
@@ -669,13 +696,13 @@ fn parents_unchanged(
 
 async fn write_own(
     txn: &mut Transaction,
-    step: &Step,
+    table: &dyn Table,
     base: Ts,
     write: RowWrite<'_>,
     limits: &Limits,
 ) -> Result<(), TxnError> {
     loop {
-        match step.table.write(txn.part(), base, std::slice::from_ref(&write)) {
+        match table.write(txn.part(), base, std::slice::from_ref(&write)) {
             Ok(()) => return Ok(()),
             Err((_, stop)) => stopped(txn, stop, "", limits).await?,
         }

@@ -22,7 +22,7 @@ use froglet_txn::{Limits, Transaction};
 use crate::apply::{Applied, Scope};
 use crate::background::spawn;
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
-use crate::change::{LazyQuery, NewTable};
+use crate::change::{LazyQuery, NewTable, Transform};
 use crate::course::rolled_back;
 use crate::def::{ObjectDef, ObjectId, TableDef};
 use crate::edit::Edited;
@@ -34,17 +34,22 @@ use crate::lazy_verify::{implied, not_lazily};
 use crate::local::{Changed, local, local_mut};
 use crate::store::rebuild_index;
 
-/// Compiles the query of a migration again, of its recipe, in a catalog that has its source.
-pub type Recompile<'a> = &'a dyn Fn(&str, CatalogVersion) -> Result<LazyQuery, SchemaError>;
+/// Compiles again what recovery has found, of its recipe.
+pub trait Recompile {
+    /// The query of a table, in a catalog that has its sources.
+    fn query(&self, recipe: &str, catalog: CatalogVersion) -> Result<LazyQuery, SchemaError>;
+    /// The expression of a column, over its table as it was.
+    fn column(&self, recipe: &str, table: &TableDef) -> Result<Arc<dyn Transform>, SchemaError>;
+}
 
 impl Catalog {
     /// A table under a definition, as everybody reads and writes it.
     pub(crate) fn open_table(&self, def: &TableDef) -> Result<Arc<dyn Table>, EngineError> {
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
-        Ok(match self.lazy_of(def) {
-            Some(lazy) => lazy.over(table),
-            None => table,
-        })
+        match self.lazy_of(def) {
+            Some(lazy) => Ok(lazy.over(table)),
+            None => self.with_lazy_columns(def, table),
+        }
     }
 
     /// The migration that makes the rows of a table.
@@ -92,7 +97,8 @@ impl Catalog {
             self.make_all_of(&base.def, scope.limits)?;
             let table = self.engine().open(base.def.space, Arc::new(base.def.layout()))?;
             sources.push(LazySource { table, seen: base.table.clone() });
-            defs.push(TableDef { lazy: None, ..base.def.clone() });
+            let def = base.def.clone();
+            defs.push(TableDef { lazy: None, lazy_columns: Vec::new(), ..def });
         }
         let source = Box::new(defs.remove(0));
         let id = self.create_table(txn, scope, new).await?;
@@ -150,7 +156,7 @@ impl Catalog {
     /// Makes all rows of a table that is to be read as it is stored.
     pub(crate) fn make_all_of(&self, def: &TableDef, limits: &Limits) -> Result<(), SchemaError> {
         match self.lazy_of(def) {
-            None => Ok(()),
+            None => self.complete_lazy_columns(def, limits),
             Some(lazy) if lazy.is_live() => lazy.migrate_all(limits),
             Some(_) => Err(not_lazily("Another table is to be made of it before that")),
         }
@@ -187,7 +193,7 @@ impl Catalog {
                 self.ended_migrations.record(txn, &lazy.status_at_end())?;
             }
         }
-        Ok(())
+        self.record_lazy_columns(txn)
     }
 
     fn live_lazies(&self) -> Vec<Arc<dyn LazyMigration>> {
@@ -231,6 +237,7 @@ impl Catalog {
     /// A transaction is rolled back.
     pub(crate) fn abort_lazies(&self, owner: TxnId) {
         self.lazies_of(owner).iter().for_each(|lazy| self.abort_lazy(&**lazy));
+        self.abort_lazy_columns(owner);
     }
 
     fn abort_lazy(&self, lazy: &dyn LazyMigration) {
@@ -252,7 +259,7 @@ impl Catalog {
     }
 
     /// Goes on with the migrations that recovery has found. To be called before anybody connects.
-    pub fn resume_lazies(self: &Arc<Self>, recompile: Recompile<'_>) -> Result<(), SchemaError> {
+    pub fn resume_lazies(self: &Arc<Self>, recompile: &dyn Recompile) -> Result<(), SchemaError> {
         let latest = self.latest();
         let mut next = CatalogVersion { stamp: self.next_stamp(), ..(*latest).clone() };
         for table in latest.tables.values() {
@@ -274,7 +281,7 @@ impl Catalog {
                 with_sources.names.insert((source.schema.clone(), source.name.clone()), source.id);
                 sources.push(LazySource { table: table.clone(), seen: table });
             }
-            let query = recompile(&def.recipe, with_sources)?;
+            let query = recompile.query(&def.recipe, with_sources)?;
             assert!(
                 query.tables().into_iter().eq(def.sources().map(|source| source.id)),
                 "a query is compiled again as it was"
@@ -290,6 +297,7 @@ impl Catalog {
             next.tables.insert(table.def.id, Arc::new(version));
             spawn(self.weak(), lazy);
         }
+        self.resume_lazy_columns(&mut next, recompile)?;
         self.replace_latest(next);
         let is_needed = |keeper: &u64| {
             let lazies = self.lazies.read();

@@ -36,6 +36,9 @@ mod history;
 mod key_tracker;
 mod keyed_rows;
 pub mod lazy;
+mod lazy_column_driver;
+pub mod lazy_columns;
+mod lazy_columns_table;
 mod lazy_driver;
 mod lazy_rows;
 mod lazy_table;
@@ -60,9 +63,9 @@ mod tracker;
 pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
-    Change, Check, Fill, LazyQuery, LazyVerify, Lookup, Made, Makes, NewColumn, NewConstraint,
-    NewForeignKey, NewIndex, NewTable, RowQuery, Stage, TableQuery, Transform, UnitInput,
-    UnitQuery, UnitRows,
+    Change, Check, Fill, LazyFill, LazyQuery, LazyVerify, Lookup, Made, Makes, NewColumn,
+    NewConstraint, NewForeignKey, NewIndex, NewTable, RowQuery, Stage, TableQuery, Transform,
+    UnitInput, UnitQuery, UnitRows,
 };
 pub use def::{
     CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,

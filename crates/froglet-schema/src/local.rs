@@ -9,6 +9,7 @@ use froglet_txn::Transaction;
 use crate::catalog::{CatalogVersion, TableVersion};
 use crate::def::{ObjectId, SequenceDef};
 use crate::lazy::LazyMigration;
+use crate::lazy_columns::LazyColumns;
 use crate::migration::Migration;
 use crate::step::Step;
 use crate::target::Maker;
@@ -46,6 +47,8 @@ pub struct Changes {
     pub(crate) makers: HashMap<ObjectId, Arc<dyn Maker>>,
     /// What makes the rows of a new table lazily, by the new table.
     pub(crate) lazies: HashMap<ObjectId, Arc<dyn LazyMigration>>,
+    /// Columns that are added lazily, by their table: each with those that came before it.
+    pub(crate) lazy_columns: HashMap<ObjectId, Vec<Arc<LazyColumns>>>,
     /// Tables whose rows were replaced: a writer that wrote to the old ones cannot be carried over.
     pub truncated: HashSet<ObjectId>,
 }

@@ -15,13 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use froglet_engine::{Engine, SqlState, TxnId};
-use froglet_schema::Catalog;
+use froglet_engine::{Engine, Snapshot, SqlState, TxnId};
+use froglet_schema::{
+    Catalog, CatalogVersion, LazyQuery, Recompile, SchemaError, TableDef, Transform,
+};
 use froglet_txn::{CancelReason, CancelToken, TxnManager};
 use parking_lot::Mutex;
 
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
+use crate::functions::SessionState;
 use crate::session::Session;
 use crate::settings::Settings;
 
@@ -166,11 +169,8 @@ impl Database {
     fn resume_lazies(self: &Arc<Self>) -> Result<(), SqlError> {
         let session = self.connect(ConnectOptions::default())?;
         let snapshot = self.manager().engine().snapshot();
-        let recompile = |recipe: &str, catalog| {
-            let functions = session.functions();
-            crate::lazy_query::recompile(recipe, functions, catalog, &snapshot).map_err(refusal)
-        };
-        Ok(self.catalog.resume_lazies(&recompile)?)
+        let compiler = Compiler { session: session.functions(), snapshot };
+        Ok(self.catalog.resume_lazies(&compiler)?)
     }
 
     /// A new session. 3D000 for any database but `postgres`.
@@ -313,5 +313,22 @@ impl Database {
     /// When it was opened.
     pub fn started(&self) -> SystemTime {
         self.started
+    }
+}
+
+/// Compiles again what recovery has found.
+struct Compiler {
+    session: Arc<SessionState>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Recompile for Compiler {
+    fn query(&self, recipe: &str, catalog: CatalogVersion) -> Result<LazyQuery, SchemaError> {
+        let session = self.session.clone();
+        crate::lazy_query::recompile(recipe, session, catalog, &self.snapshot).map_err(refusal)
+    }
+
+    fn column(&self, recipe: &str, table: &TableDef) -> Result<Arc<dyn Transform>, SchemaError> {
+        crate::lazy_column::recompile(recipe, self.session.clone(), table).map_err(refusal)
     }
 }

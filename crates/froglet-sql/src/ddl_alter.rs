@@ -9,14 +9,15 @@ use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident,
     RenameTableNameKind,
 };
-use froglet_engine::SqlState;
-use froglet_schema::{Change, Expression, Fill, ObjectId, TableVersion};
+use froglet_engine::{ColumnId, SqlState};
+use froglet_schema::{Change, Expression, Fill, IndexDef, ObjectId, TableDef, TableVersion};
 
 use crate::apply::Stop;
 use crate::command::fold;
 use crate::ddl::Ddl;
 use crate::ddl_column::{self, Serial, Source};
 use crate::error::SqlError;
+use crate::lazy_column::From;
 use crate::resolve::{self, Names};
 use crate::stored::{self, DefaultKind};
 use crate::types;
@@ -140,16 +141,17 @@ impl Ddl<'_> {
     }
 
     /// What the rows that are there get in a new column.
-    fn fill(
-        &mut self,
-        table: &froglet_schema::TableDef,
-        plan: &ddl_column::ColumnPlan,
-    ) -> Result<Fill, Stop> {
+    fn fill(&mut self, table: &TableDef, plan: &ddl_column::ColumnPlan) -> Result<Fill, Stop> {
         match &plan.source {
             Source::Nothing => Ok(Fill::Constant(froglet_engine::Value::Null)),
             Source::Default(expr) => Ok(self.default_fill(expr, &plan.column)?),
             Source::Generated(expr) => {
-                Ok(Fill::Compute(self.transform(expr, table, &plan.column)?))
+                let constrained = (!plan.constraints.is_empty())
+                    .then_some("every row is looked at for its constraints");
+                let computed = self.computation(From::Expression(expr), table, &plan.column)?;
+                let computed = computed.but_for(constrained);
+                let lazily = self.lazily(&computed, &plan.column)?;
+                Ok(Fill::Compute(computed.transform, lazily))
             }
             Source::Sequence(_) => {
                 let text = plan.column.default.as_ref().map_or("", |default| default.0.as_str());
@@ -333,17 +335,25 @@ impl Ddl<'_> {
         (new.ty, new.sql_type) = (ty, sql_type);
         self.recheck_default(def, &new)?;
         let checks = self.recheck_constraints(&table.def, at, &new)?;
-        let using = match using {
-            Some(expr) => Some(self.transform(expr, &table.def, &new)?),
+        let from = match using {
+            Some(expr) => Some(From::Expression(expr)),
             None if crate::ddl_compile::keeps_cells(def, &new) => None,
-            None => Some(self.conversion(&table.def, def, &new)?),
+            None => Some(From::Column(def.id)),
         };
+        let (mut using, mut lazily) = (None, None);
+        if let Some(from) = from {
+            let computed = self.computation(from, &table.def, &new)?;
+            let computed = computed.but_for(depends_on(&table.def, def.id));
+            lazily = self.lazily(&computed, &new)?;
+            using = Some(computed.transform);
+        }
         let change = Change::AlterType {
             table: table.def.id,
             column: column.to_owned(),
             ty,
             sql_type,
             using,
+            lazily,
             default: def.default.clone(),
             checks,
         };
@@ -380,6 +390,18 @@ impl Ddl<'_> {
             ));
         }
         Ok(())
+    }
+}
+
+/// What is looked at, or made, for every row of a column that gets another type, beside its values.
+fn depends_on(table: &TableDef, column: ColumnId) -> Option<&'static str> {
+    let has_it = |index: &IndexDef| index.spec.key.iter().any(|part| part.column == column);
+    match () {
+        () if table.indexes.iter().any(has_it) => Some("an index over it is built anew"),
+        () if table.checks().any(|(_, check)| check.columns.contains(&column)) => {
+            Some("every row is looked at for a check of it")
+        }
+        () => None,
     }
 }
 

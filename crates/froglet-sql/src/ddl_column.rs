@@ -217,6 +217,7 @@ pub(crate) fn draft(schema: &str, name: &str, columns: &[NewColumn]) -> TableDef
         constraints: Vec::new(),
         referenced_by: Vec::new(),
         lazy: None,
+        lazy_columns: Vec::new(),
     };
     for column in columns {
         add_to_draft(&mut def, column);

@@ -17,10 +17,52 @@ use crate::types::cast::{CastContext, assignable};
 use crate::types::{self, Zone, cast_array};
 
 /// A column computed by an expression.
-struct Computed {
+pub(crate) struct Computed {
     expr: RowExpr,
     inputs: Vec<ColumnId>,
     context: EvalContext,
+}
+
+impl Computed {
+    /// From the columns of a table, in the session of a context.
+    pub(crate) fn new(
+        expr: &Expr,
+        table: &TableDef,
+        column: &NewColumn,
+        context: EvalContext,
+    ) -> Result<Computed, SqlError> {
+        let scope = Scope::table(table, None);
+        let expr =
+            RowExpr::compile_for(&scope, expr, &[], &column.name, column.ty, column.sql_type)
+                .map_err(|e| match e.state {
+                    SqlState::DATATYPE_MISMATCH => SqlError::new(
+                        e.state,
+                        format!(
+                            "result of USING clause for column \"{}\" cannot be cast automatically to type {}",
+                            column.name,
+                            types::type_name(column.sql_type)
+                        ),
+                    )
+                    .hint("You might need to add an explicit cast."),
+                    _ => e,
+                })?;
+        let inputs = expr.inputs().iter().map(|at| table.columns[*at].id).collect();
+        Ok(Computed { expr, inputs, context })
+    }
+
+    /// Why it may be another value when it is computed later.
+    pub(crate) fn not_later(&self) -> Option<&'static str> {
+        match () {
+            () if self.expr.volatile() => Some("its expression has a volatile function"),
+            () if self.expr.reads_catalog() => Some("its expression reads the catalog"),
+            () => None,
+        }
+    }
+
+    /// Whether computing it may fail for some row.
+    pub(crate) fn may_fail(&self) -> bool {
+        self.expr.may_fail()
+    }
 }
 
 impl Transform for Computed {
@@ -43,10 +85,28 @@ fn eval(
 }
 
 /// A column converted as an assignment converts.
-struct Converted {
+pub(crate) struct Converted {
     input: [ColumnId; 1],
     to: NewColumn,
     zone: Zone,
+}
+
+impl Converted {
+    /// To its new type.
+    pub(crate) fn new(old: &ColumnDef, new: &NewColumn, zone: Zone) -> Result<Converted, SqlError> {
+        if !assignable(old.sql_type.oid, new.sql_type.oid) {
+            let ty = types::type_name(new.sql_type);
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!("column \"{}\" cannot be cast automatically to type {ty}", old.name),
+            )
+            .hint(format!(
+                "You might need to specify \"USING {}::{ty}\".",
+                crate::ddl_sequence::quote(&old.name)
+            )));
+        }
+        Ok(Converted { input: [old.id], to: new.clone(), zone })
+    }
 }
 
 impl Transform for Converted {
@@ -195,58 +255,8 @@ impl Ddl<'_> {
         if !compiled.volatile() {
             return Ok(Fill::Constant(compiled.eval_row(&[], self.eval)?));
         }
-        Ok(Fill::Compute(Arc::new(Computed {
-            expr: compiled,
-            inputs: Vec::new(),
-            context: self.eval.clone(),
-        })))
-    }
-
-    /// What computes a column from the columns of the table.
-    pub(crate) fn transform(
-        &self,
-        expr: &Expr,
-        table: &TableDef,
-        column: &NewColumn,
-    ) -> Result<Arc<dyn Transform>, SqlError> {
-        let scope = Scope::table(table, None);
-        let expr =
-            RowExpr::compile_for(&scope, expr, &[], &column.name, column.ty, column.sql_type)
-                .map_err(|e| match e.state {
-                    SqlState::DATATYPE_MISMATCH => SqlError::new(
-                        e.state,
-                        format!(
-                            "result of USING clause for column \"{}\" cannot be cast automatically to type {}",
-                            column.name,
-                            types::type_name(column.sql_type)
-                        ),
-                    )
-                    .hint("You might need to add an explicit cast."),
-                    _ => e,
-                })?;
-        let inputs = expr.inputs().iter().map(|at| table.columns[*at].id).collect();
-        Ok(Arc::new(Computed { expr, inputs, context: self.eval.clone() }))
-    }
-
-    /// What converts a column to its new type without USING.
-    pub(crate) fn conversion(
-        &self,
-        _table: &TableDef,
-        old: &ColumnDef,
-        new: &NewColumn,
-    ) -> Result<Arc<dyn Transform>, SqlError> {
-        if !assignable(old.sql_type.oid, new.sql_type.oid) {
-            let ty = types::type_name(new.sql_type);
-            return Err(SqlError::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!("column \"{}\" cannot be cast automatically to type {ty}", old.name),
-            )
-            .hint(format!(
-                "You might need to specify \"USING {}::{ty}\".",
-                crate::ddl_sequence::quote(&old.name)
-            )));
-        }
-        Ok(Arc::new(Converted { input: [old.id], to: new.clone(), zone: Zone::current() }))
+        let computed = Computed { expr: compiled, inputs: vec![], context: self.eval.clone() };
+        Ok(Fill::Compute(Arc::new(computed), None))
     }
 
     /// A check's condition over a table.

@@ -54,6 +54,7 @@ fn table() -> TableDef {
         constraints: Vec::new(),
         referenced_by: Vec::new(),
         lazy: None,
+        lazy_columns: Vec::new(),
     }
 }
 

@@ -53,6 +53,7 @@ mod insert;
 mod insert_plan;
 mod integers;
 mod key;
+mod lazy_column;
 mod lazy_query;
 mod lift;
 mod literals;

@@ -55,7 +55,7 @@ pub const CASES: [Case; 12] = [
         change: |def, _| Change::AddColumn {
             table: def.id,
             column: column("doubled", ColumnType::Int64, true),
-            fill: Fill::Compute(Arc::new(Doubled([id(def, "amount")]))),
+            fill: Fill::Compute(Arc::new(Doubled([id(def, "amount")])), None),
         },
         undo: None,
         limit_ms: None,
@@ -66,7 +66,7 @@ pub const CASES: [Case; 12] = [
         change: |def, _| Change::AddColumn {
             table: def.id,
             column: column("dice", ColumnType::Float64, true),
-            fill: Fill::Compute(Arc::new(Dice)),
+            fill: Fill::Compute(Arc::new(Dice), None),
         },
         undo: None,
         limit_ms: None,
@@ -79,6 +79,7 @@ pub const CASES: [Case; 12] = [
             column: "amount".to_owned(),
             ty: NUMERIC,
             sql_type: sql_type(NUMERIC),
+            lazily: None,
             using: Some(Arc::new(ToNumeric([id(def, "amount")]))),
             default: None,
             checks: vec![],

@@ -71,7 +71,7 @@ async fn columns_computed_from_new_columns_are_as_of_the_snapshot() {
     let add = Change::AddColumn {
         table: world.table,
         column: column("d", ColumnType::Int64),
-        fill: Fill::Compute(std::sync::Arc::new(Double { inputs: [v] })),
+        fill: Fill::Compute(std::sync::Arc::new(Double { inputs: [v] }), None),
     };
     world.change(&mut ddl, add).await.unwrap();
     let rows = world.rows(&mut ddl, &["id", "v", "d"]).await;

@@ -322,7 +322,7 @@ async fn add_double(target: &World, ddl: &mut Transaction) {
     let add = Change::AddColumn {
         table: target.table,
         column: column("d", ColumnType::Int64),
-        fill: Fill::Compute(Arc::new(Double { inputs: [v] })),
+        fill: Fill::Compute(Arc::new(Double { inputs: [v] }), None),
     };
     target.change(ddl, add).await.unwrap();
 }

@@ -349,7 +349,7 @@ impl World {
         Change::AddColumn {
             table: self.table,
             column: column(name, ColumnType::Int64),
-            fill: Fill::Compute(Arc::new(Double { inputs: [self.id_of("v")] })),
+            fill: Fill::Compute(Arc::new(Double { inputs: [self.id_of("v")] }), None),
         }
     }
 
@@ -360,6 +360,7 @@ impl World {
             column: "v".to_owned(),
             ty: ColumnType::Int64,
             sql_type: INT8,
+            lazily: None,
             using: Some(Arc::new(Double { inputs: [self.id_of("v")] })),
             default: None,
             checks: vec![],

@@ -1,0 +1,356 @@
+//! Lazy columns in the catalog: begun by a statement, committed with its transaction, filled in the background,
+//! and ended by a transaction of their own; taken up again after a restart. As `lazy_driver.rs` is for tables.
+//!
+//! What a later statement of the same transaction demands of all rows, or another migration of the table, has to
+//! find every value in its place: then the column is filled first, eagerly before the commit, else in place.
+
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use froglet_engine::{ColumnId, ColumnType, EngineError, Row, RowId, Table, TxnId, Value, batch};
+use froglet_txn::{Limits, Transaction};
+
+use crate::apply::Scope;
+use crate::background::{Background, spawn};
+use crate::catalog::{Catalog, CatalogVersion, TableVersion};
+use crate::change::{Check, CompiledError, LazyFill, Transform};
+use crate::course::{ended, rolled_back};
+use crate::def::{ObjectId, TableDef};
+use crate::edit::{self, Edited, Work};
+use crate::error::SchemaError;
+use crate::lazy::batch_with;
+use crate::lazy_columns::{Filling, LazyColumn, LazyColumnDef, LazyColumns};
+use crate::lazy_columns_table::LazyColumnsTable;
+use crate::lazy_driver::Recompile;
+use crate::lazy_verify::not_lazily;
+use crate::local::{Changed, local, local_mut};
+use crate::status::MigrationStatus;
+use crate::step::{Step, StepKind, positions};
+
+impl Catalog {
+    /// The lazy columns of a definition that has some.
+    fn lazy_columns_of(&self, def: &TableDef) -> Result<LazyColumns, EngineError> {
+        let known = self.lazy_columns.read();
+        let column = |lazy: &LazyColumnDef| {
+            let column = known.get(&lazy.begun.migration);
+            column.expect("a definition that can be changed names what goes on").clone()
+        };
+        LazyColumns::open(self.engine(), def, def.lazy_columns.iter().map(column))
+    }
+
+    /// A table with the lazy columns of its definition, if it has any.
+    pub(crate) fn with_lazy_columns(
+        &self,
+        def: &TableDef,
+        table: Arc<dyn Table>,
+    ) -> Result<Arc<dyn Table>, EngineError> {
+        if def.lazy_columns.is_empty() {
+            return Ok(table);
+        }
+        let columns = Arc::new(self.lazy_columns_of(def)?);
+        Ok(Arc::new(LazyColumnsTable::new(table, columns)))
+    }
+
+    /// Before a change of a table: begins with a column that it adds lazily, or fills those that it has, if the
+    /// change needs anything of the data.
+    pub(crate) async fn prepare_lazy_columns(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        base: &TableVersion,
+        edited: &mut Edited,
+    ) -> Result<(), SchemaError> {
+        edited.def.drop_unneeded_lazy_columns();
+        match &mut edited.work[..] {
+            [] => Ok(()),
+            [Work::Fill { target, transform, not_null, lazily }] if lazily.is_some() => {
+                let lazily = lazily.take().expect("just asked");
+                let filled = (*target, transform.clone(), *not_null);
+                edited.work.clear();
+                self.fill_lazily(txn, scope, base, &mut edited.def, filled, lazily).await
+            }
+            _ => self.fill_lazy_columns(txn, scope, &mut edited.def).await,
+        }
+    }
+
+    async fn fill_lazily(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        base: &TableVersion,
+        def: &mut TableDef,
+        (target, transform, not_null): (ColumnId, Arc<dyn Transform>, bool),
+        LazyFill { recipe, verify }: LazyFill,
+    ) -> Result<(), SchemaError> {
+        let column = def.column_by_id(target).expect("the edit added the column");
+        let (ty, name) = (column.ty, column.name.clone());
+        let since = txn.savepoint();
+        if verify {
+            self.fill_lazy_columns(txn, scope, def).await?;
+            let layout = Arc::new(base.def.layout());
+            let type_of = |id: &ColumnId| Some(layout.columns[layout.position(*id)?].ty);
+            let check = Computes {
+                types: transform.inputs().iter().filter_map(type_of).collect(),
+                null: not_null.then(|| edit::not_null_violation(&def.name, &name)),
+                transform: transform.clone(),
+            };
+            let rows = self.engine().open(def.space, layout)?;
+            let source = positions(&*rows, check.inputs());
+            let kind = StepKind::Verify { source, check: Arc::new(check) };
+            let step = Step::new(kind, rows, since, self.engine().clone());
+            self.run_step(txn, scope, def, step).await?;
+        }
+        let mut source = base.def.clone();
+        (source.lazy, source.lazy_columns) = (None, Vec::new());
+        let lazy = LazyColumnDef {
+            begun: self.begin_lazy(scope.options),
+            recipe,
+            target,
+            ty,
+            filled: ColumnId(self.next_id()?),
+            inputs: transform.inputs().to_vec(),
+            source: Box::new(source),
+        };
+        def.lazy_columns.push(lazy.clone());
+        let column = LazyColumn::new(lazy, def, txn.id(), since, transform);
+        column.course.pace.throttle(scope.options.rows_per_second);
+        self.ended_migrations.begun(&self.status_of_column(&column))?;
+        let migration = column.def.begun.migration;
+        self.lazy_columns.write().insert(migration, Arc::new(column));
+        let columns = Arc::new(self.lazy_columns_of(def)?);
+        local_mut(txn).changes.lazy_columns.entry(def.id).or_default().push(columns);
+        Ok(())
+    }
+
+    /// Fills the lazy columns of a table now; its definition has none then.
+    async fn fill_lazy_columns(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: &mut TableDef,
+    ) -> Result<(), SchemaError> {
+        if def.lazy_columns.is_empty() {
+            return Ok(());
+        }
+        for lazy in def.lazy_columns.clone() {
+            let known = self.lazy_columns.read().get(&lazy.begun.migration).cloned();
+            let column = known.ok_or(SchemaError::Stale)?;
+            if column.is_live() {
+                let columns = self.lazy_columns_of(def)?;
+                Filling { column, columns }.migrate_all(scope.limits)?;
+            } else {
+                self.fill_own_column(txn, scope, def, &column).await?;
+            }
+        }
+        def.lazy_columns.clear();
+        local_mut(txn).changes.lazy_columns.remove(&def.id);
+        Ok(())
+    }
+
+    /// Fills a column of the same transaction as if it had not been lazy.
+    async fn fill_own_column(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: &TableDef,
+        column: &LazyColumn,
+    ) -> Result<(), SchemaError> {
+        let rows = self.engine().open(def.space, Arc::new(def.whole_layout()))?;
+        let filled = positions(&*rows, &[column.def.filled]);
+        let view = txn.snapshot();
+        let is_filled = |rid: &RowId| {
+            let mut flag = Row::new();
+            rows.read_row(&view, *rid, &filled, &mut flag) && flag[0] == Value::Bool(true)
+        };
+        let written = txn.part().rows_written(def.space);
+        if written.iter().any(is_filled) {
+            return Err(not_lazily(format!(
+                "Table \"{}\" was written to after a column of it was made lazily",
+                def.name
+            )));
+        }
+        let kind = StepKind::Fill {
+            source: positions(&*rows, column.transform.inputs()),
+            target: positions(&*rows, &[column.def.target])[0],
+            ty: column.def.ty,
+            transform: column.transform.clone(),
+            not_null: None,
+        };
+        let step = Step::new(kind, rows, column.since, self.engine().clone());
+        self.run_step(txn, scope, def, step).await
+    }
+
+    /// Of a table that is to be read as it is stored: every value in its place.
+    pub(crate) fn complete_lazy_columns(
+        &self,
+        def: &TableDef,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        for lazy in &def.lazy_columns {
+            let known = self.lazy_columns.read().get(&lazy.begun.migration).cloned();
+            let Some(column) = known.filter(|column| !column.is_complete()) else { continue };
+            if !column.is_live() {
+                return Err(not_lazily("Another table is to be made of it before that"));
+            }
+            let columns = self.lazy_columns_of(def)?;
+            Filling { column, columns }.migrate_all(limits)?;
+        }
+        Ok(())
+    }
+
+    /// One row of `froglet.migrations`.
+    pub(crate) fn status_of_column(&self, column: &LazyColumn) -> MigrationStatus {
+        let latest = self.latest();
+        let table = latest.tables.get(&column.course.table);
+        column.status(table.map_or(0, |table| table.table.row_estimate()))
+    }
+
+    /// What is to be remembered of it if the transaction that ends it commits now.
+    fn status_at_end(&self, column: &LazyColumn) -> MigrationStatus {
+        let left = "the column, or its table, was dropped before all rows had its values";
+        ended(self.status_of_column(column), (!column.is_complete()).then_some(left))
+    }
+
+    fn known_lazy_columns(&self) -> Vec<Arc<LazyColumn>> {
+        self.lazy_columns.read().values().cloned().collect()
+    }
+
+    /// Before the commit of a transaction that has added columns lazily, or ends what others have begun.
+    pub(crate) fn record_lazy_columns(&self, txn: &mut Transaction) -> Result<(), SchemaError> {
+        let owner = txn.id();
+        for column in self.known_lazy_columns() {
+            let own = local(txn).expect("who flips has changed something");
+            let changed = own.changes.objects.get(&column.course.table);
+            let Some(changed) = changed.map(|changed| changed.as_ref().and_then(Changed::table))
+            else {
+                continue;
+            };
+            let is_kept = changed.is_some_and(|table| column.is_of(&table.def));
+            if is_kept && column.course.owner == owner && !column.is_live() {
+                self.ended_migrations.record(txn, &self.status_of_column(&column))?;
+            } else if !is_kept && column.is_live() {
+                self.ended_migrations.record(txn, &self.status_at_end(&column))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A transaction is committed: the columns that it has added go live, before anybody can have them. Those
+    /// that it has ended are forgotten.
+    pub(crate) fn commit_lazy_columns(
+        &self,
+        owner: TxnId,
+        after: &CatalogVersion,
+        objects: &[ObjectId],
+    ) {
+        for column in self.known_lazy_columns() {
+            let table = after.tables.get(&column.course.table);
+            let table = table.filter(|table| column.is_of(&table.def));
+            match table {
+                Some(table) if !column.is_live() && column.course.owner == owner => {
+                    column.go_live(table.table.block_count());
+                    let columns = self.lazy_columns_of(&table.def).expect("it was opened before");
+                    spawn(self.weak(), Arc::new(Filling { column, columns }));
+                }
+                None if !column.is_live() && column.course.owner == owner => {
+                    self.abort_lazy_column(&column);
+                }
+                None if column.is_live() && objects.contains(&column.course.table) => {
+                    // What cannot be written now is found at the next start.
+                    let _ = self.ended_migrations.remember(self.status_at_end(&column));
+                    self.forget_lazy_column(&column);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A transaction is rolled back.
+    pub(crate) fn abort_lazy_columns(&self, owner: TxnId) {
+        let all = self.known_lazy_columns().into_iter();
+        all.filter(|column| !column.is_live() && column.course.owner == owner)
+            .for_each(|column| self.abort_lazy_column(&column));
+    }
+
+    fn abort_lazy_column(&self, column: &LazyColumn) {
+        self.forget_lazy_column(column);
+        self.aborted_lazies.lock().push(rolled_back(self.status_of_column(column)));
+    }
+
+    fn forget_lazy_column(&self, column: &LazyColumn) {
+        column.course.end();
+        self.lazy_columns.write().remove(&column.def.begun.migration);
+    }
+
+    /// Goes on with the columns that recovery has found in a catalog.
+    pub(crate) fn resume_lazy_columns(
+        &self,
+        catalog: &mut CatalogVersion,
+        recompile: &dyn Recompile,
+    ) -> Result<(), SchemaError> {
+        let tables: Vec<Arc<TableVersion>> = catalog.tables.values().cloned().collect();
+        for version in tables.iter().filter(|version| !version.def.lazy_columns.is_empty()) {
+            let TableVersion { def, table, .. } = &**version;
+            let mut columns = Vec::new();
+            for lazy in &def.lazy_columns {
+                let transform = recompile.column(&lazy.recipe, &lazy.source)?;
+                assert_eq!(transform.inputs(), lazy.inputs, "an expression is compiled as it was");
+                let since = froglet_engine::Savepoint(0);
+                let column = LazyColumn::new(lazy.clone(), def, TxnId(0), since, transform);
+                column.go_live(table.block_count());
+                let column = Arc::new(column);
+                self.lazy_columns.write().insert(lazy.begun.migration, column.clone());
+                columns.push(column);
+            }
+            let whole = self.with_lazy_columns(def, table.clone())?;
+            let version = TableVersion::new(def.clone(), version.version, whole);
+            catalog.tables.insert(def.id, Arc::new(version));
+            for column in columns {
+                let columns = self.lazy_columns_of(def)?;
+                spawn(self.weak(), Arc::new(Filling { column, columns }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// That a column can be computed, and is not NULL where that must not be.
+struct Computes {
+    transform: Arc<dyn Transform>,
+    /// Of its inputs.
+    types: Vec<ColumnType>,
+    null: Option<Arc<dyn Fn() -> SchemaError + Send + Sync>>,
+}
+
+impl Computes {
+    /// Whether it is in order for all rows of a batch.
+    fn is_in_order(&self, batch: &RecordBatch) -> Result<(), CompiledError> {
+        let made = self.transform.eval(batch)?;
+        match &self.null {
+            Some(null) if made.null_count() > 0 => Err(null()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Check for Computes {
+    fn inputs(&self) -> &[ColumnId] {
+        self.transform.inputs()
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, CompiledError> {
+        let rows = batch.num_rows();
+        if self.is_in_order(batch).is_ok() {
+            return Ok(vec![true; rows].into());
+        }
+        let one = |at| self.is_in_order(&batch.slice(at, 1)).is_ok();
+        Ok((0..rows).map(one).collect::<Vec<bool>>().into())
+    }
+
+    fn violation(&self, row: &[Value]) -> CompiledError {
+        let batch = batch::batch_of(&self.types, &[row.to_vec()]);
+        let batch = batch_with(batch.columns().to_vec(), 1);
+        let failed = self.is_in_order(&batch);
+        failed.err().unwrap_or_else(|| not_lazily("Its expression failed for a row"))
+    }
+}

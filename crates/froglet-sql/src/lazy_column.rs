@@ -1,0 +1,177 @@
+//! Columns that are computed after the commit: whether they can be, and how they are compiled again after a
+//! restart. As `lazy_query.rs` is for tables.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::Expr;
+use froglet_engine::{ColumnId, ColumnType, SqlState};
+use froglet_schema::{CatalogVersion, LazyFill, NewColumn, SqlType, TableDef, Transform};
+use serde::{Deserialize, Serialize};
+
+use crate::context::{EvalContext, SessionFunctions};
+use crate::ddl::Ddl;
+use crate::ddl_compile::{Computed, Converted};
+use crate::error::SqlError;
+use crate::frozen::{Frozen, FrozenValues};
+use crate::lazy_query::Mode;
+use crate::stored;
+
+/// How a column's values come from the columns of its table.
+#[derive(Clone, Copy)]
+pub(crate) enum From<'a> {
+    /// By an expression.
+    Expression(&'a Expr),
+    /// From one of them, as an assignment converts.
+    Column(ColumnId),
+}
+
+/// What a column is compiled of again.
+#[derive(Serialize, Deserialize)]
+struct Recipe<'a> {
+    /// The text of an expression, or the column that is converted.
+    from: Result<String, ColumnId>,
+    name: String,
+    ty: ColumnType,
+    sql_type: SqlType,
+    session: Cow<'a, FrozenValues>,
+}
+
+/// What computes a column, and how that can be done lazily.
+pub(crate) struct Computation {
+    pub(crate) transform: Arc<dyn Transform>,
+    /// Or why it cannot.
+    pub(crate) lazily: Result<LazyFill, &'static str>,
+}
+
+impl Computation {
+    /// Why it is not lazy: something else of the column is to be looked at, or made, for every row.
+    pub(crate) fn but_for(mut self, why: Option<&'static str>) -> Computation {
+        if let Some(why) = why {
+            self.lazily = Err(why);
+        }
+        self
+    }
+}
+
+impl Ddl<'_> {
+    /// What computes a column of a table.
+    pub(crate) fn computation(
+        &self,
+        from: From<'_>,
+        table: &TableDef,
+        column: &NewColumn,
+    ) -> Result<Computation, SqlError> {
+        let frozen = Arc::new(Frozen::new(self.session.clone()));
+        let context = EvalContext::new(frozen.clone());
+        let recipe = || recipe(from, column, &frozen);
+        compiled(from, table, column, context, &recipe)
+    }
+
+    /// How a column is to be computed lazily, if it is.
+    pub(crate) fn lazily(
+        &mut self,
+        computation: &Computation,
+        column: &NewColumn,
+    ) -> Result<Option<LazyFill>, SqlError> {
+        if self.migration == Mode::Eager {
+            return Ok(None);
+        }
+        self.options.is_hybrid = self.migration == Mode::Hybrid;
+        let name = &column.name;
+        let lazily = computation.lazily.clone().map_err(|why| {
+            let message = format!("column \"{name}\" cannot be computed lazily");
+            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .detail(format!("{}{}.", why[..1].to_uppercase(), &why[1..]))
+                .hint("Set froglet.migration to eager.")
+        })?;
+        let notice = format!(
+            "column \"{name}\" is computed lazily: usable from the commit on, its values follow"
+        );
+        self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
+        Ok(Some(lazily))
+    }
+}
+
+fn compiled(
+    from: From<'_>,
+    table: &TableDef,
+    column: &NewColumn,
+    context: EvalContext,
+    recipe: &dyn Fn() -> Option<String>,
+) -> Result<Computation, SqlError> {
+    let (transform, why_not, may_fail): (Arc<dyn Transform>, _, _) = match from {
+        From::Expression(expr) => {
+            let computed = Computed::new(expr, table, column, context)?;
+            let (why_not, may_fail) = (computed.not_later(), computed.may_fail());
+            (Arc::new(computed), why_not, may_fail)
+        }
+        From::Column(id) => {
+            let old = table.column_by_id(id).ok_or_else(|| broken("its column is gone"))?;
+            let converted = Converted::new(old, column, context.zone)?;
+            (Arc::new(converted), None, !is_widening(old.ty, column.ty))
+        }
+    };
+    let lazily = match why_not {
+        Some(why) => Err(why),
+        None => recipe()
+            .ok_or("its expression cannot be written down for a restart")
+            .map(|recipe| LazyFill { recipe, verify: may_fail || column.not_null }),
+    };
+    Ok(Computation { transform, lazily })
+}
+
+/// Whether every value of one type is one of the other.
+fn is_widening(from: ColumnType, to: ColumnType) -> bool {
+    use ColumnType::{Float32, Float64, Int16, Int32, Int64};
+    matches!(
+        (from, to),
+        (Int16, Int32 | Int64 | Float32 | Float64) | (Int32, Int64 | Float64) | (Float32, Float64)
+    )
+}
+
+fn recipe(from: From<'_>, column: &NewColumn, frozen: &Frozen) -> Option<String> {
+    let from = match from {
+        From::Expression(expr) => {
+            let expr = stored::writable(expr);
+            let text = expr.to_string();
+            if crate::parse::parse_expression(&text).ok()? != expr {
+                return None;
+            }
+            Ok(text)
+        }
+        From::Column(id) => Err(id),
+    };
+    let session = Cow::Borrowed(frozen.values());
+    let NewColumn { name, ty, sql_type, .. } = column.clone();
+    let recipe = Recipe { from, name, ty, sql_type, session };
+    Some(serde_json::to_string(&recipe).expect("a recipe has only string keys"))
+}
+
+/// Compiles again what computes a column, over its table as it was.
+pub(crate) fn recompile(
+    recipe: &str,
+    session: Arc<dyn SessionFunctions>,
+    table: &TableDef,
+) -> Result<Arc<dyn Transform>, SqlError> {
+    let recipe: Recipe<'_> = serde_json::from_str(recipe).map_err(|e| broken(&e.to_string()))?;
+    let Recipe { name, ty, sql_type, .. } = recipe;
+    let column = NewColumn { name, ty, sql_type, not_null: false, default: None };
+    let catalog = Arc::new(CatalogVersion::default());
+    let frozen = Frozen::thawed(recipe.session.into_owned(), session, catalog);
+    let context = EvalContext::new(Arc::new(frozen));
+    let parsed;
+    let from = match &recipe.from {
+        Ok(text) => {
+            parsed = crate::parse::parse_expression(text)?;
+            From::Expression(&parsed)
+        }
+        Err(id) => From::Column(*id),
+    };
+    let compile = || compiled(from, table, &column, context.clone(), &|| None);
+    Ok(context.enter(compile)?.transform)
+}
+
+fn broken(what: &str) -> SqlError {
+    SqlError::new(SqlState::DATA_CORRUPTED, format!("a lazy column cannot be computed: {what}"))
+}
