@@ -172,6 +172,15 @@ class Changer(Session):
             connection.execute("rollback")
             self.counts["run again"] += 1
 
+    def mode(self):
+        """Whether a column is computed before the commit, or after it."""
+        return f"set local froglet.migration = {self.rng.choice(('eager', 'lazy', 'lazy'))}"
+
+    def connect(self):
+        connection = self.server.connect()
+        connection.execute(f"set froglet.migration_delay = '{self.rng.choice(('1h', '0', '20ms'))}'")
+        return connection
+
     def change(self, connection, columns, indexes):
         rng = self.rng
         self.number += 1
@@ -182,14 +191,15 @@ class Changer(Session):
         elif kind == 1:
             new = f"g{self.number}"
             columns.append(new)
-            statements = [f"alter table t add column {new} bigint generated always as (n * 2 + id) stored"]
+            statements = [self.mode(),
+                          f"alter table t add column {new} bigint generated always as (n * 2 + id) stored"]
         elif kind == 2 and columns:
             statements = [f"alter table t drop column {columns.pop()}"]
         elif kind == 3:
-            statements = ["alter table t alter column s type text using s || ''"]
+            statements = [self.mode(), "alter table t alter column s type text using s || ''"]
             if not any(column.startswith("g") for column in columns):
-                statements.append(
-                    f"alter table t alter column n type {rng.choice(('int', 'bigint'))} using n + 0")
+                statements += ["set local froglet.migration = auto",
+                               f"alter table t alter column n type {rng.choice(('int', 'bigint'))} using n + 0"]
         elif kind == 4:
             indexes.append(new)
             statements = [f"create {rng.choice(('unique index', 'index'))} {new} on t (n, id)"]

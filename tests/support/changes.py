@@ -4,13 +4,23 @@
 statement runs, and again over newer rows for all that the transaction reads and commits afterwards.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 from . import expressions
 from .expressions import literal, value
 from .tables import TEXT, Column, Failure, Key, NotModelled, Rows, Table, type_of
 
-LAZILY = " with (migration = lazy)"
+
+
+def plain(sql):
+    """A statement as PostgreSQL has it."""
+    return re.sub(r"set froglet.migration = \w+; | with \(migration = \w+\)", "", sql)
+
+
+def in_mode(lazily, sql):
+    """A statement that computes a column when it is committed, or before; the session stays so."""
+    return sql if lazily is None else f"set froglet.migration = {'lazy' if lazily else 'auto'}; {sql}"
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class AddColumn(Change):
     default: object = None
     not_null: bool = False
     generated: tuple = None
+    lazily: bool = None
 
     def sql(self):
         words = f"alter table {self.table} add column {self.name} {self.type}"
@@ -45,7 +56,7 @@ class AddColumn(Change):
             words += f" generated always as ({expressions.sql(self.generated)}) stored"
         elif self.default is not None:
             words += f" default {literal(self.default)}"
-        return words + (" not null" if self.not_null else "")
+        return in_mode(self.lazily, words + (" not null" if self.not_null else ""))
 
     def change(self, state, table, ids):
         if self.name in table.names():
@@ -122,10 +133,11 @@ class AlterType(Change):
     column: str
     type: str
     using: tuple
+    lazily: bool = None
 
     def sql(self):
-        return (f"alter table {self.table} alter column {self.column} type {self.type}"
-                f" using {expressions.sql(self.using)}")
+        return in_mode(self.lazily, f"alter table {self.table} alter column {self.column}"
+                                    f" type {self.type} using {expressions.sql(self.using)}")
 
     def change(self, state, table, ids):
         old, id, using = table.column(self.column), ids[0], table.resolve(self.using)
@@ -313,7 +325,8 @@ class MakeTable(Change):
     lazily: bool = False
 
     def sql(self):
-        return f"create table {self.table}{LAZILY * self.lazily} as {self.query.sql()}"
+        mode = "lazy" if self.lazily else "eager"
+        return f"create table {self.table} with (migration = {mode}) as {self.query.sql()}"
 
     def of(self, state):
         return None

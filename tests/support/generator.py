@@ -203,6 +203,10 @@ class Generator:
 
     # Schemas
 
+    def lazily(self):
+        """Whether a column is computed after the commit; None: as the session does it."""
+        return self.rng.random() < 0.7 if self.lazy else None
+
     def change(self, view):
         rng = self.rng
         tables = list(view.tables.values())
@@ -229,7 +233,8 @@ class Generator:
             among = texts if type_ == TEXT else own
             if among:
                 return AddColumn(
-                    t, self.name("g"), type_, generated=self.expression(table, type_, among))
+                    t, self.name("g"), type_, generated=self.expression(table, type_, among),
+                    lazily=self.lazily())
         if kind == "drop column" and len(table.columns) > 2:
             return DropColumn(t, c)
         if kind == "rename column":
@@ -239,7 +244,10 @@ class Generator:
                     column.id in (r[1], r[3]) for x in tables for r in x.references):
             keyed = any(column.id in key.columns for key in table.keys)
             type_ = rng.choice(NUMBERS if keyed and column.type != TEXT else (INTEGER, BIGINT, TEXT))
-            return AlterType(t, c, type_, self.expression(table, type_, [column]))
+            using = self.expression(table, type_, [column])
+            # What is built of it for every row cannot follow.
+            lazily = self.lazily() and not keyed if self.lazy else None
+            return AlterType(t, c, type_, using, lazily)
         if kind == "not null":
             return SetNotNull(t, c, rng.random() < 0.7)
         if kind == "check" and numbers:

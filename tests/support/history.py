@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import psycopg
 
-from .changes import LAZILY, Change
+from .changes import Change, plain
 from .generator import SESSIONS, Generator, Kill, beginning
 from .model import Changed, Commit, RollbackTo, Select, World, counted
 from .story import ENDS_SECONDS, Session
@@ -248,9 +248,9 @@ class Play:
             work = transaction.work
             if transaction.failed or any(not isinstance(piece, Changed) for piece in work):
                 return None
-            changes = [piece.change.sql().replace(LAZILY, "") for piece in work]
+            changes = [plain(piece.change.sql()) for piece in work]
         elif isinstance(statement, Change) and not transaction.explicit:
-            changes = [statement.sql().replace(LAZILY, "")]
+            changes = [plain(statement.sql())]
         else:
             return None
         if not changes:

@@ -269,7 +269,8 @@ class Doomed:
 
 
 def makes_lazily(statement):
-    return getattr(statement, "lazily", False)
+    """Whether it makes a table, or a column, of which the rows follow."""
+    return getattr(statement, "lazily", None)
 
 
 def done(work, state, lenient=False):
@@ -299,7 +300,8 @@ class Transaction:
         return any(isinstance(piece, Changed) for piece in self.work)
 
     def makes_lazily(self):
-        return any(makes_lazily(piece.change) for piece in self.work if isinstance(piece, Changed))
+        """Whether it makes a table so."""
+        return any(makes_lazily(piece.change) for piece in self.made().values())
 
     def made(self):
         """The tables it makes of others."""

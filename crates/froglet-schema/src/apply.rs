@@ -44,6 +44,7 @@ impl Catalog {
         txn.part();
         let mut scope = Scope { view: self.view(txn), options, limits };
         if let Change::CreateTableAs { table, query } = change {
+            self.fill_own_columns(txn, &mut scope, &query.tables()).await?;
             return match query {
                 TableQuery::Rows { source, query } => {
                     self.copy_table(txn, &scope, table, source, query).await
@@ -739,6 +740,7 @@ fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
                 target: positions(rows, &[target])[0],
                 ty: column.ty,
                 transform,
+                filled: None,
                 not_null: not_null.then(|| edit::not_null_violation(&def.name, &column.name)),
             }
         }

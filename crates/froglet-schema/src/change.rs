@@ -105,6 +105,16 @@ pub enum UnitInput {
     Stage(usize),
 }
 
+impl UnitInput {
+    /// The table, if it is one.
+    fn table(&self) -> Option<ObjectId> {
+        match self {
+            UnitInput::Table(table, _) => Some(*table),
+            UnitInput::Stage(_) => None,
+        }
+    }
+}
+
 /// Rows for a [`UnitQuery`], in parts that may be read in any order, on any thread, once each.
 pub trait UnitRows: Send + Sync {
     /// How many parts an input has.
@@ -145,6 +155,20 @@ pub enum TableQuery {
     },
 }
 
+impl TableQuery {
+    /// The tables that it reads.
+    pub(crate) fn tables(&self) -> Vec<ObjectId> {
+        match self {
+            TableQuery::Rows { source, .. } => vec![*source],
+            TableQuery::Lazy { query, .. } => query.tables(),
+            TableQuery::Units { stages, query } => {
+                let queries = stages.iter().map(|stage| &stage.query).chain([query]);
+                queries.flat_map(|query| query.inputs()).filter_map(UnitInput::table).collect()
+            }
+        }
+    }
+}
+
 /// The query of a table that is made lazily.
 #[derive(Clone)]
 pub enum LazyQuery {
@@ -173,14 +197,7 @@ impl LazyQuery {
                 let lookups = query.lookups().iter().map(|lookup| lookup.table);
                 std::iter::once(*source).chain(lookups).collect()
             }
-            LazyQuery::Units(query) => {
-                let inputs = query.inputs().iter();
-                let table = |input: &UnitInput| match input {
-                    UnitInput::Table(table, _) => Some(*table),
-                    UnitInput::Stage(_) => None,
-                };
-                inputs.filter_map(table).collect()
-            }
+            LazyQuery::Units(query) => query.inputs().iter().filter_map(UnitInput::table).collect(),
         }
     }
 }

@@ -29,24 +29,6 @@ macro_rules! delegate_to_table {
             self.table.open_feed()
         }
 
-        fn migrate_block(
-            &self,
-            owner: froglet_engine::TxnId,
-            since: froglet_engine::Savepoint,
-            block: u32,
-            rows: Option<&[froglet_engine::RowId]>,
-            source: &[usize],
-            target: &[usize],
-            transform: &mut dyn FnMut(
-                &froglet_engine::BlockRows,
-            ) -> Result<
-                froglet_engine::ColumnFill,
-                froglet_engine::MigrateError,
-            >,
-        ) -> Result<u64, froglet_engine::MigrateError> {
-            self.table.migrate_block(owner, since, block, rows, source, target, transform)
-        }
-
         fn index_block(
             &self,
             owner: froglet_engine::TxnId,
@@ -129,4 +111,27 @@ macro_rules! delegate_to_table {
     };
 }
 
-pub(crate) use delegate_to_table;
+/// The same of what migrations read of its rows, and compute.
+macro_rules! delegate_migration_to_table {
+    () => {
+        fn migrate_block(
+            &self,
+            owner: froglet_engine::TxnId,
+            since: froglet_engine::Savepoint,
+            block: u32,
+            rows: Option<&[froglet_engine::RowId]>,
+            source: &[usize],
+            target: &[usize],
+            transform: &mut dyn FnMut(
+                &froglet_engine::BlockRows,
+            ) -> Result<
+                froglet_engine::ColumnFill,
+                froglet_engine::MigrateError,
+            >,
+        ) -> Result<u64, froglet_engine::MigrateError> {
+            self.table.migrate_block(owner, since, block, rows, source, target, transform)
+        }
+    };
+}
+
+pub(crate) use {delegate_migration_to_table, delegate_to_table};

@@ -533,7 +533,11 @@ pub(crate) async fn carry_rows(
 ) -> Result<(), TxnError> {
     let snapshot = txn.snapshot();
     match &step.kind {
-        StepKind::Fill { source, target, ty, transform, not_null } => {
+        StepKind::Fill { source, target, ty, transform, filled, not_null } => {
+            let rows: &[RowId] = match filled {
+                Some(filled) => &without_those_filled(&*step.table, &snapshot, rows, *filled),
+                None => rows,
+            };
             let BlockRows { rids, batch } = read_rows(&*step.table, &snapshot, rows, source);
             if rids.is_empty() {
                 return Ok(());
@@ -596,6 +600,20 @@ pub(crate) async fn carry_rows(
         // The table is still there, and has the rows: the copy is as of the flip.
         StepKind::Copy(_) | StepKind::Derive(_) => Ok(()),
     }
+}
+
+/// The rows that do not have a flag.
+fn without_those_filled(
+    table: &dyn Table,
+    own: &Snapshot,
+    rows: &[RowId],
+    filled: usize,
+) -> Vec<RowId> {
+    let is_filled = |rid: &RowId| {
+        let mut flag = Row::new();
+        table.read_row(own, *rid, &[filled], &mut flag) && flag[0] == Value::Bool(true)
+    };
+    rows.iter().filter(|rid| !is_filled(rid)).copied().collect()
 }
 
 /// The newest lazy column for the rows of a writer that began under the older schema [K3].

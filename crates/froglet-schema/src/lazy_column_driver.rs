@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow_array::{BooleanArray, RecordBatch};
-use froglet_engine::{ColumnId, ColumnType, EngineError, Row, RowId, Table, TxnId, Value, batch};
+use froglet_engine::{ColumnId, ColumnType, EngineError, Table, TxnId, Value, batch};
 use froglet_txn::{Limits, Transaction};
 
 use crate::apply::Scope;
@@ -60,17 +60,18 @@ impl Catalog {
         base: &TableVersion,
         edited: &mut Edited,
     ) -> Result<(), SchemaError> {
-        edited.def.drop_unneeded_lazy_columns();
         match &mut edited.work[..] {
-            [] => Ok(()),
+            [] => {}
             [Work::Fill { target, transform, not_null, lazily }] if lazily.is_some() => {
                 let lazily = lazily.take().expect("just asked");
                 let filled = (*target, transform.clone(), *not_null);
                 edited.work.clear();
-                self.fill_lazily(txn, scope, base, &mut edited.def, filled, lazily).await
+                self.fill_lazily(txn, scope, base, &mut edited.def, filled, lazily).await?;
             }
-            _ => self.fill_lazy_columns(txn, scope, &mut edited.def).await,
+            _ => self.fill_lazy_columns(txn, scope, &mut edited.def).await?,
         }
+        edited.def.drop_unneeded_lazy_columns();
+        Ok(())
     }
 
     async fn fill_lazily(
@@ -86,15 +87,14 @@ impl Catalog {
         let (ty, name) = (column.ty, column.name.clone());
         let since = txn.savepoint();
         if verify {
-            self.fill_lazy_columns(txn, scope, def).await?;
-            let layout = Arc::new(base.def.layout());
+            let layout = base.def.layout();
             let type_of = |id: &ColumnId| Some(layout.columns[layout.position(*id)?].ty);
             let check = Computes {
                 types: transform.inputs().iter().filter_map(type_of).collect(),
                 null: not_null.then(|| edit::not_null_violation(&def.name, &name)),
                 transform: transform.clone(),
             };
-            let rows = self.engine().open(def.space, layout)?;
+            let rows = self.open_table(&base.def)?;
             let source = positions(&*rows, check.inputs());
             let kind = StepKind::Verify { source, check: Arc::new(check) };
             let step = Step::new(kind, rows, since, self.engine().clone());
@@ -147,6 +147,26 @@ impl Catalog {
         Ok(())
     }
 
+    /// Before tables are read as they are stored: fills what the same transaction has added to them lazily.
+    pub(crate) async fn fill_own_columns(
+        &self,
+        txn: &mut Transaction,
+        scope: &mut Scope<'_>,
+        tables: &[ObjectId],
+    ) -> Result<(), SchemaError> {
+        for table in tables {
+            if local(txn).is_none_or(|own| !own.changes.lazy_columns.contains_key(table)) {
+                continue;
+            }
+            let base = scope.table(*table)?.clone();
+            let mut def = base.def.clone();
+            self.fill_lazy_columns(txn, scope, &mut def).await?;
+            self.rewrite(txn, scope, &base, def).await?;
+            scope.view = self.view(txn);
+        }
+        Ok(())
+    }
+
     /// Fills a column of the same transaction as if it had not been lazy.
     async fn fill_own_column(
         &self,
@@ -156,24 +176,12 @@ impl Catalog {
         column: &LazyColumn,
     ) -> Result<(), SchemaError> {
         let rows = self.engine().open(def.space, Arc::new(def.whole_layout()))?;
-        let filled = positions(&*rows, &[column.def.filled]);
-        let view = txn.snapshot();
-        let is_filled = |rid: &RowId| {
-            let mut flag = Row::new();
-            rows.read_row(&view, *rid, &filled, &mut flag) && flag[0] == Value::Bool(true)
-        };
-        let written = txn.part().rows_written(def.space);
-        if written.iter().any(is_filled) {
-            return Err(not_lazily(format!(
-                "Table \"{}\" was written to after a column of it was made lazily",
-                def.name
-            )));
-        }
         let kind = StepKind::Fill {
             source: positions(&*rows, column.transform.inputs()),
             target: positions(&*rows, &[column.def.target])[0],
             ty: column.def.ty,
             transform: column.transform.clone(),
+            filled: rows.layout().position(column.def.filled),
             not_null: None,
         };
         let step = Step::new(kind, rows, column.since, self.engine().clone());
@@ -189,9 +197,7 @@ impl Catalog {
         for lazy in &def.lazy_columns {
             let known = self.lazy_columns.read().get(&lazy.begun.migration).cloned();
             let Some(column) = known.filter(|column| !column.is_complete()) else { continue };
-            if !column.is_live() {
-                return Err(not_lazily("Another table is to be made of it before that"));
-            }
+            assert!(column.is_live(), "its owner has filled his own columns");
             let columns = self.lazy_columns_of(def)?;
             Filling { column, columns }.migrate_all(limits)?;
         }

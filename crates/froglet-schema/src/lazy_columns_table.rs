@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use froglet_engine::{
-    BlockRows, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite, Snapshot, Table,
-    Ts, Value, WriteStop,
+    BlockRows, ColumnFill, Direction, EngineError, EngineTxn, KeyRange, MigrateError, Row, RowId,
+    RowWrite, Savepoint, Snapshot, Table, Ts, TxnId, Value, WriteStop,
 };
 
 use crate::course::Who;
@@ -157,6 +157,26 @@ impl Table for LazyColumnsTable {
             self.write_as_owner(txn, base, write).map_err(|stop| (at, stop))?;
         }
         Ok(())
+    }
+
+    /// What is looked at is as it will be; nothing is stored where something is computed.
+    fn migrate_block(
+        &self,
+        owner: TxnId,
+        since: Savepoint,
+        block: u32,
+        rows: Option<&[RowId]>,
+        source: &[usize],
+        target: &[usize],
+        transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
+    ) -> Result<u64, MigrateError> {
+        let demand = self.columns.demand(source);
+        let finish = &mut |read: &BlockRows| {
+            let read = BlockRows { rids: read.rids.clone(), batch: read.batch.clone() };
+            transform(&self.columns.finish(&demand, read)?)
+        };
+        let whole = &self.columns.whole;
+        whole.migrate_block(owner, since, block, rows, &demand.positions, target, finish)
     }
 
     fn changed_since(&self, rid: RowId, ts: Ts) -> bool {

@@ -29,7 +29,7 @@ use froglet_txn::{Limits, aside};
 
 use crate::background::Background;
 use crate::course::Who;
-use crate::delegate::delegate_to_table;
+use crate::delegate::{delegate_migration_to_table, delegate_to_table};
 use crate::error::SchemaError;
 use crate::keyed_rows::{KeyedRows, Visit};
 use crate::lazy::{Columns, LazyMigration, VERIFIED, as_engine};
@@ -447,6 +447,7 @@ impl Table for LazyTable {
     }
 
     delegate_to_table!();
+    delegate_migration_to_table!();
 }
 
 /// Rows of one block from two sides, by row id.

@@ -21,7 +21,7 @@ use froglet_engine::{
 use froglet_txn::{Limits, aside};
 
 use crate::background::Background;
-use crate::delegate::delegate_to_table;
+use crate::delegate::{delegate_migration_to_table, delegate_to_table};
 use crate::error::SchemaError;
 use crate::keyed_rows::KeyedRows;
 use crate::lazy::{Columns, LazyMigration, VERIFIED, as_engine};
@@ -260,4 +260,5 @@ impl Table for LazyUnitsTable {
     }
 
     delegate_to_table!();
+    delegate_migration_to_table!();
 }

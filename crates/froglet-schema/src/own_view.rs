@@ -31,7 +31,7 @@ use froglet_engine::{
     Snapshot, SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
 };
 
-use crate::delegate::delegate_to_table;
+use crate::delegate::{delegate_migration_to_table, delegate_to_table};
 use crate::keyed_rows::KeyedRows;
 use crate::rows::types_of;
 use crate::step::{Step, StepKind};
@@ -365,4 +365,5 @@ impl Table for OwnView {
     }
 
     delegate_to_table!();
+    delegate_migration_to_table!();
 }

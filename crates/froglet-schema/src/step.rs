@@ -50,6 +50,8 @@ pub enum StepKind {
         ty: ColumnType,
         /// How.
         transform: Arc<dyn Transform>,
+        /// Layout position of a flag, where some rows of the owner's have the column already.
+        filled: Option<usize>,
         /// The error for a NULL, where the column is NOT NULL.
         not_null: Option<Arc<dyn Fn() -> SchemaError + Send + Sync>>,
     },

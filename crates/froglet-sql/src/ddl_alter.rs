@@ -9,15 +9,15 @@ use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident,
     RenameTableNameKind,
 };
-use froglet_engine::{ColumnId, SqlState};
-use froglet_schema::{Change, Expression, Fill, IndexDef, ObjectId, TableDef, TableVersion};
+use froglet_engine::SqlState;
+use froglet_schema::{Change, Expression, Fill, ObjectId, TableDef, TableVersion};
 
 use crate::apply::Stop;
 use crate::command::fold;
 use crate::ddl::Ddl;
 use crate::ddl_column::{self, Serial, Source};
 use crate::error::SqlError;
-use crate::lazy_column::From;
+use crate::lazy_column::{self, From, constrained, depends_on};
 use crate::resolve::{self, Names};
 use crate::stored::{self, DefaultKind};
 use crate::types;
@@ -146,10 +146,9 @@ impl Ddl<'_> {
             Source::Nothing => Ok(Fill::Constant(froglet_engine::Value::Null)),
             Source::Default(expr) => Ok(self.default_fill(expr, &plan.column)?),
             Source::Generated(expr) => {
-                let constrained = (!plan.constraints.is_empty())
-                    .then_some("every row is looked at for its constraints");
-                let computed = self.computation(From::Expression(expr), table, &plan.column)?;
-                let computed = computed.but_for(constrained);
+                let from = From::Expression(expr);
+                let computed = lazy_column::computation(self.session, from, table, &plan.column)?;
+                let computed = computed.but_for(constrained(&plan.constraints));
                 let lazily = self.lazily(&computed, &plan.column)?;
                 Ok(Fill::Compute(computed.transform, lazily))
             }
@@ -342,7 +341,7 @@ impl Ddl<'_> {
         };
         let (mut using, mut lazily) = (None, None);
         if let Some(from) = from {
-            let computed = self.computation(from, &table.def, &new)?;
+            let computed = lazy_column::computation(self.session, from, &table.def, &new)?;
             let computed = computed.but_for(depends_on(&table.def, def.id));
             lazily = self.lazily(&computed, &new)?;
             using = Some(computed.transform);
@@ -390,18 +389,6 @@ impl Ddl<'_> {
             ));
         }
         Ok(())
-    }
-}
-
-/// What is looked at, or made, for every row of a column that gets another type, beside its values.
-fn depends_on(table: &TableDef, column: ColumnId) -> Option<&'static str> {
-    let has_it = |index: &IndexDef| index.spec.key.iter().any(|part| part.column == column);
-    match () {
-        () if table.indexes.iter().any(has_it) => Some("an index over it is built anew"),
-        () if table.checks().any(|(_, check)| check.columns.contains(&column)) => {
-            Some("every row is looked at for a check of it")
-        }
-        () => None,
     }
 }
 

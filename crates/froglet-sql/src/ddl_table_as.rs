@@ -53,7 +53,7 @@ impl Ddl<'_> {
         }
         let mode = Mode::of(&create.table_options)?.unwrap_or(self.migration);
         self.options.is_hybrid = mode == Mode::Hybrid;
-        if mode != Mode::Eager {
+        if !matches!(mode, Mode::Auto | Mode::Eager) {
             return self.create_lazily(table, made).await;
         }
         let change = Change::CreateTableAs { table, query: made.query };

@@ -16,6 +16,7 @@ use crate::ddl_compile::keeps_cells;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::functions::SessionState;
+use crate::lazy_column::{self, Choice, From, constrained, depends_on};
 use crate::lazy_query::Mode;
 use crate::resolve::Names;
 use crate::settings::Settings;
@@ -74,26 +75,23 @@ pub(crate) fn lines(
     session: &Arc<SessionState>,
     snapshot: &Snapshot,
 ) -> Result<Vec<String>, SqlError> {
-    let mode = match settings.get("froglet.migration") {
-        "lazy" | "hybrid" => "eager (only CREATE TABLE AS is made lazily)",
-        _ => "eager",
-    };
+    let wanted = Mode::parse(settings.get("froglet.migration"))?;
     match statement {
         Statement::AlterTable(alter) => {
             let table = names.table(&alter.name)?;
             let mut actions = Vec::new();
             for operation in &alter.operations {
-                actions.extend(kinds(table, operation)?);
+                actions.extend(kinds(session, table, operation, wanted)?);
             }
-            Ok(table_lines("Alter Table", table, &actions, mode))
+            Ok(table_lines("Alter Table", table, &actions))
         }
         Statement::CreateIndex(create) => {
             let table = names.table(&create.table_name)?;
-            Ok(table_lines("Create Index", table, &[(create.to_string(), Kind::Index)], mode))
+            let action = Action::new(create.to_string(), Kind::Index);
+            Ok(table_lines("Create Index", table, &[action]))
         }
         Statement::CreateTable(CreateTable { name, query: Some(query), table_options, .. }) => {
             let made = table_query::plan(names, session, snapshot, query)?;
-            let wanted = Mode::parse(settings.get("froglet.migration"))?;
             let wanted = Mode::of(table_options)?.unwrap_or(wanted);
             Ok(table_as_lines(&Names::parts(name)?.1, &made, wanted))
         }
@@ -101,31 +99,78 @@ pub(crate) fn lines(
     }
 }
 
-fn table_lines(
-    what: &str,
-    table: &TableVersion,
-    actions: &[(String, Kind)],
-    mode: &str,
-) -> Vec<String> {
+/// One action of a statement.
+struct Action {
+    text: String,
+    kind: Kind,
+    /// Of a column that is computed: when, and why, or why that cannot be.
+    mode: Option<Result<Choice, SqlError>>,
+}
+
+impl Action {
+    fn new(text: String, kind: Kind) -> Action {
+        Action { text, kind, mode: None }
+    }
+
+    fn is_lazy(&self) -> bool {
+        matches!(self.mode, Some(Ok(Choice::Lazy(..))))
+    }
+
+    /// How long its statement takes.
+    fn seconds(&self, rows: u64) -> f64 {
+        match &self.mode {
+            Some(Ok(Choice::Lazy(lazily, _))) if lazily.verify => Kind::Verify.seconds(rows),
+            Some(Ok(Choice::Lazy(..))) => 0.0,
+            _ => self.kind.seconds(rows),
+        }
+    }
+
+    fn lines(&self, rows: u64) -> Vec<String> {
+        let mut lines = vec![format!("  ->  {}  (kind={})", self.text, self.kind.as_str())];
+        if self.is_lazy() {
+            let time = shown_time(self.kind.seconds(rows));
+            lines.push(format!(
+                "        Work: after the commit, when rows are written and in the background, about {time}"
+            ));
+            lines.push("        Tracker: a hidden column, nine bits a row".to_owned());
+        } else {
+            lines.push(format!("        Work: {}", self.kind.work()));
+        }
+        match &self.mode {
+            None => {}
+            Some(Ok(choice)) => lines.push(format!("        Mode: {}", choice.text())),
+            Some(Err(refused)) => {
+                let why = refused.detail.as_deref().unwrap_or(&refused.message);
+                lines.push(format!("        Mode: none, it cannot be lazy. {why}"));
+            }
+        }
+        if let Some(Ok(Choice::Lazy(lazily, _))) = &self.mode
+            && lazily.verify
+        {
+            lines.push("        Verify: before the commit, it is run over every row".to_owned());
+        }
+        lines
+    }
+}
+
+fn table_lines(what: &str, table: &TableVersion, actions: &[Action]) -> Vec<String> {
     let rows = table.table.row_estimate();
-    let time = actions.iter().map(|(_, kind)| kind.seconds(rows)).sum();
+    let time = actions.iter().map(|action| action.seconds(rows)).sum();
+    let mode = if actions.iter().any(Action::is_lazy) { "lazy" } else { "eager" };
     let mut lines = vec![format!(
         "{what} on {}  (rows≈{rows} bytes≈{} time≈{} mode={mode})",
         table.def.name,
         table.table.bytes_estimate(),
         shown_time(time)
     )];
-    for (what, kind) in actions {
-        lines.push(format!("  ->  {what}  (kind={})", kind.as_str()));
-        lines.push(format!("        Work: {}", kind.work()));
-    }
+    lines.extend(actions.iter().flat_map(|action| action.lines(rows)));
     lines
 }
 
 fn table_as_lines(name: &str, made: &MadeTable, wanted: Mode) -> Vec<String> {
     let MadeTable { units, row_estimate: rows, bytes_estimate: bytes, .. } = made;
     let mode = match (wanted, &made.lazily) {
-        (Mode::Eager, _) => "eager".to_owned(),
+        (Mode::Auto | Mode::Eager, _) => "eager".to_owned(),
         (mode, Ok(lazily)) => return lazy_lines(name, made, mode, lazily),
         (_, Err(why)) => format!("none: it cannot be lazy, {why}"),
     };
@@ -186,23 +231,28 @@ fn shown_time(seconds: f64) -> String {
 }
 
 fn kinds(
+    session: &Arc<SessionState>,
     table: &TableVersion,
     operation: &AlterTableOperation,
-) -> Result<Vec<(String, Kind)>, SqlError> {
+    wanted: Mode,
+) -> Result<Vec<Action>, SqlError> {
     use AlterTableOperation as Op;
     let kind = match operation {
-        Op::AddColumn { column_def, .. } => return add_column(operation, column_def),
+        Op::AddColumn { column_def, .. } => {
+            return add_column(session, table, operation, column_def, wanted);
+        }
         Op::AlterColumn { column_name, op } => match op {
             AlterColumnOperation::SetNotNull => Kind::Verify,
             AlterColumnOperation::SetDataType { data_type, using, .. } => {
-                return alter_type(table, operation, &fold(column_name), data_type, using);
+                let (column, using) = (fold(column_name), using.as_ref());
+                return alter_type(session, table, operation, &column, data_type, using, wanted);
             }
             _ => Kind::Metadata,
         },
         Op::AddConstraint { constraint, .. } => constraint_kind(constraint),
         _ => Kind::Metadata,
     };
-    Ok(vec![(operation.to_string(), kind)])
+    Ok(vec![Action::new(operation.to_string(), kind)])
 }
 
 fn constraint_kind(constraint: &TableConstraint) -> Kind {
@@ -213,35 +263,48 @@ fn constraint_kind(constraint: &TableConstraint) -> Kind {
 }
 
 fn add_column(
+    session: &Arc<SessionState>,
+    table: &TableVersion,
     operation: &AlterTableOperation,
     def: &datafusion::sql::sqlparser::ast::ColumnDef,
-) -> Result<Vec<(String, Kind)>, SqlError> {
+    wanted: Mode,
+) -> Result<Vec<Action>, SqlError> {
     let plan = ddl_column::plan(def)?;
+    let column = &plan.column;
+    let mut mode = None;
     let kind = match &plan.source {
         Source::Nothing => Kind::Metadata,
-        Source::Sequence(_) | Source::Generated(_) => Kind::Column,
+        Source::Sequence(_) => Kind::Column,
+        Source::Generated(expr) => {
+            let from = From::Expression(expr);
+            let computed = lazy_column::computation(session, from, &table.def, column)?;
+            let computed = computed.but_for(constrained(&plan.constraints));
+            mode = Some(Choice::of(wanted, &computed, &column.name));
+            Kind::Column
+        }
         Source::Default(expr) => {
-            let column = &plan.column;
             let scope = Scope::empty();
             let (ty, sql_type) = (column.ty, column.sql_type);
             let compiled = RowExpr::compile_for(&scope, expr, &[], &column.name, ty, sql_type)?;
             if compiled.volatile() { Kind::Column } else { Kind::Metadata }
         }
     };
-    let mut kinds = vec![(operation.to_string(), kind)];
+    let mut actions = vec![Action { text: operation.to_string(), kind, mode }];
     for constraint in &plan.constraints {
-        kinds.push((format!("ADD {constraint}"), constraint_kind(constraint)));
+        actions.push(Action::new(format!("ADD {constraint}"), constraint_kind(constraint)));
     }
-    Ok(kinds)
+    Ok(actions)
 }
 
 fn alter_type(
+    session: &Arc<SessionState>,
     table: &TableVersion,
     operation: &AlterTableOperation,
     column: &str,
     data_type: &datafusion::sql::sqlparser::ast::DataType,
-    using: &Option<Expr>,
-) -> Result<Vec<(String, Kind)>, SqlError> {
+    using: Option<&Expr>,
+    wanted: Mode,
+) -> Result<Vec<Action>, SqlError> {
     let def = table.def.column(column).ok_or_else(|| {
         SqlError::new(
             froglet_engine::SqlState::UNDEFINED_COLUMN,
@@ -251,18 +314,22 @@ fn alter_type(
     let mut new = new_column(def);
     (new.ty, new.sql_type) = types::parse_type(data_type)?;
     if using.is_none() && keeps_cells(def, &new) {
-        return Ok(vec![(operation.to_string(), Kind::Metadata)]);
+        return Ok(vec![Action::new(operation.to_string(), Kind::Metadata)]);
     }
-    let mut kinds = vec![(operation.to_string(), Kind::Column)];
+    let from = using.map_or(From::Column(def.id), From::Expression);
+    let computed = lazy_column::computation(session, from, &table.def, &new)?;
+    let computed = computed.but_for(depends_on(&table.def, def.id));
+    let mode = Some(Choice::of(wanted, &computed, column));
+    let mut actions = vec![Action { text: operation.to_string(), kind: Kind::Column, mode }];
     for index in &table.def.indexes {
         if index.spec.key.iter().any(|part| part.column == def.id) {
-            kinds.push((format!("rebuild index {}", index.name), Kind::Index));
+            actions.push(Action::new(format!("rebuild index {}", index.name), Kind::Index));
         }
     }
     for (name, check) in table.def.checks() {
         if check.columns.contains(&def.id) {
-            kinds.push((format!("verify check {name}"), Kind::Verify));
+            actions.push(Action::new(format!("verify check {name}"), Kind::Verify));
         }
     }
-    Ok(kinds)
+    Ok(actions)
 }

@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, TableConstraint};
 use froglet_engine::{ColumnId, ColumnType, SqlState};
-use froglet_schema::{CatalogVersion, LazyFill, NewColumn, SqlType, TableDef, Transform};
+use froglet_schema::{CatalogVersion, IndexDef, LazyFill, NewColumn, SqlType, TableDef, Transform};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{EvalContext, SessionFunctions};
@@ -14,6 +14,7 @@ use crate::ddl::Ddl;
 use crate::ddl_compile::{Computed, Converted};
 use crate::error::SqlError;
 use crate::frozen::{Frozen, FrozenValues};
+use crate::functions::SessionState;
 use crate::lazy_query::Mode;
 use crate::stored;
 
@@ -54,43 +55,104 @@ impl Computation {
     }
 }
 
-impl Ddl<'_> {
-    /// What computes a column of a table.
-    pub(crate) fn computation(
-        &self,
-        from: From<'_>,
-        table: &TableDef,
-        column: &NewColumn,
-    ) -> Result<Computation, SqlError> {
-        let frozen = Arc::new(Frozen::new(self.session.clone()));
-        let context = EvalContext::new(frozen.clone());
-        let recipe = || recipe(from, column, &frozen);
-        compiled(from, table, column, context, &recipe)
+/// What computes a column of a table.
+pub(crate) fn computation(
+    session: &Arc<SessionState>,
+    from: From<'_>,
+    table: &TableDef,
+    column: &NewColumn,
+) -> Result<Computation, SqlError> {
+    let frozen = Arc::new(Frozen::new(session.clone()));
+    let context = EvalContext::new(frozen.clone());
+    compiled(from, table, column, context, &|| recipe(from, column, &frozen))
+}
+
+/// When a column is computed.
+pub(crate) enum Choice {
+    /// Before the commit.
+    Eager(&'static str),
+    /// After it.
+    Lazy(LazyFill, &'static str),
+}
+
+impl Choice {
+    /// What a mode comes to; an error, if it asks for what cannot be.
+    pub(crate) fn of(
+        mode: Mode,
+        computation: &Computation,
+        column: &str,
+    ) -> Result<Choice, SqlError> {
+        match (mode, computation.lazily.clone()) {
+            (Mode::Eager, _) => Ok(Choice::Eager("froglet.migration is eager")),
+            (Mode::Auto, Err(why)) => Ok(Choice::Eager(why)),
+            (Mode::Auto, Ok(lazily)) if lazily.verify => {
+                Ok(Choice::Eager("every row is looked at: it may fail for some, or be NULL"))
+            }
+            (Mode::Auto, Ok(lazily)) => Ok(Choice::Lazy(lazily, "nothing is to be verified")),
+            (Mode::Lazy | Mode::Hybrid, Ok(lazily)) => {
+                Ok(Choice::Lazy(lazily, "froglet.migration says so"))
+            }
+            (Mode::Lazy | Mode::Hybrid, Err(why)) => Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("column \"{column}\" cannot be computed lazily"),
+            )
+            .detail(format!("{}{}.", why[..1].to_uppercase(), &why[1..]))
+            .hint("Set froglet.migration to auto or eager.")),
+        }
     }
 
+    /// What it is, and why.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Choice::Eager(why) => format!("eager, {why}"),
+            Choice::Lazy(_, why) => format!("lazy, {why}"),
+        }
+    }
+}
+
+impl Ddl<'_> {
     /// How a column is to be computed lazily, if it is.
     pub(crate) fn lazily(
         &mut self,
         computation: &Computation,
         column: &NewColumn,
     ) -> Result<Option<LazyFill>, SqlError> {
-        if self.migration == Mode::Eager {
-            return Ok(None);
-        }
-        self.options.is_hybrid = self.migration == Mode::Hybrid;
         let name = &column.name;
-        let lazily = computation.lazily.clone().map_err(|why| {
-            let message = format!("column \"{name}\" cannot be computed lazily");
-            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
-                .detail(format!("{}{}.", why[..1].to_uppercase(), &why[1..]))
-                .hint("Set froglet.migration to eager.")
-        })?;
-        let notice = format!(
-            "column \"{name}\" is computed lazily: usable from the commit on, its values follow"
-        );
-        self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
-        Ok(Some(lazily))
+        let choice = Choice::of(self.migration, computation, name)?;
+        self.options.is_hybrid = self.migration == Mode::Hybrid;
+        if self.migration != Mode::Eager {
+            let notice = match &choice {
+                Choice::Eager(why) => {
+                    format!("column \"{name}\" is computed before the commit: {why}")
+                }
+                Choice::Lazy(_, why) => format!(
+                    "column \"{name}\" is computed lazily, usable from the commit on: {why}"
+                ),
+            };
+            self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
+        }
+        match choice {
+            Choice::Eager(_) => Ok(None),
+            Choice::Lazy(lazily, _) => Ok(Some(lazily)),
+        }
     }
+}
+
+/// What is looked at, or made, for every row of a column that gets another type, beside its values.
+pub(crate) fn depends_on(table: &TableDef, column: ColumnId) -> Option<&'static str> {
+    let has_it = |index: &IndexDef| index.spec.key.iter().any(|part| part.column == column);
+    match () {
+        () if table.indexes.iter().any(has_it) => Some("an index over it is built anew"),
+        () if table.checks().any(|(_, check)| check.columns.contains(&column)) => {
+            Some("every row is looked at for a check of it")
+        }
+        () => None,
+    }
+}
+
+/// The same of a new column with constraints.
+pub(crate) fn constrained(constraints: &[TableConstraint]) -> Option<&'static str> {
+    (!constraints.is_empty()).then_some("every row is looked at for its constraints")
 }
 
 fn compiled(

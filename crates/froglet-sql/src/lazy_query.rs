@@ -26,9 +26,11 @@ use crate::resolve::Names;
 use crate::semantics::casts::CastFunction;
 use crate::{stored, table_query, udf};
 
-/// How rows of a new table are made.
+/// How rows of a new table are made, and values of a computed column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
+    /// Columns after the commit, if nothing has to be looked at before; everything else before.
+    Auto,
     /// All, before the commit.
     Eager,
     /// Each when it is touched, after the commit, and the rest when nobody else needs the processor.
@@ -53,7 +55,8 @@ impl Mode {
     /// The mode of a setting or option.
     pub(crate) fn parse(text: &str) -> Result<Mode, SqlError> {
         match text.trim_matches('\'').to_ascii_lowercase().as_str() {
-            "eager" | "auto" => Ok(Mode::Eager),
+            "auto" => Ok(Mode::Auto),
+            "eager" => Ok(Mode::Eager),
             "lazy" => Ok(Mode::Lazy),
             "hybrid" => Ok(Mode::Hybrid),
             other => Err(SqlError::new(

@@ -274,7 +274,7 @@ impl Hot {
                 .unwrap_or(IsolationName::ReadCommitted),
             read_only: on("default_transaction_read_only"),
             capture_threads: get("froglet.migration_cdc_threads").parse().unwrap_or(1),
-            migration: Mode::parse(get("froglet.migration")).unwrap_or(Mode::Eager),
+            migration: Mode::parse(get("froglet.migration")).unwrap_or(Mode::Auto),
             migration_delay: timeout("froglet.migration_delay").unwrap_or_default(),
             granule_rows: get("froglet.migration_granule_rows").parse().unwrap_or(1),
             detection: match get("froglet.migration_detection") {
