@@ -30,12 +30,18 @@ def sql(e, name=lambda column: column):
     return f"({words[0]} {operator} {words[1]})"
 
 
+def equal(a, b):
+    if isinstance(a, str) != isinstance(b, str):
+        raise TypeError("a text and a number")
+    return a == b
+
+
 BINARY = {
     "+": lambda a, b: a + b,
     "*": lambda a, b: a * b,
     "%": lambda a, b: a % b,
     "||": lambda a, b: f"{a}{b}",
-    "=": lambda a, b: a == b,
+    "=": equal,
     "<": lambda a, b: a < b,
     ">=": lambda a, b: a >= b,
 }

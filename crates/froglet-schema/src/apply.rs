@@ -5,12 +5,12 @@ use std::sync::Arc;
 use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
+use crate::carry::carry_rows;
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{Change, Fill, NewTable, TableQuery};
 use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::edit::{self, Edited, NewType, Surroundings, Work};
 use crate::error::SchemaError;
-use crate::flip::carry_rows;
 use crate::local::{Changed, Remains, local, local_mut};
 use crate::status::MigrationOptions;
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};

@@ -11,9 +11,10 @@ use froglet_engine::{CrashPoint, Engine, IdMap, Snapshot, SpaceId, Table, Ts, Tx
 use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
 use parking_lot::{Mutex, RwLock};
 
+use crate::carry::{CopyTo, Flip, MadeBy};
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
-use crate::flip::{CopyTo, Flip, Hook, MadeBy, TableState, changes_itself};
+use crate::flip::{Hook, TableState, changes_itself};
 use crate::history::{HISTORY_SPACE, History};
 use crate::lazy::LazyMigration;
 use crate::lazy_columns::LazyColumn;

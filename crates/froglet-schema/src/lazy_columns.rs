@@ -20,7 +20,7 @@
 //!     It is computed before the block is latched, and stored if nobody else has: so exactly once. When no
 //!     row is left, none is in any view.
 //! K3: a writer who began before F and commits after it fills his rows as well, and then computes the
-//!     column again for his own versions (`flip.rs`).
+//!     column again for his own versions (`carry.rs`).
 //! K4: before F others still write the rows, and nothing is filled; the owner's own writes bring the
 //!     column's value along as of what they write over.
 //! K5: a row that is inserted by who knows the column has `filled` true for as long as a definition names it,

@@ -21,6 +21,7 @@ mod apply;
 mod apply_as;
 mod background;
 mod build;
+mod carry;
 pub mod catalog;
 pub mod change;
 mod copy;

@@ -17,9 +17,10 @@ use std::sync::atomic::Ordering;
 use froglet_engine::{BlockRows, Direction, KeyRange, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_txn::{Transaction, TxnError};
 
+use crate::carry::verify_rows;
 use crate::catalog::Catalog;
 use crate::error::SchemaError;
-use crate::flip::{changes_itself, verify_rows};
+use crate::flip::changes_itself;
 use crate::migration::Migration;
 use crate::rows::{read_rows, row_at, types_of};
 use crate::step::{Step, StepKind, show};

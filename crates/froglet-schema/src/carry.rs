@@ -1,0 +1,510 @@
+//! The carry-over: rows that a writer has written under an older schema follow to the newest, in its own
+//! transaction.
+//!
+//! ```text
+//!   the table has a newer version     its steps, for the writer's rows: fill, check, enter into indexes
+//!   the table is gone, copies stay    the writer's rows go where copies have them
+//!   the table is gone                 40001: the transaction runs again
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use froglet_engine::{
+    BlockRows, CrashPoint, EngineTxn, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState,
+    Table, Ts, TxnId, Value, WriteStop, batch,
+};
+use froglet_txn::{Limits, SchemaUse, Strength, Transaction, TxnError};
+
+use crate::catalog::{Catalog, CatalogVersion};
+use crate::change::Check;
+use crate::copy::Copy;
+use crate::course::Who;
+use crate::def::ObjectId;
+use crate::error::SchemaError;
+use crate::lazy_columns::LazyColumns;
+use crate::lazy_rows::LazyRows;
+use crate::lazy_table::LazyTable;
+use crate::rows::{read_rows, row_at, types_of};
+use crate::step::{ForeignKeyWatch, Step, StepKind};
+
+/// A committed change of one table, kept while a writer may need to be carried over it.
+pub struct Flip {
+    /// The table.
+    pub table: ObjectId,
+    /// When.
+    pub ts: Ts,
+    /// What to do with a row written under the version before.
+    pub steps: Vec<Arc<Step>>,
+    /// Columns that were added lazily, each with those before it.
+    pub lazy_columns: Vec<Arc<LazyColumns>>,
+    /// Why a row has no place in the table any more.
+    pub refuses: Option<&'static str>,
+    /// Where it has one instead.
+    pub copies: Vec<CopyTo>,
+}
+
+/// A table that was made of one that is gone.
+pub struct CopyTo {
+    /// How.
+    pub made: MadeBy,
+    /// The new table.
+    pub table: ObjectId,
+    /// What was done with its rows in the same transaction.
+    pub steps: Vec<Arc<Step>>,
+}
+
+/// What makes the rows of a table of those of another.
+pub enum MadeBy {
+    /// Before the commit.
+    Copy(Arc<Copy>),
+    /// After it.
+    Lazy(Arc<LazyRows>),
+}
+
+impl MadeBy {
+    /// The row space that it makes.
+    fn space(&self) -> SpaceId {
+        match self {
+            MadeBy::Copy(copy) => copy.target_space(),
+            MadeBy::Lazy(lazy) => lazy.state.course.space,
+        }
+    }
+
+    /// What a writer's own version of source rows makes of their target rows, where that differs.
+    fn changes_of(
+        &self,
+        own: &Snapshot,
+        rows: &[RowId],
+    ) -> Result<Vec<(RowId, Option<Row>)>, SchemaError> {
+        match self {
+            MadeBy::Copy(copy) => copy.changes_of(own, rows),
+            MadeBy::Lazy(lazy) => lazy.changes_of(own, rows),
+        }
+    }
+
+    /// Makes the target row of a source row this, for a writer, if nobody has written it after `base`.
+    /// Returns the row that it wrote.
+    fn apply(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        source: RowId,
+        made: &Option<Row>,
+    ) -> Result<Option<RowId>, WriteStop> {
+        match self {
+            MadeBy::Copy(copy) => copy.apply(txn, base, source, made),
+            MadeBy::Lazy(lazy) => LazyTable::carry_over(lazy, txn, base, source, made),
+        }
+    }
+}
+
+impl Catalog {
+    /// Carries the rows that a transaction wrote under an older version over to the newest. `behind`
+    /// is a read view from before that, and keeps what is needed.
+    pub(crate) async fn carry_over(
+        &self,
+        txn: &mut Transaction,
+        used: SchemaUse,
+        behind: &Arc<Snapshot>,
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        let flips = self.flips_after(used.table, used.version);
+        let mut reached = used.version;
+        for flip in &flips {
+            if !flip.copies.is_empty() {
+                self.carry_to_copies(txn, flip, used.space, limits).await?;
+                // The table's own later flips are no matter of these rows.
+                reached = flips.last().map_or(flip.ts, |last| last.ts);
+                break;
+            }
+            // What was rolled back to a savepoint has lost nothing.
+            if let Some(why) = flip.refuses
+                && !txn.part().rows_written(used.space).is_empty()
+            {
+                return Err(TxnError::Refused {
+                    state: SqlState::SERIALIZATION_FAILURE,
+                    message: "could not serialize access due to a concurrent schema change".into(),
+                    detail: Some(format!(
+                        "Table {} {why} after this transaction had written to it.",
+                        self.name_in(behind, used.table)
+                    )),
+                    hint: Some("Run the transaction again.".into()),
+                });
+            }
+            if !flip.steps.is_empty() || !flip.lazy_columns.is_empty() {
+                let rows = txn.part().rows_written(used.space);
+                for step in &flip.steps {
+                    carry_rows(txn, step, &rows, None, limits).await?;
+                    CrashPoint::CarriedStep.reached();
+                }
+                for columns in &flip.lazy_columns {
+                    carry_lazy_column(txn, columns, &rows, limits).await?;
+                    CrashPoint::CarriedStep.reached();
+                }
+            }
+            reached = flip.ts;
+        }
+        txn.note_carried_over(used, reached, behind.clone());
+        if flips.is_empty() {
+            let state = self.state(used.table);
+            let newest = state.map_or(0, |s| s.version.load(Ordering::SeqCst));
+            return Err(TxnError::Refused {
+                state: SqlState::SERIALIZATION_FAILURE,
+                message: "could not serialize access due to a concurrent schema change".into(),
+                detail: Some(format!(
+                    "Table {} is at schema version {newest}, this transaction wrote under {}.",
+                    self.name_in(behind, used.table),
+                    used.version
+                )),
+                hint: Some("Run the transaction again.".into()),
+            });
+        }
+        Ok(())
+    }
+
+    /// What a read view calls a table, for a message.
+    fn name_in(&self, view: &Snapshot, table: ObjectId) -> String {
+        let catalog = self.at(view.ts);
+        let named = catalog.tables.get(&table);
+        named.map_or_else(|| table.to_string(), |version| format!("\"{}\"", version.def.name))
+    }
+
+    /// Whether a view has a newer version of a table than it was written under, or had it. What was
+    /// written has then to follow, or the statement would not meet it.
+    pub(crate) fn moves_on(&self, view: &CatalogVersion, used: &SchemaUse) -> bool {
+        match view.tables.get(&used.table) {
+            Some(table) => table.version > used.version,
+            None => {
+                let flips = self.flips_after(used.table, used.version);
+                flips.iter().any(|flip| flip.ts <= view.ts)
+            }
+        }
+    }
+
+    /// Rows that a transaction wrote to a table which is gone go where copies have them: as if it had
+    /// committed before they did.
+    async fn carry_to_copies(
+        &self,
+        txn: &mut Transaction,
+        flip: &Flip,
+        from: SpaceId,
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        let rows = txn.part().rows_written(from);
+        for step in &flip.steps {
+            if let StepKind::Copy(copy) = &step.kind {
+                let is_it = |to: &&CopyTo| match &to.made {
+                    MadeBy::Copy(made) => Arc::ptr_eq(made, copy),
+                    MadeBy::Lazy(_) => false,
+                };
+                if let Some(to) = flip.copies.iter().find(is_it) {
+                    self.carry_to_copy(txn, to, flip.ts, &rows, limits).await?;
+                }
+            } else {
+                // The copy may have been made of a column that was filled before.
+                carry_rows(txn, step, &rows, None, limits).await?;
+            }
+        }
+        for to in flip.copies.iter().filter(|to| matches!(to.made, MadeBy::Lazy(_))) {
+            self.carry_to_copy(txn, to, flip.ts, &rows, limits).await?;
+        }
+        Ok(())
+    }
+
+    async fn carry_to_copy(
+        &self,
+        txn: &mut Transaction,
+        to: &CopyTo,
+        flip: Ts,
+        rows: &[RowId],
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        let changes = to.made.changes_of(&txn.snapshot(), rows)?;
+        let latest = self.latest();
+        let referenced =
+            latest.tables.get(&to.table).is_some_and(|t| !t.def.referenced_by.is_empty());
+        if referenced && !changes.is_empty() {
+            // Others may refer to these rows by now, and nobody has asked them.
+            return Err(TxnError::Serialization);
+        }
+        if let MadeBy::Lazy(lazy) = &to.made
+            && changes.len() > 1
+        {
+            self.give_keys_up(txn, lazy, flip, &changes, limits).await?;
+        }
+        let mut written = Vec::new();
+        for (source, change) in changes {
+            loop {
+                // Whoever has written the new row since the flip knew nothing of this transaction, nor
+                // did the flip's owner, whose own writes have its timestamp.
+                match to.made.apply(txn.part(), Ts(flip.0 - 1), source, &change) {
+                    Ok(rid) => {
+                        written.extend(rid);
+                        CrashPoint::CarriedToCopy.reached();
+                        break;
+                    }
+                    Err(WriteStop::Gone) => return Err(TxnError::Serialization),
+                    // Among the rows as of the flip, and among the writer's, the source's keys differed:
+                    // somebody has taken this one since.
+                    Err(WriteStop::Duplicate { .. }) if matches!(to.made, MadeBy::Lazy(_)) => {
+                        return Err(TxnError::Serialization);
+                    }
+                    Err(stop) => stopped(txn, stop, "", limits).await?,
+                }
+            }
+        }
+        for step in &to.steps {
+            carry_rows(txn, step, &written, Some(flip), limits).await?;
+        }
+        txn.note_schema(SchemaUse { table: to.table, space: to.made.space(), version: flip });
+        Ok(())
+    }
+
+    /// Rows that have passed keys on give up the old ones before any takes a new one: a table that is made
+    /// lazily has its unique indexes from the start.
+    async fn give_keys_up(
+        &self,
+        txn: &mut Transaction,
+        lazy: &Arc<LazyRows>,
+        flip: Ts,
+        changes: &[(RowId, Option<Row>)],
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        for (source, _) in changes {
+            loop {
+                match LazyTable::give_keys_up(lazy, txn.part(), Ts(flip.0 - 1), *source) {
+                    Ok(()) => break,
+                    Err(WriteStop::Gone) => return Err(TxnError::Serialization),
+                    Err(stop) => stopped(txn, stop, "", limits).await?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One step for the rows of a writer that began under the older schema, inside its transaction. Of
+/// rows that come into another table, whoever has taken their keys after the flip `into` knew nothing.
+pub(crate) async fn carry_rows(
+    txn: &mut Transaction,
+    step: &Step,
+    rows: &[RowId],
+    into: Option<Ts>,
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    let snapshot = txn.snapshot();
+    match &step.kind {
+        StepKind::Fill { source, target, ty, transform, filled, not_null } => {
+            let rows: &[RowId] = match filled {
+                Some(filled) => &without_those_filled(&*step.table, &snapshot, rows, *filled),
+                None => rows,
+            };
+            let BlockRows { rids, batch } = read_rows(&*step.table, &snapshot, rows, source);
+            if rids.is_empty() {
+                return Ok(());
+            }
+            let filled = transform.eval(&batch)?;
+            let columns = [*target];
+            if rids.len() > 1 && is_in_unique_key(step, *target) {
+                // Rows that have swapped keys give up the old ones before any takes a new one.
+                for rid in &rids {
+                    let values = [Value::Null];
+                    let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
+                    write_own(txn, &*step.table, snapshot.ts, write, limits).await?;
+                }
+            }
+            for (i, rid) in rids.iter().enumerate() {
+                let value = batch::value_at(&filled, i, *ty);
+                if value.is_null()
+                    && let Some(error) = not_null
+                {
+                    return Err(error().into());
+                }
+                let values = [value];
+                let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
+                write_own(txn, &*step.table, snapshot.ts, write, limits).await?;
+            }
+            Ok(())
+        }
+        StepKind::Verify { source, check } => {
+            Ok(verify_rows(&*step.table, &snapshot, rows, source, &**check)?)
+        }
+        StepKind::Index { position, name } => {
+            for rid in rows {
+                loop {
+                    match step.table.index_row(txn.part(), *rid, &[*position]) {
+                        Ok(()) => break,
+                        Err(WriteStop::Duplicate { other, .. })
+                            if into.is_some_and(|flip| step.table.changed_since(other, flip)) =>
+                        {
+                            return Err(TxnError::Serialization);
+                        }
+                        Err(stop) => stopped(txn, stop, name, limits).await?,
+                    }
+                }
+            }
+            Ok(())
+        }
+        StepKind::Child(watch) => {
+            let BlockRows { rids, batch } = read_rows(&*step.table, &snapshot, rows, &watch.child);
+            let types = types_of(&*step.table, &watch.child);
+            for i in 0..rids.len() {
+                let values = row_at(batch.columns(), &types, i);
+                if values.iter().any(Value::is_null) {
+                    continue;
+                }
+                share_parent(txn, watch, &values, limits).await?;
+            }
+            Ok(())
+        }
+        StepKind::Parent(watch) => parents_unchanged(txn, watch, rows),
+        // The table is still there, and has the rows: the copy is as of the flip.
+        StepKind::Copy(_) | StepKind::Derive(_) => Ok(()),
+    }
+}
+
+/// The rows that do not have a flag.
+fn without_those_filled(
+    table: &dyn Table,
+    own: &Snapshot,
+    rows: &[RowId],
+    filled: usize,
+) -> Vec<RowId> {
+    let is_filled = |rid: &RowId| {
+        let mut flag = Row::new();
+        table.read_row(own, *rid, &[filled], &mut flag) && flag[0] == Value::Bool(true)
+    };
+    rows.iter().filter(|rid| !is_filled(rid)).copied().collect()
+}
+
+/// The newest lazy column for the rows of a writer that began under the older schema [K3].
+async fn carry_lazy_column(
+    txn: &mut Transaction,
+    columns: &LazyColumns,
+    rows: &[RowId],
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    let mut in_order = rows.to_vec();
+    in_order.sort_unstable();
+    columns.fill(&in_order, Who::Access)?;
+    let snapshot = txn.snapshot();
+    let positions = columns.carried_to();
+    for (rid, values) in columns.carried(&snapshot, &in_order)? {
+        let write = RowWrite::Update { rid, columns: &positions, values: &values };
+        write_own(txn, &*columns.whole, snapshot.ts, write, limits).await?;
+    }
+    Ok(())
+}
+
+/// The error of the first of a writer's rows for which a condition does not hold.
+pub(crate) fn verify_rows(
+    table: &dyn Table,
+    snapshot: &Snapshot,
+    rows: &[RowId],
+    source: &[usize],
+    check: &dyn Check,
+) -> Result<(), SchemaError> {
+    let BlockRows { rids, batch } = read_rows(table, snapshot, rows, source);
+    if rids.is_empty() {
+        return Ok(());
+    }
+    let holds = check.eval(&batch)?;
+    let is_violated = |at: &usize| arrow_array::Array::is_valid(&holds, *at) && !holds.value(*at);
+    match (0..rids.len()).find(is_violated) {
+        Some(at) => Err(check.violation(&row_at(batch.columns(), &types_of(table, source), at))),
+        None => Ok(()),
+    }
+}
+
+fn is_in_unique_key(step: &Step, position: usize) -> bool {
+    let layout = step.table.layout();
+    let column = layout.columns[position].id;
+    let has_column = |index: &IndexSpec| index.key.iter().any(|part| part.column == column);
+    layout.indexes.iter().any(|index| index.unique && has_column(index))
+}
+
+/// A child's parent, held shared so that it stays.
+async fn share_parent(
+    txn: &mut Transaction,
+    watch: &ForeignKeyWatch,
+    values: &[Value],
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    let me = txn.id();
+    let relaxed = txn.manager().engine().relaxed(me);
+    while let Some(parent) = watch.find_parent(&relaxed, values) {
+        txn.share_row(watch.parent.space(), parent, Strength::Key);
+        match watch.parent.changer(parent, &watch.parent_key, me) {
+            Some(holder) => txn.wait_for(holder, limits).await?,
+            None if watch.find_parent(&relaxed, values) == Some(parent) => return Ok(()),
+            None => {}
+        }
+    }
+    Err(watch.missing_parent(values).into())
+}
+
+/// A writer of the parent table that knew nothing of the foreign key may go on if it left every
+/// key alone; whoever deleted a parent or changed its key has to run again.
+fn parents_unchanged(
+    txn: &mut Transaction,
+    watch: &ForeignKeyWatch,
+    rows: &[RowId],
+) -> Result<(), TxnError> {
+    let mine = txn.snapshot();
+    let committed = txn.manager().engine().relaxed(TxnId(0));
+    for rid in rows {
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        if !watch.parent.read_row(&committed, *rid, &watch.parent_key, &mut before) {
+            continue;
+        }
+        let there = watch.parent.read_row(&mine, *rid, &watch.parent_key, &mut after);
+        if !there || before != after {
+            return Err(TxnError::Refused {
+                state: SqlState::SERIALIZATION_FAILURE,
+                message: "could not serialize access due to a concurrent schema change".into(),
+                detail: Some(format!(
+                    "Foreign key \"{}\" was added while this transaction changed keys of \"{}\".",
+                    watch.names.constraint, watch.names.parent
+                )),
+                hint: Some("Run the transaction again.".into()),
+            });
+        }
+    }
+    Ok(())
+}
+
+async fn write_own(
+    txn: &mut Transaction,
+    table: &dyn Table,
+    base: Ts,
+    write: RowWrite<'_>,
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    loop {
+        match table.write(txn.part(), base, std::slice::from_ref(&write)) {
+            Ok(()) => return Ok(()),
+            Err((_, stop)) => stopped(txn, stop, "", limits).await?,
+        }
+    }
+}
+
+async fn stopped(
+    txn: &mut Transaction,
+    stop: WriteStop,
+    index: &str,
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    match stop {
+        WriteStop::Busy { holder } => txn.wait_for(holder, limits).await,
+        WriteStop::Changed { .. } => Err(TxnError::Serialization),
+        // The row was deleted by this transaction itself: there is nothing to carry.
+        WriteStop::Gone => Ok(()),
+        WriteStop::Duplicate { .. } => Err(SchemaError::refused(
+            SqlState::UNIQUE_VIOLATION,
+            format!("duplicate key value violates unique constraint \"{index}\""),
+        )
+        .into()),
+        WriteStop::Engine(e) => Err(TxnError::Engine(e)),
+    }
+}
