@@ -209,10 +209,11 @@ class Changer(Session):
             statements = [f"alter table t add constraint {new} check (s = 's' || n)",
                           f"alter table t drop constraint {new}"]
         elif kind == 7:
-            statements = [f"create table {new} as select n % 7 as k, count(*) as n from t group by n % 7",
+            statements = ["set local froglet.migration = eager",
+                          f"create table {new} as select n % 7 as k, count(*) as n from t group by n % 7",
                           f"drop table {new}"]
         else:
-            statements = [f"create table {new} as select * from t",
+            statements = ["set local froglet.migration = eager", f"create table {new} as select * from t",
                           f"alter table {new} add constraint {new}_key primary key (id)",
                           "drop table t", f"alter table {new} rename to t"]
             indexes.clear()

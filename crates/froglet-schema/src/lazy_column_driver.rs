@@ -83,6 +83,9 @@ impl Catalog {
         (target, transform, not_null): (ColumnId, Arc<dyn Transform>, bool),
         LazyFill { recipe, verify }: LazyFill,
     ) -> Result<(), SchemaError> {
+        let makers = local(txn).map(|own| &own.changes.makers);
+        let is_made = makers.is_some_and(|makers| makers.contains_key(&def.id));
+        assert!(!is_made, "writers that follow into a new table know nothing of its lazy columns");
         let column = def.column_by_id(target).expect("the edit added the column");
         let (ty, name) = (column.ty, column.name.clone());
         let since = txn.savepoint();

@@ -149,8 +149,9 @@ impl Ddl<'_> {
                 let from = From::Expression(expr);
                 let computed = lazy_column::computation(self.session, from, table, &plan.column)?;
                 let computed = computed.but_for(constrained(&plan.constraints));
-                let lazily = self.lazily(&computed, &plan.column)?;
-                Ok(Fill::Compute(computed.transform, lazily))
+                let transform = computed.transform.clone();
+                let lazily = self.lazily(table, computed, &plan.column)?;
+                Ok(Fill::Compute(transform, lazily))
             }
             Source::Sequence(_) => {
                 let text = plan.column.default.as_ref().map_or("", |default| default.0.as_str());
@@ -343,8 +344,8 @@ impl Ddl<'_> {
         if let Some(from) = from {
             let computed = lazy_column::computation(self.session, from, &table.def, &new)?;
             let computed = computed.but_for(depends_on(&table.def, def.id));
-            lazily = self.lazily(&computed, &new)?;
-            using = Some(computed.transform);
+            using = Some(computed.transform.clone());
+            lazily = self.lazily(&table.def, computed, &new)?;
         }
         let change = Change::AlterType {
             table: table.def.id,

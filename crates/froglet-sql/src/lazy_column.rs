@@ -114,11 +114,16 @@ impl Ddl<'_> {
     /// How a column is to be computed lazily, if it is.
     pub(crate) fn lazily(
         &mut self,
-        computation: &Computation,
+        table: &TableDef,
+        computation: Computation,
         column: &NewColumn,
     ) -> Result<Option<LazyFill>, SqlError> {
         let name = &column.name;
-        let choice = Choice::of(self.migration, computation, name)?;
+        // Writers of what a new table is made of follow into it, and know nothing of the column.
+        let choice = match self.catalog.latest().tables.contains_key(&table.id) {
+            true => Choice::of(self.migration, &computation, name)?,
+            false => Choice::Eager("its table is made by the same transaction"),
+        };
         self.options.is_hybrid = self.migration == Mode::Hybrid;
         if self.migration != Mode::Eager {
             let notice = match &choice {
