@@ -98,9 +98,9 @@ fn sim(root: &Path) -> anyhow::Result<()> {
     let mut test = cargo(root, &["test", "--workspace", "--exclude", "xtask"]);
     run(test.args(["--", "--include-ignored"]).env(LONG, "1"))?;
     // Another configuration, so a directory of its own: neither build undoes the other.
-    let schedules = ["test", "--release", "-p", "froglet-memory", "--lib", "schedules"];
-    let mut schedules = cargo(root, &schedules);
-    schedules.args(["--", "--test-threads=1"]);
+    let packages = ["-p", "froglet-memory", "-p", "froglet-schema"];
+    let mut schedules = cargo(root, &["test", "--release", "--lib", "schedules"]);
+    schedules.args(packages).args(["--", "--test-threads=1"]);
     schedules.env("RUSTFLAGS", "--cfg shuttle");
     run(schedules.env("CARGO_TARGET_DIR", root.join("target/shuttle")))
 }

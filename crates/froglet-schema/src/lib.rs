@@ -54,10 +54,13 @@ mod pace;
 mod reject;
 mod route;
 mod rows;
+#[cfg(all(test, shuttle))]
+mod schedules;
 pub mod sequence;
 mod status;
 mod step;
 mod store;
+mod sync;
 mod target;
 mod tracker;
 

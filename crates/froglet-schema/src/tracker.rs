@@ -19,11 +19,12 @@
 //!     is given under the lock under which the sleeper looked.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{Installs, RowId};
-use parking_lot::{Condvar, Mutex};
+
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, hint};
 
 const IN_PROGRESS: u64 = 0b01;
 const MIGRATED: u64 = 0b10;
@@ -31,7 +32,7 @@ const STATE: u64 = 0b11;
 /// Granules of a word.
 const PER_WORD: usize = 32;
 /// Looks at a granule that somebody is at before the waiter sleeps: most take microseconds.
-const SPINS: u32 = 200;
+const SPINS: u32 = if cfg!(shuttle) { 2 } else { 200 };
 
 /// A run of rows that are migrated at once, by number.
 pub(crate) type Granule = u64;
@@ -92,7 +93,7 @@ impl Tracker {
             migrated: AtomicU64::new(0),
             sleepers: AtomicUsize::new(0),
             sleeping: Mutex::new(()),
-            given_up: Condvar::new(),
+            given_up: Condvar::default(),
         }
     }
 
@@ -222,12 +223,12 @@ impl Tracker {
             if is_idle() {
                 return;
             }
-            std::hint::spin_loop();
+            hint::spin_loop();
         }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let mut sleeping = self.sleeping.lock();
         while !is_idle() {
-            self.given_up.wait(&mut sleeping);
+            sleeping = self.given_up.wait(sleeping);
         }
         drop(sleeping);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
@@ -354,7 +355,7 @@ impl Drop for Claims<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use std::sync::atomic::AtomicBool;
     use std::thread;
