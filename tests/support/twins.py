@@ -50,6 +50,12 @@ class Twins:
         """A statement on both sides; what it comes to, which is the same."""
         return Pair(self.eager, self.lazy).do(sql, parameters, **options)
 
+    def eagerly(self, sql):
+        """What cannot be done lazily, on both sides."""
+        self.lazy.execute("set froglet.migration = eager")
+        self.do_all(sql)
+        self.lazy.execute("set froglet.migration = lazy")
+
     def do_all(self, *statements):
         """Statements, none of which fails."""
         for sql in statements:
