@@ -36,6 +36,7 @@ use froglet_schema::{SqlType, TableDef};
 use crate::context::EvalContext;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
+use crate::lazy_query::{is_widening, may_fail, reads_catalog};
 use crate::planning::{NoTables, PlanContext, param_fields};
 use crate::quick::Quick;
 use crate::semantics::casts;
@@ -321,14 +322,17 @@ impl RowExpr {
 
     /// Whether evaluating it may fail for some row.
     pub fn may_fail(&self) -> bool {
-        self.target.is_some_and(|target| target.column.arrow() != self.data_type)
-            || self.target.is_some_and(|target| target.ty != self.sql_type)
-            || crate::lazy_query::may_fail(&self.physical)
+        let is_same = |target: &Target| {
+            target.column.arrow() == self.data_type && target.ty == self.sql_type
+                || is_widening(&self.data_type, &target.column.arrow())
+        };
+        self.target.as_ref().is_some_and(|target| !is_same(target))
+            || may_fail(&self.physical, &self.schema)
     }
 
     /// Whether it may be another value once there are other tables.
     pub fn reads_catalog(&self) -> bool {
-        crate::lazy_query::reads_catalog(&self.physical)
+        reads_catalog(&self.physical)
     }
 
     /// Whether it reads parameters.

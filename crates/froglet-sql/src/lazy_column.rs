@@ -15,7 +15,7 @@ use crate::ddl_compile::{Computed, Converted};
 use crate::error::SqlError;
 use crate::frozen::{Frozen, FrozenValues};
 use crate::functions::SessionState;
-use crate::lazy_query::Mode;
+use crate::lazy_query::{Mode, is_widening};
 use crate::stored;
 
 /// How a column's values come from the columns of its table.
@@ -176,7 +176,7 @@ fn compiled(
         From::Column(id) => {
             let old = table.column_by_id(id).ok_or_else(|| broken("its column is gone"))?;
             let converted = Converted::new(old, column, context.zone)?;
-            (Arc::new(converted), None, !is_widening(old.ty, column.ty))
+            (Arc::new(converted), None, !is_widening(&old.ty.arrow(), &column.ty.arrow()))
         }
     };
     let lazily = match why_not {
@@ -186,15 +186,6 @@ fn compiled(
             .map(|recipe| LazyFill { recipe, verify: may_fail || column.not_null }),
     };
     Ok(Computation { transform, lazily })
-}
-
-/// Whether every value of one type is one of the other.
-fn is_widening(from: ColumnType, to: ColumnType) -> bool {
-    use ColumnType::{Float32, Float64, Int16, Int32, Int64};
-    matches!(
-        (from, to),
-        (Int16, Int32 | Int64 | Float32 | Float64) | (Int32, Int64 | Float64) | (Float32, Float64)
-    )
 }
 
 fn recipe(from: From<'_>, column: &NewColumn, frozen: &Frozen) -> Option<String> {
