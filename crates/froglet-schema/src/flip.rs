@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use froglet_engine::{CrashPoint, Engine, Ts, TxnId};
-use froglet_txn::{CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict};
+use froglet_txn::{CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict, aside_async};
 
 use crate::catalog::Catalog;
 use crate::def::ObjectId;
@@ -114,6 +114,22 @@ impl Catalog {
         // All of them, whichever has failed.
         migrations.iter().for_each(|migration| migration.slow_writers(Duration::ZERO));
         steady
+    }
+
+    /// Moves the read view of a statement under way to the present: what the transaction itself migrates
+    /// follows, as at the statement's start.
+    pub async fn refresh_statement(
+        &self,
+        txn: &mut Transaction,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        if local(txn).is_some_and(|own| !own.migrations.is_empty()) {
+            txn.refresh();
+            aside_async(Box::pin(self.steady_own_migrations(txn, limits)).as_mut()).await?;
+        } else {
+            txn.refresh();
+        }
+        Ok(())
     }
 
     async fn steady(

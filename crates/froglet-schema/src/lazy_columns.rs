@@ -34,6 +34,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions
 use arrow_select::filter::filter;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
+use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
     BlockRows, ColumnFill, ColumnId, ColumnSpec, ColumnType, CrashPoint, Engine, EngineError,
     Layout, MigrateError, Row, RowId, Savepoint, Snapshot, Table, TxnId, Value, batch,
@@ -50,7 +51,7 @@ use crate::rows::{read_rows, types_of};
 use crate::status::MigrationStatus;
 use crate::step::positions;
 
-/// Rows that the background fills at once: somebody may wait for the block's latch.
+/// Rows that the background stores at once: somebody may wait for the block's latch.
 const FILLED_AT_ONCE: usize = 256;
 
 /// What a table's definition says of a column that is being computed lazily.
@@ -349,72 +350,75 @@ impl LazyColumns {
         Ok(more)
     }
 
+    /// Those that are committed, and of which some rows may be left.
+    fn unfinished(&self) -> impl Iterator<Item = &Placed> {
+        let is_wanted = |placed: &&Placed| placed.column.is_live() && !placed.column.is_complete();
+        self.placed.iter().filter(is_wanted)
+    }
+
     /// Makes sure that rows, ascending, are filled in the columns that are committed [K2]. The caller has a view from
     /// after their commit, so that no row that is seen goes.
     pub fn fill(&self, rows: &[RowId], who: Who) -> Result<(), SchemaError> {
         let view = self.engine.relaxed(TxnId(0));
-        let wanted = |placed: &&Placed| placed.column.is_live() && !placed.column.is_complete();
-        for placed in self.placed.iter().filter(wanted) {
+        for placed in self.unfinished() {
             for rows in rows.chunk_by(|a, b| a.block() == b.block()) {
-                self.fill_in_block(placed, &view, rows, who)?;
+                let read = read_rows(&*self.whole, &view, rows, &placed.needs());
+                if let Some(made) = placed.make(&read)? {
+                    self.store(placed, &made, who)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn fill_in_block(
+    /// The same for all rows of a block, some at once for as long as `goes_on`.
+    fn fill_block(
         &self,
-        placed: &Placed,
-        view: &Snapshot,
-        rows: &[RowId],
+        block: u32,
         who: Who,
+        goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SchemaError> {
-        let flags = [placed.filled];
-        let read = read_rows(&*self.whole, view, rows, &flags);
-        let left = is_left(read.batch.column(0));
-        let left: Vec<RowId> = read
-            .rids
-            .iter()
-            .zip(&left)
-            .filter(|(_, left)| *left == Some(true))
-            .map(|(r, _)| *r)
-            .collect();
-        if left.is_empty() {
-            return Ok(());
+        for placed in self.unfinished() {
+            let view = self.engine.relaxed(TxnId(0));
+            let read = self.whole.read_block(&view, block, &placed.needs())?;
+            let Some(made) = placed.make(&read)? else { continue };
+            let at_once = if who == Who::Background { FILLED_AT_ONCE } else { ROWS_PER_BLOCK };
+            for start in (0..made.rids.len()).step_by(at_once) {
+                self.store(placed, &made.slice(start, at_once), who)?;
+                if !goes_on() {
+                    return Ok(());
+                }
+            }
         }
-        let inputs = read_rows(&*self.whole, view, &left, &placed.inputs);
-        let all = BooleanArray::from(vec![true; inputs.rids.len()]);
-        let made = placed.compute(inputs.batch.columns(), &all)?;
+        Ok(())
+    }
+
+    /// Stores a column in rows of a block that nobody has filled since it was computed.
+    fn store(&self, placed: &Placed, made: &Made, who: Who) -> Result<(), SchemaError> {
         CrashPoint::LazyMade.reached();
         let mut filled = 0;
-        let mut store = |read: &BlockRows| -> Result<ColumnFill, MigrateError> {
+        let mut fill = |read: &BlockRows| -> Result<ColumnFill, MigrateError> {
             let (mut rows, mut places) = (Vec::new(), Vec::new());
             for (at, is_left) in is_left(read.batch.column(0)).iter().enumerate() {
-                // Who comes second finds it filled; the row may have gone and come since.
-                if let (Some(true), Ok(place)) =
-                    (is_left, inputs.rids.binary_search(&read.rids[at]))
+                // Who comes second finds it filled.
+                if let (Some(true), Ok(place)) = (is_left, made.rids.binary_search(&read.rids[at]))
                 {
                     rows.push(at);
                     places.push(u32::try_from(place).expect("a row of a block"));
                 }
             }
             filled = rows.len();
-            let values =
-                take(&made, &UInt32Array::from(places), None).expect("places of what was made");
+            let values = match filled == made.rids.len() {
+                true => made.values.clone(),
+                false => take(&made.values, &UInt32Array::from(places), None).expect("its places"),
+            };
             let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true; filled]));
             Ok(ColumnFill { rows: Some(rows), columns: vec![values, flags] })
         };
-        let (block, target) = (left[0].block(), [placed.target, placed.filled]);
-        let nobody = (TxnId(0), Savepoint(0));
-        self.whole.migrate_block(
-            nobody.0,
-            nobody.1,
-            block,
-            Some(&left),
-            &flags,
-            &target,
-            &mut store,
-        )?;
+        let (rows, flag) = (Some(&*made.rids), [placed.filled]);
+        let (block, target) = (made.rids[0].block(), [placed.target, placed.filled]);
+        let (nobody, since) = (TxnId(0), Savepoint(0));
+        self.whole.migrate_block(nobody, since, block, rows, &flag, &target, &mut fill)?;
         CrashPoint::LazyInstalled.reached();
         placed.column.course.count(who, filled);
         Ok(())
@@ -445,7 +449,37 @@ impl LazyColumns {
     }
 }
 
+/// What a column is in rows of a block that are not filled, ascending.
+struct Made {
+    rids: Vec<RowId>,
+    values: ArrayRef,
+}
+
+impl Made {
+    /// At most so many, from one on.
+    fn slice(&self, start: usize, most: usize) -> Made {
+        let rids = self.rids[start..].iter().take(most).copied().collect::<Vec<_>>();
+        Made { values: self.values.slice(start, rids.len()), rids }
+    }
+}
+
 impl Placed {
+    /// Positions of what says whether a row is filled, and of what it is computed from.
+    fn needs(&self) -> Vec<usize> {
+        std::iter::once(self.filled).chain(self.inputs.iter().copied()).collect()
+    }
+
+    /// The column of the rows that are left, of some that were read so.
+    fn make(&self, read: &BlockRows) -> Result<Option<Made>, SchemaError> {
+        let left = is_left(read.batch.column(0));
+        if left.true_count() == 0 {
+            return Ok(None);
+        }
+        let values = self.compute(&read.batch.columns()[1..], &left)?;
+        let rids = read.rids.iter().zip(left.values()).filter(|(_, left)| *left);
+        Ok(Some(Made { rids: rids.map(|(rid, _)| *rid).collect(), values }))
+    }
+
     /// The column of the rows that are left.
     fn compute(&self, inputs: &[ArrayRef], left: &BooleanArray) -> Result<ArrayRef, SchemaError> {
         let chosen = |column: &ArrayRef| filter(column, left).expect("a flag for each row");
@@ -511,20 +545,14 @@ impl Background for Filling {
         who: Who,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SchemaError> {
-        let view = self.columns.engine.relaxed(TxnId(0));
-        let flags = self.columns.placed.iter().map(|placed| placed.filled).collect::<Vec<_>>();
-        let read = self.columns.whole.read_block(&view, block, &flags)?;
-        let left: Vec<BooleanArray> = read.batch.columns().iter().map(is_left).collect();
-        let is_any_left = |at: &usize| left.iter().any(|left| left.value(*at));
-        let rows: Vec<RowId> =
-            (0..read.rids.len()).filter(is_any_left).map(|at| read.rids[at]).collect();
-        for rows in rows.chunks(FILLED_AT_ONCE) {
-            self.columns.fill(rows, who)?;
-            if !goes_on() {
-                return Ok(());
-            }
+        let mut is_whole = true;
+        self.columns.fill_block(block, who, &mut || {
+            is_whole = goes_on();
+            is_whole
+        })?;
+        if is_whole {
+            self.column.blocks_done.fetch_max(block + 1, Ordering::Relaxed);
         }
-        self.column.blocks_done.fetch_max(block + 1, Ordering::Relaxed);
         Ok(())
     }
 

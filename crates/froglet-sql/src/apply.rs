@@ -177,11 +177,11 @@ impl Writer<'_> {
 
     /// A read view at the present that sees this transaction's writes (REPEATABLE READ: the
     /// transaction's own view, since it has no other).
-    pub(crate) fn fresh_view(&mut self) -> Arc<Snapshot> {
+    pub(crate) async fn fresh_view(&mut self) -> Result<Arc<Snapshot>, Stop> {
         if self.isolation() == Isolation::ReadCommitted {
-            self.txn.refresh();
+            self.catalog.refresh_statement(self.txn, self.limits).await?;
         }
-        self.txn.part().snapshot().clone()
+        Ok(self.txn.part().snapshot().clone())
     }
 
     /// Whether the table is no longer what the statement takes it for, which may look again: what it
@@ -371,7 +371,7 @@ impl Writer<'_> {
             }
             WriteStop::Gone => Ok(Next::Skip),
             WriteStop::Changed { .. } => {
-                let view = self.fresh_view();
+                let view = self.fresh_view().await?;
                 let Some(recheck) = recheck else { return Err(Stop::Restart) };
                 let now = recheck(&view, targets.rids[at])?;
                 if self.is_outrun(table) {

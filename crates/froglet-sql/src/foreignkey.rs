@@ -288,7 +288,7 @@ impl Writer<'_> {
         depth: usize,
     ) -> Result<(), Stop> {
         let child = &key.child;
-        let base = self.fresh_view();
+        let base = self.fresh_view().await?;
         let view = match self.isolation() {
             Isolation::ReadCommitted => base.clone(),
             Isolation::RepeatableRead => self.newest(),

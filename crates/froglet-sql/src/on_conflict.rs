@@ -203,7 +203,7 @@ impl DoUpdate {
     ) -> Result<Option<Option<Row>>, Stop> {
         let table = &inserter.table;
         let all: Vec<usize> = (0..table.def.columns.len()).collect();
-        let view = writer.fresh_view();
+        let view = writer.fresh_view().await?;
         let mut existing = Row::new();
         let is_there = table.table.read_row(&view, other, &all, &mut existing);
         if writer.is_outrun(table) {

@@ -57,3 +57,65 @@ M> rollback
 M> select * from u
     (id, v)
     1|10
+
+# A statement of the owner waits for a row, and another has changed what its new column is computed from: the row
+# was as capture had left it at the statement's start, for good. (Found by test_random_changes.py.)
+
+== it waits for a row that another changes
+setup> create table t (id int primary key, v int, s text); insert into t values (5, 4, 'c'), (6, 4, 'c')
+W> begin
+W> update t set s = null, v = v + 100 where id = 5
+M> begin
+M> alter table t alter column v type integer using v * 2 + 1
+M> update t set id = 11 where id = 5 returning *
+    waits
+W> commit
+    COMMIT
+M> ...
+    (id, v, s)
+    11|209|NULL
+M> commit
+    COMMIT
+M> select * from t order by id
+    (id, v, s)
+    6|9|c
+    11|209|NULL
+
+== it holds a row that another has changed
+setup> create table t (id int primary key, v int, s text); insert into t values (5, 4, 'c')
+W> begin
+W> update t set v = v + 100 where id = 5
+M> begin
+M> alter table t alter column v type text using 'v' || v
+M> select * from t where id = 5 for update
+    waits
+W> commit
+    COMMIT
+M> ...
+    (id, v, s)
+    5|v104|c
+M> update t set s = 'd' where v = 'v104' returning *
+    (id, v, s)
+    5|v104|d
+M> commit
+    COMMIT
+
+== another has put the row that it would insert
+setup> create table t (id int primary key, v int); insert into t values (5, 4)
+W> begin
+W> insert into t values (7, 1)
+M> begin
+M> alter table t alter column v type int using v * 10
+M> insert into t values (7, 5) on conflict (id) do update set v = t.v + excluded.v returning *
+    waits
+W> commit
+    COMMIT
+M> ...
+    (id, v)
+    7|15
+M> commit
+    COMMIT
+M> select * from t order by id
+    (id, v)
+    5|40
+    7|15
