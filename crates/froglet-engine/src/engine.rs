@@ -239,8 +239,10 @@ pub trait Feed: Send {
 /// migration's. Nobody may have written to their row ids, or may before this is done.
 #[derive(Debug)]
 pub struct Install<'a> {
-    /// The rows, under reserved row ids, ascending; every column of the layout.
-    pub rows: &'a BlockRows,
+    /// Reserved row ids of the rows, ascending.
+    pub rids: &'a [RowId],
+    /// Row by row every column of the layout.
+    pub values: &'a [Value],
     /// Reserved row ids that stay without a row: they are handed out from now on.
     pub empty: &'a [RowId],
     /// What recovery is to know of it. Logged with the rows: both are there after a crash, or neither.

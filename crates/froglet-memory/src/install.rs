@@ -18,9 +18,8 @@
 use std::sync::Arc;
 
 use crossbeam_epoch as epoch;
-use froglet_engine::{BlockRows, CrashPoint, EngineError, Install, Installs, RowId, Value};
+use froglet_engine::{CrashPoint, EngineError, Install, Installs, RowId, Value};
 
-use crate::arrow::value_at;
 use crate::column::string_bytes;
 use crate::redo;
 use crate::table::MemoryTable;
@@ -60,12 +59,13 @@ impl MemoryTable {
         install: &Install<'_>,
         done: &mut dyn FnMut(),
     ) -> Result<(), EngineError> {
-        let Install { rows, empty, note } = *install;
-        assert!(rows.rids.is_sorted(), "rows are installed in the order of their ids");
-        let values = self.values_of(rows);
+        let Install { rids, values, empty, note } = *install;
+        let width = self.columns.len();
+        assert!(rids.is_sorted(), "rows are installed in the order of their ids");
+        assert_eq!(values.len(), rids.len() * width, "a row has the columns of its layout");
         let strings: usize = values.iter().filter_map(string_bytes).map(<[u8]>::len).sum();
         self.core.budget.admit(strings + values.len() * 16)?;
-        let by_block: Vec<_> = rows.rids.chunk_by(|a, b| a.block() == b.block()).collect();
+        let by_block: Vec<_> = rids.chunk_by(|a, b| a.block() == b.block()).collect();
         // Whoever is given an empty place writes there without asking whether it has a block.
         let blocks = by_block.iter().map(|rids| rids[0].block());
         for block in
@@ -78,18 +78,10 @@ impl MemoryTable {
         let ts = self.core.timeline.now();
         if self.core.log.is_some() {
             let columns = self.columns.iter().map(|column| column.id);
-            self.core.log_record(&redo::install(
-                ts,
-                self.space.id,
-                note,
-                columns,
-                &rows.rids,
-                &values,
-            ))?;
+            self.core.log_record(&redo::install(ts, self.space.id, note, columns, rids, values))?;
         }
         CrashPoint::InstallLogged.reached();
-        let width = self.columns.len();
-        let mut values = &*values;
+        let mut values = values;
         for rids in by_block {
             let (here, rest) = values.split_at(rids.len() * width);
             self.install_block(rids, |at| &here[at * width..(at + 1) * width]);
@@ -98,18 +90,6 @@ impl MemoryTable {
         done();
         self.space.give_slots(empty.iter().map(|rid| rid.0));
         Ok(())
-    }
-
-    /// Row by row.
-    fn values_of(&self, rows: &BlockRows) -> Vec<Value> {
-        let columns = rows.batch.columns();
-        assert_eq!(columns.len(), self.columns.len(), "a row has the columns of its layout");
-        let value = |at: usize, column: usize| {
-            value_at(&columns[column], self.columns[column].ty, at)
-                .expect("what is installed has the types of its layout")
-        };
-        let places = (0..rows.rids.len()).flat_map(|at| (0..columns.len()).map(move |c| (at, c)));
-        places.map(|(at, column)| value(at, column)).collect()
     }
 
     fn install_block<'v>(&self, rids: &[RowId], row: impl Fn(usize) -> &'v [Value]) {

@@ -40,6 +40,11 @@ pub trait RowQuery: Send + Sync {
     }
     /// The column of the table that a column of what it makes is, if it is just that.
     fn plain(&self, output: usize) -> Option<ColumnId>;
+    /// If it makes one row of every row, and each of its columns is one of that row (inputs, and then
+    /// those of lookups): their places there. Values are then moved one by one, without a batch.
+    fn copies(&self) -> Option<&[usize]> {
+        None
+    }
 }
 
 /// A table of which at most one row goes with the row so far: its columns are appended. Where there is

@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Engine, EngineError, Layout, Snapshot, SpaceId, SqlState,
-    Table, TxnId, Value, batch,
+    ColumnId, ColumnSpec, ColumnType, Engine, EngineError, Layout, Row, Snapshot, SpaceId,
+    SqlState, Table, TxnId, Value, batch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -215,6 +215,16 @@ impl Columns {
     pub fn whole(&self, layout: &Layout, made: &[ArrayRef], rows: usize) -> RecordBatch {
         let all: Vec<usize> = (0..layout.columns.len()).collect();
         self.project(layout, &all, made, rows)
+    }
+
+    /// Appends the columns at these places of the layout of one row, of which `made` gives what the query
+    /// makes.
+    pub fn append(&self, places: &[usize], made: impl Fn(usize) -> Value, out: &mut Row) {
+        let value = |at: &usize| match &self.0[*at] {
+            Ok(output) => made(*output),
+            Err(missing) => missing.clone(),
+        };
+        out.extend(places.iter().map(value));
     }
 
     /// What was made, in the columns at these places of the layout.

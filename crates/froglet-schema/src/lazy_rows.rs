@@ -14,15 +14,13 @@
 use std::ops::{ControlFlow, Deref};
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::builder::UInt32Builder;
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_select::filter::filter_record_batch;
-use arrow_select::take::take;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::key::KeyColumns;
 use froglet_engine::{
     BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, EngineError, IndexSpec,
-    Install, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId, batch,
+    Install, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId, Value, batch, key,
 };
 
 use crate::background::Background;
@@ -35,13 +33,15 @@ use crate::lazy::{
 };
 use crate::lazy_table::LazyTable;
 use crate::route::Route;
-use crate::rows::{differing, made_of, read_rows, types_of};
+use crate::rows::{differing, made_of, read_rows, types_of, values_of};
 use crate::status::Detection;
 use crate::step::positions;
 use crate::tracker::{Granule, Slots, Tracker};
 
 /// With more of a block's rows than this, all of it is read.
 const BLOCK_IS_READ_AT: usize = ROWS_PER_BLOCK / 16;
+/// Keys of two integers are not longer.
+const SHORT_KEY_BYTES: usize = 18;
 /// Rows that the background installs at once: somebody may wait for one of them.
 const INSTALLED_AT_ONCE: usize = 256;
 
@@ -85,6 +85,18 @@ impl LookedUp {
             columns: positions(&*source.table, &lookup.columns),
             source,
         }
+    }
+
+    /// Appends to a row the columns of that which goes with it; false if there is none.
+    fn append(&self, table: &dyn Table, at: &Snapshot, row: &mut Row) -> bool {
+        let mut key = Vec::with_capacity(SHORT_KEY_BYTES);
+        for (part, (place, _)) in self.parts.iter().zip(&self.places) {
+            if row[*place].is_null() {
+                return false;
+            }
+            key::encode_part(&mut key, &row[*place], part);
+        }
+        table.get_by_key(at, self.index, &key, &self.columns, row).is_some()
     }
 
     /// Appends to rows the columns of those that go with them, and leaves out those without.
@@ -150,29 +162,37 @@ struct Live {
     /// Where rows are installed, with every index.
     target: Arc<dyn Table>,
     columns: Columns,
+    /// Of the target's layout: all its places, and their types.
+    all: Vec<usize>,
+    types: Vec<ColumnType>,
+}
+
+/// Rows of the target, by their ids, ascending.
+struct Rows {
+    rids: Vec<RowId>,
+    /// Row by row.
+    values: Vec<Value>,
+}
+
+impl Rows {
+    /// Those of some rows.
+    fn of(&self, rows: &[RowId]) -> Rows {
+        let width = self.values.len() / self.rids.len().max(1);
+        let mut some = Rows { rids: Vec::with_capacity(rows.len()), values: Vec::new() };
+        for row in rows {
+            if let Ok(at) = self.rids.binary_search(row) {
+                some.rids.push(*row);
+                some.values.extend_from_slice(&self.values[at * width..(at + 1) * width]);
+            }
+        }
+        some
+    }
 }
 
 /// Rows that the query has made of rows of the source, by their ids, ascending.
 struct Made {
     rids: Vec<RowId>,
     columns: Vec<ArrayRef>,
-}
-
-impl Made {
-    /// What is made of some of the rows.
-    fn of(&self, rows: &[RowId]) -> Made {
-        let mut rids = Vec::with_capacity(rows.len());
-        let mut places = UInt32Builder::with_capacity(rows.len());
-        for row in rows {
-            if let Ok(at) = self.rids.binary_search(row) {
-                rids.push(*row);
-                places.append_value(u32::try_from(at).expect("nobody makes so many rows at once"));
-            }
-        }
-        let places = places.finish();
-        let chosen = |column: &ArrayRef| take(column, &places, None).expect("places of its rows");
-        Made { rids, columns: self.columns.iter().map(chosen).collect() }
-    }
 }
 
 impl LazyRows {
@@ -254,17 +274,43 @@ impl LazyRows {
         Ok(Made { rids, columns: made.columns })
     }
 
-    /// What the query makes of rows of the source, ascending, that `snapshot` has not found in the target.
-    fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Made, SchemaError> {
-        let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
-        let (first, last) = (rows[0].block(), rows[rows.len() - 1].block());
-        if first == last && rows.len() >= BLOCK_IS_READ_AT {
-            return self.make_some(snapshot, first, |rid| rows.binary_search(&rid).is_ok());
-        }
-        self.eval(at, read_rows(source, at, rows, &self.inputs))
+    /// A row of the source with those that go with it; false if it is not there, or one of them.
+    fn row_so_far(&self, at: &Snapshot, rid: RowId, out: &mut Row) -> bool {
+        let source = self.readable(&self.source);
+        source.read_row(at, rid, &self.inputs, out)
+            && self.lookups.iter().all(|other| other.append(self.readable(&other.source), at, out))
     }
 
-    /// The same of the rows of a block that `wanted` chooses.
+    /// What the query makes of rows of the source, ascending, in the columns of the target.
+    fn make(&self, rows: &[RowId]) -> Result<Rows, SchemaError> {
+        let Live { target, columns, all, types, .. } = self.live();
+        let at = self.at();
+        let Some(copies) = self.query.copies() else {
+            let (first, last) = (rows[0].block(), rows[rows.len() - 1].block());
+            let made = if first == last && rows.len() >= BLOCK_IS_READ_AT {
+                self.make_some(&at, first, |rid| rows.binary_search(&rid).is_ok())?
+            } else {
+                self.eval(&at, read_rows(&*self.source.table, &at, rows, &self.inputs))?
+            };
+            let batch = columns.whole(target.layout(), &made.columns, made.rids.len());
+            let values = values_of(batch.columns(), types, made.rids.len());
+            return Ok(Rows { rids: made.rids, values });
+        };
+        let mut rids = Vec::with_capacity(rows.len());
+        let mut values = Vec::with_capacity(rows.len() * all.len());
+        let mut row = Row::new();
+        for rid in rows {
+            row.clear();
+            if self.row_so_far(&at, *rid, &mut row) {
+                rids.push(*rid);
+                columns.append(all, |output| row[copies[output]].clone(), &mut values);
+            }
+        }
+        Ok(Rows { rids, values })
+    }
+
+    /// What the query makes of the rows of a block that `snapshot` has not found in the target, and that
+    /// `wanted` chooses.
     fn make_some(
         &self,
         snapshot: &Snapshot,
@@ -299,7 +345,17 @@ impl LazyRows {
         (layout, columns, places): (&Layout, &Columns, &[usize]),
         out: &mut Row,
     ) -> bool {
-        let made = self.make(snapshot, &[row]).expect(VERIFIED);
+        let at = &*self.view(snapshot);
+        if let Some(copies) = self.query.copies() {
+            let mut read = Row::new();
+            let is_there = self.row_so_far(at, row, &mut read);
+            if is_there {
+                columns.append(places, |output| read[copies[output]].clone(), out);
+            }
+            return is_there;
+        }
+        let read = read_rows(self.readable(&self.source), at, &[row], &self.inputs);
+        let made = self.eval(at, read).expect(VERIFIED);
         if made.rids.is_empty() {
             return false;
         }
@@ -324,10 +380,10 @@ impl LazyRows {
             return Ok(());
         }
         match self.state.def.detection {
-            Detection::Tracker => self.install(wanted, who, &|rows| self.make(&self.at(), rows)),
+            Detection::Tracker => self.install(wanted, who, &|rows| self.make(rows)),
             Detection::OnConflict => {
                 let rows: Vec<RowId> = self.live().tracker.rows_in(&wanted).collect();
-                let made = self.make(&self.at(), &rows)?;
+                let made = self.make(&rows)?;
                 self.install(wanted, who, &|rows| Ok(made.of(rows)))
             }
         }
@@ -338,22 +394,21 @@ impl LazyRows {
         &self,
         mut wanted: Vec<Granule>,
         who: Who,
-        made: &dyn Fn(&[RowId]) -> Result<Made, SchemaError>,
+        made: &dyn Fn(&[RowId]) -> Result<Rows, SchemaError>,
     ) -> Result<(), SchemaError> {
-        let Live { tracker, target, columns, .. } = self.live();
+        let Live { tracker, target, .. } = self.live();
         while !wanted.is_empty() {
             let (mut claims, others) = tracker.claim_all(&wanted);
             if !claims.granules().is_empty() {
                 let rows: Vec<RowId> = tracker.rows_in(claims.granules()).collect();
                 let made = made(&rows)?;
                 CrashPoint::LazyMade.reached();
-                let batch = columns.whole(target.layout(), &made.columns, made.rids.len());
                 let is_empty = |row: &&RowId| made.rids.binary_search(row).is_err();
                 let empty: Vec<RowId> = rows.iter().filter(is_empty).copied().collect();
-                let rows = BlockRows { rids: made.rids, batch };
-                let install = Install { rows: &rows, empty: &empty, note: &claims.note() };
+                let Rows { rids, values } = &made;
+                let install = Install { rids, values, empty: &empty, note: &claims.note() };
                 target.install(&install, &mut || claims.done())?;
-                self.state.course.count(who, rows.rids.len());
+                self.state.course.count(who, made.rids.len());
                 CrashPoint::LazyInstalled.reached();
             }
             drop(claims);
@@ -409,13 +464,10 @@ impl LazyRows {
 
     /// What the query makes of each of some rows of the source, in the columns of the target.
     fn rows_made(&self, at: &Snapshot, rows: &[RowId]) -> Result<Vec<Option<Row>>, SchemaError> {
-        let Live { target, columns, .. } = self.live();
-        let layout = target.layout();
+        let Live { target, columns, types, .. } = self.live();
         let made = self.eval(at, read_rows(&*self.source.table, at, rows, &self.inputs))?;
-        let all: Vec<usize> = (0..layout.columns.len()).collect();
-        let types = types_of(&**target, &all);
-        let batch = columns.whole(layout, &made.columns, made.rids.len());
-        Ok(made_of(rows, made.rids, batch.columns(), &types))
+        let batch = columns.whole(target.layout(), &made.columns, made.rids.len());
+        Ok(made_of(rows, made.rids, batch.columns(), types))
     }
 
     /// Whether there was a row made of this one at the commit.
@@ -455,15 +507,12 @@ impl Background for LazyRows {
         who: Who,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SchemaError> {
-        let left = self.live().tracker.left_in(block);
-        let rows: Vec<RowId> = self.live().tracker.rows_in(&left).collect();
-        if rows.is_empty() {
-            return Ok(());
-        }
-        // Nobody waits while these are made.
-        let made = self.make(&self.at(), &rows)?;
+        let tracker = &self.live().tracker;
         let at_once = INSTALLED_AT_ONCE.div_ceil(self.state.def.granule_rows as usize);
-        for part in left.chunks(at_once) {
+        for part in tracker.left_in(block).chunks(at_once) {
+            // Nobody waits while these are made.
+            let rows: Vec<RowId> = tracker.rows_in(part).collect();
+            let made = self.make(&rows)?;
             self.install(part.to_vec(), who, &|rows| Ok(made.of(rows)))?;
             if !goes_on() {
                 break;
@@ -495,7 +544,9 @@ impl LazyMigration for LazyRows {
         }
         target.reserve(tracker.tail(), &|row| tracker.is_migrated(row))?;
         let columns = Columns::of(target.layout(), &self.state.def.outputs);
-        let live = Live { engine, tracker, target, columns };
+        let all: Vec<usize> = (0..target.layout().columns.len()).collect();
+        let types = types_of(&*target, &all);
+        let live = Live { engine, tracker, target, columns, all, types };
         assert!(self.live.set(live).is_ok(), "a migration is committed once");
         Ok(())
     }

@@ -29,8 +29,8 @@ use arrow_select::filter::filter_record_batch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::key::{ASCENDING, KeyColumns};
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, CrashPoint, Direction, Engine, Install, KeyPart, KeyRange,
-    Layout, Row, RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
+    ColumnId, ColumnType, CrashPoint, Direction, Engine, Install, KeyPart, KeyRange, Layout, Row,
+    RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
 };
 use parking_lot::Mutex;
 
@@ -45,7 +45,7 @@ use crate::lazy::{Columns, LazyDef, LazyMigration, LazySource, LazyState, batch_
 use crate::lazy_rows::LazyRows;
 use crate::lazy_units_table::LazyUnitsTable;
 use crate::route::Route;
-use crate::rows::types_of;
+use crate::rows::{types_of, values_of};
 use crate::status::Detection;
 use crate::step::positions;
 use crate::tracker::Tracker;
@@ -88,6 +88,8 @@ struct Live {
     cover_blocks: Vec<u32>,
     rows: AtomicU64,
     target: Arc<dyn Table>,
+    /// Of the target's layout.
+    types: Vec<ColumnType>,
     columns: Columns,
 }
 
@@ -267,17 +269,14 @@ impl LazyUnits {
                 let rows = made(claims.keys())?;
                 CrashPoint::LazyMade.reached();
                 let n = rows.num_rows();
+                let values = values_of(rows.columns(), &live.types, n);
                 let rids = live.target.take_row_ids(n)?;
-                let rows = BlockRows { rids, batch: rows };
-                let install = Install { rows: &rows, empty: &[], note: &claims.note() };
+                let install =
+                    Install { rids: &rids, values: &values, empty: &[], note: &claims.note() };
                 let installed = live.target.install(&install, &mut || claims.done());
                 if let Err(error) = installed {
                     // Nobody else has their places.
-                    let empty = Install {
-                        rows: &BlockRows { rids: Vec::new(), batch: rows.batch.slice(0, 0) },
-                        empty: &rows.rids,
-                        note: &[],
-                    };
+                    let empty = Install { rids: &[], values: &[], empty: &rids, note: &[] };
                     live.target.install(&empty, &mut || ())?;
                     return Err(error.into());
                 }
@@ -479,6 +478,7 @@ impl LazyMigration for LazyUnits {
             cover_blocks,
             blocks: Tracker::new(blocks, ROWS_PER_BLOCK as u32),
             rows: AtomicU64::new(0),
+            types: target.layout().columns.iter().map(|column| column.ty).collect(),
             columns: Columns::of(target.layout(), &self.state.def.outputs),
             target,
         };

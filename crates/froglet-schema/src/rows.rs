@@ -1,7 +1,7 @@
 //! Some rows of a table as a batch, and back.
 
 use arrow_array::ArrayRef;
-use froglet_engine::{BlockRows, ColumnType, Row, RowId, Snapshot, Table, batch};
+use froglet_engine::{BlockRows, ColumnType, Row, RowId, Snapshot, Table, Value, batch};
 
 /// The types of the columns at layout positions.
 pub(crate) fn types_of(table: &dyn Table, positions: &[usize]) -> Vec<ColumnType> {
@@ -51,6 +51,16 @@ pub(crate) fn differing(
 ) -> Vec<(RowId, Option<Row>)> {
     let changed = rows.iter().zip(now).zip(was).filter(|((_, now), was)| now != was);
     changed.map(|((rid, now), _)| (*rid, now)).collect()
+}
+
+/// All rows of columns of these types, one after the other.
+pub(crate) fn values_of(columns: &[ArrayRef], types: &[ColumnType], rows: usize) -> Vec<Value> {
+    let mut values = Vec::with_capacity(rows * columns.len());
+    for row in 0..rows {
+        let cells = columns.iter().zip(types);
+        values.extend(cells.map(|(column, ty)| batch::value_at(column, row, *ty)));
+    }
+    values
 }
 
 /// One row of columns of these types.

@@ -46,6 +46,8 @@ pub(crate) struct LookupQuery {
     columns: Vec<(Arc<dyn PhysicalExpr>, CastTarget)>,
     /// The driver's column that an output is.
     plain: Vec<Option<ColumnId>>,
+    /// See [`RowQuery::copies`].
+    copies: Option<Vec<usize>>,
     context: EvalContext,
 }
 
@@ -297,7 +299,15 @@ pub(crate) fn of_plan(
         }
         Some(id(&atom))
     };
+    // A value that was stored under the same declared type needs no cast.
+    let copy = |(expr, (_, ty, sql_type)): (&Expr, &CastTarget)| {
+        let atom = Atom::of(expr)?;
+        let column = &flat.tables[atom.table].def.columns[atom.column];
+        ((column.ty, column.sql_type) == (*ty, *sql_type)).then(|| place(&atom))
+    };
+    let copies = rest.is_empty().then(|| outputs.iter().zip(targets).map(copy).collect());
     let query = LookupQuery {
+        copies: copies.flatten(),
         driver: row.iter().filter(|atom| atom.table == driver).map(&id).collect(),
         lookups,
         schema: arrow.clone(),
@@ -358,5 +368,9 @@ impl RowQuery for LookupQuery {
 
     fn plain(&self, output: usize) -> Option<ColumnId> {
         self.plain[output]
+    }
+
+    fn copies(&self) -> Option<&[usize]> {
+        self.copies.as_deref()
     }
 }

@@ -177,10 +177,13 @@ fn of_rows(
         true => LazyVerify::Query,
         false => LazyVerify::Nothing,
     };
+    let exprs: Vec<BoundExpr> = exprs.into_iter().map(|e| BoundExpr::new(e, &read)).collect();
+    let copies = condition.is_none().then(|| exprs.iter().map(BoundExpr::as_place).collect());
     let query = RowsQuery {
         inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
         condition: condition.map(|condition| BoundExpr::new(condition, &read)),
-        columns: exprs.into_iter().map(|expr| BoundExpr::new(expr, &read)).collect(),
+        columns: exprs,
+        copies: copies.flatten(),
         context: context.clone(),
     };
     let (query, id): (Arc<dyn RowQuery>, _) = (Arc::new(query), source.def.id);
@@ -300,6 +303,8 @@ struct RowsQuery {
     inputs: Vec<ColumnId>,
     condition: Option<BoundExpr>,
     columns: Vec<BoundExpr>,
+    /// See [`RowQuery::copies`].
+    copies: Option<Vec<usize>>,
     context: EvalContext,
 }
 
@@ -336,6 +341,10 @@ impl RowQuery for RowsQuery {
 
     fn plain(&self, output: usize) -> Option<ColumnId> {
         Some(self.inputs[self.columns[output].as_place()?])
+    }
+
+    fn copies(&self) -> Option<&[usize]> {
+        self.copies.as_deref()
     }
 }
 

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use froglet_engine::env::MemEnv;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{
-    BlockRows, Direction, Engine, Install, Installs, KeyRange, Row, RowId, Snapshot, Value, batch,
-};
+use froglet_engine::{Direction, Engine, Install, Installs, KeyRange, Row, RowId, Snapshot, Value};
 
 use crate::recovery::{crash, open, sync};
 use crate::support::*;
@@ -37,11 +35,9 @@ fn late(n: u64) -> Row {
 }
 
 fn install(db: &Db, rids: &[RowId], empty: &[RowId], done: &Done) {
-    let types: Vec<_> = db.table.layout().columns.iter().map(|c| c.ty).collect();
-    let rows: Vec<Row> = rids.iter().map(|rid| late(rid.0)).collect();
-    let rows = BlockRows { rids: rids.to_vec(), batch: batch::batch_of(&types, &rows) };
+    let values: Vec<Value> = rids.iter().flat_map(|rid| late(rid.0)).collect();
     let all: Vec<RowId> = rids.iter().chain(empty).copied().collect();
-    let install = Install { rows: &rows, empty, note: &note(&all) };
+    let install = Install { rids, values: &values, empty, note: &note(&all) };
     db.table
         .install(&install, &mut || done.0.lock().unwrap().extend(&all))
         .expect("rows are installed");

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use froglet_engine::env::{Env, MemEnv};
 use froglet_engine::{
-    BlockRows, ColumnType, Direction, Engine, EngineError, EngineTxn, Install, Installs, KeyRange,
-    Layout, Loaded, Row, RowId, Snapshot, SpaceId, Table, TxnId, Value,
+    ColumnType, Direction, Engine, EngineError, EngineTxn, Install, Installs, KeyRange, Layout,
+    Loaded, Row, RowId, Snapshot, SpaceId, Table, TxnId, Value,
 };
 use froglet_memory::log::{Log, LogOptions, Lsn};
 use froglet_memory::{MemoryEngine, MemoryOptions, MemoryTable};
@@ -709,11 +709,9 @@ fn rows_installed_in_a_kept_space_have_always_been_there() {
         table.follow_installs(Arc::new(Nothing));
         two.insert(&[account(100, "hundred", 100)]);
         two.keep(KEEPER);
-        let types: Vec<_> = table.layout().columns.iter().map(|c| c.ty).collect();
-        let rows = [account(1, &long(1), 1), account(2, &long(2), 2)];
-        let batch = froglet_engine::batch::batch_of(&types, &rows);
-        let rows = BlockRows { rids: vec![RowId(1), RowId(2)], batch };
-        let install = Install { rows: &rows, empty: &[], note: b"both" };
+        let rids = [1, 2].map(RowId);
+        let values = [account(1, &long(1), 1), account(2, &long(2), 2)].concat();
+        let install = Install { rids: &rids, values: &values, empty: &[], note: b"both" };
         table.install(&install, &mut || ()).expect("installed");
         let want = two.kept(KEEPER);
         assert_eq!(want.len(), 3);
