@@ -922,6 +922,42 @@ def test_flights(start):
             c.execute(info.replace("create table flewoninfo as", "create table flewoninfo with (migration = lazy) as"))
 
 
+@pytest.mark.parametrize("delay", ["1h", 0], ids=["on_access", "background"])
+def test_copied(start, delay):
+    """Columns as they are, of a table and of one that it refers to: NULLs, padding, long texts, one twice, one added."""
+    twins = Twins(start, delay=delay)
+    lazily(
+        twins,
+        "create table b (k int, l text, v char(4), w numeric(6,2), x text, primary key (l, k))",
+        "insert into b select i, 'l' || i % 3, case when i % 5 > 0 then 'v' || i end, i * 1.25, repeat(i::text, 30)"
+        " from generate_series(1, 60) i",
+        "create table a (id int primary key, k int, l text, d timestamp, n numeric(8,3), s text)",
+        "insert into a select i, case when i % 7 > 0 then i % 70 end, case when i % 11 > 0 then 'l' || i % 70 % 3 end,"
+        " case when i % 13 > 0 then (date '2020-02-29' + i)::timestamp end, i / 8.0, repeat('s', i % 40)"
+        " from generate_series(1, 9000) i",
+        "create index on a (l, k)",
+        make=(
+            "create table j as select id, a.k, b.k as bk, v, w, x, d, n, s, n as again from a join b on a.k = b.k and a.l = b.l",
+            "alter table j add column more text default 'more'",
+            "alter table j add primary key (id)",
+            "create table c as select s, id, d, n, id as again, l from a",
+            "alter table c add column more int default 7",
+            "alter table c add primary key (id)",
+            "drop table a, b",
+        ),
+    )
+    for at in (1, 7, 11, 60, 61, 70, 8999, 9000, 9001):
+        twins.do(f"select * from j where id = {at}")
+        twins.do(f"update c set s = s || more, n = n + 1 where id = {at} returning *")
+        twins.do(f"select * from c where id between {at} and {at + 4} order by id")
+    twins.do("select more, v, id from j where id between 400 and 450 order by id")
+    twins.do("update j set v = 'new', more = null where id between 440 and 460")
+    twins.kill()
+    for name in ("j", "c"):
+        twins.do(f"select * from {name} where id between 455 and 470 order by id")
+        whole(twins, name)
+
+
 LINES = (
     "create table line (w int, d int, o int, n int, item int, amount numeric(8,2), primary key (w, d, o, n))",
     "insert into line select 1 + x % 2, 1 + x / 2 % 5, x / 10 % 100, x / 1000, x % 70, (x % 977) / 100.0"
