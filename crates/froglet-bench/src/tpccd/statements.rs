@@ -185,8 +185,10 @@ impl Totals {
 pub struct Lines {
     /// Keeps others from a stock's rows, of which they may add some meanwhile.
     pub lock: Option<Statement>,
-    /// Answers the stock's values.
+    /// Answers the stock's values, if `taken` does not.
     pub take: Statement,
+    /// Of rows joined with a stock each has its values: one is enough.
+    pub taken: Option<Statement>,
     /// Writes the stock's numbers into rows joined with it.
     pub follow: Option<Statement>,
     pub insert: Option<Statement>,
@@ -216,7 +218,8 @@ impl Lines {
             "UPDATE {stock} SET s_quantity = CASE WHEN s_quantity >= $1 + 10 \
              THEN s_quantity - $1 ELSE s_quantity - $1 + 91 END, s_ytd = s_ytd + $1, \
              s_order_cnt = s_order_cnt + 1, s_remote_cnt = s_remote_cnt + $2 \
-             WHERE s_w_id = $3 AND s_i_id = $4 RETURNING {TAKEN}"
+             WHERE s_w_id = $3 AND s_i_id = $4{}",
+            if is_joined { String::new() } else { format!(" RETURNING {TAKEN}") }
         );
         let deliver = |table: &str| {
             format!(
@@ -251,6 +254,12 @@ impl Lines {
                     .to_owned(),
             ),
             one(
+                is_joined,
+                format!(
+                    "SELECT {TAKEN} FROM orderline_stock WHERE s_w_id = $1 AND s_i_id = $2 LIMIT 1"
+                ),
+            ),
+            one(
                 both,
                 "UPDATE orderline_stock SET s_quantity = $1, s_ytd = $2, s_order_cnt = $3, \
                  s_remote_cnt = $4 WHERE s_w_id = $5 AND s_i_id = $6"
@@ -280,6 +289,7 @@ impl Lines {
         Ok(Lines {
             lock: next(),
             take,
+            taken: next(),
             follow: next(),
             insert: next(),
             insert_joined: next(),

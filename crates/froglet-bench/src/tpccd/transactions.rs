@@ -226,8 +226,14 @@ impl Session {
         };
         let take =
             async { client.query(&s.lines.take, &[&line.quantity, &remote, key.0, key.1]).await };
-        let (_, taken) = try_join!(lock, take)?;
-        Ok(taken.into_iter().next())
+        let read = async {
+            match &s.lines.taken {
+                Some(taken) => client.query(taken, &[key.0, key.1]).await,
+                None => Ok(Vec::new()),
+            }
+        };
+        let (_, taken, read) = try_join!(lock, take, read)?;
+        Ok(taken.into_iter().chain(read).next())
     }
 
     /// Writes what is left of the stock into rows that are joined with it already.
