@@ -314,6 +314,16 @@ pub trait Table: Send + Sync {
         visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
     );
 
+    /// Visits the entries that an index has in a range of keys, without a look at the rows: of each row
+    /// that [`Table::seek`] finds there at least one, and maybe of others. A row may come more than once.
+    fn seek_entries(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(RowId) -> ControlFlow<()>,
+    );
+
     /// Inserts rows given in layout order. On `Err((n, stop))` the first n are in and the rest
     /// untouched; after `Busy` the caller waits and goes on with `rows[n..]`.
     /// `rids` receives the ids of the rows that are in.

@@ -213,16 +213,10 @@ impl MemoryTable {
         projection: &[usize],
         visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
     ) {
-        let direction = match direction {
-            Direction::Forward => index::Direction::Ascending,
-            Direction::Backward => index::Direction::Descending,
-        };
         let mut row = Row::with_capacity(projection.len());
         let mut scratch = Vec::new();
-        let (lower, upper) = (as_slice(&range.lower), as_slice(&range.upper));
-        self.indexes[index].tree.scan(lower, upper, direction, &mut |key, rid| {
+        self.scan_index(index, range, direction, &mut |key, rid| {
             row.clear();
-            let rid = RowId(rid);
             let found = {
                 let guard = epoch::pin();
                 self.read_if_key(
@@ -238,6 +232,23 @@ impl MemoryTable {
             };
             if found { visit(rid, &mut row) } else { ControlFlow::Continue(()) }
         });
+    }
+
+    /// The entries of an index in a range.
+    pub(crate) fn scan_index(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], RowId) -> ControlFlow<()>,
+    ) {
+        let direction = match direction {
+            Direction::Forward => index::Direction::Ascending,
+            Direction::Backward => index::Direction::Descending,
+        };
+        let (lower, upper) = (as_slice(&range.lower), as_slice(&range.upper));
+        let tree = &self.indexes[index].tree;
+        tree.scan(lower, upper, direction, &mut |key, rid| visit(key, RowId(rid)));
     }
 
     /// See [`froglet_engine::Table::read_block`].

@@ -190,6 +190,16 @@ impl Table for MemoryTable {
         self.seek_rows(snapshot, index, range, direction, projection, visit);
     }
 
+    fn seek_entries(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(RowId) -> ControlFlow<()>,
+    ) {
+        self.scan_index(index, range, direction, &mut |_, rid| visit(rid));
+    }
+
     fn insert(
         &self,
         txn: &mut dyn EngineTxn,

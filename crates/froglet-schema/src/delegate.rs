@@ -16,6 +16,16 @@ macro_rules! delegate_to_table {
             self.table.bytes_estimate()
         }
 
+        fn seek_entries(
+            &self,
+            index: usize,
+            range: &froglet_engine::KeyRange,
+            direction: froglet_engine::Direction,
+            visit: &mut dyn FnMut(froglet_engine::RowId) -> std::ops::ControlFlow<()>,
+        ) {
+            self.table.seek_entries(index, range, direction, visit);
+        }
+
         fn changer(
             &self,
             rid: froglet_engine::RowId,

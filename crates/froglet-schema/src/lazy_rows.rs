@@ -40,6 +40,8 @@ use crate::tracker::{Granule, Slots, Tracker};
 
 /// With more of a block's rows than this, all of it is read.
 const BLOCK_IS_READ_AT: usize = ROWS_PER_BLOCK / 16;
+/// Index entries that are looked at for rows that are left, before rows are.
+const ENTRIES_ASKED: usize = 1024;
 /// Keys of two integers are not longer.
 const SHORT_KEY_BYTES: usize = 18;
 /// Rows that the background installs at once: somebody may wait for one of them.
@@ -368,8 +370,9 @@ impl LazyRows {
     /// Makes sure that rows are migrated.
     pub(crate) fn migrate(&self, rows: &[RowId], who: Who) -> Result<(), SchemaError> {
         let live = self.live();
-        let granules = rows.iter().filter_map(|row| live.tracker.granule_of(*row));
-        let mut granules: Vec<Granule> = granules.collect();
+        let left = rows.iter().filter(|row| !live.tracker.is_migrated(**row));
+        let mut granules: Vec<Granule> =
+            left.filter_map(|row| live.tracker.granule_of(*row)).collect();
         granules.sort_unstable();
         granules.dedup();
         self.migrate_granules(granules, who)
@@ -419,6 +422,25 @@ impl LazyRows {
             wanted = others;
         }
         Ok(())
+    }
+
+    /// Whether a row may be left of those of the target in a range of a key. Asked of the source's index
+    /// alone: mostly they are all there, and then the source's rows need not be read.
+    pub(crate) fn may_be_left_in(
+        &self,
+        route: &Route,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> bool {
+        let Some(live) = self.live.get() else { return true };
+        let (mut seen, mut may_be) = (0, false);
+        let mut visit = |rid: RowId| {
+            seen += 1;
+            may_be = seen > ENTRIES_ASKED || !live.tracker.is_migrated(rid);
+            if may_be { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        self.source.table.seek_entries(route.index, &route.range(range), direction, &mut visit);
+        may_be
     }
 
     /// The rows of the source of which those of the target in a range of a key are made, as the view sees

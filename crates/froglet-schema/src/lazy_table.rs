@@ -127,6 +127,10 @@ impl LazyTable {
             return self.lazy.migrate_all(&Limits::none()).map(|()| true);
         };
         let forward = Direction::Forward;
+        if !self.lazy.may_be_left_in(route, range, forward) {
+            // Whoever has looked before may have missed what was migrated since.
+            return Ok(true);
+        }
         let (rows, _) = self.lazy.rows_in(snapshot, route, range, forward, usize::MAX);
         self.lazy.migrate(&rows, Who::Access)?;
         Ok(!rows.is_empty())
@@ -370,6 +374,9 @@ impl Table for LazyTable {
                 Err(_) => through(range, visit),
             };
         };
+        if !self.lazy.may_be_left_in(route, range, direction) {
+            return self.table.seek(snapshot, index, range, direction, projection, visit);
+        }
         let (mut rest, mut most) = (range.clone(), RANGE_ROWS);
         loop {
             let (mut rows, end) = self.lazy.rows_in(snapshot, route, &rest, direction, most);

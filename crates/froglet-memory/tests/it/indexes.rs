@@ -1,5 +1,7 @@
 //! Index entries follow the rows; uniqueness.
 
+use std::ops::ControlFlow;
+
 use froglet_engine::{Direction, Engine, IndexId, KeyRange, Value, WriteStop};
 
 use crate::support::*;
@@ -59,7 +61,7 @@ fn a_key_that_an_unfinished_delete_would_free_is_busy() {
         &[],
         &mut |rid, _| {
             rids.push(rid);
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         },
     );
     update(&*db.table, &mut *three, rids[0], &[0], &[Value::Int64(5)]).expect("free");
@@ -119,6 +121,44 @@ fn seek_gives_each_visible_row_once_in_key_order() {
     db.engine.collect_garbage();
     let range = exactly(&*db.table, 1, &[Value::Int64(7)]);
     assert_eq!(seek(&*db.table, &new, 1, &range, Direction::Forward), vec![account(7, "x", 7)]);
+}
+
+#[test]
+fn entries_lead_to_every_row_that_a_snapshot_may_see() {
+    let db = Db::new();
+    let rids = db.insert(&[account(1, "ann", 10), account(2, "bob", 20), account(3, "cat", 30)]);
+    let before = db.engine.snapshot();
+    let mut txn = db.begin();
+    update(&*db.table, &mut *txn, rids[0], &[2], &[Value::Int64(35)]).expect("free");
+    delete(&*db.table, &mut *txn, rids[1]).expect("free");
+    commit(txn);
+    let entries = |n: i64, direction| {
+        let mut found = Vec::new();
+        db.table.seek_entries(
+            1,
+            &exactly(&*db.table, 1, &[Value::Int64(n)]),
+            direction,
+            &mut |rid| {
+                found.push(rid);
+                ControlFlow::Continue(())
+            },
+        );
+        found
+    };
+    for direction in [Direction::Forward, Direction::Backward] {
+        // What only an older snapshot sees, too.
+        assert_eq!(entries(10, direction), [rids[0]]);
+        assert_eq!(entries(20, direction), [rids[1]]);
+        assert_eq!(entries(35, direction), [rids[0]]);
+        assert_eq!(entries(11, direction), []);
+        let mut first = Vec::new();
+        db.table.seek_entries(1, &KeyRange::all(), direction, &mut |rid| {
+            first.push(rid);
+            ControlFlow::Break(())
+        });
+        assert_eq!(first.len(), 1, "it can be ended");
+    }
+    drop(before);
 }
 
 #[test]
