@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use froglet_engine::{ColumnType, Value};
@@ -44,6 +44,8 @@ pub(crate) enum Quick {
     Not(Box<Quick>),
     /// IS NULL, or with `true` IS NOT NULL.
     IsNull(Box<Quick>, bool),
+    /// CASE: conditions, what each answers, and ELSE.
+    Case(Vec<(Quick, Quick)>, Option<Box<Quick>>),
     /// CURRENT_TIMESTAMP and the like, of this type.
     Clock(Body, ColumnType),
 }
@@ -92,6 +94,17 @@ impl Quick {
                 _ => Value::Null,
             },
             Quick::IsNull(inner, not) => Value::Bool(inner.eval(row, context)?.is_null() != *not),
+            Quick::Case(branches, otherwise) => {
+                for (condition, answer) in branches {
+                    if matches!(condition.eval(row, context)?, Value::Bool(true)) {
+                        return answer.eval(row, context);
+                    }
+                }
+                match otherwise {
+                    Some(otherwise) => otherwise.eval(row, context)?,
+                    None => Value::Null,
+                }
+            }
             Quick::Clock(body, ty) => moment(body(&*context.session, &[])?, *ty),
         })
     }
@@ -200,9 +213,35 @@ impl Node {
             let inner = Node::of(is_null.arg(), inputs)?;
             return boolean(Quick::IsNull(Box::new(inner.quick), false));
         }
+        if let Some(case) = expr.downcast_ref::<CaseExpr>() {
+            return Node::of_case(case, inputs);
+        }
         let is_not_null = expr.downcast_ref::<IsNotNullExpr>()?;
         let inner = Node::of(is_not_null.arg(), inputs)?;
         boolean(Quick::IsNull(Box::new(inner.quick), true))
+    }
+
+    fn of_case(case: &CaseExpr, inputs: &[ColumnType]) -> Option<Node> {
+        if case.expr().is_some() {
+            return None;
+        }
+        let mut branches = Vec::with_capacity(case.when_then_expr().len());
+        let mut ty = None;
+        for (when, then) in case.when_then_expr() {
+            let (when, then) = (Node::of(when, inputs)?, Node::of(then, inputs)?);
+            if when.ty != ColumnType::Bool || *ty.get_or_insert(then.ty) != then.ty {
+                return None;
+            }
+            branches.push((when.quick, then.quick));
+        }
+        let otherwise = match case.else_expr() {
+            Some(expr) => {
+                let node = Node::of(expr, inputs)?;
+                (Some(node.ty) == ty).then_some(Some(Box::new(node.quick)))?
+            }
+            None => None,
+        };
+        Some(Node { quick: Quick::Case(branches, otherwise), ty: ty? })
     }
 
     fn of_arith(call: &ScalarFunctionExpr, inputs: &[ColumnType]) -> Option<Node> {
