@@ -350,7 +350,7 @@ pub trait Table: Send + Sync {
     fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId>;
 
     /// Whether a transaction that committed after `ts` has inserted, updated or deleted the row.
-    /// A registered snapshot is at or below `ts`.
+    /// A registered snapshot is at or below `ts`. Waits for whoever has taken a commit timestamp.
     fn changed_since(&self, rid: RowId, ts: Ts) -> bool;
 
     /// Opens a change feed. Every commit not visible to a relaxed read that starts after this

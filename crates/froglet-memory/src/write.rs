@@ -458,8 +458,10 @@ impl MemoryTable {
         let block = self.space.block(rid.block())?;
         let mut next = block.head(rid.slot(), &guard);
         while let Some(undo) = next {
-            if let Owner::Committed(ts) = self.core.timeline.owner(&undo.word)
-                && undo.kind != Kind::Lock
+            // Waits for a verdict: who has looked and finds nothing hears of what comes by a feed, and of a
+            // commit with an older timestamp than the feed's he would not.
+            if undo.kind != Kind::Lock
+                && let Some(ts) = self.core.timeline.visible(&undo.word, Ts::LATEST.0, 0)
             {
                 return Some(ts);
             }

@@ -252,14 +252,14 @@ impl Catalog {
         after: &CatalogVersion,
         objects: &[ObjectId],
     ) {
+        let mut live = Vec::new();
         for column in self.known_lazy_columns() {
             let table = after.tables.get(&column.course.table);
             let table = table.filter(|table| column.is_of(&table.def));
             match table {
                 Some(table) if !column.is_live() && column.course.owner == owner => {
                     column.go_live(table.table.block_count());
-                    let columns = self.lazy_columns_of(&table.def).expect("it was opened before");
-                    spawn(self.weak(), Arc::new(Filling { column, columns }));
+                    live.push((column, table));
                 }
                 None if !column.is_live() && column.course.owner == owner => {
                     self.abort_lazy_column(&column);
@@ -271,6 +271,11 @@ impl Catalog {
                 }
                 _ => {}
             }
+        }
+        // One may be computed from another: nobody fills before all are live.
+        for (column, table) in live {
+            let columns = self.lazy_columns_of(&table.def).expect("it was opened before");
+            spawn(self.weak(), Arc::new(Filling { column, columns }));
         }
     }
 
