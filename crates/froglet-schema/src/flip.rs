@@ -123,11 +123,9 @@ impl Catalog {
         txn: &mut Transaction,
         limits: &Limits,
     ) -> Result<(), SchemaError> {
+        txn.refresh();
         if local(txn).is_some_and(|own| !own.migrations.is_empty()) {
-            txn.refresh();
             aside_async(Box::pin(self.steady_own_migrations(txn, limits)).as_mut()).await?;
-        } else {
-            txn.refresh();
         }
         Ok(())
     }

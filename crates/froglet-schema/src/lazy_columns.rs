@@ -74,6 +74,11 @@ pub struct LazyColumnDef {
 }
 
 impl LazyColumnDef {
+    /// Whether a column has to be stored for it.
+    fn needs(&self, id: ColumnId) -> bool {
+        id == self.target || id == self.filled || self.inputs.contains(&id)
+    }
+
     /// The columns that have to be stored for it.
     fn columns(&self) -> impl Iterator<Item = ColumnSpec> {
         let target = ColumnSpec { id: self.target, ty: self.ty, missing: Value::Null };
@@ -98,7 +103,7 @@ impl TableDef {
 
     /// Whether rows have a column, seen or not.
     pub(crate) fn stores(&self, id: ColumnId) -> bool {
-        self.whole_layout().position(id).is_some()
+        self.column_by_id(id).is_some() || self.lazy_columns.iter().any(|lazy| lazy.needs(id))
     }
 
     /// How its lazy migrations were begun.

@@ -15,7 +15,7 @@ use froglet_schema::{Change, NewColumn, NewTable, TableQuery};
 use crate::apply::Stop;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
-use crate::lazy_query::Mode;
+use crate::lazy_query::{Mode, refused};
 use crate::table_as_parse::TableAs;
 use crate::table_query::{self, Lazily, MadeTable};
 
@@ -65,13 +65,10 @@ impl Ddl<'_> {
 impl Ddl<'_> {
     async fn create_lazily(&mut self, table: NewTable, made: MadeTable) -> Result<String, Stop> {
         let name = &table.name;
-        let refused = |why: &str| {
+        let lazily = made.lazily.map_err(|why| {
             let message = format!("table \"{name}\" cannot be made lazily");
-            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
-                .detail(format!("{}{}.", why[..1].to_uppercase(), &why[1..]))
-                .hint("Set froglet.migration to eager.")
-        };
-        let lazily = made.lazily.map_err(refused)?;
+            refused(message, why).hint("Set froglet.migration to eager.")
+        })?;
         let notice = format!(
             "table \"{name}\" is made lazily: usable from the commit on, its rows follow (unit: {})",
             lazily.unit

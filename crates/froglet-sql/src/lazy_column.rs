@@ -15,7 +15,7 @@ use crate::ddl_compile::{Computed, Converted};
 use crate::error::SqlError;
 use crate::frozen::{Frozen, FrozenValues};
 use crate::functions::SessionState;
-use crate::lazy_query::{Mode, is_widening};
+use crate::lazy_query::{Mode, is_widening, refused};
 use crate::stored;
 
 /// How a column's values come from the columns of its table.
@@ -92,12 +92,10 @@ impl Choice {
             (Mode::Lazy | Mode::Hybrid, Ok(lazily)) => {
                 Ok(Choice::Lazy(lazily, "froglet.migration says so"))
             }
-            (Mode::Lazy | Mode::Hybrid, Err(why)) => Err(SqlError::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                format!("column \"{column}\" cannot be computed lazily"),
-            )
-            .detail(format!("{}{}.", why[..1].to_uppercase(), &why[1..]))
-            .hint("Set froglet.migration to auto or eager.")),
+            (Mode::Lazy | Mode::Hybrid, Err(why)) => {
+                let message = format!("column \"{column}\" cannot be computed lazily");
+                Err(refused(message, why).hint("Set froglet.migration to auto or eager."))
+            }
         }
     }
 

@@ -69,6 +69,13 @@ impl Mode {
     }
 }
 
+/// 0A000 for what cannot be done lazily; `why` begins in lower case.
+pub(crate) fn refused(message: String, why: &str) -> SqlError {
+    let (first, rest) = why.split_at(1);
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+        .detail(format!("{}{rest}.", first.to_uppercase()))
+}
+
 /// What a query is compiled of again.
 #[derive(Serialize, Deserialize)]
 struct Recipe<'a> {
