@@ -163,15 +163,14 @@ def lazily(change):
     return replace(change, do=(*AT_ONCE, *do))
 
 
-CHANGES["lazy copy"] = lazily(CHANGES["copy"])
-CHANGES["lazy split"] = lazily(CHANGES["split"])
+CHANGES |= {f"lazy {kind}": lazily(CHANGES[kind]) for kind in ("copy", "split", "join", "group", "total")}
 
 # Columns of type text that an index begins with.
 TEXTS = ("c_last", "h_data")
 ROWS = ["computed", "column", "index", "unique", "foreign key"]
 TABLES = ["copy", "split", "join", "group", "total"]
 ALL = [name for pair in zip(TABLES, ROWS) for name in pair]
-LAZY = ["lazy copy", "lazy split"]
+LAZY = [f"lazy {kind}" for kind in TABLES]
 
 
 @dataclass(frozen=True)
@@ -215,10 +214,10 @@ POINTS = {
     "flip: durable, not answered": Visit(["total", *ALL], is_there=True),
     "carry-over: one step done": Visit(["computed", "column", "index", "foreign key"], is_there=None),
     "carry-over: one row in a copy": Visit(["copy", "split"], is_there=None),
-    "lazy: rows made, not logged": Visit(LAZY, times=30, is_there=None),
-    "lazy: rows logged, not in place": Visit(LAZY, times=10, is_there=None),
-    "lazy: rows in place": Visit(["lazy split", "lazy copy"], times=20, is_there=None),
-    "lazy: all rows in place, not ended": Visit(LAZY, is_there=None),
+    "lazy: rows made, not logged": Visit(["lazy group", *LAZY], times=30, is_there=None),
+    "lazy: rows logged, not in place": Visit(["lazy join", *LAZY], times=10, is_there=None),
+    "lazy: rows in place": Visit(["lazy split", *LAZY], times=20, is_there=None),
+    "lazy: all rows in place, not ended": Visit(["lazy total", *LAZY], is_there=None),
     "garbage: one freed": Visit(["copy", *ALL], is_there=None),
     "commit: logged, not visible": Visit(["computed", *ALL], times=150, is_there=None),
     "log: written, not synced": Visit(["group", *ALL], times=50, is_there=None),

@@ -31,7 +31,13 @@ KINDS = {
     "kept": (f"create table t as {ROW}",),
     "joined": ("create table t as select s.id, p.v as n, s.w from s join p on p.id = s.p where s.m <> 7",
                "drop table s"),
+    # Of a table that is itself being made lazily (`CHAINED`), and dropped or not.
+    "chained": ("create table t as select m.id, p.v as n, m.w from m join p on p.id = m.p where m.m <> 7",
+                "drop table m"),
+    "kept chain": ("create table t as select id, p * 3 as n, w from m where m <> 7",),
 }
+CHAINED = ("create table m as select s.*, v from s join p on p.id = s.p where s.m < 9 or s.p = s.id",
+           "alter table m add primary key (id)", "alter table m add unique (w)", "drop table s")
 
 
 class Known:
@@ -161,9 +167,10 @@ def test_kills(start, kind):
             client.numbers = iter(range(NEW * (kills + 1) + client.me, 10**9, CLIENTS))
             client.start()
         time.sleep(rng.random() * rng.choice((0.1, 0.5, 1.5)))
-        if kind == "kept" and rng.random() < 0.5:
+        if "kept" in kind and rng.random() < 0.5:
             # What becomes of the source is no matter of the target's.
-            server.run("update s set w = -id, id = -id where id between 5000 and 9000", "delete from s where id % 3 = 1")
+            of = "m" if "chain" in kind else "s"
+            server.run(f"update {of} set w = -id, id = -id where id between 5000 and 9000", f"delete from {of} where id % 3 = 1")
         if rng.random() < 0.3:
             server.run("checkpoint")
         server.killed = True
@@ -186,7 +193,7 @@ def test_kills(start, kind):
 def made(server, rng, kind):
     """A source, and its target as of a flip."""
     with server.connect() as c:
-        for name in ("t", "s", "p"):
+        for name in ("t", "m", "s", "p"):
             c.execute(f"drop table if exists {name}")
         c.execute("create table p (id int primary key, v int)")
         c.execute(f"insert into p select i, i * 3 from generate_series(1, {ROWS}) i")
@@ -197,6 +204,11 @@ def made(server, rng, kind):
         c.execute(f"set froglet.migration_granule_rows = {rng.choice((1, 64, 256))}")
         c.execute(f"set froglet.migration_detection = {rng.choice(('tracker', 'on_conflict'))}")
         c.execute(f"set froglet.migration_rows_per_second = {rng.choice((0, 10_000, 40_000))}")
+        if "chain" in kind:
+            with c.transaction():
+                for sql in CHAINED:
+                    c.execute(sql)
+            c.execute("update m set v = -1 where id between 100 and 200")
         first, *others = KINDS[kind]
         with c.transaction():
             c.execute(first)

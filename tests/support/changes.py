@@ -320,12 +320,14 @@ class DropTable(Change):
 
 @dataclass(frozen=True)
 class MakeTable(Change):
-    """CREATE TABLE AS. `lazily`: its rows come after the commit, if the server can do that."""
+    """CREATE TABLE AS. `lazily`: its rows come after the commit, if the server can do that. `auto`: or before it, if
+    the transaction needs them there."""
     query: object
     lazily: bool = False
+    auto: bool = False
 
     def sql(self):
-        mode = "lazy" if self.lazily else "eager"
+        mode = "lazy" if self.lazily else "auto" if self.auto else "eager"
         return f"create table {self.table} with (migration = {mode}) as {self.query.sql()}"
 
     def of(self, state):

@@ -28,13 +28,16 @@ class Kill:
         return r"\kill"
 
 
-def beginning(rng):
+def beginning(rng, lazy=False):
     """What there is at the start: t, u and sometimes a child of u, with a few rows."""
     def table(name, columns, rows):
         columns = tuple(Column(next(IDS), n, t, not_null=n == "id") for n, t in columns)
         made = {next(IDS): {c.id: v for c, v in zip(columns, row)} for row in rows}
         key = Key(f"{name}_pkey", (columns[0].id,), "primary")
-        return Table(next(IDS), name, columns, (key,), rows=made)
+        keys = (key,)
+        if lazy:
+            keys += tuple(Key(f"{name}_{c.name}", (c.id,), "index") for c in columns[1:] if rng.random() < 0.5)
+        return Table(next(IDS), name, columns, keys, rows=made)
 
     t = table("t", (("id", INTEGER), ("k", INTEGER), ("v", INTEGER), ("s", TEXT)),
               [(i, rng.randrange(1, 5), rng.choice((None, *range(8))), rng.choice("abcd"))
@@ -97,7 +100,7 @@ class Generator:
             if transaction and rng.random() < (0.5 if self.lazy else 0.2):
                 self.plans[session] = self.replacement(view)
                 return self.plans[session].pop(0)
-            return self.change(view)
+            return self.change(view, session if transaction else None)
         if rng.random() < 0.25 and (violation := self.violation(world, view)):
             return violation
         return self.of_rows(view, self.locked(world))
@@ -207,7 +210,12 @@ class Generator:
         """Whether a column is computed after the commit; None: as the session does it."""
         return self.rng.random() < 0.7 if self.lazy else None
 
-    def change(self, view):
+    def made(self):
+        """Whether a table's rows are made after the commit, and whether that is only a wish."""
+        lazily = self.lazy and self.rng.random() < 0.5
+        return lazily, self.lazy and not lazily and self.rng.random() < 0.8
+
+    def change(self, view, session=None):
         rng = self.rng
         tables = list(view.tables.values())
         table = rng.choice(tables)
@@ -218,7 +226,7 @@ class Generator:
             "constant", "constant", "generated", "generated", "drop column", "rename column",
             "type", "type", "type", "not null", "check", "key", "key", "index", "unique index",
             "drop constraint", "drop index", "foreign key", "foreign key", "rename table",
-            "truncate", "drop table", "make", "make", "make", "primary key"))
+            "truncate", "drop table", "make", "make", "make", "primary key", *["make"] * (5 * self.lazy)))
         if len(table.columns) > 6 and kind in ("constant", "generated"):
             kind = "drop column"
         if kind == "constant":
@@ -284,24 +292,30 @@ class Generator:
         if kind == "drop table" and alone and len(tables) > 2:
             return DropTable(t)
         if kind == "make" and len(tables) < 6:
-            return MakeTable(self.name("m"), self.query(tables), self.lazy and rng.random() < 0.7)
+            made = MakeTable(self.name("m"), self.query(tables), *self.made())
+            if (made.lazily or made.auto) and isinstance(made.query, Join) and session and rng.random() < 0.7:
+                names = rng.choice((("x",), ("y",), ("x", "y"), ("z", "x")))
+                self.plans.setdefault(session, []).append(AddKey(made.table, self.name("i"), names, "index"))
+            return made
         return AddColumn(t, self.name("c"), INTEGER, 7)
 
     def query(self, tables):
         rng = self.rng
         table, other = rng.choice(tables), rng.choice(tables)
         numbers = [c for c in table.columns if c.type in NUMBERS]
-        kind = rng.choice(("rows", "rows", "groups", "join", "union"))
+        kind = rng.choice(("rows", "join" if self.lazy else "rows", "groups", "join", "union"))
         pairs = [(a, b) for a in table.columns for b in other.columns
                  if (a.type == TEXT) == (b.type == TEXT)]
         if kind == "groups" and numbers:
             return Groups(table.name, rng.choice(table.columns).name, rng.choice(numbers).name)
-        if kind == "join" and pairs:
-            a, b = rng.choice(pairs)
+        keyed = [(a, b) for a, b in pairs if table.leads(a) and other.leads(b)]
+        if kind == "join" and (keyed if self.lazy and rng.random() < 0.8 else pairs):
+            # What is made lazily has a way from each table to the other.
+            a, b = rng.choice(keyed if self.lazy and keyed else pairs)
             outputs = [("x", "a", table.columns[0].name), ("y", "b", other.columns[0].name),
                        ("z", "b", other.columns[-1].name)]
             return Join(table.name, other.name, a.name, b.name, tuple(outputs),
-                        rng.choice(("join", "left join")))
+                        rng.choice(("join", "join" if self.lazy else "left join", "left join")))
         if kind == "union" and len(pairs) > 1:
             chosen = rng.sample(pairs, 2)
             left, right = zip(*((a.name, b.name) for a, b in chosen))
@@ -325,7 +339,7 @@ class Generator:
         query = self.query([table])
         if rng.random() < 0.6:
             query = Rows(table.name, tuple((c.name, ("col", c.name)) for c in table.columns))
-        plan = [MakeTable(new, query, self.lazy and rng.random() < 0.85)]
+        plan = [MakeTable(new, query, *self.made())]
         primary = next((k for k in table.keys if k.kind == "primary"), None)
         if isinstance(query, Rows) and primary and len(query.outputs) == len(table.columns):
             names = tuple(table.by_id(id).name for id in primary.columns)
@@ -333,7 +347,7 @@ class Generator:
         if self.lazy and rng.random() < 0.3:
             part = rng.sample(table.columns, rng.randint(1, len(table.columns)))
             part = Rows(table.name, tuple((c.name, ("col", c.name)) for c in part), self.where(table))
-            plan.append(MakeTable(self.name("m"), part, True))
+            plan.append(MakeTable(self.name("m"), part, *self.made()))
         plan.append(DropTable(table.name))
         if rng.random() < 0.7:
             plan.append(RenameTable(new, table.name))

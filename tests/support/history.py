@@ -172,9 +172,10 @@ class Play:
             if isinstance(statement, Commit) and before and before.work and not before.failed:
                 what = "schema" if before.changes_schema() else "rows"
                 self.counts[f"{what} {'not committed' if failed else 'committed'}"] += 1
-                self.counts["made lazily"] += not failed and before.makes_lazily()
+                self.counts["made lazily"] += not failed and before.may_make_later()
             elif isinstance(statement, Change):
                 self.counts["change failed" if failed else "changed"] += 1
+                self.counts["by pairs"] += any("pair by pair" in notice for notice in self.sessions[name].notices)
 
     def kill(self):
         self.watcher.close()
@@ -387,12 +388,14 @@ def played(server, start, offline, steps, settings):
 
 def generated(server, rng, length, offline=None, kills=False, lazy=False):
     """Plays a new history. A failure has its steps as `steps`, its start as `start` and its settings."""
-    start, settings = beginning(rng), ()
+    start, settings = beginning(rng, lazy), ()
     if lazy:
         # Nothing is moved unless it is touched; or at once; or now and then.
         settings = (f"froglet.migration_delay = '{rng.choice(('1h', '1h', '0', '50ms'))}'",
                     f"froglet.migration_granule_rows = {rng.choice((1, 1, 64))}",
-                    f"froglet.migration_detection = {rng.choice(('tracker', 'on_conflict'))}")
+                    f"froglet.migration_detection = {rng.choice(('tracker', 'on_conflict'))}",
+                    "froglet.migration_auto_rows = 0",
+                    f"froglet.migration_join = {rng.choice(('auto', 'key', 'pair', 'pair'))}")
     generator, play = Generator(rng, kills, lazy), Play(server, start, offline, settings)
     try:
         for _ in range(length):

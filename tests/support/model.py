@@ -273,6 +273,11 @@ def makes_lazily(statement):
     return getattr(statement, "lazily", None)
 
 
+def may_make_later(statement):
+    """The same, of one that may also do it before the commit."""
+    return makes_lazily(statement) or getattr(statement, "auto", False)
+
+
 def done(work, state, lenient=False):
     """A transaction's work, done over a committed state."""
     for piece in work:
@@ -302,6 +307,10 @@ class Transaction:
     def makes_lazily(self):
         """Whether it makes a table so."""
         return any(makes_lazily(piece.change) for piece in self.made().values())
+
+    def may_make_later(self):
+        """Whether it makes a table so, or may."""
+        return any(may_make_later(piece.change) for piece in self.made().values())
 
     def made(self):
         """The tables it makes of others."""
@@ -701,7 +710,7 @@ class World:
         held = transaction.locks() | transaction.told()
         locked = self.locked | {id: max(now, self.locked.get(id, 0)) for id in held}
         # It is held once more when all its rows are there, whenever that is.
-        lazily = (id for id, made in transaction.made().items() if makes_lazily(made.change))
+        lazily = (id for id, made in transaction.made().items() if may_make_later(made.change))
         locked |= dict.fromkeys(lazily, math.inf)
         yield done_tag, replace(
             without, states=(*self.states, state.settled()), written=written, locked=locked)

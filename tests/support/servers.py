@@ -108,7 +108,9 @@ class Froglet(Server):
     def __init__(self, directory=None, environment=None, arguments=()):
         self.temporary = None if directory else Path(tempfile.mkdtemp(prefix="froglet-test-"))
         self.data = Path(directory) if directory else self.temporary / "data"
-        self.log = Path(tempfile.mkstemp(prefix="froglet-test-", suffix=".log")[1])
+        descriptor, log = tempfile.mkstemp(prefix="froglet-test-", suffix=".log")
+        os.close(descriptor)
+        self.log = Path(log)
         self.environment = environment or {}
         self.arguments = arguments
         self.port = free_port()

@@ -99,7 +99,8 @@ class Session:
     def __init__(self, server):
         self.connection = server.connect(prepare_threshold=None)
         self.statements = queue.Queue()
-        self.outcome = None
+        self.outcome, self.notices = None, []
+        self.connection.add_notice_handler(lambda notice: self.notices.append(notice.message_primary))
         self.done = threading.Event()
         self.thread = threading.Thread(target=self.work, daemon=True)
         self.thread.start()
@@ -127,7 +128,7 @@ class Session:
 
     def begin(self, statement):
         self.done.clear()
-        self.outcome = None
+        self.outcome, self.notices = None, []
         self.statements.put(statement)
 
     def ended(self, seconds):

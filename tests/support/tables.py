@@ -132,6 +132,10 @@ class Table:
             table = replace(table, rows=rows, lineage=(*self.lineage, step))
         return table
 
+    def leads(self, column):
+        """Whether an index begins with a column."""
+        return any(key.columns[0] == column.id for key in self.keys)
+
     def create_sql(self, parents=lambda id: None):
         """Statements that make it as it is, without its rows; foreign keys apart from the rest."""
         words = []

@@ -12,7 +12,8 @@ import psycopg
 class Twins:
     """Connections to both."""
 
-    def __init__(self, start, delay="1h", granule_rows=1, arguments=(), **settings):
+    def __init__(self, start, delay="1h", granule_rows=1, arguments=(), mode="lazy", **settings):
+        self.mode = mode
         self.servers = start(arguments=arguments), start(arguments=arguments)
         self.settings = {"froglet.migration_delay": delay,
                          "froglet.migration_granule_rows": granule_rows} | settings
@@ -25,7 +26,7 @@ class Twins:
     def session(self, side):
         """One more connection to a side."""
         connection = self.servers[side == "lazy"].connect()
-        connection.execute(f"set froglet.migration = {side}")
+        connection.execute(f"set froglet.migration = {'eager' if side == 'eager' else self.mode}")
         for name, value in self.settings.items():
             connection.execute(f"set {name} = '{value}'")
         return connection
@@ -54,7 +55,7 @@ class Twins:
         """What cannot be done lazily, on both sides."""
         self.lazy.execute("set froglet.migration = eager")
         self.do_all(sql)
-        self.lazy.execute("set froglet.migration = lazy")
+        self.lazy.execute(f"set froglet.migration = {self.mode}")
 
     def do_all(self, *statements):
         """Statements, none of which fails."""

@@ -216,3 +216,22 @@ impl EngineError {
         }
     }
 }
+
+/// How a read ends that has no error to return ([`crate::Table::seek`]): it unwinds to whoever runs the
+/// statement. Rows that are there can be read; but those that have yet to be made may find no memory.
+pub struct ReadFailed(EngineError);
+
+impl ReadFailed {
+    /// Ends a read. Nobody is told of a panic, for it is none.
+    pub fn unwind(error: EngineError) -> ! {
+        std::panic::resume_unwind(Box::new(ReadFailed(error)))
+    }
+
+    /// The error, of what was caught; a panic goes on.
+    pub fn caught(panic: Box<dyn std::any::Any + Send>) -> EngineError {
+        match panic.downcast::<ReadFailed>() {
+            Ok(failed) => failed.0,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}

@@ -199,13 +199,18 @@ pub fn decode_part(key: &mut &[u8], ty: ColumnType) -> Value {
     let end = part_end(key, 0, &(ASCENDING, ty)).expect("a key has its parts");
     let (whole, rest) = key.split_at(end);
     *key = rest;
-    match whole[0] {
-        VALUE => decode_body(&whole[1..], ty),
-        _ => Value::Null,
+    decode_whole(whole, ty).expect("a text is UTF-8")
+}
+
+/// One part, [`ASCENDING`]; none of what is no text, for the successor of one need not be.
+fn decode_whole(part: &[u8], ty: ColumnType) -> Option<Value> {
+    match part[0] {
+        VALUE => decode_body(&part[1..], ty),
+        _ => Some(Value::Null),
     }
 }
 
-fn decode_body(body: &[u8], ty: ColumnType) -> Value {
+fn decode_body(body: &[u8], ty: ColumnType) -> Option<Value> {
     fn sized<const N: usize>(body: &[u8]) -> [u8; N] {
         body.try_into().expect("a value of this type has as many bytes")
     }
@@ -219,7 +224,7 @@ fn decode_body(body: &[u8], ty: ColumnType) -> Value {
         }
         bytes
     };
-    match ty {
+    Some(match ty {
         ColumnType::Bool => Value::Bool(body[0] == 1),
         ColumnType::Int16 => Value::Int16(i16::from_be_bytes(sized(body)) ^ i16::MIN),
         ColumnType::Int32 => Value::Int32(i32_of(body)),
@@ -239,11 +244,11 @@ fn decode_body(body: &[u8], ty: ColumnType) -> Value {
             Value::Float64(f64::from_bits(bits))
         }
         ColumnType::Text => {
-            Value::text(String::from_utf8(bytes_of(body)).expect("a text is UTF-8"))
+            return String::from_utf8(bytes_of(body)).ok().map(Value::text);
         }
         ColumnType::Bytes => Value::Bytes(bytes_of(body).into()),
         ColumnType::Uuid => Value::Uuid(sized(body)),
-    }
+    })
 }
 
 /// The first parts of a key, if it has them whole and has more; else all of it. `key` may be a bound: an
@@ -251,6 +256,23 @@ fn decode_body(body: &[u8], ty: ColumnType) -> Value {
 pub fn leading<'k>(key: &'k [u8], parts: &[(KeyPart, ColumnType)]) -> &'k [u8] {
     let ends = parts.iter().try_fold(0, |at, part| part_end(key, at, part));
     ends.map_or(key, |end| &key[..end])
+}
+
+/// The whole parts that a key begins with, each as its value and where it ends. `key` may be a bound, as for
+/// [`leading`]: what begins with the bytes of a part has this value.
+pub fn whole_parts(key: &[u8], parts: &[(KeyPart, ColumnType)]) -> Vec<(Value, usize)> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    for (part, ty) in parts {
+        let Some(end) = part_end(key, at, &(*part, *ty)) else { break };
+        let mut whole = key[at..end].to_vec();
+        if part.descending {
+            whole[1..].iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        let Some(value) = decode_whole(&whole, *ty) else { break };
+        found.push((value, end));
+        at = end;
+    }
+    found
 }
 
 /// Where a part ends that begins at `at`; `None` if it is not whole.
@@ -429,6 +451,31 @@ mod tests {
                     // A bound of one part, of which nothing may be taken away.
                     let above = successor(first).expect("a key is not all ones");
                     assert!(leading(&above, &[(part, ty)]) > first.as_slice());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_whole_parts_of_a_bound_are_read_back() {
+        for (ty, mut values) in typed() {
+            values.push(Value::Null);
+            for part in [part(false, false), part(true, true), part(true, false)] {
+                let parts = [(part, ty); 2];
+                for (first, second) in
+                    values.iter().flat_map(|a| values.iter().map(move |b| (a, b)))
+                {
+                    let both = encode([first, second], [&part, &part]);
+                    let read = whole_parts(&both, &parts);
+                    assert_eq!(encode(read.iter().map(|(value, _)| value), [&part, &part]), both);
+                    assert_eq!(read.last().unwrap().1, both.len());
+                    assert_eq!(whole_parts(&both[..read[0].1], &parts).len(), 1);
+                    // Of a bound it is the bytes that count.
+                    let above = successor(&both).expect("a key is not all ones");
+                    for (value, end) in whole_parts(&above, &parts[..1]) {
+                        let is_bool = ty == ColumnType::Bool;
+                        assert!(is_bool || key(&value, &part) == above[..end], "{ty:?} {above:?}");
+                    }
                 }
             }
         }

@@ -31,7 +31,7 @@ pub use engine::{
     BlockRows, ColumnFill, Direction, Engine, EngineTxn, Feed, IndexBuild, Install, Installs,
     KeyRange, Loaded, Loading, MigrateError, RowWrite, Savepoint, Snapshot, Table, WriteStop,
 };
-pub use error::{EngineError, SqlState};
+pub use error::{EngineError, ReadFailed, SqlState};
 pub use id::{ColumnId, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, IndexSpec, KeyPart, Layout};
 pub use value::{ColumnType, Row, Value};

@@ -326,7 +326,7 @@ impl MemoryEngine {
         let all: Vec<usize> = (0..columns.len()).collect();
         let mut entry = SpaceEntry {
             id: space.id,
-            tail: space.tail(),
+            tail: 0,
             columns: columns.iter().map(column_entry).collect(),
             blocks: Vec::new(),
             notes: None,
@@ -352,6 +352,8 @@ impl MemoryEngine {
             let batch = file.write(&rows)?;
             entry.blocks.push(BlockEntry { block: number, file: file.name().to_owned(), batch });
         }
+        // Rows that were installed since have no version, and are copied.
+        entry.tail = space.tail();
         let mut kept_file = BatchFile::new(disk, name("kept"), kept_rows::schema(&columns));
         entry.kept = kept_rows::save(&table, kept, snapshot, &mut kept_file)?;
         let files = [file.finish()?, kept_file.finish()?];

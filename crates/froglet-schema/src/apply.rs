@@ -5,6 +5,7 @@ use std::sync::Arc;
 use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
+use crate::apply_as::Into;
 use crate::carry::carry_rows;
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{Change, Fill, NewTable, TableQuery};
@@ -29,6 +30,9 @@ pub(crate) struct Scope<'a> {
     pub(crate) view: Arc<CatalogVersion>,
     pub(crate) options: &'a MigrationOptions,
     pub(crate) limits: &'a Limits,
+    /// Tables that are read as they were for an earlier statement of the transaction. It holds them, and may
+    /// have changed or dropped them since.
+    pub(crate) then: &'a [Arc<TableVersion>],
 }
 
 impl Catalog {
@@ -42,20 +46,20 @@ impl Catalog {
         limits: &Limits,
     ) -> Result<Applied, SchemaError> {
         txn.part();
-        let mut scope = Scope { view: self.view(txn), options, limits };
+        self.note_statement(txn, &options.statement, options.revert_retention);
+        let mut scope = Scope { view: self.view(txn), options, limits, then: &[] };
         if let Change::CreateTableAs { table, query } = change {
             self.fill_own_columns(txn, &mut scope, &query.tables()).await?;
             return match query {
-                TableQuery::Rows { source, query } => {
-                    self.copy_table(txn, &scope, table, source, query).await
-                }
-                TableQuery::Lazy { query, verify, recipe } => {
+                TableQuery::Lazy { query, verify, recipe, fallback } => {
                     self.verify_lazy(txn, &mut scope, &query, verify).await?;
-                    self.make_lazily(txn, &scope, table, query, recipe).await
+                    let made = self.make_lazily(txn, &scope, table, query, recipe).await?;
+                    if let (Some(id), Some(fallback)) = (made.object, fallback) {
+                        self.set_fallback(txn, &scope, id, fallback)?;
+                    }
+                    Ok(made)
                 }
-                TableQuery::Units { stages, query } => {
-                    self.derive_table(txn, scope, table, stages, query).await
-                }
+                query => self.make_eagerly(txn, scope, Into::New(table), &query).await,
             };
         }
         let object = self.apply_plain(txn, &scope, change).await?;
@@ -101,7 +105,13 @@ impl Catalog {
                 let table = other.table().expect("every other change names its table");
                 let base = scope.table(table)?.clone();
                 let locked = self.store.lock(txn, table, limits).await?;
+                let noted = self.note_columns(txn, &base.def, &other)?;
                 let (edited, cascade) = self.edit(scope, &base.def, other)?;
+                if let Some((at, from)) = noted
+                    && edited.def.columns[at].id != from
+                {
+                    self.note_retyped(txn, table, from, edited.def.columns[at].id);
+                }
                 self.release_references(txn, scope, &base.def, &edited, cascade).await?;
                 self.alter(txn, scope, &base, locked, edited).await?;
                 Ok(None)
@@ -127,6 +137,7 @@ impl Catalog {
             Change::DropConstraint { name, cascade, .. } => {
                 return Ok((edit::drop_constraint(def, &name)?, cascade));
             }
+            Change::RestoreColumn { column, at, .. } => edit::restore_column(def, column, at)?,
             Change::RenameColumn { column, name, .. } => edit::rename_column(def, &column, &name)?,
             Change::AlterType { column, ty, sql_type, using, lazily, default, checks, .. } => {
                 let new = NewType { ty, sql_type, using, lazily, default, checks };
@@ -181,7 +192,8 @@ impl Catalog {
         self.prepare_lazy_columns(txn, scope, base, &mut edited).await?;
         let Edited { def, work, old_indexes, .. } = edited;
         let space = def.space;
-        let created = created(&base.def, &def);
+        let mut created = created(&base.def, &def);
+        created.retain(|remains| !self.change_log.keeps(remains));
         let parents: Vec<_> = new_parents(&base.def, &def);
         local_mut(txn).created.extend(created);
         let rows = self.open_table(&def)?;
@@ -204,7 +216,7 @@ impl Catalog {
     }
 
     /// Runs the steps that a change needs from the data.
-    async fn migrate(
+    pub(crate) async fn migrate(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
@@ -586,6 +598,14 @@ impl Scope<'_> {
         self.view.tables.get(&id).ok_or(SchemaError::Stale)
     }
 
+    /// A table that is read.
+    pub(crate) fn source(&self, id: ObjectId) -> Result<&Arc<TableVersion>, SchemaError> {
+        match self.then.iter().find(|then| then.def.id == id) {
+            Some(then) => Ok(then),
+            None => self.table(id),
+        }
+    }
+
     fn taken<'a>(&'a self, schema: &'a str) -> impl Fn(&str) -> bool + 'a {
         move |name| self.view.names.contains_key(&(schema.to_owned(), name.to_owned()))
     }
@@ -605,6 +625,7 @@ impl Change {
             | Change::RenameTable { table, .. }
             | Change::AddColumn { table, .. }
             | Change::DropColumn { table, .. }
+            | Change::RestoreColumn { table, .. }
             | Change::RenameColumn { table, .. }
             | Change::AlterType { table, .. }
             | Change::SetNotNull { table, .. }

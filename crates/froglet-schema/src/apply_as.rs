@@ -8,7 +8,7 @@ use froglet_txn::Transaction;
 
 use crate::apply::{Applied, Scope, renewal};
 use crate::catalog::{Catalog, TableVersion};
-use crate::change::{NewTable, RowQuery, Stage, UnitInput, UnitQuery};
+use crate::change::{NewTable, RowQuery, Stage, TableQuery, UnitInput, UnitQuery};
 use crate::copy::Copy;
 use crate::def::ObjectId;
 use crate::derive::Derivation;
@@ -18,47 +18,85 @@ use crate::migration::Migration;
 use crate::step::{Step, StepKind, positions};
 use crate::target::Source;
 
+/// Where rows that are made go.
+pub(crate) enum Into {
+    /// A table that is still to be made.
+    New(NewTable),
+    /// One that the transaction has made, and that has none.
+    Empty(ObjectId),
+}
+
 impl Catalog {
+    /// Makes the rows of a table before the commit.
+    pub(crate) async fn make_eagerly(
+        &self,
+        txn: &mut Transaction,
+        scope: Scope<'_>,
+        into: Into,
+        query: &TableQuery,
+    ) -> Result<Applied, SchemaError> {
+        match query {
+            TableQuery::Rows { source, query } => {
+                self.copy_table(txn, &scope, into, *source, query.clone()).await
+            }
+            TableQuery::Units { stages, query } => {
+                self.derive_table(txn, scope, into, stages, query.clone()).await
+            }
+            TableQuery::Lazy { .. } => unreachable!("it is made after the commit"),
+        }
+    }
+
     /// A row of a row.
-    pub(crate) async fn copy_table(
+    async fn copy_table(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
-        new: NewTable,
+        into: Into,
         table: ObjectId,
         query: Arc<dyn RowQuery>,
     ) -> Result<Applied, SchemaError> {
         let source = self.source(txn, scope, table).await?;
-        let (id, target) = self.create_target(txn, scope, new).await?;
+        let (id, target) = self.target(txn, scope, into).await?;
         let rows = source.table.clone();
         let copy = Arc::new(Copy::new(txn, source, query, target));
         local_mut(txn).set_maker(id, copy.clone());
         let kind = StepKind::Copy(copy.clone());
         let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
-        self.run_step(txn, scope, &scope.table(table)?.def, step).await?;
+        self.run_step(txn, scope, &scope.source(table)?.def, step).await?;
         self.note_told(txn);
         Ok(Applied { object: Some(id), rows: copy.rows() })
     }
 
     /// Unit by unit, in stages. What has made the table drops them: to the transaction they are
     /// tables that it has made and dropped.
-    pub(crate) async fn derive_table(
+    async fn derive_table(
         &self,
         txn: &mut Transaction,
         mut scope: Scope<'_>,
-        new: NewTable,
-        stages: Vec<Stage>,
+        into: Into,
+        stages: &[Stage],
         query: Arc<dyn UnitQuery>,
     ) -> Result<Applied, SchemaError> {
+        let (schema, name) = match &into {
+            Into::New(new) => (new.schema.clone(), new.name.clone()),
+            Into::Empty(id) => {
+                let def = &scope.table(*id)?.def;
+                (def.schema.clone(), def.name.clone())
+            }
+        };
         let mut made = Vec::with_capacity(stages.len());
-        for Stage { columns, query } in stages {
-            let name = format!("{} (stage {})", new.name, made.len() + 1);
-            let stage =
-                NewTable { schema: new.schema.clone(), name, columns, constraints: Vec::new() };
+        for (at, Stage { columns, query }) in stages.iter().enumerate() {
+            let stage = NewTable {
+                schema: schema.clone(),
+                name: format!("{name} (stage {})", at + 1),
+                columns: columns.clone(),
+                constraints: Vec::new(),
+            };
+            let (stage, query) = (Into::New(stage), query.clone());
             made.push(self.derive_stage(txn, &scope, stage, &made, query).await?.0);
             scope.view = self.view(txn);
         }
-        let (id, rows) = self.derive_stage(txn, &scope, new, &made, query).await?;
+        let (id, rows) = self.derive_stage(txn, &scope, into, &made, query).await?;
         for stage in made {
             scope.view = self.view(txn);
             self.drop_table(txn, &scope, stage, false).await?;
@@ -72,7 +110,7 @@ impl Catalog {
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
-        new: NewTable,
+        into: Into,
         stages: &[ObjectId],
         query: Arc<dyn UnitQuery>,
     ) -> Result<(ObjectId, u64), SchemaError> {
@@ -86,7 +124,7 @@ impl Catalog {
         for table in tables {
             sources.insert(table, self.source(txn, scope, table).await?);
         }
-        let (id, target) = self.create_target(txn, scope, new).await?;
+        let (id, target) = self.target(txn, scope, into).await?;
         let inputs = query.inputs().iter().map(|input| {
             let source = sources[&table_of(input)].clone();
             let columns = match input {
@@ -102,7 +140,7 @@ impl Catalog {
         for (table, Source { table: rows, .. }) in &sources {
             let kind = StepKind::Derive(derivation.clone());
             let step = Step::new(kind, rows.clone(), txn.savepoint(), self.engine().clone());
-            let def = &scope.table(*table)?.def;
+            let def = &scope.source(*table)?.def;
             let migration = self.migration(txn, def, &step, scope.options)?;
             migrations.push((migration, Arc::new(step)));
         }
@@ -123,21 +161,26 @@ impl Catalog {
         scope: &Scope<'_>,
         table: ObjectId,
     ) -> Result<Source, SchemaError> {
-        let TableVersion { def, table: seen, .. } = &**scope.table(table)?;
-        self.store.lock(txn, table, scope.limits).await?;
+        let TableVersion { def, table: seen, .. } = &**scope.source(table)?;
+        if scope.view.tables.contains_key(&table) {
+            self.store.lock(txn, table, scope.limits).await?;
+        }
         self.make_all_of(def, scope.limits)?;
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
         Ok(Source { table, seen: seen.clone() })
     }
 
-    /// A new table, and its rows as anybody writes them.
-    async fn create_target(
+    /// A table of the transaction's own, and its rows as anybody writes them.
+    async fn target(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
-        new: NewTable,
+        into: Into,
     ) -> Result<(ObjectId, Arc<dyn Table>), SchemaError> {
-        let id = self.create_table(txn, scope, new).await?;
+        let id = match into {
+            Into::New(new) => self.create_table(txn, scope, new).await?,
+            Into::Empty(id) => id,
+        };
         let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
         Ok((id, made.expect("just made").table.clone()))
     }

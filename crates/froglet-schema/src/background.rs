@@ -71,7 +71,7 @@ impl Catalog {
         let view = self.begin_statement(&mut txn, true, &limits).await?;
         let Some(base) = view.tables.get(&lazy.course().table).cloned() else { return Ok(true) };
         let Some(def) = lazy.struck_from(&base.def) else { return Ok(true) };
-        let scope = Scope { view, options: &Default::default(), limits: &limits };
+        let scope = Scope { view, options: &Default::default(), limits: &limits, then: &[] };
         match self.rewrite(&mut txn, &scope, &base, def).await {
             Err(SchemaError::Stale) => return Ok(false),
             written => written?,

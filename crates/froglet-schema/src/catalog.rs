@@ -12,12 +12,14 @@ use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside
 use parking_lot::{Mutex, RwLock};
 
 use crate::carry::{CopyTo, Flip, MadeBy};
+use crate::change_log::{CHANGES_SPACE, ChangeLog};
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
 use crate::flip::{Hook, TableState, changes_itself};
 use crate::history::{HISTORY_SPACE, History};
 use crate::lazy::LazyMigration;
 use crate::lazy_columns::LazyColumn;
+use crate::lazy_driver::Retired;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::Migration;
 use crate::own_view::OwnView;
@@ -113,7 +115,7 @@ impl CatalogVersion {
         for lazy in changes.lazies.values() {
             for source in lazy.state().def.sources() {
                 if let Some(version) = self.tables.get(&source.id) {
-                    let table = OwnView::sealed(version.table.clone(), owner);
+                    let table = OwnView::sealed(version.table.clone(), owner, lazy.clone());
                     let version = TableVersion::new(version.def.clone(), version.version, table);
                     self.tables.insert(source.id, Arc::new(version));
                 }
@@ -180,10 +182,11 @@ pub struct Catalog {
     flips: Mutex<Vec<Arc<Flip>>>,
     /// The transaction between commit timestamp and publication; 0 for none.
     pub(crate) flipping: AtomicU64,
-    garbage: Mutex<Vec<(Ts, Remains)>>,
+    pub(crate) garbage: Mutex<Vec<(Ts, Remains)>>,
     /// Under way, or ended a moment ago.
     migrations: Mutex<Vec<Arc<Migration>>>,
     pub(crate) ended_migrations: History,
+    pub(crate) change_log: ChangeLog,
     next_migration: AtomicU64,
     /// Lazy migrations, by the row space that they make.
     pub(crate) lazies: RwLock<HashMap<SpaceId, Arc<dyn LazyMigration>>>,
@@ -192,7 +195,7 @@ pub struct Catalog {
     /// What has become of those that were rolled back.
     pub(crate) aborted_lazies: Mutex<Vec<MigrationStatus>>,
     /// Those that have ended, and when: older snapshots may still read through them.
-    pub(crate) retired_lazies: Mutex<Vec<(Ts, Arc<dyn LazyMigration>)>>,
+    pub(crate) retired_lazies: Mutex<Vec<Retired>>,
     own: Weak<Catalog>,
     next_stamp: AtomicU64,
     ids: Mutex<Ids>,
@@ -224,7 +227,9 @@ impl Catalog {
         let begun = |t: &Arc<TableVersion>| t.def.begun().map(|begun| begun.migration).collect();
         let lazy: HashSet<u64> = first.tables.values().flat_map::<Vec<u64>, _>(begun).collect();
         let ended_migrations = History::open(manager.clone(), &lazy)?;
-        let next_migration = lazy.iter().map(|id| id + 1).chain([ended_migrations.next_id()]);
+        let change_log = ChangeLog::open(manager.clone())?;
+        let next_ids = [ended_migrations.next_id(), change_log.next_id()];
+        let next_migration = lazy.iter().map(|id| id + 1).chain(next_ids);
         let next_migration = next_migration.max().unwrap_or(1);
         let catalog = Arc::new_cyclic(|own| Catalog {
             own: own.clone(),
@@ -243,6 +248,7 @@ impl Catalog {
             migrations: Mutex::default(),
             next_migration: AtomicU64::new(next_migration),
             ended_migrations,
+            change_log,
             next_stamp: AtomicU64::new(2),
             ids: Mutex::new(ids),
             past: Past::default(),
@@ -591,14 +597,20 @@ impl Catalog {
         let local = local_mut(txn);
         let changes = std::mem::take(&mut local.changes);
         let created = std::mem::take(&mut local.created);
+        let recorded = local.recorded.take();
         let before = self.latest.load_full();
         let stamp = self.next_stamp();
         let after = Arc::new(before.with(&changes.objects, ts, stamp));
         assert!(after.ts > before.ts, "flips are published in the order of their timestamps");
 
+        if let Some(recorded) = recorded {
+            self.change_log.committed(recorded);
+        }
+        self.change_log.ended(txn.id());
         let mut garbage = self.garbage.lock();
         let unused = created.into_iter().filter(|r| !in_use(&after, r));
-        garbage.extend(changes.replaced.iter().copied().chain(unused).map(|r| (ts, r)));
+        let gone = changes.replaced.iter().copied().chain(unused);
+        garbage.extend(gone.filter(|r| !self.change_log.keeps(r)).map(|r| (ts, r)));
         drop(garbage);
         self.flips.lock().extend(flips(&changes, &before, ts).map(Arc::new));
         let mut states = self.states.write();
@@ -677,12 +689,12 @@ fn load(
     }
     catalog.rename();
     let lazies = catalog.tables.values().filter_map(|t| t.def.lazy.as_ref());
-    let read = lazies.flat_map(|lazy| lazy.sources().map(|source| source.space));
+    let read = lazies.flat_map(|lazy| lazy.spaces_read());
     let used: Vec<_> = catalog.tables.values().map(|t| t.def.space).chain(read).collect();
     let garbage = engine
         .spaces()
         .into_iter()
-        .filter(|s| ![CATALOG_SPACE, HISTORY_SPACE].contains(s) && !used.contains(s))
+        .filter(|s| ![CATALOG_SPACE, HISTORY_SPACE, CHANGES_SPACE].contains(s) && !used.contains(s))
         .map(|s| (Ts(0), Remains::Space(s)))
         .collect();
     Ok((catalog, garbage))
@@ -697,7 +709,7 @@ fn recover_ids(engine: &dyn Engine, catalog: &CatalogVersion) -> Ids {
     Ids { next, logged: next }
 }
 
-fn in_use(catalog: &CatalogVersion, remains: &Remains) -> bool {
+pub(crate) fn in_use(catalog: &CatalogVersion, remains: &Remains) -> bool {
     catalog.tables.values().any(|t| match *remains {
         Remains::Column(space, column) => t.def.space == space && t.def.stores(column),
         Remains::Index(space, index) => t.def.space == space && t.def.index_by_id(index).is_some(),
@@ -739,7 +751,8 @@ impl Changes {
                 && self.keep(**table, lazy.course().space)
         });
         let lazily = lazily.map(|(table, lazy)| {
-            let made = MadeBy::Lazy(lazy.clone().takes_writers()?);
+            let rows = lazy.clone().by_rows().filter(|rows| rows.takes_writers());
+            let made = MadeBy::Lazy(rows?);
             Some(CopyTo { made, table: *table, steps: Vec::new() })
         });
         let mut found = lazily.collect::<Option<Vec<CopyTo>>>()?;
@@ -772,6 +785,7 @@ fn housekeep(catalog: &Weak<Catalog>) {
         catalog.past.sample(&**catalog.engine());
         catalog.collect_garbage();
         catalog.bury_migrations();
+        catalog.tidy_changes();
         drop(catalog);
         std::thread::sleep(HOUSEKEEPING);
     }

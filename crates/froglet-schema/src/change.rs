@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use froglet_engine::{BlockRows, ColumnId, ColumnType, KeyPart, Snapshot, Value};
 
-use crate::def::{Expression, ForeignKeyAction, ObjectId, SequenceDef, SqlType};
+use crate::def::{ColumnDef, Expression, ForeignKeyAction, ObjectId, SequenceDef, SqlType};
 
 /// An error of a transform or check: carries its own SQLSTATE.
 pub type CompiledError = crate::error::SchemaError;
@@ -40,6 +40,10 @@ pub trait RowQuery: Send + Sync {
     }
     /// The column of the table that a column of what it makes is, if it is just that.
     fn plain(&self, output: usize) -> Option<ColumnId>;
+    /// The column of the table of its one lookup that a column of what it makes is, if it is just that.
+    fn looked_up(&self, _output: usize) -> Option<ColumnId> {
+        None
+    }
     /// If it makes one row of every row, and each of its columns is one of that row (inputs, and then
     /// those of lookups): their places there. Values are then moved one by one, without a batch.
     fn copies(&self) -> Option<&[usize]> {
@@ -56,7 +60,7 @@ pub struct Lookup {
     /// Its columns that are appended.
     pub columns: Vec<ColumnId>,
     /// A unique key of it, in the key's order: the place in the row so far of each value, of the same
-    /// type, and the column.
+    /// type, and the column. For [`LazyQuery::Pairs`] any columns, and all that are equal to the table's.
     pub key: Vec<(usize, ColumnId)>,
 }
 
@@ -150,6 +154,8 @@ pub enum TableQuery {
         verify: LazyVerify,
         /// What it can be compiled of after a restart.
         recipe: String,
+        /// What makes them before the commit, if its transaction turns out to need them there.
+        fallback: Option<Arc<TableQuery>>,
     },
     /// The query has units of its own.
     Units {
@@ -179,6 +185,8 @@ impl TableQuery {
 pub enum LazyQuery {
     /// Row by row of a table.
     Rows(ObjectId, Arc<dyn RowQuery>),
+    /// Pair by pair, of a row of a table and one of those that its one lookup finds.
+    Pairs(ObjectId, Arc<dyn RowQuery>),
     /// Key by key: it reads tables alone, and no stages.
     Units(Arc<dyn UnitQuery>),
 }
@@ -198,7 +206,7 @@ impl LazyQuery {
     /// The tables that it reads, in its order.
     pub(crate) fn tables(&self) -> Vec<ObjectId> {
         match self {
-            LazyQuery::Rows(source, query) => {
+            LazyQuery::Rows(source, query) | LazyQuery::Pairs(source, query) => {
                 let lookups = query.lookups().iter().map(|lookup| lookup.table);
                 std::iter::once(*source).chain(lookups).collect()
             }
@@ -383,6 +391,12 @@ pub enum Change {
         table: ObjectId,
         column: String,
         cascade: bool,
+    },
+    /// A column that was dropped comes back to this place, with the values that rows still have.
+    RestoreColumn {
+        table: ObjectId,
+        column: ColumnDef,
+        at: usize,
     },
     RenameColumn {
         table: ObjectId,

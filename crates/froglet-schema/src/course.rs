@@ -144,7 +144,8 @@ impl Course {
                     "Its schema change is committed, and in use; rows are still to be moved.",
                 )
                 .with_hint(format!(
-                    "froglet.pause_migration({id}) leaves them until they are touched."
+                    "froglet.pause_migration({id}) leaves them until they are touched; \
+                     froglet.revert_migration({id}) migrates back."
                 )));
             }
         }

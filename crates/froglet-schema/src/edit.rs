@@ -81,6 +81,16 @@ fn fresh_column_name(def: &TableDef, name: &str) -> Result<(), SchemaError> {
 /// The most columns of a table, as in PostgreSQL.
 const MAX_COLUMNS: usize = 1600;
 
+fn place_for_one_more(def: &TableDef) -> Result<(), SchemaError> {
+    if def.columns.len() >= MAX_COLUMNS {
+        return Err(SchemaError::refused(
+            SqlState::TOO_MANY_COLUMNS,
+            format!("tables can have at most {MAX_COLUMNS} columns"),
+        ));
+    }
+    Ok(())
+}
+
 /// ADD COLUMN, under an id that the table never had.
 pub fn add_column(
     def: &TableDef,
@@ -89,12 +99,7 @@ pub fn add_column(
     fill: Fill,
 ) -> Result<Edited, SchemaError> {
     fresh_column_name(def, &new.name)?;
-    if def.columns.len() >= MAX_COLUMNS {
-        return Err(SchemaError::refused(
-            SqlState::TOO_MANY_COLUMNS,
-            format!("tables can have at most {MAX_COLUMNS} columns"),
-        ));
-    }
+    place_for_one_more(def)?;
     let mut edited = Edited::of(def);
     let missing = match &fill {
         Fill::Constant(value) => value.clone(),
@@ -172,6 +177,16 @@ fn drop_indexes(edited: &mut Edited, gone: &[IndexId]) {
         edited.def.indexes.drain(..).partition(|i: &IndexDef| gone.contains(&i.spec.id));
     edited.def.indexes = kept;
     edited.old_indexes.extend::<Vec<_>>(old);
+}
+
+/// UNDROP COLUMN: the column under its old id. Rows have its values, or its missing value.
+pub fn restore_column(def: &TableDef, column: ColumnDef, at: usize) -> Result<Edited, SchemaError> {
+    fresh_column_name(def, &column.name)?;
+    place_for_one_more(def)?;
+    debug_assert!(def.column_by_id(column.id).is_none(), "a column that is there is not restored");
+    let mut edited = Edited::of(def);
+    edited.def.columns.insert(at.min(def.columns.len()), column);
+    Ok(edited)
 }
 
 /// RENAME COLUMN

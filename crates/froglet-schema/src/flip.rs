@@ -31,7 +31,7 @@ use froglet_txn::{CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict,
 use crate::catalog::Catalog;
 use crate::def::ObjectId;
 use crate::error::SchemaError;
-use crate::local::{Changed, local, local_mut};
+use crate::local::{Changed, Changes, local, local_mut};
 use crate::migration::Migration;
 use crate::status::MigrationPhase;
 
@@ -163,13 +163,16 @@ impl Catalog {
         CrashPoint::LastCaptureDone.reached();
         for migration in &migrations {
             // What does not hold of rows that are no more keeps nobody from committing.
-            if local(txn).is_some_and(|own| own.changes.keep(migration.table_id, migration.space()))
-            {
+            let is_demanded = |changes: &Changes| {
+                changes.keep(migration.table_id, migration.space()) || changes.notes.is_revert()
+            };
+            if local(txn).is_some_and(|own| is_demanded(&own.changes)) {
                 migration.verify_at_flip()?;
             }
             self.ended_migrations.record(txn, &migration.status_if_done())?;
         }
         self.prepare_lazies(txn, limits).await?;
+        self.record_change(txn)?;
         CrashPoint::FlipVerified.reached();
         let me = txn.id().0;
         while self.flipping.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {
@@ -350,6 +353,7 @@ impl CommitHook for Hook {
             }
             let created = std::mem::take(&mut local.created);
             catalog.forget_after_now(created);
+            catalog.change_log.ended(txn.id());
         }
     }
 }

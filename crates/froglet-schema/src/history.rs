@@ -15,37 +15,29 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use froglet_engine::batch::value_at;
-use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Layout, Row, RowId, RowWrite, SpaceId, Table, Ts, TxnId,
-    Value,
-};
-use froglet_txn::{Isolation, Transaction, TxnManager};
+use froglet_engine::{ColumnId, RowId, SpaceId};
+use froglet_txn::{Transaction, TxnManager};
 use parking_lot::Mutex;
 
 use crate::error::SchemaError;
 use crate::migration::now_us;
+use crate::records::Records;
 use crate::status::{MigrationPhase, MigrationStatus};
 
 /// The row space of the records.
 pub(crate) const HISTORY_SPACE: SpaceId = SpaceId(1);
+/// Column 1 of the row space has been of another type, and may be in its checkpoint.
+const RECORD: ColumnId = ColumnId(2);
 /// Migrations that have ended, and are remembered.
 const REMEMBERED: usize = 256;
 
 /// See the module.
 pub(crate) struct History {
-    manager: Arc<TxnManager>,
-    table: Arc<dyn Table>,
+    records: Records<MigrationStatus>,
     /// Ended, by number.
     ended: Mutex<VecDeque<MigrationStatus>>,
     /// Where the records are.
     rows: Mutex<HashMap<u64, RowId>>,
-}
-
-fn layout() -> Layout {
-    // Column 1 of the row space has been of another type, and may be in its checkpoint.
-    let record = ColumnSpec { id: ColumnId(2), ty: ColumnType::Text, missing: Value::Null };
-    Layout { columns: vec![record], indexes: Vec::new() }
 }
 
 impl History {
@@ -54,25 +46,14 @@ impl History {
         manager: Arc<TxnManager>,
         goes_on: &HashSet<u64>,
     ) -> Result<History, SchemaError> {
-        let engine = manager.engine().clone();
-        if !engine.spaces().contains(&HISTORY_SPACE) {
-            engine.create_space(HISTORY_SPACE)?;
-        }
-        let table = engine.open(HISTORY_SPACE, Arc::new(layout()))?;
+        let records: Records<MigrationStatus> = Records::open(manager, HISTORY_SPACE, RECORD)?;
         let (mut found, mut rows) = (Vec::new(), HashMap::new());
-        let snapshot = engine.relaxed(TxnId(0));
-        for block in 0..table.block_count() {
-            let read = table.read_block(&snapshot, block, &[0])?;
-            for (at, rid) in read.rids.iter().enumerate() {
-                let record = value_at(read.batch.column(0), at, ColumnType::Text);
-                // A record of a later version is none that could be shown.
-                let Some(status) = decode(&record) else { continue };
-                rows.insert(status.id, *rid);
-                found.push(status);
-            }
+        for (rid, status) in records.read()? {
+            rows.insert(status.id, rid);
+            found.push(status);
         }
         found.sort_by_key(|status| status.id);
-        let history = History { manager, table, ended: Mutex::default(), rows: Mutex::new(rows) };
+        let history = History { records, ended: Mutex::default(), rows: Mutex::new(rows) };
         for mut status in found {
             if goes_on.contains(&status.id) {
                 continue;
@@ -100,12 +81,8 @@ impl History {
 
     /// A migration begins.
     pub(crate) fn begun(&self, status: &MigrationStatus) -> Result<(), SchemaError> {
-        let mut rids = Vec::new();
-        self.write(|table, txn| {
-            let inserted = table.insert(txn.part(), &[encode(status)], &mut rids);
-            inserted.map_err(|(_, stop)| crate::target::unexpected(&stop))
-        })?;
-        self.rows.lock().extend(rids.first().map(|rid| (status.id, *rid)));
+        let rid = self.records.alone(|txn| self.records.insert(txn, status))?;
+        self.rows.lock().insert(status.id, rid);
         Ok(())
     }
 
@@ -116,14 +93,12 @@ impl History {
         status: &MigrationStatus,
     ) -> Result<(), SchemaError> {
         let Some(rid) = self.rows.lock().get(&status.id).copied() else { return Ok(()) };
-        let write = RowWrite::Update { rid, columns: &[0], values: &encode(status) };
-        let written = self.table.write(txn.part(), Ts::LATEST, &[write]);
-        written.map_err(|(_, stop)| crate::target::unexpected(&stop))
+        self.records.update(txn, rid, status)
     }
 
     /// It has ended without being done.
     pub(crate) fn aborted(&self, status: &MigrationStatus) -> Result<(), SchemaError> {
-        self.write(|_, txn| self.record(txn, status))
+        self.records.alone(|txn| self.record(txn, status))
     }
 
     /// One that has ended is remembered from now on, instead of the oldest.
@@ -134,34 +109,8 @@ impl History {
         while ended.len() > REMEMBERED {
             let Some(oldest) = ended.pop_front() else { break };
             let Some(rid) = self.rows.lock().remove(&oldest.id) else { continue };
-            self.write(|table, txn| {
-                let deleted = table.write(txn.part(), Ts::LATEST, &[RowWrite::Delete { rid }]);
-                deleted.map_err(|(_, stop)| crate::target::unexpected(&stop))
-            })?;
+            self.records.alone(|txn| self.records.delete(txn, rid))?;
         }
         Ok(())
-    }
-
-    fn write(
-        &self,
-        work: impl FnOnce(&dyn Table, &mut Transaction) -> Result<(), SchemaError>,
-    ) -> Result<(), SchemaError> {
-        let mut txn = self.manager.begin(Isolation::ReadCommitted);
-        work(&*self.table, &mut txn)?;
-        let committed = self.manager.commit_at_once(&mut txn);
-        committed.expect("a transaction of no table's schema has nothing to prepare")?;
-        Ok(())
-    }
-}
-
-fn encode(status: &MigrationStatus) -> Row {
-    let json = serde_json::to_string(status).expect("a status has only string keys");
-    vec![Value::text(json)]
-}
-
-fn decode(record: &Value) -> Option<MigrationStatus> {
-    match record {
-        Value::Text(json) => serde_json::from_str(json).ok(),
-        _ => None,
     }
 }

@@ -26,8 +26,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
+use arrow_select::concat::concat;
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Engine, EngineError, Layout, Row, Snapshot, SpaceId,
     SqlState, Table, TxnId, Value, batch,
@@ -71,6 +72,19 @@ impl LazyDef {
     pub fn sources(&self) -> impl Iterator<Item = &TableDef> {
         std::iter::once(&*self.source).chain(&self.lookups)
     }
+
+    /// How many lazy migrations a row goes through at most, this one included.
+    pub fn depth(&self) -> usize {
+        let through = self.sources().filter_map(|source| source.lazy.as_ref());
+        1 + through.map(|lazy| lazy.depth()).max().unwrap_or(0)
+    }
+
+    /// The row spaces that are read, those that it reads through included.
+    pub fn spaces_read(&self) -> Vec<SpaceId> {
+        let through = |source: &TableDef| source.lazy.as_ref().map(|lazy| lazy.spaces_read());
+        let spaces = |source| through(source).unwrap_or_default().into_iter().chain([source.space]);
+        self.sources().flat_map(spaces).collect()
+    }
 }
 
 /// A table that is read.
@@ -80,6 +94,15 @@ pub(crate) struct LazySource {
     pub table: Arc<dyn Table>,
     /// As the owner sees it.
     pub seen: Arc<dyn Table>,
+    /// What makes its rows, if they are being made lazily themselves.
+    pub made_by: Option<Arc<LazyRows>>,
+}
+
+impl LazySource {
+    /// Whether all its rows are where they are stored.
+    pub fn is_whole(&self) -> bool {
+        self.made_by.as_ref().is_none_or(|lazy| lazy.is_complete())
+    }
 }
 
 /// What every lazy migration of a table has, whatever its units are.
@@ -90,6 +113,8 @@ pub(crate) struct LazyState {
     pub output_types: Vec<ColumnType>,
     /// Its transaction has said that the sources are to be kept.
     is_keeping: AtomicBool,
+    /// Its owner has asked for what only a table whose rows are there can do.
+    is_outgrown: AtomicBool,
 }
 
 /// A lazy migration, as the catalog drives it.
@@ -118,18 +143,22 @@ pub(crate) trait LazyMigration: Background {
     fn is_unique(&self, columns: &[ColumnId]) -> bool;
     /// The table as everybody reads and writes it.
     fn over(self: Arc<Self>, table: Arc<dyn Table>) -> Arc<dyn Table>;
-    /// What a writer that has written to the source, and commits after the commit, is carried over to.
-    fn takes_writers(self: Arc<Self>) -> Option<Arc<LazyRows>>;
+    /// It, if each row of the target has a place from the beginning: so that the table can be read past what
+    /// is migrated.
+    fn by_rows(self: Arc<Self>) -> Option<Arc<LazyRows>> {
+        None
+    }
 
     /// One row of `froglet.migrations`.
     fn status(&self) -> MigrationStatus {
         self.course().status(self.progress(), self.rows_left())
     }
 
-    /// What is to be remembered of it if the transaction that ends it commits now.
-    fn status_at_end(&self) -> MigrationStatus {
+    /// What is to be remembered of it if the transaction that ends it commits now. Where others read through
+    /// it, what is left is made with what they make.
+    fn status_at_end(&self, has_readers: bool) -> MigrationStatus {
         let left = "the table was dropped, or lost its rows, before all were moved";
-        ended(self.status(), (!self.is_complete()).then_some(left))
+        ended(self.status(), (!self.is_complete() && !has_readers).then_some(left))
     }
 }
 
@@ -140,7 +169,18 @@ impl LazyState {
             def,
             output_types: target.columns.iter().map(|column| column.ty).collect(),
             is_keeping: AtomicBool::new(false),
+            is_outgrown: AtomicBool::new(false),
         }
+    }
+
+    /// Its owner is refused something, as the rows are not there yet: `lazy_fallback.rs` may do better.
+    pub fn outgrow(&self) {
+        self.is_outgrown.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether its owner was refused something.
+    pub fn is_outgrown(&self) -> bool {
+        self.is_outgrown.load(Ordering::SeqCst)
     }
 
     /// For whom the engine keeps the sources.
@@ -185,6 +225,18 @@ impl LazyState {
             format!("what is migrated of table \"{}\" cannot be read", self.course.table_name),
         )
     }
+}
+
+/// Columns that were made in parts.
+pub(crate) fn whole_columns(made: &[Vec<ArrayRef>], types: &[ColumnType]) -> Vec<ArrayRef> {
+    let whole = made.iter().zip(types).map(|(parts, ty)| {
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        match parts.is_empty() {
+            true => batch::array_of(*ty, std::iter::empty()),
+            false => concat(&parts).expect("parts are of one type"),
+        }
+    });
+    whole.collect()
 }
 
 /// A batch of columns that are named anyhow.

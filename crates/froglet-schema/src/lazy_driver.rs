@@ -13,7 +13,11 @@
 //!     they had ([`Catalog::is_read_lazily`]).
 //! D2: what must hold of all rows of the new table is known of the source when its transaction commits
 //!     (`lazy_verify.rs`), or it is not made lazily.
+//! D3: what reads a table that is itself being made lazily has its migration in hand. So that goes on being
+//!     able to make rows when its own table is gone, until nobody reads through it ([`Catalog::release_lazies`]);
+//!     after a restart the definition of the one that reads says how.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use froglet_engine::{EngineError, SpaceId, Table, Ts, TxnId};
@@ -28,11 +32,23 @@ use crate::def::{ObjectDef, ObjectId, TableDef};
 use crate::edit::Edited;
 use crate::error::SchemaError;
 use crate::lazy::{LazyDef, LazyMigration, LazySource};
+use crate::lazy_pairs::LazyPairs;
 use crate::lazy_rows::LazyRows;
+use crate::lazy_table::LazyTable;
 use crate::lazy_units::LazyUnits;
 use crate::lazy_verify::{implied, not_lazily};
-use crate::local::{Changed, local, local_mut};
+use crate::local::{Changed, Remains, local, local_mut};
 use crate::store::rebuild_index;
+
+/// Of tables that are made of each other, all lazily, so many may be unfinished: each costs whoever reads the last
+/// a step more, and keeps its sources.
+const DEEPEST: usize = 4;
+
+/// When a migration ended that is resumed for others that read through it: not before these are resumed, too.
+const RESUMING: Ts = Ts::LATEST;
+
+/// A migration that has ended, and when.
+pub(crate) type Retired = (Ts, Arc<dyn LazyMigration>);
 
 /// Compiles again what recovery has found, of its recipe.
 pub trait Recompile {
@@ -58,12 +74,24 @@ impl Catalog {
         self.lazies.read().get(&def.space).cloned()
     }
 
-    /// Whether a live migration reads a row space [D1].
+    /// Whether a migration that is live, or has readers, reads a row space [D1].
     pub(crate) fn is_read_lazily(&self, space: SpaceId) -> bool {
-        let retired = self.retired_lazies.lock();
+        self.is_read_by(&self.retired_lazies.lock(), space)
+    }
+
+    fn is_read_by(&self, retired: &[Retired], space: SpaceId) -> bool {
+        self.find_lazy(retired, |lazy| lazy.state().reads(space)).is_some()
+    }
+
+    /// One that is live, or has ended and is still held.
+    fn find_lazy(
+        &self,
+        retired: &[Retired],
+        is_it: impl Fn(&dyn LazyMigration) -> bool,
+    ) -> Option<Arc<dyn LazyMigration>> {
         let lazies = self.lazies.read();
         let mut all = lazies.values().chain(retired.iter().map(|(_, lazy)| lazy));
-        all.any(|lazy| lazy.state().reads(space))
+        all.find(|lazy| is_it(&***lazy)).cloned()
     }
 
     /// CREATE TABLE AS: the rows come later.
@@ -93,12 +121,9 @@ impl Catalog {
                     base.def.name
                 )));
             }
-            // What it is made of goes when it has ended, and may go before this has.
-            self.make_all_of(&base.def, scope.limits)?;
-            let table = self.engine().open(base.def.space, Arc::new(base.def.layout()))?;
-            sources.push(LazySource { table, seen: base.table.clone() });
-            let def = base.def.clone();
-            defs.push(TableDef { lazy: None, lazy_columns: Vec::new(), ..def });
+            let (source, def) = self.lazy_source(base, scope.limits)?;
+            sources.push(source);
+            defs.push(def);
         }
         let source = Box::new(defs.remove(0));
         let id = self.create_table(txn, scope, new).await?;
@@ -129,6 +154,27 @@ impl Catalog {
         Ok(Applied { object: Some(id), rows: 0 })
     }
 
+    /// A table of which another is made lazily, and what is remembered of it. If its own rows are being
+    /// made lazily, it is read past what is there of them [D3].
+    fn lazy_source(
+        &self,
+        base: &TableVersion,
+        limits: &Limits,
+    ) -> Result<(LazySource, TableDef), SchemaError> {
+        let table = self.engine().open(base.def.space, Arc::new(base.def.layout()))?;
+        let seen = base.table.clone();
+        let is_shallow = base.def.lazy.as_ref().is_some_and(|lazy| lazy.depth() < DEEPEST);
+        let live = self.lazy_of(&base.def).filter(|lazy| lazy.is_live() && is_shallow);
+        if let Some(lazy) = live.and_then(|lazy| lazy.by_rows()) {
+            let table = LazyTable::past(table, lazy.clone());
+            let source = LazySource { table, seen, made_by: Some(lazy) };
+            return Ok((source, base.def.clone()));
+        }
+        self.make_all_of(&base.def, limits)?;
+        let def = TableDef { lazy: None, lazy_columns: Vec::new(), ..base.def.clone() };
+        Ok((LazySource { table, seen, made_by: None }, def))
+    }
+
     /// Before a change of a table whose rows are being made lazily: what the change needs of the data. Of
     /// its own transaction's table it is known to hold, or refused; of one that others have, all rows
     /// are made first.
@@ -148,7 +194,7 @@ impl Catalog {
             return Ok(());
         }
         debug_assert_eq!(lazy.course().owner, txn.id(), "nobody else has it");
-        implied(&*lazy, base, edited)?;
+        implied(&*lazy, base, edited).inspect_err(|_| lazy.state().outgrow())?;
         edited.work.clear();
         Ok(())
     }
@@ -158,7 +204,10 @@ impl Catalog {
         match self.lazy_of(def) {
             None => self.complete_lazy_columns(def, limits),
             Some(lazy) if lazy.is_live() => lazy.migrate_all(limits),
-            Some(_) => Err(not_lazily("Another table is to be made of it before that")),
+            Some(lazy) => {
+                lazy.state().outgrow();
+                Err(not_lazily("Another table is to be made of it before that"))
+            }
         }
     }
 
@@ -190,7 +239,8 @@ impl Catalog {
             let changed = own.changes.objects.get(&lazy.course().table);
             let changed = changed.map(|changed| changed.as_ref().and_then(Changed::table));
             if changed.is_some_and(|table| !lazy.state().is_of(table.map(|table| &table.def))) {
-                self.ended_migrations.record(txn, &lazy.status_at_end())?;
+                let has_readers = self.is_read_lazily(lazy.course().space);
+                self.ended_migrations.record(txn, &lazy.status_at_end(has_readers))?;
             }
         }
         self.record_lazy_columns(txn)
@@ -212,7 +262,7 @@ impl Catalog {
     pub(crate) fn commit_lazies(&self, owner: TxnId, after: &CatalogVersion, objects: &[ObjectId]) {
         for lazy in self.lazies_of(owner) {
             let table = after.tables.get(&lazy.course().table);
-            let Some(table) = table.filter(|table| table.def.space == lazy.course().space) else {
+            let Some(table) = table.filter(|table| lazy.state().is_of(Some(&table.def))) else {
                 self.abort_lazy(&*lazy);
                 continue;
             };
@@ -227,9 +277,11 @@ impl Catalog {
             let def = after.tables.get(&lazy.course().table).map(|table| &table.def);
             if objects.contains(&lazy.course().table) && !lazy.state().is_of(def) {
                 // What cannot be written now is found at the next start.
-                let _ = self.ended_migrations.remember(lazy.status_at_end());
+                let has_readers = self.is_read_lazily(lazy.course().space);
+                let _ = self.ended_migrations.remember(lazy.status_at_end(has_readers));
+                // At no moment is it in neither place: what it reads would be given up.
+                self.retired_lazies.lock().push((after.ts, lazy.clone()));
                 self.forget_lazy(&*lazy);
-                self.retired_lazies.lock().push((after.ts, lazy));
             }
         }
     }
@@ -250,11 +302,20 @@ impl Catalog {
         self.lazies.write().remove(&lazy.course().space);
     }
 
-    /// Lets go of the sources of migrations that have ended, once no snapshot may read through them.
+    /// Lets go of the sources of migrations that have ended, once no snapshot, and no other migration, may
+    /// read through them.
     pub(crate) fn release_lazies(&self, oldest: Ts) {
-        self.retired_lazies.lock().retain(|(ts, lazy)| {
+        let mut retired = self.retired_lazies.lock();
+        let has_readers = |lazy: &dyn LazyMigration| {
+            !lazy.is_complete() && self.is_read_by(&retired, lazy.course().space)
+        };
+        let is_needed: Vec<bool> =
+            retired.iter().map(|(ts, lazy)| *ts >= oldest || has_readers(&**lazy)).collect();
+        let mut is_needed = is_needed.into_iter();
+        retired.retain(|(_, lazy)| {
             // A log that has failed fails the next commit.
-            *ts >= oldest || self.engine().release(lazy.state().keeper()).is_err()
+            is_needed.next().expect("one answer each")
+                || self.engine().release(lazy.state().keeper()).is_err()
         });
     }
 
@@ -262,33 +323,8 @@ impl Catalog {
     pub fn resume_lazies(self: &Arc<Self>, recompile: &dyn Recompile) -> Result<(), SchemaError> {
         let latest = self.latest();
         let mut next = CatalogVersion { stamp: self.next_stamp(), ..(*latest).clone() };
-        for table in latest.tables.values() {
-            let Some(def) = &table.def.lazy else { continue };
-            let mut with_sources = (*latest).clone();
-            let mut sources = Vec::new();
-            for source in def.sources() {
-                let table = self.engine().open(source.space, Arc::new(source.layout()))?;
-                // The table may have lost indexes since, and its rows keys in common: no duplicates
-                // to speak of, as these are read as of the flip.
-                let known = latest.tables.values().find(|t| t.def.space == source.space);
-                for (position, index) in table.layout().indexes.iter().enumerate() {
-                    if known.is_none_or(|known| known.def.index_by_id(index.id).is_none()) {
-                        rebuild_index(&table, position)?;
-                    }
-                }
-                let version = TableVersion::new(source.clone(), Ts(1), table.clone());
-                with_sources.tables.insert(source.id, Arc::new(version));
-                with_sources.names.insert((source.schema.clone(), source.name.clone()), source.id);
-                sources.push(LazySource { table: table.clone(), seen: table });
-            }
-            let query = recompile.query(&def.recipe, with_sources)?;
-            assert!(
-                query.tables().into_iter().eq(def.sources().map(|source| source.id)),
-                "a query is compiled again as it was"
-            );
-            let lazy = made_by((**def).clone(), &table.def, TxnId(0), sources, query)?;
-            lazy.go_live(self.engine().clone(), table.table.clone(), def.blocks)?;
-            self.lazies.write().insert(table.def.space, lazy.clone());
+        for table in latest.tables.values().filter(|table| table.def.lazy.is_some()) {
+            let lazy = self.resume_lazy(&table.def, &latest, recompile)?;
             let version = TableVersion::new(
                 table.def.clone(),
                 table.version,
@@ -299,16 +335,91 @@ impl Catalog {
         }
         self.resume_lazy_columns(&mut next, recompile)?;
         self.replace_latest(next);
-        let is_needed = |keeper: &u64| {
-            let lazies = self.lazies.read();
-            lazies.values().any(|lazy| lazy.state().keeper() == *keeper)
+        let mut retired = self.retired_lazies.lock();
+        retired.iter_mut().filter(|(ts, _)| *ts == RESUMING).for_each(|(ts, _)| *ts = Ts(0));
+        drop(retired);
+        let is_needed = |keeper: u64| {
+            let retired = self.retired_lazies.lock();
+            self.find_lazy(&retired, |lazy| lazy.state().keeper() == keeper).is_some()
         };
-        for keeper in self.engine().keepers().into_iter().filter(|keeper| !is_needed(keeper)) {
+        for keeper in self.engine().keepers().into_iter().filter(|keeper| !is_needed(*keeper)) {
             self.engine().release(keeper)?;
         }
+        // Sources that no table has any more go with the last that reads them.
+        let has_table = |space: &SpaceId| latest.tables.values().any(|t| t.def.space == *space);
+        let mut read: BTreeSet<SpaceId> = BTreeSet::new();
+        let lazies = latest.tables.values().filter_map(|table| table.def.lazy.as_ref());
+        read.extend(lazies.flat_map(|lazy| lazy.spaces_read()));
+        read.retain(|space| !has_table(space) && self.engine().spaces().contains(space));
+        let read = read.into_iter().map(|space| (Ts(0), Remains::Space(space)));
+        self.garbage.lock().extend(read);
         Ok(())
     }
+
+    /// The migration of a table, at work again. It has those before it that it reads through [D3].
+    fn resume_lazy(
+        &self,
+        target: &TableDef,
+        latest: &CatalogVersion,
+        recompile: &dyn Recompile,
+    ) -> Result<Arc<dyn LazyMigration>, SchemaError> {
+        let retired = self.retired_lazies.lock();
+        let resumed = self.find_lazy(&retired, |lazy| lazy.course().space == target.space);
+        drop(retired);
+        if let Some(lazy) = resumed {
+            return Ok(lazy);
+        }
+        let def = target.lazy.as_ref().expect("it was being made lazily");
+        let mut with_sources = latest.clone();
+        let mut sources = Vec::new();
+        for source in def.sources() {
+            let mut table = self.engine().open(source.space, Arc::new(source.layout()))?;
+            // The table may have lost indexes since, and its rows keys in common: no duplicates
+            // to speak of, as these are read as of the flip.
+            let known = latest.tables.values().find(|t| t.def.space == source.space);
+            for (position, index) in table.layout().indexes.iter().enumerate() {
+                if known.is_none_or(|known| known.def.index_by_id(index.id).is_none()) {
+                    rebuild_index(&table, position)?;
+                }
+            }
+            // What has ended keeps nothing any more.
+            let is_kept = self.engine().keepers().contains(&u64::from(source.space.0));
+            let mut made_by = None;
+            if source.lazy.is_some() && is_kept {
+                let lazy = self.resume_lazy(source, latest, recompile)?.by_rows();
+                let lazy = lazy.expect("what is read past makes rows of rows");
+                table = LazyTable::past(table, lazy.clone());
+                made_by = Some(lazy);
+            }
+            let version = TableVersion::new(source.clone(), Ts(1), table.clone());
+            with_sources.tables.insert(source.id, Arc::new(version));
+            with_sources.names.insert((source.schema.clone(), source.name.clone()), source.id);
+            sources.push(LazySource { table: table.clone(), seen: table, made_by });
+        }
+        let query = recompile.query(&def.recipe, with_sources)?;
+        assert!(
+            query.tables().into_iter().eq(def.sources().map(|source| source.id)),
+            "a query is compiled again as it was"
+        );
+        let lazy = made_by((**def).clone(), target, TxnId(0), sources, query)?;
+        let known = latest.tables.values().find(|table| table.def.space == target.space);
+        let table = match known {
+            Some(known) => known.table.clone(),
+            None => self.engine().open(target.space, Arc::new(target.layout()))?,
+        };
+        lazy.go_live(self.engine().clone(), table, def.blocks)?;
+        if known.is_some_and(|known| known.def.lazy.is_some()) {
+            self.lazies.write().insert(target.space, lazy.clone());
+        } else {
+            lazy.course().end();
+            self.retired_lazies.lock().push((RESUMING, lazy.clone()));
+        }
+        Ok(lazy)
+    }
 }
+
+const NO_WAY: &str = "The rows of a group, or of a key of a join, are not found by an index of each table \
+                      that begins with a column of it";
 
 /// What makes the rows of a table.
 fn made_by(
@@ -320,11 +431,13 @@ fn made_by(
 ) -> Result<Arc<dyn LazyMigration>, SchemaError> {
     Ok(match query {
         LazyQuery::Rows(_, query) => Arc::new(LazyRows::new(def, target, owner, sources, query)),
+        LazyQuery::Pairs(_, query) => {
+            let lazy = LazyPairs::new(def, target, owner, sources, query);
+            Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY))?)
+        }
         LazyQuery::Units(query) => {
             let lazy = LazyUnits::new(def, target, owner, sources, query);
-            let no_way = "The rows of a group, or of a key of a join, are not found by an index of \
-                          each table that begins with a column of it";
-            Arc::new(lazy.ok_or_else(|| not_lazily(no_way))?)
+            Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY))?)
         }
     })
 }

@@ -433,6 +433,9 @@ impl LazyRows {
         direction: Direction,
     ) -> bool {
         let Some(live) = self.live.get() else { return true };
+        if !self.source.is_whole() {
+            return true;
+        }
         let (mut seen, mut may_be) = (0, false);
         let mut visit = |rid: RowId| {
             seen += 1;
@@ -495,6 +498,12 @@ impl LazyRows {
     /// Whether there was a row made of this one at the commit.
     pub(crate) fn has_made(&self, source: RowId) -> Result<bool, SchemaError> {
         Ok(self.rows_made(&self.at(), &[source])?[0].is_some())
+    }
+
+    /// Whether a writer that has written to the source, and commits after the commit, is carried over to the
+    /// table.
+    pub(crate) fn takes_writers(&self) -> bool {
+        self.lookups.is_empty()
     }
 
     /// The table that is made as it was at the commit, bare.
@@ -604,8 +613,8 @@ impl LazyMigration for LazyRows {
         LazyTable::over(table, self)
     }
 
-    fn takes_writers(self: Arc<Self>) -> Option<Arc<LazyRows>> {
-        self.lookups.is_empty().then_some(self)
+    fn by_rows(self: Arc<Self>) -> Option<Arc<LazyRows>> {
+        Some(self)
     }
 }
 

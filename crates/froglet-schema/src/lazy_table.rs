@@ -49,14 +49,25 @@ pub(crate) struct LazyTable {
     columns: Columns,
     /// The way from each index of the layout.
     routes: Vec<Option<Route>>,
+    /// Whoever reads a range of a key migrates nothing.
+    reads_past: bool,
 }
 
 impl LazyTable {
     /// A table whose rows `lazy` makes.
     pub fn over(table: Arc<dyn Table>, lazy: Arc<LazyRows>) -> Arc<dyn Table> {
+        Arc::new(LazyTable::new(table, lazy, false))
+    }
+
+    /// The same, for who reads each row once, and may be the last to want it: another lazy migration.
+    pub fn past(table: Arc<dyn Table>, lazy: Arc<LazyRows>) -> Arc<dyn Table> {
+        Arc::new(LazyTable::new(table, lazy, true))
+    }
+
+    fn new(table: Arc<dyn Table>, lazy: Arc<LazyRows>, reads_past: bool) -> LazyTable {
         let layout = table.layout();
         let (columns, routes) = (Columns::of(layout, &lazy.state.def.outputs), lazy.routes(layout));
-        Arc::new(LazyTable { table, lazy, columns, routes })
+        LazyTable { table, lazy, columns, routes, reads_past }
     }
 
     /// For a writer that wrote to the source before the commit, and commits after it: makes the row that
@@ -231,6 +242,7 @@ pub(crate) fn refused_to_owner(lazy: &dyn LazyMigration) -> Result<(), (usize, W
     if lazy.is_live() {
         return Ok(());
     }
+    lazy.state().outgrow();
     let message = "writing to a table in the transaction that makes it lazily is not supported \
                    (commit first, or set froglet.migration to eager)";
     let (state, message) = (SqlState::FEATURE_NOT_SUPPORTED, message.to_owned());
@@ -331,7 +343,8 @@ impl Table for LazyTable {
         projection: &[usize],
         out: &mut Row,
     ) -> Option<RowId> {
-        if !self.table.layout().indexes[index].unique || !self.lazy.is_live() {
+        let is_unique = self.table.layout().indexes[index].unique;
+        if !is_unique || !self.lazy.is_live() || self.reads_past {
             return self.first(snapshot, index, key, projection, out);
         }
         // Asked first: what is migrated between a look that finds nothing and the question would be missed.
@@ -381,19 +394,21 @@ impl Table for LazyTable {
         loop {
             let (mut rows, end) = self.lazy.rows_in(snapshot, route, &rest, direction, most);
             rows.retain(|row| !self.lazy.is_migrated(*row));
-            if self.lazy.migrate(&rows, Who::Access).is_err() {
-                return through(&rest, visit);
-            }
-            let Some(end) = end else {
-                return self.table.seek(snapshot, index, &rest, direction, projection, visit);
+            let (part, others) = match end {
+                Some(end) => divided(rest, &end, direction),
+                None => (rest, None),
             };
-            let (part, others) = divided(rest, &end, direction);
             let mut is_over = false;
-            self.table.seek(snapshot, index, &part, direction, projection, &mut |rid, row| {
+            let mut visit = |rid: RowId, row: &mut Row| {
                 let flow = visit(rid, row);
                 is_over = flow.is_break();
                 flow
-            });
+            };
+            if self.reads_past || self.lazy.migrate(&rows, Who::Access).is_err() {
+                through(&part, &mut visit);
+            } else {
+                self.table.seek(snapshot, index, &part, direction, projection, &mut visit);
+            }
             match others {
                 Some(others) if !is_over => rest = others,
                 _ => return,

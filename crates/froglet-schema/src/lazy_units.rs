@@ -23,36 +23,36 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow_select::concat::concat;
+use crate::background::Background;
+use crate::change::{UnitInput, UnitQuery, UnitRows};
+use crate::course::{Course, Who};
+use crate::def::{ObjectId, TableDef};
+use crate::derive::SomeRows;
+use crate::error::SchemaError;
+use crate::key_tracker::{KeyTracker, UnitKey};
+use crate::lazy::{
+    Columns, LazyDef, LazyMigration, LazySource, LazyState, batch_with, whole_columns,
+};
+use crate::lazy_placed::{LazyPlaced, OwnRows, PlacedTable, install_placed};
+use crate::route::Route;
+use crate::rows::types_of;
+use crate::status::Detection;
+use crate::step::positions;
+use crate::tracker::Tracker;
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::key::{ASCENDING, KeyColumns};
 use froglet_engine::{
-    ColumnId, ColumnType, CrashPoint, Direction, Engine, Install, KeyPart, KeyRange, Layout, Row,
-    RowId, Snapshot, Table, Ts, TxnId, Value, batch, key,
+    ColumnId, ColumnType, CrashPoint, Direction, Engine, KeyPart, KeyRange, Layout, Row, RowId,
+    Snapshot, Table, TxnId, Value, batch, key,
 };
-use parking_lot::Mutex;
-
-use crate::background::Background;
-use crate::change::{UnitInput, UnitQuery, UnitRows};
-use crate::course::{Course, Who};
-use crate::def::TableDef;
-use crate::derive::SomeRows;
-use crate::error::SchemaError;
-use crate::key_tracker::{KeyTracker, UnitKey};
-use crate::lazy::{Columns, LazyDef, LazyMigration, LazySource, LazyState, batch_with};
-use crate::lazy_rows::LazyRows;
-use crate::lazy_units_table::LazyUnitsTable;
-use crate::route::Route;
-use crate::rows::{types_of, values_of};
-use crate::status::Detection;
-use crate::step::positions;
-use crate::tracker::Tracker;
 
 /// Units that are made at once.
 const UNITS_AT_ONCE: usize = 1024;
-/// Units that the background installs at once: somebody may wait for one of them.
+/// Units that the background makes at once: so long it takes a core without looking at who waits for one.
+const MADE_AT_ONCE: usize = 128;
+/// Units that it installs at once: somebody may wait for one of them.
 const INSTALLED_AT_ONCE: usize = 64;
 
 /// One lazy migration whose units are keys.
@@ -61,8 +61,7 @@ pub(crate) struct LazyUnits {
     query: Arc<dyn UnitQuery>,
     inputs: Vec<KeyedInput>,
     live: OnceLock<Live>,
-    /// What the owner has read, before the commit.
-    own: Mutex<Option<(Ts, Arc<Vec<RecordBatch>>)>>,
+    own: OwnRows,
 }
 
 /// A table that the query reads.
@@ -125,20 +124,22 @@ fn encode(values: &[Value]) -> UnitKey {
     key::encode(values, repeat(&ASCENDING)).into()
 }
 
+/// The index of a table by which the rows of a key are found, and which columns of the key it begins with.
+fn way_of(layout: &Layout, key: &[ColumnId]) -> Option<(usize, Vec<usize>)> {
+    let leading = |parts: &[KeyPart]| -> Vec<usize> {
+        let place = |part: &KeyPart| key.iter().position(|column| *column == part.column);
+        parts.iter().map_while(place).collect()
+    };
+    let indexes = layout.indexes.iter().enumerate().map(|(at, i)| (at, leading(&i.key)));
+    let way = indexes.max_by_key(|(_, leading)| leading.len())?;
+    (!way.1.is_empty()).then_some(way)
+}
+
 impl KeyedInput {
     fn new(input: &UnitInput, key: &[ColumnId], source: LazySource) -> Option<KeyedInput> {
         let UnitInput::Table(_, read) = input else { return None };
         let table = &*source.table;
-        let layout = table.layout().clone();
-        let leading = |parts: &[KeyPart]| -> Vec<usize> {
-            let place = |part: &KeyPart| key.iter().position(|column| *column == part.column);
-            parts.iter().map_while(place).collect()
-        };
-        let indexes = layout.indexes.iter().enumerate().map(|(at, i)| (at, leading(&i.key)));
-        let (index, leading) = indexes.max_by_key(|(_, leading)| leading.len())?;
-        if leading.is_empty() {
-            return None;
-        }
+        let (index, leading) = way_of(table.layout(), key)?;
         let places = key.iter().map(|column| read.iter().position(|other| other == column));
         let at = positions(table, key);
         let types = types_of(table, &at);
@@ -184,7 +185,25 @@ impl LazyUnits {
             return None;
         }
         let state = LazyState::new(def, target, owner);
-        Some(LazyUnits { state, query, inputs, live: OnceLock::new(), own: Mutex::default() })
+        Some(LazyUnits { state, query, inputs, live: OnceLock::new(), own: OwnRows::default() })
+    }
+
+    /// Whether the rows of a unit can be found, by indexes that the tables have.
+    pub fn has_way(
+        query: &dyn UnitQuery,
+        layout: &dyn Fn(ObjectId) -> Option<Arc<Layout>>,
+    ) -> bool {
+        let types_of_way = |(at, input): (usize, &UnitInput)| {
+            let UnitInput::Table(table, _) = input else { return None };
+            let (key, layout) = (query.key(at)?, layout(*table)?);
+            way_of(&layout, &key)?;
+            let types = key.iter().map(|id| Some(layout.columns[layout.position(*id)?].ty));
+            types.collect::<Option<Vec<ColumnType>>>()
+        };
+        let types = query.inputs().iter().enumerate().map(types_of_way);
+        let Some(types) = types.collect::<Option<Vec<_>>>() else { return false };
+        let is_same = |other: &Vec<ColumnType>| *other == types[0];
+        !types.is_empty() && !query.covers().is_empty() && types.iter().all(is_same)
     }
 
     /// The view of the sources as of the commit.
@@ -194,48 +213,6 @@ impl LazyUnits {
 
     fn live(&self) -> &Live {
         self.live.get().expect("a table that others have is committed")
-    }
-
-    /// The best way from each index of a layout of the target.
-    pub fn routes(&self, layout: &Layout) -> Vec<Option<UnitRoute>> {
-        let best = |parts: &[KeyPart]| {
-            let inputs = self.inputs.iter().enumerate();
-            let routes = inputs.filter_map(|(at, input)| {
-                let plain = |id: ColumnId| match self.query.origin(self.state.output(id)?)? {
-                    (of, column) if of == at => Some(column),
-                    _ => None,
-                };
-                let source = input.source.table.layout();
-                let route = Route::of(parts, layout, source, plain)?;
-                let known: HashSet<ColumnId> =
-                    parts.iter().filter_map(|part| plain(part.column)).collect();
-                let is_known = |(at, _): &(usize, _)| known.contains(&source.columns[*at].id);
-                let has_unit = input.key.iter().all(is_known);
-                Some(UnitRoute { input: at, route, has_unit })
-            });
-            routes.max_by_key(|route| route.route.len())
-        };
-        layout.indexes.iter().map(|index| best(&index.key)).collect()
-    }
-
-    /// Makes the units of the rows of the target in a range of a key.
-    pub fn migrate_range(&self, route: &UnitRoute, range: &KeyRange) -> Result<(), SchemaError> {
-        let (input, live) = (&self.inputs[route.input], self.live());
-        let places: Vec<usize> = input.key.iter().map(|(at, _)| *at).collect();
-        let is_one = route.has_unit && range.is_one();
-        let mut found = HashSet::new();
-        let mut visit = |_: RowId, row: &mut Row| {
-            let key = encode(row);
-            if !live.tracker.is_migrated(&key) {
-                found.insert(key);
-            }
-            if is_one { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        let (table, at) = (&input.source.table, &self.at());
-        let range = route.route.range(range);
-        table.seek(at, route.route.index, &range, Direction::Forward, &places, &mut visit);
-        let found: Vec<UnitKey> = found.into_iter().collect();
-        self.migrate(&found, Who::Access)
     }
 
     /// Makes sure that units are made.
@@ -268,18 +245,8 @@ impl LazyUnits {
             if !claims.keys().is_empty() {
                 let rows = made(claims.keys())?;
                 CrashPoint::LazyMade.reached();
-                let n = rows.num_rows();
-                let values = values_of(rows.columns(), &live.types, n);
-                let rids = live.target.take_row_ids(n)?;
-                let install =
-                    Install { rids: &rids, values: &values, empty: &[], note: &claims.note() };
-                let installed = live.target.install(&install, &mut || claims.done());
-                if let Err(error) = installed {
-                    // Nobody else has their places.
-                    let empty = Install { rids: &[], values: &[], empty: &rids, note: &[] };
-                    live.target.install(&empty, &mut || ())?;
-                    return Err(error.into());
-                }
+                let (n, note) = (rows.num_rows(), claims.note());
+                install_placed(&*live.target, &live.types, &rows, &note, &mut || claims.done())?;
                 self.state.course.count(who, n);
                 live.rows.fetch_add(n as u64, Ordering::Relaxed);
                 CrashPoint::LazyInstalled.reached();
@@ -314,15 +281,7 @@ impl LazyUnits {
             }
             Ok(())
         })?;
-        let types = &self.state.output_types;
-        let whole = made.into_iter().zip(types).map(|(parts, ty)| {
-            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-            match parts.is_empty() {
-                true => batch::array_of(*ty, std::iter::empty()),
-                false => concat(&parts).expect("parts are of one type"),
-            }
-        });
-        Ok((units, whole.collect()))
+        Ok((units, whole_columns(&made, &self.state.output_types)))
     }
 
     /// The rows of an input that are of some units, each with the number of its unit.
@@ -353,34 +312,6 @@ impl LazyUnits {
         (batch::batch_of(&types, &rows), units)
     }
 
-    /// All rows, as a view of the owner has them.
-    pub fn own_rows(&self, snapshot: &Arc<Snapshot>) -> Result<Arc<Vec<RecordBatch>>, SchemaError> {
-        let mut own = self.own.lock();
-        if let Some((ts, rows)) = &*own
-            && *ts == snapshot.ts
-        {
-            return Ok(rows.clone());
-        }
-        let tables = self.inputs.iter().map(|input| {
-            (input.source.seen.clone(), input.columns.clone(), input.source.seen.block_count())
-        });
-        let all = AllRows { tables: tables.collect(), snapshot: snapshot.clone() };
-        let (units, columns) = self.eval(Arc::new(all))?;
-        let rows = units.len();
-        let whole = batch_with(columns, rows);
-        let blocks = (0..rows).step_by(ROWS_PER_BLOCK);
-        let blocks: Vec<RecordBatch> =
-            blocks.map(|at| whole.slice(at, ROWS_PER_BLOCK.min(rows - at))).collect();
-        let blocks = Arc::new(blocks);
-        *own = Some((snapshot.ts, blocks.clone()));
-        Ok(blocks)
-    }
-
-    /// Blocks of the inputs that cover the table, as the owner has them.
-    pub fn blocks_of_inputs(&self) -> u32 {
-        self.inputs.iter().map(|input| input.source.seen.block_count()).sum()
-    }
-
     /// The input, and the number of its block, of a block of those that cover the table.
     fn covering(&self, block: u32) -> Option<(&KeyedInput, u32)> {
         let mut rest = block;
@@ -398,6 +329,67 @@ fn decode(key: &[u8], types: &[(usize, ColumnType)]) -> Vec<Value> {
     let mut rest = key;
     let value = |(_, ty): &(usize, ColumnType)| key::decode_part(&mut rest, *ty);
     types.iter().map(value).collect()
+}
+
+impl LazyPlaced for LazyUnits {
+    type Route = UnitRoute;
+
+    fn routes(&self, layout: &Layout) -> Vec<Option<UnitRoute>> {
+        let best = |parts: &[KeyPart]| {
+            let inputs = self.inputs.iter().enumerate();
+            let routes = inputs.filter_map(|(at, input)| {
+                let plain = |id: ColumnId| match self.query.origin(self.state.output(id)?)? {
+                    (of, column) if of == at => Some(column),
+                    _ => None,
+                };
+                let source = input.source.table.layout();
+                let route = Route::of(parts, layout, source, plain)?;
+                let known: HashSet<ColumnId> =
+                    parts.iter().filter_map(|part| plain(part.column)).collect();
+                let is_known = |(at, _): &(usize, _)| known.contains(&source.columns[*at].id);
+                let has_unit = input.key.iter().all(is_known);
+                Some(UnitRoute { input: at, route, has_unit })
+            });
+            routes.max_by_key(|route| route.route.len())
+        };
+        layout.indexes.iter().map(|index| best(&index.key)).collect()
+    }
+
+    fn migrate_range(&self, route: &UnitRoute, range: &KeyRange) -> Result<bool, SchemaError> {
+        let (input, live) = (&self.inputs[route.input], self.live());
+        let places: Vec<usize> = input.key.iter().map(|(at, _)| *at).collect();
+        let is_one = route.has_unit && range.is_one();
+        let mut found = HashSet::new();
+        let mut visit = |_: RowId, row: &mut Row| {
+            let key = encode(row);
+            if !live.tracker.is_migrated(&key) {
+                found.insert(key);
+            }
+            if is_one { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let (table, at) = (&input.source.table, &self.at());
+        let range = route.route.range(range);
+        table.seek(at, route.route.index, &range, Direction::Forward, &places, &mut visit);
+        let found: Vec<UnitKey> = found.into_iter().collect();
+        self.migrate(&found, Who::Access)?;
+        Ok(true)
+    }
+
+    fn own_rows(&self, snapshot: &Arc<Snapshot>) -> Result<Arc<Vec<RecordBatch>>, SchemaError> {
+        self.own.as_of(snapshot.ts, || {
+            let tables = self.inputs.iter().map(|input| {
+                let seen = &input.source.seen;
+                (seen.clone(), input.columns.clone(), seen.block_count())
+            });
+            let all = AllRows { tables: tables.collect(), snapshot: snapshot.clone() };
+            let (units, columns) = self.eval(Arc::new(all))?;
+            Ok(batch_with(columns, units.len()))
+        })
+    }
+
+    fn blocks_of_inputs(&self) -> u32 {
+        self.inputs.iter().map(|input| input.source.seen.block_count()).sum()
+    }
 }
 
 impl Background for LazyUnits {
@@ -432,7 +424,8 @@ impl Background for LazyUnits {
         let keys: HashSet<UnitKey> = input.keys_of(&read.batch).into_iter().collect();
         let is_left = |key: &UnitKey| !live.tracker.is_migrated(key);
         let left: Vec<UnitKey> = keys.into_iter().filter(is_left).collect();
-        for keys in left.chunks(UNITS_AT_ONCE) {
+        let at_once = if who == Who::Background { MADE_AT_ONCE } else { UNITS_AT_ONCE };
+        for keys in left.chunks(at_once) {
             // Nobody waits while these are made.
             let made = self.make(keys)?;
             for part in keys.chunks(INSTALLED_AT_ONCE) {
@@ -482,7 +475,7 @@ impl LazyMigration for LazyUnits {
             columns: Columns::of(target.layout(), &self.state.def.outputs),
             target,
         };
-        *self.own.lock() = None;
+        self.own.clear();
         assert!(self.live.set(live).is_ok(), "a migration is committed once");
         Ok(())
     }
@@ -514,11 +507,7 @@ impl LazyMigration for LazyUnits {
     }
 
     fn over(self: Arc<Self>, table: Arc<dyn Table>) -> Arc<dyn Table> {
-        LazyUnitsTable::over(table, self)
-    }
-
-    fn takes_writers(self: Arc<Self>) -> Option<Arc<LazyRows>> {
-        None
+        PlacedTable::over(table, self)
     }
 }
 

@@ -42,7 +42,7 @@ impl Catalog {
                 let types = query.inputs().iter().filter_map(ty).collect();
                 checks.push((*source, Arc::new(Succeeds { query: query.clone(), types })));
             }
-            (LazyVerify::Query, LazyQuery::Units(_)) => {
+            (LazyVerify::Query, LazyQuery::Units(_) | LazyQuery::Pairs(..)) => {
                 return Err(not_lazily("An expression over several rows may fail for some"));
             }
             (LazyVerify::Within(columns, bound), _) => {

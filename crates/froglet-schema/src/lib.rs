@@ -24,6 +24,7 @@ mod build;
 mod carry;
 pub mod catalog;
 pub mod change;
+pub mod change_log;
 mod copy;
 mod course;
 pub mod def;
@@ -41,16 +42,21 @@ mod lazy_column_driver;
 pub mod lazy_columns;
 mod lazy_columns_table;
 mod lazy_driver;
+mod lazy_fallback;
+mod lazy_pairs;
+mod lazy_placed;
 mod lazy_rows;
 mod lazy_table;
 mod lazy_units;
-mod lazy_units_table;
 mod lazy_verify;
 mod lineage;
 mod local;
 pub mod migration;
 mod own_view;
 mod pace;
+mod pair_route;
+mod pair_tracker;
+mod records;
 mod reject;
 mod route;
 mod rows;
@@ -71,9 +77,10 @@ pub use change::{
     NewConstraint, NewForeignKey, NewIndex, NewTable, RowQuery, Stage, TableQuery, Transform,
     UnitInput, UnitQuery, UnitRows,
 };
+pub use change_log::{KeptColumn, MadeOf, MadeRows, ObjectChange, Retyped, SchemaChange};
 pub use def::{
     CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,
-    ObjectId, SequenceDef, SqlType, TableDef,
+    ObjectDef, ObjectId, SequenceDef, SqlType, TableDef,
 };
 pub use error::SchemaError;
 pub use lazy_driver::Recompile;

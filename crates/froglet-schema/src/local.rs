@@ -7,9 +7,11 @@ use froglet_engine::{ColumnId, IndexId, SpaceId};
 use froglet_txn::Transaction;
 
 use crate::catalog::{CatalogVersion, TableVersion};
+use crate::change_log::{Notes, Recorded};
 use crate::def::{ObjectId, SequenceDef};
 use crate::lazy::LazyMigration;
 use crate::lazy_columns::LazyColumns;
+use crate::lazy_fallback::Fallback;
 use crate::migration::Migration;
 use crate::step::Step;
 use crate::target::Maker;
@@ -47,10 +49,14 @@ pub struct Changes {
     pub(crate) makers: HashMap<ObjectId, Arc<dyn Maker>>,
     /// What makes the rows of a new table lazily, by the new table.
     pub(crate) lazies: HashMap<ObjectId, Arc<dyn LazyMigration>>,
+    /// What can make these before the commit as well, if need be.
+    pub(crate) fallbacks: HashMap<ObjectId, Fallback>,
     /// Columns that are added lazily, by their table: each with those that came before it.
     pub(crate) lazy_columns: HashMap<ObjectId, Vec<Arc<LazyColumns>>>,
     /// Tables whose rows were replaced: a writer that wrote to the old ones cannot be carried over.
     pub truncated: HashSet<ObjectId>,
+    /// What is to be remembered of it.
+    pub notes: Notes,
 }
 
 impl Changes {
@@ -81,6 +87,8 @@ pub struct Local {
     pub pending: Vec<ObjectId>,
     /// It holds the catalog's flip.
     pub flipping: bool,
+    /// What is remembered of it if it commits.
+    pub recorded: Option<Recorded>,
 }
 
 impl Local {

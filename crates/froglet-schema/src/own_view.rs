@@ -33,6 +33,7 @@ use froglet_engine::{
 
 use crate::delegate::{delegate_migration_to_table, delegate_to_table};
 use crate::keyed_rows::KeyedRows;
+use crate::lazy::LazyMigration;
 use crate::rows::types_of;
 use crate::step::{Step, StepKind};
 use crate::target::Maker;
@@ -49,7 +50,8 @@ pub(crate) struct OwnView {
     built: Vec<usize>,
     /// What the table is made by.
     maker: Option<Arc<dyn Maker>>,
-    is_sealed: bool,
+    /// What is made of it lazily is to be as the owner saw it: he must not write to it.
+    sealed_by: Option<Arc<dyn LazyMigration>>,
 }
 
 /// A read view in place of another, which learns what was seen in it.
@@ -102,19 +104,23 @@ impl OwnView {
         if filled.is_empty() && built.is_empty() && maker.is_none() {
             return table;
         }
-        Arc::new(OwnView { owner, table, fills, filled, built, maker, is_sealed: false })
+        Arc::new(OwnView { owner, table, fills, filled, built, maker, sealed_by: None })
     }
 
-    /// A table to which its owner must not write: what is made of it lazily is to be as he saw it.
-    pub fn sealed(table: Arc<dyn Table>, owner: TxnId) -> Arc<dyn Table> {
+    /// A table of which `lazy` makes another: its owner must not write to it.
+    pub fn sealed(
+        table: Arc<dyn Table>,
+        owner: TxnId,
+        lazy: Arc<dyn LazyMigration>,
+    ) -> Arc<dyn Table> {
         let (fills, filled, built) = Default::default();
-        Arc::new(OwnView { owner, table, fills, filled, built, maker: None, is_sealed: true })
+        let sealed_by = Some(lazy);
+        Arc::new(OwnView { owner, table, fills, filled, built, maker: None, sealed_by })
     }
 
     fn refuse_if_sealed(&self) -> Result<(), (usize, WriteStop)> {
-        if !self.is_sealed {
-            return Ok(());
-        }
+        let Some(lazy) = &self.sealed_by else { return Ok(()) };
+        lazy.state().outgrow();
         let message = "writing to a table of which the same transaction makes another lazily is not \
                        supported (commit first, or set froglet.migration to eager)";
         let (state, message) = (SqlState::FEATURE_NOT_SUPPORTED, message.to_owned());

@@ -72,27 +72,29 @@ impl Route {
 
     /// Where the rows of a range are [R1].
     pub fn range(&self, range: &KeyRange) -> KeyRange {
-        if self.is_exact {
-            return range.clone();
-        }
-        let lower = match &range.lower {
-            Bound::Unbounded => Bound::Unbounded,
-            Bound::Included(key) | Bound::Excluded(key) => {
-                Bound::Included(key::leading(key, &self.parts).to_vec())
-            }
-        };
-        // What is below a bound may begin with all of its leading parts, unless it has no others.
-        let above = |key: &[u8]| key::successor(key).map_or(Bound::Unbounded, Bound::Excluded);
-        let upper = match &range.upper {
-            Bound::Unbounded => Bound::Unbounded,
-            Bound::Included(key) => above(key::leading(key, &self.parts)),
-            Bound::Excluded(key) => match key::leading(key, &self.parts) {
-                whole if whole.len() == key.len() => Bound::Excluded(key.clone()),
-                part => above(part),
-            },
-        };
-        KeyRange { lower, upper }
+        if self.is_exact { range.clone() } else { leading_range(range, &self.parts) }
     }
+}
+
+/// Where the first parts of the keys in a range are.
+pub(crate) fn leading_range(range: &KeyRange, parts: &[(KeyPart, ColumnType)]) -> KeyRange {
+    let lower = match &range.lower {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(key) | Bound::Excluded(key) => {
+            Bound::Included(key::leading(key, parts).to_vec())
+        }
+    };
+    // What is below a bound may begin with all of its leading parts, unless it has no others.
+    let above = |key: &[u8]| key::successor(key).map_or(Bound::Unbounded, Bound::Excluded);
+    let upper = match &range.upper {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(key) => above(key::leading(key, parts)),
+        Bound::Excluded(key) => match key::leading(key, parts) {
+            whole if whole.len() == key.len() => Bound::Excluded(key.clone()),
+            part => above(part),
+        },
+    };
+    KeyRange { lower, upper }
 }
 
 #[cfg(test)]

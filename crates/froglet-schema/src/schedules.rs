@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use froglet_engine::Installs;
 use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{Installs, RowId};
 use shuttle::sync::Mutex;
 use shuttle::thread;
 
 use crate::key_tracker::{KeyTracker, UnitKey};
+use crate::pair_tracker::{Pair, PairTracker};
 use crate::tracker::{Granule, Tracker};
 
 fn explore(scenario: impl Fn() + Send + Sync + Copy + 'static) {
@@ -91,6 +92,45 @@ impl Tracks for KeyTracker {
 
     fn is_migrated(&self, unit: usize) -> bool {
         self.is_migrated(&key(unit))
+    }
+
+    fn mark(&self, note: &[u8]) {
+        self.mark(note).expect("a note of its own kind");
+    }
+
+    fn note(&self) -> Vec<u8> {
+        Installs::note(self)
+    }
+}
+
+/// Two rows of two pairs each.
+fn pair(unit: usize) -> Pair {
+    (RowId(unit as u64 / 2), RowId(unit as u64 % 2 * 100))
+}
+
+impl Tracks for PairTracker {
+    fn new() -> PairTracker {
+        PairTracker::new(1)
+    }
+
+    fn try_all(&self, wanted: &[usize], made: &dyn Fn(&[usize], Vec<u8>) -> bool) -> Vec<usize> {
+        let unit = |pair: &Pair| (pair.0.0 * 2 + pair.1.0 / 100) as usize;
+        let wanted: Vec<Pair> = wanted.iter().map(|unit| pair(*unit)).collect();
+        let (mut claims, others) = self.claim_all(&wanted);
+        let mine: Vec<usize> = claims.pairs().iter().map(unit).collect();
+        if !mine.is_empty() && made(&mine, claims.note()) {
+            claims.done();
+        }
+        drop(claims);
+        others.iter().map(unit).collect()
+    }
+
+    fn wait(&self, unit: usize) {
+        self.wait(pair(unit));
+    }
+
+    fn is_migrated(&self, unit: usize) -> bool {
+        self.is_migrated(pair(unit))
     }
 
     fn mark(&self, note: &[u8]) {
@@ -231,7 +271,35 @@ fn a_checkpoint_meanwhile<T: Tracks>() {
     task.join().unwrap();
 }
 
-macro_rules! of_both {
+/// Rows let their pairs go while others want these, and while a checkpoint asks.
+fn rows_that_stand_for_their_pairs() {
+    let tracker = Arc::new(<PairTracker as Tracks>::new());
+    let log = Arc::new(Mutex::new(Log::default()));
+    let tasks: Vec<_> = [&[0_usize, 1][..], &[1, 0], &[3, 1]]
+        .into_iter()
+        .map(|units| {
+            let (tracker, log) = (tracker.clone(), log.clone());
+            thread::spawn(move || {
+                migrate(&*tracker, &log, units, 0);
+                if units.contains(&0) {
+                    tracker.complete(RowId(0));
+                }
+                assert!(units.iter().all(|unit| tracker.is_migrated(pair(*unit))));
+            })
+        })
+        .collect();
+    let note = Installs::note(&*tracker);
+    let made = log.lock().unwrap().made;
+    let after = PairTracker::new(1);
+    after.mark(&note).expect("a note of its own kind");
+    assert!((0..UNITS).all(|unit| !after.is_migrated(pair(unit)) || made[unit] == 1));
+    tasks.into_iter().for_each(|task| task.join().unwrap());
+    assert_eq!(log.lock().unwrap().made, [1, 1, 0, 1]);
+    after.mark(&Installs::note(&*tracker)).expect("a note of its own kind");
+    assert!((0..UNITS).all(|unit| after.is_migrated(pair(unit)) == (unit != 2)));
+}
+
+macro_rules! of_each {
     ($($promise:ident)*) => {
         mod rows {
             $(#[test] fn $promise() { super::explore(super::$promise::<super::Tracker>); })*
@@ -239,10 +307,18 @@ macro_rules! of_both {
         mod keys {
             $(#[test] fn $promise() { super::explore(super::$promise::<super::KeyTracker>); })*
         }
+        mod pairs {
+            $(#[test] fn $promise() { super::explore(super::$promise::<super::PairTracker>); })*
+
+            #[test]
+            fn rows_that_stand_for_their_pairs() {
+                super::explore(super::rows_that_stand_for_their_pairs);
+            }
+        }
     };
 }
 
-of_both! {
+of_each! {
     two_claimers
     an_abort_while_waited_on
     background_and_foreground

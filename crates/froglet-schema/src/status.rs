@@ -25,6 +25,8 @@ pub struct MigrationOptions {
     pub background_delay: Duration,
     /// It begins with that at once, and does not rest while statements are run.
     pub is_hybrid: bool,
+    /// How long the values of a dropped column are kept, for who reverts the change.
+    pub revert_retention: Duration,
     /// The statement, for `froglet.migrations`.
     pub statement: String,
 }
@@ -40,6 +42,7 @@ impl Default for MigrationOptions {
             detection: Detection::Tracker,
             background_delay: Duration::ZERO,
             is_hybrid: false,
+            revert_retention: Duration::ZERO,
             statement: String::new(),
         }
     }

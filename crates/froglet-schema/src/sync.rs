@@ -1,5 +1,5 @@
 //! The one door to what trackers wait with, so that a model checker can stand behind it: as `sync.rs` of
-//! froglet-memory, for `tracker.rs` and `key_tracker.rs` only.
+//! froglet-memory, for `tracker.rs`, `key_tracker.rs` and `pair_tracker.rs` only.
 
 #[cfg(not(shuttle))]
 pub(crate) use {parking_lot::Mutex, std::hint, std::sync::atomic};

@@ -272,6 +272,14 @@ impl Tracker {
     }
 }
 
+impl Tracker {
+    /// What recovery is to know of a block of which nothing is left.
+    pub fn note_of_block(&self, block: u32) -> Vec<u8> {
+        let first = u64::from(block) * self.per_block() as u64;
+        runs(&mut (first..first + self.per_block() as u64))
+    }
+}
+
 impl Installs for Tracker {
     /// What is migrated: runs of granules, each as how many are left out and how many it has.
     fn note(&self) -> Vec<u8> {

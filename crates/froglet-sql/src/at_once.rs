@@ -25,6 +25,7 @@ use crate::execute::{fields_of, writes};
 use crate::modify::Written;
 use crate::plan::Plan;
 use crate::prepared::Prepared;
+use crate::query_run::read_or_none;
 use crate::select::Found;
 use crate::session::{Block, Session};
 use crate::stream::{Outcome, RowStream, TagKind};
@@ -96,7 +97,7 @@ impl Session {
         let outcome = zone.run(|| match &cached.plan {
             Plan::Select(plan) => {
                 let snapshot = self.txn.as_mut().expect("begun above").snapshot();
-                match plan.run(&snapshot, &context, &limits, FEW) {
+                match read_or_none(|| plan.run(&snapshot, &context, &limits, FEW))? {
                     Ok(Found::Rows(rows)) => {
                         let fields = fields_of(prepared, &cached);
                         Some(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Select)))
@@ -108,7 +109,8 @@ impl Session {
             Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
                 let mark = self.mark(true);
                 let mut writer = self.writer(version, &limits, &context).ok()?;
-                let Some((written, tag)) = write(&cached.plan, &mut writer) else {
+                let written = read_or_none(|| write(&cached.plan, &mut writer));
+                let Some((written, tag)) = written.flatten() else {
                     self.undo_statement(mark);
                     return None;
                 };

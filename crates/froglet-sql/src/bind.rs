@@ -17,6 +17,7 @@ use crate::expr::param_index;
 use crate::parse::ParsedStatement;
 use crate::plan::{self, Plan, Planner};
 use crate::prepared::{CachedPlan, Field, Prepared};
+use crate::revert::run as revert;
 use crate::session::{Block, Session};
 use crate::types::{self, oids, plain};
 use crate::walk;
@@ -48,6 +49,12 @@ pub(crate) async fn prepare(
         prepared.param_types.clone_from(&inner.param_types);
         prepared.undetermined = inner.undetermined;
         prepared.inner = Some(Arc::new(inner));
+        return Ok(prepared);
+    }
+    if let Command::Revert(revert) = &*statement.command {
+        prepared.params = revert.params(param_oids);
+        let types = prepared.params.iter().map(|ty| param_type(*ty));
+        prepared.param_types = types.collect::<Result<_, _>>()?;
         return Ok(prepared);
     }
     if !plannable(&statement.command) {
@@ -274,6 +281,7 @@ fn described(session: &Session, command: &Command) -> Result<Option<Arc<[Field]>
             Some(text_fields(&[name]))
         }
         Command::ShowAll => Some(text_fields(&["name", "setting", "description"])),
+        Command::Revert(_) => Some(revert::fields()),
         Command::Explain { .. } | Command::ExplainDdl(_) => Some(text_fields(&["QUERY PLAN"])),
         Command::Fetch { name, moves: false, .. } => {
             let (fields, _) = session.cursor(name).ok_or_else(|| no_cursor(name))?;

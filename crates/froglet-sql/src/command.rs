@@ -13,6 +13,7 @@ use froglet_txn::Isolation;
 
 use crate::cursor_parse::{self, CursorOptions, Direction};
 use crate::parse::parse_sql;
+use crate::revert::run::{self as revert, Revert, Undrop};
 use crate::table_as_parse::{self, TableAs};
 
 /// `ISOLATION LEVEL …`, `READ ONLY`, `READ WRITE` of BEGIN and SET TRANSACTION.
@@ -149,6 +150,10 @@ pub enum Command {
     CreateTableAs(Box<crate::table_as_parse::TableAs>),
     CreateSequence(Box<crate::sequence_ddl::CreateSequence>),
     AlterSequence(Box<crate::sequence_ddl::AlterSequence>),
+    /// SELECT froglet.revert_migration(…)
+    Revert(Box<Revert>),
+    /// ALTER TABLE … UNDROP COLUMN
+    Undrop(Box<Undrop>),
     /// Named in the error.
     Unsupported(String),
 }
@@ -207,7 +212,7 @@ impl Command {
                 ast::SetExpr::Select(select) if select.into.is_some() => {
                     Command::Unsupported("SELECT INTO".to_owned())
                 }
-                _ => Command::Query(query),
+                _ => revert::command(&query).unwrap_or(Command::Query(query)),
             },
             Statement::Insert(insert) => Command::Insert(Box::new(insert)),
             Statement::Update(update) => Command::Update(Box::new(update)),
@@ -288,6 +293,10 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
             cursor.at += 1;
             crate::sequence_ddl::parse_alter(&mut cursor)
         }
+        "alter" if cursor.peek_word("table") => {
+            cursor.at += 1;
+            undrop(&mut cursor)?
+        }
         // No index here blocks anybody; sqlparser does not know the word in DROP INDEX.
         "drop" if cursor.peek_word("index") && is_word(tokens.get(2), "concurrently") => {
             cursor.at = tokens.len();
@@ -320,6 +329,17 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         _ => return None,
     };
     Some(command.and_then(|command| cursor.end().map(|()| command)))
+}
+
+/// `ALTER TABLE name UNDROP [COLUMN] name`; `None` for other forms.
+fn undrop(cursor: &mut Cursor<'_>) -> Option<Result<Command, ParserError>> {
+    let table = cursor.object_name().ok()?;
+    if !cursor.skip("undrop") {
+        return None;
+    }
+    cursor.skip("column");
+    let column = cursor.name();
+    Some(column.map(|column| Command::Undrop(Box::new(Undrop { table, column }))))
 }
 
 fn is_word(token: Option<&TokenWithSpan>, word: &str) -> bool {

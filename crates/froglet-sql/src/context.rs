@@ -11,7 +11,9 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, ScalarValue};
 use froglet_engine::{ColumnType, Value};
-use froglet_schema::{CatalogVersion, Control, MigrationStatus, ObjectId, SqlType};
+use froglet_schema::{
+    CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef, SqlType,
+};
 
 use crate::error::SqlError;
 use crate::types::{self, Zone};
@@ -165,6 +167,14 @@ pub trait SessionFunctions: Send + Sync {
         None
     }
     fn migrations(&self) -> Vec<MigrationStatus> {
+        Vec::new()
+    }
+    /// The last value that a sequence has given, which may be dropped.
+    fn last_of_sequence(&self, sequence: &SequenceDef) -> Option<i64> {
+        let _ = sequence;
+        None
+    }
+    fn schema_changes(&self) -> Vec<Arc<SchemaChange>> {
         Vec::new()
     }
     /// pg_cancel_backend, pg_terminate_backend: whether there was such a session.

@@ -17,6 +17,7 @@ use froglet_txn::Limits;
 use crate::apply::Stop;
 use crate::context::EvalContext;
 use crate::copy_format::{CopyOptions, Format, Record, Splitter, bad};
+use crate::ddl_run;
 use crate::error::SqlError;
 use crate::insert::Inserter;
 use crate::insert_plan::refuse_given;
@@ -82,7 +83,16 @@ pub(crate) async fn begin(
     let db = session.db.clone();
     let path = session.settings.hot().search_path.clone();
     let txn = session.txn.as_mut().expect("just begun");
-    let version = db.catalog().begin_statement(txn, true, &limits).await?;
+    let mut version = db.catalog().begin_statement(txn, true, &limits).await?;
+    let id = Names { catalog: &version, path: &path }.table(table_name)?.def.id;
+    db.catalog().will_write(txn, id);
+    if db.catalog().has_outgrown(txn) {
+        db.catalog().end_statement(txn);
+        ddl_run::make_outgrown(session, &limits).await?;
+        let txn = session.txn.as_mut().expect("it goes on");
+        version = db.catalog().begin_statement(txn, true, &limits).await?;
+    }
+    let txn = session.txn.as_mut().expect("it goes on");
     session.state.set_catalog(&version, txn.id().0, &limits);
     let names = Names { catalog: &version, path: &path };
     let table = names.table(table_name)?.clone();

@@ -38,6 +38,8 @@ pub(crate) struct Ddl<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) options: MigrationOptions,
     pub(crate) migration: Mode,
+    /// Of so many rows a table is large enough for `auto` to make it lazily.
+    pub(crate) auto_rows: u64,
     pub(crate) eval: &'a EvalContext,
     pub(crate) notices: Vec<Notice>,
     pub(crate) session: &'a Arc<SessionState>,
@@ -50,6 +52,7 @@ impl Ddl<'_> {
             Command::CreateTableAs(table) => self.create_table_as(table).await,
             Command::CreateSequence(create) => self.create_sequence(create).await,
             Command::AlterSequence(alter) => self.alter_sequence(alter).await,
+            Command::Undrop(undrop) => self.undrop_column(undrop).await,
             Command::Ddl(statement) => self.statement(statement).await,
             _ => Err(SqlError::unsupported("this statement").into()),
         }

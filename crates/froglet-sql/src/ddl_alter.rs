@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     RenameTableNameKind,
 };
 use froglet_engine::SqlState;
-use froglet_schema::{Change, Expression, Fill, ObjectId, TableDef, TableVersion};
+use froglet_schema::{Change, Expression, Fill, ObjectId, SqlType, TableDef, TableVersion};
 
 use crate::apply::Stop;
 use crate::command::fold;
@@ -20,7 +20,7 @@ use crate::error::SqlError;
 use crate::lazy_column::{self, From, constrained, depends_on};
 use crate::resolve::{self, Names};
 use crate::stored::{self, DefaultKind};
-use crate::types;
+use crate::types::{self, oids};
 
 impl Ddl<'_> {
     pub(crate) async fn alter_table(&mut self, alter: &AlterTable) -> Result<String, Stop> {
@@ -316,7 +316,7 @@ impl Ddl<'_> {
         table: &Arc<TableVersion>,
         column: &str,
         data_type: &datafusion::sql::sqlparser::ast::DataType,
-        using: Option<&Expr>,
+        given: Option<&Expr>,
     ) -> Result<(), Stop> {
         let def = table.def.column(column).expect("found by the caller");
         let at = table.def.columns.iter().position(|c| c.id == def.id).expect("just found");
@@ -335,7 +335,7 @@ impl Ddl<'_> {
         (new.ty, new.sql_type) = (ty, sql_type);
         self.recheck_default(def, &new)?;
         let checks = self.recheck_constraints(&table.def, at, &new)?;
-        let from = match using {
+        let from = match given {
             Some(expr) => Some(From::Expression(expr)),
             None if crate::ddl_compile::keeps_cells(def, &new) => None,
             None => Some(From::Column(def.id)),
@@ -346,6 +346,9 @@ impl Ddl<'_> {
             let computed = computed.but_for(depends_on(&table.def, def.id));
             using = Some(computed.transform.clone());
             lazily = self.lazily(&table.def, computed, &new)?;
+        }
+        if using.is_some() && given.is_some_and(|expr| !converts_alone(expr, column, sql_type)) {
+            self.catalog.note_computed(self.txn, table.def.id, def.id);
         }
         let change = Change::AlterType {
             table: table.def.id,
@@ -390,6 +393,22 @@ impl Ddl<'_> {
             ));
         }
         Ok(())
+    }
+}
+
+/// Whether an expression is a column, or its cast to a type which gives every value exactly or fails as an
+/// assignment does.
+fn converts_alone(expr: &Expr, column: &str, ty: SqlType) -> bool {
+    match expr {
+        Expr::Nested(inner) => converts_alone(inner, column, ty),
+        Expr::Identifier(ident) => fold(ident) == column,
+        // Casts to types of a length cut.
+        Expr::Cast { expr, data_type, .. } => {
+            types::parse_type(data_type).is_ok_and(|(_, cast)| cast == ty)
+                && (ty.modifier < 0 || ty.oid == oids::NUMERIC)
+                && converts_alone(expr, column, ty)
+        }
+        _ => false,
     }
 }
 

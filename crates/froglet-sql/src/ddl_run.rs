@@ -1,10 +1,12 @@
 //! Running data definition, EXPLAIN of it, and what VACUUM and its kind come to here.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use froglet_engine::{SqlState, Value};
 use froglet_schema::MigrationOptions;
+use froglet_txn::{Limits, aside_async};
 
 use crate::apply::Stop;
 use crate::bind::text_fields;
@@ -12,15 +14,19 @@ use crate::command::Command;
 use crate::context::EvalContext;
 use crate::ddl::Ddl;
 use crate::error::{Notice, SqlError};
+use crate::execute::StatementMark;
 use crate::plan::read_only;
 use crate::prepared::Prepared;
 use crate::resolve::Names;
+use crate::revert::run as revert;
 use crate::session::{Block, Session};
+use crate::settings::Hot;
 use crate::stream::{Outcome, RowStream, TagKind};
 
 pub(crate) async fn run(
     session: &mut Session,
     prepared: &Arc<Prepared>,
+    params: &[Value],
 ) -> Result<Outcome, SqlError> {
     if let (Command::Ddl(statement), Block::Explicit) =
         (&*prepared.statement.command, session.block)
@@ -36,14 +42,30 @@ pub(crate) async fn run(
     if session.read_only {
         return Err(read_only("DDL"));
     }
+    let revert = match &*prepared.statement.command {
+        Command::Revert(revert) => {
+            Some(revert::arguments(revert, &prepared.params, params, session.state.clone())?)
+        }
+        _ => None,
+    };
     let limits = session.limits();
     let mut restarts = 0;
     loop {
         let mark = session.mark(true);
-        match attempt(session, prepared, &limits).await {
-            Ok((tag, notices)) => {
+        match attempt(session, prepared, revert, &limits).await {
+            Ok((done, notices)) => {
                 session.notices.extend(notices);
-                return Ok(Outcome::Done(tag.into()));
+                return Ok(match done {
+                    Done::Tag(tag) => Outcome::Done(tag.into()),
+                    Done::Number(number) => {
+                        let (fields, row) = (revert::fields(), vec![Value::Int64(number)]);
+                        Outcome::Rows(RowStream::ready(fields, vec![row], TagKind::Select))
+                    }
+                });
+            }
+            Err(Stop::Error(e)) if session.has_outgrown(&e) => {
+                session.make_way(mark, e, &limits).await?;
+                continue;
             }
             Err(Stop::Error(e)) => return Err(with_reason(session, e)),
             Err(Stop::Restart) => {}
@@ -76,19 +98,50 @@ fn with_reason(session: &Session, e: SqlError) -> SqlError {
     }
 }
 
-async fn attempt(
-    session: &mut Session,
-    prepared: &Prepared,
-    limits: &froglet_txn::Limits,
-) -> Result<(String, Vec<Notice>), Stop> {
+impl Session {
+    /// Whether a statement has failed as it needs rows that are to be made after the commit, and that can
+    /// be made before ([`make_outgrown`]).
+    pub(crate) fn has_outgrown(&self, e: &SqlError) -> bool {
+        e.state == SqlState::FEATURE_NOT_SUPPORTED
+            && self.txn.as_ref().is_some_and(|txn| self.db.catalog().has_outgrown(txn))
+    }
+
+    /// Undoes such a statement and does what it needs: it is to be run again. The error is its own, if it was
+    /// itself what made tables lazily.
+    pub(crate) async fn make_way(
+        &mut self,
+        mark: Option<StatementMark>,
+        e: SqlError,
+        limits: &Limits,
+    ) -> Result<(), SqlError> {
+        self.undo_statement(mark);
+        if !self.has_outgrown(&e) {
+            return Err(e);
+        }
+        make_outgrown(self, limits).await
+    }
+}
+
+/// Makes the rows of tables that were to be made lazily, and that the transaction needs before its commit.
+pub(crate) async fn make_outgrown(session: &mut Session, limits: &Limits) -> Result<(), SqlError> {
     let db = session.db.clone();
     let catalog = db.catalog();
-    let hot = session.settings.hot().clone();
-    let txn = session.txn.as_mut().expect("the caller has begun it");
-    let version = catalog.begin_statement(txn, true, limits).await?;
-    session.state.set_catalog(&version, txn.id().0, limits);
-    let eval = EvalContext::new(session.state.clone());
-    let options = MigrationOptions {
+    let options = options(session.settings.hot(), String::new());
+    let txn = session.txn.as_mut().expect("a statement has failed in it");
+    catalog.begin_statement(txn, true, limits).await?;
+    let made = aside_async(pin!(catalog.make_outgrown(txn, &options, limits))).await;
+    catalog.end_statement(txn);
+    for table in made? {
+        let notice = format!(
+            "table \"{table}\" is made before the commit after all: its transaction needs the rows"
+        );
+        session.notices.push(Notice::new("NOTICE", SqlState::SUCCESSFUL_COMPLETION, notice));
+    }
+    Ok(())
+}
+
+fn options(hot: &Hot, statement: String) -> MigrationOptions {
+    MigrationOptions {
         scan_threads: hot.scan_threads,
         capture_threads: hot.capture_threads,
         rows_per_second: hot.scan_rows_per_second,
@@ -97,8 +150,31 @@ async fn attempt(
         detection: hot.detection,
         background_delay: hot.migration_delay,
         is_hybrid: false,
-        statement: prepared.statement.sql.to_string(),
-    };
+        revert_retention: hot.revert_retention,
+        statement,
+    }
+}
+
+/// What a statement comes to.
+enum Done {
+    Tag(String),
+    Number(i64),
+}
+
+async fn attempt(
+    session: &mut Session,
+    prepared: &Prepared,
+    revert: Option<(i64, bool)>,
+    limits: &Limits,
+) -> Result<(Done, Vec<Notice>), Stop> {
+    let db = session.db.clone();
+    let catalog = db.catalog();
+    let hot = session.settings.hot().clone();
+    let txn = session.txn.as_mut().expect("the caller has begun it");
+    let version = catalog.begin_statement(txn, true, limits).await?;
+    session.state.set_catalog(&version, txn.id().0, limits);
+    let eval = EvalContext::new(session.state.clone());
+    let options = options(&hot, prepared.statement.sql.to_string());
     let mut ddl = Ddl {
         txn,
         catalog,
@@ -107,11 +183,15 @@ async fn attempt(
         limits,
         options,
         migration: hot.migration,
+        auto_rows: hot.migration_auto_rows,
         eval: &eval,
         notices: Vec::new(),
         session: &session.state,
     };
-    let outcome = ddl.run(&prepared.statement.command).await;
+    let outcome = match revert {
+        Some((id, lossy)) => ddl.revert(id, lossy).await.map(Done::Number),
+        None => ddl.run(&prepared.statement.command).await.map(Done::Tag),
+    };
     let notices = std::mem::take(&mut ddl.notices);
     if let Some(txn) = &mut session.txn {
         catalog.end_statement(txn);
@@ -134,7 +214,10 @@ pub(crate) async fn explain(
     session.state.set_catalog(&version, txn.id().0, &limits);
     let names = Names { catalog: &version, path: &hot.search_path };
     let (settings, state) = (&session.settings, &session.state);
-    let lines = crate::explain_ddl::lines(&names, statement, settings, state, &txn.snapshot());
+    let snapshot = txn.snapshot();
+    let hindrance = |query: &_| catalog.lazy_hindrance(txn, &version, query);
+    let lines =
+        crate::explain_ddl::lines(&names, statement, settings, state, &snapshot, &hindrance);
     catalog.end_statement(txn);
     let rows = lines?.into_iter().map(|line| vec![Value::text(line)]).collect();
     let fields = text_fields(&["QUERY PLAN"]);
@@ -175,6 +258,8 @@ impl Command {
                 | Command::CreateTableAs(_)
                 | Command::CreateSequence(_)
                 | Command::AlterSequence(_)
+                | Command::Revert(_)
+                | Command::Undrop(_)
         )
     }
 }

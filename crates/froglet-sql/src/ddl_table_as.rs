@@ -7,10 +7,14 @@
 //!                                                  the commit
 //! ```
 //!
-//! How the query is run: `table_query.rs`.
+//! How the query is run: `table_query.rs`. Whether before the commit or after it: [`Choice`].
+
+use std::sync::Arc;
 
 use froglet_engine::SqlState;
-use froglet_schema::{Change, NewColumn, NewTable, TableQuery};
+use froglet_schema::{
+    Applied, Change, LazyQuery, LazyVerify, MadeOf, NewColumn, NewTable, TableQuery,
+};
 
 use crate::apply::Stop;
 use crate::ddl::Ddl;
@@ -41,6 +45,7 @@ impl Ddl<'_> {
         rename(names, &mut columns)?;
         crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
 
+        let made_of = crate::revert::made_of::made_of(&self.names(), query, columns.len());
         let table = NewTable { schema, name, columns, constraints: Vec::new() };
         if !with_data {
             self.apply(Change::CreateTable(table)).await?;
@@ -53,31 +58,101 @@ impl Ddl<'_> {
         }
         let mode = Mode::of(&create.table_options)?.unwrap_or(self.migration);
         self.options.is_hybrid = mode == Mode::Hybrid;
-        if !matches!(mode, Mode::Auto | Mode::Eager) {
-            return self.create_lazily(table, made).await;
+        let hindrance = |query: &_| self.catalog.lazy_hindrance(self.txn, &self.version, query);
+        let is_large = made.row_estimate >= self.auto_rows;
+        let MadeTable { query, lazily, .. } = made;
+        let choice = Choice::of(mode, lazily, &hindrance, is_large, &table.name)?;
+        match choice {
+            Choice::Lazy(lazily, why) => {
+                let fallback = (mode == Mode::Auto).then(|| Arc::new(query));
+                let made = self.create_lazily(table, lazily, why, fallback).await?;
+                self.note_made_of(&made, made_of);
+                Ok("CREATE TABLE AS".to_owned())
+            }
+            Choice::Eager(why) => {
+                if mode == Mode::Auto && is_large {
+                    let name = &table.name;
+                    let notice = format!("table \"{name}\" is made before the commit: {why}");
+                    self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
+                }
+                let made = self.apply_counted(Change::CreateTableAs { table, query }).await?;
+                self.note_made_of(&made, made_of);
+                Ok(format!("SELECT {}", made.rows))
+            }
         }
-        let change = Change::CreateTableAs { table, query: made.query };
-        let made = self.apply_counted(change).await?;
-        Ok(format!("SELECT {}", made.rows))
+    }
+
+    /// Of what a table was made, for who reverts it.
+    fn note_made_of(&mut self, made: &Applied, made_of: MadeOf) {
+        if let Some(table) = made.object {
+            self.catalog.note_made_of(self.txn, table, made_of);
+        }
+    }
+
+    async fn create_lazily(
+        &mut self,
+        table: NewTable,
+        lazily: Lazily,
+        why: &str,
+        fallback: Option<Arc<TableQuery>>,
+    ) -> Result<Applied, Stop> {
+        let Lazily { query, verify, recipe, unit, join, .. } = lazily;
+        let name = &table.name;
+        let join = join.as_ref().map(|join| format!("; join: {}", join.text())).unwrap_or_default();
+        let notice = format!(
+            "table \"{name}\" is made lazily, usable from the commit on: {why} (unit: {unit}{join})"
+        );
+        let query = TableQuery::Lazy { query, verify, recipe, fallback };
+        let made = self.apply_counted(Change::CreateTableAs { table, query }).await?;
+        self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
+        Ok(made)
     }
 }
 
-impl Ddl<'_> {
-    async fn create_lazily(&mut self, table: NewTable, made: MadeTable) -> Result<String, Stop> {
-        let name = &table.name;
-        let lazily = made.lazily.map_err(|why| {
-            let message = format!("table \"{name}\" cannot be made lazily");
-            refused(message, why).hint("Set froglet.migration to eager.")
-        })?;
-        let notice = format!(
-            "table \"{name}\" is made lazily: usable from the commit on, its rows follow (unit: {})",
-            lazily.unit
-        );
-        let Lazily { query, verify, recipe, .. } = lazily;
-        let query = TableQuery::Lazy { query, verify, recipe };
-        self.apply_counted(Change::CreateTableAs { table, query }).await?;
-        self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
-        Ok("CREATE TABLE AS".to_owned())
+/// When the rows of a table are made, and why.
+pub(crate) enum Choice {
+    /// Before the commit.
+    Eager(&'static str),
+    /// After it.
+    Lazy(Lazily, &'static str),
+}
+
+impl Choice {
+    /// What a mode comes to; an error, if it asks for what cannot be. `hindrance` says what there is in the
+    /// transaction against it; `is_large`, whether the tables have rows enough that `auto` does not wait
+    /// for them.
+    pub(crate) fn of(
+        mode: Mode,
+        lazily: Result<Lazily, &'static str>,
+        hindrance: &dyn Fn(&LazyQuery) -> Option<&'static str>,
+        is_large: bool,
+        table: &str,
+    ) -> Result<Choice, SqlError> {
+        let lazily = match mode {
+            Mode::Eager => return Ok(Choice::Eager("froglet.migration is eager")),
+            Mode::Lazy | Mode::Hybrid => {
+                let lazily = lazily.map_err(|why| {
+                    let message = format!("table \"{table}\" cannot be made lazily");
+                    refused(message, why).hint("Set froglet.migration to auto or eager.")
+                })?;
+                return Ok(Choice::Lazy(lazily, "froglet.migration says so"));
+            }
+            Mode::Auto if !is_large => {
+                return Ok(Choice::Eager("it is small (froglet.migration_auto_rows)"));
+            }
+            Mode::Auto => lazily,
+        };
+        let why = match lazily {
+            Err(why) => why,
+            Ok(lazily) if lazily.verify != LazyVerify::Nothing => {
+                "every row would be looked at, as the query may fail for some"
+            }
+            Ok(lazily) => match hindrance(&lazily.query) {
+                None => return Ok(Choice::Lazy(lazily, "nothing is to be verified")),
+                Some(why) => why,
+            },
+        };
+        Ok(Choice::Eager(why))
     }
 }
 

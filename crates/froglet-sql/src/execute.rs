@@ -20,6 +20,7 @@ use crate::error::SqlError;
 use crate::modify::Written;
 use crate::plan::{Plan, read_only};
 use crate::prepared::{CachedPlan, Field, Prepared};
+use crate::query_run::read_to_the_end;
 use crate::select::Found;
 use crate::session::Session;
 use crate::stream::{Outcome, RowStream, TagKind};
@@ -56,7 +57,10 @@ pub(crate) async fn run(
             let params = control::arguments(session, &target, arguments)?;
             Box::pin(run(session, &target, params)).await
         }
-        _ => Box::pin(run_other(session, prepared, &command, params)).await,
+        _ => {
+            let other = run_other(session, prepared, &command, params);
+            Box::pin(read_to_the_end(other)).await
+        }
     }
 }
 
@@ -68,7 +72,9 @@ async fn run_other(
     params: Vec<Value>,
 ) -> Result<Outcome, SqlError> {
     match command {
-        command if command.is_ddl() => aside_async(pin!(ddl_run::run(session, prepared))).await,
+        command if command.is_ddl() => {
+            aside_async(pin!(ddl_run::run(session, prepared, &params))).await
+        }
         Command::ExplainDdl(statement) => ddl_run::explain(session, statement).await,
         Command::Explain { analyze, verbose, statement } => {
             explain_run::run(session, *analyze, *verbose, statement).await
@@ -109,9 +115,14 @@ async fn run_planned(
     let mut restarts = 0;
     loop {
         let mark = session.mark(writes.is_some());
-        let outcome = pin!(attempt(session, prepared, &context, writes.is_some(), &limits)).await;
+        let attempt = attempt(session, prepared, &context, writes.is_some(), &limits);
+        let outcome = pin!(read_to_the_end(attempt)).await;
         match outcome {
             Ok(outcome) => return Ok(outcome),
+            Err(Stop::Error(e)) if writes.is_some() && session.has_outgrown(&e) => {
+                Box::pin(session.make_way(mark, e, &limits)).await?;
+                continue;
+            }
             Err(Stop::Error(e)) => return Err(e),
             Err(Stop::Restart) => {}
         }

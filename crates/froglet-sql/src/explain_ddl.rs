@@ -7,19 +7,20 @@ use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTableOperation, CreateTable, Expr, Statement, TableConstraint,
 };
 use froglet_engine::Snapshot;
-use froglet_schema::{LazyVerify, TableVersion};
+use froglet_schema::{Detection, LazyQuery, LazyVerify, TableVersion};
 
 use crate::command::fold;
 use crate::ddl_alter::new_column;
 use crate::ddl_column::{self, Source};
 use crate::ddl_compile::keeps_cells;
+use crate::ddl_table_as::Choice as TableChoice;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::functions::SessionState;
 use crate::lazy_column::{self, Choice, From, constrained, depends_on};
 use crate::lazy_query::Mode;
 use crate::resolve::Names;
-use crate::settings::Settings;
+use crate::settings::{Hot, Settings};
 use crate::table_query::{self, Lazily, MadeTable};
 use crate::types;
 
@@ -74,6 +75,7 @@ pub(crate) fn lines(
     settings: &Settings,
     session: &Arc<SessionState>,
     snapshot: &Snapshot,
+    hindrance: &dyn Fn(&LazyQuery) -> Option<&'static str>,
 ) -> Result<Vec<String>, SqlError> {
     let wanted = Mode::parse(settings.get("froglet.migration"))?;
     match statement {
@@ -93,7 +95,7 @@ pub(crate) fn lines(
         Statement::CreateTable(CreateTable { name, query: Some(query), table_options, .. }) => {
             let made = table_query::plan(names, session, snapshot, query)?;
             let wanted = Mode::of(table_options)?.unwrap_or(wanted);
-            Ok(table_as_lines(&Names::parts(name)?.1, &made, wanted))
+            Ok(table_as_lines(&Names::parts(name)?.1, made, wanted, settings.hot(), hindrance))
         }
         _ => Err(SqlError::unsupported("EXPLAIN of this statement")),
     }
@@ -167,16 +169,26 @@ fn table_lines(what: &str, table: &TableVersion, actions: &[Action]) -> Vec<Stri
     lines
 }
 
-fn table_as_lines(name: &str, made: &MadeTable, wanted: Mode) -> Vec<String> {
-    let MadeTable { units, row_estimate: rows, bytes_estimate: bytes, .. } = made;
-    let mode = match (wanted, &made.lazily) {
-        (Mode::Auto | Mode::Eager, _) => "eager".to_owned(),
-        (mode, Ok(lazily)) => return lazy_lines(name, made, mode, lazily),
-        (_, Err(why)) => format!("none: it cannot be lazy, {why}"),
+fn table_as_lines(
+    name: &str,
+    made: MadeTable,
+    wanted: Mode,
+    settings: &Hot,
+    hindrance: &dyn Fn(&LazyQuery) -> Option<&'static str>,
+) -> Vec<String> {
+    let MadeTable { units, row_estimate: rows, bytes_estimate: bytes, lazily, .. } = made;
+    let is_large = rows >= settings.migration_auto_rows;
+    let mode = match TableChoice::of(wanted, lazily, hindrance, is_large, name) {
+        Ok(TableChoice::Lazy(lazily, why)) => {
+            return lazy_lines(name, (rows, bytes), wanted, settings.detection, &lazily, why);
+        }
+        Ok(TableChoice::Eager(why)) => format!("eager, {why}"),
+        Err(e) => format!("none, it cannot be lazy. {}", e.detail.unwrap_or(e.message)),
     };
-    let time = shown_time(Kind::Table.seconds(*rows));
+    let word = mode.split(',').next().expect("there is a first word").to_owned();
+    let time = shown_time(Kind::Table.seconds(rows));
     let mut lines =
-        vec![format!("Create Table {name}  (rows≈{rows} bytes≈{bytes} time≈{time} mode={mode})")];
+        vec![format!("Create Table {name}  (rows≈{rows} bytes≈{bytes} time≈{time} mode={word})")];
     for (at, unit) in units.texts.iter().enumerate() {
         let what = match at + 1 {
             last if last == units.texts.len() => "AS query".to_owned(),
@@ -189,12 +201,19 @@ fn table_as_lines(name: &str, made: &MadeTable, wanted: Mode) -> Vec<String> {
             lines.push(format!("        Unit: {unit}"));
         }
     }
+    lines.push(format!("        Mode: {mode}"));
     lines
 }
 
-fn lazy_lines(name: &str, made: &MadeTable, mode: Mode, lazily: &Lazily) -> Vec<String> {
+fn lazy_lines(
+    name: &str,
+    (rows, bytes): (u64, u64),
+    mode: Mode,
+    detection: Detection,
+    lazily: &Lazily,
+    why: &str,
+) -> Vec<String> {
     let mode = if mode == Mode::Hybrid { "hybrid" } else { "lazy" };
-    let MadeTable { row_estimate: rows, bytes_estimate: bytes, .. } = made;
     let verify = match &lazily.verify {
         LazyVerify::Nothing => None,
         LazyVerify::Query => Some("the query is run over every row".to_owned()),
@@ -203,7 +222,11 @@ fn lazy_lines(name: &str, made: &MadeTable, mode: Mode, lazily: &Lazily) -> Vec<
             columns.len()
         )),
     };
-    let time = verify.as_ref().map_or(0.0, |_| Kind::Verify.seconds(*rows));
+    let found_out = match detection {
+        Detection::Tracker => "claimed before they are made",
+        Detection::OnConflict => "made before it is seen who was first",
+    };
+    let time = verify.as_ref().map_or(0.0, |_| Kind::Verify.seconds(rows));
     let mut lines = vec![
         format!(
             "Create Table {name}  (rows≈{rows} bytes≈{bytes} time≈{} mode={mode})",
@@ -212,12 +235,13 @@ fn lazy_lines(name: &str, made: &MadeTable, mode: Mode, lazily: &Lazily) -> Vec<
         "  ->  AS query  (kind=table)".to_owned(),
         format!(
             "        Work: after the commit, when rows are touched and in the background, about {}",
-            shown_time(Kind::Table.seconds(*rows))
+            shown_time(Kind::Table.seconds(rows))
         ),
         format!("        Unit: {}", lazily.unit),
-        format!("        Tracker: {}", lazily.tracker()),
+        format!("        Tracker: {}; {found_out}", lazily.tracker()),
+        format!("        Mode: {mode}, {why}"),
     ];
-    lines.extend(lazily.join().map(|join| format!("        Join: {join}")));
+    lines.extend(lazily.join.iter().map(|join| format!("        Join: {}", join.text())));
     lines.extend(verify.map(|verify| format!("        Verify: before the commit, {verify}")));
     lines
 }

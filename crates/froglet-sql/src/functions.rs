@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use froglet_engine::SqlState;
-use froglet_schema::{CatalogVersion, Control, MigrationStatus, ObjectId, SequenceDef};
+use froglet_schema::{
+    CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef,
+};
 use froglet_txn::{CancelReason, Limits};
 use parking_lot::Mutex;
 
@@ -287,6 +289,15 @@ impl SessionFunctions for SessionState {
 
     fn migrations(&self) -> Vec<MigrationStatus> {
         self.db.catalog().migrations()
+    }
+
+    fn last_of_sequence(&self, sequence: &SequenceDef) -> Option<i64> {
+        let (value, is_called) = self.db.catalog().sequence_state(sequence);
+        is_called.then_some(value)
+    }
+
+    fn schema_changes(&self) -> Vec<Arc<SchemaChange>> {
+        self.db.catalog().schema_changes()
     }
 
     fn signal_backend(&self, pid: i32, terminate: bool) -> bool {

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::{EvalContext, SessionFunctions};
 use crate::error::SqlError;
 use crate::frozen::{Frozen, FrozenValues};
+use crate::join_way::JoinWay;
 use crate::resolve::Names;
 use crate::semantics::casts::CastFunction;
 use crate::{stored, table_query, udf};
@@ -82,17 +83,25 @@ struct Recipe<'a> {
     query: String,
     /// The table of whose rows each makes one, if there is such.
     source: Option<ObjectId>,
+    /// The way of a join: by keys or rows, where it does not say.
+    #[serde(default)]
+    join: Option<JoinWay>,
     session: Cow<'a, FrozenValues>,
 }
 
 /// What [`recompile`] takes; none of a query whose text says something else.
-pub(crate) fn recipe(query: &Query, source: Option<ObjectId>, frozen: &Frozen) -> Option<String> {
+pub(crate) fn recipe(
+    query: &Query,
+    source: Option<ObjectId>,
+    join: Option<JoinWay>,
+    frozen: &Frozen,
+) -> Option<String> {
     let query = stored::writable(query);
     let text = query.to_string();
     if crate::parse::parse_query(&text).ok()? != query {
         return None;
     }
-    let recipe = Recipe { query: text, source, session: Cow::Borrowed(frozen.values()) };
+    let recipe = Recipe { query: text, source, join, session: Cow::Borrowed(frozen.values()) };
     Some(serde_json::to_string(&recipe).expect("a recipe has only string keys"))
 }
 
@@ -112,7 +121,9 @@ pub(crate) fn recompile(
     let names = Names { catalog: &catalog, path: &path };
     let context = EvalContext::new(Arc::new(frozen));
     let query = crate::parse::parse_query(&recipe.query)?;
-    let plan = || table_query::plan_in(&names, context.clone(), snapshot, &query, recipe.source);
+    let by_source = if recipe.source.is_some() { JoinWay::Rows } else { JoinWay::Keys };
+    let was = (recipe.join.unwrap_or(by_source), recipe.source);
+    let plan = || table_query::plan_in(&names, context.clone(), snapshot, &query, Some(was));
     let made = context.enter(plan)?;
     let why = |why| broken(format!("a lazy migration cannot be run, {why}: {}", recipe.query));
     made.lazily.map(|lazily| lazily.query).map_err(why)

@@ -1,6 +1,7 @@
 //! A join of which each row is made of one row of one table, the driver, and of rows of others that are
 //! found by their unique keys: run row by row, without a plan (BullFrog, section 4.3.6, the second way: a
-//! foreign key's table drives, and nothing is tracked of the tables it refers to).
+//! foreign key's table drives, and nothing is tracked of the tables it refers to). Or of one of those of
+//! one other that are found by any columns: run pair by pair (the third).
 //!
 //! ```text
 //!   SELECT f.id, i.day, f.capacity - i.passengers FROM flights f, flewon i WHERE f.id = i.flight
@@ -30,6 +31,7 @@ use crate::context::EvalContext;
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::insert_plan::CastTarget;
+use crate::join_way::JoinSide;
 use crate::lazy_query::reads_catalog;
 use crate::types::cast::CastContext;
 use crate::types::cast_array;
@@ -46,6 +48,8 @@ pub(crate) struct LookupQuery {
     columns: Vec<(Arc<dyn PhysicalExpr>, CastTarget)>,
     /// The driver's column that an output is.
     plain: Vec<Option<ColumnId>>,
+    /// The column of the first of the others that an output is.
+    looked_up: Vec<Option<ColumnId>>,
     /// See [`RowQuery::copies`].
     copies: Option<Vec<usize>>,
     context: EvalContext,
@@ -208,39 +212,118 @@ pub(crate) struct Looked {
     pub(crate) verify: LazyVerify,
 }
 
-/// Compiles a plan whose columns go into these; `None` if it is no such join. `driver`: a table that has to
-/// be the driver.
-pub(crate) fn of_plan(
-    plan: &LogicalPlan,
+/// An inner join of tables, with what is made of a row of each.
+pub(crate) struct FlatJoin {
+    flat: Flat,
+    outputs: Vec<Expr>,
+    conditions: Vec<Expr>,
+    equal: Vec<(Atom, Atom)>,
+}
+
+impl FlatJoin {
+    /// A plan as such a join, if it is one.
+    pub(crate) fn of(plan: &LogicalPlan) -> Result<Option<FlatJoin>> {
+        let mut flat = Flat::default();
+        let Some(outputs) = flat.node(plan)? else { return Ok(None) };
+        if flat.tables.len() < 2 {
+            return Ok(None);
+        }
+        let conditions: Vec<Expr> =
+            flat.conditions.iter().cloned().flat_map(split_conjunction_owned).collect();
+        if conditions.iter().chain(&outputs).any(Expr::is_volatile) {
+            return Ok(None);
+        }
+        let equal = conditions.iter().filter_map(equality).collect();
+        Ok(Some(FlatJoin { flat, outputs, conditions, equal }))
+    }
+
+    /// Tables that may be the driver, those with most rows first.
+    fn drivers(&self, driver: Option<ObjectId>) -> Vec<usize> {
+        let tables = &self.flat.tables;
+        let may_drive = |at: &usize| driver.is_none_or(|id| tables[*at].def.id == id);
+        let mut drivers: Vec<usize> = (0..tables.len()).filter(may_drive).collect();
+        drivers.sort_by_key(|at| std::cmp::Reverse(tables[*at].table.row_estimate()));
+        drivers
+    }
+
+    /// Compiles it, its columns going into these, row by row of a driver; `None` if unique keys do not lead to
+    /// the others. `driver`: a table that has to be it.
+    pub(crate) fn by_rows(
+        &self,
+        targets: &[CastTarget],
+        driver: Option<ObjectId>,
+        context: &EvalContext,
+    ) -> Result<Option<Looked>> {
+        let drivers = self.drivers(driver).into_iter();
+        let mut found = drivers.filter_map(|at| Some((at, self.flat.lookups(at, &self.equal)?)));
+        let Some((driver, found)) = found.next() else { return Ok(None) };
+        let name = |table: usize| self.flat.tables[table].def.name.as_str();
+        let others: Vec<&str> = found.iter().map(|(table, _)| name(*table)).collect();
+        let others = others.join(", and of ");
+        let unit = format!("a row of {}, with the row of {others}", name(driver));
+        compile(self, targets, driver, found, unit, context)
+    }
+
+    /// Compiles it pair by pair, the same way; `None` if it is no join of two tables by columns that are equal,
+    /// and with which an index of each begins.
+    pub(crate) fn by_pairs(
+        &self,
+        targets: &[CastTarget],
+        driver: Option<ObjectId>,
+        context: &EvalContext,
+    ) -> Result<Option<(Looked, [JoinSide; 2])>> {
+        let Some(&driver) = self.drivers(driver).first() else { return Ok(None) };
+        let tables = &self.flat.tables;
+        if tables.len() != 2 {
+            return Ok(None);
+        }
+        let other = 1 - driver;
+        let is_exact = |ty| !matches!(ty, ColumnType::Float32 | ColumnType::Float64);
+        let both =
+            self.equal.iter().map(|(a, b)| if a.table == other { (*a, *b) } else { (*b, *a) });
+        let key = both.filter(|(own, of)| {
+            let ty = self.flat.ty(*own);
+            (own.table, of.table) == (other, driver) && self.flat.ty(*of) == ty && is_exact(ty)
+        });
+        let key: Vec<(Atom, Atom)> = key.collect();
+        let side = |table: usize, key: Vec<usize>| JoinSide { table: tables[table].clone(), key };
+        let sides = [
+            side(driver, key.iter().map(|(_, of)| of.column).collect()),
+            side(other, key.iter().map(|(own, _)| own.column).collect()),
+        ];
+        if !sides.iter().all(JoinSide::has_index) {
+            return Ok(None);
+        }
+        let name = |table: usize| tables[table].def.name.as_str();
+        let columns = key.iter().map(|(own, of)| {
+            let name = |atom: &Atom| tables[atom.table].def.columns[atom.column].name.as_str();
+            format!("{} = {}", name(of), name(own))
+        });
+        let columns = columns.collect::<Vec<_>>().join(" and ");
+        let unit = format!("a row of {} and one of {}, by {columns}", name(driver), name(other));
+        let looked = compile(self, targets, driver, vec![(other, key)], unit, context)?;
+        Ok(looked.map(|looked| (looked, sides)))
+    }
+}
+
+/// A join that goes from a driver to the others as was found.
+fn compile(
+    join: &FlatJoin,
     targets: &[CastTarget],
-    driver: Option<ObjectId>,
+    driver: usize,
+    found: Vec<Found>,
+    unit: String,
     context: &EvalContext,
 ) -> Result<Option<Looked>> {
-    let mut flat = Flat::default();
-    let Some(outputs) = flat.node(plan)? else { return Ok(None) };
-    if flat.tables.len() < 2 {
-        return Ok(None);
-    }
-    let conditions: Vec<Expr> =
-        flat.conditions.iter().cloned().flat_map(split_conjunction_owned).collect();
-    if conditions.iter().chain(&outputs).any(Expr::is_volatile) {
-        return Ok(None);
-    }
-    let equal: Vec<(Atom, Atom)> = conditions.iter().filter_map(equality).collect();
-    let may_drive = |at: &usize| driver.is_none_or(|id| flat.tables[*at].def.id == id);
-    let mut drivers: Vec<usize> = (0..flat.tables.len()).filter(may_drive).collect();
-    drivers.sort_by_key(|at| std::cmp::Reverse(flat.tables[*at].table.row_estimate()));
-    let found = drivers.into_iter().find_map(|at| Some((at, flat.lookups(at, &equal)?)));
-    let Some((driver, found)) = found else { return Ok(None) };
-
+    let FlatJoin { flat, outputs, conditions, .. } = join;
     let is_found = |condition: &Expr| {
         equality(condition).is_some_and(|(a, b)| {
             found.iter().any(|(_, key)| key.contains(&(a, b)) || key.contains(&(b, a)))
         })
     };
-    let rest: Vec<Expr> = conditions.into_iter().filter(|c| !is_found(c)).collect();
+    let rest: Vec<Expr> = conditions.iter().filter(|c| !is_found(c)).cloned().collect();
     let mut read: Vec<Atom> = Vec::new();
-    for expr in rest.iter().chain(&outputs) {
+    for expr in rest.iter().chain(outputs) {
         read.extend(expr.column_refs().into_iter().filter_map(Atom::of_column));
     }
     read.extend(found.iter().flat_map(|(_, key)| key.iter().map(|(_, other)| *other)));
@@ -280,7 +363,7 @@ pub(crate) fn of_plan(
             return Ok(None);
         }
     }
-    let exprs: Vec<&Expr> = rest.iter().chain(&outputs).collect();
+    let exprs: Vec<&Expr> = rest.iter().chain(outputs).collect();
     let Some(within) = integers::guard(&exprs, &schema) else { return Ok(None) };
     let verify = match within.bound {
         Some(bound) => {
@@ -299,6 +382,13 @@ pub(crate) fn of_plan(
         }
         Some(id(&atom))
     };
+    let first = &found[0];
+    let looked_up = |expr: &Expr| {
+        let atom = Atom::of(expr)?;
+        let equal = first.1.iter().find(|(_, other)| *other == atom).map(|(own, _)| *own);
+        let atom = if atom.table == first.0 { Some(atom) } else { equal };
+        atom.map(|atom| id(&atom))
+    };
     // A value that was stored under the same declared type needs no cast.
     let copy = |(expr, (_, ty, sql_type)): (&Expr, &CastTarget)| {
         let atom = Atom::of(expr)?;
@@ -313,12 +403,10 @@ pub(crate) fn of_plan(
         schema: arrow.clone(),
         condition,
         plain: outputs.iter().map(plain).collect(),
+        looked_up: outputs.iter().map(looked_up).collect(),
         columns: columns.into_iter().zip(targets.iter().cloned()).collect(),
         context: context.clone(),
     };
-    let name = |table: usize| flat.tables[table].def.name.as_str();
-    let others: Vec<&str> = found.iter().map(|(table, _)| name(*table)).collect();
-    let unit = format!("a row of {}, with the row of {}", name(driver), others.join(", and of "));
     let driver = flat.tables[driver].def.id;
     Ok(Some(Looked { query, driver, unit, verify }))
 }
@@ -368,6 +456,10 @@ impl RowQuery for LookupQuery {
 
     fn plain(&self, output: usize) -> Option<ColumnId> {
         self.plain[output]
+    }
+
+    fn looked_up(&self, output: usize) -> Option<ColumnId> {
+        self.looked_up[output]
     }
 
     fn copies(&self) -> Option<&[usize]> {

@@ -22,6 +22,7 @@ use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 
 use crate::error::SqlError;
+use crate::revert;
 use crate::semantics::operators::Operators;
 use crate::semantics::type_names::TypeNames;
 use crate::types;
@@ -81,7 +82,9 @@ impl Registry {
             higher_order: index(SessionStateDefaults::default_higher_order_functions(), |f| {
                 with_aliases(f.name(), f.aliases())
             }),
-            table: index(table_functions, |f| vec![f.name().to_owned()]),
+            table: index(table_functions.into_iter().chain([revert::view::function()]), |f| {
+                vec![f.name().to_owned()]
+            }),
             expr_planners,
             type_planner: Arc::new(TypeNames),
         }

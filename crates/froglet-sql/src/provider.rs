@@ -117,6 +117,7 @@ fn sequence_table(sequence: &Arc<SequenceDef>) -> Arc<dyn TableProvider> {
     let fill: Fill = Arc::new(move |scope: &QueryScope, rows: &mut Rows| {
         let (value, called) = scope.session.sequence_state(id).unwrap_or((1, false));
         row!(rows; last_value: value, log_cnt: 0, is_called: called);
+        Ok(())
     });
     pgcatalog::virtual_table(columns, fill)
 }

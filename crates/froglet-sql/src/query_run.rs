@@ -19,7 +19,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefaults, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use froglet_engine::SqlState;
+use froglet_engine::{ReadFailed, SqlState};
 use froglet_txn::Limits;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::runtime::Runtime;
@@ -206,6 +206,7 @@ pub fn here<T>(work: impl Future<Output = T>) -> T {
 pub async fn guard<T>(work: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(outcome) => outcome,
+        Err(panic) if panic.is::<ReadFailed>() => Err(ReadFailed::caught(panic).into()),
         Err(panic) => {
             let text = panic
                 .downcast_ref::<&str>()
@@ -216,6 +217,20 @@ pub async fn guard<T>(work: impl Future<Output = Result<T, SqlError>>) -> Result
             Err(SqlError::new(SqlState::INTERNAL_ERROR, format!("internal error: {text}")))
         }
     }
+}
+
+/// A read that ends in the middle is an error of its statement.
+pub async fn read_to_the_end<T, E: From<SqlError>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let outcome = AssertUnwindSafe(work).catch_unwind().await;
+    outcome.unwrap_or_else(|panic| Err(E::from(ReadFailed::caught(panic).into())))
+}
+
+/// The same of work that can be done again: then there is no outcome.
+pub fn read_or_none<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(work));
+    outcome.map_err(|panic| drop(ReadFailed::caught(panic))).ok()
 }
 
 async fn produce(

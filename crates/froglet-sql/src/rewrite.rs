@@ -60,6 +60,7 @@ impl Change for Rewriter {
         match factor {
             ast::TableFactor::Table { name, args: Some(_), alias, .. } => {
                 without_catalog(name);
+                in_one_part(name);
                 name_function_column(name, alias);
             }
             ast::TableFactor::Function { name, .. } => without_catalog(name),
@@ -386,6 +387,17 @@ fn without_catalog(name: &mut ast::ObjectName) {
         && parts[0].as_ident().is_some_and(|i| i.value.eq_ignore_ascii_case("pg_catalog"))
     {
         parts.remove(0);
+    }
+}
+
+/// The planner looks at the first part of a table function's name alone.
+fn in_one_part(name: &mut ast::ObjectName) {
+    if let [schema, function] = name.0.as_slice()
+        && let (Some(schema), Some(function)) = (schema.as_ident(), function.as_ident())
+        && folded(schema) == "froglet"
+    {
+        let whole = format!("{}.{}", folded(schema), folded(function));
+        *name = ast::ObjectName::from(vec![ast::Ident::new(whole)]);
     }
 }
 

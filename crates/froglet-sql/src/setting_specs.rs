@@ -140,6 +140,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "How schema changes move data.",
     ),
     spec(
+        "froglet.migration_auto_rows",
+        Kind::Int { min: 0, max: i64::MAX },
+        "100000",
+        "With froglet.migration = auto, a table made of fewer rows is made before its commit.",
+    ),
+    spec(
         "froglet.migration_cdc_threads",
         Kind::Int { min: 1, max: 64 },
         "1",
@@ -162,6 +168,12 @@ pub(crate) const SPECS: &[Spec] = &[
         Kind::Enum(&["1", "64", "128", "256"]),
         "1",
         "Rows of a table that a lazy migration migrates at once.",
+    ),
+    spec(
+        "froglet.migration_join",
+        Kind::Enum(&["auto", "key", "pair"]),
+        "auto",
+        "How a lazily made join of rows that no unique key leads to is made: all rows of a key at once, or pair by pair.",
     ),
     spec(
         "froglet.migration_rows_per_second",
@@ -193,6 +205,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "0",
         "How long what was is kept, for froglet.as_of; given when the server is started.",
     )),
+    spec(
+        "froglet.revert_retention",
+        Kind::TimeMs,
+        "1h",
+        "How long a dropped column's values are kept, for who reverts the schema change.",
+    ),
     spec(
         "froglet.plan_cache",
         Kind::Bool,

@@ -47,8 +47,12 @@ pub struct Hot {
     pub capture_threads: usize,
     /// `froglet.migration`
     pub(crate) migration: Mode,
+    /// `froglet.migration_auto_rows`
+    pub migration_auto_rows: u64,
     /// `froglet.migration_delay`
     pub migration_delay: Duration,
+    /// `froglet.revert_retention`
+    pub revert_retention: Duration,
     /// `froglet.migration_granule_rows`
     pub granule_rows: u32,
     /// `froglet.migration_detection`
@@ -275,7 +279,9 @@ impl Hot {
             read_only: on("default_transaction_read_only"),
             capture_threads: get("froglet.migration_cdc_threads").parse().unwrap_or(1),
             migration: Mode::parse(get("froglet.migration")).unwrap_or(Mode::Auto),
+            migration_auto_rows: get("froglet.migration_auto_rows").parse().unwrap_or(u64::MAX),
             migration_delay: timeout("froglet.migration_delay").unwrap_or_default(),
+            revert_retention: timeout("froglet.revert_retention").unwrap_or_default(),
             granule_rows: get("froglet.migration_granule_rows").parse().unwrap_or(1),
             detection: match get("froglet.migration_detection") {
                 "on_conflict" => Detection::OnConflict,

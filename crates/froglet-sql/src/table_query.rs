@@ -26,7 +26,8 @@ use crate::expr::{RowExpr, Scope};
 use crate::frozen::Frozen;
 use crate::functions::SessionState;
 use crate::insert_plan::CastTarget;
-use crate::lookup_query::{self, Looked};
+use crate::join_way::{self, Join, JoinWay, Wanted};
+use crate::lookup_query::{FlatJoin, Looked};
 use crate::query::QueryEnv;
 use crate::resolve::{self, Names};
 use crate::returning::{self, Item};
@@ -58,6 +59,8 @@ pub(crate) struct Lazily {
     pub(crate) query: LazyQuery,
     /// What a unit is.
     pub(crate) unit: String,
+    /// Of a join, which rows go together.
+    pub(crate) join: Option<Join>,
     /// What keeps its query from failing for some row.
     pub(crate) verify: LazyVerify,
     /// What it is compiled of again.
@@ -65,22 +68,11 @@ pub(crate) struct Lazily {
 }
 
 impl Lazily {
-    /// Which rows of a join go together (BullFrog, section 4.3.6).
-    pub(crate) fn join(&self) -> Option<&'static str> {
-        match &self.query {
-            LazyQuery::Rows(_, query) if query.lookups().is_empty() => None,
-            LazyQuery::Rows(..) => {
-                Some("each row by itself; of the tables that it refers to nothing is tracked")
-            }
-            LazyQuery::Units(query) if query.inputs().len() < 2 => None,
-            LazyQuery::Units(_) => Some("all rows of a key at once"),
-        }
-    }
-
     /// What remembers which units are migrated.
     pub(crate) fn tracker(&self) -> &'static str {
         match self.query {
             LazyQuery::Rows(..) => "a bitmap, two bits a row",
+            LazyQuery::Pairs(..) => "a bitmap, two bits a row, and a hash map of pairs of rows",
             LazyQuery::Units(_) => "a hash map of keys",
         }
     }
@@ -118,24 +110,26 @@ pub(crate) fn plan(
     let frozen = Arc::new(Frozen::new(session.clone()));
     let mut made = plan_in(names, EvalContext::new(frozen.clone()), snapshot, query, None)?;
     made.lazily = made.lazily.and_then(|lazily| {
-        let recipe = lazy_query::recipe(query, lazily.source, &frozen);
+        let way = lazily.join.as_ref().map(|join| join.way);
+        let recipe = lazy_query::recipe(query, lazily.source, way, &frozen);
         let recipe = recipe.ok_or("its query cannot be written down for a restart")?;
         Ok(Lazily { recipe, ..lazily })
     });
     Ok(made)
 }
 
-/// The same in the session of a context; made lazily, of the rows of `source`.
+/// The same in the session of a context; of a join that is made lazily, the way that it once was, and its
+/// driver, if it has one.
 pub(crate) fn plan_in(
     names: &Names<'_>,
     context: EvalContext,
     snapshot: &Snapshot,
     query: &Query,
-    source: Option<ObjectId>,
+    was: Option<(JoinWay, Option<ObjectId>)>,
 ) -> Result<MadeTable, SqlError> {
     match of_rows(names, &context, query)? {
         Some(made) => Ok(made),
-        None => of_units(context, snapshot, query, source),
+        None => of_units(context, snapshot, query, was),
     }
 }
 
@@ -193,7 +187,8 @@ fn of_rows(
         () => {
             let query = LazyQuery::Rows(id, query.clone());
             let unit = format!("a row of {}", source.def.name);
-            Ok(Lazily { source: Some(id), query, unit, verify, recipe: String::new() })
+            let source = Some(id);
+            Ok(Lazily { source, query, unit, join: None, verify, recipe: String::new() })
         }
     };
     let query = TableQuery::Rows { source: id, query };
@@ -207,7 +202,7 @@ fn of_units(
     context: EvalContext,
     snapshot: &Snapshot,
     query: &Query,
-    driver: Option<ObjectId>,
+    was: Option<(JoinWay, Option<ObjectId>)>,
 ) -> Result<MadeTable, SqlError> {
     let env = QueryEnv::new(context.session.catalog(), context.session.clone());
     let planned = query::plan(query, &env, &[], &[])?;
@@ -217,14 +212,10 @@ fn of_units(
     let mut stages = Stages::new(snapshot, unit_rows);
     let columns = planned.fields().iter().map(|f| new_column(f.name.clone(), f.sql_type));
     let columns: Vec<NewColumn> = columns.collect::<Result<_, SqlError>>()?;
-    let looked = lookup_query::of_plan(&plan, &targets_of(&columns), driver, &context);
-    let lazily = match looked.map_err(df_error::map_df_error)? {
-        None => keyed(&plan, snapshot, &columns, &env, &context)?,
-        Some(looked) => {
-            let Looked { query, driver, unit, verify } = looked;
-            let query = LazyQuery::Rows(driver, Arc::new(query));
-            Ok(Lazily { source: Some(driver), query, unit, verify, recipe: String::new() })
-        }
+    let joined = Joined { plan: &plan, snapshot, columns: &columns, env: &env, context: &context };
+    let lazily = match was {
+        Some((way, driver)) => joined.as_it_was(way, driver)?,
+        None => joined.lazily()?,
     };
     let divide = || units::divide(&plan, &mut stages);
     let divided = context.enter(divide).map_err(df_error::map_df_error)?;
@@ -255,34 +246,112 @@ fn of_units(
     Ok(MadeTable::new(columns, query, lazily, units, tables.iter()))
 }
 
-/// A query that can be made lazily key by key, if it can.
-fn keyed(
-    plan: &LogicalPlan,
-    snapshot: &Snapshot,
-    columns: &[NewColumn],
-    env: &QueryEnv,
-    context: &EvalContext,
-) -> Result<Result<Lazily, &'static str>, SqlError> {
-    let mut stages = Stages::new(snapshot, u64::MAX);
-    let divide = || Ok((units::divide(plan, &mut stages)?, origins::of(plan)?));
-    let divided: datafusion::error::Result<_> = context.enter(divide);
-    let (divided, origins) = divided.map_err(df_error::map_df_error)?;
-    if divided.reads_others || origins.scans != divided.inputs.len() {
-        return Ok(Err("its query reads what is no table"));
+/// A query of more than one row, as it may be made lazily.
+struct Joined<'a> {
+    plan: &'a LogicalPlan,
+    snapshot: &'a Snapshot,
+    columns: &'a [NewColumn],
+    env: &'a QueryEnv,
+    context: &'a EvalContext,
+}
+
+/// Or why it may not.
+type IfLazily = Result<Result<Lazily, &'static str>, SqlError>;
+
+impl Joined<'_> {
+    /// By keys, or a join by rows or pairs (`join_way.rs`).
+    fn lazily(&self) -> IfLazily {
+        const ASKED: &str = "as froglet.migration_join says";
+        let (targets, context) = (targets_of(self.columns), self.context);
+        let Some(join) = FlatJoin::of(self.plan).map_err(df_error::map_df_error)? else {
+            return self.by_keys("as it is no inner join");
+        };
+        let rows = join.by_rows(&targets, None, context).map_err(df_error::map_df_error)?;
+        let rows = rows.map(|looked| looked.by(Join::new(JoinWay::Rows, "")));
+        let pairs = join.by_pairs(&targets, None, context).map_err(df_error::map_df_error)?;
+        let asked = context.session.setting("froglet.migration_join");
+        Ok(match (Wanted::of(asked.as_deref()), rows, pairs) {
+            (Wanted::Pairs, _, Some((looked, _))) => {
+                Ok(looked.by(Join::new(JoinWay::Pairs, ASKED)))
+            }
+            (Wanted::Keys, rows, pairs) => self.by_keys(ASKED)?.or_else(|why| {
+                let pairs = pairs.map(|(looked, _)| looked.by(Join::new(JoinWay::Pairs, why)));
+                rows.or(pairs).ok_or(why)
+            }),
+            (_, Some(rows), _) => Ok(rows),
+            (_, None, Some((looked, sides))) => {
+                let join = join_way::by_pairs(&sides, self.snapshot);
+                match join.way {
+                    JoinWay::Pairs => Ok(looked.by(join)),
+                    _ => self.by_keys(&join.why)?.or_else(|why| {
+                        let why = format!("as it cannot be by keys: {why}");
+                        Ok(looked.by(Join::new(JoinWay::Pairs, why)))
+                    }),
+                }
+            }
+            (_, None, None) => self.by_keys("as no two indexes lead from one table to another")?,
+        })
     }
-    if origins::may_fail(plan).map_err(df_error::map_df_error)? {
-        return Ok(Err("an expression over groups, or a join by keys, may fail for some"));
+
+    /// Of a recipe.
+    fn as_it_was(&self, way: JoinWay, driver: Option<ObjectId>) -> IfLazily {
+        let (targets, context) = (targets_of(self.columns), self.context);
+        let join = FlatJoin::of(self.plan).map_err(df_error::map_df_error)?;
+        let looked = match (way, &join) {
+            (JoinWay::Keys, _) => return self.by_keys(""),
+            (_, None) => Ok(None),
+            (JoinWay::Rows, Some(join)) => join.by_rows(&targets, driver, context),
+            (JoinWay::Pairs, Some(join)) => {
+                let pairs = join.by_pairs(&targets, driver, context);
+                pairs.map(|pairs| pairs.map(|(looked, _)| looked))
+            }
+        };
+        let looked = looked.map_err(df_error::map_df_error)?;
+        let lazily = looked.map(|looked| looked.by(Join::new(way, "")));
+        Ok(lazily.ok_or("its keys do not lead from one table to another"))
     }
-    let verify = LazyVerify::Nothing;
-    // By keys a join has no driver.
-    let divided = Divided { driver: None, ..divided };
-    let unit = divided.units();
-    let query = divided_query(divided, columns, env, context)?.with_origins(origins);
-    if (0..query.inputs().len()).any(|input| query.key(input).is_none()) {
-        return Ok(Err("its query does not make its rows of groups, or keys, of plain columns"));
+
+    /// Key by key; of a join because of `why`.
+    fn by_keys(&self, why: &str) -> IfLazily {
+        let mut stages = Stages::new(self.snapshot, u64::MAX);
+        let divide = || Ok((units::divide(self.plan, &mut stages)?, origins::of(self.plan)?));
+        let divided: datafusion::error::Result<_> = self.context.enter(divide);
+        let (divided, origins) = divided.map_err(df_error::map_df_error)?;
+        if divided.reads_others || origins.scans != divided.inputs.len() {
+            return Ok(Err("its query reads what is no table"));
+        }
+        if origins::may_fail(self.plan).map_err(df_error::map_df_error)? {
+            return Ok(Err("an expression over groups, or a join by keys, may fail for some"));
+        }
+        // By keys a join has no driver.
+        let divided = Divided { driver: None, ..divided };
+        let unit = divided.units();
+        let query = divided_query(divided, self.columns, self.env, self.context)?;
+        let query = query.with_origins(origins);
+        let inputs = query.inputs().len();
+        if (0..inputs).any(|input| query.key(input).is_none()) {
+            return Ok(Err(
+                "its query does not make its rows of groups, or keys, of plain columns",
+            ));
+        }
+        let join = (inputs > 1).then(|| Join::new(JoinWay::Keys, why));
+        let (query, verify) = (LazyQuery::Units(Arc::new(query)), LazyVerify::Nothing);
+        Ok(Ok(Lazily { source: None, query, unit, join, verify, recipe: String::new() }))
     }
-    let query = LazyQuery::Units(Arc::new(query));
-    Ok(Ok(Lazily { source: None, query, unit, verify, recipe: String::new() }))
+}
+
+impl Looked {
+    /// One of two ways.
+    fn by(self, join: Join) -> Lazily {
+        let Looked { query, driver, unit, verify } = self;
+        let query = Arc::new(query);
+        let query = match join.way {
+            JoinWay::Pairs => LazyQuery::Pairs(driver, query),
+            _ => LazyQuery::Rows(driver, query),
+        };
+        let (source, join) = (Some(driver), Some(join));
+        Lazily { source, query, unit, join, verify, recipe: String::new() }
+    }
 }
 
 fn divided_query(

@@ -1,5 +1,6 @@
 //! pg_constraint, and the texts of constraints and indexes.
 
+use froglet_engine::KeyPart;
 use froglet_schema::{
     CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, IndexDef, TableDef,
 };
@@ -153,14 +154,17 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
                 relation_text(session, parent.id),
                 column_list(parent, key.parent_columns.iter().copied()),
             );
-            for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
-                if let Some(words) = action_text(action) {
-                    text.push_str(&format!(" ON {event} {words}"));
-                }
-            }
+            text.push_str(&actions_text(key));
             text
         }
     })
+}
+
+/// ` ON UPDATE … ON DELETE …`, of what is not the default.
+pub fn actions_text(key: &ForeignKeyDef) -> String {
+    let actions = [("UPDATE", key.on_update), ("DELETE", key.on_delete)].into_iter();
+    let text = |(event, action)| Some(format!(" ON {event} {}", action_text(action)?));
+    actions.filter_map(text).collect()
 }
 
 fn action_text(action: ForeignKeyAction) -> Option<&'static str> {
@@ -170,6 +174,16 @@ fn action_text(action: ForeignKeyAction) -> Option<&'static str> {
         ForeignKeyAction::Cascade => Some("CASCADE"),
         ForeignKeyAction::SetNull => Some("SET NULL"),
         ForeignKeyAction::SetDefault => Some("SET DEFAULT"),
+    }
+}
+
+/// ` DESC NULLS LAST`, without what is the default.
+pub fn order_text(part: &KeyPart) -> &'static str {
+    match (part.descending, part.nulls_first) {
+        (false, false) => "",
+        (false, true) => " NULLS FIRST",
+        (true, true) => " DESC",
+        (true, false) => " DESC NULLS LAST",
     }
 }
 
@@ -189,13 +203,7 @@ pub fn index_text(catalog: &CatalogVersion, oid: u32, column: i64) -> Option<Str
         .iter()
         .filter_map(|part| {
             let name = quote_ident(&table.column_by_id(part.column)?.name);
-            let order = match (part.descending, part.nulls_first) {
-                (false, false) => "",
-                (false, true) => " NULLS FIRST",
-                (true, true) => " DESC",
-                (true, false) => " DESC NULLS LAST",
-            };
-            Some(format!("{name}{order}"))
+            Some(format!("{name}{}", order_text(part)))
         })
         .collect();
     Some(format!(

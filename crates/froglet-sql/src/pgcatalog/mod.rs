@@ -40,7 +40,7 @@ pub use rows::{Columns, Rows, V};
 pub use specs::{SPECS, Spec};
 
 /// Fills a system table.
-pub type Fill = Arc<dyn Fn(&QueryScope, &mut Rows) + Send + Sync>;
+pub type Fill = Arc<dyn Fn(&QueryScope, &mut Rows) -> Result<()> + Send + Sync>;
 
 /// Schemas that always exist.
 pub const SCHEMAS: &[(u32, &str)] = &[
@@ -105,8 +105,11 @@ pub fn system_table(schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> 
     let spec = spec_of(schema, name)?;
     let columns = Columns::parse(spec.columns);
     let fill: Fill = match fill_of(spec.schema, spec.name) {
-        Some(fill) => Arc::new(fill),
-        None => Arc::new(|_: &QueryScope, _: &mut Rows| {}),
+        Some(fill) => Arc::new(move |scope: &QueryScope, rows: &mut Rows| {
+            fill(scope, rows);
+            Ok(())
+        }),
+        None => Arc::new(|_: &QueryScope, _: &mut Rows| Ok(())),
     };
     Some(virtual_table(columns, fill))
 }
@@ -154,7 +157,7 @@ impl TableProvider for VirtualTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let scope = scope_of(state)?;
         let mut rows = Rows::new(self.columns.clone());
-        (self.fill)(&scope, &mut rows);
+        (self.fill)(&scope, &mut rows)?;
         let batch = rows.finish(&self.schema)?;
         Ok(MemorySourceConfig::try_new_exec(
             &[vec![batch]],

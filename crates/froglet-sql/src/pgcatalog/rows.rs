@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::datatypes::Int16Type;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
+use arrow::datatypes::{Int16Type, Int64Type};
 use datafusion::error::Result;
 use froglet_schema::SqlType;
 
@@ -240,6 +240,7 @@ fn list_of(item: &DataType, values: Vec<V>) -> Result<ArrayRef> {
     Ok(match item {
         DataType::Int16 => numbers!(Int16Type, i16),
         DataType::UInt32 => numbers!(UInt32Type, u32),
+        DataType::Int64 => numbers!(Int64Type, i64),
         DataType::Utf8View => {
             let mut builder = ListBuilder::new(StringViewBuilder::new());
             for value in values {

@@ -29,6 +29,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("information_schema", "schemata") => is_schemata,
         ("information_schema", "sequences") => is_sequences,
         ("froglet", "migrations") => migrations,
+        ("froglet", "schema_changes") => schema_changes,
         ("froglet", "waits") => waits,
         _ => return None,
     })
@@ -413,6 +414,23 @@ fn migrations(scope: &QueryScope, rows: &mut Rows) {
             error: m.error.clone(),
             paused: m.is_paused,
             rows_per_second: m.rows_per_second.map_or(V::Null, V::from),
+        );
+    }
+}
+
+fn schema_changes(scope: &QueryScope, rows: &mut Rows) {
+    let changes = scope.session.schema_changes();
+    for change in &changes {
+        let keeps = !change.kept.is_empty();
+        row!(rows;
+            id: change.id,
+            migrations: change.migrations.iter().map(|id| *id as i64).collect::<Vec<_>>(),
+            committed: V::Time(change.committed_us),
+            statements: change.statements.clone(),
+            reverts: change.reverts,
+            reverted_by: crate::revert::reverted_by(&changes, change.id),
+            kept_columns: change.kept.len(),
+            kept_until: if keeps { V::Time(change.kept_until_us) } else { V::Null },
         );
     }
 }

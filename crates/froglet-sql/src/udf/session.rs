@@ -231,6 +231,13 @@ fn control() -> Vec<Arc<ScalarUDF>> {
         .alias(&["froglet.cancel_migration"])
         .volatile()
         .build(),
+        Simple::new("froglet_revert_migration", &[INT8, BOOL], INT8, |_, _| {
+            Err(crate::revert::run::misplaced())
+        })
+        .optional(1)
+        .alias(&["froglet.revert_migration"])
+        .volatile()
+        .build(),
         Simple::new("froglet_pause_migration", &[INT8], BOOL, |s, cells| {
             Ok(Out::Bool(s.control_migration(number(cells, 0), Control::Pause)?))
         })

@@ -15,7 +15,9 @@ use crate::tpcc::db::Scale;
 
 /// Copies the rows that a change is compared with.
 pub fn remember(change: &Change) -> impl Iterator<Item = String> {
-    let copy = |table: &&str| format!("CREATE TABLE {table}_before AS SELECT * FROM {table}");
+    let copy = |table: &&str| {
+        format!("CREATE TABLE {table}_before WITH (migration = eager) AS SELECT * FROM {table}")
+    };
     change.sources.iter().map(copy).collect::<Vec<_>>().into_iter()
 }
 

@@ -1,7 +1,8 @@
-//! A table whose rows are still being made lazily, of several rows each, as everybody reads and writes it.
+//! A table whose rows are still being made lazily, of several rows each, as everybody reads and writes it:
+//! they have places of their own, that nobody knows before they are made.
 //!
 //! ```text
-//!   a key, a range    the units of the source's rows in that range ─▶ made, then the table
+//!   a key, a range    the units of the sources' rows in that range ─▶ made, then the table
 //!   all rows          all units made, then the table
 //!   a write           its row is there; the units whose unique key it takes ─▶ made, then written
 //! ```
@@ -12,38 +13,108 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
+use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite, Snapshot, Table,
-    Ts, WriteStop, batch,
+    BlockRows, ColumnType, Direction, EngineError, EngineTxn, Install, KeyRange, Layout,
+    ReadFailed, Row, RowId, RowWrite, Snapshot, Table, Ts, WriteStop, batch,
 };
 use froglet_txn::{Limits, aside};
 
-use crate::background::Background;
 use crate::delegate::{delegate_migration_to_table, delegate_to_table};
 use crate::error::SchemaError;
 use crate::keyed_rows::KeyedRows;
 use crate::lazy::{Columns, LazyMigration, VERIFIED, as_engine};
 use crate::lazy_table::{refused_to_owner, stop, taken_keys, unique_keys};
-use crate::lazy_units::{LazyUnits, UnitRoute};
-use crate::rows::{row_at, types_of};
+use crate::rows::{row_at, types_of, values_of};
 
-/// See the module.
-pub(crate) struct LazyUnitsTable {
-    table: Arc<dyn Table>,
-    lazy: Arc<LazyUnits>,
-    columns: Columns,
-    /// The way from each index of the layout.
-    routes: Vec<Option<UnitRoute>>,
+/// A lazy migration of such a table.
+pub(crate) trait LazyPlaced: LazyMigration + 'static {
+    /// A way from an index of the table to its units.
+    type Route: Send + Sync;
+
+    /// The best way from each index of a layout of the table.
+    fn routes(&self, layout: &Layout) -> Vec<Option<Self::Route>>;
+    /// Makes the rows in a range of a key; false if that cannot be done without making all.
+    fn migrate_range(&self, route: &Self::Route, range: &KeyRange) -> Result<bool, SchemaError>;
+    /// All rows, by block, as a view of the owner has them.
+    fn own_rows(&self, snapshot: &Arc<Snapshot>) -> Result<Arc<Vec<RecordBatch>>, SchemaError>;
+    /// Blocks of the tables that are read, as the owner has them.
+    fn blocks_of_inputs(&self) -> u32;
 }
 
-impl LazyUnitsTable {
+/// What the owner has read last, before the commit: when, and by block.
+#[derive(Default)]
+pub(crate) struct OwnRows(Mutex<Option<(Ts, Arc<Vec<RecordBatch>>)>>);
+
+impl OwnRows {
+    /// The rows as of a time, which `make` makes.
+    pub fn as_of(
+        &self,
+        ts: Ts,
+        make: impl FnOnce() -> Result<RecordBatch, SchemaError>,
+    ) -> Result<Arc<Vec<RecordBatch>>, SchemaError> {
+        let mut own = self.0.lock();
+        if let Some((of, rows)) = &*own
+            && *of == ts
+        {
+            return Ok(rows.clone());
+        }
+        let whole = make()?;
+        let rows = whole.num_rows();
+        let blocks = (0..rows).step_by(ROWS_PER_BLOCK);
+        let blocks = blocks.map(|at| whole.slice(at, ROWS_PER_BLOCK.min(rows - at)));
+        let blocks = Arc::new(blocks.collect());
+        *own = Some((ts, Arc::clone(&blocks)));
+        Ok(blocks)
+    }
+
+    /// Nobody reads them any more.
+    pub fn clear(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+/// Puts rows, in the columns of their table, wherever there is a place.
+pub(crate) fn install_placed(
+    target: &dyn Table,
+    types: &[ColumnType],
+    rows: &RecordBatch,
+    note: &[u8],
+    done: &mut dyn FnMut(),
+) -> Result<(), SchemaError> {
+    let n = rows.num_rows();
+    let values = values_of(rows.columns(), types, n);
+    let rids = target.take_row_ids(n)?;
+    let installed =
+        target.install(&Install { rids: &rids, values: &values, empty: &[], note }, done);
+    if let Err(error) = installed {
+        // Nobody else has their places.
+        let empty = Install { rids: &[], values: &[], empty: &rids, note: &[] };
+        target.install(&empty, &mut || ())?;
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// See the module.
+pub(crate) struct PlacedTable<L: LazyPlaced> {
+    table: Arc<dyn Table>,
+    lazy: Arc<L>,
+    columns: Columns,
+    /// The way from each index of the layout.
+    routes: Vec<Option<L::Route>>,
+}
+
+impl<L: LazyPlaced> PlacedTable<L> {
     /// A table whose rows `lazy` makes.
-    pub fn over(table: Arc<dyn Table>, lazy: Arc<LazyUnits>) -> Arc<dyn Table> {
-        let columns = Columns::of(table.layout(), &lazy.state.def.outputs);
+    pub fn over(table: Arc<dyn Table>, lazy: Arc<L>) -> Arc<dyn Table> {
+        let columns = Columns::of(table.layout(), &lazy.state().def.outputs);
         let routes = lazy.routes(table.layout());
-        Arc::new(LazyUnitsTable { table, lazy, columns, routes })
+        Arc::new(PlacedTable { table, lazy, columns, routes })
     }
 
     fn make_all(&self) -> Result<(), SchemaError> {
@@ -54,11 +125,14 @@ impl LazyUnitsTable {
     }
 
     fn make_range(&self, index: usize, range: &KeyRange) -> Result<(), SchemaError> {
-        match &self.routes[index] {
-            _ if self.lazy.is_complete() => Ok(()),
-            Some(route) => aside(|| self.lazy.migrate_range(route, range)),
-            None => self.make_all(),
+        if self.lazy.is_complete() {
+            return Ok(());
         }
+        let is_made = match &self.routes[index] {
+            Some(route) => aside(|| self.lazy.migrate_range(route, range))?,
+            None => false,
+        };
+        if is_made { Ok(()) } else { self.make_all() }
     }
 
     /// The owner's rows, before the commit, by block.
@@ -111,6 +185,11 @@ impl LazyUnitsTable {
     }
 }
 
+/// Rows that are wanted cannot be made: there is no memory, or the log has failed.
+fn unmade<T>(error: SchemaError) -> T {
+    ReadFailed::unwind(as_engine(&error))
+}
+
 fn joined(mut parts: Vec<BlockRows>) -> BlockRows {
     if parts.len() == 1 {
         return parts.remove(0);
@@ -123,7 +202,7 @@ fn joined(mut parts: Vec<BlockRows>) -> BlockRows {
     }
 }
 
-impl Table for LazyUnitsTable {
+impl<L: LazyPlaced> Table for PlacedTable<L> {
     fn read_block(
         &self,
         snapshot: &Snapshot,
@@ -181,7 +260,7 @@ impl Table for LazyUnitsTable {
                 return found;
             }
         }
-        self.make_range(index, &KeyRange::exactly(key)).expect(VERIFIED);
+        self.make_range(index, &KeyRange::exactly(key)).unwrap_or_else(unmade);
         self.table.get_by_key(snapshot, index, key, projection, out)
     }
 
@@ -195,7 +274,7 @@ impl Table for LazyUnitsTable {
         visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
     ) {
         if self.lazy.is_live() {
-            self.make_range(index, range).expect(VERIFIED);
+            self.make_range(index, range).unwrap_or_else(unmade);
             return self.table.seek(snapshot, index, range, direction, projection, visit);
         }
         self.own_range(snapshot, index, range, projection).visit(direction, visit);
@@ -216,7 +295,7 @@ impl Table for LazyUnitsTable {
     fn scan_blocks(&self) -> u32 {
         if self.lazy.is_live() {
             // Rows that are still to be made will be in blocks that are not there yet.
-            self.make_all().expect(VERIFIED);
+            self.make_all().unwrap_or_else(unmade);
         }
         self.block_count()
     }
