@@ -6,7 +6,7 @@ use std::sync::Arc;
 use froglet_engine::EngineError;
 use froglet_engine::env::{Env, MemEnv};
 use froglet_memory::log::{Flusher, Log, LogOptions, Lsn};
-use froglet_memory::{MemoryEngine, MemoryOptions};
+use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 
 /// What no record may make the engine ask for.
 const MEMORY_BYTES: u64 = 16 << 20;
@@ -32,6 +32,7 @@ pub fn run(records: &[&[u8]]) -> Result<(), EngineError> {
         env,
         memory_limit_bytes: MEMORY_BYTES,
         collector_thread: false,
+        freeze: FreezeOptions::default(),
         log: manual(),
     };
     let engine = MemoryEngine::open(options)?;

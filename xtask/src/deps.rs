@@ -49,6 +49,7 @@ const UNSAFE_IN: &[&str] = &[
     "crates/froglet-memory/src/arrow.rs",
     "crates/froglet-memory/src/block.rs",
     "crates/froglet-memory/src/column.rs",
+    "crates/froglet-memory/src/column",
     "crates/froglet-memory/src/heap.rs",
     "crates/froglet-memory/src/memory.rs",
     "crates/froglet-memory/src/undo.rs",

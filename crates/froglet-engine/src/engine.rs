@@ -211,6 +211,21 @@ pub struct BlockRows {
     pub batch: RecordBatch,
 }
 
+/// What is known of the values of one column in one block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnStats {
+    /// Rows that are counted here: those that are there, and perhaps some that were.
+    pub rows: usize,
+    /// Of them NULL.
+    pub nulls: usize,
+    /// No value is less, in the order of Arrow; `None` without a value.
+    pub min: Option<Value>,
+    /// No value is greater.
+    pub max: Option<Value>,
+    /// Different values, about.
+    pub distinct: usize,
+}
+
 /// What a migration computes for the rows of one block.
 #[derive(Debug)]
 pub struct ColumnFill {
@@ -280,6 +295,12 @@ pub trait Table: Send + Sync {
         block: u32,
         projection: &[usize],
     ) -> Result<BlockRows, EngineError>;
+
+    /// What is known of the values that a block has in the column at a layout position: of every row that
+    /// a snapshot sees which was taken before this is asked.
+    fn block_stats(&self, _block: u32, _column: usize) -> Option<ColumnStats> {
+        None
+    }
 
     /// One row, the columns at the given layout positions appended to `out`; false where the
     /// snapshot sees no such row (`out` is then as before).

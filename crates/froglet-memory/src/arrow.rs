@@ -19,7 +19,9 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use crossbeam_epoch::Guard;
 use froglet_engine::{ColumnType, Value};
 
-use crate::column::{Cell, Column, Tag, Wanted, cell_of, outside_bytes, string_bytes, view_of};
+use crate::column::{
+    Cell, Column, Found, Tag, Wanted, cell_of, outside_bytes, string_bytes, view_of,
+};
 use crate::heap::{CHUNKS, INLINE_MAX};
 use crate::sync::atomic::Ordering;
 
@@ -123,7 +125,9 @@ pub(crate) struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    pub fn new(wanted: &'a Wanted, column: Option<&'a Column>, rows: usize) -> Gather<'a> {
+    /// For `rows` rows of a column.
+    pub fn of(found: &Found<'a>, rows: usize) -> Gather<'a> {
+        let Found { wanted, column } = *found;
         Gather {
             wanted,
             column,
@@ -220,67 +224,24 @@ impl<'a> Gather<'a> {
 
     /// The array. Views into the heap are followed under the pin they were copied under.
     pub fn finish(self, guard: &Guard) -> ArrayRef {
-        let Gather { wanted, column, data, validity, len, own_bytes } = self;
-        let validity = BooleanBuffer::new(Buffer::from_vec(validity), 0, len);
-        let nulls = Some(NullBuffer::new(validity)).filter(|nulls| nulls.null_count() > 0);
-        match (wanted.ty, data) {
-            (ColumnType::Bool, Data::W1(cells)) => Arc::new(BooleanArray::new(
-                BooleanBuffer::collect_bool(len, |i| cells[i] != 0),
-                nulls,
-            )),
-            (ColumnType::Int16, Data::W2(cells)) => {
-                primitive::<Int16Type>(Buffer::from_vec(cells), nulls)
-            }
-            (ColumnType::Int32, Data::W4(cells)) => {
-                primitive::<Int32Type>(Buffer::from_vec(cells), nulls)
-            }
-            (ColumnType::Date, Data::W4(cells)) => {
-                primitive::<Date32Type>(Buffer::from_vec(cells), nulls)
-            }
-            (ColumnType::Float32, Data::W4(cells)) => {
-                primitive::<Float32Type>(Buffer::from_vec(cells), nulls)
-            }
-            (ColumnType::Int64, Data::W8(cells)) => {
-                primitive::<Int64Type>(Buffer::from_vec(cells), nulls)
-            }
-            (ColumnType::Float64, Data::W8(cells)) => {
-                primitive::<Float64Type>(Buffer::from_vec(cells), nulls)
-            }
-            (ColumnType::Timestamp | ColumnType::TimestampTz, Data::W8(cells)) => {
-                let array = PrimitiveArray::<TimestampMicrosecondType>::new(
-                    Buffer::from_vec(cells).into(),
-                    nulls,
-                );
-                Arc::new(array.with_data_type(wanted.ty.arrow()))
-            }
-            (ColumnType::Decimal { .. }, Data::W16(cells)) => {
-                let array =
-                    PrimitiveArray::<Decimal128Type>::new(Buffer::from_vec(cells).into(), nulls);
-                Arc::new(array.with_data_type(wanted.ty.arrow()))
-            }
-            (ColumnType::Uuid, Data::W16(cells)) => {
-                Arc::new(FixedSizeBinaryArray::new(16, Buffer::from_vec(cells), nulls))
-            }
-            (ColumnType::Text | ColumnType::Bytes, Data::W16(views)) => {
-                strings(wanted.ty, column, views, own_bytes, nulls, guard)
-            }
-            (ty, data) => unreachable!("cells of {ty:?} are not {data:?}"),
+        let Gather { wanted, column, mut data, validity, len, own_bytes } = self;
+        let mut strings = Vec::new();
+        if let (true, Data::W16(views)) = (wanted.ty.is_view(), &mut data) {
+            strings = share_strings(column, views, own_bytes, guard);
         }
+        let cells = each_width!(data, cells => Buffer::from_vec(cells));
+        // SAFETY: views come from validated cells, and their chunks are `strings` in their order.
+        unsafe { array_of(wanted.ty, cells, validity, len, strings) }
     }
 }
 
-fn primitive<T: ArrowPrimitiveType>(cells: Buffer, nulls: Option<NullBuffer>) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(cells), nulls))
-}
-
-fn strings(
-    ty: ColumnType,
+/// The chunks that views lie in, as buffers; the views then name the buffer instead of the chunk.
+fn share_strings(
     column: Option<&Column>,
-    mut views: Vec<u128>,
+    views: &mut [u128],
     own_bytes: Vec<u8>,
-    nulls: Option<NullBuffer>,
     guard: &Guard,
-) -> ArrayRef {
+) -> Vec<Buffer> {
     const NOT_YET: u32 = u32::MAX;
     let mut buffers = Vec::new();
     let mut places = [NOT_YET; CHUNKS + 1];
@@ -288,7 +249,7 @@ fn strings(
         places[OWN_BYTES] = 0;
         buffers.push(Buffer::from_vec(own_bytes));
     }
-    for view in &mut views {
+    for view in views {
         if *view as u32 as usize <= INLINE_MAX {
             continue;
         }
@@ -300,17 +261,59 @@ fn strings(
         }
         *view = (*view & !(u128::from(u32::MAX) << 64)) | (u128::from(places[chunk]) << 64);
     }
-    let views = ScalarBuffer::from(views);
-    if ty == ColumnType::Text {
-        // SAFETY: views come from validated cells: they lie within their chunk, their prefix is
-        // that of the string, and a text column's heap holds only what str values put there. NULL
-        // cells are empty views [C2].
-        let array = unsafe { StringViewArray::new_unchecked(views, buffers, nulls) };
-        return Arc::new(array);
+    buffers
+}
+
+fn primitive<T: ArrowPrimitiveType>(
+    ty: ColumnType,
+    cells: Buffer,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    let array = PrimitiveArray::<T>::new(ScalarBuffer::from(cells), nulls);
+    Arc::new(array.with_data_type(ty.arrow()))
+}
+
+/// An array of `len` cells in the layout of a column's; bit 1 of `validity` is a value.
+///
+/// # Safety
+/// Views lie within their buffer of `strings`, their prefix is that of the string, and strings of a
+/// text column are UTF-8. NULL cells are empty views [C2].
+pub(crate) unsafe fn array_of(
+    ty: ColumnType,
+    cells: Buffer,
+    validity: Vec<u64>,
+    len: usize,
+    strings: Vec<Buffer>,
+) -> ArrayRef {
+    let validity = BooleanBuffer::new(Buffer::from_vec(validity), 0, len);
+    let nulls = Some(NullBuffer::new(validity)).filter(|nulls| nulls.null_count() > 0);
+    match ty {
+        ColumnType::Bool => {
+            let bits = BooleanBuffer::collect_bool(len, |i| cells[i] != 0);
+            Arc::new(BooleanArray::new(bits, nulls))
+        }
+        ColumnType::Int16 => primitive::<Int16Type>(ty, cells, nulls),
+        ColumnType::Int32 => primitive::<Int32Type>(ty, cells, nulls),
+        ColumnType::Date => primitive::<Date32Type>(ty, cells, nulls),
+        ColumnType::Float32 => primitive::<Float32Type>(ty, cells, nulls),
+        ColumnType::Int64 => primitive::<Int64Type>(ty, cells, nulls),
+        ColumnType::Float64 => primitive::<Float64Type>(ty, cells, nulls),
+        ColumnType::Timestamp | ColumnType::TimestampTz => {
+            primitive::<TimestampMicrosecondType>(ty, cells, nulls)
+        }
+        ColumnType::Decimal { .. } => primitive::<Decimal128Type>(ty, cells, nulls),
+        ColumnType::Uuid => Arc::new(FixedSizeBinaryArray::new(16, cells, nulls)),
+        ColumnType::Text => {
+            // SAFETY: as the caller promises.
+            let array = unsafe { StringViewArray::new_unchecked(cells.into(), strings, nulls) };
+            Arc::new(array)
+        }
+        ColumnType::Bytes => {
+            // SAFETY: as the caller promises; bytes need not be UTF-8.
+            let array = unsafe { BinaryViewArray::new_unchecked(cells.into(), strings, nulls) };
+            Arc::new(array)
+        }
     }
-    // SAFETY: as above; bytes need not be UTF-8.
-    let array = unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) };
-    Arc::new(array)
 }
 
 /// A schema for columns of these types, named by position.

@@ -27,12 +27,14 @@
 //! **[B3]** `version` counts linked records (low half) and links ever made (high half). A link is
 //! counted after the CAS and before the release fence. A reader that finds nothing linked, copies, and
 //! finds the same count has copied the cells of versions that everybody sees.
+//! A column may be frozen, and is made hot before a cell of it is stored: see `freeze`.
+//!
 //! **[B4]** A migration stores cells of columns that no committed schema has; it makes `fill` odd
 //! meanwhile, which sends readers back.
 
 use std::sync::Arc;
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crossbeam_epoch::{Atomic, Guard, Owned};
 use froglet_engine::ColumnId;
 #[cfg(not(shuttle))]
@@ -40,10 +42,14 @@ use froglet_engine::id::ROWS_PER_BLOCK;
 
 use crate::clock::pause;
 use crate::column::{BITMAP_WORDS, Cell, Column, Found, set_bit};
+use crate::freeze::life;
 use crate::memory::Budget;
 #[cfg(not(shuttle))]
 use crate::memory::Zeroed;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
+};
+use crate::transform::Observed;
 use crate::undo::{Record, Undo};
 
 const LINK: u64 = (1 << 32) | 1;
@@ -120,12 +126,16 @@ pub(crate) struct Block {
     directory: Atomic<Directory>,
     heads: Heads,
     presence: Box<[AtomicU64]>,
+    /// Whether columns are frozen, see `freeze`.
+    pub life: AtomicU8,
     /// Held while the directory is replaced.
-    growth: Mutex<()>,
+    pub growth: Mutex<()>,
     /// Held while rows are migrated, and by a checkpoint while it copies.
     pub migration: Mutex<()>,
     /// Something was written since the last checkpoint copied the block.
     pub dirty: AtomicBool,
+    /// What the access observer knows, see `transform`.
+    pub observed: Observed,
     budget: Arc<Budget>,
     charged_rows: AtomicUsize,
     charged_bytes: AtomicUsize,
@@ -139,9 +149,11 @@ impl Block {
             directory: Atomic::new(Directory::default()),
             heads: Heads::new(),
             presence: (0..BITMAP_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            life: AtomicU8::new(life::HOT),
             growth: Mutex::new(()),
             migration: Mutex::new(()),
             dirty: AtomicBool::new(true),
+            observed: Observed::default(),
             budget,
             charged_rows: AtomicUsize::new(0),
             charged_bytes: AtomicUsize::new(0),
@@ -211,8 +223,8 @@ impl Block {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The count, for a checkpoint that has lowered the flag.
-    pub fn version_after_dirty(&self) -> u64 {
+    /// The count, for who has said before what he is about to do: a checkpoint, a freezer.
+    pub fn version_after_all(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
 
@@ -235,7 +247,17 @@ impl Block {
 
     /// Replaces the directory.
     fn change_directory(&self, guard: &Guard, change: impl FnOnce(&mut Vec<Arc<Column>>)) {
-        let _growing = self.growth.lock();
+        let growing = self.growth.lock();
+        self.change_latched(&growing, guard, change);
+    }
+
+    /// The same under the latch `growth`.
+    pub fn change_latched(
+        &self,
+        _growing: &MutexGuard<'_, ()>,
+        guard: &Guard,
+        change: impl FnOnce(&mut Vec<Arc<Column>>),
+    ) {
         let mut columns = self.directory(guard).columns.clone();
         change(&mut columns);
         debug_assert!(columns.is_sorted_by_key(|c| c.id), "a directory is sorted by column id");

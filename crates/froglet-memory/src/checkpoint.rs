@@ -341,7 +341,7 @@ impl MemoryEngine {
                 continue;
             }
             copied.push((Arc::clone(space), number));
-            if !Block::nothing_linked(block.version_after_dirty()) {
+            if !Block::nothing_linked(block.version_after_all()) {
                 block.dirty.store(true, Ordering::SeqCst);
             }
             let rows = table.read_all(snapshot, number, &all)?;

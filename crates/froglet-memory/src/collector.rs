@@ -278,6 +278,7 @@ impl Core {
     /// Collects what a transaction left in those of its spaces that have a horizon here.
     fn collect_spaces(&self, ended: &Ended, horizons: &[Option<u64>], guard: &Guard) {
         let mut freed: SmallVec<[(u16, u64); 16]> = SmallVec::new();
+        let now_ns = self.cooling.now_ns();
         for undo in ended.undo.all() {
             let at = usize::from(undo.space);
             let (space, Some(horizon)) = (&ended.spaces[at], horizons[at]) else { continue };
@@ -290,6 +291,7 @@ impl Core {
                 undo.unlinked.load(Ordering::Relaxed),
                 "what is behind the horizon is cut"
             );
+            self.cooling.touch(space, rid.block(), block, now_ns);
             let is_aborted = stamped_aborted(undo.word.load(Ordering::Relaxed));
             let row_died = match undo.kind {
                 Kind::Insert => is_aborted,

@@ -6,11 +6,15 @@
 //!             text and bytes: Arrow views, long strings in the column's heap
 //! ```
 //!
+//! A column is hot, as above, or frozen (see [`frozen`]): then its cells are an Arrow array too, and stay.
+//!
 //! **[C1]** Cells of a row are stored only by the transaction that owns the row (its record heads the
 //! row's chain), by a migration under the block's fill sequence, or before the column is published.
 //! **[C2]** A cell that is NULL has all-zero bytes.
 //! A reader copies cells with relaxed loads and then validates (see `block`); what it copied before
 //! the validation may be torn and must not be followed.
+
+mod frozen;
 
 use std::sync::Arc;
 
@@ -19,6 +23,7 @@ use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnType, Value};
 
+use self::frozen::Frozen;
 use crate::block::Directory;
 use crate::heap::{Heap, INLINE_MAX, Move};
 use crate::memory::{Budget, Zeroed};
@@ -196,6 +201,7 @@ pub(crate) struct Column {
     cells: Zeroed,
     validity: Box<[AtomicU64]>,
     heap: Option<Arc<Heap>>,
+    frozen: Option<Box<Frozen>>,
 }
 
 impl Column {
@@ -216,6 +222,7 @@ impl Column {
             cells: Zeroed::new(ROWS_PER_BLOCK * ty.width()),
             validity: (0..BITMAP_WORDS).map(|_| AtomicU64::new(0)).collect(),
             heap: ty.is_view().then(|| Arc::new(Heap::new(Arc::clone(budget)))),
+            frozen: None,
         };
         column.fill_missing(guard);
         column
@@ -301,6 +308,7 @@ impl Column {
 
     #[inline]
     fn put(&self, slot: usize, lo: u64, hi: u64) {
+        debug_assert!(self.frozen.is_none(), "nothing is stored to a frozen column");
         match self.width {
             1 => self.cells.as_u8()[slot].store(lo as u8, Ordering::Relaxed),
             2 => self.cells.as_u16()[slot].store(lo as u16, Ordering::Relaxed),
@@ -396,9 +404,9 @@ impl Column {
         }
     }
 
-    /// Forgets a string in a slot that no reader can see any more.
+    /// Forgets a string in a slot that no reader can see any more. A frozen column keeps it.
     pub fn clear_string(&self, slot: usize, guard: &Guard) {
-        if self.heap.is_some() {
+        if self.heap.is_some() && self.frozen.is_none() {
             self.store_string(slot, None, guard);
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::sync::{Mutex, RwLock};
 use crossbeam_epoch as epoch;
@@ -26,6 +27,7 @@ use crate::memory::Budget;
 use crate::redo;
 use crate::space::Space;
 use crate::table::{MemoryTable, wanted};
+use crate::transform::{Cooling, FreezeOptions};
 use crate::txn::MemoryTxn;
 use crate::undo::Pool;
 
@@ -41,6 +43,8 @@ pub struct MemoryOptions {
     pub log: LogOptions,
     /// Whether a thread collects garbage. Without, [`MemoryEngine::collect_garbage`] does.
     pub collector_thread: bool,
+    /// When blocks are frozen.
+    pub freeze: FreezeOptions,
 }
 
 impl Default for MemoryOptions {
@@ -51,6 +55,7 @@ impl Default for MemoryOptions {
             memory_limit_bytes: 8 << 30,
             log: LogOptions::default(),
             collector_thread: true,
+            freeze: FreezeOptions::default(),
         }
     }
 }
@@ -63,6 +68,7 @@ pub(crate) struct Core {
     pub stripes: Stripes,
     pub spaces: RwLock<BTreeMap<SpaceId, Arc<Space>>>,
     pub garbage: Garbage,
+    pub cooling: Cooling,
     pub keepers: Keepers,
     pub log: Option<Log>,
     pub notes: Mutex<BTreeMap<u64, Vec<u8>>>,
@@ -143,7 +149,7 @@ impl Core {
 /// Tables in memory, as Arrow, with multi-version concurrency control.
 pub struct MemoryEngine {
     pub(crate) core: Arc<Core>,
-    collector: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl std::fmt::Debug for MemoryEngine {
@@ -160,20 +166,28 @@ impl std::fmt::Debug for MemoryEngine {
 impl MemoryEngine {
     /// Opens an engine, recovering what its data directory holds.
     pub fn open(options: MemoryOptions) -> Result<Arc<MemoryEngine>, EngineError> {
-        let collector_thread = options.collector_thread;
+        let (collects, freezers) = (options.collector_thread, options.freeze.threads);
         let core = Arc::new(crate::recovery::open(options)?);
-        let mut collector = None;
-        if collector_thread {
-            let core = Arc::clone(&core);
-            let started = std::thread::Builder::new()
-                .name("froglet-collector".to_owned())
-                .spawn(move || core.run_collector());
-            collector = Some(started.map_err(|error| EngineError::Unusable {
-                what: "the collector thread cannot be started".into(),
-                source: Arc::new(error),
-            })?);
+        core.touch_all();
+        let engine = Arc::new(MemoryEngine { core, threads: Mutex::default() });
+        if collects {
+            engine.start_thread("froglet-collector", Core::run_collector)?;
         }
-        Ok(Arc::new(MemoryEngine { core, collector: Mutex::new(collector) }))
+        for _ in 0..freezers {
+            engine.start_thread("froglet-freezer", Core::run_transformer)?;
+        }
+        Ok(engine)
+    }
+
+    fn start_thread(&self, name: &str, run: fn(&Core)) -> Result<(), EngineError> {
+        let core = Arc::clone(&self.core);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&core));
+        let thread = thread.map_err(|error| EngineError::Unusable {
+            what: format!("the thread {name} cannot be started"),
+            source: Arc::new(error),
+        })?;
+        self.threads.lock().push(thread);
+        Ok(())
     }
 
     /// A transaction, without a trait object.
@@ -221,6 +235,16 @@ impl MemoryEngine {
         Ok(())
     }
 
+    /// Freezes blocks that nobody has written to for long enough; returns how many.
+    pub fn freeze_cold(&self) -> usize {
+        self.core.freeze_cold()
+    }
+
+    /// Changes after how long that is; never: never.
+    pub fn set_freeze_after(&self, after: Option<Duration>) {
+        self.core.cooling.set_after(after);
+    }
+
     /// Collects what nobody needs; returns how many transactions were cleaned up after.
     pub fn collect_garbage(&self) -> usize {
         let done = self.core.collect(usize::MAX, true);
@@ -232,8 +256,10 @@ impl MemoryEngine {
 impl Drop for MemoryEngine {
     fn drop(&mut self) {
         self.core.stop_collector();
-        if let Some(thread) = self.collector.lock().take() {
-            // A collector that panicked has said so; there is nothing left to stop.
+        self.core.cooling.stop();
+        for thread in self.threads.lock().drain(..) {
+            thread.thread().unpark();
+            // A thread that panicked has said so; there is nothing left to stop.
             let _ = thread.join();
         }
     }

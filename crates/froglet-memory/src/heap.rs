@@ -129,6 +129,15 @@ impl Heap {
         }
     }
 
+    /// A heap with a chunk for so many bytes, and the state that goes under its latch.
+    pub fn with_room(budget: Arc<Budget>, bytes: usize) -> (Heap, HeapState) {
+        let (heap, mut state) = (Heap::new(budget), HeapState::default());
+        if bytes > 0 {
+            heap.add_chunk(&mut state, bytes.min(CHUNK_BYTES_MAX));
+        }
+        (heap, state)
+    }
+
     /// Appends a long string under the latch; returns the second word of its view.
     pub fn append(&self, state: &mut HeapState, bytes: &[u8]) -> u64 {
         debug_assert!(bytes.len() > INLINE_MAX, "short strings lie in their view");
@@ -193,6 +202,13 @@ impl Heap {
         let (start, used) = (chunk.start, chunk.used.load(Ordering::Acquire));
         // SAFETY: [H1] these bytes never change, and the buffer keeps a share of the chunk.
         unsafe { Buffer::from_custom_allocation(start, used, chunk) }
+    }
+
+    /// All chunks of a heap that was made with room and appended to by its maker alone.
+    pub fn share_all(&self, guard: &Guard) -> Vec<Buffer> {
+        let chunks =
+            self.chunks.iter().take_while(|chunk| !chunk.load(Ordering::Acquire).is_null());
+        (0..chunks.count()).map(|at| self.share(at, guard)).collect()
     }
 
     fn share_chunk(&self, at: usize, _guard: &Guard) -> Arc<Chunk> {

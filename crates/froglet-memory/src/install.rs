@@ -99,6 +99,7 @@ impl MemoryTable {
         block.charge_rows(last + 1, &guard);
         let latch = block.migration.lock();
         self.add_all(block, &guard);
+        block.heat_all(&guard);
         block.fill_cells(|| {
             for (at, rid) in rids.iter().enumerate() {
                 let slot = rid.slot();
@@ -108,6 +109,8 @@ impl MemoryTable {
             }
         });
         drop(latch);
+        let cooling = &self.core.cooling;
+        cooling.touch(&self.space, rids[0].block(), block, cooling.now_ns());
         let mut key = Vec::with_capacity(32);
         for (at, index) in self.indexes.iter().enumerate() {
             for (n, rid) in rids.iter().enumerate() {

@@ -7,9 +7,12 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::Arc;
 // Cells are laid over raw memory, which a model checker's atomics cannot be.
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use arrow_buffer::Buffer;
+use arrow_buffer::alloc::Allocation;
 use froglet_engine::EngineError;
 
 /// The account of the engine's memory.
@@ -70,17 +73,46 @@ impl Budget {
 const ALIGNMENT: usize = 16;
 
 /// Memory that starts as zeros, which the operating system lends page by page on first touch, seen
-/// only through atomics.
+/// only through atomics; or, once nobody stores to it any more, as an Arrow buffer too.
 #[derive(Debug)]
 pub(crate) struct Zeroed {
+    start: NonNull<u8>,
+    memory: Arc<Memory>,
+}
+
+/// What is given back when its last owner goes.
+#[derive(Debug)]
+struct Memory {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: the memory is owned by this value and reached only through atomics.
+// SAFETY: the memory is owned by this value and reached only through atomics, or never stored to.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+// SAFETY: `start` is that of the memory, which is kept.
 unsafe impl Send for Zeroed {}
 // SAFETY: as above.
 unsafe impl Sync for Zeroed {}
+
+impl Memory {
+    fn of(layout: Layout) -> Memory {
+        // SAFETY: the layout has a size above zero, see `Zeroed::new`.
+        let start = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => Memory { start, layout },
+            None => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `of` with the same layout; nobody holds a reference any more.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
 
 impl Zeroed {
     pub fn new(bytes: usize) -> Zeroed {
@@ -88,24 +120,33 @@ impl Zeroed {
         let layout =
             |align| Layout::from_size_align(bytes, align).expect("a column fits the address space");
         // An allocator aligns what is this long anyway; asked to, mimalloc takes more.
-        let unasked = Zeroed::of(layout(1));
-        if unasked.start.as_ptr().addr().is_multiple_of(ALIGNMENT) {
-            return unasked;
-        }
-        Zeroed::of(layout(ALIGNMENT))
+        let unasked = Memory::of(layout(1));
+        let memory = match unasked.start.as_ptr().addr().is_multiple_of(ALIGNMENT) {
+            true => unasked,
+            false => Memory::of(layout(ALIGNMENT)),
+        };
+        Zeroed { start: memory.start, memory: Arc::new(memory) }
     }
 
-    fn of(layout: Layout) -> Zeroed {
-        // SAFETY: the layout has a size above zero, see `new`.
-        let start = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(start) {
-            Some(start) => Zeroed { start, layout },
-            None => handle_alloc_error(layout),
-        }
+    /// The same memory once more.
+    pub fn share(&self) -> Zeroed {
+        Zeroed { start: self.start, memory: Arc::clone(&self.memory) }
+    }
+
+    /// The first bytes as an Arrow buffer, which keeps the memory.
+    ///
+    /// # Safety
+    /// Nobody stores to the memory any more.
+    pub unsafe fn as_buffer(&self, bytes: usize) -> Buffer {
+        assert!(bytes <= self.bytes(), "a buffer of {bytes} bytes of {}", self.bytes());
+        let owner: Arc<dyn Allocation> = self.memory.clone();
+        // SAFETY: the bytes are initialised, within the memory, and kept by their owner; the caller
+        // promises that they do not change.
+        unsafe { Buffer::from_custom_allocation(self.start, bytes, owner) }
     }
 
     fn bytes(&self) -> usize {
-        self.layout.size()
+        self.memory.layout.size()
     }
 
     pub fn as_u8(&self) -> &[AtomicU8] {
@@ -132,12 +173,5 @@ impl Zeroed {
     /// The start of the memory, for the owner of its layout.
     pub fn start(&self) -> NonNull<u8> {
         self.start
-    }
-}
-
-impl Drop for Zeroed {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `of` with the same layout; nobody holds a reference any more.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }

@@ -171,7 +171,8 @@ impl MemoryTable {
     ) -> Result<(), EngineError> {
         let strings: usize = fill.values.iter().filter_map(string_bytes).map(<[u8]>::len).sum();
         self.core.budget.admit(strings + fill.values.len() * 16)?;
-        let columns = self.find_or_add(block, target, guard);
+        let mut columns = self.find_or_add(block, target, guard);
+        block.heat(&mut columns, guard);
         if self.core.log.is_some() {
             self.core.log_record(&fill.encode())?;
         }
@@ -184,6 +185,8 @@ impl MemoryTable {
                 }
             }
         });
+        let cooling = &self.core.cooling;
+        cooling.touch(&self.space, fill.block, block, cooling.now_ns());
         for (index, rid, key) in old_keys {
             remove_unneeded(&self.core, &self.space, &index, rid, &key, guard);
         }

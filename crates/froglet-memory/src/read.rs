@@ -8,19 +8,22 @@
 //! A snapshot that asks for the latest version takes its timestamp from the clock when a read starts.
 //! **[R1]** That is needed: a version visible at a timestamp taken *before* its cells were copied has
 //! all its cells stored before the copy ([T3]); a version that commits during the copy may be
-//! copied half, so it must not become visible after it.
+//! copied half, so it must not become visible after it. For the same reason columns are looked for
+//! after it: [F2] in `freeze`.
 
+use arrow_array::ArrayRef;
 use crossbeam_epoch::{self as epoch, Guard};
-use froglet_engine::BlockRows;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{Direction, EngineError, KeyRange, Row, RowId, Snapshot, Ts};
+use froglet_engine::{
+    BlockRows, ColumnStats, Direction, EngineError, KeyRange, Row, RowId, Snapshot, Ts,
+};
 use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow};
 
 use crate::arrow::Gather;
 use crate::block::Block;
 use crate::clock::{OWN, Timeline};
-use crate::column::{Cell, Found};
+use crate::column::{Cell, Column, Found};
 use crate::index;
 use crate::sync::atomic::{Ordering, fence};
 use crate::table::MemoryTable;
@@ -146,9 +149,10 @@ impl MemoryTable {
     ) -> bool {
         let guard = epoch::pin();
         let Some(block) = self.space.block(rid.block()) else { return false };
+        let view = self.view(snapshot);
         let columns = self.find(block, projection, &guard);
         let mut cells: Cells = SmallVec::from_elem(Cell::MISSING, columns.len());
-        if !self.view(snapshot).row(block, rid.slot(), &columns, &mut cells, &guard) {
+        if !view.row(block, rid.slot(), &columns, &mut cells, &guard) {
             return false;
         }
         out.extend(columns.iter().zip(&cells).map(|(column, cell)| column.value(cell, &guard)));
@@ -188,11 +192,12 @@ impl MemoryTable {
     ) -> bool {
         let Some(block) = self.space.block(rid.block()) else { return false };
         let index = &self.indexes[index];
+        let view = self.view(snapshot);
         let mut columns = self.find(block, projection, guard);
         let directory = block.directory(guard);
         columns.extend(index.parts.iter().map(|part| part.find(directory)));
         let mut cells: Cells = SmallVec::from_elem(Cell::MISSING, columns.len());
-        if !self.view(snapshot).row(block, rid.slot(), &columns, &mut cells, guard) {
+        if !view.row(block, rid.slot(), &columns, &mut cells, guard) {
             return false;
         }
         let n = projection.len();
@@ -260,26 +265,43 @@ impl MemoryTable {
     ) -> Result<BlockRows, EngineError> {
         let guard = epoch::pin();
         let Some(block) = self.space.block(number) else {
-            return self.batch(Vec::new(), self.gathers(projection, &[], 0), projection, &guard);
+            return Ok(self.no_rows(projection, &guard));
         };
-        // The view first: what it sees was given a row id before.
+        // The view first: what it sees was given a row id before, and is in the columns found next.
         let view = self.view(snapshot);
         let rows = self.space.rows_in_block(number);
         let columns = self.find(block, projection, &guard);
+        let is_hot = |found: &Found<'_>| found.column.is_none_or(|c| c.frozen().is_none());
+        let hot: Columns<'_> = columns.iter().filter(|found| is_hot(found)).copied().collect();
         let mut presence = Vec::with_capacity(rows.div_ceil(64));
-        let mut gathers = self.gathers(projection, &columns, rows);
-        if !bulk(block, rows, &mut presence, &mut gathers) {
-            patched(&view, block, rows, &mut presence, &mut gathers, &columns, &guard);
+        let mut copies: Vec<Gather<'_>> = hot.iter().map(|found| Gather::of(found, rows)).collect();
+        if !bulk(block, rows, &mut presence, &mut copies) {
+            patched(&view, block, rows, &mut presence, &mut copies, &hot, &guard);
         }
         mask_tail(&mut presence, rows);
-        let present: usize = presence.iter().map(|w| w.count_ones() as usize).sum();
-        let mut rids = Vec::with_capacity(present);
-        for_each_bit(&presence, |slot| rids.push(RowId::of(number, slot)));
-        if present < rows {
-            let keep: Vec<u32> = rids.iter().map(|rid| rid.slot() as u32).collect();
-            gathers.iter_mut().for_each(|gather| gather.keep(&keep));
-        }
-        self.batch(rids, gathers, projection, &guard)
+        let seen = Seen::new(presence, rows);
+        let mut copies = copies.into_iter();
+        let arrays = columns.iter().map(|found| match found.column.and_then(Column::frozen) {
+            // [F3]
+            Some(frozen) if seen.is_prefix() => frozen.array.slice(0, seen.count),
+            Some(_) => {
+                let mut copy = Gather::of(found, rows);
+                copy.copy(rows);
+                seen.keep(copy).finish(&guard)
+            }
+            None => seen.keep(copies.next().expect("a copy for each hot column")).finish(&guard),
+        });
+        let arrays = arrays.collect();
+        Ok(self.block_rows(seen.row_ids(number), arrays, projection))
+    }
+
+    /// See [`froglet_engine::Table::block_stats`].
+    pub(crate) fn stats(&self, number: u32, at: usize) -> Option<ColumnStats> {
+        let guard = epoch::pin();
+        let block = self.space.block(number)?;
+        let wanted = &self.columns[at];
+        let column = wanted.find(block.directory(&guard)).column?;
+        column.frozen().map(|frozen| frozen.stats.clone())
     }
 
     /// Some rows of one block, in the order given; those that are not visible are left out.
@@ -292,51 +314,80 @@ impl MemoryTable {
     ) -> Result<BlockRows, EngineError> {
         let guard = epoch::pin();
         let Some(block) = self.space.block(number) else {
-            return self.batch(Vec::new(), self.gathers(projection, &[], 0), projection, &guard);
+            return Ok(self.no_rows(projection, &guard));
         };
-        let columns = self.find(block, projection, &guard);
         let view = self.view(snapshot);
-        let mut gathers = self.gathers(projection, &columns, rows.len());
+        let columns = self.find(block, projection, &guard);
+        let mut copies: Vec<Gather<'_>> =
+            columns.iter().map(|found| Gather::of(found, rows.len())).collect();
         let mut cells: Cells = SmallVec::from_elem(Cell::MISSING, columns.len());
         let mut rids = Vec::with_capacity(rows.len());
         for &rid in rows {
             debug_assert_eq!(rid.block(), number, "rows of one block are asked for");
             if view.row(block, rid.slot(), &columns, &mut cells, &guard) {
                 rids.push(rid);
-                for (gather, cell) in gathers.iter_mut().zip(&cells) {
-                    gather.push(cell);
+                for (copy, cell) in copies.iter_mut().zip(&cells) {
+                    copy.push(cell);
                 }
             }
         }
-        self.batch(rids, gathers, projection, &guard)
+        let arrays = copies.into_iter().map(|copy| copy.finish(&guard)).collect();
+        Ok(self.block_rows(rids, arrays, projection))
     }
 
-    fn gathers<'a>(
-        &'a self,
-        projection: &[usize],
-        columns: &[Found<'a>],
-        rows: usize,
-    ) -> Vec<Gather<'a>> {
-        let column = |i: usize| columns.get(i).and_then(|found| found.column);
-        projection
-            .iter()
-            .enumerate()
-            .map(|(i, &p)| Gather::new(&self.columns[p], column(i), rows))
-            .collect()
-    }
-
-    fn batch(
+    fn block_rows(
         &self,
         rids: Vec<RowId>,
-        gathers: Vec<Gather<'_>>,
+        arrays: Vec<ArrayRef>,
         projection: &[usize],
-        guard: &Guard,
-    ) -> Result<BlockRows, EngineError> {
-        let rows = rids.len();
-        let arrays = gathers.into_iter().map(|gather| gather.finish(guard)).collect();
-        let schema = self.schema(projection);
-        let batch = crate::arrow::batch(schema, arrays, rows);
-        Ok(BlockRows { rids, batch })
+    ) -> BlockRows {
+        let batch = crate::arrow::batch(self.schema(projection), arrays, rids.len());
+        BlockRows { rids, batch }
+    }
+
+    /// What is read of a block that is not there.
+    fn no_rows(&self, projection: &[usize], guard: &Guard) -> BlockRows {
+        let found = projection.iter().map(|&p| Found { wanted: &self.columns[p], column: None });
+        let arrays = found.map(|found| Gather::of(&found, 0).finish(guard)).collect();
+        self.block_rows(Vec::new(), arrays, projection)
+    }
+}
+
+/// Which rows of a block a view sees.
+struct Seen {
+    presence: Vec<u64>,
+    count: usize,
+    /// Their positions, if it is not every row.
+    positions: Option<Vec<u32>>,
+}
+
+impl Seen {
+    fn new(presence: Vec<u64>, rows: usize) -> Seen {
+        let count = presence.iter().map(|word| word.count_ones() as usize).sum();
+        let positions = (count < rows).then(|| bits(&presence).map(|slot| slot as u32).collect());
+        Seen { presence, count, positions }
+    }
+
+    /// Whether they are the first so many.
+    fn is_prefix(&self) -> bool {
+        let (whole, rest) = (self.count / 64, self.count % 64);
+        self.presence[..whole].iter().all(|word| *word == u64::MAX)
+            && (rest == 0 || self.presence[whole] == (1 << rest) - 1)
+    }
+
+    fn row_ids(&self, number: u32) -> Vec<RowId> {
+        match &self.positions {
+            None => (0..self.count).map(|slot| RowId::of(number, slot)).collect(),
+            Some(slots) => slots.iter().map(|slot| RowId::of(number, *slot as usize)).collect(),
+        }
+    }
+
+    /// The cells of these rows.
+    fn keep<'a>(&self, mut copy: Gather<'a>) -> Gather<'a> {
+        if let Some(positions) = &self.positions {
+            copy.keep(positions);
+        }
+        copy
     }
 }
 
@@ -398,7 +449,7 @@ fn patched(
         crate::clock::pause(&mut spins);
     }
     let mut cells: Cells = SmallVec::from_elem(Cell::MISSING, columns.len());
-    for_each_bit(&versioned, |slot| {
+    for slot in bits(&versioned) {
         let bit = 1u64 << (slot % 64);
         if view.row(block, slot, columns, &mut cells, guard) {
             presence[slot / 64] |= bit;
@@ -408,7 +459,7 @@ fn patched(
         } else {
             presence[slot / 64] &= !bit;
         }
-    });
+    }
 }
 
 fn mask_tail(presence: &mut [u64], rows: usize) {
@@ -420,15 +471,13 @@ fn mask_tail(presence: &mut [u64], rows: usize) {
     }
 }
 
-/// Calls back with the position of every set bit, ascending.
-pub(crate) fn for_each_bit(words: &[u64], mut visit: impl FnMut(usize)) {
-    for (i, &word) in words.iter().enumerate() {
-        let mut word = word;
-        while word != 0 {
-            visit(i * 64 + word.trailing_zeros() as usize);
-            word &= word - 1;
-        }
-    }
+/// The positions of set bits, ascending.
+pub(crate) fn bits(words: &[u64]) -> impl Iterator<Item = usize> {
+    words.iter().enumerate().flat_map(|(i, &word)| {
+        let next = |word: &u64| Some(word & (word - 1)).filter(|word| *word != 0);
+        let words = std::iter::successors(Some(word).filter(|word| *word != 0), next);
+        words.map(move |word| i * 64 + word.trailing_zeros() as usize)
+    })
 }
 
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {

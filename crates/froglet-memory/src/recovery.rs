@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::sync::{Mutex, RwLock};
+use crate::transform::Cooling;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
@@ -52,6 +53,7 @@ pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
         stripes: Stripes::new(),
         spaces: RwLock::default(),
         garbage: Garbage::default(),
+        cooling: Cooling::new(Arc::clone(&options.env), options.freeze.after),
         keepers: Keepers::default(),
         log: None,
         notes: Mutex::default(),

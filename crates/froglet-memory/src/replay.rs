@@ -163,6 +163,7 @@ impl<'c> Replay<'c> {
 pub(crate) fn put_row(place: Place<'_>, cells: &[Given], guard: &Guard) -> Result<(), EngineError> {
     let (block, slot) = (place.block, place.rid.slot());
     add_columns(place.space, block, cells.iter().map(|(id, _)| *id), guard);
+    block.heat_all(guard);
     for column in block.directory(guard).columns() {
         let given = cells.iter().find(|(id, _)| *id == column.id).map(|(_, value)| value);
         store(column, slot, given.unwrap_or(&column.missing), guard)?;
@@ -204,6 +205,7 @@ pub(crate) fn store_cells<'v>(
     guard: &Guard,
 ) -> Result<(), EngineError> {
     add_columns(space, block, cells.clone().map(|(id, _)| id), guard);
+    block.heat_columns(|wanted| cells.clone().any(|(id, _)| id == wanted), guard);
     let directory = block.directory(guard);
     for (id, value) in cells {
         if let Some(column) = directory.find(id, 0) {

@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineTxn, IndexId, IndexSpec, KeyPart,
@@ -14,7 +15,7 @@ use froglet_engine::{
 };
 use shuttle::thread::{self, JoinHandle};
 
-use crate::{MemoryEngine, MemoryOptions, MemoryTable, MemoryTxn};
+use crate::{FreezeOptions, MemoryEngine, MemoryOptions, MemoryTable, MemoryTxn};
 
 fn explore(scenario: impl Fn() + Send + Sync + Copy + 'static) {
     crate::sync::explore(scenario, 3_000);
@@ -58,7 +59,8 @@ fn row(id: i64, n: i64) -> Row {
 
 impl Db {
     fn new(rows: i64) -> (Arc<Db>, Vec<RowId>) {
-        let options = MemoryOptions { collector_thread: false, ..MemoryOptions::default() };
+        let freeze = FreezeOptions { after: Some(Duration::ZERO), threads: 0 };
+        let options = MemoryOptions { collector_thread: false, freeze, ..MemoryOptions::default() };
         let engine = MemoryEngine::open(options).expect("opens");
         engine.create_space(SpaceId(1)).expect("a space");
         let table = engine.open_table(SpaceId(1), layout()).expect("opens");
@@ -134,6 +136,81 @@ fn collector(db: &Arc<Db>) -> JoinHandle<()> {
             thread::yield_now();
         }
     })
+}
+
+fn freezer(db: &Arc<Db>) -> JoinHandle<()> {
+    spawn(db, |db| {
+        for _ in 0..3 {
+            db.engine.collect_garbage();
+            db.engine.freeze_cold();
+            thread::yield_now();
+        }
+    })
+}
+
+#[test]
+fn what_is_written_while_a_block_freezes_is_not_lost() {
+    explore(|| {
+        let (db, rids) = Db::new(2);
+        let rid = rids[0];
+        let writers = [0, 1].map(|at| {
+            let rid = rids[at];
+            spawn(&db, move |db| {
+                for n in 1..3 {
+                    let mut txn = db.begin(10 * (at as u64 + 1) + n as u64);
+                    db.set(&mut txn, rid, n).expect("one writer a row");
+                    match n == 1 && at == 1 {
+                        true => Box::new(txn).abort(),
+                        false => drop(txn.commit().expect("commits")),
+                    }
+                }
+            })
+        });
+        let reader = spawn(&db, move |db| {
+            let mut newest = 0;
+            for _ in 0..2 {
+                let snapshot = db.engine.relaxed(TxnId(0));
+                let n = db.number(&snapshot, rid).expect("there");
+                assert!(n >= newest, "a relaxed read goes back from {newest} to {n}");
+                newest = n;
+                let whole = db.scan(&snapshot);
+                assert!(whole[0] >= newest, "{whole:?} after {newest}");
+            }
+        });
+        let mut tasks: Vec<_> = writers.into_iter().collect();
+        tasks.extend([reader, freezer(&db)]);
+        join(tasks);
+        assert_eq!(db.scan(&db.engine.snapshot()), vec![2, 2]);
+        db.engine.collect_garbage();
+        db.engine.freeze_cold();
+        assert_eq!(db.scan(&db.engine.snapshot()), vec![2, 2]);
+        let by_index: Vec<i64> =
+            db.seek(&db.engine.snapshot(), 1).into_iter().map(|(_, n)| n).collect();
+        assert_eq!(by_index, vec![2, 2]);
+    });
+}
+
+#[test]
+fn a_frozen_array_stays_as_it_was_and_its_view_sees_it() {
+    explore(|| {
+        let (db, rids) = Db::new(2);
+        db.engine.freeze_cold();
+        let reader = spawn(&db, |db| {
+            let snapshot = db.engine.snapshot();
+            let first = db.scan(&snapshot);
+            assert_eq!(first[0], first[1], "both rows are of one commit");
+            assert_eq!(db.scan(&snapshot), first);
+        });
+        let writer = spawn(&db, move |db| {
+            for n in 1..3 {
+                let mut txn = db.begin(10 + n as u64);
+                rids.iter().for_each(|rid| db.set(&mut txn, *rid, n).expect("one writer"));
+                txn.commit().expect("commits");
+            }
+        });
+        join(vec![reader, writer, freezer(&db)]);
+        assert_eq!(db.scan(&db.engine.snapshot()), vec![2, 2]);
+    });
 }
 
 #[test]

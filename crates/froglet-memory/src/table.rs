@@ -8,9 +8,9 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use crossbeam_epoch as epoch;
 use froglet_engine::{
-    BlockRows, ColumnFill, ColumnId, ColumnSpec, Direction, EngineError, EngineTxn, Feed,
-    IndexBuild, IndexId, Install, Installs, KeyRange, Layout, MigrateError, Row, RowId, RowWrite,
-    Savepoint, Snapshot, SpaceId, Table, Ts, TxnId, WriteStop,
+    BlockRows, ColumnFill, ColumnId, ColumnSpec, ColumnStats, Direction, EngineError, EngineTxn,
+    Feed, IndexBuild, IndexId, Install, Installs, KeyRange, Layout, MigrateError, Row, RowId,
+    RowWrite, Savepoint, Snapshot, SpaceId, Table, Ts, TxnId, WriteStop,
 };
 use smallvec::SmallVec;
 
@@ -155,6 +155,10 @@ impl Table for MemoryTable {
         projection: &[usize],
     ) -> Result<BlockRows, EngineError> {
         self.read_all(snapshot, block, projection)
+    }
+
+    fn block_stats(&self, block: u32, column: usize) -> Option<ColumnStats> {
+        self.stats(block, column)
     }
 
     fn read_row(

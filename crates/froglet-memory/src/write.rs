@@ -118,6 +118,7 @@ impl MemoryTable {
         let record = txn.push(&self.space, Kind::Insert, rid, &[]);
         let undo = txn.undo.last().expect("the record was pushed");
         assert!(block.link(slot, std::ptr::null(), record, undo), "a free slot has no chain");
+        block.heat_all(&guard);
         self.store_row(block, slot, row, &guard);
         block.set_present(slot, true);
         for (at, key, _) in keys.iter() {
@@ -326,18 +327,21 @@ impl MemoryTable {
         let guard = epoch::pin();
         let block = self.space.block(rid.block()).ok_or(WriteStop::Gone)?;
         let (slot, own) = (rid.slot(), txn.own_id());
-        // Behind the columns to be set, the parts of every index that has one of them.
         let indexes = self.space.indexes();
-        let mut columns = self.find_or_add(block, positions, &guard);
         let is_set = |part: &Wanted| positions.iter().any(|&at| self.columns[at].id == part.id);
         let touched: SmallVec<[&Arc<Index>; 4]> =
             indexes.iter().filter(|index| index.parts.iter().any(is_set)).collect();
-        let directory = block.directory(&guard);
-        columns.extend(
-            touched.iter().flat_map(|index| index.parts.iter().map(|part| part.find(directory))),
-        );
         let n = positions.len();
         self.with_claim(own, base, block, slot, &guard, |head| {
+            // Behind the columns to be set, the parts of every index that has one of them. They are
+            // found after the claim, as by a reader after his timestamp: `freeze`, [F2].
+            let mut columns = self.find_or_add(block, positions, &guard);
+            let directory = block.directory(&guard);
+            columns.extend(
+                touched
+                    .iter()
+                    .flat_map(|index| index.parts.iter().map(|part| part.find(directory))),
+            );
             let cells: Cells = columns.iter().map(|column| column.load(slot)).collect();
             if !block.is_head(slot, ptr(head)) {
                 return Ok(None);
@@ -389,6 +393,7 @@ impl MemoryTable {
                 txn.undo.unpush();
                 return Ok(None);
             }
+            block.heat(&mut columns[..n], &guard);
             for (found, value) in columns[..n].iter().zip(values) {
                 found
                     .column

@@ -94,7 +94,16 @@ fn a_write_at_the_memory_limit_fails_and_leaves_nothing() {
 
 #[test]
 fn readers_never_see_a_torn_row() {
-    let db = Arc::new(Db::collected());
+    read_beside_a_writer(Db::collected());
+}
+
+#[test]
+fn readers_never_see_a_torn_row_while_blocks_freeze() {
+    read_beside_a_writer(Db::frozen());
+}
+
+fn read_beside_a_writer(db: Db) {
+    let db = Arc::new(db);
     let rids = db.insert(&(0..8).map(|i| account(i, &long(0), 0)).collect::<Vec<_>>());
     let stop = Arc::new(AtomicBool::new(false));
     let readers: Vec<_> = (0..2)

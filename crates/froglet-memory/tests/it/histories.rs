@@ -153,8 +153,8 @@ fn check(records: &[Record]) {
     assert!(reads > 1000, "{reads} reads are few");
 }
 
-fn run(seed: u64, threads: u64, transactions: usize) {
-    let db = Arc::new(Db::collected());
+fn run(db: Db, seed: u64, threads: u64, transactions: usize) {
+    let db = Arc::new(db);
     let workers: Vec<_> = (0..threads)
         .map(|thread| {
             let db = Arc::clone(&db);
@@ -195,6 +195,13 @@ fn run(seed: u64, threads: u64, transactions: usize) {
 #[test]
 fn every_read_is_of_its_snapshot() {
     for seed in 1..5 {
-        run(seed, 4, 3000);
+        run(Db::collected(), seed, 4, 3000);
+    }
+}
+
+#[test]
+fn every_read_is_of_its_snapshot_while_blocks_freeze() {
+    for seed in 5..9 {
+        run(Db::frozen(), seed, 4, 3000);
     }
 }

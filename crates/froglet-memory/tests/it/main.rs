@@ -2,6 +2,7 @@
 
 mod collection;
 mod conflicts;
+mod frozen;
 mod histories;
 mod indexes;
 mod installs;

@@ -13,10 +13,13 @@ use std::time::Duration;
 use froglet_engine::env::MemEnv;
 use froglet_engine::{Engine, EngineError, Table};
 use froglet_memory::log::LogOptions;
-use froglet_memory::{MemoryEngine, MemoryOptions, MemoryTable};
+use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions, MemoryTable};
 use froglet_testkit::{Amount, Host, run_histories};
 
-struct Memory;
+struct Memory {
+    /// Whatever is quiet is frozen.
+    freezes: bool,
+}
 
 /// The log's thread flushes only what somebody asks for.
 const NEVER: Duration = Duration::from_secs(100_000);
@@ -35,6 +38,7 @@ impl Host for Memory {
             data_dir: Some(PathBuf::from("/data")),
             env: Arc::new(env.clone()),
             collector_thread: false,
+            freeze: FreezeOptions { after: self.freezes.then_some(Duration::ZERO), threads: 0 },
             log,
             ..MemoryOptions::default()
         };
@@ -44,6 +48,7 @@ impl Host for Memory {
     fn collect(&self, engine: &dyn Engine) {
         let engine = engine.as_any().downcast_ref::<MemoryEngine>().expect("it was opened above");
         engine.collect_garbage();
+        engine.freeze_cold();
     }
 
     fn check_rest(&self, table: &dyn Table, rows: usize) -> Result<(), String> {
@@ -66,5 +71,10 @@ impl Host for Memory {
 
 #[test]
 fn every_history_is_the_models() {
-    run_histories(&Memory, Amount::from_environment());
+    run_histories(&Memory { freezes: false }, Amount::from_environment());
+}
+
+#[test]
+fn every_history_is_the_models_while_blocks_freeze() {
+    run_histories(&Memory { freezes: true }, Amount::from_environment());
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use froglet_engine::env::{Env, MemEnv};
 use froglet_engine::{Engine, EngineError, Row, RowId, Snapshot, Value};
 use froglet_memory::log::{Flusher, Log, LogOptions, Lsn};
-use froglet_memory::{MemoryEngine, MemoryOptions};
+use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_testkit::mutate::{self, Random, Suspect};
 
 use crate::support::*;
@@ -35,6 +35,7 @@ fn options(env: &MemEnv) -> MemoryOptions {
         env: Arc::new(env.clone()),
         memory_limit_bytes: MEMORY_BYTES,
         collector_thread: false,
+        freeze: FreezeOptions::default(),
         log,
     }
 }

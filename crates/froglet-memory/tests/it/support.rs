@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineTxn, IndexId, IndexSpec, KeyPart,
     KeyRange, Layout, Row, RowId, RowWrite, Snapshot, SpaceId, Table, TxnId, Value, WriteStop,
 };
-use froglet_memory::{MemoryEngine, MemoryOptions};
+use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 
 /// A space that most tests use.
 pub const SPACE: SpaceId = SpaceId(7);
@@ -68,6 +69,12 @@ impl Db {
     /// An engine whose collector runs.
     pub fn collected() -> Db {
         Db::with(accounts(), MemoryOptions::default())
+    }
+
+    /// An engine whose collector runs, and which freezes whatever is quiet for a moment.
+    pub fn frozen() -> Db {
+        let freeze = FreezeOptions { after: Some(Duration::ZERO), threads: 2 };
+        Db::with(accounts(), MemoryOptions { freeze, ..MemoryOptions::default() })
     }
 
     pub fn with(layout: Arc<Layout>, options: MemoryOptions) -> Db {

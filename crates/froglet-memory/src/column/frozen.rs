@@ -1,0 +1,259 @@
+//! The frozen form of a column: the same cells, as an Arrow array that nobody stores to any more.
+//!
+//! ```text
+//!              freeze: cells are shared, strings are gathered into one chunk
+//!      ┌──────────────────────────────────────────────────────────────────┐
+//!     hot                                                               frozen ── array, statistics
+//!      └──────────────────────────────────────────────────────────────────┘
+//!              thaw: cells are copied, strings are shared
+//! ```
+//!
+//! After "Mainlining Databases", section 4.3, the gathering phase. Both forms have their cells in one
+//! layout: whoever reads a row need not know which he reads. Who freezes, and why nobody stores to
+//! a frozen column, is in `freeze`.
+//!
+//! Rows that are gone keep their cells: the collector may still ask for their keys. So statistics are
+//! bounds: of what is there, and of what was.
+
+use std::hash::{BuildHasher, Hash};
+use std::mem::replace;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType,
+};
+use arrow_array::{Array, ArrayRef};
+use crossbeam_epoch::Guard;
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{ColumnStats, ColumnType, EngineError, Value};
+
+use super::{Column, set_bit};
+use crate::arrow::array_of;
+use crate::heap::{Heap, INLINE_MAX};
+use crate::memory::{Budget, Zeroed};
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Bits of the sketch that distinct values are counted with.
+const SKETCH_BITS: usize = 4 * ROWS_PER_BLOCK;
+
+/// What a frozen column has beside its cells.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    /// Every row of the block up to the last that was handed out when it was frozen.
+    pub array: ArrayRef,
+    pub stats: ColumnStats,
+}
+
+impl Column {
+    /// What makes the column a frozen one.
+    #[inline]
+    pub fn frozen(&self) -> Option<&Frozen> {
+        self.frozen.as_deref()
+    }
+
+    /// The first `rows` cells frozen. The caller sees to it that nobody stores to them meanwhile, but
+    /// the collector to forget strings.
+    pub fn freeze(
+        &self,
+        rows: usize,
+        budget: &Arc<Budget>,
+        guard: &Guard,
+    ) -> Result<Column, EngineError> {
+        let (cells, validity, heap) = match &self.heap {
+            None => (self.cells.share(), self.copied_validity(), None),
+            Some(heap) => {
+                let (cells, validity, heap) = self.gather(heap, rows, budget, guard)?;
+                (cells, validity, Some(heap))
+            }
+        };
+        let bits: Vec<u64> = validity.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        let strings = heap.as_ref().map_or_else(Vec::new, |heap| heap.share_all(guard));
+        // SAFETY: nobody stores to these cells any more ([F1] in `freeze`), or nobody else has them.
+        let buffer = unsafe { cells.as_buffer(rows * self.width) };
+        // SAFETY: views were validated and lie in the chunks of their heap, which are all there.
+        let array = unsafe { array_of(self.ty, buffer, bits, rows, strings) };
+        let stats = stats_of(self.ty, &array);
+        let frozen = Some(Box::new(Frozen { array, stats }));
+        Ok(Column { cells, validity, heap: heap.map(Arc::new), frozen, ..self.same() })
+    }
+
+    /// A hot copy.
+    pub fn thaw(&self) -> Column {
+        let rows = self.frozen().expect("a frozen column is thawed").array.len();
+        let cells = Zeroed::new(ROWS_PER_BLOCK * self.width);
+        // Cells of eight bytes or less are copied by words; what is behind the rows is zero.
+        let words = (rows * self.width).div_ceil(8);
+        for (to, from) in cells.as_u64()[..words].iter().zip(self.cells.as_u64()) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        Column {
+            cells,
+            validity: self.copied_validity(),
+            heap: self.heap.clone(),
+            frozen: None,
+            ..self.same()
+        }
+    }
+
+    /// A column with the same description.
+    fn same(&self) -> Column {
+        Column {
+            id: self.id,
+            ty: self.ty,
+            missing: self.missing.clone(),
+            width: self.width,
+            cells: self.cells.share(),
+            validity: Box::default(),
+            heap: None,
+            frozen: None,
+        }
+    }
+
+    fn copied_validity(&self) -> Box<[AtomicU64]> {
+        self.validity.iter().map(|word| AtomicU64::new(word.load(Ordering::Relaxed))).collect()
+    }
+
+    /// The views and strings of the first rows, in a heap of one chunk: what is dead stays behind.
+    #[allow(clippy::type_complexity)]
+    fn gather(
+        &self,
+        heap: &Heap,
+        rows: usize,
+        budget: &Arc<Budget>,
+        guard: &Guard,
+    ) -> Result<(Zeroed, Box<[AtomicU64]>, Heap), EngineError> {
+        // The latch keeps the collector out, who clears strings of rows that are gone.
+        let _latch = heap.latch.lock();
+        let views =
+            (0..rows).filter(|&slot| self.is_valid(slot)).map(|slot| (slot, self.get(slot)));
+        let len = |lo: u64| lo as u32 as usize;
+        // Neighbours that share a copy (of a missing value) go on sharing one.
+        let mut last = (0, 0);
+        let mut is_new =
+            |view: (u64, u64)| len(view.0) > INLINE_MAX && replace(&mut last, view) != view;
+        let bytes =
+            views.clone().filter(|(_, view)| is_new(*view)).map(|(_, (lo, _))| len(lo)).sum();
+        budget.admit(bytes)?;
+        let (gathered, mut state) = Heap::with_room(Arc::clone(budget), bytes);
+        let cells = Zeroed::new(ROWS_PER_BLOCK * self.width);
+        let validity = self.validity.iter().map(|_| AtomicU64::new(0)).collect::<Box<[_]>>();
+        let mut last = ((0, 0), 0);
+        for (slot, view) in views {
+            let (lo, mut hi) = view;
+            if len(lo) > INLINE_MAX {
+                if last.0 != view {
+                    last = (view, gathered.append(&mut state, heap.bytes(lo, hi, guard)));
+                }
+                hi = last.1;
+            }
+            cells.as_u64()[2 * slot].store(lo, Ordering::Relaxed);
+            cells.as_u64()[2 * slot + 1].store(hi, Ordering::Relaxed);
+            set_bit(&validity, slot, true);
+        }
+        *gathered.latch.lock() = state;
+        Ok((cells, validity, gathered))
+    }
+}
+
+/// Bounds of the values of a frozen column. -0 and 0 are one value to SQL: as a bound each is the wider.
+fn stats_of(ty: ColumnType, array: &ArrayRef) -> ColumnStats {
+    let mut sketch = Sketch::new();
+    let bounds = match ty {
+        ColumnType::Bool => sketch.bounds(array.as_boolean().iter(), Ord::cmp, Value::Bool),
+        ColumnType::Int16 => sketch.primitive::<Int16Type>(array, Value::Int16),
+        ColumnType::Int32 => sketch.primitive::<Int32Type>(array, Value::Int32),
+        ColumnType::Date => sketch.primitive::<Date32Type>(array, Value::Date),
+        ColumnType::Int64 => sketch.primitive::<Int64Type>(array, Value::Int64),
+        ColumnType::Timestamp => {
+            sketch.primitive::<TimestampMicrosecondType>(array, Value::Timestamp)
+        }
+        ColumnType::TimestampTz => {
+            sketch.primitive::<TimestampMicrosecondType>(array, Value::TimestampTz)
+        }
+        ColumnType::Decimal { .. } => sketch.primitive::<Decimal128Type>(array, Value::Decimal),
+        ColumnType::Float32 => {
+            let bits = array.as_primitive::<Float32Type>().iter().map(|v| v.map(f32::to_bits));
+            let order = |a: &u32, b: &u32| f32::from_bits(*a).total_cmp(&f32::from_bits(*b));
+            let bounds = sketch.bounds(bits, order, f32::from_bits);
+            bounds.map(|(min, max)| {
+                let (min, max) = (if min == 0.0 { -0.0 } else { min }, max + 0.0);
+                (Value::Float32(min), Value::Float32(max))
+            })
+        }
+        ColumnType::Float64 => {
+            let bits = array.as_primitive::<Float64Type>().iter().map(|v| v.map(f64::to_bits));
+            let order = |a: &u64, b: &u64| f64::from_bits(*a).total_cmp(&f64::from_bits(*b));
+            let bounds = sketch.bounds(bits, order, f64::from_bits);
+            bounds.map(|(min, max)| {
+                let (min, max) = (if min == 0.0 { -0.0 } else { min }, max + 0.0);
+                (Value::Float64(min), Value::Float64(max))
+            })
+        }
+        ColumnType::Text => sketch.bounds(array.as_string_view().iter(), Ord::cmp, Value::text),
+        ColumnType::Bytes => {
+            sketch.bounds(array.as_binary_view().iter(), Ord::cmp, |b| Value::Bytes(b.into()))
+        }
+        ColumnType::Uuid => {
+            let uuid = |bytes: &[u8]| Value::Uuid(bytes.try_into().expect("16 bytes a cell"));
+            sketch.bounds(array.as_fixed_size_binary().iter(), Ord::cmp, uuid)
+        }
+    };
+    let (min, max) = bounds.unzip();
+    let values = array.len() - array.null_count();
+    ColumnStats {
+        rows: array.len(),
+        nulls: array.null_count(),
+        min,
+        max,
+        distinct: sketch.distinct().min(values),
+    }
+}
+
+/// Linear counting (Whang et al., TODS 1990): how many of its bits values have set says about how many
+/// different ones there were.
+struct Sketch(Box<[u64; SKETCH_BITS / 64]>);
+
+impl Sketch {
+    fn new() -> Sketch {
+        Sketch(Box::new([0; SKETCH_BITS / 64]))
+    }
+
+    fn primitive<T: ArrowPrimitiveType<Native: Ord + Hash>>(
+        &mut self,
+        array: &ArrayRef,
+        value: impl Fn(T::Native) -> Value,
+    ) -> Option<(Value, Value)> {
+        self.bounds(array.as_primitive::<T>().iter(), Ord::cmp, value)
+    }
+
+    /// The least and the greatest value; each is counted.
+    fn bounds<T: Copy + Hash, V>(
+        &mut self,
+        values: impl Iterator<Item = Option<T>>,
+        order: impl Fn(&T, &T) -> std::cmp::Ordering,
+        value: impl Fn(T) -> V,
+    ) -> Option<(V, V)> {
+        let hasher = foldhash::fast::FixedState::default();
+        let mut bounds = None::<(T, T)>;
+        for v in values.flatten() {
+            let bit = hasher.hash_one(v) as usize % SKETCH_BITS;
+            self.0[bit / 64] |= 1 << (bit % 64);
+            bounds = Some(match bounds {
+                None => (v, v),
+                Some((min, max)) => (
+                    if order(&v, &min).is_lt() { v } else { min },
+                    if order(&v, &max).is_gt() { v } else { max },
+                ),
+            });
+        }
+        bounds.map(|(min, max)| (value(min), value(max)))
+    }
+
+    fn distinct(&self) -> usize {
+        let set: usize = self.0.iter().map(|word| word.count_ones() as usize).sum();
+        let bits = SKETCH_BITS as f64;
+        (-bits * ((bits - set as f64) / bits).ln()).round() as usize
+    }
+}

@@ -1,0 +1,318 @@
+//! Freezing and thawing: what is handed out without a copy stays as it was, and nobody waits for it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::{Array, ArrayRef};
+use froglet_engine::{
+    ColumnId, ColumnSpec, ColumnType, Direction, Engine, KeyRange, Layout, Row, RowId, Value,
+};
+use froglet_memory::{FreezeOptions, MemoryOptions, MemoryTable};
+
+use crate::support::*;
+
+/// A database that freezes what is quiet, whenever it is told to.
+fn freezing(layout: Arc<Layout>) -> Db {
+    let freeze = FreezeOptions { after: Some(Duration::ZERO), threads: 0 };
+    Db::with(layout, MemoryOptions { collector_thread: false, freeze, ..MemoryOptions::default() })
+}
+
+fn freeze(db: &Db) -> usize {
+    db.engine.collect_garbage();
+    db.engine.freeze_cold()
+}
+
+fn table(db: &Db) -> &MemoryTable {
+    db.table.as_any().downcast_ref().expect("a table of this engine")
+}
+
+fn columns(db: &Db, block: u32) -> Vec<ArrayRef> {
+    let all: Vec<usize> = (0..db.table.layout().columns.len()).collect();
+    let read = db.table.read_block(&db.engine.snapshot(), block, &all).expect("read");
+    read.batch.columns().to_vec()
+}
+
+/// Where the first buffer of an array is.
+fn address(array: &ArrayRef) -> *const u8 {
+    array.to_data().buffers()[0].as_ptr()
+}
+
+fn addresses(db: &Db) -> Vec<*const u8> {
+    columns(db, 0).iter().map(address).collect()
+}
+
+fn accounts_of(n: i64) -> Vec<Row> {
+    (0..n).map(|i| account(i, &long(i), i)).collect()
+}
+
+#[test]
+fn a_frozen_block_is_handed_out_without_a_copy() {
+    let db = freezing(accounts());
+    db.insert(&accounts_of(100));
+    let (one, other) = (columns(&db, 0), columns(&db, 0));
+    assert!(one.iter().zip(&other).all(|(a, b)| address(a) != address(b)), "what is hot is copied");
+    assert_eq!(freeze(&db), 1);
+    let frozen = addresses(&db);
+    assert_eq!(addresses(&db), frozen);
+    assert_eq!(db.scan(&db.engine.snapshot()), accounts_of(100));
+    assert_eq!(freeze(&db), 0, "there is nothing left to do");
+}
+
+#[test]
+fn a_writer_thaws_the_column_that_it_writes_and_no_other() {
+    let db = freezing(accounts());
+    let rids = db.insert(&accounts_of(100));
+    freeze(&db);
+    let (held, before) = (columns(&db, 0), addresses(&db));
+    let mut txn = db.begin();
+    update(&*db.table, &mut *txn, rids[7], &[2], &[Value::Int64(70)]).expect("free");
+    let old = db.engine.snapshot();
+    commit(txn);
+    let after = addresses(&db);
+    assert_eq!(after[..2], before[..2]);
+    assert_ne!(after[2], before[2]);
+    // Who reads the array does so still; who has an old view sees the old value.
+    assert_eq!(held[2].to_data(), columns_of(&accounts_of(100), 2).to_data());
+    assert_eq!(db.scan(&old), accounts_of(100));
+    drop(old);
+    let mut want = accounts_of(100);
+    want[7][2] = Value::Int64(70);
+    assert_eq!(db.scan(&db.engine.snapshot()), want);
+    assert_eq!(freeze(&db), 1);
+    assert_eq!(db.scan(&db.engine.snapshot()), want);
+    assert_eq!(addresses(&db)[..2], before[..2], "what was frozen stays frozen");
+}
+
+fn columns_of(rows: &[Row], at: usize) -> ArrayRef {
+    froglet_engine::batch::array_of(ColumnType::Int64, rows.iter().map(|row| &row[at]))
+}
+
+#[test]
+fn an_aborted_write_leaves_the_frozen_values() {
+    let db = freezing(accounts());
+    let rids = db.insert(&accounts_of(10));
+    freeze(&db);
+    let mut txn = db.begin();
+    update(&*db.table, &mut *txn, rids[3], &[1, 2], &[Value::text(long(99)), Value::Int64(99)])
+        .expect("free");
+    delete(&*db.table, &mut *txn, rids[4]).expect("free");
+    insert(&*db.table, &mut *txn, account(50, &long(50), 50)).expect("free");
+    txn.abort();
+    assert_eq!(db.scan(&db.engine.snapshot()), accounts_of(10));
+    freeze(&db);
+    assert_eq!(db.scan(&db.engine.snapshot()), accounts_of(10));
+}
+
+#[test]
+fn versions_keep_a_block_hot() {
+    let db = freezing(accounts());
+    let rids = db.insert(&accounts_of(10));
+    let old = db.engine.snapshot();
+    let mut txn = db.begin();
+    delete(&*db.table, &mut *txn, rids[0]).expect("free");
+    commit(txn);
+    assert_eq!(freeze(&db), 0, "somebody sees the deleted row");
+    drop(old);
+    assert_eq!(freeze(&db), 1);
+    assert_eq!(db.scan(&db.engine.snapshot()), accounts_of(10)[1..]);
+}
+
+#[test]
+fn rows_come_and_go_in_a_frozen_block() {
+    let db = freezing(accounts());
+    let rids = db.insert(&accounts_of(300));
+    freeze(&db);
+    let mut want = accounts_of(300);
+    for (n, rid) in rids.iter().enumerate().filter(|(n, _)| n % 3 == 0) {
+        let mut txn = db.begin();
+        delete(&*db.table, &mut *txn, *rid).expect("free");
+        commit(txn);
+        want.retain(|row| row[0] != Value::Int64(n as i64));
+    }
+    assert_eq!(db.scan(&db.engine.snapshot()), want, "with versions");
+    freeze(&db);
+    assert_eq!(db.scan(&db.engine.snapshot()), want, "frozen with holes");
+    let entries = table(&db).index_entries(0);
+    assert_eq!(entries, want.len(), "no entry of a deleted row is left");
+    let more: Vec<Row> = (1000..1200).map(|i| account(i, &long(i), i)).collect();
+    db.insert(&more);
+    want.extend(more);
+    assert_eq!(db.scan(&db.engine.snapshot()), want, "in the holes, and behind");
+    freeze(&db);
+    assert_eq!(db.scan(&db.engine.snapshot()), want);
+    let mut by_index =
+        seek(&*db.table, &db.engine.snapshot(), 1, &KeyRange::all(), Direction::Forward);
+    by_index.sort_by_key(|row| format!("{:09?}", row[0]));
+    want.sort_by_key(|row| format!("{:09?}", row[0]));
+    assert_eq!(by_index, want);
+}
+
+#[test]
+fn what_is_dead_in_a_heap_goes_when_it_is_frozen() {
+    let db = freezing(accounts());
+    let rids = db.insert(&(0..50).map(|i| account(i, &long(i).repeat(20), i)).collect::<Vec<_>>());
+    freeze(&db);
+    let level = db.table.bytes_estimate();
+    for round in 0..40 {
+        let mut txn = db.begin();
+        for rid in &rids {
+            let name = Value::text(long(round).repeat(20));
+            update(&*db.table, &mut *txn, *rid, &[1], &[name]).expect("free");
+        }
+        commit(txn);
+    }
+    db.engine.collect_garbage();
+    assert!(db.table.bytes_estimate() > level);
+    freeze(&db);
+    let end = db.table.bytes_estimate();
+    assert!(end.abs_diff(level) < 2_000, "{level} bytes, then {end}");
+}
+
+/// Every type, NULLs and extremes among the values.
+fn of_every_type() -> (Arc<Layout>, Vec<Row>) {
+    use ColumnType::{
+        Bool, Bytes, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Text, Timestamp,
+        TimestampTz, Uuid,
+    };
+    let decimal = Decimal { precision: 20, scale: 3 };
+    let types = [
+        Int64,
+        Bool,
+        Int16,
+        Int32,
+        Float32,
+        Float64,
+        decimal,
+        Text,
+        Bytes,
+        Date,
+        Timestamp,
+        TimestampTz,
+        Uuid,
+    ];
+    let columns = types.iter().enumerate().map(|(i, ty)| column(i as u32, *ty)).collect();
+    let row = |i: i64| {
+        let mut row = vec![
+            Value::Int64(i),
+            Value::Bool(i % 3 == 0),
+            Value::Int16(i as i16 - 70),
+            Value::Int32(1 - i as i32),
+            Value::Float32([f32::NAN, -0.0, 0.0, f32::INFINITY, 1.5][i as usize % 5]),
+            Value::Float64([f64::NEG_INFINITY, -0.0, 0.0, f64::MIN_POSITIVE][i as usize % 4]),
+            Value::Decimal(i128::from(i) * 1_000_000_007 - 5),
+            Value::text(if i % 2 == 0 { long(i) } else { format!("{i}") }),
+            Value::Bytes(vec![i as u8; i as usize % 40].into()),
+            Value::Date(i as i32 * 100),
+            Value::Timestamp(-i),
+            Value::TimestampTz(i64::MAX - i),
+            Value::Uuid([i as u8; 16]),
+        ];
+        if i % 7 == 0 {
+            let at = 1 + i as usize % 12;
+            row[at] = Value::Null;
+        }
+        row
+    };
+    (Arc::new(Layout { columns, indexes: vec![index(1, &[0], true)] }), (0..200).map(row).collect())
+}
+
+#[test]
+fn every_type_is_the_same_frozen_and_thawed() {
+    let (layout, rows) = of_every_type();
+    let db = freezing(layout.clone());
+    let rids = db.insert(&rows);
+    let hot = columns(&db, 0);
+    freeze(&db);
+    let frozen = columns(&db, 0);
+    for (hot, frozen) in hot.iter().zip(&frozen) {
+        frozen.to_data().validate_full().expect("a whole array");
+        assert_eq!(hot.data_type(), frozen.data_type());
+        assert_eq!(hot, frozen);
+    }
+    for (rid, row) in rids.iter().zip(&rows) {
+        assert_eq!(format!("{:?}", db.row(*rid).expect("there")), format!("{row:?}"));
+    }
+    // Each column is written to in turn.
+    let mut rows = rows;
+    for at in 1..layout.columns.len() {
+        let value = rows[11][at].clone();
+        rows[12][at] = value.clone();
+        let mut txn = db.begin();
+        update(&*db.table, &mut *txn, rids[12], &[at], &[value]).expect("free");
+        commit(txn);
+        let seen = db.scan(&db.engine.snapshot());
+        assert_eq!(format!("{seen:?}"), format!("{rows:?}"), "column {at}");
+    }
+    freeze(&db);
+    assert_eq!(format!("{:?}", db.scan(&db.engine.snapshot())), format!("{rows:?}"));
+}
+
+#[test]
+fn statistics_bound_what_is_there() {
+    let (layout, rows) = of_every_type();
+    let db = freezing(layout.clone());
+    db.insert(&rows);
+    assert_eq!(db.table.block_stats(0, 0), None, "nothing is known of a hot column");
+    freeze(&db);
+    let stats = |at: usize| db.table.block_stats(0, at).expect("frozen");
+    assert_eq!(stats(0).rows, 200);
+    assert_eq!((stats(0).min, stats(0).max), (Some(Value::Int64(0)), Some(Value::Int64(199))));
+    assert_eq!(stats(0).distinct, 200);
+    for at in 0..layout.columns.len() {
+        let nulls = rows.iter().filter(|row| row[at] == Value::Null).count();
+        assert_eq!(stats(at).nulls, nulls, "column {at}");
+    }
+    assert_eq!(stats(1).distinct, 2);
+    let (Some(Value::Float32(_)), Some(Value::Float32(max))) = (stats(4).min, stats(4).max) else {
+        panic!("{:?}", stats(4))
+    };
+    assert!(max.is_nan(), "NaN is above every number");
+    let Some(Value::Text(min)) = stats(7).min else { panic!("{:?}", stats(7)) };
+    assert_eq!(min, "1");
+    let block = |n| db.table.block_stats(n, 0);
+    assert_eq!(block(1), None, "there is no such block");
+}
+
+#[test]
+fn a_column_that_a_block_lacks_is_constant() {
+    let db = freezing(accounts());
+    db.insert(&accounts_of(20));
+    freeze(&db);
+    let mut layout = (*accounts()).clone();
+    let missing = Value::text(long(5));
+    layout.columns.push(ColumnSpec { id: ColumnId(9), ty: ColumnType::Text, missing });
+    let wider = db.engine.open(SPACE, Arc::new(layout)).expect("opens");
+    let view = db.engine.snapshot();
+    let read = wider.read_block(&view, 0, &[3, 0]).expect("read");
+    assert_eq!(read.batch.num_rows(), 20);
+    assert_eq!(
+        froglet_engine::batch::value_at(read.batch.column(0), 7, ColumnType::Text),
+        Value::text(long(5))
+    );
+    drop(view);
+    // A write makes the column in the block; the rest stays frozen.
+    let before = addresses(&db);
+    let mut txn = db.begin();
+    update(&*wider, &mut *txn, RowId(3), &[3], &[Value::Null]).expect("free");
+    commit(txn);
+    assert_eq!(addresses(&db), before);
+    freeze(&db);
+    let stats = wider.block_stats(0, 3).expect("frozen");
+    assert_eq!((stats.nulls, stats.distinct), (1, 1));
+}
+
+#[test]
+fn a_frozen_table_takes_no_more_memory_than_before() {
+    let db = freezing(accounts());
+    let rows: Vec<Row> = (0..20_000).map(|i| account(i, &long(i), i)).collect();
+    db.insert(&rows);
+    db.engine.collect_garbage();
+    let hot = db.engine.memory().0;
+    assert_eq!(freeze(&db), 3);
+    // What is deferred waits for whoever is pinned, in other tests too.
+    let end = Instant::now() + Duration::from_secs(20);
+    while db.engine.memory().0 > hot {
+        assert!(Instant::now() < end, "{hot} bytes hot, {} frozen", db.engine.memory().0);
+        db.engine.collect_garbage();
+    }
+}
