@@ -226,6 +226,23 @@ pub struct ColumnStats {
     pub distinct: usize,
 }
 
+/// The state of a row space's blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockCounts {
+    /// Blocks with versions that somebody may still need, or in which nothing is frozen yet.
+    pub hot: u64,
+    /// Blocks that are frozen in part, or wait to be.
+    pub cooling: u64,
+    /// Blocks of which every column is frozen.
+    pub frozen: u64,
+    /// Row ids that are free to be handed out again.
+    pub free_rows: u64,
+    /// Versions beside the newest ones.
+    pub versions: u64,
+    /// Of rows and their strings, indexes apart.
+    pub bytes: u64,
+}
+
 /// What a migration computes for the rows of one block.
 #[derive(Debug)]
 pub struct ColumnFill {
@@ -608,6 +625,15 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Writes a checkpoint and cuts the log before it.
     fn checkpoint(&self) -> Result<(), EngineError>;
+    /// Freezes those blocks of a space that can be now, however recently they were written to; returns
+    /// how many there were.
+    fn freeze(&self, _space: SpaceId) -> u64 {
+        0
+    }
+    /// The state of a space's blocks; nothing but zeros if there is no such space.
+    fn block_counts(&self, _space: SpaceId) -> BlockCounts {
+        BlockCounts::default()
+    }
     /// Bytes in use and their limit.
     fn memory(&self) -> (u64, u64);
     /// For downcasts by whoever made it.

@@ -11,8 +11,8 @@ use crate::sync::{Mutex, RwLock};
 use crossbeam_epoch as epoch;
 use froglet_engine::env::{Env, RealEnv};
 use froglet_engine::{
-    ColumnId, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout, Lsn, Snapshot, SpaceId,
-    Table, Ts, TxnId,
+    BlockCounts, ColumnId, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout, Lsn,
+    Snapshot, SpaceId, Table, Ts, TxnId,
 };
 
 use crate::clock::{Registered, Timeline};
@@ -400,6 +400,14 @@ impl Engine for MemoryEngine {
 
     fn checkpoint(&self) -> Result<(), EngineError> {
         self.write_checkpoint()
+    }
+
+    fn freeze(&self, space: SpaceId) -> u64 {
+        self.core.space(space).map_or(0, |space| self.core.freeze_space(&space))
+    }
+
+    fn block_counts(&self, space: SpaceId) -> BlockCounts {
+        self.core.space(space).map_or_else(|_| BlockCounts::default(), |space| space.counts())
     }
 
     fn memory(&self) -> (u64, u64) {

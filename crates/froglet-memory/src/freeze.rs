@@ -90,6 +90,11 @@ impl Block {
         attempt
     }
 
+    /// Whether every column is frozen.
+    pub fn is_frozen(&self, guard: &Guard) -> bool {
+        self.directory(guard).columns().iter().all(|column| column.frozen().is_some())
+    }
+
     /// Those columns frozen that are hot, each with what it is made of. None if they are no longer
     /// wanted.
     #[allow(clippy::type_complexity)]

@@ -11,12 +11,15 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crate::sync::{Mutex, RwLock};
 use arc_swap::ArcSwap;
-use crossbeam_epoch::Guard;
+use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnId, ColumnSpec, EngineError, Feed, IndexId, RowId, SpaceId};
+use froglet_engine::{
+    BlockCounts, ColumnId, ColumnSpec, EngineError, Feed, IndexId, RowId, SpaceId,
+};
 
 use crate::block::Block;
 use crate::column::Column;
+use crate::freeze::life;
 use crate::install::Notes;
 use crate::keys::Index;
 use crate::memory::Budget;
@@ -232,6 +235,26 @@ impl Space {
             columns.iter().filter_map(|c| c.heap()).map(|h| h.bytes_used()).sum()
         };
         self.blocks().map(|(_, block)| block.bytes() as u64 + heap(block)).sum()
+    }
+
+    /// The state of the blocks.
+    pub fn counts(&self) -> BlockCounts {
+        let guard = epoch::pin();
+        let mut counts = BlockCounts {
+            free_rows: self.free_len.load(Ordering::Relaxed) as u64,
+            bytes: self.bytes_estimate(&guard),
+            ..BlockCounts::default()
+        };
+        for (_, block) in self.blocks() {
+            let linked = block.linked();
+            counts.versions += linked;
+            match (linked, block.life.load(Ordering::Relaxed)) {
+                (0, life::FROZEN) if block.is_frozen(&guard) => counts.frozen += 1,
+                (0, life::FROZEN | life::COOLING) => counts.cooling += 1,
+                _ => counts.hot += 1,
+            }
+        }
+        counts
     }
 
     /// The declared columns, by id.

@@ -190,6 +190,13 @@ impl Core {
         }
     }
 
+    /// Collects what nobody needs, then freezes what can be of a space.
+    pub fn freeze_space(&self, space: &Space) -> u64 {
+        self.collect(usize::MAX, true);
+        let hot = space.blocks().filter(|(_, block)| !block.is_frozen(&epoch::pin()));
+        hot.filter(|(number, block)| self.freeze_block(space, *number, block)).count() as u64
+    }
+
     /// Every block of every space may be cold: after a start.
     pub fn touch_all(&self) {
         let spaces: Vec<Arc<Space>> = self.spaces.read().values().cloned().collect();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use froglet_engine::Engine;
 use froglet_engine::env::RealEnv;
 use froglet_memory::lock_file::{DataDirLock, LockError};
-use froglet_memory::{MemoryEngine, MemoryOptions};
+use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_sql::{Database, Defaults};
 
 use crate::config::Config;
@@ -46,6 +46,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     let options = MemoryOptions {
         data_dir: Some(config.data_dir.clone()),
         memory_limit_bytes: config.memory_limit_bytes,
+        freeze: FreezeOptions { after: config.freeze_after, threads: config.freeze_threads },
         ..MemoryOptions::default()
     };
     // Recovery reads and computes for as long as it takes.

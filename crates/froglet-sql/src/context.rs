@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, ScalarValue};
-use froglet_engine::{ColumnType, Value};
+use froglet_engine::{BlockCounts, ColumnType, SpaceId, Value};
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef, SqlType,
 };
@@ -128,6 +128,11 @@ pub trait SessionFunctions: Send + Sync {
     }
     fn activity(&self) -> Vec<ActivityRow> {
         Vec::new()
+    }
+    /// The state of a table's blocks.
+    fn block_counts(&self, space: SpaceId) -> BlockCounts {
+        let _ = space;
+        BlockCounts::default()
     }
     /// now(): microseconds since 1970, the same in the whole transaction.
     fn transaction_time_us(&self) -> i64 {

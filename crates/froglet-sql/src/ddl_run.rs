@@ -224,8 +224,8 @@ pub(crate) async fn explain(
     Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Word("EXPLAIN"))))
 }
 
-/// VACUUM, ANALYZE, REINDEX, CLUSTER: garbage is collected and indexes are kept all the time, so
-/// only the names are looked at.
+/// VACUUM freezes what is cold at once. ANALYZE, REINDEX, CLUSTER: indexes are kept all the time, so only the
+/// names are looked at.
 pub(crate) async fn maintain(
     session: &mut Session,
     tag: &'static str,
@@ -243,8 +243,18 @@ pub(crate) async fn maintain(
     };
     let path = session.settings.hot().search_path.clone();
     let names = Names { catalog: &catalog, path: &path };
+    let mut spaces = Vec::with_capacity(tables.len());
     for table in tables {
-        names.table(table)?;
+        spaces.push(names.table(table)?.def.space);
+    }
+    if tag == "VACUUM" {
+        if spaces.is_empty() {
+            spaces.extend(catalog.tables.values().map(|table| table.def.space));
+        }
+        let engine = session.db.manager().engine().clone();
+        let freeze = move || spaces.into_iter().for_each(|space| drop(engine.freeze(space)));
+        let done = tokio::task::spawn_blocking(freeze).await;
+        done.map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))?;
     }
     Ok(Outcome::Done(tag.into()))
 }

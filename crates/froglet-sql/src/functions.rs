@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use froglet_engine::SqlState;
+use froglet_engine::{BlockCounts, SpaceId, SqlState};
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef,
 };
@@ -280,6 +280,10 @@ impl SessionFunctions for SessionState {
             inner.given.insert(sequence, value);
         }
         Ok(())
+    }
+
+    fn block_counts(&self, space: SpaceId) -> BlockCounts {
+        self.db.manager().engine().block_counts(space)
     }
 
     fn sequence_state(&self, sequence: ObjectId) -> Option<(i64, bool)> {

@@ -73,6 +73,7 @@ pub mod prepared;
 pub mod provider;
 pub mod provider_access;
 pub mod provider_exec;
+mod prune;
 pub mod query;
 mod query_rows;
 pub mod query_run;

@@ -29,6 +29,7 @@ use crate::pgcatalog::{self, Columns, Fill, Rows};
 use crate::planning::{Tables, internal};
 use crate::provider_access::{self, Access};
 use crate::provider_exec::TableScan;
+use crate::prune;
 use crate::resolve;
 use crate::system_row as row;
 use crate::types::sql_field;
@@ -185,7 +186,11 @@ impl TableProvider for BaseTable {
         };
         let access = match provider_access::choose(&self.table.def, filters) {
             Some(seek) => Access::Index(seek),
-            None => Access::Blocks,
+            None => {
+                let all = self.table.table.scan_blocks();
+                let left = prune::blocks(&self.table, &self.schema, filters, all, state);
+                Access::Blocks { all, left: left.map(Arc::from) }
+            }
         };
         let schema = Arc::new(self.schema.project(&wanted)?);
         let row_id_at = wanted.iter().position(|c| self.row_ids && *c == width);
@@ -210,7 +215,7 @@ impl TableProvider for BaseTable {
     ) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters
             .iter()
-            .map(|filter| match provider_access::usable(&self.table.def, filter) {
+            .map(|filter| match provider_access::usable(filter) {
                 true => TableProviderFilterPushDown::Inexact,
                 false => TableProviderFilterPushDown::Unsupported,
             })

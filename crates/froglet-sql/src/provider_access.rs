@@ -9,6 +9,7 @@
 //! ```
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
@@ -24,8 +25,13 @@ const MAX_RANGES: usize = 1_000;
 /// How a scan finds its rows.
 #[derive(Debug, Clone)]
 pub enum Access {
-    /// Every block.
-    Blocks,
+    /// So many blocks, but for those that have no row to return.
+    Blocks {
+        /// How many there are.
+        all: u32,
+        /// Those that may have one, if not all.
+        left: Option<Arc<[u32]>>,
+    },
     /// Ranges of an index.
     Index(IndexAccess),
 }
@@ -43,14 +49,9 @@ pub struct IndexAccess {
     pub unique: bool,
 }
 
-/// Whether a filter may help to choose an index; parameters are not known yet.
-pub fn usable(def: &TableDef, filter: &Expr) -> bool {
-    let Some(condition) = condition_of(filter, true) else { return false };
-    def.indexes.iter().any(|index| {
-        index.spec.key.iter().any(|part| {
-            def.column_by_id(part.column).is_some_and(|column| column.name == condition.column)
-        })
-    })
+/// Whether a filter may help to choose an index, or to leave blocks out; parameters are not known yet.
+pub fn usable(filter: &Expr) -> bool {
+    condition_of(filter, true).is_some()
 }
 
 /// The best index for a conjunction of filters, if any helps.

@@ -46,8 +46,6 @@ pub struct TableScan {
     row_id_at: Option<usize>,
     access: Access,
     limit: Option<usize>,
-    /// To be visited, of all blocks.
-    blocks: u32,
     properties: Arc<PlanProperties>,
 }
 
@@ -70,12 +68,12 @@ impl TableScan {
         limit: Option<usize>,
         target_partitions: usize,
     ) -> TableScan {
-        let (blocks, partitions) = match access {
-            Access::Blocks => {
-                let blocks = table.table.scan_blocks();
-                (blocks, target_partitions.min(blocks as usize).max(1))
+        let partitions = match &access {
+            Access::Blocks { all, left } => {
+                let blocks = left.as_ref().map_or(*all as usize, |left| left.len());
+                target_partitions.min(blocks).max(1)
             }
-            Access::Index(_) => (0, 1),
+            Access::Index(_) => 1,
         };
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema.clone()),
@@ -91,7 +89,6 @@ impl TableScan {
             row_id_at,
             access,
             limit,
-            blocks,
             properties: Arc::new(properties),
         }
     }
@@ -112,7 +109,11 @@ impl DisplayAs for TableScan {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.schema.fields().iter().map(|f| f.name().as_str()).collect();
         match &self.access {
-            Access::Blocks => write!(f, "TableScan: {}", self.table.def.name)?,
+            Access::Blocks { left: None, .. } => write!(f, "TableScan: {}", self.table.def.name)?,
+            Access::Blocks { all, left: Some(left) } => {
+                let name = &self.table.def.name;
+                write!(f, "TableScan: {name}, {} of {all} block(s)", left.len())?;
+            }
             Access::Index(index) => write!(
                 f,
                 "IndexScan: {} using {}, {} range(s)",
@@ -161,11 +162,14 @@ impl ExecutionPlan for TableScan {
         partition: usize,
         _context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let step = self.properties.partitioning.partition_count() as u32;
+        let step = self.properties.partitioning.partition_count();
         let walk = match &self.access {
-            Access::Blocks => {
-                Walk::Blocks(BlockWalk { next: partition as u32, step, end: self.blocks })
-            }
+            Access::Blocks { all, left } => Walk::Blocks(BlockWalk {
+                next: partition,
+                step,
+                end: left.as_ref().map_or(*all as usize, |left| left.len()),
+                left: left.clone(),
+            }),
             Access::Index(index) => Walk::Unopened(index.clone()),
         };
         let reader = Reader { source: self.source(), walk };
@@ -179,7 +183,8 @@ impl ExecutionPlan for TableScan {
         let mut statistics = Statistics::new_unknown(&self.schema);
         let rows = self.table.table.row_estimate() as usize;
         let rows = match &self.access {
-            Access::Blocks => rows,
+            Access::Blocks { left: None, .. } => rows,
+            Access::Blocks { all, left: Some(left) } => rows * left.len() / (*all).max(1) as usize,
             Access::Index(index) if index.unique => index.ranges.len(),
             // A guess that makes an index scan look small.
             Access::Index(_) => (rows / 100).max(1),
@@ -278,10 +283,12 @@ impl Source {
     }
 }
 
+/// Every n-th block, of all or of some.
 struct BlockWalk {
-    next: u32,
-    step: u32,
-    end: u32,
+    next: usize,
+    step: usize,
+    end: usize,
+    left: Option<Arc<[u32]>>,
 }
 
 enum Walk {
@@ -303,8 +310,8 @@ impl Reader {
                     self.walk = match self.source.seek(access) {
                         Some(rids) => Walk::Rows(rids.into_iter()),
                         None => {
-                            let end = self.source.table.table.scan_blocks();
-                            Walk::Blocks(BlockWalk { next: 0, step: 1, end })
+                            let end = self.source.table.table.scan_blocks() as usize;
+                            Walk::Blocks(BlockWalk { next: 0, step: 1, end, left: None })
                         }
                     };
                     continue;
@@ -320,7 +327,10 @@ impl Reader {
                     if blocks.next >= blocks.end {
                         return Ok(None);
                     }
-                    let block = blocks.next;
+                    let block = match &blocks.left {
+                        Some(left) => left[blocks.next],
+                        None => blocks.next as u32,
+                    };
                     blocks.next += blocks.step;
                     self.source.block(block)?
                 }

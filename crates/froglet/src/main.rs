@@ -103,6 +103,12 @@ struct Serve {
     /// Write a checkpoint after so much log [default: 1GB]
     #[arg(long, value_name = "SIZE")]
     max_wal_size: Option<String>,
+    /// Freeze a block that nobody has written to for so long; off for never [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    freeze_after: Option<String>,
+    /// Freeze with so many threads [default: 1]
+    #[arg(long, value_name = "N")]
+    freeze_threads: Option<String>,
     /// Run sessions on so many threads; 0 for as many as there are cores [default: 0]
     #[arg(long, value_name = "N")]
     worker_threads: Option<String>,
@@ -121,6 +127,8 @@ impl Serve {
             ("max_connections", self.max_connections),
             ("checkpoint_timeout", self.checkpoint_timeout),
             ("max_wal_size", self.max_wal_size),
+            ("freeze_after", self.freeze_after),
+            ("freeze_threads", self.freeze_threads),
             ("worker_threads", self.worker_threads),
         ];
         let given =

@@ -35,6 +35,10 @@ pub struct Config {
     pub checkpoint_timeout: Duration,
     /// `max_wal_size`: so much log since the last checkpoint brings the next one.
     pub max_log_bytes: u64,
+    /// `freeze_after`: a block that nobody has written to for so long is frozen; `None` is never.
+    pub freeze_after: Option<Duration>,
+    /// `freeze_threads` that do it.
+    pub freeze_threads: usize,
     /// `worker_threads` of the session runtime; 0 for as many as there are cores.
     pub worker_threads: usize,
     /// `[settings]`: what a session begins with.
@@ -163,6 +167,20 @@ const KEYS: &[(&str, Apply)] = &[
         config.max_log_bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
         at_least(e, config.max_log_bytes >= 1 << 20, "at least 1MB is needed")
     }),
+    ("freeze_after", |config, e| {
+        config.freeze_after = match &*e.value {
+            "off" => None,
+            value => {
+                let why = |_| e.error("a duration is needed, 5s for example, or off");
+                Some(units::duration(value).map_err(why)?)
+            }
+        };
+        Ok(())
+    }),
+    ("freeze_threads", |config, e| {
+        config.freeze_threads = integer(e)?;
+        at_least(e, (1..=64).contains(&config.freeze_threads), "1 to 64 make sense")
+    }),
     ("worker_threads", |config, e| {
         config.worker_threads = integer(e)?;
         at_least(e, config.worker_threads <= 1024, "at most 1024 make sense")
@@ -179,6 +197,8 @@ impl Config {
             max_connections: 1000,
             checkpoint_timeout: Duration::from_secs(300),
             max_log_bytes: 1 << 30,
+            freeze_after: Some(Duration::from_secs(5)),
+            freeze_threads: 1,
             worker_threads: 0,
             settings: Vec::new(),
         }

@@ -7,7 +7,7 @@
 //!   relations.rs   pg_class, pg_attribute, pg_attrdef, pg_index, pg_sequence, pg_depend
 //!   constraints.rs pg_constraint; the texts of constraints and indexes
 //!   cluster.rs     databases, roles, schemas, types, settings, sessions
-//!   views.rs       pg_tables, pg_indexes, information_schema, froglet.migrations, froglet.waits
+//!   views.rs       pg_tables, pg_indexes, information_schema, froglet.blocks, froglet.migrations, …
 //!   deparse.rs     expressions as PostgreSQL prints them
 //! ```
 //!

@@ -1,5 +1,5 @@
 //! Views over the catalog: pg_tables, pg_indexes, pg_sequences, information_schema, and
-//! froglet.migrations, froglet.waits.
+//! froglet.blocks, froglet.migrations, froglet.waits.
 
 use froglet_engine::ColumnId;
 use froglet_schema::{ConstraintDef, ConstraintKind, ForeignKeyAction, TableDef};
@@ -28,6 +28,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("information_schema", "check_constraints") => is_checks,
         ("information_schema", "schemata") => is_schemata,
         ("information_schema", "sequences") => is_sequences,
+        ("froglet", "blocks") => blocks,
         ("froglet", "migrations") => migrations,
         ("froglet", "schema_changes") => schema_changes,
         ("froglet", "waits") => waits,
@@ -431,6 +432,22 @@ fn schema_changes(scope: &QueryScope, rows: &mut Rows) {
             reverted_by: crate::revert::reverted_by(&changes, change.id),
             kept_columns: change.kept.len(),
             kept_until: if keeps { V::Time(change.kept_until_us) } else { V::Null },
+        );
+    }
+}
+
+fn blocks(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        let counts = scope.session.block_counts(table.def.space);
+        row!(rows;
+            schema_name: &table.def.schema,
+            table_name: &table.def.name,
+            hot: counts.hot,
+            cooling: counts.cooling,
+            frozen: counts.frozen,
+            free_rows: counts.free_rows,
+            versions: counts.versions,
+            bytes: counts.bytes,
         );
     }
 }
