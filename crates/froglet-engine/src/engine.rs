@@ -82,6 +82,9 @@ pub enum WriteStop {
     },
     /// The row is deleted: by a commit newer than the base, or by this transaction.
     Gone,
+    /// The row is at another place since the base: compaction has moved it. Whoever found it here looks for
+    /// it again.
+    Moved,
     /// Another row has the key.
     Duplicate {
         /// In this index.
@@ -390,6 +393,25 @@ pub trait Table: Send + Sync {
     /// Whether a transaction that committed after `ts` has inserted, updated or deleted the row.
     /// A registered snapshot is at or below `ts`. Waits for whoever has taken a commit timestamp.
     fn changed_since(&self, rid: RowId, ts: Ts) -> bool;
+
+    /// Moves of rows, each from a place to a free one, which leave fewer and fuller blocks if they are made
+    /// in this order; of blocks that nobody has written to for long, or of all. None where there is
+    /// nothing to gain.
+    fn plan_moves(&self, _cold_only: bool) -> Vec<(RowId, RowId)> {
+        Vec::new()
+    }
+
+    /// Moves a row that nobody is writing to: deletes it at one place and inserts it at another, with every
+    /// column and index entry. Whoever writes to the old place after the commit is told
+    /// [`WriteStop::Moved`]. [`WriteStop::Gone`]: the row has versions, or the place is taken.
+    fn move_row(
+        &self,
+        _txn: &mut dyn EngineTxn,
+        _from: RowId,
+        _to: RowId,
+    ) -> Result<(), WriteStop> {
+        Err(WriteStop::Gone)
+    }
 
     /// Opens a change feed. Every commit not visible to a relaxed read that starts after this
     /// returns reaches the feed before it becomes visible.

@@ -294,6 +294,17 @@ impl Block {
         self.dirty.store(true, Ordering::SeqCst);
     }
 
+    /// Takes every column away, of a block without rows.
+    pub fn drop_columns(&self, guard: &Guard) {
+        self.change_directory(guard, |columns| {
+            let rows = self.charged_rows.load(Ordering::Relaxed);
+            let bytes = columns.drain(..).map(|column| rows * column.row_bytes()).sum();
+            self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.budget.release(bytes);
+        });
+        self.dirty.store(true, Ordering::SeqCst);
+    }
+
     /// Puts memory on the account as rows come into use.
     pub fn charge_rows(&self, rows: usize, guard: &Guard) {
         if rows <= self.charged_rows.load(Ordering::Relaxed) {

@@ -277,7 +277,7 @@ impl Core {
 
     /// Collects what a transaction left in those of its spaces that have a horizon here.
     fn collect_spaces(&self, ended: &Ended, horizons: &[Option<u64>], guard: &Guard) {
-        let mut freed: SmallVec<[(u16, u64); 16]> = SmallVec::new();
+        let mut freed: SmallVec<[(u16, RowId); 16]> = SmallVec::new();
         let now_ns = self.cooling.now_ns();
         for undo in ended.undo.all() {
             let at = usize::from(undo.space);
@@ -295,12 +295,12 @@ impl Core {
             let is_aborted = stamped_aborted(undo.word.load(Ordering::Relaxed));
             let row_died = match undo.kind {
                 Kind::Insert => is_aborted,
-                Kind::Delete => !is_aborted,
+                Kind::Delete | Kind::Move => !is_aborted,
                 Kind::Update | Kind::Lock => false,
             };
             if row_died {
                 self.bury_row(space, block, rid, guard);
-                freed.push((undo.space, rid.0));
+                freed.push((undo.space, rid));
             }
         }
         for old in &ended.old_keys {

@@ -275,6 +275,12 @@ impl Column {
         self.load(slot)
     }
 
+    /// The value in place, of a row that nobody else may change.
+    pub fn value(&self, slot: usize, guard: &Guard) -> Value {
+        let cell = self.load_whole(slot);
+        value_of(&cell, self.ty, Some(self), &self.missing, guard)
+    }
+
     #[inline]
     fn is_valid(&self, slot: usize) -> bool {
         let slot = if cfg!(shuttle) { slot % 64 } else { slot };

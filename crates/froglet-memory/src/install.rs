@@ -32,7 +32,7 @@ impl MemoryTable {
         is_free: &dyn Fn(RowId) -> bool,
     ) -> Result<(), EngineError> {
         self.space.raise_tail(tail.0)?;
-        self.space.keep_slots(|rid| rid >= tail || is_free(rid));
+        self.space.free_slots(|free| free.retain(|rid| rid >= tail || is_free(rid)));
         Ok(())
     }
 
@@ -44,7 +44,7 @@ impl MemoryTable {
             match self.space.take_slot(&guard) {
                 Ok(rid) => taken.push(rid),
                 Err(error) => {
-                    self.space.give_slots(taken.into_iter().map(|rid| rid.0));
+                    self.space.give_slots(taken);
                     return Err(error);
                 }
             }
@@ -88,7 +88,7 @@ impl MemoryTable {
             values = rest;
         }
         done();
-        self.space.give_slots(empty.iter().map(|rid| rid.0));
+        self.space.give_slots(empty.iter().copied());
         Ok(())
     }
 

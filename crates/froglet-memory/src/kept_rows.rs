@@ -30,7 +30,6 @@ use froglet_engine::{
 use crate::arrow::value_at;
 use crate::block::Block;
 use crate::checkpoint::{BatchFile, KeptEntry, RID_COLUMN};
-use crate::column::value_of;
 use crate::engine::Core;
 use crate::replay::{Given, Place, Replay, store_cells};
 use crate::space::Space;
@@ -192,10 +191,7 @@ impl KeptRows {
 /// The row in place.
 fn in_place(place: Place<'_>, guard: &Guard) -> Option<Vec<Given>> {
     let slot = place.rid.slot();
-    let value = |column: &Arc<crate::column::Column>| {
-        let cell = column.load_whole(slot);
-        (column.id, value_of(&cell, column.ty, Some(column), &column.missing, guard))
-    };
+    let value = |column: &Arc<crate::column::Column>| (column.id, column.value(slot, guard));
     let columns = place.block.directory(guard).columns();
     place.block.is_present(slot).then(|| columns.iter().map(value).collect())
 }

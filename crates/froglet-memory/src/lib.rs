@@ -26,6 +26,7 @@ mod checkpoint;
 mod clock;
 mod collector;
 mod column;
+mod compact;
 mod engine;
 mod files;
 mod freeze;
@@ -45,6 +46,7 @@ mod redo;
 mod replay;
 #[cfg(all(test, shuttle))]
 mod schedules;
+mod slots;
 mod space;
 mod sync;
 mod table;

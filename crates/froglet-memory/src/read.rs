@@ -42,7 +42,7 @@ const BULK_TRIES: usize = 3;
 pub(crate) fn apply(undo: &Undo, columns: &[Found<'_>], cells: &mut [Cell], present: &mut bool) {
     match undo.kind {
         Kind::Insert => *present = false,
-        Kind::Delete => *present = true,
+        Kind::Delete | Kind::Move => *present = true,
         Kind::Lock => {}
         Kind::Update => {
             for image in undo.images() {

@@ -17,7 +17,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::sync::{Mutex, RwLock};
-use crate::transform::Cooling;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
@@ -39,8 +38,10 @@ use crate::log::{Log, LogError, LogOptions};
 use crate::memory::Budget;
 use crate::redo::{self, Entry, Fill, Installed, Operation};
 use crate::replay::{self, Place, Replay, store_cells};
+use crate::slots::FreeSlots;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
+use crate::transform::Cooling;
 use crate::undo::Pool;
 
 /// Opens the core of an engine.
@@ -397,7 +398,7 @@ impl Recovered {
     fn find_free_slots(&self) {
         for space in self.spaces.values() {
             let tail = space.tail();
-            space.forget_slots();
+            space.free_slots(|free| *free = FreeSlots::default());
             for number in (0..space.block_count()).rev() {
                 let rows = space.rows_in_block(number);
                 let is_free = |slot: &usize| {
@@ -405,9 +406,9 @@ impl Recovered {
                         !block.is_present(*slot) && block.head_ptr(*slot).is_null()
                     })
                 };
-                let free: Vec<u64> =
-                    (0..rows).rev().filter(is_free).map(|slot| RowId::of(number, slot).0).collect();
-                debug_assert!(free.iter().all(|&rid| rid < tail), "free slots are below the tail");
+                let free: Vec<RowId> =
+                    (0..rows).filter(is_free).map(|slot| RowId::of(number, slot)).collect();
+                debug_assert!(free.iter().all(|rid| rid.0 < tail), "free slots are below the tail");
                 // A block that has no row at all is made when it is needed.
                 if space.make_block(number).is_ok() {
                     space.give_slots(free);

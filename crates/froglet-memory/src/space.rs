@@ -23,6 +23,7 @@ use crate::freeze::life;
 use crate::install::Notes;
 use crate::keys::Index;
 use crate::memory::Budget;
+use crate::slots::FreeSlots;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 const BUCKETS: usize = 32;
@@ -40,7 +41,7 @@ pub(crate) struct Space {
     buckets: [OnceLock<Bucket>; BUCKETS],
     /// Row ids below this were handed out at some time.
     tail: AtomicU64,
-    free: Mutex<Vec<u64>>,
+    free: Mutex<FreeSlots>,
     free_len: AtomicUsize,
     /// Declared columns by id. A column is declared before a cell of it is written.
     columns: ArcSwap<Vec<ColumnSpec>>,
@@ -71,7 +72,7 @@ impl Space {
             budget,
             buckets: [const { OnceLock::new() }; BUCKETS],
             tail: AtomicU64::new(0),
-            free: Mutex::new(Vec::new()),
+            free: Mutex::default(),
             free_len: AtomicUsize::new(0),
             columns: ArcSwap::default(),
             indexes: ArcSwap::default(),
@@ -150,9 +151,9 @@ impl Space {
     /// A row id whose slot is free: not present, no chain, in no index.
     pub fn take_slot(&self, guard: &Guard) -> Result<RowId, EngineError> {
         if self.free_len.load(Ordering::Relaxed) > 0
-            && let Some(rid) = self.pop_free()
+            && let Some(rid) = self.free_slots(|free| free.pop(|block| self.is_frozen(block)))
         {
-            return Ok(RowId(rid));
+            return Ok(rid);
         }
         loop {
             let rid = RowId(self.tail.load(Ordering::Acquire));
@@ -166,31 +167,23 @@ impl Space {
         }
     }
 
-    fn pop_free(&self) -> Option<u64> {
+    /// Looks at the free slots, or changes them.
+    pub fn free_slots<T>(&self, change: impl FnOnce(&mut FreeSlots) -> T) -> T {
         let mut free = self.free.lock();
-        let rid = free.pop();
+        let changed = change(&mut free);
         self.free_len.store(free.len(), Ordering::Relaxed);
-        rid
+        changed
     }
 
     /// Gives slots back.
-    pub fn give_slots(&self, rids: impl IntoIterator<Item = u64>) {
-        let mut free = self.free.lock();
-        free.extend(rids);
-        self.free_len.store(free.len(), Ordering::Relaxed);
+    pub fn give_slots(&self, rids: impl IntoIterator<Item = RowId>) {
+        self.free_slots(|free| {
+            rids.into_iter().for_each(|rid| free.give(rid, |block| self.is_frozen(block)));
+        });
     }
 
-    /// Takes back free slots that are not to be handed out.
-    pub fn keep_slots(&self, is_free: impl Fn(RowId) -> bool) {
-        let mut free = self.free.lock();
-        free.retain(|rid| is_free(RowId(*rid)));
-        self.free_len.store(free.len(), Ordering::Relaxed);
-    }
-
-    /// Recovery: which slots are free is found anew.
-    pub fn forget_slots(&self) {
-        self.free.lock().clear();
-        self.free_len.store(0, Ordering::Relaxed);
+    fn is_frozen(&self, number: u32) -> bool {
+        self.block(number).is_some_and(|block| block.life.load(Ordering::Relaxed) == life::FROZEN)
     }
 
     /// Row ids handed out so far are below this.

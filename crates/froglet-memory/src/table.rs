@@ -238,6 +238,14 @@ impl Table for MemoryTable {
         self.newest_commit(rid).is_some_and(|newest| newest > ts.0)
     }
 
+    fn plan_moves(&self, cold_only: bool) -> Vec<(RowId, RowId)> {
+        self.core.plan_moves(&self.space, cold_only)
+    }
+
+    fn move_row(&self, txn: &mut dyn EngineTxn, from: RowId, to: RowId) -> Result<(), WriteStop> {
+        self.move_one(own_txn(txn), from, to)
+    }
+
     fn open_feed(&self) -> Box<dyn Feed> {
         self.space.open_feed()
     }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_epoch as epoch;
+use froglet_engine::RowId;
 use froglet_engine::env::Env;
 
 use crate::block::Block;
@@ -190,9 +191,25 @@ impl Core {
         }
     }
 
+    /// See [`froglet_engine::Table::plan_moves`].
+    pub fn plan_moves(&self, space: &Space, cold_only: bool) -> Vec<(RowId, RowId)> {
+        space.release_emptied();
+        // Who listens, or keeps the past, is a migration: it goes by row ids.
+        if space.has_feeds() || space.oldest_pin() != u64::MAX {
+            return Vec::new();
+        }
+        let after_ns = self.cooling.after_ns.load(Ordering::Relaxed);
+        let now_ns = self.cooling.now_ns();
+        space.plan_moves(|block| {
+            let quiet_ns = now_ns.saturating_sub(block.observed.touched_ns.load(Ordering::Relaxed));
+            !cold_only || (after_ns != u64::MAX && quiet_ns >= block.observed.wait_ns(after_ns))
+        })
+    }
+
     /// Collects what nobody needs, then freezes what can be of a space.
     pub fn freeze_space(&self, space: &Space) -> u64 {
         self.collect(usize::MAX, true);
+        space.release_emptied();
         let hot = space.blocks().filter(|(_, block)| !block.is_frozen(&epoch::pin()));
         hot.filter(|(number, block)| self.freeze_block(space, *number, block)).count() as u64
     }

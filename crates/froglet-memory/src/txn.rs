@@ -321,7 +321,7 @@ fn restore(undo: &Undo, space: &Arc<Space>, dead: &mut Vec<DeadKey>, guard: &Gua
         Kind::Lock => {}
         // The collector removes the keys of a row that was never there.
         Kind::Insert => block.set_present(rid.slot(), false),
-        Kind::Delete => block.set_present(rid.slot(), true),
+        Kind::Delete | Kind::Move => block.set_present(rid.slot(), true),
         Kind::Update => {
             let indexes = space.indexes();
             let touched: SmallVec<[&Arc<Index>; 4]> = indexes

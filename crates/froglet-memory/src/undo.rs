@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Update,
     /// Before it the row was there, with the cells that are still in place.
     Delete,
+    /// The same, and the row is at another place since.
+    Move,
     /// The row is held; nothing changed.
     Lock,
 }

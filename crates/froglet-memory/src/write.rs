@@ -206,7 +206,7 @@ impl MemoryTable {
                 Owner::Open(id) if id == own => break,
                 Owner::Open(id) => return Err(WriteStop::Busy { holder: TxnId(id) }),
                 Owner::Committed(ts) if undo.kind != Kind::Lock => {
-                    newest = Some(ts);
+                    newest = Some((ts, undo.kind));
                     break;
                 }
                 // A lock that was committed, or an aborted write, changed nothing.
@@ -215,11 +215,10 @@ impl MemoryTable {
             next = undo.next(guard);
         }
         // The owner first, the row second: what is committed now was stored before now.
-        if !block.is_present(slot) {
-            return Err(WriteStop::Gone);
-        }
         match newest {
-            Some(ts) if ts > base.0 => Err(WriteStop::Changed { ts: Ts(ts) }),
+            Some((_, Kind::Move)) => Err(WriteStop::Moved),
+            _ if !block.is_present(slot) => Err(WriteStop::Gone),
+            Some((ts, _)) if ts > base.0 => Err(WriteStop::Changed { ts: Ts(ts) }),
             _ => Ok(()),
         }
     }
@@ -446,7 +445,8 @@ impl MemoryTable {
                 Owner::Open(id) if id == own.0 => return None,
                 Owner::Open(id) => {
                     let changes = |&at: &usize| undo.changes(self.columns[at].id);
-                    if undo.kind == Kind::Delete || columns.iter().any(changes) {
+                    let is_gone = matches!(undo.kind, Kind::Delete | Kind::Move);
+                    if is_gone || columns.iter().any(changes) {
                         return Some(TxnId(id));
                     }
                 }

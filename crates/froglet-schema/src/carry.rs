@@ -497,7 +497,7 @@ async fn stopped(
 ) -> Result<(), TxnError> {
     match stop {
         WriteStop::Busy { holder } => txn.wait_for(holder, limits).await,
-        WriteStop::Changed { .. } => Err(TxnError::Serialization),
+        WriteStop::Changed { .. } | WriteStop::Moved => Err(TxnError::Serialization),
         // The row was deleted by this transaction itself: there is nothing to carry.
         WriteStop::Gone => Ok(()),
         WriteStop::Duplicate { .. } => Err(SchemaError::refused(

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::carry::{CopyTo, Flip, MadeBy};
 use crate::change_log::{CHANGES_SPACE, ChangeLog};
+use crate::compact;
 use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
 use crate::flip::{Hook, TableState, changes_itself};
@@ -21,7 +22,7 @@ use crate::lazy::LazyMigration;
 use crate::lazy_columns::LazyColumn;
 use crate::lazy_driver::Retired;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
-use crate::migration::Migration;
+use crate::migration::{Migration, spawn_in_background};
 use crate::own_view::OwnView;
 use crate::sequence::Sequences;
 use crate::status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
@@ -260,6 +261,8 @@ impl Catalog {
             .name("froglet-catalog".to_owned())
             .spawn(move || housekeep(&weak))
             .expect("a thread can be started");
+        let weak = Arc::downgrade(&catalog);
+        spawn_in_background("froglet-compactor".to_owned(), move || compact::run(&weak));
         Ok(catalog)
     }
 

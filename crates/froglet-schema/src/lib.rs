@@ -25,6 +25,7 @@ mod carry;
 pub mod catalog;
 pub mod change;
 pub mod change_log;
+mod compact;
 mod copy;
 mod course;
 pub mod def;

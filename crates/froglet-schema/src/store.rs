@@ -169,7 +169,8 @@ impl Store {
     ) -> Result<(), SchemaError> {
         match stop {
             WriteStop::Busy { holder } => Ok(txn.wait_for(holder, limits).await?),
-            WriteStop::Changed { .. } | WriteStop::Gone => match txn.isolation() {
+            WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved => match txn.isolation()
+            {
                 Isolation::ReadCommitted => Err(SchemaError::Stale),
                 Isolation::RepeatableRead => Err(TxnError::Serialization.into()),
             },

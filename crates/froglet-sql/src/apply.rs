@@ -8,6 +8,7 @@
 //!     │           new values again (Recheck), write with the new view as base
 //!     │           REPEATABLE READ: 40001
 //!     │ Gone      READ COMMITTED: skip;  REPEATABLE READ: 40001
+//!     │ Moved     READ COMMITTED: the statement begins again;  REPEATABLE READ: 40001
 //!     └ Duplicate 23505
 //! ```
 //!
@@ -85,6 +86,9 @@ pub(crate) struct Writer<'a> {
     /// Parameters and session of the statement's expressions.
     pub(crate) eval: &'a EvalContext,
     pub(crate) session: &'a Arc<SessionState>,
+    /// The first view under which the statement has found rows, once it has left it. It is kept: what
+    /// becomes of a row is known for as long as somebody may have seen it before.
+    pub(crate) first_view: Option<Arc<Snapshot>>,
     /// Which of the rows of an insert is the duplicate that it failed with.
     pub(crate) duplicate: Option<usize>,
 }
@@ -179,6 +183,8 @@ impl Writer<'_> {
     /// transaction's own view, since it has no other).
     pub(crate) async fn fresh_view(&mut self) -> Result<Arc<Snapshot>, Stop> {
         if self.isolation() == Isolation::ReadCommitted {
+            let view = self.txn.part().snapshot();
+            self.first_view.get_or_insert_with(|| view.clone());
             self.catalog.refresh_statement(self.txn, self.limits).await?;
         }
         Ok(self.txn.part().snapshot().clone())
@@ -225,7 +231,7 @@ impl Writer<'_> {
                     return Err(violation::unique(&table.def, index, &rows[done]).into());
                 }
                 WriteStop::Engine(e) => return Err(SqlError::from(e).into()),
-                WriteStop::Changed { .. } | WriteStop::Gone => {
+                WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved => {
                     return Err(internal("an insert met an older version of its own row"));
                 }
             }
@@ -366,9 +372,10 @@ impl Writer<'_> {
                 OnBusy::NoWait => Err(row_not_available(table)),
                 OnBusy::Skip => Ok(Next::Skip),
             },
-            WriteStop::Changed { .. } | WriteStop::Gone if !read_committed => {
+            WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved if !read_committed => {
                 Err(TxnError::Serialization.into())
             }
+            WriteStop::Moved => Err(Stop::Restart),
             WriteStop::Gone => Ok(Next::Skip),
             WriteStop::Changed { .. } => {
                 let view = self.fresh_view().await?;

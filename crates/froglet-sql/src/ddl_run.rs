@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use froglet_engine::{SqlState, Value};
-use froglet_schema::MigrationOptions;
+use froglet_schema::{Catalog, MigrationOptions, TableVersion};
 use froglet_txn::{Limits, aside_async};
 
 use crate::apply::Stop;
@@ -224,7 +224,13 @@ pub(crate) async fn explain(
     Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Word("EXPLAIN"))))
 }
 
-/// VACUUM freezes what is cold at once. ANALYZE, REINDEX, CLUSTER: indexes are kept all the time, so only the
+fn vacuum(catalog: &Catalog, table: &TableVersion) -> Result<(), SqlError> {
+    catalog.compact(table.def.id, false)?;
+    catalog.engine().freeze(table.def.space);
+    Ok(())
+}
+
+/// VACUUM compacts and freezes, however recently rows were written. ANALYZE, REINDEX, CLUSTER: indexes are kept all the time, so only the
 /// names are looked at.
 pub(crate) async fn maintain(
     session: &mut Session,
@@ -243,18 +249,18 @@ pub(crate) async fn maintain(
     };
     let path = session.settings.hot().search_path.clone();
     let names = Names { catalog: &catalog, path: &path };
-    let mut spaces = Vec::with_capacity(tables.len());
+    let mut found = Vec::with_capacity(tables.len());
     for table in tables {
-        spaces.push(names.table(table)?.def.space);
+        found.push(names.table(table)?.clone());
     }
     if tag == "VACUUM" {
-        if spaces.is_empty() {
-            spaces.extend(catalog.tables.values().map(|table| table.def.space));
+        if found.is_empty() {
+            found.extend(catalog.tables.values().cloned());
         }
-        let engine = session.db.manager().engine().clone();
-        let freeze = move || spaces.into_iter().for_each(|space| drop(engine.freeze(space)));
-        let done = tokio::task::spawn_blocking(freeze).await;
-        done.map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))?;
+        let catalog = session.db.catalog().clone();
+        let vacuum = move || found.iter().try_for_each(|table| vacuum(&catalog, table));
+        let done = tokio::task::spawn_blocking(vacuum).await;
+        done.map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))??;
     }
     Ok(Outcome::Done(tag.into()))
 }

@@ -363,6 +363,7 @@ impl Session {
             held: &mut self.held_parents,
             eval,
             session: &self.state,
+            first_view: None,
             duplicate: None,
         })
     }

@@ -97,6 +97,7 @@ impl Stop {
             WriteStop::Changed { ts } => Stop::Changed(*ts),
             WriteStop::Gone => Stop::Gone,
             WriteStop::Duplicate { index, other } => Stop::Duplicate(*index, *other),
+            WriteStop::Moved => return Err("a row has moved that nobody moves".to_owned()),
             WriteStop::Engine(error) => return Err(format!("the engine failed: {error}")),
         })
     }

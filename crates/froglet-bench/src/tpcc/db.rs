@@ -171,7 +171,10 @@ pub enum Stop {
 impl From<WriteStop> for Stop {
     fn from(stop: WriteStop) -> Stop {
         match stop {
-            WriteStop::Busy { .. } | WriteStop::Changed { .. } | WriteStop::Gone => Stop::Conflict,
+            WriteStop::Busy { .. }
+            | WriteStop::Changed { .. }
+            | WriteStop::Gone
+            | WriteStop::Moved => Stop::Conflict,
             other @ (WriteStop::Duplicate { .. } | WriteStop::Engine(_)) => {
                 Stop::Wrong(anyhow!("{other:?}"))
             }

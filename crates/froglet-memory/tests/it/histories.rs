@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::{Direction, Engine, KeyRange, Row, RowId, RowWrite, Snapshot, Ts, Value};
 
@@ -153,8 +154,7 @@ fn check(records: &[Record]) {
     assert!(reads > 1000, "{reads} reads are few");
 }
 
-fn run(db: Db, seed: u64, threads: u64, transactions: usize) {
-    let db = Arc::new(db);
+fn run(db: Arc<Db>, seed: u64, threads: u64, transactions: usize) {
     let workers: Vec<_> = (0..threads)
         .map(|thread| {
             let db = Arc::clone(&db);
@@ -180,7 +180,8 @@ fn run(db: Db, seed: u64, threads: u64, transactions: usize) {
     drop(last);
     let table = db.table.as_any().downcast_ref::<froglet_memory::MemoryTable>().expect("ours");
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
-    while (table.index_entries(0), table.index_entries(1)) != (rows, rows) {
+    let all = (rows, rows, rows as u64);
+    while (table.index_entries(0), table.index_entries(1), db.table.row_estimate()) != all {
         assert!(
             std::time::Instant::now() < deadline,
             "{rows} rows, {} and {} entries",
@@ -195,13 +196,34 @@ fn run(db: Db, seed: u64, threads: u64, transactions: usize) {
 #[test]
 fn every_read_is_of_its_snapshot() {
     for seed in 1..5 {
-        run(Db::collected(), seed, 4, 3000);
+        run(Arc::new(Db::collected()), seed, 4, 3000);
     }
 }
 
 #[test]
 fn every_read_is_of_its_snapshot_while_blocks_freeze() {
     for seed in 5..9 {
-        run(Db::frozen(), seed, 4, 3000);
+        run(Arc::new(Db::frozen()), seed, 4, 3000);
+    }
+}
+
+#[test]
+fn every_read_is_of_its_snapshot_while_rows_move() {
+    for seed in 9..13 {
+        let (db, stop) = (Arc::new(Db::frozen()), Arc::new(AtomicBool::new(false)));
+        let mover = {
+            let (db, stop) = (Arc::clone(&db), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                let mut moved = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    moved += move_rows(&db);
+                }
+                moved
+            })
+        };
+        run(Arc::clone(&db), seed, 4, 3000);
+        stop.store(true, Ordering::Relaxed);
+        let moved = mover.join().expect("the mover failed");
+        assert!(moved > 20, "{moved} rows have moved");
     }
 }

@@ -1,6 +1,7 @@
 //! The memory engine from outside, through the engine contract.
 
 mod collection;
+mod compaction;
 mod conflicts;
 mod frozen;
 mod histories;

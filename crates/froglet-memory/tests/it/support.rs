@@ -108,6 +108,23 @@ impl Db {
     }
 }
 
+/// Makes the moves that compaction plans, in one transaction; how many it could make.
+pub fn move_rows(db: &Db) -> usize {
+    let mut txn = db.begin();
+    let moves = db.table.plan_moves(false);
+    let made = moves.into_iter().filter(|(from, to)| {
+        let moved = db.table.move_row(&mut *txn, *from, *to);
+        assert!(
+            matches!(moved, Ok(()) | Err(WriteStop::Gone | WriteStop::Busy { .. })),
+            "{moved:?}"
+        );
+        moved.is_ok()
+    });
+    let made = made.count();
+    commit(txn);
+    made
+}
+
 /// Commits.
 pub fn commit(mut txn: Box<dyn EngineTxn>) {
     txn.pre_commit();

@@ -1,0 +1,118 @@
+//! Compaction: rows of cold, sparse blocks move together, in transactions like any other.
+//!
+//! ```text
+//!   engine: plan_moves ──▶ move ─ held shared? undo it ─ move ─ … ──▶ commit ──▶ next chunk
+//! ```
+//!
+//! "Mainlining Databases" (VLDB 2021), section 4.3. The engine knows which rows to move where; here is
+//! what makes it a transaction: it writes a table under a version of its schema, as every writer does, so a
+//! schema change carries its rows over or has it end for nothing.
+//!
+//! A table that is being migrated is left alone: the engine plans no moves where somebody listens to changes or
+//! keeps the past, and what stands before a table that is made lazily plans none.
+//!
+//! A row is not moved while somebody holds it shared: a share is entered under the row's place. Mover and
+//! sharer keep to rules R1 and R2 in `froglet_txn::rowlocks`, the mover as one who deletes the row.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use froglet_engine::{EngineError, RowId, WriteStop};
+use froglet_txn::{Isolation, SchemaUse, Strength, Transaction};
+
+use crate::catalog::{Catalog, TableVersion};
+use crate::def::ObjectId;
+use crate::error::SchemaError;
+
+/// Moves of one transaction: whoever wants such a row waits for its end.
+const CHUNK_ROWS: usize = 1024;
+/// Between two looks for cold, sparse blocks.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+impl Catalog {
+    /// Moves the rows of a table's sparse blocks together, of all or of the cold ones. Returns how many
+    /// were moved; fewer than could be where others are at work.
+    pub fn compact(&self, table: ObjectId, cold_only: bool) -> Result<u64, SchemaError> {
+        let mut moved = 0;
+        loop {
+            let Some(version) = self.latest().tables.get(&table).cloned() else { return Ok(moved) };
+            let plan = version.table.plan_moves(cold_only);
+            let mut of_plan = 0;
+            for chunk in plan.chunks(CHUNK_ROWS) {
+                match self.move_rows(table, chunk)? {
+                    Some(rows) => of_plan += rows,
+                    None => return Ok(moved + of_plan),
+                }
+            }
+            moved += of_plan;
+            // What others are at work on stays as it is.
+            if of_plan * 2 < plan.len() as u64 || plan.is_empty() {
+                return Ok(moved);
+            }
+        }
+    }
+
+    /// One transaction; none if a schema change is in its way.
+    fn move_rows(
+        &self,
+        table: ObjectId,
+        moves: &[(RowId, RowId)],
+    ) -> Result<Option<u64>, SchemaError> {
+        let mut txn = self.manager().begin(Isolation::ReadCommitted);
+        let view = self.begin_statement_at_once(&mut txn, true);
+        let version = view.and_then(|view| view.tables.get(&table).cloned());
+        let Some(version) = version else { return Ok(None) };
+        let used = SchemaUse { table, space: version.def.space, version: version.version };
+        txn.note_schema(used);
+        let mut moved = 0;
+        for &(from, to) in moves {
+            moved += u64::from(move_one(&mut txn, &version, from, to)?);
+        }
+        match self.manager().commit_at_once(&mut txn) {
+            Some(committed) => {
+                committed?;
+                Ok(Some(moved))
+            }
+            None => {
+                txn.abort();
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Whether a row could be moved.
+fn move_one(
+    txn: &mut Transaction,
+    version: &Arc<TableVersion>,
+    from: RowId,
+    to: RowId,
+) -> Result<bool, EngineError> {
+    let before = txn.savepoint();
+    match version.table.move_row(txn.part(), from, to) {
+        Ok(()) => {}
+        Err(WriteStop::Engine(error)) => return Err(error),
+        Err(_) => return Ok(false),
+    }
+    let (place, locks) = ((version.def.space, from), txn.manager().row_locks());
+    if locks.other_holder(place, txn.id(), Strength::Key).is_some() {
+        txn.rollback_to(before);
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Runs on the thread `froglet-compactor`.
+pub(crate) fn run(catalog: &Weak<Catalog>) {
+    while let Some(catalog) = catalog.upgrade() {
+        let tables: Vec<ObjectId> = catalog.latest().tables.keys().copied().collect();
+        for table in tables {
+            if let Err(error) = catalog.compact(table, true) {
+                tracing::debug!(table, %error, "a table is not compacted");
+            }
+        }
+        drop(catalog);
+        thread::sleep(INTERVAL);
+    }
+}
