@@ -316,6 +316,16 @@ pub trait Table: Send + Sync {
         projection: &[usize],
     ) -> Result<BlockRows, EngineError>;
 
+    /// The same without row ids: what a frozen block has is handed out as it is.
+    fn read_batch(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        projection: &[usize],
+    ) -> Result<RecordBatch, EngineError> {
+        Ok(self.read_block(snapshot, block, projection)?.batch)
+    }
+
     /// What is known of the values that a block has in the column at a layout position: of every row that
     /// a snapshot sees which was taken before this is asked.
     fn block_stats(&self, _block: u32, _column: usize) -> Option<ColumnStats> {

@@ -11,7 +11,7 @@
 //! copied half, so it must not become visible after it. For the same reason columns are looked for
 //! after it: [F2] in `freeze`.
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch};
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
@@ -19,6 +19,7 @@ use froglet_engine::{
 };
 use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use crate::arrow::Gather;
 use crate::block::Block;
@@ -263,9 +264,20 @@ impl MemoryTable {
         number: u32,
         projection: &[usize],
     ) -> Result<BlockRows, EngineError> {
+        let (seen, batch) = self.batch_of_block(snapshot, number, projection);
+        Ok(BlockRows { rids: seen.row_ids(number), batch })
+    }
+
+    /// See [`froglet_engine::Table::read_batch`]; and which rows of the block these are.
+    pub(crate) fn batch_of_block(
+        &self,
+        snapshot: &Snapshot,
+        number: u32,
+        projection: &[usize],
+    ) -> (Seen, RecordBatch) {
         let guard = epoch::pin();
         let Some(block) = self.space.block(number) else {
-            return Ok(self.no_rows(projection, &guard));
+            return (Seen::new(Vec::new(), 0), self.no_rows(projection, &guard).batch);
         };
         // The view first: what it sees was given a row id before, and is in the columns found next.
         let view = self.view(snapshot);
@@ -283,6 +295,7 @@ impl MemoryTable {
         let mut copies = copies.into_iter();
         let arrays = columns.iter().map(|found| match found.column.and_then(Column::frozen) {
             // [F3]
+            Some(frozen) if seen.count == frozen.array.len() => Arc::clone(&frozen.array),
             Some(frozen) if seen.is_prefix() => frozen.array.slice(0, seen.count),
             Some(_) => {
                 let mut copy = Gather::of(found, rows);
@@ -291,8 +304,8 @@ impl MemoryTable {
             }
             None => seen.keep(copies.next().expect("a copy for each hot column")).finish(&guard),
         });
-        let arrays = arrays.collect();
-        Ok(self.block_rows(seen.row_ids(number), arrays, projection))
+        let batch = crate::arrow::batch(self.schema(projection), arrays.collect(), seen.count);
+        (seen, batch)
     }
 
     /// See [`froglet_engine::Table::block_stats`].
@@ -354,7 +367,7 @@ impl MemoryTable {
 }
 
 /// Which rows of a block a view sees.
-struct Seen {
+pub(crate) struct Seen {
     presence: Vec<u64>,
     count: usize,
     /// Their positions, if it is not every row.

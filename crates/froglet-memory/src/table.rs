@@ -5,6 +5,7 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use crossbeam_epoch as epoch;
 use froglet_engine::{
@@ -155,6 +156,15 @@ impl Table for MemoryTable {
         projection: &[usize],
     ) -> Result<BlockRows, EngineError> {
         self.read_all(snapshot, block, projection)
+    }
+
+    fn read_batch(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        projection: &[usize],
+    ) -> Result<RecordBatch, EngineError> {
+        Ok(self.batch_of_block(snapshot, block, projection).1)
     }
 
     fn block_stats(&self, block: u32, column: usize) -> Option<ColumnStats> {

@@ -211,7 +211,12 @@ impl Source {
             let ids: Int64Array = rids.iter().map(|rid| Some(rid.0 as i64)).collect();
             columns.insert(at, Arc::new(ids));
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(rids.len()));
+        self.cut(columns, rids.len())
+    }
+
+    /// As many of the rows as are still wanted.
+    fn cut(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
         let keep = batch.num_rows().min(self.left);
         self.left -= keep;
@@ -219,11 +224,12 @@ impl Source {
     }
 
     fn block(&mut self, block: u32) -> Result<RecordBatch> {
-        let rows = self
-            .table
-            .table
-            .read_block(&self.snapshot, block, &self.columns)
-            .map_err(SqlError::from)?;
+        let (table, snapshot) = (&self.table.table, &self.snapshot);
+        if self.row_id_at.is_none() {
+            let batch = table.read_batch(snapshot, block, &self.columns).map_err(SqlError::from)?;
+            return self.cut(batch.columns().to_vec(), batch.num_rows());
+        }
+        let rows = table.read_block(snapshot, block, &self.columns).map_err(SqlError::from)?;
         self.assemble(rows.batch.columns().to_vec(), &rows.rids)
     }
 
