@@ -36,8 +36,7 @@ use crossbeam_epoch::Guard;
 use froglet_engine::EngineError;
 
 use crate::block::Block;
-use crate::column::{Column, Found};
-use crate::memory::Budget;
+use crate::column::{Column, Found, Freezing};
 use crate::sync::atomic::Ordering;
 
 /// What `Block::life` says.
@@ -60,18 +59,14 @@ pub(crate) enum Attempt {
 }
 
 impl Block {
-    /// Freezes the columns of the first `rows` rows.
-    pub fn freeze(
-        &self,
-        rows: usize,
-        budget: &Arc<Budget>,
-        guard: &Guard,
-    ) -> Result<Attempt, EngineError> {
+    /// Freezes the hot columns.
+    pub fn freeze(&self, freezing: &Freezing<'_>) -> Result<Attempt, EngineError> {
+        let guard = freezing.guard;
         let Some(_latch) = self.migration.try_lock() else { return Ok(Attempt::Busy) };
         self.life.store(life::COOLING, Ordering::SeqCst);
         let version = self.version_after_all();
         let frozen = match Block::nothing_linked(version) {
-            true => self.frozen_columns(rows, budget, guard),
+            true => self.frozen_columns(freezing),
             false => Ok(None),
         };
         let growing = self.growth.lock();
@@ -100,16 +95,16 @@ impl Block {
     #[allow(clippy::type_complexity)]
     fn frozen_columns(
         &self,
-        rows: usize,
-        budget: &Arc<Budget>,
-        guard: &Guard,
+        freezing: &Freezing<'_>,
     ) -> Result<Option<Vec<(Arc<Column>, Arc<Column>)>>, EngineError> {
         let mut frozen = Vec::new();
-        for column in self.directory(guard).columns().iter().filter(|c| c.frozen().is_none()) {
+        for column in
+            self.directory(freezing.guard).columns().iter().filter(|c| c.frozen().is_none())
+        {
             if self.life.load(Ordering::Relaxed) != life::COOLING {
                 return Ok(None);
             }
-            frozen.push((Arc::clone(column), Arc::new(column.freeze(rows, budget, guard)?)));
+            frozen.push((Arc::clone(column), Arc::new(column.freeze(freezing)?)));
         }
         Ok(Some(frozen))
     }

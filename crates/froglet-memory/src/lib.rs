@@ -55,6 +55,7 @@ mod txn;
 mod undo;
 mod write;
 
+pub use column::Dictionary;
 pub use engine::{MemoryEngine, MemoryOptions};
 pub use table::MemoryTable;
 pub use transform::FreezeOptions;

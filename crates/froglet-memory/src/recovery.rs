@@ -54,7 +54,7 @@ pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
         stripes: Stripes::new(),
         spaces: RwLock::default(),
         garbage: Garbage::default(),
-        cooling: Cooling::new(Arc::clone(&options.env), options.freeze.after),
+        cooling: Cooling::new(Arc::clone(&options.env), options.freeze),
         keepers: Keepers::default(),
         log: None,
         notes: Mutex::default(),

@@ -59,7 +59,8 @@ fn row(id: i64, n: i64) -> Row {
 
 impl Db {
     fn new(rows: i64) -> (Arc<Db>, Vec<RowId>) {
-        let freeze = FreezeOptions { after: Some(Duration::ZERO), threads: 0 };
+        let freeze =
+            FreezeOptions { after: Some(Duration::ZERO), threads: 0, ..FreezeOptions::default() };
         let options = MemoryOptions { collector_thread: false, freeze, ..MemoryOptions::default() };
         let engine = MemoryEngine::open(options).expect("opens");
         engine.create_space(SpaceId(1)).expect("a space");

@@ -240,6 +240,9 @@ impl Space {
         };
         for (_, block) in self.blocks() {
             let linked = block.linked();
+            let columns = block.directory(&guard).columns().iter();
+            let is_dictionary = |c: &&Arc<Column>| c.frozen().is_some_and(|f| f.is_dictionary);
+            counts.dictionaries += columns.filter(is_dictionary).count() as u64;
             counts.versions += linked;
             match (linked, block.life.load(Ordering::Relaxed)) {
                 (0, life::FROZEN) if block.is_frozen(&guard) => counts.frozen += 1,

@@ -22,6 +22,7 @@ use froglet_engine::RowId;
 use froglet_engine::env::Env;
 
 use crate::block::Block;
+use crate::column::{Dictionary, Freezing};
 use crate::engine::Core;
 use crate::freeze::Attempt;
 use crate::space::Space;
@@ -39,18 +40,14 @@ const REST: u32 = 3;
 const NICENESS: i32 = 10;
 
 /// When blocks are frozen, and by how many threads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FreezeOptions {
     /// A block is frozen when nobody has written to it for so long; never: never.
     pub after: Option<Duration>,
     /// Threads that do it. Without, [`crate::MemoryEngine::freeze_cold`] does.
     pub threads: usize,
-}
-
-impl Default for FreezeOptions {
-    fn default() -> FreezeOptions {
-        FreezeOptions { after: None, threads: 0 }
-    }
+    /// Whether equal strings of a block are kept once.
+    pub dictionary: Dictionary,
 }
 
 /// What the access observer knows of a block.
@@ -91,6 +88,7 @@ pub(crate) struct Cooling {
     queue: Mutex<VecDeque<(Weak<Space>, u32)>>,
     /// `u64::MAX` is never.
     after_ns: AtomicU64,
+    dictionary: Dictionary,
     stop: AtomicBool,
 }
 
@@ -99,11 +97,12 @@ fn nanoseconds(after: Option<Duration>) -> u64 {
 }
 
 impl Cooling {
-    pub fn new(env: Arc<dyn Env>, after: Option<Duration>) -> Cooling {
+    pub fn new(env: Arc<dyn Env>, options: FreezeOptions) -> Cooling {
         Cooling {
             env,
             queue: Mutex::default(),
-            after_ns: AtomicU64::new(nanoseconds(after)),
+            after_ns: AtomicU64::new(nanoseconds(options.after)),
+            dictionary: options.dictionary,
             stop: AtomicBool::new(false),
         }
     }
@@ -180,8 +179,13 @@ impl Core {
 
     /// Freezes the hot columns of a block now, if there are no versions in it.
     pub fn freeze_block(&self, space: &Space, number: u32, block: &Block) -> bool {
-        let rows = space.rows_in_block(number);
-        match block.freeze(rows, &self.budget, &epoch::pin()) {
+        let freezing = Freezing {
+            rows: space.rows_in_block(number),
+            dictionary: self.cooling.dictionary,
+            budget: &self.budget,
+            guard: &epoch::pin(),
+        };
+        match block.freeze(&freezing) {
             Ok(Attempt::Frozen(_)) => true,
             Ok(Attempt::Busy) => false,
             Err(error) => {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use froglet_engine::Engine;
 use froglet_engine::env::RealEnv;
 use froglet_memory::lock_file::{DataDirLock, LockError};
-use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
+use froglet_memory::{Dictionary, FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_sql::{Database, Defaults};
 
-use crate::config::Config;
+use crate::config::{Choice, Config};
 use crate::error::ServerError;
 
 /// What is open while the server runs.
@@ -46,7 +46,15 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     let options = MemoryOptions {
         data_dir: Some(config.data_dir.clone()),
         memory_limit_bytes: config.memory_limit_bytes,
-        freeze: FreezeOptions { after: config.freeze_after, threads: config.freeze_threads },
+        freeze: FreezeOptions {
+            after: config.freeze_after,
+            threads: config.freeze_threads,
+            dictionary: match config.freeze_dictionary {
+                Choice::Auto => Dictionary::Auto,
+                Choice::On => Dictionary::On,
+                Choice::Off => Dictionary::Off,
+            },
+        },
         ..MemoryOptions::default()
     };
     // Recovery reads and computes for as long as it takes.

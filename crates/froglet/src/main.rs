@@ -109,6 +109,9 @@ struct Serve {
     /// Freeze with so many threads [default: 1]
     #[arg(long, value_name = "N")]
     freeze_threads: Option<String>,
+    /// Keep equal strings of a frozen block once: auto, on or off [default: auto]
+    #[arg(long, value_name = "CHOICE")]
+    freeze_dictionary: Option<String>,
     /// Run sessions on so many threads; 0 for as many as there are cores [default: 0]
     #[arg(long, value_name = "N")]
     worker_threads: Option<String>,
@@ -129,6 +132,7 @@ impl Serve {
             ("max_wal_size", self.max_wal_size),
             ("freeze_after", self.freeze_after),
             ("freeze_threads", self.freeze_threads),
+            ("freeze_dictionary", self.freeze_dictionary),
             ("worker_threads", self.worker_threads),
         ];
         let given =

@@ -8,7 +8,8 @@
 //!              thaw: cells are copied, strings are shared
 //! ```
 //!
-//! After "Mainlining Databases", section 4.3, the gathering phase. Both forms have their cells in one
+//! After "Mainlining Databases", sections 4.3 and 4.4: the gathering phase, and dictionary compression where a
+//! column has few different strings: then each is gathered once, and views share it. Both forms have their cells in one
 //! layout: whoever reads a row need not know which he reads. Who freezes, and why nobody stores to
 //! a frozen column, is in `freeze`.
 //!
@@ -16,7 +17,6 @@
 //! bounds: of what is there, and of what was.
 
 use std::hash::{BuildHasher, Hash};
-use std::mem::replace;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -27,7 +27,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnStats, ColumnType, EngineError, Value};
+use froglet_engine::{ColumnStats, ColumnType, EngineError, IdMap, Value};
 
 use super::{Column, set_bit};
 use crate::arrow::array_of;
@@ -44,6 +44,42 @@ pub(crate) struct Frozen {
     /// Every row of the block up to the last that was handed out when it was frozen.
     pub array: ArrayRef,
     pub stats: ColumnStats,
+    /// Long strings that are there once.
+    pub is_dictionary: bool,
+}
+
+/// Whether equal strings of a block are kept once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dictionary {
+    /// Never.
+    Off,
+    /// Where the first of them say that it is worth while.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+}
+
+/// What the dictionary of a column that takes one may have at most: one word for so many strings.
+const STRINGS_PER_WORD: usize = 4;
+/// So many strings say whether a dictionary is worth while.
+const SAMPLE: usize = 256;
+
+/// What a column is frozen with.
+pub(crate) struct Freezing<'a> {
+    /// Rows that are frozen, from the first.
+    pub rows: usize,
+    pub dictionary: Dictionary,
+    pub budget: &'a Arc<Budget>,
+    pub guard: &'a Guard,
+}
+
+/// Strings gathered.
+struct Gathered {
+    cells: Zeroed,
+    validity: Box<[AtomicU64]>,
+    heap: Heap,
+    is_dictionary: bool,
 }
 
 impl Column {
@@ -55,17 +91,14 @@ impl Column {
 
     /// The first `rows` cells frozen. The caller sees to it that nobody stores to them meanwhile, but
     /// the collector to forget strings.
-    pub fn freeze(
-        &self,
-        rows: usize,
-        budget: &Arc<Budget>,
-        guard: &Guard,
-    ) -> Result<Column, EngineError> {
-        let (cells, validity, heap) = match &self.heap {
-            None => (self.cells.share(), self.copied_validity(), None),
+    pub fn freeze(&self, freezing: &Freezing<'_>) -> Result<Column, EngineError> {
+        let &Freezing { rows, guard, .. } = freezing;
+        let (cells, validity, heap, is_dictionary) = match &self.heap {
+            None => (self.cells.share(), self.copied_validity(), None, false),
             Some(heap) => {
-                let (cells, validity, heap) = self.gather(heap, rows, budget, guard)?;
-                (cells, validity, Some(heap))
+                let gathered = self.gather(heap, freezing)?;
+                let Gathered { cells, validity, heap, is_dictionary } = gathered;
+                (cells, validity, Some(heap), is_dictionary)
             }
         };
         let bits: Vec<u64> = validity.iter().map(|word| word.load(Ordering::Relaxed)).collect();
@@ -75,7 +108,7 @@ impl Column {
         // SAFETY: views were validated and lie in the chunks of their heap, which are all there.
         let array = unsafe { array_of(self.ty, buffer, bits, rows, strings) };
         let stats = stats_of(self.ty, &array);
-        let frozen = Some(Box::new(Frozen { array, stats }));
+        let frozen = Some(Box::new(Frozen { array, stats, is_dictionary }));
         Ok(Column { cells, validity, heap: heap.map(Arc::new), frozen, ..self.same() })
     }
 
@@ -116,44 +149,65 @@ impl Column {
     }
 
     /// The views and strings of the first rows, in a heap of one chunk: what is dead stays behind.
-    #[allow(clippy::type_complexity)]
-    fn gather(
-        &self,
-        heap: &Heap,
-        rows: usize,
-        budget: &Arc<Budget>,
-        guard: &Guard,
-    ) -> Result<(Zeroed, Box<[AtomicU64]>, Heap), EngineError> {
+    fn gather(&self, heap: &Heap, freezing: &Freezing<'_>) -> Result<Gathered, EngineError> {
+        let &Freezing { rows, dictionary, budget, guard } = freezing;
         // The latch keeps the collector out, who clears strings of rows that are gone.
         let _latch = heap.latch.lock();
         let views =
             (0..rows).filter(|&slot| self.is_valid(slot)).map(|slot| (slot, self.get(slot)));
-        let len = |lo: u64| lo as u32 as usize;
-        // Neighbours that share a copy (of a missing value) go on sharing one.
-        let mut last = (0, 0);
-        let mut is_new =
-            |view: (u64, u64)| len(view.0) > INLINE_MAX && replace(&mut last, view) != view;
-        let bytes =
-            views.clone().filter(|(_, view)| is_new(*view)).map(|(_, (lo, _))| len(lo)).sum();
+        let is_long = |lo: u64| lo as u32 as usize > INLINE_MAX;
+        let long = views.clone().filter(|(_, (lo, _))| is_long(*lo));
+        let strings = long.map(|(_, (lo, hi))| heap.bytes(lo, hi, guard));
+        let mut words = Words::of(strings.clone(), dictionary);
+        let bytes = words.as_ref().map_or_else(|| strings.map(<[u8]>::len).sum(), Words::bytes);
         budget.admit(bytes)?;
         let (gathered, mut state) = Heap::with_room(Arc::clone(budget), bytes);
         let cells = Zeroed::new(ROWS_PER_BLOCK * self.width);
         let validity = self.validity.iter().map(|_| AtomicU64::new(0)).collect::<Box<[_]>>();
-        let mut last = ((0, 0), 0);
-        for (slot, view) in views {
-            let (lo, mut hi) = view;
-            if len(lo) > INLINE_MAX {
-                if last.0 != view {
-                    last = (view, gathered.append(&mut state, heap.bytes(lo, hi, guard)));
-                }
-                hi = last.1;
+        for (slot, (lo, mut hi)) in views {
+            if is_long(lo) {
+                let bytes = heap.bytes(lo, hi, guard);
+                let mut append = || gathered.append(&mut state, bytes);
+                hi = match &mut words {
+                    Some(words) => *words.place(bytes).get_or_insert_with(append),
+                    None => append(),
+                };
             }
             cells.as_u64()[2 * slot].store(lo, Ordering::Relaxed);
             cells.as_u64()[2 * slot + 1].store(hi, Ordering::Relaxed);
             set_bit(&validity, slot, true);
         }
         *gathered.latch.lock() = state;
-        Ok((cells, validity, gathered))
+        Ok(Gathered { cells, validity, heap: gathered, is_dictionary: words.is_some() })
+    }
+}
+
+/// The different strings of a column, and where each is in the new heap, once it is there.
+struct Words<'a>(IdMap<&'a [u8], Option<u64>>);
+
+impl<'a> Words<'a> {
+    /// None where there is to be no dictionary.
+    fn of(strings: impl Iterator<Item = &'a [u8]>, dictionary: Dictionary) -> Option<Words<'a>> {
+        if dictionary == Dictionary::Off {
+            return None;
+        }
+        let mut words = IdMap::default();
+        for (seen, bytes) in strings.enumerate() {
+            words.insert(bytes, None);
+            let is_too_much = seen >= SAMPLE && words.len() * STRINGS_PER_WORD > seen;
+            if dictionary == Dictionary::Auto && is_too_much {
+                return None;
+            }
+        }
+        (!words.is_empty()).then_some(Words(words))
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.keys().map(|word| word.len()).sum()
+    }
+
+    fn place(&mut self, word: &[u8]) -> &mut Option<u64> {
+        self.0.get_mut(word).expect("every string was entered")
     }
 }
 

@@ -11,7 +11,8 @@ use froglet_memory::{FreezeOptions, MemoryOptions, MemoryTable};
 use crate::support::*;
 
 fn options() -> MemoryOptions {
-    let freeze = FreezeOptions { after: Some(Duration::ZERO), threads: 0 };
+    let freeze =
+        FreezeOptions { after: Some(Duration::ZERO), threads: 0, ..FreezeOptions::default() };
     MemoryOptions { collector_thread: false, freeze, ..MemoryOptions::default() }
 }
 

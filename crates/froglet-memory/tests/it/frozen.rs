@@ -7,17 +7,18 @@ use arrow_array::{Array, ArrayRef};
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Direction, Engine, KeyRange, Layout, Row, RowId, Value,
 };
-use froglet_memory::{FreezeOptions, MemoryOptions, MemoryTable};
+use froglet_memory::{Dictionary, FreezeOptions, MemoryOptions, MemoryTable};
 
 use crate::support::*;
 
 /// A database that freezes what is quiet, whenever it is told to.
 fn freezing(layout: Arc<Layout>) -> Db {
-    let freeze = FreezeOptions { after: Some(Duration::ZERO), threads: 0 };
+    let freeze =
+        FreezeOptions { after: Some(Duration::ZERO), threads: 0, ..FreezeOptions::default() };
     Db::with(layout, MemoryOptions { collector_thread: false, freeze, ..MemoryOptions::default() })
 }
 
-fn freeze(db: &Db) -> usize {
+fn freeze_all(db: &Db) -> usize {
     db.engine.collect_garbage();
     db.engine.freeze_cold()
 }
@@ -51,18 +52,18 @@ fn a_frozen_block_is_handed_out_without_a_copy() {
     db.insert(&accounts_of(100));
     let (one, other) = (columns(&db, 0), columns(&db, 0));
     assert!(one.iter().zip(&other).all(|(a, b)| address(a) != address(b)), "what is hot is copied");
-    assert_eq!(freeze(&db), 1);
+    assert_eq!(freeze_all(&db), 1);
     let frozen = addresses(&db);
     assert_eq!(addresses(&db), frozen);
     assert_eq!(db.scan(&db.engine.snapshot()), accounts_of(100));
-    assert_eq!(freeze(&db), 0, "there is nothing left to do");
+    assert_eq!(freeze_all(&db), 0, "there is nothing left to do");
 }
 
 #[test]
 fn a_writer_thaws_the_column_that_it_writes_and_no_other() {
     let db = freezing(accounts());
     let rids = db.insert(&accounts_of(100));
-    freeze(&db);
+    freeze_all(&db);
     let (held, before) = (columns(&db, 0), addresses(&db));
     let mut txn = db.begin();
     update(&*db.table, &mut *txn, rids[7], &[2], &[Value::Int64(70)]).expect("free");
@@ -78,7 +79,7 @@ fn a_writer_thaws_the_column_that_it_writes_and_no_other() {
     let mut want = accounts_of(100);
     want[7][2] = Value::Int64(70);
     assert_eq!(db.scan(&db.engine.snapshot()), want);
-    assert_eq!(freeze(&db), 1);
+    assert_eq!(freeze_all(&db), 1);
     assert_eq!(db.scan(&db.engine.snapshot()), want);
     assert_eq!(addresses(&db)[..2], before[..2], "what was frozen stays frozen");
 }
@@ -91,7 +92,7 @@ fn columns_of(rows: &[Row], at: usize) -> ArrayRef {
 fn an_aborted_write_leaves_the_frozen_values() {
     let db = freezing(accounts());
     let rids = db.insert(&accounts_of(10));
-    freeze(&db);
+    freeze_all(&db);
     let mut txn = db.begin();
     update(&*db.table, &mut *txn, rids[3], &[1, 2], &[Value::text(long(99)), Value::Int64(99)])
         .expect("free");
@@ -99,7 +100,7 @@ fn an_aborted_write_leaves_the_frozen_values() {
     insert(&*db.table, &mut *txn, account(50, &long(50), 50)).expect("free");
     txn.abort();
     assert_eq!(db.scan(&db.engine.snapshot()), accounts_of(10));
-    freeze(&db);
+    freeze_all(&db);
     assert_eq!(db.scan(&db.engine.snapshot()), accounts_of(10));
 }
 
@@ -111,9 +112,9 @@ fn versions_keep_a_block_hot() {
     let mut txn = db.begin();
     delete(&*db.table, &mut *txn, rids[0]).expect("free");
     commit(txn);
-    assert_eq!(freeze(&db), 0, "somebody sees the deleted row");
+    assert_eq!(freeze_all(&db), 0, "somebody sees the deleted row");
     drop(old);
-    assert_eq!(freeze(&db), 1);
+    assert_eq!(freeze_all(&db), 1);
     assert_eq!(db.scan(&db.engine.snapshot()), accounts_of(10)[1..]);
 }
 
@@ -121,7 +122,7 @@ fn versions_keep_a_block_hot() {
 fn rows_come_and_go_in_a_frozen_block() {
     let db = freezing(accounts());
     let rids = db.insert(&accounts_of(300));
-    freeze(&db);
+    freeze_all(&db);
     let mut want = accounts_of(300);
     for (n, rid) in rids.iter().enumerate().filter(|(n, _)| n % 3 == 0) {
         let mut txn = db.begin();
@@ -130,7 +131,7 @@ fn rows_come_and_go_in_a_frozen_block() {
         want.retain(|row| row[0] != Value::Int64(n as i64));
     }
     assert_eq!(db.scan(&db.engine.snapshot()), want, "with versions");
-    freeze(&db);
+    freeze_all(&db);
     assert_eq!(db.scan(&db.engine.snapshot()), want, "frozen with holes");
     let entries = table(&db).index_entries(0);
     assert_eq!(entries, want.len(), "no entry of a deleted row is left");
@@ -138,7 +139,7 @@ fn rows_come_and_go_in_a_frozen_block() {
     db.insert(&more);
     want.extend(more);
     assert_eq!(db.scan(&db.engine.snapshot()), want, "in the holes, and behind");
-    freeze(&db);
+    freeze_all(&db);
     assert_eq!(db.scan(&db.engine.snapshot()), want);
     let mut by_index =
         seek(&*db.table, &db.engine.snapshot(), 1, &KeyRange::all(), Direction::Forward);
@@ -150,20 +151,21 @@ fn rows_come_and_go_in_a_frozen_block() {
 #[test]
 fn what_is_dead_in_a_heap_goes_when_it_is_frozen() {
     let db = freezing(accounts());
-    let rids = db.insert(&(0..50).map(|i| account(i, &long(i).repeat(20), i)).collect::<Vec<_>>());
-    freeze(&db);
+    let name = |round: i64, i: i64| long(1000 + 100 * round + i).repeat(20);
+    let rids = db.insert(&(0..50).map(|i| account(i, &name(0, i), i)).collect::<Vec<_>>());
+    freeze_all(&db);
     let level = db.table.bytes_estimate();
     for round in 0..40 {
         let mut txn = db.begin();
-        for rid in &rids {
-            let name = Value::text(long(round).repeat(20));
+        for (i, rid) in rids.iter().enumerate() {
+            let name = Value::text(name(round, i as i64));
             update(&*db.table, &mut *txn, *rid, &[1], &[name]).expect("free");
         }
         commit(txn);
     }
     db.engine.collect_garbage();
     assert!(db.table.bytes_estimate() > level);
-    freeze(&db);
+    freeze_all(&db);
     let end = db.table.bytes_estimate();
     assert!(end.abs_diff(level) < 2_000, "{level} bytes, then {end}");
 }
@@ -222,7 +224,7 @@ fn every_type_is_the_same_frozen_and_thawed() {
     let db = freezing(layout.clone());
     let rids = db.insert(&rows);
     let hot = columns(&db, 0);
-    freeze(&db);
+    freeze_all(&db);
     let frozen = columns(&db, 0);
     for (hot, frozen) in hot.iter().zip(&frozen) {
         frozen.to_data().validate_full().expect("a whole array");
@@ -243,7 +245,7 @@ fn every_type_is_the_same_frozen_and_thawed() {
         let seen = db.scan(&db.engine.snapshot());
         assert_eq!(format!("{seen:?}"), format!("{rows:?}"), "column {at}");
     }
-    freeze(&db);
+    freeze_all(&db);
     assert_eq!(format!("{:?}", db.scan(&db.engine.snapshot())), format!("{rows:?}"));
 }
 
@@ -253,7 +255,7 @@ fn statistics_bound_what_is_there() {
     let db = freezing(layout.clone());
     db.insert(&rows);
     assert_eq!(db.table.block_stats(0, 0), None, "nothing is known of a hot column");
-    freeze(&db);
+    freeze_all(&db);
     let stats = |at: usize| db.table.block_stats(0, at).expect("frozen");
     assert_eq!(stats(0).rows, 200);
     assert_eq!((stats(0).min, stats(0).max), (Some(Value::Int64(0)), Some(Value::Int64(199))));
@@ -277,7 +279,7 @@ fn statistics_bound_what_is_there() {
 fn a_column_that_a_block_lacks_is_constant() {
     let db = freezing(accounts());
     db.insert(&accounts_of(20));
-    freeze(&db);
+    freeze_all(&db);
     let mut layout = (*accounts()).clone();
     let missing = Value::text(long(5));
     layout.columns.push(ColumnSpec { id: ColumnId(9), ty: ColumnType::Text, missing });
@@ -296,7 +298,7 @@ fn a_column_that_a_block_lacks_is_constant() {
     update(&*wider, &mut *txn, RowId(3), &[3], &[Value::Null]).expect("free");
     commit(txn);
     assert_eq!(addresses(&db), before);
-    freeze(&db);
+    freeze_all(&db);
     let stats = wider.block_stats(0, 3).expect("frozen");
     assert_eq!((stats.nulls, stats.distinct), (1, 1));
 }
@@ -308,11 +310,41 @@ fn a_frozen_table_takes_no_more_memory_than_before() {
     db.insert(&rows);
     db.engine.collect_garbage();
     let hot = db.engine.memory().0;
-    assert_eq!(freeze(&db), 3);
+    assert_eq!(freeze_all(&db), 3);
     // What is deferred waits for whoever is pinned, in other tests too.
     let end = Instant::now() + Duration::from_secs(20);
     while db.engine.memory().0 > hot {
         assert!(Instant::now() < end, "{hot} bytes hot, {} frozen", db.engine.memory().0);
         db.engine.collect_garbage();
     }
+}
+
+#[test]
+fn equal_strings_are_kept_once_where_there_are_few() {
+    let few = |i: i64| account(i, &long(i % 20).repeat(5), i);
+    let many = |i: i64| account(i, &long(i).repeat(5), i);
+    let bytes_of = |row: &dyn Fn(i64) -> Row, dictionary| {
+        let freeze = FreezeOptions { after: Some(Duration::ZERO), threads: 0, dictionary };
+        let options = MemoryOptions { collector_thread: false, freeze, ..MemoryOptions::default() };
+        let db = Db::with(accounts(), options);
+        let rows: Vec<Row> = (0..4000).map(row).collect();
+        let rids = db.insert(&rows);
+        assert_eq!(freeze_all(&db), 1);
+        assert_eq!(db.scan(&db.engine.snapshot()), rows);
+        let counts = db.engine.block_counts(SPACE);
+        // Thawed, one word is written over and the others stay.
+        let mut txn = db.begin();
+        update(&*db.table, &mut *txn, rids[20], &[1], &[Value::text(long(99))]).expect("free");
+        commit(txn);
+        let mut rows = rows;
+        rows[20][1] = Value::text(long(99));
+        assert_eq!(db.scan(&db.engine.snapshot()), rows);
+        (counts.dictionaries, counts.bytes)
+    };
+    let (plain, of_few) = (bytes_of(&few, Dictionary::Off), bytes_of(&few, Dictionary::Auto));
+    assert_eq!((plain.0, of_few.0), (0, 1));
+    assert!(of_few.1 * 3 < plain.1, "{plain:?} bytes, {of_few:?} with a dictionary");
+    let of_many = bytes_of(&many, Dictionary::Auto);
+    assert_eq!(of_many, bytes_of(&many, Dictionary::Off), "it is not worth while");
+    assert_eq!(bytes_of(&many, Dictionary::On).0, 1);
 }

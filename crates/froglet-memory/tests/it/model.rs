@@ -38,7 +38,11 @@ impl Host for Memory {
             data_dir: Some(PathBuf::from("/data")),
             env: Arc::new(env.clone()),
             collector_thread: false,
-            freeze: FreezeOptions { after: self.freezes.then_some(Duration::ZERO), threads: 0 },
+            freeze: FreezeOptions {
+                after: self.freezes.then_some(Duration::ZERO),
+                threads: 0,
+                ..FreezeOptions::default()
+            },
             log,
             ..MemoryOptions::default()
         };

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use froglet_engine::env::MemEnv;
-use froglet_engine::{Direction, Engine, KeyRange, RowId, Savepoint, TxnId, Value};
+use froglet_engine::{
+    ColumnType, Direction, Engine, KeyRange, RowId, Savepoint, TxnId, Value, batch,
+};
 use froglet_memory::MemoryOptions;
 use froglet_memory::log::{Flusher, LogOptions};
 
@@ -133,6 +135,49 @@ fn columns_come_and_go_and_are_filled() {
 
 #[test]
 fn threads_read_write_and_collect() {
+    beside_a_writer(|db| drop(db.engine.collect_garbage()));
+}
+
+/// And with arrays held over cells that are thawed and frozen again.
+#[test]
+fn threads_read_write_and_freeze() {
+    let mut held = Vec::new();
+    beside_a_writer(move |db| {
+        db.engine.collect_garbage();
+        db.engine.freeze(SPACE);
+        let read = db.table.read_batch(&db.engine.snapshot(), 0, &[0, 1, 2]).expect("read");
+        let name = |at| batch::value_at(read.column(1), at, ColumnType::Text);
+        assert_eq!(name(0), name(1), "both rows are of one commit");
+        held.push((read.clone(), name(0)));
+        let (old, name) = &held[held.len() / 2];
+        assert_eq!(
+            batch::value_at(old.column(1), 0, ColumnType::Text),
+            *name,
+            "it stays as it was"
+        );
+    });
+}
+
+#[test]
+fn rows_move_and_their_blocks_freeze() {
+    let db = Db::new();
+    let rids = db.insert(&(0..6).map(|i| account(i, &long(i), i)).collect::<Vec<_>>());
+    let mut txn = db.begin();
+    for at in [0, 2] {
+        delete(&*db.table, &mut *txn, rids[at]).expect("free");
+    }
+    commit(txn);
+    db.engine.freeze(SPACE);
+    let before = db.scan(&db.engine.snapshot());
+    assert_eq!(move_rows(&db), 2);
+    db.engine.freeze(SPACE);
+    assert_eq!(db.scan(&db.engine.snapshot()), before);
+    let view = db.engine.snapshot();
+    assert_eq!(seek(&*db.table, &view, 1, &KeyRange::all(), Direction::Forward).len(), 4);
+}
+
+/// Beside a thread that writes and one that does `work`, everybody reads whole rows.
+fn beside_a_writer(mut work: impl FnMut(&Db) + Send + 'static) {
     let db = Arc::new(Db::new());
     let rids: Vec<RowId> = db.insert(
         &(0..2).map(|i| [vec![Value::Int64(i)], values(0).to_vec()].concat()).collect::<Vec<_>>(),
@@ -154,7 +199,7 @@ fn threads_read_write_and_collect() {
         let db = Arc::clone(&db);
         std::thread::spawn(move || {
             for _ in 0..rounds {
-                db.engine.collect_garbage();
+                work(&db);
                 std::thread::yield_now();
             }
         })

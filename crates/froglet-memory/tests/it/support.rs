@@ -73,7 +73,8 @@ impl Db {
 
     /// An engine whose collector runs, and which freezes whatever is quiet for a moment.
     pub fn frozen() -> Db {
-        let freeze = FreezeOptions { after: Some(Duration::ZERO), threads: 2 };
+        let freeze =
+            FreezeOptions { after: Some(Duration::ZERO), threads: 2, ..FreezeOptions::default() };
         Db::with(accounts(), MemoryOptions { freeze, ..MemoryOptions::default() })
     }
 

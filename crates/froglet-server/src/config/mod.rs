@@ -39,10 +39,23 @@ pub struct Config {
     pub freeze_after: Option<Duration>,
     /// `freeze_threads` that do it.
     pub freeze_threads: usize,
+    /// `freeze_dictionary`: whether equal strings of a frozen block are kept once.
+    pub freeze_dictionary: Choice,
     /// `worker_threads` of the session runtime; 0 for as many as there are cores.
     pub worker_threads: usize,
     /// `[settings]`: what a session begins with.
     pub settings: Vec<Setting>,
+}
+
+/// Of what may be done, or not, or where it is worth while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Where it is worth while.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
 }
 
 /// A session default.
@@ -181,6 +194,15 @@ const KEYS: &[(&str, Apply)] = &[
         config.freeze_threads = integer(e)?;
         at_least(e, (1..=64).contains(&config.freeze_threads), "1 to 64 make sense")
     }),
+    ("freeze_dictionary", |config, e| {
+        config.freeze_dictionary = match &*e.value {
+            "auto" => Choice::Auto,
+            "on" => Choice::On,
+            "off" => Choice::Off,
+            _ => return Err(e.error("auto, on or off is possible")),
+        };
+        Ok(())
+    }),
     ("worker_threads", |config, e| {
         config.worker_threads = integer(e)?;
         at_least(e, config.worker_threads <= 1024, "at most 1024 make sense")
@@ -199,6 +221,7 @@ impl Config {
             max_log_bytes: 1 << 30,
             freeze_after: Some(Duration::from_secs(5)),
             freeze_threads: 1,
+            freeze_dictionary: Choice::Auto,
             worker_threads: 0,
             settings: Vec::new(),
         }

@@ -33,6 +33,7 @@ fn switches_beat_variables_beat_the_file_beats_defaults() {
     assert_eq!(config.max_connections, 20);
     assert_eq!(config.memory_limit_bytes, 3 << 30);
     assert_eq!(config.checkpoint_timeout, Duration::from_secs(300));
+    assert_eq!(config.freeze_after, Some(Duration::from_secs(5)));
     let mut settings: Vec<(&str, &str)> =
         config.settings.iter().map(|s| (s.name.as_str(), s.value.as_str())).collect();
     settings.sort_unstable();
@@ -82,4 +83,20 @@ fn complaints_name_file_and_line() {
     let environment = variables(&[("FROGLET_LISTEN", "10.0.0.1:1")]);
     let error = Config::load(None, &[], environment).expect_err("not loopback");
     assert!(error.to_string().contains("FROGLET_LISTEN"), "{error}");
+}
+
+#[test]
+fn the_freezer_is_told_when_and_how() {
+    let load = |name: &str, value: &str| Config::load(None, &[Entry::switch(name, value)], []);
+    assert_eq!(load("freeze_after", "off").expect("loads").freeze_after, None);
+    let after = load("freeze_after", "200ms").expect("loads").freeze_after;
+    assert_eq!(after, Some(Duration::from_millis(200)));
+    let choice = load("freeze_dictionary", "off").expect("loads").freeze_dictionary;
+    assert_eq!(choice, Choice::Off);
+    for (name, value) in
+        [("freeze_after", "soon"), ("freeze_threads", "0"), ("freeze_dictionary", "maybe")]
+    {
+        let error = load(name, value).expect_err("refused").to_string();
+        assert!(error.contains(value) && error.contains("--freeze-"), "{error}");
+    }
 }

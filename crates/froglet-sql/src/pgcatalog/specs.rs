@@ -410,7 +410,7 @@ pub const SPECS: &[Spec] = &[
         name, result_cast_maximum_cardinality int4, result_cast_dtd_identifier name"),
     spec("froglet", "blocks", 13_993, 'v', "\
         schema_name text, table_name text, hot int8, cooling int8, frozen int8, free_rows int8, \
-        versions int8, bytes int8"),
+        versions int8, bytes int8, dictionaries int8"),
     spec("froglet", "migrations", 13_990, 'v', "\
         id int8, txn int8, table_name text, kind text, statement text, phase text, blocks_done \
         int8, blocks int8, percent float8, rows_scanned int8, rows_on_access int8, rows_captured int8, backlog int8, \

@@ -448,6 +448,7 @@ fn blocks(scope: &QueryScope, rows: &mut Rows) {
             free_rows: counts.free_rows,
             versions: counts.versions,
             bytes: counts.bytes,
+            dictionaries: counts.dictionaries,
         );
     }
 }
