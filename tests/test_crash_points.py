@@ -373,7 +373,11 @@ def test_kill_at(point, round_, points, loaded, start, tmp_path):
     if in_recovery:
         with server.connect() as connection:
             changer.step(connection)
-        time.sleep(0.2)  # Some transactions more.
+        # So many transactions more that the point is reached, however slow the machine is.
+        end, wanted = time.monotonic() + 60, len(load.acknowledged) + visit.times + 10
+        while len(load.acknowledged) < wanted:
+            assert time.monotonic() < end, f"{len(load.acknowledged)} transactions, not {wanted}"
+            time.sleep(0.01)
         server.kill()
         server.environment = crash_at
         server.spawn()
