@@ -32,6 +32,14 @@ pub enum ServerError {
         /// Why.
         source: io::Error,
     },
+    /// The directory of COPY's files cannot be used.
+    #[error("cannot use copy_directory {}: {why}", path.display())]
+    CopyDirectory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// Another server works in the data directory.
     #[error("{0}")]
     DataDirInUse(String),

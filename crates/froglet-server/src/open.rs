@@ -9,7 +9,7 @@ use froglet_engine::Engine;
 use froglet_engine::env::RealEnv;
 use froglet_memory::lock_file::{DataDirLock, LockError};
 use froglet_memory::{Dictionary, FreezeOptions, MemoryEngine, MemoryOptions};
-use froglet_sql::{Database, Defaults};
+use froglet_sql::{CopyDirectory, Database, Defaults};
 
 use crate::config::{Choice, Config};
 use crate::error::ServerError;
@@ -30,6 +30,7 @@ pub(crate) fn check(config: &Config) -> Result<(), ServerError> {
     }
     std::fs::create_dir_all(&config.data_dir)
         .map_err(|source| ServerError::DataDir { path: config.data_dir.clone(), source })?;
+    copy_directory(config)?;
     match DataDirLock::acquire(&RealEnv::new(), &config.data_dir) {
         Ok(free) => drop(free),
         Err(error @ (LockError::Held { .. } | LockError::HeldByUnknown { .. })) => {
@@ -38,6 +39,20 @@ pub(crate) fn check(config: &Config) -> Result<(), ServerError> {
         Err(LockError::Env(error)) => return Err(ServerError::Files(error)),
     }
     Ok(())
+}
+
+/// Where COPY reads and writes files. It may have nothing to do with the data directory: who may write files
+/// there would write tables.
+fn copy_directory(config: &Config) -> Result<Option<Arc<CopyDirectory>>, ServerError> {
+    let Some(path) = &config.copy_directory else { return Ok(None) };
+    let failed = |why: String| ServerError::CopyDirectory { path: path.clone(), why };
+    let directory = CopyDirectory::open(path).map_err(|e| failed(e.to_string()))?;
+    let data = config.data_dir.canonicalize().map_err(|e| failed(e.to_string()))?;
+    if directory.path().starts_with(&data) || data.starts_with(directory.path()) {
+        let data = data.display();
+        return Err(failed(format!("it is in the data directory {data}, or that is in it")));
+    }
+    Ok(Some(Arc::new(directory)))
 }
 
 /// Recovers what is in the data directory and opens the catalog.
@@ -61,8 +76,10 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     let opening = tokio::task::spawn_blocking(move || MemoryEngine::open(options));
     let engine: Arc<dyn Engine> = opening.await.map_err(ServerError::task)??;
     let settings = config.settings.iter();
-    let defaults =
-        Defaults { settings: settings.map(|s| (s.name.clone(), s.value.clone())).collect() };
+    let defaults = Defaults {
+        settings: settings.map(|s| (s.name.clone(), s.value.clone())).collect(),
+        copy_directory: copy_directory(config)?,
+    };
     let db = Database::open(engine.clone(), defaults).await?;
     let (used_bytes, limit_bytes) = engine.memory();
     tracing::info!(used_bytes, limit_bytes, "recovered");

@@ -145,7 +145,7 @@ pub enum Command {
     Insert(Box<ast::Insert>),
     Update(Box<ast::Update>),
     Delete(Box<ast::Delete>),
-    Copy(Box<Statement>),
+    Copy(Box<crate::copy::Copy>),
     Ddl(Box<Statement>),
     CreateTableAs(Box<crate::table_as_parse::TableAs>),
     CreateSequence(Box<crate::sequence_ddl::CreateSequence>),
@@ -217,7 +217,6 @@ impl Command {
             Statement::Insert(insert) => Command::Insert(Box::new(insert)),
             Statement::Update(update) => Command::Update(Box::new(update)),
             Statement::Delete(delete) => Command::Delete(Box::new(delete)),
-            s @ Statement::Copy { .. } => Command::Copy(Box::new(s)),
             Statement::Explain { analyze, verbose, statement, .. } => {
                 Command::Explain { analyze, verbose, statement }
             }
@@ -312,6 +311,7 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
             cursor.at = tokens.len();
             table_as_parse::parse(tokens)?
         }
+        "copy" => crate::copy::parse(&mut cursor),
         "declare" => cursor_parse::declare(&mut cursor),
         "fetch" => cursor_parse::fetch(&mut cursor, false),
         "move" => cursor_parse::fetch(&mut cursor, true),

@@ -15,6 +15,7 @@ use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef, SqlType,
 };
 
+use crate::copy::progress::CopyRow;
 use crate::error::SqlError;
 use crate::types::{self, Zone};
 
@@ -133,6 +134,9 @@ pub trait SessionFunctions: Send + Sync {
     fn block_counts(&self, space: SpaceId) -> BlockCounts {
         let _ = space;
         BlockCounts::default()
+    }
+    fn copies(&self) -> Vec<CopyRow> {
+        Vec::new()
     }
     /// now(): microseconds since 1970, the same in the whole transaction.
     fn transaction_time_us(&self) -> i64 {

@@ -22,6 +22,8 @@ use froglet_schema::{
 use froglet_txn::{CancelReason, CancelToken, TxnManager};
 use parking_lot::Mutex;
 
+use crate::copy::directory::CopyDirectory;
+use crate::copy::progress::{CopyRow, Progress};
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::functions::SessionState;
@@ -33,6 +35,8 @@ use crate::settings::Settings;
 pub struct Defaults {
     /// Settings by name, as `SET` would take them.
     pub settings: Vec<(String, String)>,
+    /// Where COPY reads and writes files, if it may.
+    pub copy_directory: Option<Arc<CopyDirectory>>,
 }
 
 /// What a client says when it connects.
@@ -119,6 +123,8 @@ pub(crate) struct SessionShared {
     /// Its transaction, or the last one it had; 0 before the first.
     pub(crate) txn: AtomicU64,
     pub(crate) visible: Mutex<Visible>,
+    /// The COPY under way.
+    pub(crate) copy: Mutex<Option<Arc<Progress>>>,
 }
 
 pub(crate) struct Visible {
@@ -137,6 +143,7 @@ pub struct Database {
     next_pid: AtomicI32,
     stopping: AtomicBool,
     started: SystemTime,
+    copy_directory: Option<Arc<CopyDirectory>>,
 }
 
 impl Database {
@@ -160,6 +167,7 @@ impl Database {
             next_pid: AtomicI32::new(1),
             stopping: AtomicBool::new(false),
             started: SystemTime::now(),
+            copy_directory: defaults.copy_directory,
         });
         db.resume_lazies()?;
         Ok(db)
@@ -227,6 +235,7 @@ impl Database {
                 query_start: None,
                 state_change: now,
             }),
+            copy: Mutex::default(),
         });
         sessions.insert(pid, shared.clone());
         Ok(shared)
@@ -298,6 +307,22 @@ impl Database {
             .collect();
         infos.sort_by_key(|info| info.pid);
         infos
+    }
+
+    /// The COPYs under way, by pid.
+    pub(crate) fn copies(&self) -> Vec<CopyRow> {
+        let sessions = self.sessions.lock();
+        let mut rows: Vec<CopyRow> = sessions
+            .values()
+            .filter_map(|s| s.copy.lock().as_ref().map(|copy| CopyRow::of(s.pid, copy)))
+            .collect();
+        rows.sort_by_key(|row| row.pid);
+        rows
+    }
+
+    /// Where COPY reads and writes files, if it may.
+    pub(crate) fn copy_directory(&self) -> Option<&Arc<CopyDirectory>> {
+        self.copy_directory.as_ref()
     }
 
     /// The catalog.

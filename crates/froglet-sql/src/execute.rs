@@ -24,7 +24,7 @@ use crate::query_run::read_to_the_end;
 use crate::select::Found;
 use crate::session::Session;
 use crate::stream::{Outcome, RowStream, TagKind};
-use crate::{bind, control, copy, copy_out, cursor, ddl_run, explain_run};
+use crate::{bind, control, copy, cursor, ddl_run, explain_run};
 
 /// Restarts of one statement before it is told to give up.
 const MAX_RESTARTS: u32 = 1000;
@@ -89,10 +89,7 @@ async fn run_other(
         Command::Maintenance { tag, tables } => {
             aside_async(pin!(ddl_run::maintain(session, tag, tables))).await
         }
-        Command::Copy(statement) => match copy::is_from(statement) {
-            true => copy::begin(session, statement).await,
-            false => copy_out::begin(session, statement).await,
-        },
+        Command::Copy(statement) => copy::run(session, statement).await,
         _ => Err(SqlError::unsupported("this statement")),
     }
 }

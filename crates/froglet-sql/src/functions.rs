@@ -16,6 +16,7 @@ use froglet_txn::{CancelReason, Limits};
 use parking_lot::Mutex;
 
 use crate::context::{ActivityRow, CursorRow, SessionFunctions, SettingRow};
+use crate::copy::progress::CopyRow;
 use crate::database::{Database, SessionShared};
 use crate::error::{Notice, SqlError};
 use crate::plan::read_only;
@@ -209,6 +210,10 @@ impl SessionFunctions for SessionState {
                 query: info.query.to_string(),
             })
             .collect()
+    }
+
+    fn copies(&self) -> Vec<CopyRow> {
+        self.db.copies()
     }
 
     fn transaction_time_us(&self) -> i64 {

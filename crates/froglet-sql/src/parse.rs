@@ -228,37 +228,14 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
         Some(Err(error)) => return Err(Failure { error, tokens }),
         None => {}
     }
-    match parse_sql(with_known_locks(with_copy_booleans(tokens.clone()))) {
+    match parse_sql(with_known_locks(tokens.clone())) {
         Ok(statement) => Ok(Command::from_statement(statement)),
         Err(error) => Err(Failure { error, tokens }),
     }
 }
 
-/// COPY's FREEZE and HEADER take `on` and `off` too, which sqlparser does not know.
-fn with_copy_booleans(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is = |token: &Token, keyword| matches!(token, Token::Word(w) if w.keyword == keyword);
-    if !tokens.first().is_some_and(|first| is(&first.token, Keyword::COPY)) {
-        return tokens;
-    }
-    for i in 1..tokens.len() {
-        let option = &tokens[i - 1].token;
-        if !(is(option, Keyword::FREEZE) || is(option, Keyword::HEADER)) {
-            continue;
-        }
-        let on = match &tokens[i].token {
-            Token::Word(w) if w.value.eq_ignore_ascii_case("on") => "true",
-            Token::Word(w) if w.value.eq_ignore_ascii_case("off") => "false",
-            Token::Number(digit, _) if digit == "1" => "true",
-            Token::Number(digit, _) if digit == "0" => "false",
-            _ => continue,
-        };
-        tokens[i].token = Token::make_keyword(on);
-    }
-    tokens
-}
-
 /// FOR NO KEY UPDATE and FOR KEY SHARE, which sqlparser does not know, as the next stronger lock.
-fn with_known_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+pub(crate) fn with_known_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let word = |token: &TokenWithSpan, text: &str| {
         matches!(&token.token, Token::Word(w)
             if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(text))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::Query;
 use froglet_engine::{Row, Snapshot, Value};
 use froglet_schema::SqlType;
@@ -62,6 +63,11 @@ impl QueryPlan {
 
     pub(crate) fn fields(&self) -> &Arc<[Field]> {
         &self.fields
+    }
+
+    /// The Arrow schema of its batches.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        self.planned.schema()
     }
 
     /// Starts it. The stream keeps what it needs.

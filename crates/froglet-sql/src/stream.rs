@@ -12,8 +12,7 @@ use froglet_txn::Limits;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use crate::copy::CopyIn;
-use crate::copy_out::CopyOut;
+use crate::copy::{CopyIn, CopyOut};
 use crate::error::SqlError;
 use crate::prepared::Field;
 

@@ -115,6 +115,9 @@ struct Serve {
     /// Run sessions on so many threads; 0 for as many as there are cores [default: 0]
     #[arg(long, value_name = "N")]
     worker_threads: Option<String>,
+    /// Let COPY read and write files in this directory, which must be there [default: no files]
+    #[arg(long, value_name = "DIR")]
+    copy_directory: Option<PathBuf>,
     /// Give a session setting a default; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
@@ -123,6 +126,7 @@ struct Serve {
 impl Serve {
     fn entries(self) -> Vec<Entry> {
         let data = self.data.map(|path| path.display().to_string());
+        let copy_directory = self.copy_directory.map(|path| path.display().to_string());
         let options = [
             ("data", data),
             ("listen", self.listen),
@@ -134,6 +138,7 @@ impl Serve {
             ("freeze_threads", self.freeze_threads),
             ("freeze_dictionary", self.freeze_dictionary),
             ("worker_threads", self.worker_threads),
+            ("copy_directory", copy_directory),
         ];
         let given =
             options.into_iter().filter_map(|(name, value)| Some(Entry::switch(name, value?)));

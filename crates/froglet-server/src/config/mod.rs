@@ -43,6 +43,8 @@ pub struct Config {
     pub freeze_dictionary: Choice,
     /// `worker_threads` of the session runtime; 0 for as many as there are cores.
     pub worker_threads: usize,
+    /// `copy_directory`: where COPY reads and writes files of the server; nowhere unless it is given.
+    pub copy_directory: Option<PathBuf>,
     /// `[settings]`: what a session begins with.
     pub settings: Vec<Setting>,
 }
@@ -207,6 +209,10 @@ const KEYS: &[(&str, Apply)] = &[
         config.worker_threads = integer(e)?;
         at_least(e, config.worker_threads <= 1024, "at most 1024 make sense")
     }),
+    ("copy_directory", |config, e| {
+        config.copy_directory = Some(PathBuf::from(&e.value)).filter(|_| !e.value.is_empty());
+        Ok(())
+    }),
 ];
 
 impl Config {
@@ -223,6 +229,7 @@ impl Config {
             freeze_threads: 1,
             freeze_dictionary: Choice::Auto,
             worker_threads: 0,
+            copy_directory: None,
             settings: Vec::new(),
         }
     }

@@ -23,6 +23,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         "pg_collation" => collations,
         "pg_settings" => settings,
         "pg_stat_activity" => activity,
+        "pg_stat_progress_copy" => copies,
         _ => return None,
     })
 }
@@ -225,6 +226,24 @@ fn activity(scope: &QueryScope, rows: &mut Rows) {
             state: &session.state,
             query: &session.query,
             backend_type: "client backend",
+        );
+    }
+}
+
+fn copies(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    for copy in scope.session.copies() {
+        row!(rows;
+            pid: copy.pid,
+            datid: 5,
+            datname: &database,
+            relid: copy.relid,
+            command: copy.command,
+            type: copy.kind,
+            bytes_processed: copy.bytes,
+            bytes_total: copy.bytes_total,
+            tuples_processed: copy.rows,
+            tuples_excluded: 0,
         );
     }
 }

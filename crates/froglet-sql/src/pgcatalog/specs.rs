@@ -115,6 +115,9 @@ pub const SPECS: &[Spec] = &[
         backend_start timestamptz, xact_start timestamptz, query_start timestamptz, state_change \
         timestamptz, wait_event_type text, wait_event text, state text, backend_xid xid, \
         backend_xmin xid, query_id int8, query text, backend_type text"),
+    spec("pg_catalog", "pg_stat_progress_copy", 12_275, 'v', "\
+        pid int4, datid oid, datname name, relid oid, command text, type text, bytes_processed \
+        int8, bytes_total int8, tuples_processed int8, tuples_excluded int8"),
     spec("pg_catalog", "pg_description", 2609, 'r', "\
         objoid oid!, classoid oid!, objsubid int4!, description text!"),
     spec("pg_catalog", "pg_shdescription", 2396, 'r', "\

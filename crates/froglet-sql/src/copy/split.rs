@@ -1,4 +1,4 @@
-//! COPY's formats: options, and records out of bytes that arrive in pieces.
+//! Records out of bytes that arrive in pieces, in PostgreSQL's three formats.
 //!
 //! ```text
 //!   text    a<TAB>b\n        \N is NULL, \t \n \\ … are escapes, \. ends the data
@@ -11,188 +11,14 @@
 
 use std::ops::Range;
 
-use datafusion::sql::sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, Ident};
 use froglet_engine::SqlState;
 
-use crate::command::fold;
+use super::options::{CopyOptions, Format, Header};
 use crate::error::SqlError;
-
-/// Which of the three.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Text,
-    Csv,
-    Binary,
-}
-
-/// COPY's options.
-#[derive(Clone, Debug)]
-pub(crate) struct CopyOptions {
-    pub(crate) format: Format,
-    pub(crate) delimiter: u8,
-    pub(crate) null: String,
-    pub(crate) header: bool,
-    pub(crate) quote: u8,
-    pub(crate) escape: u8,
-    pub(crate) force_quote: Vec<String>,
-    pub(crate) force_not_null: Vec<String>,
-    pub(crate) force_null: Vec<String>,
-}
 
 /// The longest record, so that a missing quote cannot eat the memory.
 const MAX_RECORD_BYTES: usize = 256 << 20;
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
-
-impl CopyOptions {
-    pub(crate) fn parse(
-        options: &[CopyOption],
-        legacy: &[CopyLegacyOption],
-    ) -> Result<CopyOptions, SqlError> {
-        let mut parsed = Given::default();
-        for option in options {
-            parsed.modern(option)?;
-        }
-        for option in legacy {
-            parsed.legacy(option)?;
-        }
-        parsed.finish()
-    }
-}
-
-/// What the statement says, before defaults.
-#[derive(Default)]
-struct Given {
-    format: Option<Format>,
-    delimiter: Option<char>,
-    null: Option<String>,
-    header: bool,
-    quote: Option<char>,
-    escape: Option<char>,
-    force_quote: Vec<String>,
-    force_not_null: Vec<String>,
-    force_null: Vec<String>,
-}
-
-impl Given {
-    fn modern(&mut self, option: &CopyOption) -> Result<(), SqlError> {
-        match option {
-            CopyOption::Format(name) => {
-                self.format = Some(match fold(name).as_str() {
-                    "text" => Format::Text,
-                    "csv" => Format::Csv,
-                    "binary" => Format::Binary,
-                    other => {
-                        return Err(invalid(format!("COPY format \"{other}\" not recognized")));
-                    }
-                });
-            }
-            CopyOption::Freeze(_) => {}
-            CopyOption::Delimiter(c) => self.delimiter = Some(*c),
-            CopyOption::Null(text) => self.null = Some(text.clone()),
-            CopyOption::Header(on) => self.header = *on,
-            CopyOption::Quote(c) => self.quote = Some(*c),
-            CopyOption::Escape(c) => self.escape = Some(*c),
-            CopyOption::ForceQuote(columns) => self.force_quote = names(columns),
-            CopyOption::ForceNotNull(columns) => self.force_not_null = names(columns),
-            CopyOption::ForceNull(columns) => self.force_null = names(columns),
-            CopyOption::Encoding(name) => {
-                if !["utf8", "utf-8", "unicode"].contains(&name.to_ascii_lowercase().as_str()) {
-                    return Err(SqlError::unsupported(format!("encoding {name}")));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn legacy(&mut self, option: &CopyLegacyOption) -> Result<(), SqlError> {
-        match option {
-            CopyLegacyOption::Binary => self.format = Some(Format::Binary),
-            CopyLegacyOption::Delimiter(c) => self.delimiter = Some(*c),
-            CopyLegacyOption::Null(text) => self.null = Some(text.clone()),
-            CopyLegacyOption::Header => self.header = true,
-            CopyLegacyOption::Csv(options) => {
-                self.format = Some(Format::Csv);
-                for option in options {
-                    match option {
-                        CopyLegacyCsvOption::Header => self.header = true,
-                        CopyLegacyCsvOption::Quote(c) => self.quote = Some(*c),
-                        CopyLegacyCsvOption::Escape(c) => self.escape = Some(*c),
-                        CopyLegacyCsvOption::ForceQuote(columns) => {
-                            self.force_quote = names(columns);
-                        }
-                        CopyLegacyCsvOption::ForceNotNull(columns) => {
-                            self.force_not_null = names(columns);
-                        }
-                    }
-                }
-            }
-            other => return Err(SqlError::unsupported(format!("the COPY option {other}"))),
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<CopyOptions, SqlError> {
-        let format = self.format.unwrap_or(Format::Text);
-        let csv = format == Format::Csv;
-        if format == Format::Binary
-            && (self.delimiter.is_some() || self.null.is_some() || self.header)
-        {
-            return Err(SqlError::new(
-                SqlState::SYNTAX_ERROR,
-                "cannot specify DELIMITER, NULL or HEADER in BINARY mode",
-            ));
-        }
-        if !csv && (self.quote.is_some() || self.escape.is_some()) {
-            return Err(SqlError::unsupported("COPY QUOTE or ESCAPE outside CSV mode"));
-        }
-        let quote = byte("quote", self.quote.unwrap_or('"'))?;
-        let delimiter = byte("delimiter", self.delimiter.unwrap_or(if csv { ',' } else { '\t' }))?;
-        if matches!(delimiter, b'\n' | b'\r' | b'\\') && !(csv && delimiter == b'\\') {
-            return Err(invalid("COPY delimiter cannot be newline, carriage return or backslash"));
-        }
-        if csv && delimiter == quote {
-            return Err(invalid("COPY delimiter and quote must be different"));
-        }
-        let null = self.null.unwrap_or_else(|| if csv { "" } else { "\\N" }.to_owned());
-        if null.contains(['\n', '\r']) {
-            return Err(invalid("COPY null representation cannot use newline or carriage return"));
-        }
-        if null.as_bytes().contains(&delimiter) {
-            return Err(invalid(
-                "COPY delimiter character must not appear in the NULL specification",
-            ));
-        }
-        Ok(CopyOptions {
-            format,
-            delimiter,
-            null,
-            header: self.header,
-            quote,
-            escape: match self.escape {
-                Some(c) => byte("escape", c)?,
-                None => quote,
-            },
-            force_quote: self.force_quote,
-            force_not_null: self.force_not_null,
-            force_null: self.force_null,
-        })
-    }
-}
-
-fn names(columns: &[Ident]) -> Vec<String> {
-    columns.iter().map(fold).collect()
-}
-
-fn byte(what: &str, c: char) -> Result<u8, SqlError> {
-    u8::try_from(c)
-        .ok()
-        .filter(u8::is_ascii)
-        .ok_or_else(|| invalid(format!("COPY {what} must be a single one-byte character")))
-}
-
-fn invalid(message: impl Into<String>) -> SqlError {
-    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-}
 
 /// 22P04
 pub(crate) fn bad(message: impl Into<String>) -> SqlError {
@@ -243,6 +69,8 @@ pub(crate) struct Splitter {
     columns: usize,
     /// The field of a binary tuple that could not be read.
     failed: Option<usize>,
+    /// The record handed out last is the header.
+    header: bool,
 }
 
 impl Splitter {
@@ -251,6 +79,7 @@ impl Splitter {
             options,
             columns,
             failed: None,
+            header: false,
             buffer: Vec::new(),
             start: 0,
             searched: 0,
@@ -274,6 +103,11 @@ impl Splitter {
     /// Whether the binary format's header has yet to come.
     pub(crate) fn in_header(&self) -> bool {
         self.options.format == Format::Binary && !self.begun
+    }
+
+    /// Whether the record handed out last is the header, which is only where it is to be looked at.
+    pub(crate) fn at_header(&self) -> bool {
+        self.header
     }
 
     /// The field of a binary tuple that could not be read.
@@ -316,7 +150,7 @@ impl Splitter {
         }
         match self.options.format {
             Format::Binary => self.next_binary(record, last),
-            Format::Text | Format::Csv => self.next_line(record, last),
+            _ => self.next_line(record, last),
         }
     }
 
@@ -334,7 +168,8 @@ impl Splitter {
                 // Line ends within quotes; PostgreSQL does not know them yet in the first line.
                 self.line += line.iter().filter(|byte| **byte == b'\n').count() as u64;
             }
-            if first && self.options.header {
+            self.header = first && self.options.header == Header::Match;
+            if first && self.options.header == Header::Yes {
                 continue;
             }
             if line == b"\\." {
@@ -580,6 +415,12 @@ fn split_csv(line: &[u8], options: &CopyOptions, record: &mut Record) -> Result<
 mod tests {
     use super::*;
 
+    fn options(format: &str, header: bool) -> CopyOptions {
+        let text = format!("(format {format}, header {header})");
+        let text = if header { text } else { format!("(format {format})") };
+        CopyOptions::of(&crate::copy::tests::parsed(&format!("copy t from stdin {text}"))).unwrap()
+    }
+
     fn split(options: CopyOptions, pieces: &[&[u8]]) -> Vec<Vec<Option<String>>> {
         let mut splitter = Splitter::new(options, 2);
         let mut record = Record::default();
@@ -607,7 +448,7 @@ mod tests {
     #[test]
     fn text_arrives_in_any_pieces() {
         let data = b"1\t\\N\tx\\ty\r\n2\t\\\\N\t\\x41\\101\n\\.\nignored\n";
-        let options = CopyOptions::parse(&[], &[]).unwrap();
+        let options = options("text", false);
         let expected =
             vec![row(&[Some("1"), None, Some("x\ty")]), row(&[Some("2"), Some("\\N"), Some("AA")])];
         for size in 1..data.len() {
@@ -619,11 +460,7 @@ mod tests {
     #[test]
     fn csv_quotes_hold_delimiters_line_ends_and_quotes() {
         let data = b"h1,h2,h3\na,\"b,\nc\",\"say \"\"hi\"\"\"\n,\"\",x";
-        let options = CopyOptions::parse(
-            &[CopyOption::Format(Ident::new("csv")), CopyOption::Header(true)],
-            &[],
-        )
-        .unwrap();
+        let options = options("csv", true);
         let expected = vec![
             row(&[Some("a"), Some("b,\nc"), Some("say \"hi\"")]),
             row(&[None, Some(""), Some("x")]),
@@ -643,7 +480,7 @@ mod tests {
         data.push(b'a');
         data.extend_from_slice(&(-1_i32).to_be_bytes());
         data.extend_from_slice(&(-1_i16).to_be_bytes());
-        let options = CopyOptions::parse(&[CopyOption::Format(Ident::new("binary"))], &[]).unwrap();
+        let options = options("binary", false);
         for size in 1..data.len() {
             let pieces: Vec<&[u8]> = data.chunks(size).collect();
             assert_eq!(split(options.clone(), &pieces), vec![row(&[Some("a"), None])]);

@@ -1,0 +1,45 @@
+//! Work of a COPY that waits for a disk, done beside the session.
+
+use froglet_engine::SqlState;
+use froglet_txn::Limits;
+
+use crate::error::SqlError;
+use crate::query_run;
+use crate::types::Zone;
+
+/// Batches between a session and the thread that reads or writes its file.
+pub(super) const CHANNEL_BATCHES: usize = 2;
+
+/// Starts work on a thread of the queries' runtime, in the session's time zone. A panic is an error: the
+/// libraries that read files were not all written for files of strangers.
+pub(super) fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SqlError> + Send + 'static,
+) -> impl Future<Output = Result<T, SqlError>> {
+    let zone = Zone::current();
+    let thread = query_run::runtime().spawn_blocking(move || zone.run(work));
+    async move {
+        thread.await.unwrap_or_else(|_| {
+            Err(SqlError::new(
+                SqlState::BAD_COPY_FILE_FORMAT,
+                "the file is malformed in a way that its reader did not expect",
+            ))
+        })
+    }
+}
+
+/// The outcome of waiting, unless a limit of the statement is passed first.
+pub(super) async fn unless<T>(
+    limits: &Limits,
+    waiting: impl Future<Output = Result<T, SqlError>>,
+) -> Result<T, SqlError> {
+    tokio::select! {
+        biased;
+        e = limits.exceeded() => Err(e.into()),
+        outcome = waiting => outcome,
+    }
+}
+
+/// The session does not want it any more; it has an error that says why.
+pub(super) fn given_up() -> SqlError {
+    SqlError::new(SqlState::QUERY_CANCELED, "COPY was given up")
+}
