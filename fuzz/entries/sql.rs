@@ -18,7 +18,9 @@ pub async fn database() -> Arc<Database> {
     let options = MemoryOptions { memory_limit_bytes: MEMORY_BYTES, ..MemoryOptions::default() };
     let engine = MemoryEngine::open(options).expect("an engine without files");
     let settings = vec![("statement_timeout".to_owned(), "300ms".to_owned())];
-    Database::open(engine, Defaults { settings }).await.expect("an empty catalog opens")
+    Database::open(engine, Defaults { settings, ..Defaults::default() })
+        .await
+        .expect("an empty catalog opens")
 }
 
 /// A text as one message on a connection of its own.

@@ -4,6 +4,7 @@
 //!   name      what it measures                                   where it comes from
 //!   tpcc      stored procedures straight on the engine           mainlining (paper 004), figure 8
 //!   pgbench   PostgreSQL 15 and froglet, the same pgbench        issue 2, "Speed and memory"
+//!   copy      COPY TO STDOUT beside PostgreSQL 15, files       issue 5, "Export and import of files"
 //!   ddl       a worker's throughput while a schema changes       Tesseract (paper 000), figure 4
 //!   tpccd     TPC-C over SQL while one schema change runs        Tesseract, figures 4 to 10
 //!             --approach: clients that use the new schema         BullFrog (paper 002), 4.3 to 4.12
@@ -20,6 +21,7 @@
 //!
 //! Left out on purpose: the index has its own bench beside its code (`froglet-memory/benches`).
 
+pub mod copy;
 pub mod ddl;
 pub mod demo;
 pub mod histogram;
@@ -52,6 +54,7 @@ struct Benchmark {
 const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "tpcc", about: tpcc::ABOUT, run: tpcc::run },
     Benchmark { name: "pgbench", about: pgbench::ABOUT, run: pgbench::run },
+    Benchmark { name: "copy", about: copy::ABOUT, run: copy::run },
     Benchmark { name: "ddl", about: ddl::ABOUT, run: ddl::run },
     Benchmark { name: "tpccd", about: tpccd::ABOUT, run: tpccd::run },
     Benchmark { name: "memory", about: memory::ABOUT, run: memory::run },
@@ -90,16 +93,17 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub scale: Option<u16>,
 
-    /// Rows of the table (ddl and memory: 10,000,000; tpccd's microbenchmark: 1,000,000)
+    /// Rows of the table (ddl and memory: 10,000,000; copy and tpccd's microbenchmark: 1,000,000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
-    /// Interleaved rounds of each measurement, of which the median counts (pgbench: 3, tpccd: 1)
+    /// Interleaved rounds of each measurement, of which the median counts (pgbench: 3, copy: 5,
+    /// tpccd: 1)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
 
-    /// Only what has this in its name: an approach (tpcc), an experiment (pgbench), a change (ddl,
-    /// tpccd)
+    /// Only what has this in its name: an approach (tpcc), an experiment (pgbench), an operation (copy), a
+    /// change (ddl, tpccd)
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 
@@ -120,11 +124,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 
-    /// The froglet binary to serve with (pgbench, tpccd; this one if not given)
+    /// The froglet binary to serve with (pgbench, copy, tpccd; this one if not given)
     #[arg(long, value_name = "PATH")]
     pub froglet: Option<PathBuf>,
 
-    /// PostgreSQL's bin directory (pgbench, tpccd)
+    /// PostgreSQL's bin directory (pgbench, copy, tpccd)
     #[arg(long, value_name = "DIR", default_value = "/usr/lib/postgresql/15/bin")]
     pub postgres: PathBuf,
 

@@ -24,6 +24,10 @@ pub fn run(config: Config) -> Result<(), ServerError> {
 async fn serve(config: Config) -> Result<(), ServerError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Start)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Start)?;
+    // A file that may not grow is an error of whoever writes it, and no reason to die, which is what this signal
+    // does to a process that does not take it.
+    let too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    let _taken = signal(too_large).map_err(ServerError::Start)?;
     let mut server = tokio::select! {
         server = Server::start(config) => server?,
         // Nothing has been acknowledged yet: recovery may be left and begun anew.

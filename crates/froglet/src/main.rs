@@ -47,6 +47,7 @@ Examples:
   froglet bench list
   froglet bench tpcc --workers 1,2 --json tpcc.json
   froglet bench pgbench --only tpcb
+  froglet bench copy --only csv
   froglet bench tpccd --figures figures --rounds 3")]
     Bench(Box<froglet_bench::Args>),
     /// Watch TPC-C run while the schema changes, on a server of its own.

@@ -26,7 +26,7 @@ use froglet_engine::{ColumnType, SqlState};
 use froglet_schema::SqlType;
 
 use super::options::Format;
-use super::target::{Given, twice};
+use super::target::{GivenColumn, twice};
 use crate::error::SqlError;
 use crate::prepared::Field as ResultField;
 use crate::types::cast::text_array;
@@ -152,7 +152,7 @@ pub(super) struct Matched {
 pub(super) fn match_columns(
     file: &str,
     schema: &Schema,
-    given: &[Given],
+    given: &[GivenColumn],
     all: bool,
 ) -> Result<Vec<Matched>, SqlError> {
     let mut extra = Vec::new();

@@ -202,7 +202,9 @@ pub(crate) fn file_error(doing: &str, name: &str, e: &io::Error) -> SqlError {
         Some(Errno::NAMETOOLONG) => SqlState::NAME_TOO_LONG,
         _ => SqlState::IO_ERROR,
     };
-    let error = SqlError::new(state, format!("could not {doing} file \"{name}\": {e}"));
+    let text = e.to_string();
+    let why = text.split(" (os error").next().unwrap_or_default();
+    let error = SqlError::new(state, format!("could not {doing} file \"{name}\": {why}"));
     if state == SqlState::DISK_FULL {
         return error.hint("Free some space, or let copy_directory be on a larger disk.");
     }

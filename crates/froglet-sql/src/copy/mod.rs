@@ -18,6 +18,7 @@
 //!
 //! Left out: COPY from and to programs, WHERE of COPY FROM, options of PostgreSQL 16 and later.
 
+mod cells;
 mod columnar;
 pub mod directory;
 mod from_file;

@@ -12,7 +12,7 @@
 
 use froglet_engine::SqlState;
 
-use super::parse::{Argument, Copy, End, Given};
+use super::parse::{Argument, Copy, End, GivenOption};
 use crate::error::SqlError;
 
 /// How the data is written.
@@ -201,7 +201,7 @@ struct Values {
 }
 
 impl Values {
-    fn take(&mut self, format: Format, given: &Given) -> Result<(), SqlError> {
+    fn take(&mut self, format: Format, given: &GivenOption) -> Result<(), SqlError> {
         match given.name.as_str() {
             "freeze" => drop(given.boolean()?),
             "delimiter" => self.delimiter = Some(given.byte()?),
@@ -300,7 +300,7 @@ fn codec(format: Format, name: &str) -> Result<Codec, SqlError> {
     })
 }
 
-impl Given {
+impl GivenOption {
     fn text(&self) -> Result<&str, SqlError> {
         match &self.value {
             Argument::Text(text) => Ok(text),

@@ -17,6 +17,7 @@ use ::parquet::arrow::arrow_writer::ArrowWriterOptions;
 use ::parquet::arrow::{ArrowSchemaConverter, ArrowWriter, ProjectionMask};
 use ::parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use ::parquet::errors::{ParquetError, Result as ParquetResult};
+use ::parquet::file::metadata::ParquetMetaData;
 use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::reader::{ChunkReader, Length};
 use ::parquet::schema::types::{SchemaDescriptor, Type};
@@ -164,6 +165,7 @@ impl ParquetFile {
         parquet_check::footer(&chunks).map_err(|why| malformed(&name, "Parquet", why))?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::load(&chunks, options.clone()).map_err(wrong)?;
+        refuse_codecs(metadata.metadata(), &name)?;
         let views = Arc::new(with_views(metadata.schema()));
         let options = options.with_schema(views);
         let metadata =
@@ -210,6 +212,25 @@ impl ParquetFile {
         }
         Ok(())
     }
+}
+
+/// Codecs that are not built in are named before anything is read.
+fn refuse_codecs(metadata: &ParquetMetaData, file: &str) -> Result<(), SqlError> {
+    use Compression::{LZ4, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
+    for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
+        match column.compression() {
+            UNCOMPRESSED | SNAPPY | LZ4 | LZ4_RAW | ZSTD(_) => {}
+            other => {
+                let codec = other.to_string();
+                let codec = codec.split('(').next().unwrap_or_default();
+                let what = format!("compression {codec} of file \"{file}\"");
+                return Err(SqlError::unsupported(what).hint(
+                    "COPY reads Parquet files compressed with snappy, zstd or lz4, or not.",
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn with_views(schema: &Schema) -> Schema {

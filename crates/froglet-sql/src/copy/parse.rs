@@ -26,7 +26,7 @@ pub struct Copy {
     /// The other end.
     pub(crate) end: End,
     /// In the order in which they were given.
-    pub(crate) options: Vec<Given>,
+    pub(crate) options: Vec<GivenOption>,
 }
 
 /// What is copied.
@@ -49,7 +49,7 @@ pub(crate) enum End {
 
 /// An option as it was given.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct GivenOption {
     /// Folded to lower case.
     pub(crate) name: String,
     pub(crate) value: Argument,
@@ -68,9 +68,8 @@ pub(crate) enum Argument {
 /// Everything behind the word COPY.
 pub(crate) fn parse(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     let mut options = Vec::new();
-    if cursor.peek_word("binary")
-        && matches!(cursor.tokens.get(cursor.at + 1), Some(t) if matches!(t.token, Token::Word(_)))
-    {
+    let next = cursor.tokens.get(cursor.at + 1).map(|token| &token.token);
+    if cursor.peek_word("binary") && matches!(next, Some(Token::Word(_))) {
         cursor.at += 1;
         options.push(text("format", "binary"));
     }
@@ -143,7 +142,7 @@ fn quoted(name: String) -> Ident {
 }
 
 /// `(name [value], …)`, behind the parenthesis.
-fn modern(cursor: &mut Cursor<'_>, options: &mut Vec<Given>) -> Result<(), ParserError> {
+fn modern(cursor: &mut Cursor<'_>, options: &mut Vec<GivenOption>) -> Result<(), ParserError> {
     loop {
         let name = cursor.name()?;
         let value = match cursor.peek() {
@@ -159,7 +158,7 @@ fn modern(cursor: &mut Cursor<'_>, options: &mut Vec<Given>) -> Result<(), Parse
             }
             _ => Argument::Text(string(cursor)?),
         };
-        options.push(Given { name, value });
+        options.push(GivenOption { name, value });
         if cursor.skip_token(&Token::RParen) {
             return Ok(());
         }
@@ -170,7 +169,7 @@ fn modern(cursor: &mut Cursor<'_>, options: &mut Vec<Given>) -> Result<(), Parse
 }
 
 /// The words of before PostgreSQL 9, in any order.
-fn legacy(cursor: &mut Cursor<'_>, options: &mut Vec<Given>) -> Result<(), ParserError> {
+fn legacy(cursor: &mut Cursor<'_>, options: &mut Vec<GivenOption>) -> Result<(), ParserError> {
     loop {
         let option = if cursor.skip("binary") {
             text("format", "binary")
@@ -194,7 +193,7 @@ fn legacy(cursor: &mut Cursor<'_>, options: &mut Vec<Given>) -> Result<(), Parse
     }
 }
 
-fn forced(cursor: &mut Cursor<'_>) -> Result<Given, ParserError> {
+fn forced(cursor: &mut Cursor<'_>) -> Result<GivenOption, ParserError> {
     let name = if cursor.skip("quote") {
         "force_quote"
     } else if cursor.skip("not") {
@@ -205,17 +204,17 @@ fn forced(cursor: &mut Cursor<'_>) -> Result<Given, ParserError> {
         "force_null"
     };
     if cursor.skip_token(&Token::Mul) {
-        return Ok(Given { name: name.to_owned(), value: Argument::Star });
+        return Ok(GivenOption { name: name.to_owned(), value: Argument::Star });
     }
     let mut columns = vec![cursor.name()?];
     while cursor.skip_token(&Token::Comma) {
         columns.push(cursor.name()?);
     }
-    Ok(Given { name: name.to_owned(), value: Argument::Names(columns) })
+    Ok(GivenOption { name: name.to_owned(), value: Argument::Names(columns) })
 }
 
-fn text(name: &str, value: &str) -> Given {
-    Given { name: name.to_owned(), value: Argument::Text(value.to_owned()) }
+fn text(name: &str, value: &str) -> GivenOption {
+    GivenOption { name: name.to_owned(), value: Argument::Text(value.to_owned()) }
 }
 
 /// `(a, b)`

@@ -156,7 +156,12 @@ impl Splitter {
 
     fn next_line(&mut self, record: &mut Record, last: bool) -> Result<bool, SqlError> {
         loop {
-            let Some((end, next)) = self.line_end(last) else { return Ok(false) };
+            // Where nothing comes at all, a header that is to be looked at is an empty line.
+            let missing = last && self.line == 0 && self.options.header == Header::Match;
+            let end = self.buffer.len();
+            let Some((end, next)) = self.line_end(last).or(missing.then_some((end, end))) else {
+                return Ok(false);
+            };
             let range = self.start..end;
             self.start = next;
             self.searched = next;

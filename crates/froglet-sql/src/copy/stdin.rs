@@ -125,9 +125,8 @@ impl CopyIn {
     fn match_header(&self) -> Result<(), SqlError> {
         let (found, expected) = (self.record.fields.len(), self.target.columns.len());
         if found != expected {
-            let message = format!(
-                "wrong number of fields in header line: field count is {found}, expected {expected}"
-            );
+            let message =
+                format!("wrong number of fields in header line: got {found}, expected {expected}");
             return Err(self.in_line(bad(message)));
         }
         for (at, (name, _, _)) in self.target.columns.iter().enumerate() {

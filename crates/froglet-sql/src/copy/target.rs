@@ -29,14 +29,14 @@ use crate::table::compiled;
 pub(super) const BATCH_ROWS: usize = 1000;
 
 /// A column that is given: its name, and how its values are stored and typed.
-pub(super) type Given = (String, ColumnType, SqlType);
+pub(super) type GivenColumn = (String, ColumnType, SqlType);
 
 /// The table that a COPY fills.
 pub(super) struct Target {
     inserter: Inserter,
     version: Arc<CatalogVersion>,
     /// The columns that are given, in the order of their values.
-    pub(super) columns: Vec<Given>,
+    pub(super) columns: Vec<GivenColumn>,
     batch: Vec<Row>,
     /// The lines of the rows of `batch`.
     lines: Vec<u64>,

@@ -187,13 +187,18 @@ pub fn cell_binary(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
 
 /// An integer in the width of the type announced, which may differ from Arrow's.
 fn sized_integer(v: i64, oid: u32, width: usize, out: &mut Vec<u8>) {
-    let width = match oid {
+    let width = integer_width(oid, width);
+    out.extend_from_slice(&v.to_be_bytes()[8 - width..]);
+}
+
+/// How many bytes an integer of a type has; `own` where the type does not say.
+pub fn integer_width(oid: u32, own: usize) -> usize {
+    match oid {
         oids::INT2 => 2,
         oids::INT4 | oids::OID | oids::XID | oids::REGCLASS | oids::REGTYPE => 4,
         oids::INT8 => 8,
-        _ => width,
-    };
-    out.extend_from_slice(&v.to_be_bytes()[8 - width..]);
+        _ => own,
+    }
 }
 
 fn list(items: &ArrayRef, oid: u32, out: &mut Vec<u8>) {

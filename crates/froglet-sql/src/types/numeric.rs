@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 
 use froglet_engine::SqlState;
+use smallvec::SmallVec;
 
+use super::output::unsigned;
 use crate::error::SqlError;
 
 /// 10 to the power of `n`, for n up to 38.
@@ -140,6 +142,9 @@ fn assemble(negative: bool, whole: &str, fraction: &str, exponent: i32) -> Optio
 
 /// Appends a decimal as PostgreSQL prints it: every digit of its scale.
 pub fn write(unscaled: i128, scale: i8, out: &mut Vec<u8>) {
+    if let (Ok(small), 0..=18) = (i64::try_from(unscaled), scale) {
+        return write_small(small, scale.unsigned_abs(), out);
+    }
     let digits = unscaled.unsigned_abs().to_string();
     if unscaled < 0 {
         out.push(b'-');
@@ -160,6 +165,26 @@ pub fn write(unscaled: i128, scale: i8, out: &mut Vec<u8>) {
     }
 }
 
+/// The same of what one machine word holds, which is most of them.
+fn write_small(unscaled: i64, scale: u8, out: &mut Vec<u8>) {
+    if unscaled < 0 {
+        out.push(b'-');
+    }
+    let one = 10_u64.pow(u32::from(scale));
+    let (whole, mut fraction) = (unscaled.unsigned_abs() / one, unscaled.unsigned_abs() % one);
+    unsigned(whole, out);
+    if scale == 0 {
+        return;
+    }
+    let mut digits = [b'0'; 19];
+    digits[0] = b'.';
+    for digit in digits[1..=usize::from(scale)].iter_mut().rev() {
+        *digit = b'0' + (fraction % 10) as u8;
+        fraction /= 10;
+    }
+    out.extend_from_slice(&digits[..=usize::from(scale)]);
+}
+
 const POSITIVE: u16 = 0x0000;
 const NEGATIVE: u16 = 0x4000;
 
@@ -173,7 +198,7 @@ pub fn write_binary(unscaled: i128, scale: i8, out: &mut Vec<u8>) {
     let scale = u32::from(scale.unsigned_abs());
     // Base-10000 digits are aligned at the decimal point: widen the fraction to full groups.
     let pad = (4 - scale % 4) % 4;
-    let mut groups: Vec<u16> = Vec::with_capacity(12);
+    let mut groups = SmallVec::<[u16; 12]>::new();
     let mut whole = unscaled.unsigned_abs();
     let fraction_groups = ((scale + pad) / 4) as usize;
     if fraction_groups > 0 {
@@ -182,6 +207,12 @@ pub fn write_binary(unscaled: i128, scale: i8, out: &mut Vec<u8>) {
         groups.push(((whole % unit) * 10u128.pow(pad)) as u16);
         whole /= unit;
     }
+    while u64::try_from(whole).is_err() {
+        groups.push((whole % 10_000) as u16);
+        whole /= 10_000;
+    }
+    // Most fit in a word, in which divisions are cheap.
+    let mut whole = whole as u64;
     while whole > 0 || groups.len() < fraction_groups {
         groups.push((whole % 10_000) as u16);
         whole /= 10_000;

@@ -62,20 +62,45 @@ pub fn cell_text(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
     }
 }
 
-fn integer(v: i64, out: &mut Vec<u8>) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut rest = v.unsigned_abs();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
+/// Appends an integer.
+pub fn integer(v: i64, out: &mut Vec<u8>) {
     if v < 0 {
         out.push(b'-');
+    }
+    unsigned(v.unsigned_abs(), out);
+}
+
+/// The digits of every number below a hundred.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut n = 0;
+    while n < 100 {
+        pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
+        n += 1;
+    }
+    pairs
+};
+
+/// Appends the digits of a number.
+pub fn unsigned(v: u64, out: &mut Vec<u8>) {
+    if v < 10 {
+        out.push(b'0' + v as u8);
+        return;
+    }
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    let mut rest = v;
+    while rest >= 100 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[(rest % 100) as usize]);
+        rest /= 100;
+    }
+    if rest >= 10 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[rest as usize]);
+    } else {
+        at -= 1;
+        digits[at] = b'0' + rest as u8;
     }
     out.extend_from_slice(&digits[at..]);
 }

@@ -7,6 +7,7 @@
 mod at_once;
 mod basics;
 mod copies;
+mod copy_files;
 mod durability;
 mod logic;
 mod mutated;
