@@ -1,6 +1,7 @@
 """Fixtures: a Froglet of its own for each test, a PostgreSQL 15 for all of them.
 
 `froglet`   a fresh server on a fresh data directory
+`flight`    the same, and Arrow Flight SQL on `flight_port`
 `start`     starts more of them, with settings of their own
 `postgres`  PostgreSQL 15 with a fresh database
 `server`    both, one after the other: the same test proves what it expects on PostgreSQL
@@ -37,6 +38,16 @@ def froglet(start):
     server = start()
     yield server
     if server.process is not None:  # None where the test itself has ended it.
+        assert server.alive(), f"the server died: {server.process.returncode}"
+        server.stop()
+
+
+@pytest.fixture
+def flight(start):
+    """A Froglet that serves Arrow Flight SQL, too."""
+    server = start(flight=True)
+    yield server
+    if server.process is not None:
         assert server.alive(), f"the server died: {server.process.returncode}"
         server.stop()
 

@@ -105,15 +105,18 @@ def client_environment():
 class Froglet(Server):
     """`froglet serve` on a data directory of its own."""
 
-    def __init__(self, directory=None, environment=None, arguments=()):
+    def __init__(self, directory=None, environment=None, arguments=(), flight=False):
         self.temporary = None if directory else Path(tempfile.mkdtemp(prefix="froglet-test-"))
         self.data = Path(directory) if directory else self.temporary / "data"
         descriptor, log = tempfile.mkstemp(prefix="froglet-test-", suffix=".log")
         os.close(descriptor)
         self.log = Path(log)
         self.environment = environment or {}
-        self.arguments = arguments
+        self.arguments = list(arguments)
         self.port = free_port()
+        self.flight_port = free_port() if flight else None
+        if flight:
+            self.arguments += ["--flight-listen", f"{self.host}:{self.flight_port}"]
         self.process = None
 
     @staticmethod

@@ -55,9 +55,11 @@ pub enum ServerError {
     /// Another program listens on the address.
     #[error(
         "{address} is taken by another program (a PostgreSQL, perhaps); \
-         choose another address: `froglet serve --listen {other}`"
+         choose another address: `froglet serve --{option} {other}`"
     )]
     AddressTaken {
+        /// Which option is to name it.
+        option: &'static str,
         /// The address.
         address: SocketAddr,
         /// One that may be free.
@@ -70,6 +72,14 @@ pub enum ServerError {
         address: SocketAddr,
         /// Why.
         source: io::Error,
+    },
+    /// The certificate or key of Flight's TLS cannot be used.
+    #[error("cannot serve Flight by TLS: {}: {what}", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        what: String,
     },
     /// The operating system refuses threads or signal handlers.
     #[error("cannot start: {0}")]

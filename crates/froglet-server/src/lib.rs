@@ -1,9 +1,10 @@
-//! The server: PostgreSQL's wire protocol over froglet-sql's sessions.
+//! The server: PostgreSQL's wire protocol, and Arrow Flight SQL, over froglet-sql's sessions.
 //!
 //! ```text
 //!   config ──▶ server ──accept──▶ connection ──▶ froglet_sql::Session
 //!                 │                   │
 //!                 │                  wire      bytes ◀─▶ messages
+//!                 ├─ flight       gRPC, the same sessions, rows as Arrow
 //!                 ├─ open         lock, engine, recovery, catalog
 //!                 └─ checkpoint   when one is due; whether the log lives
 //! ```
@@ -16,6 +17,7 @@ mod checkpoint;
 pub mod config;
 mod connection;
 mod error;
+mod flight;
 mod loops;
 mod open;
 mod run;

@@ -55,9 +55,12 @@ fn ready(server: &Server) {
     let address = server.address();
     let (host, port) = (address.ip(), address.port());
     let version = env!("CARGO_PKG_VERSION");
-    let lines = format!(
+    let mut lines = format!(
         "froglet {version} listening on {address}\npsql -h {host} -p {port} -U postgres postgres\n"
     );
+    if let Some(flight) = server.flight_address() {
+        lines.push_str(&format!("Arrow Flight SQL on {flight}\n"));
+    }
     // Nobody may be listening to standard output.
     let _ = std::io::stdout().write_all(lines.as_bytes());
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use froglet_engine::EngineError;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::connection::channel::Budget;
 use crate::connection::startup::{self, Shared};
 use crate::error::ServerError;
+use crate::flight::Flight;
 use crate::loops::Loops;
 use crate::open::{self, Opened};
 
@@ -36,6 +37,7 @@ const MESSAGE_SHARE: u64 = 4;
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    flight_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     task: JoinHandle<Result<(), ServerError>>,
 }
@@ -45,20 +47,44 @@ impl Server {
     pub async fn start(config: Config) -> Result<Server, ServerError> {
         // Two servers on one directory often have one address too: the directory is the news.
         open::check(&config)?;
-        let socket = bind(config.listen)?;
+        let socket = bind("listen", config.listen)?;
+        let flight_socket = match config.flight_listen {
+            Some(address) => Some(bind("flight-listen", address)?),
+            None => None,
+        };
         let loops = Loops::start(config.worker_threads, config.max_connections);
         let loops = loops.map_err(ServerError::Start)?;
         let opened = open::open(&config).await?;
-        let listener = socket.listen(BACKLOG).map_err(|e| listen_error(config.listen, e))?;
-        let address = listener.local_addr().map_err(|e| listen_error(config.listen, e))?;
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(run(config, opened, listener, loops, stopped));
-        Ok(Server { address, stop, task })
+        let shared = Arc::new(Shared {
+            db: opened.db.clone(),
+            slots: Arc::new(Semaphore::new(config.max_connections)),
+            budget: Budget::new(config.memory_limit_bytes / MESSAGE_SHARE),
+            application_name: configured_name(&config),
+        });
+        let flight = match flight_socket {
+            Some(socket) => {
+                let flight = Flight::new(&config, &shared, stopped.clone())?;
+                Some((listen(socket, "flight-listen")?, flight))
+            }
+            None => None,
+        };
+        let listeners = Listeners { postgres: listen(socket, "listen")?, flight };
+        let address = local_address(&listeners.postgres)?;
+        let flight_address =
+            listeners.flight.as_ref().map(|(listener, _)| local_address(listener)).transpose()?;
+        let task = tokio::spawn(run(config, opened, shared, listeners, loops, stopped));
+        Ok(Server { address, flight_address, stop, task })
     }
 
     /// Where it listens; the port it chose where it was given port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for Flight clients, if it does.
+    pub fn flight_address(&self) -> Option<SocketAddr> {
+        self.flight_address
     }
 
     /// Asks it to stop. [`Server::ended`] says when it has.
@@ -72,19 +98,40 @@ impl Server {
     }
 }
 
+/// What clients connect to.
+struct Listeners {
+    postgres: TcpListener,
+    flight: Option<(TcpListener, Arc<Flight>)>,
+}
+
+impl Listeners {
+    /// The next connection, and how it is served.
+    async fn accept(&self) -> std::io::Result<(TcpStream, Option<&Arc<Flight>>)> {
+        let flight = async {
+            match &self.flight {
+                Some((listener, flight)) => Ok((listener.accept().await?.0, Some(flight))),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = self.postgres.accept() => Ok((accepted?.0, None)),
+            accepted = flight => accepted,
+        }
+    }
+}
+
 async fn run(
     config: Config,
     opened: Opened,
-    listener: TcpListener,
+    shared: Arc<Shared>,
+    listeners: Listeners,
     loops: Loops,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), ServerError> {
-    let shared = Arc::new(Shared {
-        db: opened.db.clone(),
-        slots: Arc::new(Semaphore::new(config.max_connections)),
-        budget: Budget::new(config.memory_limit_bytes / MESSAGE_SHARE),
-        application_name: configured_name(&config),
-    });
+    let mut sweeper = JoinSet::new();
+    if let Some((_, flight)) = &listeners.flight {
+        sweeper.spawn(flight.sweep());
+    }
     let mut sessions = JoinSet::new();
     // Whoever is too many is told so, which takes a connection for a moment.
     let most = config.max_connections.saturating_mul(2).saturating_add(64);
@@ -93,13 +140,14 @@ async fn run(
         // A dropped Server is one that was asked to stop.
         _ = stopped.wait_for(|stop| *stop) => None,
         error = checkpointer.run() => Some(error),
-        () = accept(&listener, &shared, &loops, &mut sessions, most) => unreachable!("it never ends"),
+        () = accept(&listeners, &shared, &loops, &mut sessions, most) => unreachable!("it never ends"),
     };
-    drop(listener);
+    drop(listeners);
     if let Some(error) = &failed {
         tracing::error!(%error, "nothing can be acknowledged any more: the server ends");
     }
     end_sessions(&opened, sessions).await;
+    sweeper.shutdown().await;
     drop(shared);
     match failed {
         Some(error) => Err(error.into()),
@@ -118,18 +166,21 @@ fn configured_name(config: &Config) -> String {
 }
 
 async fn accept(
-    listener: &TcpListener,
+    listeners: &Listeners,
     shared: &Arc<Shared>,
     loops: &Loops,
     sessions: &mut JoinSet<()>,
     most: usize,
 ) {
     loop {
-        match listener.accept().await {
+        match listeners.accept().await {
             Ok((stream, _)) if sessions.len() >= most => drop(stream),
-            Ok((stream, _)) => match stream.into_std() {
-                Ok(stream) => loops.spawn(sessions, startup::serve(stream, shared.clone())),
-                Err(error) => tracing::warn!(%error, "a connection was lost as it came"),
+            Ok((stream, flight)) => match (stream.into_std(), flight) {
+                (Ok(stream), None) => {
+                    loops.spawn(sessions, startup::serve(stream, shared.clone()));
+                }
+                (Ok(stream), Some(flight)) => loops.spawn(sessions, flight.clone().serve(stream)),
+                (Err(error), _) => tracing::warn!(%error, "a connection was lost as it came"),
             },
             Err(error) => {
                 // Out of file descriptors, mostly: some will come back as sessions end.
@@ -152,7 +203,16 @@ async fn end_sessions(opened: &Opened, mut sessions: JoinSet<()>) {
     }
 }
 
-fn bind(address: SocketAddr) -> Result<TcpSocket, ServerError> {
+fn listen(socket: TcpSocket, option: &'static str) -> Result<TcpListener, ServerError> {
+    let address = socket.local_addr().map_err(ServerError::Start)?;
+    socket.listen(BACKLOG).map_err(|e| listen_error(option, address, e))
+}
+
+fn local_address(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
+    listener.local_addr().map_err(ServerError::Start)
+}
+
+fn bind(option: &'static str, address: SocketAddr) -> Result<TcpSocket, ServerError> {
     let bound = || {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -163,13 +223,13 @@ fn bind(address: SocketAddr) -> Result<TcpSocket, ServerError> {
         socket.bind(address)?;
         Ok(socket)
     };
-    bound().map_err(|e| listen_error(address, e))
+    bound().map_err(|e| listen_error(option, address, e))
 }
 
-fn listen_error(address: SocketAddr, source: std::io::Error) -> ServerError {
+fn listen_error(option: &'static str, address: SocketAddr, source: std::io::Error) -> ServerError {
     if source.kind() != std::io::ErrorKind::AddrInUse {
         return ServerError::Listen { address, source };
     }
     let port = address.port().checked_add(1).unwrap_or(15_432);
-    ServerError::AddressTaken { address, other: SocketAddr::new(address.ip(), port) }
+    ServerError::AddressTaken { option, address, other: SocketAddr::new(address.ip(), port) }
 }

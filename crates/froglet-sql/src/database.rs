@@ -194,13 +194,13 @@ impl Database {
         }
         let mut settings = self.defaults.clone();
         settings.connect(&options).map_err(|e| SqlError { fatal: true, ..e })?;
-        let shared = self.register(&options, &settings)?;
+        let shared = self.register_as(&options.user, &settings)?;
         Ok(Session::new(self.clone(), shared, settings))
     }
 
-    fn register(
+    pub(crate) fn register_as(
         &self,
-        options: &ConnectOptions,
+        user: &str,
         settings: &Settings,
     ) -> Result<Arc<SessionShared>, SqlError> {
         let now = SystemTime::now();
@@ -224,7 +224,7 @@ impl Database {
         let shared = Arc::new(SessionShared {
             pid,
             secret: rand::random(),
-            user: options.user.clone(),
+            user: user.to_owned(),
             connected: now,
             cancel: Arc::default(),
             txn: AtomicU64::new(0),

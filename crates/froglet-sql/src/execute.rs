@@ -10,10 +10,12 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use froglet_engine::{Snapshot, SqlState, Value};
+use arrow::array::RecordBatch;
+use froglet_engine::{SqlState, Value};
 use froglet_txn::{Isolation, Limits, Transaction, TxnError, aside_async};
 
 use crate::apply::{Stop, Writer};
+use crate::columnar::{Convert, converted};
 use crate::command::Command;
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -255,9 +257,15 @@ async fn read(
         }
         Plan::Query(plan) => {
             let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
+            let convert = conversion_of(cached);
+            let query = session.unstarted(plan, &snapshot, context.values(), convert.clone());
+            if let Some(query) = query {
+                return Ok(Outcome::Rows(RowStream::pinned(fields, query)));
+            }
             let run = plan.run(&session.state, snapshot.clone(), context.values(), limits);
             let stream = Box::pin(run).await?;
-            Ok(Outcome::Rows(convert_stream(fields, stream, snapshot, cached.clone(), limits)))
+            let stream = converted(stream, convert);
+            Ok(Outcome::Rows(RowStream::batches(fields, stream, snapshot, limits.clone())))
         }
         _ => Err(SqlError::unsupported("this statement").into()),
     }
@@ -288,34 +296,28 @@ async fn long_read(
     let conversion =
         crate::convert::Conversion::between(&fields, &prepared.origins, plan.fields(), &today)?;
     let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
+    let convert = conversion
+        .map(|conversion| Arc::new(move |batch: RecordBatch| conversion.batch(&batch)) as Convert);
+    if let Some(query) = session.unstarted(&plan, &snapshot, context.values(), convert.clone()) {
+        return Ok(Outcome::Rows(RowStream::pinned(fields, query)));
+    }
     let stream = plan.run(&session.state, snapshot.clone(), context.values(), limits).await?;
-    let stream = match conversion {
-        Some(conversion) => Box::pin(futures::StreamExt::map(stream, move |batch| {
-            batch.and_then(|batch| conversion.batch(&batch))
-        })),
-        None => stream,
-    };
-    Ok(Outcome::Rows(RowStream::batches(fields, stream, snapshot, limits.clone())))
+    Ok(Outcome::Rows(RowStream::batches(
+        fields,
+        converted(stream, convert),
+        snapshot,
+        limits.clone(),
+    )))
 }
 
-fn convert_stream(
-    fields: Arc<[Field]>,
-    stream: crate::query_rows::BatchStream,
-    view: Arc<Snapshot>,
-    cached: Arc<CachedPlan>,
-    limits: &Limits,
-) -> RowStream {
-    let stream = match &cached.conversion {
-        None => stream,
-        Some(_) => Box::pin(futures::StreamExt::map(stream, move |batch| {
-            let conversion = cached.conversion.as_ref();
-            batch.and_then(|batch| match conversion {
-                Some(conversion) => conversion.batch(&batch),
-                None => Ok(batch),
-            })
-        })),
-    };
-    RowStream::batches(fields, stream, view, limits.clone())
+/// What makes a plan's batches what was described.
+fn conversion_of(cached: &Arc<CachedPlan>) -> Option<Convert> {
+    cached.conversion.as_ref()?;
+    let cached = cached.clone();
+    Some(Arc::new(move |batch| match &cached.conversion {
+        Some(conversion) => conversion.batch(&batch),
+        None => Ok(batch),
+    }))
 }
 
 async fn write(

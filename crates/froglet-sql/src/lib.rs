@@ -16,6 +16,8 @@ mod as_of;
 mod at_once;
 mod bind;
 mod bound;
+mod bulk;
+pub mod columnar;
 pub mod command;
 pub mod context;
 mod control;

@@ -12,6 +12,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use crate::apply::{Stop, Writer};
+use crate::columnar::{Convert, TimeLimits, Unstarted};
 use crate::error::SqlError;
 use crate::explain::{self, ExplainOptions};
 use crate::functions::SessionState;
@@ -19,6 +20,7 @@ use crate::insert_plan::CastTarget;
 use crate::plan::Planner;
 use crate::prepared::Field;
 use crate::query::{self, PlannedQuery, QueryEnv};
+use crate::types::Zone;
 use crate::types::cast::{CastContext, assignable, not_assignable};
 use crate::types::{cast_array, value_at};
 
@@ -68,6 +70,21 @@ impl QueryPlan {
     /// The Arrow schema of its batches.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.planned.schema()
+    }
+
+    /// Everything that it needs to be run later.
+    pub(crate) fn unstarted(
+        &self,
+        session: &Arc<SessionState>,
+        snapshot: Arc<Snapshot>,
+        params: &[Value],
+        convert: Option<Convert>,
+        zone: Zone,
+        time: TimeLimits,
+    ) -> Unstarted {
+        let env = QueryEnv::new(session.catalog_now(), session.clone());
+        let params = params[..params.len().min(self.planned.params().len())].to_vec();
+        Unstarted { planned: self.planned.clone(), env, snapshot, params, convert, zone, time }
     }
 
     /// Starts it. The stream keeps what it needs.

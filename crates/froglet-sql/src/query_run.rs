@@ -16,7 +16,9 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::execution::context::SessionConfig;
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefaults, TaskContext};
+use datafusion::execution::{
+    SendableRecordBatchStream, SessionState, SessionStateBuilder, SessionStateDefaults, TaskContext,
+};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use froglet_engine::{ReadFailed, SqlState};
@@ -174,11 +176,34 @@ pub fn spawn(
     schema: SchemaRef,
     limits: Limits,
 ) -> QueryStream {
+    spawn_work(schema, limits, |sender| produce(plan, state, sender))
+}
+
+/// Starts one partition of a physical plan.
+pub(crate) fn spawn_partition(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    partition: usize,
+    schema: SchemaRef,
+    limits: Limits,
+) -> QueryStream {
+    spawn_work(schema, limits, |sender| async move {
+        forward(plan.execute(partition, context).map_err(map_df_error)?, sender).await
+    })
+}
+
+type Sender = mpsc::Sender<Result<RecordBatch, SqlError>>;
+
+fn spawn_work<W>(schema: SchemaRef, limits: Limits, work: impl FnOnce(Sender) -> W) -> QueryStream
+where
+    W: Future<Output = Result<(), SqlError>> + Send + 'static,
+{
     let (sender, batches) = mpsc::channel(CHANNEL_BATCHES);
     let stream = QueryStream { schema, batches };
     let zone = Zone::current();
+    let work = work(sender.clone());
     runtime().spawn(async move {
-        let work = pin!(guard(produce(plan, state, sender.clone())));
+        let work = pin!(guard(work));
         let work = zone::scope(zone, work);
         let outcome = tokio::select! {
             biased;
@@ -233,13 +258,13 @@ pub fn read_or_none<T>(work: impl FnOnce() -> T) -> Option<T> {
     outcome.map_err(|panic| drop(ReadFailed::caught(panic))).ok()
 }
 
-async fn produce(
-    plan: LogicalPlan,
-    state: SessionState,
-    sender: mpsc::Sender<Result<RecordBatch, SqlError>>,
-) -> Result<(), SqlError> {
+async fn produce(plan: LogicalPlan, state: SessionState, sender: Sender) -> Result<(), SqlError> {
     let physical = physical(&plan, &state).await?;
-    let mut rows = execute_stream(physical, task_context(&state)).map_err(map_df_error)?;
+    let rows = execute_stream(physical, task_context(&state)).map_err(map_df_error)?;
+    forward(rows, sender).await
+}
+
+async fn forward(mut rows: SendableRecordBatchStream, sender: Sender) -> Result<(), SqlError> {
     while let Some(batch) = rows.next().await {
         let batch = batch.map_err(map_df_error)?;
         if batch.num_rows() > 0 && sender.send(Ok(batch)).await.is_err() {

@@ -93,10 +93,12 @@ pub struct Session {
     pub(crate) alone: bool,
     /// The statement that runs is of a simple query: its result is described with its rows.
     pub(crate) undescribed: bool,
+    /// Queries are kept for whoever fetches their rows (`columnar/mod.rs`).
+    pub(crate) pinning: bool,
     /// What functions like now() and currval() look at.
     pub(crate) state: Arc<SessionState>,
     reported: Vec<Arc<str>>,
-    reported_at: SettingsMark,
+    pub(crate) reported_at: SettingsMark,
 }
 
 impl Session {
@@ -127,6 +129,7 @@ impl Session {
             unlimited: false,
             alone: false,
             undescribed: false,
+            pinning: false,
             state,
         }
     }

@@ -12,6 +12,7 @@ use froglet_txn::Limits;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
+use crate::columnar::Unstarted;
 use crate::copy::{CopyIn, CopyOut};
 use crate::error::SqlError;
 use crate::prepared::Field;
@@ -100,7 +101,12 @@ impl TagKind {
 enum Source {
     Ready(Option<Vec<Row>>),
     Chunks(std::vec::IntoIter<Rows>),
-    Batches { stream: BoxStream<'static, Result<RecordBatch, SqlError>>, limits: Limits },
+    Batches {
+        stream: BoxStream<'static, Result<RecordBatch, SqlError>>,
+        limits: Limits,
+    },
+    /// A query that nobody has asked for its rows yet.
+    Unstarted(Box<Unstarted>),
     Failed,
 }
 
@@ -125,7 +131,22 @@ impl RowStream {
     pub fn take_ready(&mut self) -> Option<Rows> {
         match &mut self.source {
             Source::Ready(rows) => rows.take().map(Rows::Values),
-            Source::Chunks(_) | Source::Batches { .. } | Source::Failed => None,
+            _ => None,
+        }
+    }
+
+    /// A query as it is about to run.
+    pub(crate) fn pinned(fields: Arc<[Field]>, query: Unstarted) -> RowStream {
+        let view = Some(query.snapshot.clone());
+        let source = Source::Unstarted(Box::new(query));
+        RowStream { fields, source, view, tag: TagKind::Select, binary: false }
+    }
+
+    /// That query, if it has not begun to run.
+    pub(crate) fn unstarted(mut self) -> Result<Unstarted, RowStream> {
+        match std::mem::replace(&mut self.source, Source::Failed) {
+            Source::Unstarted(query) => Ok(*query),
+            source => Err(RowStream { source, ..self }),
         }
     }
 
@@ -168,6 +189,16 @@ impl RowStream {
 
     /// The next rows; `None` after the last, and after an error.
     pub async fn next(&mut self) -> Option<Result<Rows, SqlError>> {
+        if let Source::Unstarted(query) = &self.source {
+            let limits = query.time.begin();
+            match query.start(&limits) {
+                Ok(stream) => self.source = Source::Batches { stream, limits },
+                Err(e) => {
+                    self.source = Source::Failed;
+                    return Some(Err(e));
+                }
+            }
+        }
         let outcome = match &mut self.source {
             Source::Ready(rows) => {
                 return rows
@@ -176,7 +207,7 @@ impl RowStream {
                     .map(|rows| Ok(Rows::Values(rows)));
             }
             Source::Chunks(rows) => return rows.next().map(Ok),
-            Source::Failed => return None,
+            Source::Unstarted(_) | Source::Failed => return None,
             Source::Batches { stream, limits } => tokio::select! {
                 biased;
                 e = limits.exceeded() => Err(e.into()),

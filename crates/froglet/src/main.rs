@@ -89,6 +89,18 @@ struct Serve {
     /// Listen on this loopback address [default: 127.0.0.1:5432]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
+    /// Serve Arrow Flight SQL on this loopback address, 127.0.0.1:32010 for example [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    flight_listen: Option<String>,
+    /// Serve Flight by TLS, with the certificate in this PEM file
+    #[arg(long, value_name = "FILE", requires = "flight_tls_key")]
+    flight_tls_cert: Option<String>,
+    /// The key of that certificate, a PEM file
+    #[arg(long, value_name = "FILE", requires = "flight_tls_cert")]
+    flight_tls_key: Option<String>,
+    /// Keep the result of a Flight client so long for it to be fetched [default: 5min]
+    #[arg(long, value_name = "DURATION")]
+    flight_result_timeout: Option<String>,
     /// Read this configuration file [default: froglet.toml in DIR]
     #[arg(long, value_name = "FILE", env = "FROGLET_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
@@ -131,6 +143,10 @@ impl Serve {
         let options = [
             ("data", data),
             ("listen", self.listen),
+            ("flight_listen", self.flight_listen),
+            ("flight_tls_cert", self.flight_tls_cert),
+            ("flight_tls_key", self.flight_tls_key),
+            ("flight_result_timeout", self.flight_result_timeout),
             ("memory_limit", self.memory_limit),
             ("max_connections", self.max_connections),
             ("checkpoint_timeout", self.checkpoint_timeout),

@@ -17,6 +17,8 @@ use std::time::Duration;
 pub const FILE_NAME: &str = "froglet.toml";
 /// The data directory where nobody names one.
 pub const DEFAULT_DATA: &str = "./froglet-data";
+/// How long a result of a Flight client waits to be fetched, where nobody says.
+const DEFAULT_RESULT_TIMEOUT: Duration = Duration::from_secs(300);
 /// The address where nobody names one.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:5432";
 
@@ -27,6 +29,12 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// `listen`: loopback only, for as long as there is no authentication.
     pub listen: SocketAddr,
+    /// `flight_listen`: Arrow Flight SQL; none where it is not served.
+    pub flight_listen: Option<SocketAddr>,
+    /// `flight_tls_cert` and `flight_tls_key`: for Flight by TLS.
+    pub flight_tls: Option<TlsFiles>,
+    /// `flight_result_timeout`: results of Flight clients wait so long to be fetched.
+    pub flight_result_timeout: Duration,
     /// `memory_limit`: of rows, indexes and undo records.
     pub memory_limit_bytes: u64,
     /// `max_connections`: sessions at one time.
@@ -58,6 +66,15 @@ pub enum Choice {
     On,
     /// Never.
     Off,
+}
+
+/// A certificate and its key, as PEM files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those between it and its root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// A session default.
@@ -162,6 +179,23 @@ const KEYS: &[(&str, Apply)] = &[
         config.listen = address(e)?;
         Ok(())
     }),
+    ("flight_listen", |config, e| {
+        config.flight_listen = Some(address(e)?);
+        Ok(())
+    }),
+    ("flight_tls_cert", |config, e| {
+        config.flight_tls.get_or_insert_default().certificate = PathBuf::from(&e.value);
+        Ok(())
+    }),
+    ("flight_tls_key", |config, e| {
+        config.flight_tls.get_or_insert_default().key = PathBuf::from(&e.value);
+        Ok(())
+    }),
+    ("flight_result_timeout", |config, e| {
+        config.flight_result_timeout = units::duration(&e.value).map_err(|why| e.error(why))?;
+        let second = Duration::from_secs(1);
+        at_least(e, config.flight_result_timeout >= second, "at least 1s is needed")
+    }),
     ("memory_limit", |config, e| {
         config.memory_limit_bytes = match e.value.strip_suffix('%') {
             Some(share) => units::share_of_memory(share.trim()).map_err(|why| e.error(why))?,
@@ -221,6 +255,9 @@ impl Config {
         Config {
             data_dir,
             listen,
+            flight_listen: None,
+            flight_tls: None,
+            flight_result_timeout: DEFAULT_RESULT_TIMEOUT,
             memory_limit_bytes: units::default_memory_limit_bytes(),
             max_connections: 1000,
             checkpoint_timeout: Duration::from_secs(300),

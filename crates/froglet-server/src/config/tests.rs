@@ -14,6 +14,26 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
+fn flight_is_off_until_it_has_an_address() {
+    let config = Config::load(None, &[], variables(&[])).expect("loads");
+    assert_eq!((config.flight_listen, &config.flight_tls), (None, &None));
+    let switches = [
+        Entry::switch("flight_listen", "127.0.0.1:7"),
+        Entry::switch("flight_tls_cert", "c.pem"),
+        Entry::switch("flight_tls_key", "k.pem"),
+        Entry::switch("flight_result_timeout", "2min"),
+    ];
+    let config = Config::load(None, &switches, variables(&[])).expect("loads");
+    assert_eq!(config.flight_listen.map(|a| a.port()), Some(7));
+    let files = TlsFiles { certificate: "c.pem".into(), key: "k.pem".into() };
+    assert_eq!(config.flight_tls, Some(files));
+    assert_eq!(config.flight_result_timeout, Duration::from_secs(120));
+    let far = [Entry::switch("flight_listen", "192.0.2.1:7")];
+    let error = Config::load(None, &far, variables(&[])).expect_err("refused").to_string();
+    assert!(error.starts_with("--flight-listen: ") && error.contains("loopback"), "{error}");
+}
+
+#[test]
 fn switches_beat_variables_beat_the_file_beats_defaults() {
     let file = file(
         "listen = \"127.0.0.1:1\"\nmax_connections = 1_0\nmemory_limit = \"1GB\"\n\

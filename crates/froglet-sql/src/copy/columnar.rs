@@ -26,7 +26,7 @@ use froglet_engine::{ColumnType, SqlState};
 use froglet_schema::SqlType;
 
 use super::options::Format;
-use super::target::{GivenColumn, twice};
+use crate::bulk::{GivenColumn, twice};
 use crate::error::SqlError;
 use crate::prepared::Field as ResultField;
 use crate::types::cast::text_array;

@@ -20,8 +20,9 @@ use super::options::{CopyOptions, Format};
 use super::parquet::ParquetFile;
 use super::progress::Progress;
 use super::stdin::CopyIn;
-use super::target::{BATCH_ROWS, Target};
+use super::target::Target;
 use super::threads::{CHANNEL_BATCHES, given_up, on_thread, unless};
+use crate::bulk::BATCH_ROWS;
 use crate::error::SqlError;
 use crate::session::Session;
 use crate::stream::Tag;
@@ -51,7 +52,7 @@ async fn lines(
     options: CopyOptions,
     place: Place,
 ) -> Result<Tag, SqlError> {
-    let limits = target.limits.clone();
+    let limits = target.limits().clone();
     let progress = target.progress.share();
     let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
     let reading = on_thread(move || read_bytes(&place, &progress, &sender));
@@ -110,7 +111,7 @@ async fn columns(
     place: Place,
     all: bool,
 ) -> Result<Tag, SqlError> {
-    let limits = target.limits.clone();
+    let limits = target.limits().clone();
     let progress = target.progress.share();
     let name = place.name.clone();
     let opened = unless(
@@ -128,7 +129,7 @@ async fn columns(
         Opened::Parquet(file) => file.schema(),
         Opened::Arrow(file) => file.schema(),
     };
-    let matched = columnar::match_columns(&name, schema, &target.columns, all)?;
+    let matched = columnar::match_columns(&name, schema, target.columns(), all)?;
     target.narrow(&matched.iter().map(|column| column.target).collect::<Vec<usize>>());
     let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
     let reader = Reader { file: name.clone(), table: target.table().to_owned(), matched, sender };

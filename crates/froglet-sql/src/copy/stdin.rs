@@ -31,13 +31,13 @@ struct Forced {
 
 impl CopyIn {
     pub(super) fn new(target: Target, options: CopyOptions) -> CopyIn {
-        let forced = target.columns.iter().map(|(name, _, _)| Forced {
+        let forced = target.columns().iter().map(|(name, _, _)| Forced {
             not_null: options.force_not_null.has(name),
             null: options.force_null.has(name),
         });
         CopyIn {
             forced: forced.collect(),
-            splitter: Splitter::new(options, target.columns.len()),
+            splitter: Splitter::new(options, target.columns().len()),
             record: Record::default(),
             target,
         }
@@ -45,7 +45,7 @@ impl CopyIn {
 
     /// How many columns the client sends.
     pub fn columns(&self) -> usize {
-        self.target.columns.len()
+        self.target.columns().len()
     }
 
     /// Whether it sends the binary format.
@@ -87,7 +87,7 @@ impl CopyIn {
         data: &[u8],
         last: bool,
     ) -> Result<(), SqlError> {
-        self.target.limits.check()?;
+        self.target.limits().check()?;
         self.target.progress.add_bytes(data.len());
         self.splitter.push(data)?;
         while self.next_record(last)? {
@@ -113,7 +113,7 @@ impl CopyIn {
             Err(e) if self.binary() => {
                 let mut place = self.place(self.splitter.line() + 1);
                 if let Some(at) = self.splitter.failed_field() {
-                    place.push_str(&format!(", column {}", self.target.columns[at].0));
+                    place.push_str(&format!(", column {}", self.target.columns()[at].0));
                 }
                 Err(e.context(place))
             }
@@ -123,13 +123,13 @@ impl CopyIn {
 
     /// HEADER MATCH: the first line has the columns' names.
     fn match_header(&self) -> Result<(), SqlError> {
-        let (found, expected) = (self.record.fields.len(), self.target.columns.len());
+        let (found, expected) = (self.record.fields.len(), self.target.columns().len());
         if found != expected {
             let message =
                 format!("wrong number of fields in header line: got {found}, expected {expected}");
             return Err(self.in_line(bad(message)));
         }
-        for (at, (name, _, _)) in self.target.columns.iter().enumerate() {
+        for (at, (name, _, _)) in self.target.columns().iter().enumerate() {
             let wrong = match self.record.field(at) {
                 Some(field) if field == name.as_bytes() => continue,
                 Some(field) => format!("got \"{}\"", String::from_utf8_lossy(field)),
@@ -147,7 +147,7 @@ impl CopyIn {
     /// Takes the row of the record at hand. True if it is time to insert.
     fn row(&mut self) -> Result<bool, SqlError> {
         let found = self.record.fields.len();
-        let wanted = self.target.columns.len();
+        let wanted = self.target.columns().len();
         if found > wanted {
             return Err(self.in_line(bad("extra data after last expected column")));
         }
@@ -157,7 +157,7 @@ impl CopyIn {
     }
 
     fn value(&self, at: usize) -> Result<Value, SqlError> {
-        let (name, ty, sql_type) = &self.target.columns[at];
+        let (name, ty, sql_type) = &self.target.columns()[at];
         // An empty line is a row of one empty column.
         if at >= self.record.fields.len() {
             return Err(self.in_line(bad(format!("missing data for column \"{name}\""))));
@@ -183,7 +183,7 @@ impl CopyIn {
 
     /// Says which field an error is about.
     fn in_field(&self, e: SqlError, at: usize, bytes: &[u8]) -> SqlError {
-        let column = &self.target.columns[at].0;
+        let column = &self.target.columns()[at].0;
         let mut place = format!("{}, column {column}", self.place(self.splitter.line()));
         if !self.binary() {
             place.push_str(&format!(": \"{}\"", shown(bytes)));

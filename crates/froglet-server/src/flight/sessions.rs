@@ -1,0 +1,360 @@
+//! What callers have.
+//!
+//! ```text
+//!   Guest (a connection) ══▶ FlightSession ─┬─ base           settings; SET stays in it
+//!   Guest ═══════════════════════▶          ├─ transactions   a fork each
+//!        Registry ╌╌by token╌╌▶             ├─ statements     prepared ones
+//!        Registry ╌╌by handle╌╌╌╌╌╌╌╌╌╌╌▶   └─ results        a fork each, until they are read
+//! ```
+//! Double arrows own, dotted ones only know: with the last guest goes the session and all that it has.
+//! A ticket may be used on any connection of the same user, for clients fetch parts side by side.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use froglet_engine::SqlState;
+use froglet_sql::{ConnectOptions, Database, Session, SqlError, TransactionStatus};
+use froglet_txn::{CancelReason, CancelToken};
+use futures::future::BoxFuture;
+use hyper::HeaderMap;
+use hyper::header::USER_AGENT;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tonic::Status;
+
+use super::handles::Handle;
+use super::results::Held;
+use super::statements::Statement;
+use super::status;
+use super::users::{Caller, Users};
+
+/// How often what nobody comes back to is looked for.
+const SWEEP: Duration = Duration::from_millis(500);
+/// How often a statement whose caller has gone is told so, until it has ended.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Everybody's.
+pub(super) struct Registry {
+    db: Arc<Database>,
+    slots: Arc<Semaphore>,
+    pub(super) users: Users,
+    sessions: Mutex<Vec<Weak<FlightSession>>>,
+    pub(super) results: Mutex<HashMap<Handle, Weak<Held>>>,
+    /// How long a result waits to be fetched.
+    pub(super) result_timeout: Duration,
+}
+
+/// A connection, as far as it is somebody's.
+pub(super) struct Guest {
+    pub(super) registry: Arc<Registry>,
+    sessions: Mutex<HashMap<Caller, Arc<FlightSession>>>,
+}
+
+/// One caller's.
+pub(super) struct FlightSession {
+    registry: Arc<Registry>,
+    pub(super) caller: Caller,
+    pub(super) base: Mutex<Session>,
+    pub(super) transactions: Mutex<HashMap<Handle, Arc<Transaction>>>,
+    pub(super) statements: Mutex<HashMap<Handle, Arc<Statement>>>,
+    pub(super) results: Mutex<HashMap<Handle, Arc<Held>>>,
+    _slot: OwnedSemaphorePermit,
+}
+
+/// A session of a statement's, a transaction's or a result's own.
+pub(super) struct Fork {
+    pub(super) session: Session,
+    _slot: OwnedSemaphorePermit,
+}
+
+/// A transaction that was begun by its message.
+pub(super) struct Transaction {
+    fork: Arc<tokio::sync::Mutex<Fork>>,
+    cancel: Arc<CancelToken>,
+    used: Mutex<Instant>,
+}
+
+impl Registry {
+    pub(super) fn new(
+        db: Arc<Database>,
+        slots: Arc<Semaphore>,
+        result_timeout: Duration,
+    ) -> Arc<Registry> {
+        Arc::new(Registry {
+            db,
+            slots,
+            users: Users::default(),
+            sessions: Mutex::default(),
+            results: Mutex::default(),
+            result_timeout,
+        })
+    }
+
+    fn slot(&self) -> Result<OwnedSemaphorePermit, Status> {
+        self.slots.clone().try_acquire_owned().map_err(|_| {
+            let error =
+                SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
+            status::of(&error.hint(
+                "Close connections, end transactions and fetch results, or start the server with a \
+                 larger max_connections.",
+            ))
+        })
+    }
+
+    /// Lets go what nobody has come back to in time.
+    pub(super) async fn sweep(self: Arc<Registry>) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            let results: Vec<_> = self.results.lock().values().filter_map(Weak::upgrade).collect();
+            results.iter().for_each(|held| held.expire(self.result_timeout));
+            drop(results);
+            let mut sessions = self.sessions.lock();
+            sessions.retain(|session| session.strong_count() > 0);
+            let alive: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
+            drop(sessions);
+            alive.iter().for_each(|session| session.end_idle_transactions());
+        }
+    }
+}
+
+impl Guest {
+    pub(super) fn new(registry: Arc<Registry>) -> Guest {
+        Guest { registry, sessions: Mutex::default() }
+    }
+
+    /// The session of whoever sends a request with these headers.
+    pub(super) fn session(&self, headers: &HeaderMap) -> Result<Arc<FlightSession>, Status> {
+        let caller = self.registry.users.caller(headers)?;
+        let mut mine = self.sessions.lock();
+        if let Some(session) = mine.get(&caller) {
+            return Ok(session.clone());
+        }
+        let mut all = self.registry.sessions.lock();
+        let known = all.iter().filter(|_| caller.token.is_some()).filter_map(Weak::upgrade);
+        let session = match known.into_iter().find(|session| session.caller == caller) {
+            Some(session) => session,
+            None => {
+                let session = FlightSession::open(&self.registry, &caller, headers)?;
+                all.push(Arc::downgrade(&session));
+                session
+            }
+        };
+        mine.insert(caller, session.clone());
+        Ok(session)
+    }
+
+    /// This connection has done with its caller's session.
+    pub(super) fn leave(&self, headers: &HeaderMap) -> Result<(), Status> {
+        let caller = self.registry.users.caller(headers)?;
+        let left = self.sessions.lock().remove(&caller);
+        drop(left);
+        Ok(())
+    }
+}
+
+impl FlightSession {
+    fn open(
+        registry: &Arc<Registry>,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Result<Arc<FlightSession>, Status> {
+        let slot = registry.slot()?;
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let database = text("database").or(text("catalog")).filter(|name| !name.is_empty());
+        let options = ConnectOptions {
+            user: caller.user.clone(),
+            database: database.unwrap_or("postgres").to_owned(),
+            application_name: text(USER_AGENT.as_str()).unwrap_or_default().to_owned(),
+            settings: Vec::new(),
+        };
+        let base = registry.db.connect(options).map_err(|e| status::of(&e))?;
+        Ok(Arc::new(FlightSession {
+            registry: registry.clone(),
+            caller: caller.clone(),
+            base: Mutex::new(base),
+            transactions: Mutex::default(),
+            statements: Mutex::default(),
+            results: Mutex::default(),
+            _slot: slot,
+        }))
+    }
+
+    pub(super) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    fn fork(&self) -> Result<Fork, Status> {
+        let slot = self.registry.slot()?;
+        let session = self.base.lock().fork().map_err(|e| status::of(&e))?;
+        Ok(Fork { session, _slot: slot })
+    }
+
+    /// Does something in a transaction of its own, and commits it. The fork is handed back for a
+    /// result that needs it.
+    pub(super) async fn alone<T, W>(self: &Arc<Self>, work: W) -> Result<(T, Fork), Status>
+    where
+        T: Send + 'static,
+        W: for<'a> FnOnce(&'a mut Session) -> BoxFuture<'a, Result<T, SqlError>> + Send + 'static,
+    {
+        let mut fork = self.fork()?;
+        let owner = self.clone();
+        let cancel = fork.session.cancel_token();
+        to_the_end(cancel, async move {
+            let session = &mut fork.session;
+            let outcome = work(session).await;
+            let ended = session.finish_implicit(outcome.is_ok()).await;
+            let value = outcome?;
+            ended?;
+            session.settle().await?;
+            session.take_notices();
+            owner.base.lock().adopt_settings(session);
+            Ok((value, fork))
+        })
+        .await
+    }
+
+    /// Begins a transaction.
+    pub(super) async fn begin(&self) -> Result<Handle, Status> {
+        let mut fork = self.fork()?;
+        let cancel = fork.session.cancel_token();
+        let fork = to_the_end(cancel.clone(), async move {
+            run_text(&mut fork.session, "BEGIN").await?;
+            fork.session.finish_implicit(true).await?;
+            Ok(fork)
+        })
+        .await?;
+        let fork = Arc::new(tokio::sync::Mutex::new(fork));
+        let used = Mutex::new(Instant::now());
+        let handle = Handle::new();
+        self.transactions.lock().insert(handle, Arc::new(Transaction { fork, cancel, used }));
+        Ok(handle)
+    }
+
+    pub(super) fn transaction(&self, id: &[u8]) -> Result<(Handle, Arc<Transaction>), Status> {
+        let handle = Handle::read(id)?;
+        let found = self.transactions.lock().get(&handle).cloned();
+        Ok((handle, found.ok_or_else(no_transaction)?))
+    }
+
+    /// Ends a transaction. One that has failed cannot be committed: it is rolled back, and that is
+    /// an error.
+    pub(super) async fn end(self: &Arc<Self>, id: &[u8], commit: bool) -> Result<(), Status> {
+        let (handle, _) = self.transaction(id)?;
+        let Some(transaction) = self.transactions.lock().remove(&handle) else {
+            return Err(no_transaction());
+        };
+        self.results.lock().retain(|_, held| !held.ends_with(handle));
+        let owner = self.clone();
+        let mut fork = transaction.fork.clone().lock_owned().await;
+        to_the_end(transaction.cancel.clone(), async move {
+            let session = &mut fork.session;
+            let failed = session.status() == TransactionStatus::Failed;
+            run_text(session, if commit { "COMMIT" } else { "ROLLBACK" }).await?;
+            if commit && failed {
+                return Err(SqlError::new(
+                    SqlState::IN_FAILED_SQL_TRANSACTION,
+                    "a statement of the transaction has failed: it is rolled back",
+                ));
+            }
+            session.settle().await?;
+            owner.base.lock().adopt_settings(session);
+            Ok(())
+        })
+        .await
+    }
+
+    fn end_idle_transactions(&self) {
+        self.transactions.lock().retain(|_, transaction| match transaction.fork.try_lock() {
+            // It is at work.
+            Err(_) => true,
+            Ok(fork) => {
+                let idle = transaction.used.lock().elapsed();
+                fork.session.idle_timeout().is_none_or(|timeout| idle < timeout)
+            }
+        });
+    }
+}
+
+impl Transaction {
+    /// Its session, for one statement.
+    pub(super) async fn lock(&self) -> OwnedMutexGuard<Fork> {
+        let fork = self.fork.clone().lock_owned().await;
+        *self.used.lock() = Instant::now();
+        fork
+    }
+
+    /// Does something in it.
+    pub(super) async fn run<T, W>(&self, work: W) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        W: for<'a> FnOnce(&'a mut Session) -> BoxFuture<'a, Result<T, SqlError>> + Send + 'static,
+    {
+        let mut fork = self.lock().await;
+        let outcome = to_the_end(self.cancel.clone(), async move {
+            let session = &mut fork.session;
+            let outcome = work(session).await;
+            session.finish_implicit(outcome.is_ok()).await?;
+            let value = outcome?;
+            session.settle().await?;
+            session.take_notices();
+            Ok(value)
+        })
+        .await;
+        *self.used.lock() = Instant::now();
+        outcome
+    }
+}
+
+/// Runs statements whose answer nobody needs.
+pub(super) async fn run_text(session: &mut Session, text: &str) -> Result<(), SqlError> {
+    for statement in session.split(text)? {
+        session.simple(&statement).await?;
+    }
+    session.take_notices();
+    Ok(())
+}
+
+fn no_transaction() -> Status {
+    status::of(&SqlError::new(
+        SqlState::new("25000"),
+        "there is no such transaction: it has ended, or is another session's",
+    ))
+}
+
+/// Runs work in a task of its own, which is cancelled when nobody waits for it any more.
+pub(super) async fn to_the_end<T: Send + 'static>(
+    cancel: Arc<CancelToken>,
+    work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
+) -> Result<T, Status> {
+    let mut waited_for = WaitedFor { work: Some(tokio::spawn(work)), cancel };
+    let outcome = waited_for.work.as_mut().expect("it is there until it has ended").await;
+    waited_for.work = None;
+    match outcome {
+        Ok(outcome) => outcome.map_err(|e| status::of(&e)),
+        Err(panic) => {
+            tracing::error!(%panic, "a statement of a Flight client panicked");
+            Err(Status::internal(format!("internal error: {panic} (SQLSTATE XX000)")))
+        }
+    }
+}
+
+struct WaitedFor<T: Send + 'static> {
+    work: Option<JoinHandle<T>>,
+    cancel: Arc<CancelToken>,
+}
+
+impl<T: Send + 'static> Drop for WaitedFor<T> {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        let cancel = self.cancel.clone();
+        // A statement that begins just now forgets what it was told before.
+        tokio::spawn(async move {
+            while !work.is_finished() {
+                cancel.cancel(CancelReason::User);
+                tokio::time::sleep(AGAIN).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,221 @@
+//! Running a statement for an Arrow client.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use froglet_engine::{ColumnType, Row, Value};
+
+use super::edge::schema_of;
+use super::parts;
+use super::pinned::{Pinned, Source, Unstarted};
+use crate::command::Command;
+use crate::error::SqlError;
+use crate::prepared::{Field, Prepared};
+use crate::query_run::guard;
+use crate::session::Session;
+use crate::stream::{Outcome, RowStream, Rows};
+use crate::types::{array_of, zone};
+
+/// What a statement has come to.
+#[derive(Debug)]
+pub enum Answer {
+    /// It has rows.
+    Rows(Pinned),
+    /// It has run, and changed so many rows.
+    Done(u64),
+}
+
+impl Answer {
+    /// How many rows it has changed or, where all of them are there, found.
+    pub fn count(&self) -> Option<u64> {
+        match self {
+            Answer::Done(rows) => Some(*rows),
+            Answer::Rows(pinned) => pinned.rows().map(|rows| rows as u64),
+        }
+    }
+}
+
+impl Session {
+    /// Runs the statements of a text, of which the last one's answer counts. Afterwards
+    /// [`Session::finish_implicit`] ends an implicit transaction; a result outlives it.
+    pub async fn answer_text(&mut self, text: &str) -> Result<Answer, SqlError> {
+        let statements = self.split(text).map_err(|e| self.failed(e))?;
+        let mut answer = Answer::Done(0);
+        for statement in &statements {
+            refuse_block(&statement.command)?;
+            self.pinning = true;
+            let outcome = self.simple(statement).await;
+            self.pinning = false;
+            answer = self.answer_of(outcome?).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Binds the one statement of a text, for [`Session::answer`].
+    pub async fn prepare_text(&mut self, text: &str) -> Result<Arc<Prepared>, SqlError> {
+        let statements = self.split(text)?;
+        match &statements[..] {
+            [] => Ok(Prepared::empty()),
+            [statement] => {
+                refuse_block(&statement.command)?;
+                self.prepare(statement, &[]).await
+            }
+            _ => Err(SqlError::new(
+                froglet_engine::SqlState::SYNTAX_ERROR,
+                "cannot insert multiple commands into a prepared statement",
+            )),
+        }
+    }
+
+    /// Runs a prepared statement.
+    pub async fn answer(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: Vec<Value>,
+    ) -> Result<Answer, SqlError> {
+        self.pinning = true;
+        let outcome = self.run(prepared, params).await;
+        self.pinning = false;
+        self.answer_of(outcome?).await
+    }
+
+    async fn answer_of(&mut self, outcome: Outcome) -> Result<Answer, SqlError> {
+        match outcome {
+            Outcome::Done(tag) => Ok(Answer::Done(rows_of_tag(&tag))),
+            Outcome::Empty => Ok(Answer::Done(0)),
+            Outcome::Rows(stream) => match self.pin(stream).await {
+                Ok(pinned) => Ok(Answer::Rows(pinned)),
+                Err(e) => Err(self.failed(e)),
+            },
+            Outcome::CopyIn(copy) => {
+                copy.fail(self, "there is nobody who would send rows");
+                Err(copies())
+            }
+            Outcome::CopyOut(_) => Err(self.failed(copies())),
+        }
+    }
+
+    async fn pin(&mut self, stream: RowStream) -> Result<Pinned, SqlError> {
+        let fields = stream.fields().clone();
+        let (schema, source) = match stream.unstarted() {
+            Ok(query) => {
+                let schema = schema_of(&fields, query.schema().map(|schema| &**schema));
+                let parts = {
+                    let found = pin!(guard(parts::of(&query)));
+                    zone::scope(self.zone(), found).await?
+                };
+                (schema, Source::Query { query: Box::new(query), parts })
+            }
+            Err(mut stream) => {
+                let schema = schema_of(&fields, None);
+                let mut batches = Vec::new();
+                while let Some(rows) = stream.next().await {
+                    batches.push(batch_of(&fields, &schema, rows?)?);
+                }
+                self.note_read(&stream);
+                (schema, Source::Rows(batches))
+            }
+        };
+        let durable = self.settings.hot().synchronous_commit;
+        Ok(Pinned { fields, schema, source, manager: self.db.manager().clone(), durable })
+    }
+
+    /// Another session of the same user with the same settings, beside this one.
+    pub fn fork(&self) -> Result<Session, SqlError> {
+        let shared = self.db.register_as(&self.shared.user, &self.settings)?;
+        Ok(Session::new(self.db.clone(), shared, self.settings.clone()))
+    }
+
+    /// Takes over the settings of a session that was forked from this one.
+    pub fn adopt_settings(&mut self, fork: &mut Session) {
+        fork.take_set();
+        // Others may have changed them since, whom a fork that has not must not undo.
+        if !fork.settings.same_as(&fork.reported_at) {
+            self.settings = fork.settings.clone();
+            self.publish_settings();
+        }
+    }
+
+    /// Keeps a query as it is about to be run, if results are pinned now.
+    pub(crate) fn unstarted(
+        &self,
+        plan: &crate::query_rows::QueryPlan,
+        snapshot: &Arc<froglet_engine::Snapshot>,
+        params: &[Value],
+        convert: Option<super::pinned::Convert>,
+    ) -> Option<Unstarted> {
+        if !self.pinning {
+            return None;
+        }
+        let hot = self.settings.hot();
+        let time = super::pinned::TimeLimits {
+            lock_timeout: hot.lock_timeout,
+            statement_timeout: hot.statement_timeout,
+            cancel: self.shared.cancel.clone(),
+        };
+        Some(plan.unstarted(&self.state, snapshot.clone(), params, convert, self.zone(), time))
+    }
+}
+
+/// Transactions are begun and ended by messages, not by text: the session of a statement is not
+/// that of the next one.
+fn refuse_block(command: &Command) -> Result<(), SqlError> {
+    let word = match command {
+        Command::Begin { .. } => "BEGIN",
+        Command::Commit { .. } => "COMMIT",
+        Command::Rollback { .. } => "ROLLBACK",
+        _ => return Ok(()),
+    };
+    Err(SqlError::unsupported(format!("{word} as a statement here")).hint(
+        "Begin and end transactions by the means of your driver (autocommit, commit, rollback).",
+    ))
+}
+
+fn copies() -> SqlError {
+    SqlError::unsupported("COPY here").hint("Send rows by ingest, and fetch them by a query.")
+}
+
+/// The number at the end of a command tag.
+fn rows_of_tag(tag: &str) -> u64 {
+    tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+fn batch_of(
+    fields: &[Field],
+    schema: &arrow::datatypes::Schema,
+    rows: Rows,
+) -> Result<RecordBatch, SqlError> {
+    match rows {
+        Rows::Batch(batch) => Ok(batch),
+        Rows::Values(rows) => {
+            let columns = fields.iter().enumerate().map(|(at, field)| {
+                let ty = field.ty.unwrap_or(ColumnType::Text);
+                array_of(ty, &mut rows.iter().map(|row: &Row| &row[at]))
+            });
+            let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+            RecordBatch::try_new_with_options(Arc::new(schema.clone()), columns.collect(), &options)
+                .map_err(|e| SqlError::new(froglet_engine::SqlState::INTERNAL_ERROR, e.to_string()))
+        }
+    }
+}
+
+/// For statements that are described before they run.
+pub(crate) fn described_schema(prepared: &Prepared) -> Option<arrow::datatypes::Schema> {
+    let fields = prepared.fields()?;
+    let plan = prepared.plan.lock();
+    let planned = plan.as_ref().filter(|plan| plan.conversion.is_none()).and_then(|cached| {
+        match &cached.plan {
+            crate::plan::Plan::Query(plan) => Some(plan.schema().clone()),
+            _ => None,
+        }
+    });
+    Some(schema_of(fields, planned.as_deref()))
+}
+
+impl Prepared {
+    /// The schema of its result, if it has rows.
+    pub fn result_schema(&self) -> Option<arrow::datatypes::Schema> {
+        described_schema(self)
+    }
+}

@@ -1,0 +1,150 @@
+//! The Arrow types that leave the server.
+//!
+//! | inside | outside |
+//! |---|---|
+//! | Utf8, LargeUtf8, dictionaries of these | Utf8View, or Utf8 for clients that cannot read views |
+//! | Binary, LargeBinary | BinaryView, or Binary |
+//! | FixedSizeBinary(16) of a uuid | the same, with Arrow's extension name `arrow.uuid` |
+//! | everything else | the same |
+//!
+//! Which SQL type a column has is in its metadata: [`crate::types::OID_KEY`], and the keys that
+//! Flight SQL defines.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{ByteView, GenericByteViewArray};
+use arrow::datatypes::{ByteViewType, DataType, Field as ArrowField, Schema, SchemaRef};
+use froglet_engine::SqlState;
+use froglet_schema::SqlType;
+
+use crate::error::SqlError;
+use crate::prepared::Field;
+use crate::types::{MODIFIER_KEY, OID_KEY, arrow_of, names, numeric, oids};
+
+/// How strings and binaries leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Strings {
+    /// As views: the layout of the tables, which goes out as it is.
+    #[default]
+    Views,
+    /// As Utf8 and Binary, copied.
+    Plain,
+}
+
+impl Strings {
+    fn outside(self, inside: &DataType) -> DataType {
+        match (inside, self) {
+            (DataType::Dictionary(_, value), _) => self.outside(value),
+            (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View, Strings::Views) => {
+                DataType::Utf8View
+            }
+            (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View, Strings::Plain) => {
+                DataType::Utf8
+            }
+            (DataType::Binary | DataType::LargeBinary | DataType::BinaryView, Strings::Views) => {
+                DataType::BinaryView
+            }
+            (DataType::Binary | DataType::LargeBinary | DataType::BinaryView, Strings::Plain) => {
+                DataType::Binary
+            }
+            (DataType::List(item), _) => {
+                let item = ArrowField::new("item", self.outside(item.data_type()), true);
+                DataType::List(Arc::new(item))
+            }
+            (other, _) => other.clone(),
+        }
+    }
+
+    /// The schema that a schema leaves with.
+    pub fn of(self, schema: &Schema) -> SchemaRef {
+        let fields = schema.fields().iter().map(|field| {
+            let ty = self.outside(field.data_type());
+            Arc::new(field.as_ref().clone().with_data_type(ty))
+        });
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+}
+
+/// The schema of a result, by its fields and, where it is known, the Arrow type of each.
+pub(crate) fn schema_of(fields: &[Field], known: Option<&Schema>) -> Schema {
+    let types = fields.iter().enumerate().map(|(at, field)| {
+        let planned = known.map(|schema| schema.field(at).data_type().clone());
+        let stored = || field.ty.map(|ty| ty.arrow()).or_else(|| arrow_of(field.sql_type));
+        let inside = planned.or_else(stored).unwrap_or(DataType::Utf8View);
+        field_of(&field.name, field.sql_type, Strings::Views.outside(&inside))
+    });
+    Schema::new(types.collect::<Vec<_>>())
+}
+
+/// A column of a SQL type.
+pub(crate) fn field_of(name: &str, ty: SqlType, arrow: DataType) -> ArrowField {
+    let mut metadata = HashMap::from([
+        (OID_KEY.to_owned(), ty.oid.to_string()),
+        (MODIFIER_KEY.to_owned(), ty.modifier.to_string()),
+        ("ARROW:FLIGHT:SQL:TYPE_NAME".to_owned(), names::type_name(ty)),
+    ]);
+    if ty.oid == oids::NUMERIC && ty.modifier >= 4 {
+        let (precision, scale) = numeric::precision_scale(ty.modifier);
+        metadata.insert("ARROW:FLIGHT:SQL:PRECISION".to_owned(), precision.to_string());
+        metadata.insert("ARROW:FLIGHT:SQL:SCALE".to_owned(), scale.to_string());
+    }
+    if ty.oid == oids::UUID && arrow == DataType::FixedSizeBinary(16) {
+        metadata.insert("ARROW:extension:name".to_owned(), "arrow.uuid".to_owned());
+        metadata.insert("ARROW:extension:metadata".to_owned(), String::new());
+    }
+    ArrowField::new(name, arrow, true).with_metadata(metadata)
+}
+
+/// A batch in the types of a schema.
+pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, SqlError> {
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(array, field)| column(array, field.data_type()));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(internal)
+}
+
+/// The same rows without what only other rows need of its buffers.
+pub fn compacted(batch: &RecordBatch) -> RecordBatch {
+    let columns = batch.columns().iter().map(without_others);
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns.collect(), &options)
+        .expect("the columns have the types and lengths that they had")
+}
+
+fn column(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, SqlError> {
+    let array = match array.data_type() == wanted {
+        true => array.clone(),
+        false => arrow::compute::cast(array, wanted).map_err(internal)?,
+    };
+    Ok(without_others(&array))
+}
+
+fn without_others(array: &ArrayRef) -> ArrayRef {
+    let compacted = match array.data_type() {
+        DataType::Utf8View => compact(array.as_string_view()),
+        DataType::BinaryView => compact(array.as_binary_view()),
+        _ => None,
+    };
+    compacted.unwrap_or_else(|| array.clone())
+}
+
+/// The views copied together where most of their buffers is not theirs: an array shares its heap's
+/// chunks with other blocks, and a filter leaves few of its views.
+fn compact<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> Option<ArrayRef> {
+    const NO_MATTER_BYTES: usize = 64 << 10;
+    let held: usize = array.data_buffers().iter().map(|buffer| buffer.len()).sum();
+    if held <= NO_MATTER_BYTES {
+        return None;
+    }
+    let long =
+        |view: &u128| Some(ByteView::from(*view).length as usize).filter(|bytes| *bytes > 12);
+    let used: usize = array.views().iter().filter_map(long).sum();
+    (held / 2 > used).then(|| Arc::new(array.gc()) as ArrayRef)
+}
+
+fn internal(e: arrow::error::ArrowError) -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, format!("a result cannot be sent: {e}"))
+}

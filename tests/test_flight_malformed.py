@@ -1,0 +1,186 @@
+"""What no decent client sends to the Flight port, and TLS.
+
+After each of these the server must answer the next client, and must not have panicked.
+"""
+
+import random
+import socket
+import subprocess
+
+import pyarrow
+import pytest
+from pyarrow import flight as pyflight
+
+from support.flight import METHODS, SERVICE, Flight, Http2, adbc, fetch, field, framed, packed, statement
+
+SEED = 20261123
+
+
+@pytest.fixture
+def server(flight):
+    flight.run("create table t (id int primary key, s text)",
+               "insert into t select i, 'a text that is long enough ' || i from generate_series(1, 100) as g(i)")
+    yield flight
+    with adbc(flight) as connection:
+        assert fetch(connection, "select count(*) as n from t")["n"].to_pylist() == [100]
+    assert "panicked" not in flight.log.read_text(), flight.tail()
+
+
+def answer(server, path, body):
+    client = Http2(server)
+    try:
+        return client.answer(client.call(path, body))
+    finally:
+        client.close()
+
+
+def bodies():
+    """Bodies of requests, from nothing at all to what is nearly right."""
+    rnd = random.Random(SEED)
+    good = statement("select * from t")
+    yield b""
+    yield b"\0"
+    yield b"\0\0\0\0\xff"
+    yield b"\x01" + framed(good)[1:]
+    yield b"\0\xff\xff\xff\xff" + good
+    for _ in range(10):
+        yield rnd.randbytes(rnd.randrange(1, 200))
+        yield framed(rnd.randbytes(rnd.randrange(1, 200)))
+    for cut in (1, 5, 20, len(good) - 1):
+        yield framed(good[:cut])
+        yield framed(field(1, 2) + field(2, good[:cut]))
+        yield framed(field(1, good[:cut]))
+    yield framed(field(1, 2) + field(2, packed("TicketStatementQuery", field(1, rnd.randbytes(20)))))
+    yield framed(field(1, packed("TicketStatementQuery", field(1, rnd.randbytes(20)))))
+    yield framed(field(1, packed("TicketStatementQuery", field(1, rnd.randbytes(3)))))
+    yield framed(field(1, packed("CommandPreparedStatementQuery", field(1, b"handle"))))
+    yield framed(field(1, packed("NoSuchCommand", b"x")))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_malformed_requests(server, method):
+    harmless = {"Handshake", "ListActions"}  # Whatever they are sent, they answer the same.
+    for body in bodies():
+        headers, _ = answer(server, SERVICE + method, body)
+        assert headers, "there is an answer"
+        if method not in harmless:
+            assert headers.get("grpc-status", "reset") != "0", (method, body)
+
+
+def test_a_huge_ticket(server):
+    body = framed(field(1, packed("TicketStatementQuery", field(1, bytes(10 << 20)))))
+    headers, _ = answer(server, SERVICE + "DoGet", body)
+    assert headers.get("grpc-status", "reset") != "0"
+    with Flight(server) as client:
+        for ticket in (b"", b"x", bytes(10 << 20), packed("TicketStatementQuery", field(1, bytes(20)))):
+            with pytest.raises(pyarrow.ArrowException):
+                client.read(pyflight.Ticket(ticket))
+        info = client.info("select * from t")
+        ticket = info.endpoints[0].ticket.ticket
+        for wrong in (ticket[:-1] + b"\x09", ticket[:-5] + b"\1" + ticket[-4:]):
+            with pytest.raises(pyarrow.ArrowException, match="part 9 of a result of 1|no such result"):
+                client.read(pyflight.Ticket(wrong))
+        with Flight(server, user="somebody else") as other:
+            with pytest.raises(pyarrow.ArrowException, match="no such result"):
+                other.read(info.endpoints[0].ticket)
+        assert client.read(info.endpoints[0].ticket).num_rows == 100
+
+
+def test_wrong_paths(server):
+    for path in ("/", "/nothing", SERVICE, SERVICE + "DoGets", "/other.Service/DoGet"):
+        headers, _ = answer(server, path, framed(b""))
+        assert headers.get("grpc-status") == "12", (path, headers)
+
+
+@pytest.mark.parametrize("sent", [
+    b"GET / HTTP/1.1\r\nHost: froglet\r\n\r\n", b"\0\0\0\x08\x04\xd2\x16\x2f", b"\x16\x03\x01\x02\x00\x01\x00",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(100), bytes(range(256)),
+])
+def test_other_protocols(server, sent):
+    with socket.create_connection((server.host, server.flight_port), timeout=60) as client:
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(4096):
+            pass
+
+
+def test_ingest_of_damaged_batches(server):
+    """A batch's bytes changed at random: an error or rows, never anything else, and never a part of them."""
+    rnd = random.Random(SEED)
+    batch = pyarrow.record_batch({"id": list(range(1000, 1100)), "s": [f"text {i}" * 5 for i in range(100)]})
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    reader = pyarrow.ipc.MessageReader.open_stream(sink.getvalue())
+    schema, rows = reader.read_next_message(), reader.read_next_message()
+    options = field(1, field(1, 2) + field(2, 2))  # CREATE = 1, FAIL = 2; FAIL = 1, APPEND = 2
+    command = packed("CommandStatementIngest", options + field(2, "t"))
+    head = field(1, field(1, 2) + field(2, command)) + field(2, schema.metadata.to_pybytes())
+    good = field(2, rows.metadata.to_pybytes()) + field(1000, rows.body.to_pybytes())
+    headers, _ = answer(server, SERVICE + "DoPut", framed(head) + framed(good))
+    assert headers["grpc-status"] == "0", headers
+    server.run("delete from t where id >= 1000")
+    for _ in range(150):
+        metadata, body = bytearray(rows.metadata.to_pybytes()), bytearray(rows.body.to_pybytes())
+        for _ in range(rnd.randrange(1, 4)):
+            damaged = rnd.choice((metadata, body))
+            damaged[rnd.randrange(len(damaged))] = rnd.randrange(256)
+        cut = rnd.choice((len(body), rnd.randrange(len(body))))
+        message = field(2, bytes(metadata)) + field(1000, bytes(body[:cut]))
+        headers, _ = answer(server, SERVICE + "DoPut", framed(head) + framed(message))
+        assert headers, "there is an answer"
+        found = server.value("select count(*) from t where id not between 1 and 100")
+        if headers.get("grpc-status") != "0":
+            assert found == 0, "what failed has left nothing"
+        server.run("delete from t where id not between 1 and 100")
+    # Neither a schema nor all of the batches.
+    for body in (framed(field(1, field(1, 2) + field(2, command))), framed(head) + framed(good)[:-10]):
+        headers, _ = answer(server, SERVICE + "DoPut", body)
+        assert headers.get("grpc-status", "reset") != "0", headers
+
+
+def test_authorization_that_cannot_be_read(server):
+    for value in ("Basic", "Basic ???", "Bearer nobody", "Digest x"):
+        with Flight(server, headers={"authorization": value}) as client:
+            with pytest.raises(pyflight.FlightUnauthenticatedError):
+                client.query("select 1")
+    with Flight(server, headers={"froglet-strings": "ropes"}) as client:
+        with pytest.raises(pyarrow.ArrowException, match="froglet-strings"):
+            client.query("select 1")
+
+
+# --- TLS ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    files = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]],
+        check=True, capture_output=True)
+    return files
+
+
+def test_tls(start, certificate):
+    cert, key = certificate
+    server = start(flight=True, arguments=["--flight-tls-cert", str(cert), "--flight-tls-key", str(key)])
+    server.run("create table t as select i as id, 'text ' || i as s from generate_series(1, 200000) as g(i)")
+    with adbc(server, scheme="grpc+tls",
+              **{"adbc.flight.sql.client_option.tls_root_certs": cert.read_text()}) as connection:
+        table = fetch(connection, "select id, s from t")
+        assert table.num_rows == 200_000
+    with pytest.raises(Exception):
+        adbc(server, scheme="grpc").cursor().execute("select 1")
+    with pytest.raises(Exception):
+        adbc(server, scheme="grpc+tls").cursor().execute("select 1")
+    assert server.alive()
+
+
+def test_files_of_tls_that_cannot_be_used_are_named(start, certificate, tmp_path):
+    cert, key = certificate
+    for files in ((tmp_path / "missing", key), (cert, tmp_path / "missing"), (key, key), (cert, cert)):
+        server = start(flight=True, ready=False,
+                       arguments=["--flight-tls-cert", str(files[0]), "--flight-tls-key", str(files[1])])
+        said = server.refusal()
+        assert "cannot serve Flight by TLS" in said and any(str(f) in said for f in files), said

@@ -1,0 +1,279 @@
+"""Statements over Arrow Flight SQL: transactions, parameters, schema changes, ingest, errors."""
+
+import datetime
+
+import adbc_driver_manager
+import pandas
+import polars
+import pyarrow
+import pytest
+
+from support.flight import Flight, adbc, fetch, field, fields, packed
+
+
+@pytest.fixture
+def table(flight):
+    flight.run("create table t (id int primary key, v int, s text)",
+               "insert into t select i, 0, 'row ' || i from generate_series(1, 100) as g(i)")
+    return flight
+
+
+def failure(work):
+    """The error of work that must have one."""
+    with pytest.raises(adbc_driver_manager.Error) as caught:
+        work()
+    return caught.value
+
+
+# --- Transactions ----------------------------------------------------------------------------------
+
+
+def test_commit_and_rollback(table):
+    with adbc(table, autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("update t set v = 1 where id <= 10")
+        assert fetch(connection, "select count(*) as n from t where v = 1")["n"].to_pylist() == [10]
+        assert table.value("select count(*) from t where v = 1") == 0, "nobody else sees it"
+        connection.rollback()
+        assert table.value("select count(*) from t where v = 1") == 0
+        cursor.execute("update t set v = 2 where id <= 10")
+        connection.commit()
+        assert table.value("select count(*) from t where v = 2") == 10
+
+
+def test_two_transactions_of_one_session_at_a_time(table):
+    with Flight(table, user="anna") as client:
+        one, two = client.begin(), client.begin()
+        client.query("update t set v = 1 where id = 1", one)
+        client.query("update t set v = 2 where id = 2", two)
+        assert client.query("select v from t where id = 1", two)["v"].to_pylist() == [0]
+        client.end(one)
+        assert client.query("select v from t where id = 1", two)["v"].to_pylist() == [1]
+        client.end(two, commit=False)
+        assert table.rows("select id, v from t where v > 0") == [(1, 1)]
+
+
+def test_a_conflict_is_40001(table):
+    with adbc(table, autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("set transaction isolation level repeatable read")
+        assert fetch(connection, "select sum(v) as n from t")["n"].to_pylist() == [0]
+        table.run("update t set v = 7 where id = 5")
+        error = failure(lambda: cursor.execute("update t set v = v + 1 where id = 5"))
+        assert "40001" in str(error), error
+        assert "25P02" in str(failure(lambda: cursor.execute("select 1")))
+        assert "25P02" in str(failure(connection.commit)), "it is not committed in silence"
+    assert table.value("select v from t where id = 5") == 7
+
+
+def test_savepoints(table):
+    with Flight(table) as client:
+        transaction = client.begin()
+        client.query("update t set v = 1 where id = 1", transaction)
+        body = packed("ActionBeginSavepointRequest", field(1, transaction) + field(2, 'my "point"'))
+        [result] = client.act("BeginSavepoint", body)
+        savepoint = fields(fields(result)[2])[1]
+        client.query("update t set v = 2 where id = 2", transaction)
+        client.act("EndSavepoint", packed("ActionEndSavepointRequest", field(1, savepoint) + field(2, 2)))
+        client.end(transaction)
+    assert table.rows("select id from t where v > 0") == [(1,)]
+
+
+def test_a_transaction_ends_with_its_connection(table):
+    client = Flight(table, user="anna")
+    transaction = client.begin()
+    client.query("update t set v = 1 where id = 1", transaction)
+    client.close()
+    # It holds the row no longer.
+    table.run("set statement_timeout = '60s'; update t set v = 2 where id = 1")
+    with Flight(table, token=client.token) as again:
+        with pytest.raises(pyarrow.ArrowException, match="25000"):
+            again.query("select 1", transaction)
+
+
+def test_begin_by_text_is_refused(table):
+    with adbc(table) as connection, connection.cursor() as cursor:
+        for text in ("begin", "commit", "rollback", "select 1; begin"):
+            assert "0A000" in str(failure(lambda text=text: cursor.execute(text)))
+
+
+def test_settings_stay_in_their_session(table):
+    with adbc(table, user="anna") as one, adbc(table, user="anna") as other:
+        with one.cursor() as cursor:
+            cursor.execute("set search_path to nowhere")
+        assert fetch(one, "show search_path")["search_path"].to_pylist() == ["nowhere"]
+        assert "42P01" in str(failure(lambda: fetch(one, "select * from t")))
+        assert fetch(other, "select count(*) as n from t")["n"].to_pylist() == [100]
+        assert fetch(other, "select current_user as u")["u"].to_pylist() == ["anna"]
+
+
+# --- Parameters --------------------------------------------------------------------------------------
+
+
+def test_parameters_of_queries(table):
+    with adbc(table) as connection:
+        assert fetch(connection, "select s from t where id = $1", (7,))["s"].to_pylist() == ["row 7"]
+        found = fetch(connection, "select count(*) as n from t where id > $1 and s <> $2", (90, "row 95"))
+        assert found["n"].to_pylist() == [9]
+        found = fetch(connection, "select $1::date as d, $2::numeric as n, $3::bytea as y, $4::text as t",
+                      (datetime.date(2026, 11, 23), "1.5", b"\0\1", None))
+        assert found.to_pylist() == [{"d": datetime.date(2026, 11, 23), "n": 1.5, "y": b"\0\1", "t": None}]
+        error = failure(lambda: fetch(connection, "select s from t where id = $1", ("seven",)))
+        assert "22P02" in str(error), error
+        error = failure(lambda: fetch(connection, "select s from t where id = $1", (2**40,)))
+        assert "22003" in str(error), error
+        error = failure(lambda: fetch(connection, "select s from t where id = $1 and v = $2", (1,)))
+        assert "08P01" in str(error), error
+
+
+def test_parameters_of_updates_all_or_nothing(table):
+    with adbc(table) as connection, connection.cursor() as cursor:
+        cursor.executemany("insert into t values ($1, $2, $3)", [(i, 1, f"new {i}") for i in range(200, 300)])
+        assert cursor.rowcount == 100
+        assert table.value("select count(*) from t where v = 1") == 100
+        rows = [(400, 1, "good"), (1, 1, "a duplicate")]
+        error = failure(lambda: cursor.executemany("insert into t values ($1, $2, $3)", rows))
+        assert "23505" in str(error), error
+        assert table.value("select count(*) from t where id = 400") == 0
+
+
+def test_a_prepared_statement_outlives_a_schema_change(table):
+    with adbc(table) as connection, connection.cursor() as cursor:
+        sql = "select id, v from t where id = $1"
+        cursor.adbc_prepare(sql)
+        cursor.execute(sql, (1,))
+        before = cursor.fetch_arrow_table()
+        table.run("alter table t alter column v type bigint using v + 5")
+        cursor.execute(sql, (1,))
+        after = cursor.fetch_arrow_table()
+        after.validate(full=True)
+        assert after.schema.field("v").type == before.schema.field("v").type, "as it was described"
+        assert after["v"].to_pylist() == [5]
+        assert fetch(connection, "select v from t where id = 2").schema.field("v").type == pyarrow.int64()
+        table.run("alter table t drop column v")
+        error = failure(lambda: cursor.execute(sql, (1,)))
+        assert "42703" in str(error), error
+
+
+def test_schema_changes(table):
+    with adbc(table, autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("alter table t add column doubled bigint generated always as (id * 2) stored")
+        cursor.execute("create unique index on t (doubled)")
+        cursor.execute("create table made as select id, doubled from t where id <= 5")
+        assert fetch(connection, "select sum(doubled) as n from made")["n"].to_pylist() == [30]
+        connection.rollback()
+        assert "42P01" in str(failure(lambda: fetch(connection, "select * from made")))
+        connection.rollback()
+        cursor.execute("create table made as select id, s from t where id <= 5")
+        connection.commit()
+    assert table.value("select count(*) from made") == 5
+
+
+# --- Errors --------------------------------------------------------------------------------------------
+
+
+def test_errors_have_their_sqlstate(table):
+    with adbc(table) as connection, connection.cursor() as cursor:
+        wrong = {
+            "select * from missing": ("42P01", adbc_driver_manager.ProgrammingError),
+            "selekt 1": ("42601", adbc_driver_manager.ProgrammingError),
+            "select 1 / 0": ("22012", adbc_driver_manager.ProgrammingError),
+            "insert into t values (1, 1, 'x')": ("23505", adbc_driver_manager.Error),
+            "select count(*) from t where v / (id - 50) = 1": ("22012", adbc_driver_manager.Error),
+            "copy t to stdout": ("0A000", adbc_driver_manager.NotSupportedError),
+        }
+        for sql, (state, kind) in wrong.items():
+            with pytest.raises(kind, match=f"SQLSTATE {state}"):
+                cursor.execute(sql)
+                cursor.fetchall()
+        assert fetch(connection, "select 1 as one")["one"].to_pylist() == [1], "it goes on"
+
+
+def test_rows_changed_are_counted(table):
+    with adbc(table) as connection, connection.cursor() as cursor:
+        assert cursor.adbc_statement.set_sql_query("update t set v = 3 where id < 11") is None
+        assert cursor.adbc_statement.execute_update() == 10
+        cursor.execute("delete from t where id < 4 returning id")
+        assert sorted(row[0] for row in cursor.fetchall()) == [1, 2, 3]
+    assert table.value("select count(*) from t") == 97
+
+
+# --- Ingest ----------------------------------------------------------------------------------------------
+
+
+def frame(first=0, rows=20_000):
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=i % 1000) for i in range(rows)]
+    return pyarrow.table({
+        "id": pyarrow.array(range(first, first + rows), pyarrow.int64()),
+        "name": pyarrow.array([None if i % 7 == 0 else f"name of number {i}" for i in range(rows)]),
+        "price": pyarrow.array([i / 8 for i in range(rows)]),
+        "day": pyarrow.array(days),
+        "seen": pyarrow.array([i * 1_000_000 for i in range(rows)], pyarrow.timestamp("ns", "Europe/Berlin")),
+        "kind": pyarrow.array([["frog", "toad"][i % 2] for i in range(rows)]).dictionary_encode(),
+        "raw": pyarrow.array([bytes([i % 256]) * 3 for i in range(rows)]),
+    })
+
+
+def test_ingest_creates_appends_replaces(flight):
+    sent = frame()
+    with adbc(flight) as connection, connection.cursor() as cursor:
+        assert cursor.adbc_ingest("frogs", sent, mode="create") == 20_000
+        back = fetch(connection, "select * from frogs order by id")
+        expected = sent.set_column(5, "kind", sent["kind"].cast(pyarrow.string()))
+        assert back.to_pylist() == expected.to_pylist()
+        assert "42P07" in str(failure(lambda: cursor.adbc_ingest("frogs", sent, mode="create")))
+        assert cursor.adbc_ingest("frogs", frame(20_000, 10), mode="append") == 10
+        assert cursor.adbc_ingest("frogs", frame(30_000, 10), mode="create_append") == 10
+        assert flight.value("select count(*) from frogs") == 20_020
+        assert cursor.adbc_ingest("frogs", frame(0, 3).select(["id", "name"]), mode="replace") == 3
+        assert fetch(connection, "select * from frogs").column_names == ["id", "name"]
+        assert cursor.adbc_ingest("toads", frame(0, 5), mode="create_append", db_schema_name="public") == 5
+        assert "42P01" in str(failure(lambda: cursor.adbc_ingest("newts", sent, mode="append")))
+        assert cursor.adbc_ingest("none", frame(0, 0), mode="create") == 0
+        assert fetch(connection, "select * from none").num_rows == 0
+
+
+def test_an_ingest_that_fails_leaves_nothing(flight):
+    flight.run("create table kept (id int primary key, name text not null)", "insert into kept values (5, 'x')")
+    good = pyarrow.table({"id": list(range(10_000, 20_000)), "name": ["n"] * 10_000})
+    for bad in (
+        {"id": [1, 5], "name": ["a", "duplicate"]},
+        {"id": [1, 2], "name": ["a", None]},
+        {"id": [1, 2**40], "name": ["a", "too large"]},
+    ):
+        data = pyarrow.concat_tables([good, pyarrow.table(bad, schema=good.schema)])
+        for mode in ("append", "create_append"):
+            with adbc(flight) as connection, connection.cursor() as cursor:
+                failure(lambda c=cursor, m=mode, d=data: c.adbc_ingest("kept", d, mode=m))
+            assert flight.rows("select * from kept") == [(5, "x")]
+    with adbc(flight) as connection, connection.cursor() as cursor:
+        nested = pyarrow.table({"id": [1], "list": [[1, 2]]})
+        assert "0A000" in str(failure(lambda: cursor.adbc_ingest("made", nested, mode="create")))
+        assert "0A000" in str(failure(lambda: cursor.adbc_ingest("kept", nested, mode="replace")))
+        wrong = pyarrow.table({"id": [1], "nobody": ["x"]})
+        assert "42703" in str(failure(lambda: cursor.adbc_ingest("kept", wrong, mode="append")))
+        wrong = pyarrow.table({"id": [True], "name": ["x"]})
+        assert "42804" in str(failure(lambda: cursor.adbc_ingest("kept", wrong, mode="append")))
+    assert flight.rows("select * from kept") == [(5, "x")]
+    assert flight.value("select count(*) from pg_tables where tablename = 'made'") == 0
+
+
+def test_an_ingest_is_of_its_transaction(flight):
+    with adbc(flight, autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest("frogs", frame(0, 100), mode="create")
+        assert fetch(connection, "select count(*) as n from frogs")["n"].to_pylist() == [100]
+        connection.rollback()
+        assert flight.value("select count(*) from pg_tables where tablename = 'frogs'") == 0
+        cursor.adbc_ingest("frogs", frame(0, 100), mode="create")
+        cursor.adbc_ingest("frogs", frame(100, 100), mode="append")
+        connection.commit()
+    assert flight.value("select count(*) from frogs") == 200
+
+
+def test_frames_come_back(flight):
+    pandas_frame = pandas.DataFrame({"id": [1, 2], "s": ["a", None], "t": pandas.to_datetime(["2026-01-01"] * 2)})
+    polars_frame = polars.DataFrame({"id": [1, 2], "s": ["a", None], "u": [1, 2**64 - 1]},
+                                    schema_overrides={"u": polars.UInt64})
+    with adbc(flight) as connection:
+        assert pandas_frame.to_sql("of_pandas", connection, index=False) == 2
+        assert polars_frame.write_database("of_polars", connection) == 2
+        assert fetch(connection, "select s from of_pandas order by id")["s"].to_pylist() == ["a", None]
+        assert fetch(connection, "select u from of_polars order by id")["u"].to_pylist() == [1, 2**64 - 1]
