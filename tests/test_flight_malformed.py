@@ -98,10 +98,13 @@ def test_wrong_paths(server):
 ])
 def test_other_protocols(server, sent):
     with socket.create_connection((server.host, server.flight_port), timeout=60) as client:
-        client.sendall(sent)
-        client.shutdown(socket.SHUT_WR)
-        while client.recv(4096):
-            pass
+        try:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(4096):
+                pass
+        except OSError:
+            pass  # It may close before it has read all of it.
 
 
 def test_ingest_of_damaged_batches(server):

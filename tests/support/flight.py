@@ -144,6 +144,18 @@ class Flight:
     def act(self, action, body=b""):
         return [r.body.to_pybytes() for r in self.client.do_action((action, body), self.options)]
 
+    def ingest(self, table, data, transaction=None):
+        """Appends to a table, which is made if it is not there. The number of rows."""
+        options = field(1, field(1, 1) + field(2, 2))
+        message = options + field(2, table) + (field(6, transaction) if transaction else b"")
+        descriptor = pyflight.FlightDescriptor.for_command(packed("CommandStatementIngest", message))
+        writer, reader = self.client.do_put(descriptor, data.schema, self.options)
+        writer.write_table(data)
+        writer.done_writing()
+        answer = reader.read()
+        writer.close()
+        return fields(answer.to_pybytes()).get(1, 0)
+
     def begin(self):
         [result] = self.act("BeginTransaction", packed("ActionBeginTransactionRequest"))
         return fields(fields(result)[2])[1]
@@ -169,6 +181,7 @@ class Http2:
 
     def __init__(self, server, window_bytes=65_535):
         self.socket = socket.create_connection((server.host, server.flight_port), timeout=60)
+        self.waiting = []
         config = h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
         self.connection = h2.connection.H2Connection(config=config)
         self.connection.initiate_connection()
@@ -191,9 +204,10 @@ class Http2:
             window = min(self.connection.local_flow_control_window(stream),
                          self.connection.max_outbound_frame_size)
             if window == 0:
-                if any(getattr(e, "stream_id", None) == stream
-                       and isinstance(e, (h2.events.StreamReset, h2.events.StreamEnded))
-                       for e in self.events()):
+                # It may be answered before it has been sent.
+                self.waiting += self.receive()
+                ends = (h2.events.StreamReset, h2.events.StreamEnded, h2.events.ConnectionTerminated)
+                if any(isinstance(event, ends) for event in self.waiting):
                     return stream
                 continue
             self.connection.send_data(stream, body[:window])
@@ -204,7 +218,13 @@ class Http2:
         return stream
 
     def events(self):
-        """What comes next; nothing once the server has closed the connection."""
+        """What comes next."""
+        if self.waiting:
+            waiting, self.waiting = self.waiting, []
+            return waiting
+        return self.receive()
+
+    def receive(self):
         data = self.socket.recv(65_536)
         events = self.connection.receive_data(data) if data else []
         if not data:
@@ -228,6 +248,11 @@ class Http2:
                     return headers, data
                 elif isinstance(event, (h2.events.StreamReset, h2.events.ConnectionTerminated)):
                     return headers | {"reset": "yes"}, data
+
+    def begun(self, stream):
+        """Returns when the first of an answer has come."""
+        while not any(isinstance(event, h2.events.DataReceived) for event in self.waiting):
+            self.waiting += self.receive()
 
     def stall(self, stream):
         """Reads until the windows are full, and gives none back. What has come."""

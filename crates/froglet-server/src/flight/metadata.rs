@@ -79,6 +79,7 @@ pub(super) fn rows(
         }
         Command::CommandGetSqlInfo(command) => sql_info::infos(command),
         Command::CommandGetXdbcTypeInfo(command) => sql_info::types(command),
+        _ if unknown.is_empty() => return Err(status::malformed("there is no command")),
         _ => return Err(status::unsupported(format_args!("{unknown} in this place"))),
     };
     let batch = batch.map_err(|e| Status::internal(e.to_string()))?;

@@ -5,8 +5,8 @@
 //!      │ ends early, cannot be read                        │ all rows have come ─▶ committed
 //!      └─▶ the channel closes without its last word ───────┴▶ undone
 //! ```
-//! What comes is checked as it is decoded: offsets, lengths, UTF-8. A malformed message is an error
-//! of its call, and so is a panic in whoever reads it.
+//! What comes is checked: where its buffers are before it is decoded, offsets and UTF-8 as it is. A
+//! malformed message is an error of its call, and so is a panic in whoever decodes it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -102,6 +102,7 @@ impl Incoming {
                 continue;
             }
             let bad = |e: &dyn std::fmt::Display| status::malformed(format_args!("a batch: {e}"));
+            check(&message).map_err(|e| bad(&e))?;
             self.feed.unbounded_send(Ok(message)).map_err(|e| bad(&e))?;
             let decoder = &mut self.decoder;
             let decode = AssertUnwindSafe(|| decoder.next().now_or_never());
@@ -155,6 +156,31 @@ impl Incoming {
         }
         Ok(batches)
     }
+}
+
+/// Whether the buffers and lengths that a message tells of lie in its body: the decoder takes that for
+/// granted.
+fn check(message: &FlightData) -> Result<(), String> {
+    let header = arrow_ipc::root_as_message(&message.data_header).map_err(|e| e.to_string())?;
+    let batch = header.header_as_record_batch();
+    let dictionary = || header.header_as_dictionary_batch().and_then(|batch| batch.data());
+    let Some(batch) = batch.or_else(dictionary) else { return Ok(()) };
+    let body_bytes = message.data_body.len() as i64;
+    for buffer in batch.buffers().iter().flatten() {
+        let (offset, length) = (buffer.offset(), buffer.length());
+        let inside = offset >= 0 && length >= 0 && offset <= body_bytes.saturating_sub(length);
+        if !inside {
+            return Err(format!("a buffer of {length} bytes at {offset} of {body_bytes}"));
+        }
+    }
+    for node in batch.nodes().iter().flatten() {
+        let (rows, nulls) = (node.length(), node.null_count());
+        // A column of NULLs alone has no buffers, but nobody sends more of them than this.
+        if !(0..=i64::from(u32::MAX)).contains(&rows) || !(0..=rows).contains(&nulls) {
+            return Err(format!("a column of {rows} rows, of which {nulls} are NULL"));
+        }
+    }
+    Ok(())
 }
 
 /// A command of Flight SQL.
