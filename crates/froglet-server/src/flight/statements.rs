@@ -200,19 +200,17 @@ impl FlightSession {
     }
 }
 
-/// The values of each execution of a statement: one without any where nothing is bound.
+/// The values of each execution of a statement.
 async fn values(session: &mut Session, statement: &Statement) -> Result<Vec<Vec<Value>>, SqlError> {
     let batches = std::mem::take(&mut *statement.bound.lock());
-    if batches.is_empty() && statement.prepared.params().is_empty() {
+    // Where there are no parameters, the JDBC driver binds a batch without columns and rows. Where there
+    // are and nothing is bound, the error is that of too few values.
+    if statement.prepared.params().is_empty() || batches.is_empty() {
         return Ok(vec![Vec::new()]);
     }
     let mut rows = Vec::new();
     for batch in &batches {
         rows.append(&mut session.parameter_rows(&statement.prepared, batch).await?);
-    }
-    if batches.is_empty() {
-        // The error is that of too few parameters.
-        rows.push(Vec::new());
     }
     Ok(rows)
 }
