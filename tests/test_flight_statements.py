@@ -95,6 +95,17 @@ def test_begin_by_text_is_refused(table):
             assert "0A000" in str(failure(lambda text=text: cursor.execute(text)))
 
 
+def test_a_text_of_several_statements_is_one_transaction(table):
+    with Flight(table) as client:
+        found = client.query("insert into t values (500, 1, 'new'); select s from t where id >= 500 order by s || ''")
+        assert found["s"].to_pylist() == ["new"], "the last one's rows, with what those before it did"
+        with pytest.raises(pyarrow.ArrowException, match="23505"):
+            client.query("insert into t values (501, 1, 'new'); insert into t values (500, 1, 'again')")
+        with pytest.raises(pyarrow.ArrowException, match="0A000"):
+            client.query("insert into t values (502, 1, 'new'); begin")
+    assert table.value("select count(*) from t where id > 100") == 1
+
+
 def test_settings_stay_in_their_session(table):
     with adbc(table, user="anna") as one, adbc(table, user="anna") as other:
         with one.cursor() as cursor:

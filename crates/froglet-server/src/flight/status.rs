@@ -32,7 +32,9 @@ fn code(state: SqlState) -> Code {
         "57014" => Code::Cancelled,
         "42501" => Code::PermissionDenied,
         "42P07" | "42701" | "42710" | "42P06" | "23505" => Code::AlreadyExists,
-        "42P01" | "42703" | "42704" | "42883" | "3D000" | "3F000" | "26000" | "34000" => Code::NotFound,
+        "42P01" | "42703" | "42704" | "42883" | "3D000" | "3F000" | "26000" | "34000" => {
+            Code::NotFound
+        }
         _ => match &text[..2] {
             "0A" => Code::Unimplemented,
             "08" | "22" | "42" => Code::InvalidArgument,

@@ -3,17 +3,20 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use froglet_engine::{ColumnType, Row, Value};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::Schema;
+use froglet_engine::{ColumnType, Row, Snapshot, SqlState, Value};
 
 use super::edge::schema_of;
 use super::parts;
-use super::pinned::{Pinned, Source, Unstarted};
+use super::pinned::{Convert, Pinned, Source, TimeLimits, Unstarted};
 use crate::command::Command;
 use crate::error::SqlError;
+use crate::plan::Plan;
 use crate::prepared::{Field, Prepared};
+use crate::query_rows::QueryPlan;
 use crate::query_run::guard;
-use crate::session::Session;
+use crate::session::{Block, Session};
 use crate::stream::{Outcome, RowStream, Rows};
 use crate::types::{array_of, zone};
 
@@ -26,30 +29,26 @@ pub enum Answer {
     Done(u64),
 }
 
-impl Answer {
-    /// How many rows it has changed or, where all of them are there, found.
-    pub fn count(&self) -> Option<u64> {
-        match self {
-            Answer::Done(rows) => Some(*rows),
-            Answer::Rows(pinned) => pinned.rows().map(|rows| rows as u64),
-        }
-    }
-}
-
 impl Session {
     /// Runs the statements of a text, of which the last one's answer counts. Afterwards
     /// [`Session::finish_implicit`] ends an implicit transaction; a result outlives it.
     pub async fn answer_text(&mut self, text: &str) -> Result<Answer, SqlError> {
         let statements = self.split(text).map_err(|e| self.failed(e))?;
-        let mut answer = Answer::Done(0);
+        let Some((last, before)) = statements.split_last() else { return Ok(Answer::Done(0)) };
         for statement in &statements {
             refuse_block(&statement.command)?;
-            self.pinning = true;
-            let outcome = self.simple(statement).await;
-            self.pinning = false;
-            answer = self.answer_of(outcome?).await?;
         }
-        Ok(answer)
+        for statement in before {
+            let outcome = self.simple(statement).await?;
+            // A query may do something, too.
+            if let Answer::Rows(result) = self.answer_of(outcome).await? {
+                result.collected().await.map_err(|e| self.failed(e))?;
+            }
+        }
+        self.pinning = true;
+        let outcome = self.simple(last).await;
+        self.pinning = false;
+        self.answer_of(outcome?).await
     }
 
     /// Binds the one statement of a text, for [`Session::answer`].
@@ -62,7 +61,7 @@ impl Session {
                 self.prepare(statement, &[]).await
             }
             _ => Err(SqlError::new(
-                froglet_engine::SqlState::SYNTAX_ERROR,
+                SqlState::SYNTAX_ERROR,
                 "cannot insert multiple commands into a prepared statement",
             )),
         }
@@ -118,7 +117,13 @@ impl Session {
             }
         };
         let durable = self.settings.hot().synchronous_commit;
-        Ok(Pinned { fields, schema, source, manager: self.db.manager().clone(), durable })
+        let pinned = Pinned { schema, source, manager: self.db.manager().clone(), durable };
+        // The transaction will have ended when somebody comes for rows that it has written.
+        let wrote = self.txn.as_ref().is_some_and(|txn| txn.wrote());
+        if self.block == Block::Implicit && wrote {
+            return pinned.collected().await;
+        }
+        Ok(pinned)
     }
 
     /// Another session of the same user with the same settings, beside this one.
@@ -140,16 +145,16 @@ impl Session {
     /// Keeps a query as it is about to be run, if results are pinned now.
     pub(crate) fn unstarted(
         &self,
-        plan: &crate::query_rows::QueryPlan,
-        snapshot: &Arc<froglet_engine::Snapshot>,
+        plan: &QueryPlan,
+        snapshot: &Arc<Snapshot>,
         params: &[Value],
-        convert: Option<super::pinned::Convert>,
+        convert: Option<Convert>,
     ) -> Option<Unstarted> {
         if !self.pinning {
             return None;
         }
         let hot = self.settings.hot();
-        let time = super::pinned::TimeLimits {
+        let time = TimeLimits {
             lock_timeout: hot.lock_timeout,
             statement_timeout: hot.statement_timeout,
             cancel: self.shared.cancel.clone(),
@@ -181,11 +186,7 @@ fn rows_of_tag(tag: &str) -> u64 {
     tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-fn batch_of(
-    fields: &[Field],
-    schema: &arrow::datatypes::Schema,
-    rows: Rows,
-) -> Result<RecordBatch, SqlError> {
+fn batch_of(fields: &[Field], schema: &Schema, rows: Rows) -> Result<RecordBatch, SqlError> {
     match rows {
         Rows::Batch(batch) => Ok(batch),
         Rows::Values(rows) => {
@@ -193,29 +194,23 @@ fn batch_of(
                 let ty = field.ty.unwrap_or(ColumnType::Text);
                 array_of(ty, &mut rows.iter().map(|row: &Row| &row[at]))
             });
-            let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
             RecordBatch::try_new_with_options(Arc::new(schema.clone()), columns.collect(), &options)
-                .map_err(|e| SqlError::new(froglet_engine::SqlState::INTERNAL_ERROR, e.to_string()))
+                .map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))
         }
     }
 }
 
-/// For statements that are described before they run.
-pub(crate) fn described_schema(prepared: &Prepared) -> Option<arrow::datatypes::Schema> {
-    let fields = prepared.fields()?;
-    let plan = prepared.plan.lock();
-    let planned = plan.as_ref().filter(|plan| plan.conversion.is_none()).and_then(|cached| {
-        match &cached.plan {
-            crate::plan::Plan::Query(plan) => Some(plan.schema().clone()),
-            _ => None,
-        }
-    });
-    Some(schema_of(fields, planned.as_deref()))
-}
-
 impl Prepared {
     /// The schema of its result, if it has rows.
-    pub fn result_schema(&self) -> Option<arrow::datatypes::Schema> {
-        described_schema(self)
+    pub fn result_schema(&self) -> Option<Schema> {
+        let fields = self.fields()?;
+        let plan = self.plan.lock();
+        let as_planned = plan.as_ref().filter(|plan| plan.conversion.is_none());
+        let planned = as_planned.and_then(|cached| match &cached.plan {
+            Plan::Query(plan) => Some(plan.schema().clone()),
+            _ => None,
+        });
+        Some(schema_of(fields, planned.as_deref()))
     }
 }

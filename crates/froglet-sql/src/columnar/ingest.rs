@@ -135,11 +135,6 @@ impl Session {
 }
 
 impl Ingest {
-    /// Rows so far.
-    pub fn rows(&self) -> u64 {
-        self.bulk.rows
-    }
-
     /// Inserts the rows of a batch of the schema that the ingest was begun with.
     pub async fn feed(
         &mut self,

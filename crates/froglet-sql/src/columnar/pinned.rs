@@ -15,7 +15,6 @@ use futures::StreamExt;
 use super::edge::{Strings, conform};
 use super::parts::Parts;
 use crate::error::SqlError;
-use crate::prepared::Field;
 use crate::query::{PlannedQuery, QueryEnv};
 use crate::query_rows::BatchStream;
 use crate::query_run;
@@ -104,7 +103,6 @@ pub(super) enum Source {
 
 /// A result whose rows can be fetched.
 pub struct Pinned {
-    pub(super) fields: Arc<[Field]>,
     pub(super) schema: Schema,
     pub(super) source: Source,
     pub(super) manager: Arc<TxnManager>,
@@ -113,11 +111,6 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Its columns.
-    pub fn fields(&self) -> &Arc<[Field]> {
-        &self.fields
-    }
-
     /// The schema of its batches.
     pub fn schema(&self, strings: Strings) -> SchemaRef {
         strings.of(&self.schema)
@@ -144,6 +137,18 @@ impl Pinned {
         matches!(&self.source, Source::Query { query, .. } if query.snapshot.own != TxnId(0))
     }
 
+    /// With all its rows, for whoever cannot wait.
+    pub(super) async fn collected(self) -> Result<Pinned, SqlError> {
+        let mut rows = Vec::new();
+        for part in 0..self.parts() {
+            let mut batches = self.open(part, Strings::Views)?;
+            while let Some(batch) = batches.next().await? {
+                rows.push(batch);
+            }
+        }
+        Ok(Pinned { source: Source::Rows(rows), ..self })
+    }
+
     /// Runs a part. `part` is below [`Pinned::parts`].
     pub fn open(&self, part: usize, strings: Strings) -> Result<Batches, SqlError> {
         let schema = self.schema(strings);
@@ -168,7 +173,7 @@ impl Pinned {
 
 impl std::fmt::Debug for Pinned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pinned({} columns, {} parts)", self.fields.len(), self.parts())
+        write!(f, "Pinned({} columns, {} parts)", self.schema.fields().len(), self.parts())
     }
 }
 
