@@ -9,6 +9,8 @@ public class Flight {
         properties.setProperty("user", "anna");
         properties.setProperty("password", "any");
         properties.setProperty("useEncryption", "false");
+        // The driver cannot read views. What it does not know it sends as a header.
+        properties.setProperty("froglet-strings", "plain");
         String url = "jdbc:arrow-flight-sql://" + args[0];
         try (Connection connection = DriverManager.getConnection(url, properties)) {
             try (Statement statement = connection.createStatement()) {
@@ -20,7 +22,8 @@ public class Flight {
             try (PreparedStatement insert = connection.prepareStatement("insert into j values ($1, $2, $3)")) {
                 insert.setInt(1, 3);
                 insert.setString(2, "drei");
-                insert.setBigDecimal(3, new java.math.BigDecimal("3.25"));
+                // The driver wants the scale of the parameter: that of a numeric without precision.
+                insert.setBigDecimal(3, new java.math.BigDecimal("3.25").setScale(10));
                 System.out.println("updated " + insert.executeUpdate());
             }
             try (Statement statement = connection.createStatement();
