@@ -224,6 +224,7 @@ POINTS = {
     "log: synced, nobody told": Visit(["copy", *ALL], times=50, is_there=None),
     "checkpoint: begun": Visit(["join", *ALL], checkpoint=True),
     "checkpoint: file written": Visit(["computed", *ALL], times=2, checkpoint=True),
+    "checkpoint: index saved": Visit(["copy", *ALL], times=3, checkpoint=True),
     "checkpoint: manifest renamed": Visit(["split", *ALL], checkpoint=True),
     "checkpoint: log cut": Visit(["group", *ALL], times=2, checkpoint=True),
     "recovery: checkpoint loaded": Visit(["split", *ALL]),
@@ -329,7 +330,7 @@ def check(connection, load, changer):
 def loaded(tmp_path_factory):
     """A data directory with TPC-C's population in a checkpoint and its indexes, and the model of it."""
     directory, model = tmp_path_factory.mktemp("tpcc") / "data", tpcc.Model()
-    server = Froglet(directory)
+    server = Froglet(directory, environment={"FROGLET_INDEX_SNAPSHOT_ROWS": "1"})
     try:
         server.start()
         with server.connect() as connection:
@@ -364,10 +365,12 @@ def test_every_point_has_its_visit(points):
 def test_kill_at(point, round_, points, loaded, start, tmp_path):
     visit = POINTS[point]
     change = CHANGES[visit.changes[round_ % len(visit.changes)]]
-    crash_at = {"FROGLET_CRASH_AT": f"{point}:{visit.times + round_ // len(visit.changes)}"}
+    # Its tables are small.
+    saves = {"FROGLET_INDEX_SNAPSHOT_ROWS": "1"}
+    crash_at = saves | {"FROGLET_CRASH_AT": f"{point}:{visit.times + round_ // len(visit.changes)}"}
     in_recovery = point.startswith("recovery")
     shutil.copytree(loaded[0], tmp_path / "data")
-    server = start(directory=tmp_path / "data", environment={} if in_recovery else crash_at)
+    server = start(directory=tmp_path / "data", environment=saves if in_recovery else crash_at)
     load = tpcc.Load(server, copy.deepcopy(loaded[1]), f"{round_}", LAYOUTS)
     changer = Changer(server, change, load, visit.checkpoint)
     if in_recovery:
@@ -386,7 +389,7 @@ def test_kill_at(point, round_, points, loaded, start, tmp_path):
         changer.until_the_server_dies()
     load.stop()
 
-    server.environment = {}
+    server.environment = saves
     server.start()
     with server.connect() as connection:
         changer.look(connection, visit)

@@ -33,6 +33,7 @@ pub fn run(records: &[&[u8]]) -> Result<(), EngineError> {
         memory_limit_bytes: MEMORY_BYTES,
         collector_thread: false,
         freeze: FreezeOptions::default(),
+        index_rows_min: 1,
         log: manual(),
     };
     let engine = MemoryEngine::open(options)?;

@@ -75,6 +75,7 @@ crash_points! {
     LogSynced = "log: synced, nobody told",
     CheckpointBegun = "checkpoint: begun",
     CheckpointFile = "checkpoint: file written",
+    CheckpointIndex = "checkpoint: index saved",
     CheckpointRenamed = "checkpoint: manifest renamed",
     CheckpointLogCut = "checkpoint: log cut",
     RecoveryLoaded = "recovery: checkpoint loaded",

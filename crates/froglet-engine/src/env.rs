@@ -20,12 +20,13 @@
 //!   sees one stops acknowledging; trying again proves nothing.
 //!
 //! [`MemEnv`] is as nasty as these three sentences allow. The standard library has every call we
-//! need (positioned reads and writes, `fdatasync`, `flock`), so this module needs no `unsafe`.
+//! need (positioned reads and writes, `fdatasync`, `flock`) but one: mapping a file, in `map`.
 //!
 //! Left out on purpose: sockets (the server is simulated above them), threads and timers (a
-//! component with a thread of its own also offers a manual step, which a simulation drives), memory
-//! mapping.
+//! component with a thread of its own also offers a manual step, which a simulation drives), mappings
+//! that are written to.
 
+mod map;
 mod mem;
 mod real;
 #[cfg(test)]
@@ -37,6 +38,8 @@ pub use real::RealEnv;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use arrow_buffer::Buffer;
 
 /// Time, randomness and files. Shared as `Arc<dyn Env>`.
 pub trait Env: fmt::Debug + Send + Sync {
@@ -97,6 +100,10 @@ pub trait EnvFile: fmt::Debug + Send + Sync {
 
     /// Makes contents and all metadata durable (`fsync`).
     fn sync_all(&self) -> Result<(), EnvError>;
+
+    /// All bytes, without a copy where that can be had. For a file that nobody changes any more; it may
+    /// be removed, the bytes stay as long as the buffer does.
+    fn map(&self) -> Result<Buffer, EnvError>;
 
     /// Takes the exclusive lock of the file; false if another open file has it. The lock ends with
     /// this file or with the process, however the process ends.
@@ -165,6 +172,8 @@ pub enum Operation {
     List,
     /// Locking a file.
     Lock,
+    /// Mapping a file into memory.
+    Map,
 }
 
 impl fmt::Display for Operation {
@@ -182,6 +191,7 @@ impl fmt::Display for Operation {
             Operation::Remove => "remove",
             Operation::List => "list",
             Operation::Lock => "lock",
+            Operation::Map => "map",
         })
     }
 }

@@ -278,6 +278,19 @@ impl Block {
         });
     }
 
+    /// For recovery: what a block has in a checkpoint. `there` has a bit for each row, columns are sorted.
+    pub fn put(&self, columns: Vec<Arc<Column>>, there: &[u64], rows: usize, guard: &Guard) {
+        let growing = self.growth.lock();
+        self.change_latched(&growing, guard, |known| *known = columns);
+        self.settle_life(guard);
+        for (word, bits) in self.presence.iter().zip(there) {
+            word.store(*bits, Ordering::Relaxed);
+        }
+        drop(growing);
+        self.charge_rows(rows, guard);
+        self.dirty.store(false, Ordering::Relaxed);
+    }
+
     /// Takes a column away.
     pub fn drop_column(&self, id: ColumnId, guard: &Guard) {
         if self.directory(guard).find(id, 0).is_none() {

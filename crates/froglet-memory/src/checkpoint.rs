@@ -5,7 +5,8 @@
 //!     log/                          segments, see `log`
 //!     checkpoint/
 //!       manifest.json               one line of JSON, one line with its checksum
-//!       000003-space-7.arrow        one batch for each block: __rid, c<column id>…
+//!       000003-space-7.arrow        one batch for each block: __there, c<column id>…
+//!       000003-index-4.arrow        entries of an index in order: key, __rid (see `index_snapshot`)
 //!       000005-space-7.arrow        blocks changed since
 //!       000005-space-7.notes        what was installed, see `install`
 //!       000005-kept-7.arrow         rows that are kept as they were earlier, see `kept_rows`
@@ -13,7 +14,11 @@
 //!
 //! A checkpoint reads the log's end `lsn`, then registers a snapshot `s`, then copies every block that
 //! may have changed since the last one, then puts the manifest in place with a rename, then cuts the log
-//! before `lsn`. The manifest says for each block which file and batch has it.
+//! before `lsn`. The manifest says for each block which file and batch has it, and so does the footer of
+//! the file (`froglet.blocks`). A batch has every slot of its block, up to the last row id that was handed
+//! out: the row at position `p` of block `b` has the id 8192·b + p, and is there if `__there` says so. So
+//! the buffers of a batch are the cells of the block's columns, and a restart maps them as they are (see
+//! `ipc`, `column::mapped`). What a frozen column has in a slot without a row is left as it is.
 //!
 //! **[P1]** A transaction appended before `lsn` has its commit timestamp from before, so at most `s`: it is
 //! in the checkpoint. One appended after `lsn` is in the log; recovery skips it if its timestamp is at
@@ -26,209 +31,40 @@
 //! what only the old one needed is removed. Files nobody refers to are removed by the next checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, StringViewArray, UInt64Array};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use froglet_engine::env::{Env, EnvError};
-use froglet_engine::{
-    ColumnSpec, ColumnType, CrashPoint, EngineError, Layout, Lsn, Snapshot, SpaceId, Ts, TxnId,
-};
-use serde::{Deserialize, Serialize};
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, RecordBatch, StringViewArray};
+use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use froglet_engine::{ColumnSpec, CrashPoint, EngineError, Layout, Lsn, Snapshot, Ts, TxnId};
 
 use crate::block::Block;
 use crate::clock::Registered;
+use crate::column::Wanted;
 use crate::engine::{Disk, MemoryEngine, log_failed};
-use crate::files::{FileReader, FileWriter};
+use crate::files::{FileWriter, env_error, write_error};
+use crate::index_snapshot;
 use crate::keepers::Keeper;
 use crate::kept_rows;
+use crate::keys::Index;
+use crate::manifest::{
+    BlockEntry, ColumnEntry, FORMAT, FileEntry, IndexEntry, KeeperEntry, Manifest, SpaceEntry,
+};
+use crate::read::Slots;
 use crate::redo;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::table::MemoryTable;
 
-const FORMAT: u32 = 3;
-/// The manifest's name in the checkpoint directory.
-const MANIFEST: &str = "manifest.json";
-/// The column of row ids in a checkpoint's batches.
+/// The column of row ids in files whose rows are in no block's order.
 pub(crate) const RID_COLUMN: &str = "__rid";
-
-/// What the newest checkpoint consists of.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Manifest {
-    format: u32,
-    /// Number of this checkpoint.
-    pub seq: u64,
-    /// Its snapshot.
-    pub ts: u64,
-    /// Where the replay of the log begins.
-    pub lsn: u64,
-    pub notes: Vec<(u64, Vec<u8>)>,
-    pub keepers: Vec<KeeperEntry>,
-    pub spaces: Vec<SpaceEntry>,
-    pub files: Vec<FileEntry>,
-}
-
-/// A row space in a checkpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SpaceEntry {
-    pub id: SpaceId,
-    /// Row ids below were handed out.
-    pub tail: u64,
-    pub columns: Vec<ColumnEntry>,
-    pub blocks: Vec<BlockEntry>,
-    /// The notes of installs.
-    pub notes: Option<FileEntry>,
-    pub kept: Vec<KeptEntry>,
-}
-
-/// Who keeps spaces, see `keepers`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeeperEntry {
-    pub keeper: u64,
-    /// Of its pin.
-    pub ts: u64,
-    pub spaces: Vec<SpaceId>,
-    /// The log may have the commit behind this checkpoint.
-    pub announced: bool,
-}
-
-/// Rows of one block as one pin has them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptEntry {
-    /// The pin's timestamp.
-    pub ts: u64,
-    pub file: String,
-    pub batch: usize,
-}
-
-/// A declared column in a checkpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ColumnEntry {
-    pub id: froglet_engine::ColumnId,
-    pub ty: ColumnType,
-    /// As in the log.
-    pub missing: Vec<u8>,
-}
-
-/// Where the rows of a block are. A block without an entry has none.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct BlockEntry {
-    pub block: u32,
-    pub file: String,
-    pub batch: usize,
-}
-
-/// A file of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct FileEntry {
-    pub name: String,
-    pub bytes: u64,
-    pub crc32: u32,
-}
-
-fn env_error(error: EnvError) -> EngineError {
-    EngineError::Env(Arc::new(error))
-}
-
-fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> EngineError {
-    EngineError::Corrupt { file: path.display().to_string(), offset, what: what.into() }
-}
-
-/// An error of the Arrow writer, whose only cause is the file.
-fn write_error(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> EngineError {
-    let is_full = causes(&error).any(|cause| {
-        let io = cause.downcast_ref::<std::io::Error>();
-        io.is_some_and(|io| matches!(io.kind(), StorageFull | QuotaExceeded))
-    });
-    let what = format!("checkpoint file {} cannot be written", path.display());
-    let unusable = EngineError::Unusable { what, source: Arc::new(error) };
-    if is_full { EngineError::DiskFull(Arc::new(unusable)) } else { unusable }
-}
-
-/// An error and what it came from.
-fn causes<'e>(
-    error: &'e (dyn std::error::Error + 'static),
-) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error), |error| error.source())
-}
-
-impl Manifest {
-    /// Reads the newest manifest; the default if there is none.
-    pub fn read(env: &dyn Env, dir: &Path) -> Result<Manifest, EngineError> {
-        let path = dir.join(MANIFEST);
-        let mut file = match FileReader::open(env, &path) {
-            Ok(file) => file,
-            Err(error) if error.is_not_found() => return Ok(Manifest::default()),
-            Err(error) => return Err(env_error(error)),
-        };
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut file, &mut text)
-            .map_err(|e| corrupt(&path, 0, e.to_string()))?;
-        let (body, crc) =
-            text.split_once('\n').ok_or_else(|| corrupt(&path, 0, "no checksum line"))?;
-        let at = body.len() as u64;
-        let stored =
-            u32::from_str_radix(crc.trim(), 16).map_err(|e| corrupt(&path, at, e.to_string()))?;
-        let computed = crc32fast::hash(body.as_bytes());
-        if stored != computed {
-            return Err(corrupt(
-                &path,
-                at,
-                format!("checksum {stored:08x}, computed {computed:08x}"),
-            ));
-        }
-        let manifest: Manifest = serde_json::from_str(body)
-            .map_err(|e| corrupt(&path, e.column() as u64, e.to_string()))?;
-        if manifest.format != FORMAT {
-            return Err(corrupt(
-                &path,
-                0,
-                format!("format {}, this program reads {FORMAT}", manifest.format),
-            ));
-        }
-        Ok(manifest)
-    }
-
-    /// Puts the manifest in place.
-    fn write(&self, env: &dyn Env, dir: &Path) -> Result<(), EngineError> {
-        let (path, new) = (dir.join(MANIFEST), dir.join("manifest.json.new"));
-        let body = serde_json::to_string(self).map_err(|e| write_error(&path, e))?;
-        let crc = crc32fast::hash(body.as_bytes());
-        let mut file = FileWriter::create(env, &new).map_err(env_error)?;
-        write!(file, "{body}\n{crc:08x}\n").map_err(|e| write_error(&new, e))?;
-        file.finish().map_err(|e| write_error(&new, e))?;
-        env.rename(&new, &path).map_err(env_error)?;
-        CrashPoint::CheckpointRenamed.reached();
-        env.sync_dir(dir).map_err(env_error)
-    }
-
-    fn space(&self, id: SpaceId) -> Option<&SpaceEntry> {
-        self.spaces.iter().find(|space| space.id == id)
-    }
-
-    /// The files that spaces refer to.
-    fn names(&self) -> BTreeSet<&str> {
-        let blocks = self.spaces.iter().flat_map(|space| &space.blocks);
-        let kept = self.spaces.iter().flat_map(|space| &space.kept);
-        let notes = self.spaces.iter().filter_map(|space| space.notes.as_ref());
-        blocks
-            .map(|block| block.file.as_str())
-            .chain(kept.map(|kept| kept.file.as_str()))
-            .chain(notes.map(|file| file.name.as_str()))
-            .collect()
-    }
-}
-
-impl SpaceEntry {
-    fn block(&self, block: u32) -> Option<&BlockEntry> {
-        let at = self.blocks.binary_search_by_key(&block, |b| b.block).ok()?;
-        Some(&self.blocks[at])
-    }
-}
+/// The column that says whether there is a row.
+pub(crate) const THERE_COLUMN: &str = "__there";
+/// What a file's footer says of its batches: the numbers of their blocks.
+const BLOCKS_NOTE: &str = "froglet.blocks";
 
 impl MemoryEngine {
     /// Writes a checkpoint and cuts the log before it. One at a time.
@@ -276,6 +112,8 @@ impl MemoryEngine {
         let dir = disk.checkpoint_dir();
         disk.env.create_dir_all(&dir).map_err(env_error)?;
         let spaces: Vec<Arc<Space>> = self.core.spaces.read().values().cloned().collect();
+        // From here on "dirty" says nothing of what has changed since the restart.
+        spaces.iter().for_each(|space| space.snapshots.lock().clear());
         // Installs with older timestamps than the snapshot's are done from now on: `install`, [I2].
         spaces.iter().for_each(|space| drop(space.installing.write()));
         let mut manifest = Manifest {
@@ -294,8 +132,12 @@ impl MemoryEngine {
             let (mut entry, files) =
                 self.write_space(disk, manifest.seq, &space, old, snapshot, &kept, copied)?;
             entry.notes = write_notes(disk, &dir, manifest.seq, &space)?;
-            manifest.spaces.push(entry);
             manifest.files.extend(files);
+            let old_indexes = old.map_or(&[][..], |old| &old.indexes);
+            let files =
+                self.write_indexes(disk, manifest.seq, &space, old_indexes, snapshot, &mut entry)?;
+            manifest.files.extend(files);
+            manifest.spaces.push(entry);
         }
         let names: BTreeSet<String> = manifest.names().into_iter().map(str::to_owned).collect();
         manifest.files.retain(|file| names.contains(&file.name));
@@ -316,14 +158,7 @@ impl MemoryEngine {
         copied: &mut Vec<(Arc<Space>, u32)>,
     ) -> Result<(SpaceEntry, Vec<FileEntry>), EngineError> {
         let columns = space.columns();
-        let layout = Layout { columns: columns.to_vec(), indexes: Vec::new() };
-        let table = MemoryTable::new(
-            Arc::clone(&self.core),
-            Arc::clone(space),
-            Arc::new(layout),
-            Vec::new(),
-        );
-        let all: Vec<usize> = (0..columns.len()).collect();
+        let table = self.whole_table(space, Vec::new());
         let mut entry = SpaceEntry {
             id: space.id,
             tail: 0,
@@ -331,9 +166,11 @@ impl MemoryEngine {
             blocks: Vec::new(),
             notes: None,
             kept: Vec::new(),
+            indexes: Vec::new(),
         };
         let name = |what| format!("{seq:06}-{what}-{}.arrow", space.id);
         let mut file = BatchFile::new(disk, name("space"), schema(&columns));
+        let mut numbers = Vec::new();
         for (number, block) in space.blocks() {
             let _latch = block.migration.lock();
             if !block.dirty.swap(false, Ordering::SeqCst) {
@@ -344,20 +181,67 @@ impl MemoryEngine {
             if !Block::nothing_linked(block.version_after_all()) {
                 block.dirty.store(true, Ordering::SeqCst);
             }
-            let rows = table.read_all(snapshot, number, &all)?;
-            if rows.rids.is_empty() {
+            let slots = table.read_slots(snapshot, block, number);
+            if slots.count == 0 {
                 continue;
             }
-            let rows = with_rids(file.schema(), &rows.rids, rows.batch.columns());
-            let batch = file.write(&rows)?;
-            entry.blocks.push(BlockEntry { block: number, file: file.name().to_owned(), batch });
+            let batch = file.write(&batch_of(file.schema(), slots))?;
+            numbers.push(number.to_string());
+            let file = file.name().to_owned();
+            entry.blocks.push(BlockEntry { block: number, seq, file, batch });
         }
+        file.note(BLOCKS_NOTE, &numbers.join(" "));
         // Rows that were installed since have no version, and are copied.
         entry.tail = space.tail();
         let mut kept_file = BatchFile::new(disk, name("kept"), kept_rows::schema(&columns));
         entry.kept = kept_rows::save(&table, kept, snapshot, &mut kept_file)?;
         let files = [file.finish()?, kept_file.finish()?];
         Ok((entry, files.into_iter().flatten().collect()))
+    }
+
+    /// A space under every column that was declared.
+    fn whole_table(&self, space: &Arc<Space>, indexes: Vec<Arc<Index>>) -> MemoryTable {
+        let specs = indexes.iter().map(|index| index.spec.clone()).collect();
+        let layout = Layout { columns: space.columns().to_vec(), indexes: specs };
+        MemoryTable::new(Arc::clone(&self.core), Arc::clone(space), Arc::new(layout), indexes)
+    }
+
+    /// Writes those indexes of a space again whose last snapshot does not spare a restart much.
+    fn write_indexes(
+        &self,
+        disk: &Disk,
+        seq: u64,
+        space: &Arc<Space>,
+        old: &[IndexEntry],
+        snapshot: &Snapshot,
+        entry: &mut SpaceEntry,
+    ) -> Result<Vec<FileEntry>, EngineError> {
+        let declared = space.columns();
+        let is_declared = |part: &Wanted| declared.iter().any(|column| column.id == part.id);
+        let indexes: Vec<Arc<Index>> = space.indexes().iter().cloned().collect();
+        let mut files = Vec::new();
+        for index in indexes.into_iter().filter(|index| index.parts.iter().all(is_declared)) {
+            let known = old.iter().find(|old| old.spec == index.spec);
+            if let Some(known) = known.filter(|known| index_snapshot::serves(known, entry)) {
+                entry.indexes.push(known.clone());
+                continue;
+            }
+            if (index.tree.len() as u64) < disk.index_rows_min {
+                continue;
+            }
+            let name = format!("{seq:06}-index-{}.arrow", index.spec.id);
+            let mut file = BatchFile::new(disk, name, index_snapshot::schema());
+            let table = self.whole_table(space, vec![index]);
+            let saved = index_snapshot::save(&table, snapshot, seq, &mut file)?;
+            // One that covers nothing is written for nobody, and removed as any other unused file.
+            if let Some(file) = file.finish()? {
+                CrashPoint::CheckpointIndex.reached();
+                files.push(file);
+                let covers_some = entry.stale_blocks(&saved) < entry.blocks.len();
+                entry.indexes.extend(covers_some.then_some(saved));
+            }
+        }
+        Ok(files)
     }
 }
 
@@ -398,6 +282,13 @@ impl<'d> BatchFile<'d> {
         Ok(self.batches - 1)
     }
 
+    /// Puts a note into the footer, if there is a file.
+    fn note(&mut self, key: &str, value: &str) {
+        if let Some(writer) = &mut self.writer {
+            writer.write_metadata(key, value);
+        }
+    }
+
     /// Makes the file durable, if there is one.
     fn finish(self) -> Result<Option<FileEntry>, EngineError> {
         let Some(writer) = self.writer else { return Ok(None) };
@@ -429,28 +320,24 @@ fn column_entry(column: &ColumnSpec) -> ColumnEntry {
 }
 
 fn schema(columns: &[ColumnSpec]) -> SchemaRef {
-    let rid = Field::new(RID_COLUMN, DataType::UInt64, false);
+    let there = Field::new(THERE_COLUMN, DataType::Boolean, false);
     let cells = columns.iter().map(|c| Field::new(format!("c{}", c.id), c.ty.arrow(), true));
-    Arc::new(Schema::new(std::iter::once(rid).chain(cells).collect::<Vec<_>>()))
+    Arc::new(Schema::new(std::iter::once(there).chain(cells).collect::<Vec<_>>()))
 }
 
-/// A batch with its row ids in front, and strings without what they share with other rows.
-fn with_rids(
-    schema: &SchemaRef,
-    rids: &[froglet_engine::RowId],
-    columns: &[ArrayRef],
-) -> RecordBatch {
-    let rids: ArrayRef = Arc::new(UInt64Array::from_iter_values(rids.iter().map(|rid| rid.0)));
-    let compact = |array: &ArrayRef| -> ArrayRef {
-        if let Some(strings) = array.as_any().downcast_ref::<StringViewArray>() {
-            return Arc::new(strings.gc());
+/// The batch of a block. Strings of hot columns go without what they share with other rows.
+fn batch_of(schema: &SchemaRef, slots: Slots) -> RecordBatch {
+    let there = BooleanBuffer::new(Buffer::from_vec(slots.there), 0, slots.rows);
+    let there: ArrayRef = Arc::new(BooleanArray::new(there, None));
+    let compact = |(array, is_frozen): (ArrayRef, bool)| -> ArrayRef {
+        match array.as_any() {
+            _ if is_frozen => array,
+            any if any.is::<StringViewArray>() => Arc::new(array.as_string_view().gc()),
+            any if any.is::<BinaryViewArray>() => Arc::new(array.as_binary_view().gc()),
+            _ => array,
         }
-        if let Some(strings) = array.as_any().downcast_ref::<BinaryViewArray>() {
-            return Arc::new(strings.gc());
-        }
-        Arc::clone(array)
     };
-    let arrays = std::iter::once(rids).chain(columns.iter().map(compact)).collect();
+    let arrays = std::iter::once(there).chain(slots.arrays.into_iter().map(compact)).collect();
     RecordBatch::try_new(Arc::clone(schema), arrays).expect("a block is read in its own types")
 }
 
@@ -476,26 +363,6 @@ fn write_notes(
     Ok(Some(FileEntry { name, bytes, crc32 }))
 }
 
-/// Reads what [`write_notes`] has written.
-pub(crate) fn read_notes(
-    env: &dyn Env,
-    dir: &Path,
-    entry: &FileEntry,
-) -> Result<Vec<Vec<u8>>, EngineError> {
-    let (path, mut file) = checked(env, dir, entry)?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|e| corrupt(&path, 0, e.to_string()))?;
-    let (mut notes, mut rest) = (Vec::new(), &*bytes);
-    while let Some((len, after)) = rest.split_first_chunk() {
-        let len = usize::try_from(u64::from_le_bytes(*len)).ok();
-        let note = len.and_then(|len| after.split_at_checked(len));
-        let (note, after) = note.ok_or_else(|| corrupt(&path, 0, "a note is cut off"))?;
-        notes.push(note.to_vec());
-        rest = after;
-    }
-    Ok(notes)
-}
-
 fn remove_unused(disk: &Disk, manifest: &Manifest) -> Result<(), EngineError> {
     let dir = disk.checkpoint_dir();
     let used = manifest.names();
@@ -505,42 +372,4 @@ fn remove_unused(disk: &Disk, manifest: &Manifest) -> Result<(), EngineError> {
         }
     }
     disk.env.sync_dir(&dir).map_err(env_error)
-}
-
-/// Opens a file of a checkpoint that holds batches.
-pub(crate) fn open_file(
-    env: &dyn Env,
-    dir: &Path,
-    entry: &FileEntry,
-) -> Result<arrow_ipc::reader::FileReader<FileReader>, EngineError> {
-    let (path, file) = checked(env, dir, entry)?;
-    let reader = arrow_ipc::reader::FileReader::try_new(file, None);
-    reader.map_err(|e: ArrowError| corrupt(&path, 0, e.to_string()))
-}
-
-/// A file of a checkpoint whose bytes are what the manifest says.
-fn checked(
-    env: &dyn Env,
-    dir: &Path,
-    entry: &FileEntry,
-) -> Result<(PathBuf, FileReader), EngineError> {
-    let path = dir.join(&entry.name);
-    let mut file = FileReader::open(env, &path).map_err(env_error)?;
-    if file.len() != entry.bytes {
-        return Err(corrupt(
-            &path,
-            file.len().min(entry.bytes),
-            format!("{} bytes, not {}", file.len(), entry.bytes),
-        ));
-    }
-    let crc32 = file.checksum().map_err(|e| corrupt(&path, 0, e.to_string()))?;
-    if crc32 != entry.crc32 {
-        return Err(corrupt(&path, 0, format!("checksum {crc32:08x}, not {:08x}", entry.crc32)));
-    }
-    Ok((path, file))
-}
-
-/// The error for a checkpoint file that is not what its checksum promised.
-pub(crate) fn malformed(dir: &Path, name: &str, what: impl Into<String>) -> EngineError {
-    corrupt(&dir.join(name), 0, what)
 }

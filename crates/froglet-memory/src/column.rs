@@ -6,7 +6,8 @@
 //!             text and bytes: Arrow views, long strings in the column's heap
 //! ```
 //!
-//! A column is hot, as above, or frozen (see [`frozen`]): then its cells are an Arrow array too, and stay.
+//! A column is hot, as above, or frozen (see [`frozen`]): then its cells are an Arrow array too, and
+//! stay. They may lie in a file, see [`mapped`].
 //!
 //! **[C1]** Cells of a row are stored only by the transaction that owns the row (its record heads the
 //! row's chain), by a migration under the block's fill sequence, or before the column is published.
@@ -15,6 +16,7 @@
 //! the validation may be torn and must not be followed.
 
 mod frozen;
+mod mapped;
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::sync::{Mutex, RwLock};
 use crossbeam_epoch as epoch;
 use froglet_engine::env::{Env, RealEnv};
+use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
     BlockCounts, ColumnId, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout, Lsn,
     Snapshot, SpaceId, Table, Ts, TxnId,
@@ -23,7 +24,9 @@ use crate::keepers::Keepers;
 use crate::keys::{Index, SideFile, Stripes};
 use crate::lock_file::DataDirLock;
 use crate::log::{Log, LogError, LogOptions};
+use crate::manifest::Manifest;
 use crate::memory::Budget;
+use crate::recovery::RecoveryTimes;
 use crate::redo;
 use crate::space::Space;
 use crate::table::{MemoryTable, wanted};
@@ -45,6 +48,8 @@ pub struct MemoryOptions {
     pub collector_thread: bool,
     /// When blocks are frozen.
     pub freeze: FreezeOptions,
+    /// A checkpoint saves the entries of an index that has so many.
+    pub index_rows_min: u64,
 }
 
 impl Default for MemoryOptions {
@@ -56,6 +61,7 @@ impl Default for MemoryOptions {
             log: LogOptions::default(),
             collector_thread: true,
             freeze: FreezeOptions::default(),
+            index_rows_min: 2 * ROWS_PER_BLOCK as u64,
         }
     }
 }
@@ -74,6 +80,7 @@ pub(crate) struct Core {
     pub notes: Mutex<BTreeMap<u64, Vec<u8>>>,
     /// The data directory and its lock.
     pub disk: Option<Disk>,
+    pub recovery: RecoveryTimes,
 }
 
 /// Where an engine with a log keeps its files.
@@ -82,7 +89,9 @@ pub(crate) struct Disk {
     pub env: Arc<dyn Env>,
     pub _lock: DataDirLock,
     /// What the last checkpoint wrote; held while the next one runs.
-    pub manifest: Mutex<crate::checkpoint::Manifest>,
+    pub manifest: Mutex<Manifest>,
+    /// As in the options.
+    pub index_rows_min: u64,
 }
 
 impl Disk {
@@ -177,6 +186,11 @@ impl MemoryEngine {
             engine.start_thread("froglet-freezer", Core::run_transformer)?;
         }
         Ok(engine)
+    }
+
+    /// How long each part of the recovery took.
+    pub fn recovery_times(&self) -> RecoveryTimes {
+        self.core.recovery
     }
 
     fn start_thread(&self, name: &str, run: fn(&Core)) -> Result<(), EngineError> {

@@ -1,8 +1,11 @@
-//! Whole files through the environment, with their checksums.
+//! Whole files written through the environment, with their checksums; and what is said when that fails.
 
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
+use froglet_engine::EngineError;
 use froglet_engine::env::{Env, EnvError, EnvFile, OpenMode};
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -59,73 +62,33 @@ fn io_error(error: EnvError) -> io::Error {
     io::Error::new(error.source.kind(), error)
 }
 
-/// Reads a file through a buffer.
-pub(crate) struct FileReader {
-    file: Box<dyn EnvFile>,
-    len: u64,
-    at: u64,
-    buffer: Vec<u8>,
-    buffer_at: u64,
+/// A failed file operation is the engine's.
+pub(crate) fn env_error(error: EnvError) -> EngineError {
+    EngineError::Env(Arc::new(error))
 }
 
-impl FileReader {
-    pub fn open(env: &dyn Env, path: &Path) -> Result<FileReader, EnvError> {
-        let file = env.open(path, OpenMode::Read)?;
-        let len = file.len()?;
-        Ok(FileReader { file, len, at: 0, buffer: Vec::new(), buffer_at: 0 })
-    }
-
-    /// The length in bytes.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// The checksum of the whole file. Goes back to the start.
-    pub fn checksum(&mut self) -> io::Result<u32> {
-        let mut hasher = crc32fast::Hasher::new();
-        let mut chunk = vec![0; BUFFER_BYTES];
-        self.at = 0;
-        loop {
-            let n = self.read(&mut chunk)?;
-            if n == 0 {
-                self.at = 0;
-                return Ok(hasher.finalize());
-            }
-            hasher.update(&chunk[..n]);
-        }
-    }
+/// What is wrong with a file, and where.
+pub(crate) fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> EngineError {
+    EngineError::Corrupt { file: path.display().to_string(), offset, what: what.into() }
 }
 
-impl Read for FileReader {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let buffered =
-            self.at.checked_sub(self.buffer_at).filter(|&skip| skip < self.buffer.len() as u64);
-        let skip = match buffered {
-            Some(skip) => skip as usize,
-            None => {
-                self.buffer.resize(BUFFER_BYTES, 0);
-                let n = self.file.read_at(&mut self.buffer, self.at).map_err(io::Error::other)?;
-                self.buffer.truncate(n);
-                self.buffer_at = self.at;
-                0
-            }
-        };
-        let available = &self.buffer[skip..];
-        let n = available.len().min(out.len());
-        out[..n].copy_from_slice(&available[..n]);
-        self.at += n as u64;
-        Ok(n)
-    }
+/// An error of a writer, whose only cause is the file.
+pub(crate) fn write_error(
+    path: &Path,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> EngineError {
+    let is_full = causes(&error).any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|io| matches!(io.kind(), StorageFull | QuotaExceeded))
+    });
+    let what = format!("checkpoint file {} cannot be written", path.display());
+    let unusable = EngineError::Unusable { what, source: Arc::new(error) };
+    if is_full { EngineError::DiskFull(Arc::new(unusable)) } else { unusable }
 }
 
-impl Seek for FileReader {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.len.checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-        };
-        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        Ok(self.at)
-    }
+/// An error and what it came from.
+fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
 }

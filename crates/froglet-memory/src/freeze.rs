@@ -110,7 +110,7 @@ impl Block {
     }
 
     /// Under the latch `growth`: says what there is.
-    fn settle_life(&self, guard: &Guard) {
+    pub fn settle_life(&self, guard: &Guard) {
         let is_frozen = self.directory(guard).columns().iter().any(|c| c.frozen().is_some());
         let life = if is_frozen { life::FROZEN } else { life::HOT };
         self.life.store(life, Ordering::SeqCst);

@@ -48,6 +48,8 @@ pub(crate) struct Chunk {
     bytes: usize,
     used: AtomicUsize,
     budget: Arc<Budget>,
+    /// Whose bytes they are, if not ours. There is no room for more.
+    lender: Option<Buffer>,
 }
 
 // SAFETY: bytes below `used` are immutable [H1]; those above belong to the holder of the latch [H2].
@@ -62,7 +64,15 @@ impl Chunk {
         let start = unsafe { alloc(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         budget.charge(bytes);
-        Chunk { start, bytes, used: AtomicUsize::new(0), budget: Arc::clone(budget) }
+        Chunk { start, bytes, used: AtomicUsize::new(0), budget: Arc::clone(budget), lender: None }
+    }
+
+    /// A full one, of somebody else's bytes.
+    fn lent(lender: Buffer, budget: &Arc<Budget>) -> Option<Chunk> {
+        let (start, bytes) = (NonNull::new(lender.as_ptr().cast_mut())?, lender.len());
+        budget.charge(bytes);
+        let used = AtomicUsize::new(bytes);
+        Some(Chunk { start, bytes, used, budget: Arc::clone(budget), lender: Some(lender) })
     }
 
     fn layout(bytes: usize) -> Layout {
@@ -78,6 +88,9 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         self.budget.release(self.bytes);
+        if self.lender.is_some() {
+            return;
+        }
         // SAFETY: allocated in `new` with this layout; the last owner is gone.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.bytes)) };
     }
@@ -136,6 +149,23 @@ impl Heap {
             heap.add_chunk(&mut state, bytes.min(CHUNK_BYTES_MAX));
         }
         (heap, state)
+    }
+
+    /// A heap of somebody else's strings, each buffer a chunk. What is wrong with them.
+    pub fn lent(budget: Arc<Budget>, strings: &[Buffer]) -> Result<Heap, String> {
+        let heap = Heap::new(budget);
+        if strings.len() > CHUNKS / 2 {
+            return Err(format!("{} buffers of strings", strings.len()));
+        }
+        let mut state = HeapState::default();
+        for (at, buffer) in strings.iter().enumerate() {
+            let chunk = Chunk::lent(buffer.clone(), &heap.budget).ok_or("strings at no address")?;
+            heap.chunks[at].store(Arc::into_raw(Arc::new(chunk)).cast_mut(), Ordering::Release);
+            state.in_use |= 1 << at;
+            state.total += buffer.len();
+        }
+        *heap.latch.lock() = state;
+        Ok(heap)
     }
 
     /// Appends a long string under the latch; returns the second word of its view.

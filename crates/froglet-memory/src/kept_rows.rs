@@ -18,25 +18,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::UInt64Type;
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt64Array};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::{
     ColumnSpec, EngineError, Row, RowId, Snapshot, SpaceId, Table, Ts, TxnId, Value,
 };
 
-use crate::arrow::value_at;
 use crate::block::Block;
-use crate::checkpoint::{BatchFile, KeptEntry, RID_COLUMN};
+use crate::checkpoint::{BatchFile, RID_COLUMN, THERE_COLUMN};
+use crate::column::Column;
 use crate::engine::Core;
+use crate::ipc::IpcBatch;
+use crate::manifest::KeptEntry;
+use crate::memory::Budget;
 use crate::replay::{Given, Place, Replay, store_cells};
 use crate::space::Space;
 use crate::table::MemoryTable;
-
-/// The column that says whether there was a row.
-const THERE_COLUMN: &str = "__there";
 
 /// The schema of kept rows.
 pub(crate) fn schema(columns: &[ColumnSpec]) -> SchemaRef {
@@ -131,33 +129,35 @@ type States = BTreeMap<u64, Option<Vec<Given>>>;
 
 impl KeptRows {
     /// Takes a batch; what is wrong with it.
-    pub fn add(&mut self, space: &Arc<Space>, ts: u64, batch: &RecordBatch) -> Result<(), String> {
-        let rids = batch.column_by_name(RID_COLUMN);
-        let rids = rids.and_then(|rids| rids.as_primitive_opt::<UInt64Type>());
-        let there = batch.column_by_name(THERE_COLUMN).and_then(|there| there.as_boolean_opt());
-        let (Some(rids), Some(there)) = (rids, there) else {
-            return Err("there are no row ids".into());
-        };
-        if rids.null_count() > 0 || rids.values().iter().any(|rid| *rid >= space.tail()) {
+    pub fn add(
+        &mut self,
+        space: &Arc<Space>,
+        ts: u64,
+        batch: &IpcBatch<'_>,
+        budget: &Arc<Budget>,
+    ) -> Result<(), String> {
+        let (rids, there) = (batch.numbers(RID_COLUMN)?, batch.bits(THERE_COLUMN)?);
+        if rids.iter().any(|rid| *rid >= space.tail()) {
             return Err(format!("row ids outside space {}", space.id));
         }
-        let columns = space.columns();
-        for at in 0..batch.num_rows() {
-            let mut row = there.value(at).then(Vec::new);
-            for spec in columns.iter() {
-                if let (Some(row), Some(array)) =
-                    (&mut row, batch.column_by_name(&format!("c{}", spec.id)))
-                {
-                    let value = value_at(array, spec.ty, at);
-                    row.push((spec.id, value.ok_or("a column is of another type")?));
-                }
+        let (declared, mut columns) = (space.columns(), Vec::new());
+        for spec in declared.iter() {
+            if let Some(found) = batch.column(&format!("c{}", spec.id), &spec.ty.arrow())? {
+                columns.push(Column::mapped(spec, found, batch.rows, budget)?);
             }
-            let key = (space.id, rids.value(at));
-            self.0
-                .entry(key)
-                .or_insert_with(|| (Arc::clone(space), States::new()))
-                .1
-                .insert(ts, row);
+        }
+        for (at, &rid) in rids.iter().enumerate() {
+            let row = (there[at / 64] >> (at % 64) & 1 == 1).then(|| {
+                let value = |column: &Column| {
+                    let array = &column.frozen().expect("it was mapped").array;
+                    (column.id, froglet_engine::batch::value_at(array, at, column.ty))
+                };
+                columns.iter().map(value).collect()
+            });
+            let key = (space.id, rid);
+            let (_, states) =
+                self.0.entry(key).or_insert_with(|| (Arc::clone(space), States::new()));
+            states.insert(ts, row);
         }
         Ok(())
     }

@@ -73,7 +73,8 @@ impl Budget {
 const ALIGNMENT: usize = 16;
 
 /// Memory that starts as zeros, which the operating system lends page by page on first touch, seen
-/// only through atomics; or, once nobody stores to it any more, as an Arrow buffer too.
+/// only through atomics; or, once nobody stores to it any more, as an Arrow buffer too. Or the bytes of
+/// such a buffer, which nobody ever stores to.
 #[derive(Debug)]
 pub(crate) struct Zeroed {
     start: NonNull<u8>,
@@ -85,6 +86,8 @@ pub(crate) struct Zeroed {
 struct Memory {
     start: NonNull<u8>,
     layout: Layout,
+    /// Whose memory it is, if not ours.
+    lender: Option<Buffer>,
 }
 
 // SAFETY: the memory is owned by this value and reached only through atomics, or never stored to.
@@ -101,7 +104,7 @@ impl Memory {
         // SAFETY: the layout has a size above zero, see `Zeroed::new`.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
-            Some(start) => Memory { start, layout },
+            Some(start) => Memory { start, layout, lender: None },
             None => handle_alloc_error(layout),
         }
     }
@@ -109,6 +112,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.lender.is_some() {
+            return;
+        }
         // SAFETY: allocated in `of` with the same layout; nobody holds a reference any more.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
@@ -126,6 +132,19 @@ impl Zeroed {
             false => Memory::of(layout(ALIGNMENT)),
         };
         Zeroed { start: memory.start, memory: Arc::new(memory) }
+    }
+
+    /// The bytes of a buffer, which may lie in pages that must not be written to: they are only loaded,
+    /// with relaxed loads of at most eight bytes, which every target allows there. None if the bytes are
+    /// not aligned.
+    pub fn lent(lender: Buffer) -> Option<Zeroed> {
+        let start = NonNull::new(lender.as_ptr().cast_mut())?;
+        let layout = Layout::from_size_align(lender.len(), ALIGNMENT).ok()?;
+        if lender.is_empty() || !start.as_ptr().addr().is_multiple_of(ALIGNMENT) {
+            return None;
+        }
+        let memory = Memory { start, layout, lender: Some(lender) };
+        Some(Zeroed { start, memory: Arc::new(memory) })
     }
 
     /// The same memory once more.

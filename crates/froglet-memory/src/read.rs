@@ -283,15 +283,7 @@ impl MemoryTable {
         let view = self.view(snapshot);
         let rows = self.space.rows_in_block(number);
         let columns = self.find(block, projection, &guard);
-        let is_hot = |found: &Found<'_>| found.column.is_none_or(|c| c.frozen().is_none());
-        let hot: Columns<'_> = columns.iter().filter(|found| is_hot(found)).copied().collect();
-        let mut presence = Vec::with_capacity(rows.div_ceil(64));
-        let mut copies: Vec<Gather<'_>> = hot.iter().map(|found| Gather::of(found, rows)).collect();
-        if !bulk(block, rows, &mut presence, &mut copies) {
-            patched(&view, block, rows, &mut presence, &mut copies, &hot, &guard);
-        }
-        mask_tail(&mut presence, rows);
-        let seen = Seen::new(presence, rows);
+        let (seen, copies) = copy_seen(&view, block, rows, &columns, &guard);
         let mut copies = copies.into_iter();
         let arrays = columns.iter().map(|found| match found.column.and_then(Column::frozen) {
             // [F3]
@@ -308,13 +300,39 @@ impl MemoryTable {
         (seen, batch)
     }
 
+    /// Every column of this layout, with a place for every row id that was handed out.
+    pub(crate) fn read_slots(&self, snapshot: &Snapshot, block: &Block, number: u32) -> Slots {
+        let guard = epoch::pin();
+        let view = self.view(snapshot);
+        let rows = self.space.rows_in_block(number);
+        let directory = block.directory(&guard);
+        let columns: Columns<'_> = self.columns.iter().map(|c| c.find(directory)).collect();
+        let (seen, copies) = copy_seen(&view, block, rows, &columns, &guard);
+        let mut copies = copies.into_iter();
+        let arrays = columns.iter().map(|found| match found.column.and_then(Column::frozen) {
+            // [F3]
+            Some(frozen) if frozen.array.len() == rows => (Arc::clone(&frozen.array), true),
+            Some(_) => {
+                let mut copy = Gather::of(found, rows);
+                copy.copy(rows);
+                (seen.blank(copy, rows).finish(&guard), false)
+            }
+            None => {
+                let copy = copies.next().expect("a copy for each hot column");
+                (seen.blank(copy, rows).finish(&guard), false)
+            }
+        });
+        let arrays = arrays.collect();
+        Slots { rows, count: seen.count, there: seen.presence, arrays }
+    }
+
     /// See [`froglet_engine::Table::block_stats`].
     pub(crate) fn stats(&self, number: u32, at: usize) -> Option<ColumnStats> {
         let guard = epoch::pin();
         let block = self.space.block(number)?;
         let wanted = &self.columns[at];
         let column = wanted.find(block.directory(&guard)).column?;
-        column.frozen().map(|frozen| frozen.stats.clone())
+        column.stats().cloned()
     }
 
     /// Some rows of one block, in the order given; those that are not visible are left out.
@@ -366,6 +384,36 @@ impl MemoryTable {
     }
 }
 
+/// A block with its empty places.
+pub(crate) struct Slots {
+    pub rows: usize,
+    /// How many there are of `there`.
+    pub count: usize,
+    /// A bit for each row that the view sees.
+    pub there: Vec<u64>,
+    /// The columns, and whether each is a frozen one's own array: that has something in empty places.
+    pub arrays: Vec<(ArrayRef, bool)>,
+}
+
+/// Which rows of a block a view sees, and the cells that it sees in every row of the hot columns.
+fn copy_seen<'a>(
+    view: &ReadView<'_>,
+    block: &Block,
+    rows: usize,
+    columns: &[Found<'a>],
+    guard: &Guard,
+) -> (Seen, Vec<Gather<'a>>) {
+    let is_hot = |found: &Found<'_>| found.column.is_none_or(|c| c.frozen().is_none());
+    let hot: Columns<'_> = columns.iter().filter(|found| is_hot(found)).copied().collect();
+    let mut presence = Vec::with_capacity(rows.div_ceil(64));
+    let mut copies: Vec<Gather<'_>> = hot.iter().map(|found| Gather::of(found, rows)).collect();
+    if !bulk(block, rows, &mut presence, &mut copies) {
+        patched(view, block, rows, &mut presence, &mut copies, &hot, guard);
+    }
+    mask_tail(&mut presence, rows);
+    (Seen::new(presence, rows), copies)
+}
+
 /// Which rows of a block a view sees.
 pub(crate) struct Seen {
     presence: Vec<u64>,
@@ -393,6 +441,15 @@ impl Seen {
             None => (0..self.count).map(|slot| RowId::of(number, slot)).collect(),
             Some(slots) => slots.iter().map(|slot| RowId::of(number, *slot as usize)).collect(),
         }
+    }
+
+    /// All cells, those of other rows NULL.
+    fn blank<'a>(&self, mut copy: Gather<'a>, rows: usize) -> Gather<'a> {
+        if self.count < rows {
+            let is_seen = |slot: usize| self.presence[slot / 64] >> (slot % 64) & 1 == 1;
+            (0..rows).filter(|slot| !is_seen(*slot)).for_each(|slot| copy.set(slot, &Cell::NULL));
+        }
+        copy
     }
 
     /// The cells of these rows.

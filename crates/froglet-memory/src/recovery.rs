@@ -1,7 +1,7 @@
 //! Recovery: the newest checkpoint, then the log from where that begins.
 //!
 //! ```text
-//!   manifest ─▶ spaces, declared columns, notes ─▶ blocks, row by row at their old ids
+//!   manifest ─▶ spaces, declared columns, notes ─▶ blocks, mapped at their old ids (see `load`)
 //!      │ lsn, s
 //!      ▼
 //!   log from lsn ─▶ transactions above s, fills at or above s, everything that is no transaction
@@ -9,32 +9,29 @@
 //!
 //! Rows come back without versions, but for those that somebody keeps (see `replay`, `kept_rows`); the clock goes on above every timestamp met. What is declared or
 //! dropped twice, because the manifest has it already, does no harm. Operations on spaces and columns
-//! that were dropped later are skipped. Indexes come back empty: whoever opens a table fills them with
-//! `index_block`, because only layouts say which there are.
+//! that were dropped later are skipped. Indexes come back empty: whoever opens a table builds them, because
+//! only layouts say which there are; what the checkpoint has of their entries spares the build most of
+//! its work (see `index_snapshot`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::sync::{Mutex, RwLock};
-use arrow_array::cast::AsArray;
-use arrow_array::types::UInt64Type;
-use arrow_array::{Array, RecordBatch};
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::env::Env;
-use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnSpec, CrashPoint, EngineError, Lsn, RowId, SpaceId};
 
-use crate::arrow::value_at;
-use crate::checkpoint::{Manifest, RID_COLUMN, SpaceEntry, malformed, open_file, read_notes};
 use crate::clock::Timeline;
 use crate::collector::Garbage;
 use crate::engine::{Core, Disk, MemoryOptions, log_failed};
 use crate::keepers::{Keeper, Keepers, Pin};
-use crate::kept_rows::KeptRows;
 use crate::keys::Stripes;
+use crate::load::Files;
 use crate::lock_file::{DataDirLock, LockError};
 use crate::log::{Log, LogError, LogOptions};
+use crate::manifest::{MANIFEST, Manifest};
 use crate::memory::Budget;
 use crate::redo::{self, Entry, Fill, Installed, Operation};
 use crate::replay::{self, Place, Replay, store_cells};
@@ -43,6 +40,17 @@ use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::transform::Cooling;
 use crate::undo::Pool;
+
+/// How long each part of a recovery took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecoveryTimes {
+    /// Reading the checkpoint's files, and comparing their checksums.
+    pub checksums: Duration,
+    /// Making blocks of them.
+    pub mapping: Duration,
+    /// Replaying the log behind the checkpoint.
+    pub log: Duration,
+}
 
 /// Opens the core of an engine.
 pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
@@ -59,6 +67,7 @@ pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
         log: None,
         notes: Mutex::default(),
         disk: None,
+        recovery: RecoveryTimes::default(),
     };
     let mut state = Recovered {
         core,
@@ -69,7 +78,8 @@ pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
     };
     let (mut log, mut disk) = (None, None);
     if let Some(dir) = options.data_dir {
-        let (opened, at) = state.open_dir(options.env, &dir, options.log)?;
+        let (opened, at) =
+            state.open_dir(options.env, &dir, options.log, options.index_rows_min)?;
         (log, disk) = (Some(opened), Some(at));
     }
     state.forget_announced(log.as_ref())?;
@@ -112,6 +122,7 @@ impl Recovered {
         env: Arc<dyn Env>,
         dir: &Path,
         options: LogOptions,
+        index_rows_min: u64,
     ) -> Result<(Log, Disk), EngineError> {
         env.create_dir_all(dir).map_err(|e| EngineError::Env(Arc::new(e)))?;
         let lock = DataDirLock::acquire(&*env, dir).map_err(lock_error)?;
@@ -120,62 +131,72 @@ impl Recovered {
             env: Arc::clone(&env),
             _lock: lock,
             manifest: Mutex::default(),
+            index_rows_min,
         };
         let checkpoints = disk.checkpoint_dir();
         env.create_dir_all(&checkpoints).map_err(|e| EngineError::Env(Arc::new(e)))?;
         let manifest = Manifest::read(&*env, &checkpoints)?;
-        self.load(&*env, &checkpoints, &manifest)?;
+        let begun = env.now_ns();
+        let files = Files::map(&*env, &checkpoints, &manifest)?;
+        let checked = env.now_ns();
+        self.load(&files, &manifest)?;
         CrashPoint::RecoveryLoaded.reached();
-        let log =
-            Log::open(env, &dir.join("log"), options, Lsn(manifest.lsn), &mut |lsn, record| {
+        let loaded = env.now_ns();
+        let log = Log::open(
+            Arc::clone(&env),
+            &dir.join("log"),
+            options,
+            Lsn(manifest.lsn),
+            &mut |lsn, record| {
                 self.replay(record)
                     .map_err(|error| LogError::Replay { lsn, source: Arc::new(error) })?;
                 CrashPoint::RecoveryRecord.reached();
                 Ok(())
-            });
+            },
+        );
         *disk.manifest.lock() = manifest;
+        self.core.recovery = RecoveryTimes {
+            checksums: Duration::from_nanos(checked.saturating_sub(begun)),
+            mapping: Duration::from_nanos(loaded.saturating_sub(checked)),
+            log: Duration::from_nanos(env.now_ns().saturating_sub(loaded)),
+        };
         Ok((log.map_err(log_failed)?, disk))
     }
 
     /// The rows, columns and notes of a checkpoint.
-    fn load(&mut self, env: &dyn Env, dir: &Path, manifest: &Manifest) -> Result<(), EngineError> {
+    fn load(&mut self, files: &Files, manifest: &Manifest) -> Result<(), EngineError> {
         self.newest = self.newest.max(manifest.ts);
         self.checkpoint_ts = manifest.ts;
         self.notes = manifest.notes.iter().cloned().collect();
         for entry in &manifest.spaces {
             let space = self.make_space(entry.id);
             let columns = entry.columns.iter().map(|column| {
-                let missing = redo::value(&column.missing)
-                    .map_err(|e| malformed(dir, "manifest.json", e.what))?;
+                let missing =
+                    redo::value(&column.missing).map_err(|e| files.malformed(MANIFEST, e.what))?;
                 Ok(ColumnSpec { id: column.id, ty: column.ty, missing })
             });
             space.declare(&columns.collect::<Result<Vec<_>, EngineError>>()?);
             space.raise_tail(entry.tail)?;
             if let Some(file) = &entry.notes {
-                space.notes.lock().recovered = read_notes(env, dir, file)?;
+                space.notes.lock().recovered = files.notes(&file.name)?;
             }
         }
-        self.load_keepers(dir, manifest)?;
-        let mut kept = KeptRows::default();
-        for file in &manifest.files {
-            let mut reader = open_file(env, dir, file)?;
-            for entry in &manifest.spaces {
-                self.load_blocks(dir, &file.name, &mut reader, entry)?;
-                for place in entry.kept.iter().filter(|place| place.file == file.name) {
-                    let batch = read_batch(dir, &file.name, &mut reader, place.batch)?;
-                    kept.add(&self.spaces[&entry.id], place.ts, &batch)
-                        .map_err(|what| malformed(dir, &file.name, what))?;
-                }
-            }
+        self.load_keepers(files, manifest)?;
+        files.load_blocks(manifest, &self.spaces, &self.core.budget)?;
+        files
+            .load_kept(manifest, &self.spaces, &self.core.budget)?
+            .restore(&self.core, manifest.ts)?;
+        for entry in &manifest.spaces {
+            *self.spaces[&entry.id].snapshots.lock() = files.load_indexes(entry)?;
         }
-        kept.restore(&self.core, manifest.ts)
+        Ok(())
     }
 
-    fn load_keepers(&self, dir: &Path, manifest: &Manifest) -> Result<(), EngineError> {
+    fn load_keepers(&self, files: &Files, manifest: &Manifest) -> Result<(), EngineError> {
         for entry in &manifest.keepers {
             if !entry.announced && entry.ts > manifest.ts {
                 let what = format!("keeper {} of a later time", entry.keeper);
-                return Err(malformed(dir, "manifest.json", what));
+                return Err(files.malformed(MANIFEST, what));
             }
             let pin = self.pin(entry.ts, &entry.spaces);
             let keeper = if entry.announced { Keeper::Announced(pin) } else { Keeper::Kept(pin) };
@@ -212,26 +233,6 @@ impl Recovered {
                 log.append(&[&redo::keeper(keeper, 0, &[])]).map_err(log_failed)?;
             }
             self.set_keeper(keeper, None);
-        }
-        Ok(())
-    }
-
-    fn load_blocks(
-        &self,
-        dir: &Path,
-        file: &str,
-        reader: &mut arrow_ipc::reader::FileReader<crate::files::FileReader>,
-        entry: &SpaceEntry,
-    ) -> Result<(), EngineError> {
-        let space = &self.spaces[&entry.id];
-        for place in entry.blocks.iter().filter(|place| place.file == file) {
-            let broken =
-                |what: String| malformed(dir, file, format!("batch {}: {what}", place.batch));
-            let batch = read_batch(dir, file, reader, place.batch)?;
-            load_block(space, place.block, &batch).map_err(|e| match e {
-                LoadError::Broken(what) => broken(what),
-                LoadError::Engine(error) => error,
-            })?;
         }
         Ok(())
     }
@@ -396,94 +397,25 @@ impl Recovered {
 
     /// Slots without a row are free, but for those whose row somebody keeps.
     fn find_free_slots(&self) {
+        let (mut there, mut free) = (Vec::new(), Vec::new());
         for space in self.spaces.values() {
-            let tail = space.tail();
             space.free_slots(|free| *free = FreeSlots::default());
             for number in (0..space.block_count()).rev() {
-                let rows = space.rows_in_block(number);
-                let is_free = |slot: &usize| {
-                    space.block(number).is_none_or(|block| {
-                        !block.is_present(*slot) && block.head_ptr(*slot).is_null()
-                    })
-                };
-                let free: Vec<RowId> =
-                    (0..rows).filter(is_free).map(|slot| RowId::of(number, slot)).collect();
-                debug_assert!(free.iter().all(|rid| rid.0 < tail), "free slots are below the tail");
                 // A block that has no row at all is made when it is needed.
-                if space.make_block(number).is_ok() {
-                    space.give_slots(free);
+                let Ok(block) = space.make_block(number) else { continue };
+                let rows = space.rows_in_block(number);
+                there.clear();
+                block.copy_presence(rows, &mut there);
+                // Heads lie in memory that is best not touched.
+                let is_kept = |slot| block.linked() > 0 && !block.head_ptr(slot).is_null();
+                free.clear();
+                for (at, word) in there.iter().enumerate().filter(|(_, word)| **word != u64::MAX) {
+                    let slots =
+                        (64 * at..rows.min(64 * at + 64)).filter(|s| word >> (s % 64) & 1 == 0);
+                    free.extend(slots.filter(|slot| !is_kept(*slot)));
                 }
+                space.give_slots(free.iter().map(|slot| RowId::of(number, *slot)));
             }
         }
     }
-}
-
-enum LoadError {
-    Broken(String),
-    Engine(EngineError),
-}
-
-impl From<EngineError> for LoadError {
-    fn from(error: EngineError) -> LoadError {
-        LoadError::Engine(error)
-    }
-}
-
-/// One batch of a checkpoint's file.
-fn read_batch(
-    dir: &Path,
-    file: &str,
-    reader: &mut arrow_ipc::reader::FileReader<crate::files::FileReader>,
-    batch: usize,
-) -> Result<RecordBatch, EngineError> {
-    let broken = |what: String| malformed(dir, file, format!("batch {batch}: {what}"));
-    if batch >= reader.num_batches() {
-        return Err(broken("there is no such batch".into()));
-    }
-    reader.set_index(batch).map_err(|e| broken(e.to_string()))?;
-    let read = reader.next().ok_or_else(|| broken("there is no such batch".into()))?;
-    read.map_err(|e| broken(e.to_string()))
-}
-
-/// Puts the rows of a checkpoint's batch into their block.
-fn load_block(space: &Space, number: u32, batch: &RecordBatch) -> Result<(), LoadError> {
-    let guard = epoch::pin();
-    let schema = batch.schema();
-    let rids =
-        batch.column_by_name(RID_COLUMN).and_then(|rids| rids.as_primitive_opt::<UInt64Type>());
-    let rids = rids.ok_or_else(|| LoadError::Broken("there are no row ids".into()))?;
-    let block = space.make_block(number)?;
-    let first = RowId::of(number, 0).0;
-    let in_block =
-        |rid: u64| rid.checked_sub(first).is_some_and(|slot| slot < ROWS_PER_BLOCK as u64);
-    if rids.null_count() > 0
-        || !rids.values().iter().all(|&rid| in_block(rid) && rid < space.tail())
-    {
-        return Err(LoadError::Broken(format!("row ids outside block {number}")));
-    }
-    let slots: Vec<usize> = rids.values().iter().map(|rid| (rid - first) as usize).collect();
-    block.charge_rows(slots.last().map_or(0, |slot| slot + 1), &guard);
-    for spec in space.columns().iter() {
-        let name = format!("c{}", spec.id);
-        let Ok(at) = schema.index_of(&name) else { continue };
-        space.add_column(block, spec, &guard);
-        let directory = block.directory(&guard);
-        let column = directory.find(spec.id, 0).expect("added above");
-        let array = batch.column(at);
-        if array.data_type() != &spec.ty.arrow() {
-            let what = format!(
-                "column {name} is of type {}, declared as {:?}",
-                array.data_type(),
-                spec.ty
-            );
-            return Err(LoadError::Broken(what));
-        }
-        for (i, &slot) in slots.iter().enumerate() {
-            let value = value_at(array, spec.ty, i).expect("types were checked");
-            column.store(slot, &value, &guard);
-        }
-    }
-    slots.iter().for_each(|&slot| block.set_present(slot, true));
-    block.dirty.store(false, Ordering::Relaxed);
-    Ok(())
 }

@@ -20,6 +20,7 @@ use froglet_engine::{
 use crate::block::Block;
 use crate::column::Column;
 use crate::freeze::life;
+use crate::index_snapshot::IndexSnapshot;
 use crate::install::Notes;
 use crate::keys::Index;
 use crate::memory::Budget;
@@ -57,6 +58,8 @@ pub(crate) struct Space {
     oldest_pin: AtomicU64,
     /// Recovery has linked records in it.
     recovered: AtomicBool,
+    /// What recovery has found of its indexes, until somebody builds them.
+    pub snapshots: Mutex<Vec<IndexSnapshot>>,
 }
 
 fn place(block: u32) -> (usize, usize) {
@@ -83,6 +86,7 @@ impl Space {
             pins: Mutex::default(),
             oldest_pin: AtomicU64::new(u64::MAX),
             recovered: AtomicBool::new(false),
+            snapshots: Mutex::default(),
         }
     }
 

@@ -103,6 +103,21 @@ impl MemoryTable {
         self.indexes[at].tree.len()
     }
 
+    /// The entries themselves, in order.
+    pub fn list_index(&self, at: usize) -> Vec<(Vec<u8>, RowId)> {
+        let mut entries = Vec::new();
+        self.indexes[at].tree.for_each(|key, rid| entries.push((key.to_vec(), RowId(rid))));
+        entries
+    }
+
+    /// Blocks whose entries a build of the index will take from a checkpoint.
+    pub fn blocks_saved(&self, at: usize) -> usize {
+        let snapshots = self.space.snapshots.lock();
+        let saved = snapshots.iter().find(|saved| saved.spec == self.indexes[at].spec);
+        let blocks = 0..self.space.block_count();
+        saved.map_or(0, |saved| blocks.filter(|block| saved.covers(*block)).count())
+    }
+
     /// Versions of rows beside the newest ones, in whatever state.
     pub fn old_versions(&self) -> u64 {
         self.space.blocks().map(|(_, block)| block.linked()).sum()

@@ -675,12 +675,12 @@ fn load(
     objects: Vec<ObjectDef>,
 ) -> Result<(CatalogVersion, Vec<(Ts, Remains)>), SchemaError> {
     let mut catalog = CatalogVersion { ts: Ts(0), stamp: 1, ..CatalogVersion::default() };
+    let mut tables = Vec::new();
     for object in objects {
         match object {
             ObjectDef::Table(def) => {
                 let table = engine.open(def.space, Arc::new(def.layout()))?;
-                rebuild_indexes(&table)?;
-                CrashPoint::RecoveryIndex.reached();
+                tables.push(Arc::clone(&table));
                 let version = TableVersion::new(def, Ts(1), table);
                 catalog.tables.insert(version.def.id, Arc::new(version));
             }
@@ -690,6 +690,7 @@ fn load(
             ObjectDef::Index(_) => {}
         }
     }
+    rebuild_indexes(&tables)?;
     catalog.rename();
     let lazies = catalog.tables.values().filter_map(|t| t.def.lazy.as_ref());
     let read = lazies.flat_map(|lazy| lazy.spaces_read());

@@ -9,6 +9,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, CrashPoint, Direction, Engine, EngineError, IndexId,
@@ -64,7 +65,7 @@ impl Store {
         let by_id = layout.indexes[BY_ID].key[0];
         let table = engine.open(CATALOG_SPACE, Arc::new(layout))?;
         if recovered {
-            rebuild_indexes(&table)?;
+            rebuild_indexes(&[Arc::clone(&table)])?;
         }
         Ok(Store { table, by_id })
     }
@@ -192,21 +193,40 @@ impl Store {
     }
 }
 
-/// Enters every row into every index of a table: what recovery leaves to do.
-pub fn rebuild_indexes(table: &Arc<dyn Table>) -> Result<(), SchemaError> {
-    for (position, index) in table.layout().indexes.iter().enumerate() {
-        if let Some((a, b)) = rebuild_index(table, position)?.first() {
-            return Err(SchemaError::refused(
-                SqlState::DATA_CORRUPTED,
-                format!(
-                    "rows {a} and {b} of space {} share a key of unique index {}",
-                    table.space(),
-                    index.id
-                ),
-            ));
-        }
+/// Builds every index of tables, which recovery leaves to do: the largest tables first, on as many threads
+/// as there are cores.
+pub fn rebuild_indexes(tables: &[Arc<dyn Table>]) -> Result<(), SchemaError> {
+    let mut jobs: Vec<(&Arc<dyn Table>, usize)> = Vec::new();
+    for table in tables {
+        jobs.extend((0..table.layout().indexes.len()).map(|position| (table, position)));
     }
-    Ok(())
+    jobs.sort_by_key(|(table, _)| std::cmp::Reverse(table.block_count()));
+    let next = AtomicUsize::new(0);
+    let run = || -> Result<(), SchemaError> {
+        while let Some((table, position)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            rebuild_unique(table, *position)?;
+            CrashPoint::RecoveryIndex.reached();
+        }
+        Ok(())
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // What is small is done before a thread has started.
+    let large = jobs.iter().filter(|(table, _)| table.block_count() > 1).count();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..cores.min(large)).map(|_| scope.spawn(run)).collect();
+        let own = run();
+        let ended = others.into_iter().map(|other| other.join().expect("a build does not panic"));
+        ended.fold(own, Result::and)
+    })
+}
+
+fn rebuild_unique(table: &Arc<dyn Table>, position: usize) -> Result<(), SchemaError> {
+    let Some((a, b)) = rebuild_index(table, position)?.first().copied() else { return Ok(()) };
+    let (space, index) = (table.space(), table.layout().indexes[position].id);
+    Err(SchemaError::refused(
+        SqlState::DATA_CORRUPTED,
+        format!("rows {a} and {b} of space {space} share a key of unique index {index}"),
+    ))
 }
 
 /// Fills an index after a restart; pairs of newest rows that share a key of a unique one.

@@ -4,6 +4,7 @@
 //! [`froglet_engine::Engine`] and [`froglet_sql::Database`].
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use froglet_engine::Engine;
 use froglet_engine::env::RealEnv;
@@ -70,11 +71,15 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
                 Choice::Off => Dictionary::Off,
             },
         },
+        index_rows_min: config.index_rows_min,
         ..MemoryOptions::default()
     };
     // Recovery reads and computes for as long as it takes.
     let opening = tokio::task::spawn_blocking(move || MemoryEngine::open(options));
-    let engine: Arc<dyn Engine> = opening.await.map_err(ServerError::task)??;
+    let engine = opening.await.map_err(ServerError::task)??;
+    let times = engine.recovery_times();
+    let engine: Arc<dyn Engine> = engine;
+    let begun = Instant::now();
     let settings = config.settings.iter();
     let defaults = Defaults {
         settings: settings.map(|s| (s.name.clone(), s.value.clone())).collect(),
@@ -82,6 +87,14 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     };
     let db = Database::open(engine.clone(), defaults).await?;
     let (used_bytes, limit_bytes) = engine.memory();
-    tracing::info!(used_bytes, limit_bytes, "recovered");
+    tracing::info!(
+        checksums_s = times.checksums.as_secs_f64(),
+        mapping_s = times.mapping.as_secs_f64(),
+        log_s = times.log.as_secs_f64(),
+        indexes_s = begun.elapsed().as_secs_f64(),
+        used_bytes,
+        limit_bytes,
+        "recovered"
+    );
     Ok(Opened { engine, db })
 }

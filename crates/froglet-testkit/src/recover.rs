@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use froglet_engine::batch::value_at;
 use froglet_engine::env::{Fault, FaultKind, FaultPoint, MemEnv};
-use froglet_engine::{Lsn, Row, Snapshot, Table, TxnId};
+use froglet_engine::{Loaded, Lsn, Row, Snapshot, Table, TxnId};
 
 use crate::Host;
 use crate::check::{Outcome, ensure};
@@ -22,19 +22,30 @@ pub(crate) fn open(host: &dyn Host, env: &MemEnv, model: &Model) -> Result<Up, S
         let open = |wide| engine.open(spec.space, Arc::clone(spec.layout(wide)));
         let narrow = open(false).map_err(|error| error.to_string())?;
         let wide = open(true).map_err(|error| error.to_string())?;
-        fill_indexes(&*wide)?;
+        fill_indexes(&wide)?;
         tables.push([narrow, wide]);
     }
     let tables = tables.try_into().map_err(|_| "there are as many tables as specs".to_owned())?;
     Ok(Up { engine, tables })
 }
 
-fn fill_indexes(table: &dyn Table) -> Outcome {
+/// As a catalog does it: at once where the engine can, else block by block.
+fn fill_indexes(table: &Arc<dyn Table>) -> Outcome {
     for index in 0..table.layout().indexes.len() {
         let mut duplicates = Vec::new();
+        let build = Arc::clone(table).build_index(index);
         for block in 0..table.block_count() {
-            let filled = table.index_block(TxnId(0), index, block, &mut duplicates);
+            let filled = match &build {
+                Some(build) => build.scan_block(TxnId(0), block),
+                None => table.index_block(TxnId(0), index, block, &mut duplicates),
+            };
             filled.map_err(|error| error.to_string())?;
+        }
+        if let Some(build) = build {
+            match build.load(&mut |_| true).map_err(|error| error.to_string())? {
+                Loaded::Whole(loading) => duplicates = loading.duplicates,
+                Loaded::Stopped => return Err("a build stopped by itself".into()),
+            }
         }
         ensure!(duplicates.is_empty(), "recovered rows share keys: {duplicates:?}");
     }

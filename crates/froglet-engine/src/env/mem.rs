@@ -15,6 +15,7 @@ mod disk;
 
 use self::disk::{MemFileState, NameChange, Names, SplitMix64};
 use super::{Env, EnvError, EnvFile, OpenMode, Operation};
+use arrow_buffer::Buffer;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
@@ -385,6 +386,12 @@ impl EnvFile for MemFile {
 
     fn sync_all(&self) -> Result<(), EnvError> {
         self.sync_data()
+    }
+
+    fn map(&self) -> Result<Buffer, EnvError> {
+        self.with(Operation::Map, None, |state| {
+            Ok(Buffer::from_slice_ref(&state.files[self.file].now))
+        })
     }
 
     fn try_lock_exclusive(&self) -> Result<bool, EnvError> {

@@ -1,6 +1,8 @@
 //! [`RealEnv`]: the operating system.
 
+use super::map::map;
 use super::{Env, EnvError, EnvFile, OpenMode, Operation};
+use arrow_buffer::Buffer;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -148,6 +150,10 @@ impl EnvFile for RealFile {
 
     fn sync_all(&self) -> Result<(), EnvError> {
         self.file.sync_all().map_err(failed(&self.path, Operation::Sync))
+    }
+
+    fn map(&self) -> Result<Buffer, EnvError> {
+        map(&self.file).map_err(failed(&self.path, Operation::Map))
     }
 
     fn try_lock_exclusive(&self) -> Result<bool, EnvError> {

@@ -22,6 +22,9 @@
 //! taken, or made on the published tree.
 //! **[D3]** A removal from the side-file asks the row again, under the stripe, whether it still needs the
 //! key ([K2]): the slot may have another row by then, or the row its old key.
+//! **[D4]** After a restart most entries need no scan (see `index_snapshot`). They are of rows in blocks that are as
+//! they were in a checkpoint, which is found out when the side-file is open: for the rules above they
+//! were scanned then.
 //! So afterwards the index has the keys that rows had when scanned, without those that no state of
 //! their row has any more: what [K1] wants of a scan, block by block or all at once.
 //!
@@ -38,13 +41,15 @@ mod tests;
 use std::sync::Arc;
 
 use crossbeam_epoch as epoch;
-use froglet_engine::{EngineError, IndexBuild, Loaded, Loading, RowId, TxnId};
+use froglet_engine::{EngineError, IndexBuild, Loaded, Loading, RowId, Table, TxnId};
 
 use self::merge::Merge;
 use self::run::{Charge, Collector, Run};
 use crate::index::Loader;
+use crate::index_snapshot::IndexSnapshot;
 use crate::keys::{Index, remove_unneeded};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::MemoryTable;
 
 /// Entries that are loaded before `go_on` is asked (again).
@@ -58,6 +63,10 @@ pub(crate) struct Build {
     /// Collectors that no thread uses right now.
     idle: Mutex<Vec<Collector>>,
     runs: Mutex<Vec<Run>>,
+    /// What a checkpoint has of the entries.
+    saved: Option<IndexSnapshot>,
+    /// Who builds.
+    owner: AtomicU64,
 }
 
 impl Build {
@@ -68,45 +77,90 @@ impl Build {
             return None;
         }
         table.core.stripes.pass_through();
-        Some(Build { table, at, idle: Mutex::new(Vec::new()), runs: Mutex::new(Vec::new()) })
+        let (idle, runs, owner) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        let mut build = Build { table, at, idle, runs, saved: None, owner };
+        build.saved = build.take_saved();
+        Some(build)
+    }
+
+    /// What recovery has found of the index's entries, for those blocks that are as they were then [D4].
+    fn take_saved(&self) -> Option<IndexSnapshot> {
+        let mut snapshots = self.table.space.snapshots.lock();
+        let at = snapshots.iter().position(|saved| saved.spec == self.index().spec)?;
+        let mut saved = snapshots.swap_remove(at);
+        saved.keep(|number| {
+            let block = self.table.space.block(number);
+            block.is_some_and(|block| !block.dirty.load(Ordering::SeqCst))
+        });
+        Some(saved)
     }
 
     fn index(&self) -> &Index {
         self.table.index(self.at)
     }
 
-    /// The entries in order; none if not to go on.
+    /// The entries in order, of the runs and of a snapshot.
     fn merge(
         &self,
         runs: Vec<Run>,
+        saved: Option<&IndexSnapshot>,
         loading: &mut Loading,
         go_on: &mut dyn FnMut(&mut Loading) -> bool,
-    ) -> Result<Option<Loader>, EngineError> {
-        let unique = self.index().spec.unique;
-        let (mut loader, mut merge) = (Loader::new(), Merge::new(runs));
-        let mut charge = Charge::new(&self.table.core.budget);
-        let (mut last_key, mut last_rid) = (Vec::new(), None);
+    ) -> Result<Merged, EngineError> {
+        let (mut merge, mut saved) = (Merge::new(runs), saved.map(IndexSnapshot::read));
+        let mut pairs = Pairs { build: self, last_key: Vec::new(), last: None };
+        let (mut loader, mut charge) = (Loader::new(), Charge::new(&self.table.core.budget));
+        let mut has_saved = false;
+        if let Some(saved) = &mut saved {
+            match saved.advance() {
+                Ok(found) => has_saved = found,
+                Err(what) => return Ok(Merged::Broken(what)),
+            }
+        }
         loop {
             for _ in 0..ENTRIES_AT_ONCE {
-                let Some(entry) = merge.peek() else { return Ok(go_on(loading).then_some(loader)) };
-                if unique && !entry.has_null {
-                    if let Some(last_rid) = last_rid
-                        && last_key == entry.key
-                    {
-                        loading.duplicates.push((last_rid, RowId(entry.rid)));
+                let run = merge.peek();
+                let from_saved = saved.as_mut().filter(|saved| {
+                    has_saved && run.is_none_or(|run| saved.entry() < (&*run.key, run.rid))
+                });
+                if let Some(saved) = from_saved {
+                    let (key, rid) = saved.entry();
+                    if !loader.try_push(key, rid) {
+                        return Ok(Merged::Broken("entries are out of order".into()));
                     }
-                    last_key.clone_from(&entry.key);
-                    last_rid = Some(RowId(entry.rid));
+                    pairs.meet(key, RowId(rid), None, loading);
+                    match saved.advance() {
+                        Ok(found) => has_saved = found,
+                        Err(what) => return Ok(Merged::Broken(what)),
+                    }
+                } else if let Some(run) = run {
+                    if !loader.try_push(&run.key, run.rid) {
+                        return Ok(Merged::Broken("an entry comes twice".into()));
+                    }
+                    pairs.meet(&run.key, RowId(run.rid), Some(run.has_null), loading);
+                    merge.advance();
+                } else {
+                    let goes_on = go_on(loading);
+                    return Ok(if goes_on { Merged::Whole(loader) } else { Merged::Stopped });
                 }
-                loader.push(&entry.key, entry.rid);
                 loading.entries += 1;
-                merge.advance();
             }
             charge.set(loader.bytes())?;
             if !go_on(loading) {
-                return Ok(None);
+                return Ok(Merged::Stopped);
             }
         }
+    }
+
+    /// The runs of what was scanned.
+    fn take_runs(&self) -> Result<Vec<Run>, EngineError> {
+        let mut runs = std::mem::take(&mut *self.runs.lock());
+        for mut collector in std::mem::take(&mut *self.idle.lock()) {
+            if !collector.is_empty() {
+                runs.push(collector.take_run()?);
+            }
+        }
+        Ok(runs)
     }
 
     /// Makes the loaded tree the index's, and makes up for what rows have lost meanwhile.
@@ -131,6 +185,79 @@ impl Build {
 
 impl IndexBuild for Build {
     fn scan_block(&self, owner: TxnId, block: u32) -> Result<u64, EngineError> {
+        self.owner.store(owner.0, Ordering::Relaxed);
+        if self.saved.as_ref().is_some_and(|saved| saved.covers(block)) {
+            return Ok(self.table.space.rows_in_block(block) as u64);
+        }
+        self.scan(owner, block)
+    }
+
+    fn load(&self, go_on: &mut dyn FnMut(&mut Loading) -> bool) -> Result<Loaded, EngineError> {
+        assert!(self.index().side_file.is_open(), "a build is loaded once");
+        let mut loading = Loading::default();
+        let mut merged = self.merge(self.take_runs()?, self.saved.as_ref(), &mut loading, go_on)?;
+        if let (Merged::Broken(what), Some(saved)) = (&merged, &self.saved) {
+            let (name, space) = (saved.name(), self.table.space.id);
+            tracing::warn!(
+                what,
+                "{name} is not used: an index of space {space} is built of all rows"
+            );
+            for block in 0..self.table.block_count() {
+                self.scan(TxnId(self.owner.load(Ordering::Relaxed)), block)?;
+            }
+            loading = Loading::default();
+            merged = self.merge(self.take_runs()?, None, &mut loading, go_on)?;
+        }
+        match merged {
+            Merged::Whole(loader) => self.publish(loader),
+            Merged::Stopped => return Ok(Loaded::Stopped),
+            Merged::Broken(what) => unreachable!("each block was scanned once: {what}"),
+        }
+        Ok(Loaded::Whole(loading))
+    }
+}
+
+/// What became of a merge.
+enum Merged {
+    Whole(Loader),
+    /// It is not to go on.
+    Stopped,
+    /// What is wrong with the snapshot.
+    Broken(String),
+}
+
+/// Looks for neighbours that share a key of a unique index.
+struct Pairs<'b> {
+    build: &'b Build,
+    last_key: Vec<u8>,
+    last: Option<RowId>,
+}
+
+impl Pairs<'_> {
+    /// Meets the next entry. Whether its key has a NULL, the row says if nobody else does.
+    #[inline]
+    fn meet(&mut self, key: &[u8], rid: RowId, has_null: Option<bool>, loading: &mut Loading) {
+        if !self.build.index().spec.unique || has_null == Some(true) {
+            return;
+        }
+        if let Some(last) = self.last.filter(|_| self.last_key == key)
+            && (has_null.is_some() || self.build.is_without_null(rid))
+        {
+            loading.duplicates.push((last, rid));
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.last = Some(rid);
+    }
+}
+
+impl Build {
+    fn is_without_null(&self, rid: RowId) -> bool {
+        let snapshot = self.table.core.relaxed(TxnId(0));
+        self.table.key_in(&self.table.view(&snapshot), self.at, rid).is_some()
+    }
+
+    fn scan(&self, owner: TxnId, block: u32) -> Result<u64, EngineError> {
         let table = &*self.table;
         let snapshot = table.core.relaxed(owner);
         let read = table.read_all(&snapshot, block, &table.key_projection(self.at))?;
@@ -150,22 +277,6 @@ impl IndexBuild for Build {
         }
         self.idle.lock().push(collector);
         Ok(read.rids.len() as u64)
-    }
-
-    fn load(&self, go_on: &mut dyn FnMut(&mut Loading) -> bool) -> Result<Loaded, EngineError> {
-        assert!(self.index().side_file.is_open(), "a build is loaded once");
-        let mut runs = std::mem::take(&mut *self.runs.lock());
-        for mut collector in std::mem::take(&mut *self.idle.lock()) {
-            if !collector.is_empty() {
-                runs.push(collector.take_run()?);
-            }
-        }
-        let mut loading = Loading::default();
-        let Some(loader) = self.merge(runs, &mut loading, go_on)? else {
-            return Ok(Loaded::Stopped);
-        };
-        self.publish(loader);
-        Ok(Loaded::Whole(loading))
     }
 }
 

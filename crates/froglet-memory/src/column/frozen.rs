@@ -17,7 +17,7 @@
 //! bounds: of what is there, and of what was.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -43,7 +43,8 @@ const SKETCH_BITS: usize = 4 * ROWS_PER_BLOCK;
 pub(crate) struct Frozen {
     /// Every row of the block up to the last that was handed out when it was frozen.
     pub array: ArrayRef,
-    pub stats: ColumnStats,
+    /// Found when a freezer was here, or somebody has asked.
+    pub(super) stats: OnceLock<ColumnStats>,
     /// Long strings that are there once.
     pub is_dictionary: bool,
 }
@@ -89,6 +90,12 @@ impl Column {
         self.frozen.as_deref()
     }
 
+    /// Bounds of the values of a frozen one.
+    pub fn stats(&self) -> Option<&ColumnStats> {
+        let frozen = self.frozen()?;
+        Some(frozen.stats.get_or_init(|| stats_of(self.ty, &frozen.array)))
+    }
+
     /// The first `rows` cells frozen. The caller sees to it that nobody stores to them meanwhile, but
     /// the collector to forget strings.
     pub fn freeze(&self, freezing: &Freezing<'_>) -> Result<Column, EngineError> {
@@ -107,7 +114,7 @@ impl Column {
         let buffer = unsafe { cells.as_buffer(rows * self.width) };
         // SAFETY: views were validated and lie in the chunks of their heap, which are all there.
         let array = unsafe { array_of(self.ty, buffer, bits, rows, strings) };
-        let stats = stats_of(self.ty, &array);
+        let stats = OnceLock::from(stats_of(self.ty, &array));
         let frozen = Some(Box::new(Frozen { array, stats, is_dictionary }));
         Ok(Column { cells, validity, heap: heap.map(Arc::new), frozen, ..self.same() })
     }

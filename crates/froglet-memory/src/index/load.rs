@@ -63,11 +63,21 @@ impl Loader {
     /// # Panics
     /// If the entry is not above the one before, or the key has 4 GiB or more.
     pub fn push(&mut self, key: &[u8], rid: u64) {
+        assert!(self.try_push(key, rid), "entries are loaded in order");
+    }
+
+    /// Appends an entry; false, and nothing done, if it is not above the one before.
+    ///
+    /// # Panics
+    /// If the key has 4 GiB or more.
+    pub fn try_push(&mut self, key: &[u8], rid: u64) -> bool {
         assert!(key.len() < u32::MAX as usize, "a key of {} bytes is too long", key.len());
         let words = tail_words(key.len());
         if let Some(last) = self.leaf.len().checked_sub(1) {
             let (last_key, last_rid) = (self.leaf.key(last), self.leaf.rid(last));
-            assert!((last_key, last_rid) < (key, rid), "entries are loaded in order");
+            if (last_key, last_rid) >= (key, rid) {
+                return false;
+            }
             let is_long = last >= SLOTS_LONG && self.leaf_words + words > HEAP_WORDS_LOADED;
             if last + 1 >= SLOTS_LOADED || is_long {
                 let (key, rid) = separator(last_key, key, rid);
@@ -78,6 +88,7 @@ impl Loader {
         self.leaf.push(key, rid);
         self.leaf_words += words;
         self.entries += 1;
+        true
     }
 
     /// Bytes of the nodes made so far.

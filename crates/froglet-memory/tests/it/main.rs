@@ -8,6 +8,7 @@ mod histories;
 mod indexes;
 mod installs;
 mod kept;
+mod mapped;
 mod migration;
 mod model;
 mod mutated;

@@ -44,6 +44,7 @@ impl Host for Memory {
                 ..FreezeOptions::default()
             },
             log,
+            index_rows_min: 1,
             ..MemoryOptions::default()
         };
         Ok(MemoryEngine::open(options)?)

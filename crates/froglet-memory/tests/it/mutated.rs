@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use froglet_engine::env::{Env, MemEnv};
-use froglet_engine::{Engine, EngineError, Row, RowId, Snapshot, Value};
+use froglet_engine::{
+    Engine, EngineError, Layout, Row, RowId, Snapshot, SpaceId, Table, TxnId, Value,
+};
 use froglet_memory::log::{Flusher, Log, LogOptions, Lsn};
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_testkit::mutate::{self, Random, Suspect};
@@ -37,6 +39,7 @@ fn options(env: &MemEnv) -> MemoryOptions {
         collector_thread: false,
         freeze: FreezeOptions::default(),
         log,
+        index_rows_min: 1,
     }
 }
 
@@ -84,11 +87,26 @@ fn env_of(files: &Files) -> MemEnv {
     env
 }
 
+/// A space that nobody keeps, so that a checkpoint covers its indexes.
+const UNKEPT: SpaceId = SpaceId(8);
+
+fn unkept() -> Arc<Layout> {
+    let indexes = vec![index(11, &[1], true), index(12, &[2, 3], false)];
+    Arc::new(Layout { indexes, ..Layout::clone(&accounts()) })
+}
+
 /// A data directory with a checkpoint and a log behind it that was not closed; every state that
 /// was ever committed, oldest first.
 fn directory() -> (Files, Vec<Vec<Row>>) {
     let env = MemEnv::new(3);
     let db = Db::with(accounts(), options(&env));
+    db.engine.create_space(UNKEPT).expect("a space is made");
+    let unkept = db.engine.open(UNKEPT, unkept()).expect("opens");
+    let mut txn = db.begin();
+    for n in 0..200 {
+        insert(&*unkept, &mut *txn, account(n, &long(n), n % 7)).expect("a new key");
+    }
+    commit(txn);
     let mut random = Random(5);
     let mut states = vec![Vec::new()];
     for n in 0..40 {
@@ -154,6 +172,86 @@ fn a_mutated_data_directory_is_recovered_or_refused() {
     }
     assert!(refused > rounds / 10 && recovered > rounds / 100, "{refused} and {recovered}");
     assert!(kept > recovered, "{kept} times something was kept");
+}
+
+/// Changes a file of the checkpoint, and the manifest with it, so that every checksum is right.
+fn replace_checked(files: &mut Files, path: &Path, bytes: Vec<u8>) {
+    let manifest = Path::new("/data/checkpoint/manifest.json");
+    let text = String::from_utf8(files[manifest].clone()).expect("a manifest is text");
+    let (body, _) = text.split_once('\n').expect("a checksum follows");
+    let mut json: serde_json::Value = serde_json::from_str(body).expect("a manifest is JSON");
+    let name = path.file_name().and_then(|name| name.to_str()).expect("a file of ours");
+    let entries = json["files"].as_array_mut().expect("a list");
+    let entry = entries.iter_mut().find(|entry| entry["name"] == name).expect("it is listed");
+    entry["bytes"] = bytes.len().into();
+    entry["crc32"] = crc32fast::hash(&bytes).into();
+    let body = json.to_string();
+    let crc = crc32fast::hash(body.as_bytes());
+    files.insert(manifest.to_owned(), format!("{body}\n{crc:08x}\n").into_bytes());
+    files.insert(path.to_owned(), bytes);
+}
+
+#[test]
+fn mutated_checkpoints_with_right_checksums_are_loaded_or_refused() {
+    let (valid, _) = directory();
+    let is_mapped = |path: &&PathBuf| path.extension().is_some_and(|e| e == "arrow");
+    let names: Vec<PathBuf> = valid.keys().filter(is_mapped).cloned().collect();
+    assert!(names.iter().any(|name| name.to_string_lossy().contains("index")), "{names:?}");
+    let mut random = Random(froglet_testkit::seed());
+    let rounds = if froglet_testkit::is_long() { 50_000 } else { 1000 };
+    let (mut refused, mut loaded) = (0, 0);
+    for _ in 0..rounds {
+        let mut files = valid.clone();
+        let (name, other) = (random.pick(&names).clone(), random.pick(&names).clone());
+        let mutated = mutate::bytes(&mut random, &valid[&name], &valid[&other]);
+        let suspect = Suspect((name.clone(), mutated.clone()));
+        replace_checked(&mut files, &name, mutated);
+        let env = env_of(&files);
+        match MemoryEngine::open(options(&env)) {
+            Ok(engine) => {
+                use_everything(&engine);
+                loaded += 1;
+            }
+            Err(error) => {
+                assert!(names_a_file(&error), "{error}");
+                refused += 1;
+            }
+        }
+        drop(suspect);
+    }
+    assert!(refused > rounds / 10 && loaded > rounds / 100, "{refused} and {loaded}");
+}
+
+/// Reads, indexes and changes whatever there is. It may be anything, and is no reason to panic.
+fn use_everything(engine: &Arc<MemoryEngine>) {
+    use_table(engine, engine.open(SPACE, accounts()).expect("the space is there"));
+    use_table(engine, engine.open(UNKEPT, unkept()).expect("the space is there"));
+    engine.collect_garbage();
+    engine.checkpoint().expect("there is space");
+}
+
+fn use_table(engine: &Arc<MemoryEngine>, table: Arc<dyn Table>) {
+    for index in 0..table.layout().indexes.len() {
+        let build = Arc::clone(&table).build_index(index).expect("an index without entries");
+        for block in 0..table.block_count() {
+            build.scan_block(TxnId(0), block).expect("a block is scanned");
+        }
+        build.load(&mut |_| true).expect("an index is loaded");
+    }
+    let rows = scan(&*table, &engine.snapshot());
+    for view in (0..40).filter_map(|keeper| engine.kept(keeper)) {
+        scan(&*table, &view);
+    }
+    for rid in (0..rows.len() as u64).map(RowId) {
+        let mut txn = engine.begin(next_id());
+        if read(&*table, txn.snapshot(), rid).is_some() {
+            let _ = match rid.0 % 3 {
+                0 => delete(&*table, &mut *txn, rid),
+                _ => update(&*table, &mut *txn, rid, &[1], &[Value::text(long(1))]),
+            };
+        }
+        commit(txn);
+    }
 }
 
 /// The records of a log.

@@ -6,17 +6,18 @@ use std::sync::mpsc;
 
 use froglet_engine::env::MemEnv;
 use froglet_engine::{
-    ColumnSpec, ColumnType, Direction, Engine, EngineError, KeyRange, Layout, Row, Savepoint,
-    TxnId, Value,
+    ColumnSpec, ColumnType, Direction, Engine, EngineError, KeyRange, Layout, Loaded, Row,
+    Savepoint, TxnId, Value,
 };
 use froglet_memory::{MemoryEngine, MemoryOptions};
 
 use crate::support::*;
 
-fn options(env: &MemEnv) -> MemoryOptions {
+pub fn options(env: &MemEnv) -> MemoryOptions {
     MemoryOptions {
         data_dir: Some(PathBuf::from("/data")),
         env: Arc::new(env.clone()),
+        index_rows_min: 1,
         ..MemoryOptions::default()
     }
 }
@@ -27,15 +28,14 @@ pub fn open(env: &MemEnv) -> Db {
     db
 }
 
-fn fill_indexes(db: &Db) {
+pub fn fill_indexes(db: &Db) {
     for index in 0..db.table.layout().indexes.len() {
-        let mut duplicates = Vec::new();
+        let build = Arc::clone(&db.table).build_index(index).expect("an index without entries");
         for block in 0..db.table.block_count() {
-            db.table
-                .index_block(TxnId(0), index, block, &mut duplicates)
-                .expect("an index is filled");
+            build.scan_block(TxnId(0), block).expect("a block is scanned");
         }
-        assert_eq!(duplicates, vec![]);
+        let loaded = build.load(&mut |_| true).expect("an index is loaded");
+        assert!(matches!(loaded, Loaded::Whole(loading) if loading.duplicates.is_empty()));
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Config {
     pub freeze_threads: usize,
     /// `freeze_dictionary`: whether equal strings of a frozen block are kept once.
     pub freeze_dictionary: Choice,
+    /// `index_snapshot_rows`: a checkpoint saves the entries of an index that has so many.
+    pub index_rows_min: u64,
     /// `worker_threads` of the session runtime; 0 for as many as there are cores.
     pub worker_threads: usize,
     /// `copy_directory`: where COPY reads and writes files of the server; nowhere unless it is given.
@@ -239,6 +241,10 @@ const KEYS: &[(&str, Apply)] = &[
         };
         Ok(())
     }),
+    ("index_snapshot_rows", |config, e| {
+        config.index_rows_min = integer(e)? as u64;
+        at_least(e, config.index_rows_min >= 1, "at least one is needed")
+    }),
     ("worker_threads", |config, e| {
         config.worker_threads = integer(e)?;
         at_least(e, config.worker_threads <= 1024, "at most 1024 make sense")
@@ -265,6 +271,7 @@ impl Config {
             freeze_after: Some(Duration::from_secs(5)),
             freeze_threads: 1,
             freeze_dictionary: Choice::Auto,
+            index_rows_min: 1 << 14,
             worker_threads: 0,
             copy_directory: None,
             settings: Vec::new(),

@@ -1,0 +1,134 @@
+//! A column of a batch in a file, as it lies there: a frozen column whose cells nobody has copied.
+//!
+//! ```text
+//!   file      │ validity │ cells │ strings │      64-byte aligned
+//!                  │         │        │
+//!                copied      └── the column's cells and its heap's only chunk
+//! ```
+//!
+//! Booleans are bits in a file and bytes in a cell, and the last block of a space may have fewer rows than
+//! a block: these are copied.
+//!
+//! A checksum says that a file is what somebody wrote, not who. So what unsafe code relies on is checked
+//! value by value: every view lies within its string, and texts are UTF-8. A buffer of strings is
+//! decoded as one, and then a view has to begin and end between two characters of it.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_buffer::Buffer;
+use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{ColumnSpec, ColumnType};
+
+use super::frozen::Frozen;
+use super::{BITMAP_WORDS, Column};
+use crate::arrow::array_of;
+use crate::heap::{Heap, INLINE_MAX};
+use crate::ipc::IpcColumn;
+use crate::memory::{Budget, Zeroed};
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+const ASCII: u128 = 0x7f7f_7f7f_7f7f_7f7f_7f7f_7f7f_7f7f_7f7f;
+
+impl Column {
+    /// The column of a batch with so many rows, at most those of a block. What is wrong with it.
+    pub fn mapped(
+        spec: &ColumnSpec,
+        found: &IpcColumn,
+        rows: usize,
+        budget: &Arc<Budget>,
+    ) -> Result<Column, String> {
+        let (ty, width) = (spec.ty, spec.ty.width());
+        if rows > ROWS_PER_BLOCK {
+            return Err(format!("{rows} rows in one batch"));
+        }
+        let (values, strings) = found.buffers.split_first().ok_or("a column without cells")?;
+        let bytes = if ty == ColumnType::Bool { rows.div_ceil(8) } else { rows * width };
+        if values.len() < bytes {
+            return Err(format!("{} bytes of cells for {rows} rows", values.len()));
+        }
+        let values = values.slice_with_length(0, bytes);
+        let mut heap = None;
+        if ty.is_view() {
+            check_views(&values, strings, ty == ColumnType::Text)?;
+            heap = Some(Arc::new(Heap::lent(Arc::clone(budget), strings)?));
+        }
+        let bits = found.validity_words(rows)?;
+        let validity = (0..BITMAP_WORDS)
+            .map(|at| AtomicU64::new(bits.get(at).copied().unwrap_or(0)))
+            .collect();
+        let cells = cells_of(ty, &values, rows);
+        // SAFETY: a frozen column in the making: nobody stores to its cells.
+        let buffer = unsafe { cells.as_buffer(rows * width) };
+        // SAFETY: the views were checked, those of NULL cells too.
+        let array = unsafe { array_of(ty, buffer, bits, rows, strings.to_vec()) };
+        Ok(Column {
+            id: spec.id,
+            ty,
+            missing: spec.missing.clone(),
+            width,
+            cells,
+            validity,
+            heap,
+            frozen: Some(Box::new(Frozen { array, stats: OnceLock::new() })),
+        })
+    }
+}
+
+/// The cells of a frozen column: the file's own bytes, if there is one for every slot of a block.
+fn cells_of(ty: ColumnType, values: &Buffer, rows: usize) -> Zeroed {
+    if ty != ColumnType::Bool
+        && rows == ROWS_PER_BLOCK
+        && let Some(lent) = Zeroed::lent(values.clone())
+    {
+        return lent;
+    }
+    let cells = Zeroed::new(ROWS_PER_BLOCK * ty.width());
+    if ty == ColumnType::Bool {
+        for (at, cell) in cells.as_u8()[..rows].iter().enumerate() {
+            cell.store(values[at / 8] >> (at % 8) & 1, Ordering::Relaxed);
+        }
+        return cells;
+    }
+    for (cell, bytes) in cells.as_u64().iter().zip(values.chunks(8)) {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        cell.store(u64::from_le_bytes(word), Ordering::Relaxed);
+    }
+    cells
+}
+
+/// What is wrong with views into these strings.
+fn check_views(views: &[u8], strings: &[Buffer], is_text: bool) -> Result<(), String> {
+    let mut texts = Vec::with_capacity(strings.len());
+    if is_text {
+        for buffer in strings {
+            texts.push(std::str::from_utf8(buffer).map_err(|e| e.to_string())?);
+        }
+    }
+    for view in views.chunks_exact(16) {
+        let bytes: [u8; 16] = view.try_into().expect("sixteen bytes");
+        let view = u128::from_le_bytes(bytes);
+        let len = view as u32 as usize;
+        if len <= INLINE_MAX {
+            let inline = view >> 32;
+            let is_padded = len == INLINE_MAX || inline >> (8 * len) == 0;
+            let is_decoded = !is_text
+                || inline & ASCII == inline
+                || std::str::from_utf8(&bytes[4..4 + len]).is_ok();
+            if !is_padded || !is_decoded {
+                return Err(format!("a view of {len} bytes is {view:032x}"));
+            }
+            continue;
+        }
+        let (at, start) = ((view >> 64) as u32 as usize, (view >> 96) as usize);
+        let whole = strings.get(at).and_then(|buffer| buffer.get(start..start.checked_add(len)?));
+        let is_whole = whole.is_some_and(|whole| whole[..4] == bytes[4..8])
+            && texts.get(at).is_none_or(|text| {
+                text.is_char_boundary(start) && text.is_char_boundary(start + len)
+            });
+        if !is_whole {
+            return Err(format!("a view of {len} bytes leads to no such string"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! The manifest of a checkpoint: which files it consists of, and what is where in them.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+
+use froglet_engine::env::{Env, OpenMode};
+use froglet_engine::{ColumnId, ColumnType, CrashPoint, EngineError, IndexSpec, SpaceId};
+use serde::{Deserialize, Serialize};
+
+use crate::files::{FileWriter, corrupt, env_error, write_error};
+
+/// The format of checkpoints that this program writes, and the only one that it reads.
+pub(crate) const FORMAT: u32 = 4;
+/// The manifest's name in the checkpoint directory.
+pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// What the newest checkpoint consists of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    pub format: u32,
+    /// Number of this checkpoint.
+    pub seq: u64,
+    /// Its snapshot.
+    pub ts: u64,
+    /// Where the replay of the log begins.
+    pub lsn: u64,
+    pub notes: Vec<(u64, Vec<u8>)>,
+    pub keepers: Vec<KeeperEntry>,
+    pub spaces: Vec<SpaceEntry>,
+    pub files: Vec<FileEntry>,
+}
+
+/// A row space in a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SpaceEntry {
+    pub id: SpaceId,
+    /// Row ids below were handed out.
+    pub tail: u64,
+    pub columns: Vec<ColumnEntry>,
+    pub blocks: Vec<BlockEntry>,
+    /// The notes of installs.
+    pub notes: Option<FileEntry>,
+    pub kept: Vec<KeptEntry>,
+    pub indexes: Vec<IndexEntry>,
+}
+
+/// The entries of an index, see `index_snapshot`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IndexEntry {
+    pub spec: IndexSpec,
+    /// The number of the checkpoint that it is of.
+    pub seq: u64,
+    pub file: String,
+    pub entries: u64,
+    /// Blocks of whose rows it has not just the keys, ascending.
+    pub uncovered: Vec<u32>,
+}
+
+/// Who keeps spaces, see `keepers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeeperEntry {
+    pub keeper: u64,
+    /// Of its pin.
+    pub ts: u64,
+    pub spaces: Vec<SpaceId>,
+    /// The log may have the commit behind this checkpoint.
+    pub announced: bool,
+}
+
+/// Rows of one block as one pin has them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeptEntry {
+    /// The pin's timestamp.
+    pub ts: u64,
+    pub file: String,
+    pub batch: usize,
+}
+
+/// A declared column in a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ColumnEntry {
+    pub id: ColumnId,
+    pub ty: ColumnType,
+    /// As in the log.
+    pub missing: Vec<u8>,
+}
+
+/// Where the rows of a block are. A block without an entry has none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BlockEntry {
+    pub block: u32,
+    /// The number of the checkpoint that wrote it.
+    pub seq: u64,
+    pub file: String,
+    pub batch: usize,
+}
+
+/// A file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FileEntry {
+    pub name: String,
+    pub bytes: u64,
+    pub crc32: u32,
+}
+
+/// What every format's manifest says of itself.
+#[derive(Deserialize)]
+struct Formatted {
+    format: u32,
+}
+
+impl Manifest {
+    /// Reads the newest manifest; the default if there is none.
+    pub fn read(env: &dyn Env, dir: &Path) -> Result<Manifest, EngineError> {
+        let path = dir.join(MANIFEST);
+        let file = match env.open(&path, OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) if error.is_not_found() => return Ok(Manifest::default()),
+            Err(error) => return Err(env_error(error)),
+        };
+        let bytes = file.map().map_err(env_error)?;
+        let text = std::str::from_utf8(&bytes).map_err(|e| corrupt(&path, 0, e.to_string()))?;
+        let (body, crc) =
+            text.split_once('\n').ok_or_else(|| corrupt(&path, 0, "no checksum line"))?;
+        let at = body.len() as u64;
+        let stored =
+            u32::from_str_radix(crc.trim(), 16).map_err(|e| corrupt(&path, at, e.to_string()))?;
+        let computed = crc32fast::hash(body.as_bytes());
+        if stored != computed {
+            return Err(corrupt(
+                &path,
+                at,
+                format!("checksum {stored:08x}, computed {computed:08x}"),
+            ));
+        }
+        let json = |e: serde_json::Error| corrupt(&path, e.column() as u64, e.to_string());
+        let Formatted { format } = serde_json::from_str(body).map_err(json)?;
+        if format != FORMAT {
+            let what = format!(
+                "format {format}, this program reads {FORMAT}; copy the tables out with the program that wrote it"
+            );
+            return Err(corrupt(&path, 0, what));
+        }
+        serde_json::from_str(body).map_err(json)
+    }
+
+    /// Puts the manifest in place.
+    pub fn write(&self, env: &dyn Env, dir: &Path) -> Result<(), EngineError> {
+        let (path, new) = (dir.join(MANIFEST), dir.join("manifest.json.new"));
+        let body = serde_json::to_string(self).map_err(|e| write_error(&path, e))?;
+        let crc = crc32fast::hash(body.as_bytes());
+        let mut file = FileWriter::create(env, &new).map_err(env_error)?;
+        write!(file, "{body}\n{crc:08x}\n").map_err(|e| write_error(&new, e))?;
+        file.finish().map_err(|e| write_error(&new, e))?;
+        env.rename(&new, &path).map_err(env_error)?;
+        CrashPoint::CheckpointRenamed.reached();
+        env.sync_dir(dir).map_err(env_error)
+    }
+
+    pub fn space(&self, id: SpaceId) -> Option<&SpaceEntry> {
+        self.spaces.iter().find(|space| space.id == id)
+    }
+
+    /// The files that spaces refer to.
+    pub fn names(&self) -> BTreeSet<&str> {
+        let blocks = self.spaces.iter().flat_map(|space| &space.blocks);
+        let kept = self.spaces.iter().flat_map(|space| &space.kept);
+        let notes = self.spaces.iter().filter_map(|space| space.notes.as_ref());
+        let indexes = self.spaces.iter().flat_map(|space| &space.indexes);
+        blocks
+            .map(|block| block.file.as_str())
+            .chain(kept.map(|kept| kept.file.as_str()))
+            .chain(notes.map(|file| file.name.as_str()))
+            .chain(indexes.map(|index| index.file.as_str()))
+            .collect()
+    }
+}
+
+impl SpaceEntry {
+    pub fn block(&self, block: u32) -> Option<&BlockEntry> {
+        let at = self.blocks.binary_search_by_key(&block, |b| b.block).ok()?;
+        Some(&self.blocks[at])
+    }
+
+    /// Blocks that an index snapshot does not speak of as they are here.
+    pub fn stale_blocks(&self, index: &IndexEntry) -> usize {
+        self.blocks.iter().filter(|block| !index.covers(block)).count()
+    }
+}
+
+impl IndexEntry {
+    /// Whether the snapshot has just the keys of a block's rows, as the checkpoint has them.
+    pub fn covers(&self, block: &BlockEntry) -> bool {
+        block.seq <= self.seq && self.uncovered.binary_search(&block.block).is_err()
+    }
+}
