@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use libc::{MADV_WILLNEED, MAP_FAILED, MAP_PRIVATE, PROT_READ, madvise, mmap, munmap};
 
 /// Pages of a file; given back when nobody has a buffer of them any more.
 struct Mapping {
@@ -23,7 +24,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: mapped in `map` with this length; no buffer refers to it any more. What cannot be
         // unmapped stays mapped, which harms nobody.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
@@ -36,11 +37,14 @@ pub(super) fn map(file: &File) -> io::Result<Buffer> {
     }
     // SAFETY: a new mapping at an address that the system chooses.
     let start =
-        unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::PRIVATE, file, 0) }?;
+        unsafe { mmap(std::ptr::null_mut(), bytes, PROT_READ, MAP_PRIVATE, file.as_raw_fd(), 0) };
+    if start == MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
     let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| io::Error::other("mapped at 0"))?;
     let mapping = Arc::new(Mapping { start, bytes });
     // SAFETY: the pages just mapped. The advice is to read ahead; without, they come when touched.
-    let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::WillNeed) };
+    unsafe { madvise(start.as_ptr().cast(), bytes, MADV_WILLNEED) };
     // SAFETY: the bytes are there, do not change (see above), and are kept by their owner.
     Ok(unsafe { Buffer::from_custom_allocation(start, bytes, mapping) })
 }
