@@ -47,9 +47,10 @@ impl Column {
             return Err(format!("{} bytes of cells for {rows} rows", values.len()));
         }
         let values = values.slice_with_length(0, bytes);
-        let mut heap = None;
+        let (mut heap, mut is_dictionary) = (None, false);
         if ty.is_view() {
             check_views(&values, strings, ty == ColumnType::Text)?;
+            is_dictionary = long_bytes(&values) > strings.iter().map(Buffer::len).sum();
             heap = Some(Arc::new(Heap::lent(Arc::clone(budget), strings)?));
         }
         let bits = found.validity_words(rows)?;
@@ -69,9 +70,15 @@ impl Column {
             cells,
             validity,
             heap,
-            frozen: Some(Box::new(Frozen { array, stats: OnceLock::new() })),
+            frozen: Some(Box::new(Frozen { array, stats: OnceLock::new(), is_dictionary })),
         })
     }
+}
+
+/// Bytes of the long strings of views; where there are more than in the heap, some are shared.
+fn long_bytes(views: &[u8]) -> usize {
+    let len = |view: &[u8]| u32::from_le_bytes([view[0], view[1], view[2], view[3]]) as usize;
+    views.chunks_exact(16).map(len).filter(|len| *len > INLINE_MAX).sum()
 }
 
 /// The cells of a frozen column: the file's own bytes, if there is one for every slot of a block.
