@@ -8,6 +8,8 @@
 //!   ddl       a worker's throughput while a schema changes       Tesseract (paper 000), figure 4
 //!   tpccd     TPC-C over SQL while one schema change runs        Tesseract, figures 4 to 10
 //!             --approach: clients that use the new schema         BullFrog (paper 002), 4.3 to 4.12
+//!   mainlining  transformation to Arrow: what it costs, how    mainlining, figures 8 to 15
+//!             fast it is, what it gives
 //!   memory    bytes of 10 million rows against their raw size    issue 2, "Speed and memory"
 //! ```
 //!
@@ -26,6 +28,7 @@ pub mod ddl;
 pub mod demo;
 pub mod histogram;
 pub mod machine;
+pub mod mainlining;
 pub mod memory;
 pub mod pgbench;
 pub mod postgres;
@@ -57,6 +60,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "copy", about: copy::ABOUT, run: copy::run },
     Benchmark { name: "ddl", about: ddl::ABOUT, run: ddl::run },
     Benchmark { name: "tpccd", about: tpccd::ABOUT, run: tpccd::run },
+    Benchmark { name: "mainlining", about: mainlining::ABOUT, run: mainlining::run },
     Benchmark { name: "memory", about: memory::ABOUT, run: memory::run },
 ];
 
@@ -107,7 +111,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 
-    /// A population that loads in no time, for trying out (tpcc, tpccd)
+    /// A population that loads in no time, for trying out (tpcc, tpccd, mainlining)
     #[arg(long)]
     pub small: bool,
 
@@ -124,17 +128,21 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 
-    /// The froglet binary to serve with (pgbench, copy, tpccd; this one if not given)
+    /// The froglet binary to serve with (pgbench, copy, tpccd, mainlining; this one if not given)
     #[arg(long, value_name = "PATH")]
     pub froglet: Option<PathBuf>,
 
-    /// PostgreSQL's bin directory (pgbench, copy, tpccd)
+    /// PostgreSQL's bin directory (pgbench, copy, tpccd, mainlining)
     #[arg(long, value_name = "DIR", default_value = "/usr/lib/postgresql/15/bin")]
     pub postgres: PathBuf,
 
     /// What only tpccd has.
     #[command(flatten)]
     pub tpccd: tpccd::options::Options,
+
+    /// What only mainlining has.
+    #[command(flatten)]
+    pub mainlining: mainlining::options::Options,
 }
 
 pub(crate) fn positive_seconds(text: &str) -> Result<f64, String> {
@@ -168,7 +176,7 @@ impl Args {
 pub fn main(args: Args) -> Result<()> {
     let Some(benchmark) = BENCHMARKS.iter().find(|b| b.name == args.name) else {
         for benchmark in BENCHMARKS {
-            println!("{:<10}{}", benchmark.name, benchmark.about);
+            println!("{:<12}{}", benchmark.name, benchmark.about);
         }
         return Ok(());
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use froglet_engine::Engine;
-use froglet_memory::{MemoryEngine, MemoryOptions};
+use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_txn::TxnManager;
 use tempfile::TempDir;
 
@@ -32,18 +32,39 @@ impl Durability {
     }
 }
 
+/// What the engine does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Background {
+    /// Whether a thread collects garbage.
+    pub collects: bool,
+    /// After how long without a write a thread freezes a block; never: there is no such thread.
+    pub freeze_after: Option<Duration>,
+}
+
+impl Default for Background {
+    fn default() -> Background {
+        Background { collects: true, freeze_after: None }
+    }
+}
+
 /// An engine with nothing in it. Dropped, it leaves nothing behind.
 pub struct Store {
     /// The transactions over the engine.
     pub manager: Arc<TxnManager>,
     /// The engine.
     pub engine: Arc<dyn Engine>,
+    memory: Arc<MemoryEngine>,
     _dir: Option<TempDir>,
 }
 
 impl Store {
     /// Opens one. `disk` is where a log goes that belongs on a disk.
     pub fn open(durability: Durability, disk: &Path) -> Result<Store> {
+        Store::open_with(durability, disk, Background::default())
+    }
+
+    /// The same, and says what it does by itself.
+    pub fn open_with(durability: Durability, disk: &Path, background: Background) -> Result<Store> {
         let parent = match durability {
             Durability::Off => None,
             Durability::Tmpfs => Some(PathBuf::from("/dev/shm")),
@@ -53,11 +74,28 @@ impl Store {
         let options = MemoryOptions {
             data_dir: dir.as_ref().map(|d| d.path().to_owned()),
             memory_limit_bytes: u64::MAX,
+            collector_thread: background.collects,
+            freeze: FreezeOptions {
+                after: background.freeze_after,
+                threads: usize::from(background.freeze_after.is_some()),
+                ..FreezeOptions::default()
+            },
             ..MemoryOptions::default()
         };
-        let engine: Arc<dyn Engine> = MemoryEngine::open(options)?;
+        let memory = MemoryEngine::open(options)?;
+        let engine: Arc<dyn Engine> = memory.clone();
         let manager = TxnManager::new(engine.clone());
-        Ok(Store { manager, engine, _dir: dir })
+        Ok(Store { manager, engine, memory, _dir: dir })
+    }
+
+    /// Collects what nobody needs, where no thread does.
+    pub fn collect_garbage(&self) {
+        self.memory.collect_garbage();
+    }
+
+    /// How many blocks are compacted together.
+    pub fn set_group_blocks(&self, blocks: usize) {
+        self.memory.set_group_blocks(blocks);
     }
 }
 

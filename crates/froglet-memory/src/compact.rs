@@ -33,12 +33,16 @@ use crate::table::MemoryTable;
 use crate::txn::{MemoryTxn, own_key};
 use crate::undo::Kind;
 
-/// Blocks that are compacted together.
-const GROUP_BLOCKS: usize = 32;
+/// Blocks that are compacted together, unless [`crate::MemoryEngine::set_group_blocks`] says otherwise.
+pub(crate) const GROUP_BLOCKS: usize = 32;
 
 impl Space {
     /// Moves that compact a group of blocks, as [`froglet_engine::Table::plan_moves`] says.
-    pub fn plan_moves(&self, is_cold: impl Fn(&Block) -> bool) -> Vec<(RowId, RowId)> {
+    pub fn plan_moves(
+        &self,
+        group_blocks: usize,
+        is_cold: impl Fn(&Block) -> bool,
+    ) -> Vec<(RowId, RowId)> {
         let free = self.free_slots(|free| free.counts().collect::<Vec<_>>());
         let rows = |&(number, free): &(u32, usize)| (self.rows_in_block(number) - free, number);
         let mut sparse: Vec<(usize, u32)> = free.iter().map(rows).collect();
@@ -46,7 +50,7 @@ impl Space {
         sparse.retain(|(rows, number)| *rows > 0 && self.block(*number).is_some_and(&is_cold));
         // The sparsest, of which the fullest come first: they are filled.
         sparse.sort_unstable();
-        sparse.truncate(GROUP_BLOCKS);
+        sparse.truncate(group_blocks);
         let sparse: Vec<u32> = sparse.into_iter().rev().map(|(_, number)| number).collect();
         self.fill_gaps(&sparse)
     }

@@ -259,6 +259,11 @@ impl MemoryEngine {
         self.core.cooling.set_after(after);
     }
 
+    /// Changes how many blocks are compacted together.
+    pub fn set_group_blocks(&self, blocks: usize) {
+        self.core.cooling.set_group_blocks(blocks);
+    }
+
     /// Collects what nobody needs; returns how many transactions were cleaned up after.
     pub fn collect_garbage(&self) -> usize {
         let done = self.core.collect(usize::MAX, true);

@@ -23,11 +23,12 @@ use froglet_engine::env::Env;
 
 use crate::block::Block;
 use crate::column::{Dictionary, Freezing};
+use crate::compact::GROUP_BLOCKS;
 use crate::engine::Core;
 use crate::freeze::Attempt;
 use crate::space::Space;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// Between two passes over the queue, at most and at least.
 const PASS_INTERVAL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
@@ -89,6 +90,8 @@ pub(crate) struct Cooling {
     /// `u64::MAX` is never.
     after_ns: AtomicU64,
     dictionary: Dictionary,
+    /// How many are compacted together.
+    group_blocks: AtomicUsize,
     stop: AtomicBool,
 }
 
@@ -102,6 +105,7 @@ impl Cooling {
             env,
             queue: Mutex::default(),
             after_ns: AtomicU64::new(nanoseconds(options.after)),
+            group_blocks: AtomicUsize::new(GROUP_BLOCKS),
             dictionary: options.dictionary,
             stop: AtomicBool::new(false),
         }
@@ -110,6 +114,11 @@ impl Cooling {
     /// Changes how long nobody may have written to a block before it is frozen.
     pub fn set_after(&self, after: Option<Duration>) {
         self.after_ns.store(nanoseconds(after), Ordering::Relaxed);
+    }
+
+    /// Changes how many blocks are compacted together.
+    pub fn set_group_blocks(&self, blocks: usize) {
+        self.group_blocks.store(blocks, Ordering::Relaxed);
     }
 
     /// The present, for [`Cooling::touch`].
@@ -204,7 +213,8 @@ impl Core {
         }
         let after_ns = self.cooling.after_ns.load(Ordering::Relaxed);
         let now_ns = self.cooling.now_ns();
-        space.plan_moves(|block| {
+        let group_blocks = self.cooling.group_blocks.load(Ordering::Relaxed);
+        space.plan_moves(group_blocks, |block| {
             let quiet_ns = now_ns.saturating_sub(block.observed.touched_ns.load(Ordering::Relaxed));
             !cold_only || (after_ns != u64::MAX && quiet_ns >= block.observed.wait_ns(after_ns))
         })

@@ -82,7 +82,11 @@ impl Tpcc {
         durability: Durability,
         disk: &Path,
     ) -> Result<Tpcc> {
-        let store = Store::open(durability, disk)?;
+        Tpcc::create_in(Store::open(durability, disk)?, scale, access)
+    }
+
+    /// An empty database in a store.
+    pub fn create_in(store: Store, scale: Scale, access: Access) -> Result<Tpcc> {
         let mut tables = Vec::new();
         for table in TABLES {
             store.engine.create_space(table.space())?;

@@ -1,4 +1,4 @@
-//! What a sweep found in one picture: lines over a quantity, both axes logarithmic.
+//! What a sweep found in one picture: lines over a quantity; both axes are logarithmic, or one is.
 //!
 //! ```text
 //!   title, subtitle
@@ -19,7 +19,7 @@ const LINE: f64 = 13.0;
 pub const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444"];
 
-/// One line: its name, and points with both numbers above 0, ascending.
+/// One line: its name, and points, ascending; numbers on a logarithmic axis are above 0.
 pub type Line = (String, Vec<(f64, f64)>);
 
 /// A picture.
@@ -36,25 +36,38 @@ pub struct Chart {
     pub lines: Vec<Line>,
     /// Whether the axis at the bottom has marks where there are points, instead of round numbers.
     pub marks: bool,
+    /// Whether the axis at the bottom is linear.
+    pub is_linear: bool,
 }
 
-/// A logarithmic axis, from numbers to places.
+/// An axis, from numbers to places.
 struct Axis {
     from: f64,
     to: f64,
     places: (f64, f64),
+    /// What of a number goes evenly over the axis.
+    scale: fn(f64) -> f64,
 }
 
 impl Axis {
     fn new(values: impl Iterator<Item = f64> + Clone, margin: f64, places: (f64, f64)) -> Axis {
         let from = values.clone().reduce(f64::min).unwrap_or(1.0) / margin;
         let to = values.reduce(f64::max).unwrap_or(1.0) * margin;
-        Axis { from, to, places }
+        Axis { from, to, places, scale: f64::ln }
+    }
+
+    fn linear(values: impl Iterator<Item = f64> + Clone, places: (f64, f64)) -> Axis {
+        let from = values.clone().reduce(f64::min).unwrap_or(0.0);
+        let to = values.reduce(f64::max).unwrap_or(1.0);
+        // A single number is in the middle.
+        let margin = if to > from { (to - from) / 30.0 } else { 1.0 };
+        Axis { from: from - margin, to: to + margin, places, scale: |value| value }
     }
 
     fn place(&self, value: f64) -> f64 {
         let (from, to) = self.places;
-        from + (value / self.from).ln() / (self.to / self.from).ln() * (to - from)
+        let [value, least, most] = [value, self.from, self.to].map(self.scale);
+        from + (value - least) / (most - least) * (to - from)
     }
 
     /// Powers of ten in the range, with numbers between them where they are few.
@@ -75,7 +88,11 @@ impl Chart {
     /// The SVG.
     pub fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|(_, points)| points);
-        let x = Axis::new(points().map(|p| p.0), 1.1, (LEFT, WIDTH - RIGHT - NAMES));
+        let (values, places) = (points().map(|p| p.0), (LEFT, WIDTH - RIGHT - NAMES));
+        let x = match self.is_linear {
+            true => Axis::linear(values, places),
+            false => Axis::new(values, 1.1, places),
+        };
         let y = Axis::new(points().map(|p| p.1), 1.3, (HEIGHT - BOTTOM, TOP - 30.0));
         let mut out = svg::open(&self.title, &self.subtitle);
         for tick in y.ticks() {
@@ -155,6 +172,7 @@ mod tests {
             y_label: words(),
             lines,
             marks: true,
+            is_linear: false,
         }
         .svg()
     }
@@ -177,6 +195,12 @@ mod tests {
     fn one_size_and_nothing_at_all_can_be_drawn() {
         assert!(!chart(vec![("one".to_owned(), vec![(1e6, 5.0)])]).contains("NaN"));
         assert!(!chart(vec![]).contains("NaN"));
+    }
+
+    #[test]
+    fn an_axis_may_be_linear() {
+        let axis = Axis::linear([0.0, 30.0].into_iter(), (0.0, 320.0));
+        assert!((axis.place(0.0) - 10.0).abs() < 1e-9 && (axis.place(15.0) - 160.0).abs() < 1e-9);
     }
 
     #[test]

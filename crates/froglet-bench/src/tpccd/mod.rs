@@ -34,10 +34,10 @@
 //! see [`experiment`]) fails the benchmark, how fast it was does not.
 
 pub mod arrivals;
-mod chart;
+pub(crate) mod chart;
 pub mod clients;
 mod cutover;
-mod draw;
+pub(crate) mod draw;
 pub mod experiment;
 mod flip;
 mod load;
@@ -49,7 +49,7 @@ pub mod options;
 mod plot;
 mod processor;
 pub mod recording;
-mod rounds;
+pub(crate) mod rounds;
 mod schema;
 mod statements;
 mod summary;

@@ -51,7 +51,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub warehouses: Vec<u16>,
 
-    /// Leave PostgreSQL out (tpccd)
+    /// Leave PostgreSQL out (tpccd, mainlining)
     #[arg(long)]
     pub no_postgres: bool,
 
@@ -59,7 +59,8 @@ pub struct Options {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,NAME")]
     pub approach: Vec<Approach>,
 
-    /// Measure all (closed loop, open loop, sweeps); table, JSON and SVGs go into here (tpccd)
+    /// Table, JSON and SVGs go into here (mainlining); measure all (closed loop, open loop, sweeps)
+    /// and write it into here (tpccd)
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
 }

@@ -279,6 +279,7 @@ impl Lines {
                 y_label: y_label.to_owned(),
                 lines,
                 marks: true,
+                is_linear: false,
             };
             draw::write(dir, file, &chart.svg())
         };

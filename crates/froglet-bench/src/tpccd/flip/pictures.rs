@@ -61,6 +61,7 @@ pub fn draw(dir: &Path, figures: [&str; 2], name: &str, lines: &[Line<'_>]) -> R
         y_label: "part of the transactions that took longer".to_owned(),
         lines: lines.iter().map(slower).collect(),
         marks: false,
+        is_linear: false,
     };
     draw::write(dir, &format!("{latency} {name}"), &chart.svg())
 }

@@ -1,0 +1,161 @@
+//! Transformation to Arrow: what it costs, how fast it is, and what it gives (mainlining, paper 004,
+//! section 6, figures 8 to 15; issue 5, "Measure").
+//!
+//! ```text
+//!   fig08   TPC-C while blocks are frozen          fig10     what is not frozen yet, over time
+//!   fig09   rows as columns, rows as one column    fig11     blocks a second; 12: moves; 13: phases
+//!   fig14   blocks compacted together              fig15     a table into Python ── export.py
+//!   memory  bytes against Arrow's                  waits     a writer beside a reader
+//!   sparse  the table of figures 11 to 14          optimum   the fewest moves there can be
+//!   limits  what the issue wants, met or MISSED
+//! ```
+//!
+//! Variants of a figure run in interleaved rounds, and what is told of them is ratios within a round.
+//! A figure that is not asked for with `--figure` is not measured; without, all are.
+//!
+//! Differences from the paper: two cores instead of twenty; blocks have 8,192 rows and not 1 MB. Dictionaries
+//! are not made by this engine, so there is no Hybrid-Compress. RDMA is left out: loopback only.
+
+mod fig08;
+mod fig09;
+mod fig10;
+mod fig11;
+mod fig14;
+mod limits;
+mod memory;
+mod optimum;
+pub mod options;
+mod sparse;
+mod waits;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use self::options::Figure;
+use crate::report::{Measure, Report};
+use crate::tpcc::db::Scale;
+use crate::tpccd::chart::{Chart, Line};
+use crate::tpccd::draw;
+use crate::tpccd::rounds;
+use crate::{Args, progress};
+
+/// For `froglet bench list`.
+pub const ABOUT: &str = "transformation to Arrow: its cost under TPC-C, its speed, what it gives";
+
+/// What all figures have in common.
+struct Bench<'a> {
+    args: &'a Args,
+    rounds: u16,
+    measure: Duration,
+    pictures: Option<&'a Path>,
+}
+
+/// Measures figures.
+type Measured = fn(&Bench<'_>, &mut Report) -> Result<()>;
+
+/// Which figures are measured together, and how.
+const FIGURES: &[(&[Figure], Measured)] = &[
+    (&[Figure::Oltp], fig08::run),
+    (&[Figure::RowColumn], fig09::run),
+    (&[Figure::Backlog], fig10::run),
+    (&[Figure::Transformation, Figure::Moves, Figure::Phases], fig11::run),
+    (&[Figure::Groups], fig14::run),
+    (&[Figure::Memory], memory::run),
+    (&[Figure::Waits], waits::run),
+];
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<Report> {
+    let seconds = args.seconds.unwrap_or(if args.small { 0.3 } else { 10.0 });
+    let bench = Bench {
+        args,
+        rounds: args.rounds.unwrap_or(if args.small { 1 } else { 3 }),
+        measure: Duration::from_secs_f64(seconds),
+        pictures: args.tpccd.figures.as_deref(),
+    };
+    let mut report = Report::new("Mainlining (figures 8 to 15)");
+    let wanted = &args.mainlining.figure;
+    for (figures, measured) in FIGURES {
+        if wanted.is_empty() || figures.iter().any(|figure| wanted.contains(figure)) {
+            measured(&bench, &mut report).with_context(|| format!("figures {figures:?}"))?;
+        }
+    }
+    if let Some(dir) = bench.pictures {
+        fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+        report.write(&dir.join("mainlining.json"))?;
+        fs::write(dir.join("mainlining.txt"), report.text())?;
+    }
+    Ok(report)
+}
+
+impl Bench<'_> {
+    /// TPC-C with a warehouse for each worker, at least.
+    fn scale(&self, workers: u16) -> Scale {
+        let warehouses = i32::from(self.args.scale.unwrap_or(0).max(workers));
+        if self.args.small { Scale::small(warehouses) } else { Scale::full(warehouses) }
+    }
+
+    /// Blocks of the table that is transformed.
+    fn blocks(&self) -> u32 {
+        self.args.mainlining.blocks.unwrap_or(if self.args.small { 4 } else { 500 })
+    }
+
+    /// Measures in rounds, of which the medians count. `measured` is given the number of the round.
+    fn in_rounds(
+        &self,
+        what: &str,
+        report: &mut Report,
+        mut measured: impl FnMut(usize, &mut Report) -> Result<()>,
+    ) -> Result<()> {
+        let mut figures: Vec<Vec<Measure>> = Vec::new();
+        for round in 0..usize::from(self.rounds) {
+            progress::phase(&format!("{what}, round {} of {}", round + 1, self.rounds));
+            let mut of_round = report.empty();
+            let measured = measured(round, &mut of_round);
+            of_round.verdict()?;
+            measured?;
+            figures.push(of_round.rows);
+        }
+        report.rows.extend(rounds::medians(&figures));
+        Ok(())
+    }
+
+    /// Draws lines over a quantity, if pictures are wanted.
+    fn draw(&self, file: &str, words: Words, lines: Vec<Line>, is_linear: bool) -> Result<()> {
+        let Some(dir) = self.pictures.filter(|_| !lines.is_empty()) else { return Ok(()) };
+        let Words { title, x_label, y_label } = words;
+        let chart = Chart {
+            title: title.to_owned(),
+            subtitle: crate::machine::describe(),
+            x_label: x_label.to_owned(),
+            y_label: y_label.to_owned(),
+            lines,
+            marks: true,
+            is_linear,
+        };
+        draw::write(dir, file, &chart.svg())
+    }
+}
+
+/// What a picture says.
+struct Words {
+    title: &'static str,
+    x_label: &'static str,
+    y_label: &'static str,
+}
+
+/// Points for a picture: of each approach the metric over the operations' numbers, in the report's order.
+fn lines(report: &Report, approaches: &[&str], metric: &str, x: &[(String, f64)]) -> Vec<Line> {
+    let point = |approach: &str, (operation, x): &(String, f64)| {
+        let y = report.value(approach, operation, metric).filter(|y| *y > 0.0);
+        y.map(|y| (*x, y))
+    };
+    let line = |approach: &&str| {
+        let points = x.iter().filter_map(|x| point(approach, x)).collect();
+        ((*approach).to_owned(), points)
+    };
+    approaches.iter().map(line).filter(|(_, points): &Line| !points.is_empty()).collect()
+}
