@@ -12,8 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Engine, Layout, Row, RowId, RowWrite, SpaceId, Table, TxnId,
-    Value,
+    ColumnId, ColumnSpec, ColumnType, Layout, Row, RowId, RowWrite, SpaceId, Table, TxnId, Value,
 };
 
 use super::{Bench, Words, lines};
@@ -106,7 +105,8 @@ impl One {
         let begun = Instant::now();
         for n in 0..rows {
             let row = self.values(self.attributes, n);
-            let mut txn = self.store.engine.begin(self.txn());
+            let id = self.txn();
+            let mut txn = self.store.engine.begin(id);
             let inserted = self.table.insert(&mut *txn, &[row], &mut self.rids);
             inserted.map_err(|(_, stop)| anyhow!("row {n} was refused: {stop:?}"))?;
             txn.pre_commit();
@@ -123,7 +123,8 @@ impl One {
             // Coprime to every number of rows that has no factor 7919.
             let rid = self.rids[(n * 7919 % rows) as usize];
             let values = self.values(attributes, n + 1);
-            let mut txn = self.store.engine.begin(self.txn());
+            let id = self.txn();
+            let mut txn = self.store.engine.begin(id);
             let base = txn.snapshot().ts;
             let write = RowWrite::Update { rid, columns: &columns, values: &values };
             let written = self.table.write(&mut *txn, base, &[write]);

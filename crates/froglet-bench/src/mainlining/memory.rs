@@ -12,7 +12,6 @@
 use anyhow::Result;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
-use froglet_engine::Engine;
 
 use super::Bench;
 use super::fig08::database;
@@ -32,9 +31,6 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let before = machine::resident_bytes();
     let db = database(bench, bench.args.workers.last().copied().unwrap_or(1), None)?;
     let mut sums = [0, 0, 0];
-    let mut add = |report: &mut Report, approach: &str, operation: &str, bytes: u64| {
-        report.add(approach, operation, METRIC, bytes as f64, "B");
-    };
     for table in TABLES {
         let operation = format!("memory: {table:?}");
         let bytes = || db.engine().block_counts(table.space()).bytes;
@@ -42,13 +38,13 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         db.engine().freeze(table.space());
         let measured = [hot, bytes(), arrow_bytes(&db, table)?];
         for ((approach, bytes), sum) in [HOT, FROZEN, ARROW].iter().zip(measured).zip(&mut sums) {
-            add(report, approach, &operation, bytes);
+            report.add(approach, &operation, METRIC, bytes as f64, "B");
             *sum += bytes;
         }
         report.add_ratio(FROZEN, ARROW, &operation, METRIC);
     }
     for (approach, sum) in [HOT, FROZEN, ARROW].iter().zip(sums) {
-        add(report, approach, ALL, sum);
+        report.add(approach, ALL, METRIC, sum as f64, "B");
     }
     report.add_ratio(HOT, ARROW, ALL, METRIC);
     report.add_ratio(FROZEN, ARROW, ALL, METRIC);

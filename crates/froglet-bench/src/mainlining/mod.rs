@@ -21,6 +21,7 @@ mod fig09;
 mod fig10;
 mod fig11;
 mod fig14;
+mod fig15;
 mod limits;
 mod memory;
 mod optimum;
@@ -63,6 +64,7 @@ const FIGURES: &[(&[Figure], Measured)] = &[
     (&[Figure::Backlog], fig10::run),
     (&[Figure::Transformation, Figure::Moves, Figure::Phases], fig11::run),
     (&[Figure::Groups], fig14::run),
+    (&[Figure::Export], fig15::run),
     (&[Figure::Memory], memory::run),
     (&[Figure::Waits], waits::run),
 ];
@@ -158,4 +160,69 @@ fn lines(report: &Report, approaches: &[&str], metric: &str, x: &[(String, f64)]
         ((*approach).to_owned(), points)
     };
     approaches.iter().map(line).filter(|(_, points): &Line| !points.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn measured(figures: &str) -> (Report, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let line = format!("bench mainlining --small --seconds 0.2 --workers 1 --figure {figures}");
+        let mut args = Command::try_parse_from(line.split(' ')).unwrap().args;
+        args.tpccd.figures = Some(dir.path().to_owned());
+        let report = run(&args).unwrap();
+        report.verdict().unwrap();
+        (report, dir)
+    }
+
+    /// Whether something was measured, of a unit.
+    fn has(report: &Report, operation: &str, unit: &str) -> bool {
+        let mut rows = report.rows.iter();
+        rows.any(|m| m.operation.starts_with(operation) && m.unit == unit && m.value > 0.0)
+    }
+
+    #[test]
+    fn transactions_go_on_while_blocks_are_frozen() {
+        let (report, dir) = measured("8,9,10");
+        for operation in ["8: TPC-C", "9: insert", "9: update", "10: TPC-C"] {
+            assert!(has(&report, operation, "1/s"), "{operation}: {}", report.table());
+        }
+        assert!(has(&report, "8: TPC-C, 1 worker, OrderLine", "blocks"));
+        assert_eq!(report.summary.lines().count(), 2, "{}", report.summary);
+        for file in ["figure-9-insert.svg", "figure-10.svg", "mainlining.json", "mainlining.txt"] {
+            assert!(dir.path().join(file).is_file(), "{file}");
+        }
+    }
+
+    #[test]
+    fn sparse_tables_are_transformed_in_every_way() {
+        let (report, dir) = measured("11,14,waits");
+        for operation in ["bigint and text", "fixed-length", "variable-length"] {
+            assert!(has(&report, &format!("11: {operation}, 40 % empty"), "blocks/s"));
+        }
+        let of_half = "11: bigint and text, 60 % empty";
+        let moves = |approach| report.value(approach, of_half, "moves").unwrap();
+        assert!(moves("fewest possible") <= moves("hybrid") && moves("hybrid") < moves("snapshot"));
+        let freed =
+            |group| report.value("80 % empty", &format!("14: groups of {group}"), "blocks freed");
+        assert_eq!((freed(1), freed(500)), (Some(0.0), Some(3.0)), "one block is what four leave");
+        assert!(report.summary.contains("met     writes that waited"), "{}", report.summary);
+        assert!(dir.path().join("figure-12.svg").is_file());
+    }
+
+    #[test]
+    fn memory_is_that_of_all_tables() {
+        let (report, _) = measured("memory");
+        let ratio = report.value("frozen / Arrow", "memory: all tables", "bytes");
+        assert!(ratio.is_some_and(|ratio| ratio > 1.0), "{ratio:?}: views are longer than offsets");
+    }
 }

@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn the_fullest_are_filled_by_the_emptiest() {
-        // Eight rows of four to a block: two stay, and their three gaps are filled.
+        // Eight rows of four to a block: two blocks stay, and their gaps are filled.
         assert_eq!(moves(&[vec![0, 1, 3], vec![0, 3], vec![1, 2, 3]], 4), 2);
     }
 

@@ -23,8 +23,8 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Engine, Layout, Row, RowId, RowWrite, SpaceId, Table, TxnId,
-    Value,
+    ColumnId, ColumnSpec, ColumnType, EngineTxn, Layout, Row, RowId, RowWrite, Snapshot, SpaceId,
+    Table, TxnId, Value,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -139,10 +139,7 @@ impl Sparse {
         })
     }
 
-    fn transaction(
-        &mut self,
-        work: impl FnOnce(&mut dyn froglet_engine::EngineTxn) -> Result<()>,
-    ) -> Result<()> {
+    fn transaction(&mut self, work: impl FnOnce(&mut dyn EngineTxn) -> Result<()>) -> Result<()> {
         self.next_txn += 1;
         let mut txn = self.store.engine.begin(TxnId(self.next_txn));
         work(&mut *txn)?;
@@ -223,11 +220,9 @@ impl Sparse {
             let snapshot = self.store.engine.snapshot();
             let read = self.table.read_block(&snapshot, block, &[0, 1])?;
             drop(snapshot);
-            let values: Vec<[Value; 2]> = (0..read.rids.len())
-                .map(|n| [0, 1].map(|at| value(read.batch.column(at), n)))
-                .collect();
-            let update = |(rid, values): (&RowId, &'_ [Value; 2])| (*rid, values.clone());
-            let updates: Vec<_> = read.rids.iter().zip(&values).map(update).collect();
+            let both = |n| [0, 1].map(|at| value(read.batch.column(at), n));
+            let updates: Vec<(RowId, [Value; 2])> =
+                read.rids.iter().enumerate().map(|(n, rid)| (*rid, both(n))).collect();
             let writes: Vec<RowWrite<'_>> = updates
                 .iter()
                 .map(|(rid, values)| RowWrite::Update { rid: *rid, columns: &[0, 1], values })
@@ -268,7 +263,7 @@ impl Sparse {
 /// What a reader holds.
 pub struct Held {
     batches: Vec<RecordBatch>,
-    _snapshot: Arc<froglet_engine::Snapshot>,
+    _snapshot: Arc<Snapshot>,
 }
 
 impl Held {

@@ -66,7 +66,7 @@ fn make(scale: Scale, chunks: &mpsc::Sender<Chunk>) -> Result<()> {
 }
 
 /// Appends a row in COPY's text format. TPC-C's strings have nothing in them to be escaped.
-fn line(out: &mut String, row: &[Value], types: &[ColumnType]) -> Result<()> {
+pub fn line(out: &mut String, row: &[Value], types: &[ColumnType]) -> Result<()> {
     for (at, (value, ty)) in row.iter().zip(types).enumerate() {
         if at > 0 {
             out.push('\t');

@@ -40,7 +40,7 @@ mod cutover;
 pub(crate) mod draw;
 pub mod experiment;
 mod flip;
-mod load;
+pub(crate) mod load;
 mod metrics;
 mod micro;
 mod money;
