@@ -1,14 +1,15 @@
 """Brings a table into Python in every way there is, and prints what it found as lines of JSON.
 
-    export.py --rows FILE --keys FILE --rounds N --froglet PORT [--flight PORT] [--postgres PORT]
+    export.py --dir DIR --rounds N --froglet PORT [--flight PORT] [--postgres PORT]
 
-`fig15.rs` runs it. Each round goes through all ways once, so that ways are compared within a round; medians of
+`fig15.rs` runs it, and DIR is what `files.rs` writes. Each round goes through all ways once, so that ways are compared within a round; medians of
 the rounds are printed. Every way ends with the same table, which is checked by its rows and a sum.
 """
 
 import argparse
 import io
 import json
+import pathlib
 import socket
 import statistics
 import threading
@@ -19,12 +20,9 @@ import pandas
 import psycopg
 import pyarrow
 import pyarrow.csv
+from adbc_driver_flightsql import dbapi
 
 QUERY = "SELECT * FROM order_line"
-DEFINITION = (
-    "ol_o_id integer, ol_d_id integer, ol_w_id integer, ol_number integer, ol_i_id integer,"
-    " ol_supply_w_id integer, ol_delivery_d timestamp, ol_quantity integer, ol_amount numeric(12,2),"
-    " ol_dist_info char(24), PRIMARY KEY (ol_w_id, ol_d_id, ol_o_id, ol_number)")
 NAMES = ["ol_o_id", "ol_d_id", "ol_w_id", "ol_number", "ol_i_id", "ol_supply_w_id", "ol_delivery_d", "ol_quantity",
          "ol_amount", "ol_dist_info"]
 BINARY_TYPES = ["int4"] * 6 + ["timestamp", "int4", "numeric", "bpchar"]
@@ -36,10 +34,10 @@ def connect(port):
     return psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres", autocommit=True)
 
 
-def load(port, path):
+def load(port, directory):
     with connect(port) as connection:
-        connection.execute(f"CREATE TABLE order_line ({DEFINITION})")
-        with open(path, "rb") as lines, connection.cursor().copy("COPY order_line FROM STDIN") as copy:
+        connection.execute((directory / "schema.sql").read_text())
+        with open(directory / "order_line.rows", "rb") as lines, connection.cursor().copy("COPY order_line FROM STDIN") as copy:
             while chunk := lines.read(CHUNK_BYTES):
                 copy.write(chunk)
 
@@ -74,8 +72,6 @@ def copy_binary(port):
 
 
 def flight(port):
-    from adbc_driver_flightsql import dbapi
-
     options = {"username": "postgres", "password": "any",
                "adbc.flight.sql.client_option.with_max_msg_size": str(1 << 30)}
     with dbapi.connect(f"grpc://127.0.0.1:{port}", db_kwargs=options, autocommit=True) as connection:
@@ -136,10 +132,9 @@ def heat(port, keys, percent):
 
 def blocks(port):
     with connect(port) as connection:
-        cursor = connection.execute("SELECT * FROM froglet.blocks")
-        names = [column.name for column in cursor.description]
-        found = [dict(zip(names, row)) for row in cursor.fetchall()]
-        return next(row for row in found if "order_line" in row.values())
+        cursor = connection.execute(
+            "SELECT hot, cooling, frozen FROM froglet.blocks WHERE table_name = 'order_line'")
+        return dict(zip(["hot", "cooling", "frozen"], cursor.fetchone()))
 
 
 class Ways:
@@ -188,18 +183,27 @@ def one_round(ways, options, keys):
     ways.limit("memcpy", memory_copy, size)
 
 
+def warm_up(port):
+    """What is slow only once: the driver's library, pandas' conversions."""
+    with dbapi.connect(f"grpc://127.0.0.1:{port}", db_kwargs={"username": "postgres", "password": "any"},
+                       autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"{QUERY} LIMIT 1")
+        cursor.fetch_arrow_table().to_pandas()
+
+
 def main():
     parser = argparse.ArgumentParser()
-    for name in ["rows", "keys"]:
-        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--dir", type=pathlib.Path, required=True)
     for name in ["rounds", "froglet", "flight", "postgres"]:
         parser.add_argument(f"--{name}", type=int)
     options = parser.parse_args()
-    with open(options.keys) as lines:
+    with open(options.dir / "order_line.keys") as lines:
         keys = [tuple(map(int, line.split())) for line in lines]
     for port in [options.froglet, options.postgres]:
         if port:
-            load(port, options.rows)
+            load(port, options.dir)
+    if options.flight:
+        warm_up(options.flight)
     ways = Ways()
     for _ in range(options.rounds):
         one_round(ways, options, keys)
@@ -208,7 +212,7 @@ def main():
                 "rows": ways.expected[0]}
         state = ways.states.get(name)
         if state:
-            line["blocks"] = {key: int(state[key]) for key in ["hot", "cooling", "frozen"] if key in state}
+            line["blocks"] = state
         print(json.dumps(line))
 
 

@@ -9,27 +9,21 @@
 //! update, which thaws the column that is updated: the others stay frozen. `export.py` is the client. Flight is left
 //! out where the server has none.
 
-use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use froglet_engine::Value;
-use froglet_engine::id::ROWS_PER_BLOCK;
+use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::Bench;
 use super::limits::{self, Bound};
+use super::{Bench, files};
 use crate::postgres::Postgres;
 use crate::progress;
 use crate::report::Report;
 use crate::server::{Froglet, free_port};
 use crate::store::temporary;
 use crate::tpcc::db::Scale;
-use crate::tpcc::load::populate;
-use crate::tpcc::schema::{TableName, order_line};
-use crate::tpccd::load::line;
+use crate::tpcc::schema::TableName;
 
 const CLIENT: &str = include_str!("export.py");
 /// About what the rows of a warehouse at the start take as Arrow.
@@ -57,15 +51,10 @@ struct States {
 
 pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let args = bench.args;
-    let python = &args.mainlining.python;
-    if !python.is_file() {
-        let what = "figure 15 is left out: give a Python with --python";
-        report.summary += &format!("        {what}; {} is not there\n", python.display());
-        return Ok(());
-    }
+    let Some(python) = bench.python(report, "figure 15") else { return Ok(()) };
     let dir = temporary(&args.dir)?;
     progress::phase("15: making order_line");
-    make_rows(bench, dir.path())?;
+    files::write(scale(bench), &[TableName::OrderLine], dir.path())?;
     let binary = args.binary()?;
     let flight_port = has_flight(&binary)?.then(free_port).transpose()?;
     let mut options = vec!["--freeze-after".to_owned(), "off".to_owned()];
@@ -78,8 +67,7 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let postgres = (!args.tpccd.no_postgres).then(start).transpose()?;
     let mut client = Command::new(python);
     client.args(["-c", CLIENT, "--rounds", &bench.rounds.to_string()]);
-    client.arg("--rows").arg(dir.path().join("rows")).arg("--keys").arg(dir.path().join("keys"));
-    client.args(["--froglet", &froglet.port().to_string()]);
+    client.arg("--dir").arg(dir.path()).args(["--froglet", &froglet.port().to_string()]);
     for (name, port) in
         [("--flight", flight_port), ("--postgres", postgres.as_ref().map(Postgres::port))]
     {
@@ -88,13 +76,10 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         }
     }
     progress::phase("15: order_line into Python");
-    let output = client.output().with_context(|| format!("{} cannot be run", python.display()))?;
-    if !output.status.success() {
-        bail!("the client of figure 15 failed: {}", String::from_utf8_lossy(&output.stderr));
-    }
+    let printed = files::printed(&mut client)?;
     postgres.map(Postgres::stop).transpose()?;
     froglet.stop()?;
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
+    for line in printed.lines() {
         let line = serde_json::from_str(line).with_context(|| format!("not understood: {line}"))?;
         add(report, line);
     }
@@ -102,33 +87,13 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Writes the rows as COPY takes them, and the key of a row of each block.
-fn make_rows(bench: &Bench<'_>, dir: &Path) -> Result<()> {
+fn scale(bench: &Bench<'_>) -> Scale {
     let mb = bench.args.mainlining.export_mb.unwrap_or(DEFAULT_MB);
-    let scale = match bench.args.small {
+    match bench.args.small {
         true => Scale::small(10),
         // Nobody reads the other tables: few items make little stock.
         false => Scale { items: 1000, ..Scale::full(mb.div_ceil(WAREHOUSE_MB) as i32) },
-    };
-    let (mut rows, mut keys, mut count) = (String::new(), String::new(), 0);
-    populate(scale, &mut |table, row| {
-        if table != TableName::OrderLine {
-            return Ok(());
-        }
-        if count % ROWS_PER_BLOCK == 0 {
-            use order_line::{OL_D_ID, OL_NUMBER, OL_O_ID, OL_W_ID};
-            for at in [OL_W_ID, OL_D_ID, OL_O_ID, OL_NUMBER] {
-                let Value::Int32(part) = row[at] else { bail!("a key is not {:?}", row[at]) };
-                write!(keys, "{part} ")?;
-            }
-            keys.push('\n');
-        }
-        count += 1;
-        line(&mut rows, &row, table.types())
-    })?;
-    fs::write(dir.join("rows"), rows)?;
-    fs::write(dir.join("keys"), keys)?;
-    Ok(())
+    }
 }
 
 fn has_flight(binary: &Path) -> Result<bool> {

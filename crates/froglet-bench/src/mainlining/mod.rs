@@ -7,6 +7,7 @@
 //!   fig14   blocks compacted together              fig15     a table into Python ── export.py
 //!   memory  bytes against Arrow's                  waits     a writer beside a reader
 //!   sparse  the table of figures 11 to 14          optimum   the fewest moves there can be
+//!   queries CH-benCHmark ── queries.py               files     tables for clients in Python
 //!   limits  what the issue wants, met or MISSED
 //! ```
 //!
@@ -22,10 +23,12 @@ mod fig10;
 mod fig11;
 mod fig14;
 mod fig15;
+mod files;
 mod limits;
 mod memory;
 mod optimum;
 pub mod options;
+mod queries;
 mod sparse;
 mod waits;
 
@@ -66,6 +69,7 @@ const FIGURES: &[(&[Figure], Measured)] = &[
     (&[Figure::Groups], fig14::run),
     (&[Figure::Export], fig15::run),
     (&[Figure::Memory], memory::run),
+    (&[Figure::Queries], queries::run),
     (&[Figure::Waits], waits::run),
 ];
 
@@ -103,6 +107,17 @@ impl Bench<'_> {
     /// Blocks of the table that is transformed.
     fn blocks(&self) -> u32 {
         self.args.mainlining.blocks.unwrap_or(if self.args.small { 4 } else { 500 })
+    }
+
+    /// The Python of figures that have clients; says so if it is not there.
+    fn python(&self, report: &mut Report, figure: &str) -> Option<&Path> {
+        let python = &*self.args.mainlining.python;
+        if !python.is_file() {
+            let path = python.display();
+            let what = format!("{figure} is left out: {path} is not there, give --python");
+            report.summary += &format!("        {what}\n");
+        }
+        python.is_file().then_some(python)
     }
 
     /// Measures in rounds, of which the medians count. `measured` is given the number of the round.

@@ -31,12 +31,15 @@ pub enum Figure {
     Export,
     /// Bytes of a frozen TPC-C against Arrow's
     Memory,
+    /// The CH-benCHmark's queries over frozen and hot tables
+    Queries,
     /// What a writer waits for a reader
     Waits,
 }
 
 /// Options of mainlining.
 #[derive(clap::Args, Clone, Debug, Default)]
+#[group(id = "mainlining")]
 pub struct Options {
     /// These figures only (mainlining)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "N,N")]
@@ -50,8 +53,8 @@ pub struct Options {
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub export_mb: Option<u32>,
 
-    /// A Python with psycopg, pandas, pyarrow (mainlining, figure 15; `./test` makes one in
-    /// target/test-venv)
+    /// A Python with psycopg, pandas, pyarrow (mainlining, figure 15 and queries; `./test`
+    /// makes one in target/test-venv); datafusion and duckdb are measured if it has them
     #[arg(long, value_name = "PATH", default_value = "target/test-venv/bin/python")]
     pub python: PathBuf,
 }

@@ -50,7 +50,7 @@ mod plot;
 mod processor;
 pub mod recording;
 pub(crate) mod rounds;
-mod schema;
+pub(crate) mod schema;
 mod statements;
 mod summary;
 mod svg;
