@@ -2,8 +2,8 @@
 
     export.py --dir DIR --rounds N --froglet PORT [--flight PORT] [--postgres PORT]
 
-`fig15.rs` runs it, and DIR is what `files.rs` writes. Each round goes through all ways once, so that ways are compared within a round; medians of
-the rounds are printed. Every way ends with the same table, which is checked by its rows and a sum.
+`fig15.rs` runs it, and DIR is what `files.rs` writes. Each round goes through all ways once, so that ways are compared
+within a round; medians of the rounds are printed. Every way ends with the same table, which is checked by its rows and a sum.
 """
 
 import argparse
@@ -37,9 +37,10 @@ def connect(port):
 def load(port, directory):
     with connect(port) as connection:
         connection.execute((directory / "schema.sql").read_text())
-        with open(directory / "order_line.rows", "rb") as lines, connection.cursor().copy("COPY order_line FROM STDIN") as copy:
-            while chunk := lines.read(CHUNK_BYTES):
-                copy.write(chunk)
+        with open(directory / "order_line.rows", "rb") as lines:
+            with connection.cursor().copy("COPY order_line FROM STDIN") as copy:
+                while chunk := lines.read(CHUNK_BYTES):
+                    copy.write(chunk)
 
 
 # --- Ways into Python: each returns a table ----------------------------------------------------------

@@ -4,8 +4,8 @@
 //! vectorized protocol and PostgreSQL's: Flight of frozen blocks uses 80 % of the network, and falls to the
 //! vectorized protocol's speed when every block has to be materialised.
 //!
-//! Ours is over loopback, into pyarrow and pandas: Flight SQL by ADBC, COPY in both formats, and psycopg's rows; PostgreSQL
-//! 15 has the latter three. The limits are a bare socket and a memcpy of the same bytes. A block is heated by one
+//! Ours is over loopback, into pyarrow and pandas: Flight SQL by ADBC, COPY in both formats, and psycopg's rows;
+//! PostgreSQL 15 has the latter three. The limits are a bare socket and a memcpy of the same bytes. A block is heated by one
 //! update, which thaws the column that is updated: the others stay frozen. `export.py` is the client. Flight is left
 //! out where the server has none.
 

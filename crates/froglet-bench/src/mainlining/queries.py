@@ -1,4 +1,4 @@
-"""Queries of the CH-benCHmark over TPC-C's tables: froglet's, frozen and hot, and others' over the same as static Arrow.
+"""Queries of the CH-benCHmark over TPC-C's tables: froglet's, frozen and hot; others' over the same as static Arrow.
 
     queries.py --dir DIR --rounds N --froglet PORT
 
@@ -53,9 +53,10 @@ ARROW_TYPES = {23: pyarrow.int32(), 1114: pyarrow.timestamp("us"), 1700: pyarrow
 def load(connection, directory):
     connection.execute((directory / "schema.sql").read_text())
     for table in TABLES:
-        with open(directory / f"{table}.rows", "rb") as lines, connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
-            while chunk := lines.read(CHUNK_BYTES):
-                copy.write(chunk)
+        with open(directory / f"{table}.rows", "rb") as lines:
+            with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
+                while chunk := lines.read(CHUNK_BYTES):
+                    copy.write(chunk)
 
 
 def as_arrow(connection, table):
@@ -77,7 +78,7 @@ def plain(rows):
     return [tuple(None if value is None else round(float(value), 2) for value in row) for row in rows]
 
 
-def systems(connection, directory):
+def systems(connection):
     """Who answers: a name, what is done before a round, and how a query is asked."""
     def froglet(query):
         return connection.execute(query).fetchall()
@@ -126,9 +127,10 @@ def main():
     for name in ["rounds", "froglet"]:
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
-    connection = psycopg.connect(host="127.0.0.1", port=options.froglet, user="postgres", dbname="postgres", autocommit=True)
+    connection = psycopg.connect(host="127.0.0.1", port=options.froglet, user="postgres", dbname="postgres",
+                                 autocommit=True)
     load(connection, options.dir)
-    asked, seconds, expected = list(systems(connection, options.dir)), {}, {}
+    asked, seconds, expected = list(systems(connection)), {}, {}
     for _ in range(options.rounds + 1):
         for name, prepare, ask in asked:
             prepare()

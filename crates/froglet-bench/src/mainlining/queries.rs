@@ -1,9 +1,9 @@
 //! Queries of the CH-benCHmark over live tables, beside DataFusion and DuckDB over the same as static Arrow (issue 5:
 //! frozen tables within 1.1 times of DataFusion).
 //!
-//! The paper has no such figure. `queries.py` asks: froglet over the PostgreSQL port, when all blocks are frozen and when
-//! columns that the queries read are hot; DataFusion and DuckDB in the client's own process, one thread each, which spares
-//! them the way over the socket. Those that this Python lacks are left out. All answers must agree.
+//! The paper has no such figure. `queries.py` asks: froglet over the PostgreSQL port, when all blocks are frozen
+//! and when columns that the queries read are hot; DataFusion and DuckDB in the client's own process, one thread
+//! each, which spares them the way over the socket. Those that this Python lacks are left out. All answers must agree.
 
 use std::process::Command;
 
