@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use froglet_engine::Engine;
+pub use froglet_memory::Dictionary;
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_txn::TxnManager;
 use tempfile::TempDir;
@@ -39,11 +40,13 @@ pub struct Background {
     pub collects: bool,
     /// After how long without a write a thread freezes a block; never: there is no such thread.
     pub freeze_after: Option<Duration>,
+    /// Whether equal strings of a frozen block are kept once.
+    pub dictionary: Dictionary,
 }
 
 impl Default for Background {
     fn default() -> Background {
-        Background { collects: true, freeze_after: None }
+        Background { collects: true, freeze_after: None, dictionary: Dictionary::default() }
     }
 }
 
@@ -78,7 +81,7 @@ impl Store {
             freeze: FreezeOptions {
                 after: background.freeze_after,
                 threads: usize::from(background.freeze_after.is_some()),
-                ..FreezeOptions::default()
+                dictionary: background.dictionary,
             },
             ..MemoryOptions::default()
         };

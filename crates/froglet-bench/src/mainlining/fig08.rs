@@ -4,8 +4,9 @@
 //! cold after 10 ms, for the tables ORDER, ORDER_LINE, HISTORY and ITEM only. It costs at most 10 %, and
 //! nearly every block of these tables is frozen at the end.
 //!
-//! Ours is off, on with the paper's 10 ms, and on with the server's 5 s, for all tables: who is written to
-//! soon again is left alone for longer (`froglet-memory`'s `transform`). Each variant of each round has a
+//! Ours is off, on with the paper's 10 ms, and on as in the server (5 s), for all tables: who is written to soon
+//! again is left alone for longer (`froglet-memory`'s `transform`). With dictionaries equal strings of a block are
+//! kept once; the paper's have codes, too. Each variant of each round has a
 //! database of its own. One thread freezes beside the workers; compaction is not part of it, because a stored procedure
 //! deletes from NEW_ORDER only. With as many workers as cores the freezer takes its time from them.
 
@@ -19,7 +20,7 @@ use super::limits::{self, Bound};
 use crate::progress;
 use crate::report::Report;
 use crate::stats::range;
-use crate::store::{Background, Durability, Store};
+use crate::store::{Background, Dictionary, Durability, Store};
 use crate::tpcc::consistency;
 use crate::tpcc::db::{Access, Tpcc};
 use crate::tpcc::driver::{self, Run, Stats};
@@ -29,10 +30,12 @@ use crate::tpccd::rounds::rotated;
 
 const OFF: &str = "freezing off";
 pub const AGGRESSIVE: Duration = Duration::from_millis(10);
-const WAYS: [(&str, Option<Duration>); 3] = [
-    (OFF, None),
-    ("freezing after 10 ms", Some(AGGRESSIVE)),
-    ("freezing after 5 s", Some(Duration::from_secs(5))),
+/// When blocks are frozen, and how; the second is what the server does.
+const WAYS: [(&str, Option<Duration>, Dictionary); 4] = [
+    (OFF, None, Dictionary::Off),
+    ("freezing after 5 s", Some(Duration::from_secs(5)), Dictionary::Auto),
+    ("gathering after 10 ms", Some(AGGRESSIVE), Dictionary::Off),
+    ("dictionaries after 10 ms", Some(AGGRESSIVE), Dictionary::On),
 ];
 /// The tables that generate cold data.
 pub const COLD: [TableName; 4] =
@@ -44,11 +47,12 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         let operation = format!("8: TPC-C, {workers} worker{s}");
         let mut ratios: [Vec<f64>; WAYS.len()] = Default::default();
         bench.in_rounds(&operation, report, |round, figures| {
-            for (way, after) in rotated(&WAYS, round) {
+            for (way, freeze_after, dictionary) in rotated(&WAYS, round) {
                 progress::phase(way);
-                measure(bench, workers, (way, after), &operation, figures)?;
+                let background = Background { collects: true, freeze_after, dictionary };
+                measure(bench, workers, (way, background), &operation, figures)?;
             }
-            for (at, (way, _)) in WAYS.iter().enumerate().skip(1) {
+            for (at, (way, ..)) in WAYS.iter().enumerate().skip(1) {
                 for metric in ["throughput", "worker's processor time"] {
                     figures.add_ratio(way, OFF, &operation, metric);
                 }
@@ -56,7 +60,7 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
             }
             Ok(())
         })?;
-        for (at, (way, _)) in WAYS.iter().enumerate().skip(1) {
+        for (at, (way, ..)) in WAYS.iter().enumerate().skip(1) {
             // Rounds further apart than the limit say that the machine was not quiet enough for it.
             let apart_percent = range(&ratios[at]) * 100.0;
             let metric = "throughput, range of the rounds";
@@ -75,12 +79,16 @@ fn over_off(way: &str) -> String {
 }
 
 /// A loaded database that freezes in a way.
-pub fn database(bench: &Bench<'_>, workers: u16, freeze_after: Option<Duration>) -> Result<Tpcc> {
-    let background = Background { freeze_after, ..Background::default() };
+pub fn database(bench: &Bench<'_>, workers: u16, background: Background) -> Result<Tpcc> {
     let store = Store::open_with(Durability::Off, &bench.args.dir, background)?;
     let db = Tpcc::create_in(store, bench.scale(workers), Access::Engine)?;
     load::load(&db)?;
     Ok(db)
+}
+
+/// What freezes blocks as the server does, after so long.
+pub fn frozen_after(after: Duration) -> Background {
+    Background { freeze_after: Some(after), ..Background::default() }
 }
 
 /// How the workers run.
@@ -97,11 +105,11 @@ pub fn how(bench: &Bench<'_>, workers: u16) -> Run {
 fn measure(
     bench: &Bench<'_>,
     workers: u16,
-    (way, after): (&str, Option<Duration>),
+    (way, background): (&str, Background),
     operation: &str,
     figures: &mut Report,
 ) -> Result<()> {
-    let db = database(bench, workers, after)?;
+    let db = database(bench, workers, background)?;
     let stats = driver::run(&db, how(bench, workers))?;
     let states = TABLES.map(|table| (table, db.engine().block_counts(table.space())));
     add_stats(figures, way, operation, &stats);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::fig08::{AGGRESSIVE, COLD, database, how};
+use super::fig08::{AGGRESSIVE, COLD, database, frozen_after, how};
 use super::{Bench, Words};
 use crate::report::Report;
 use crate::stats::{median, range};
@@ -36,7 +36,7 @@ struct Sample {
 
 pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let workers = bench.args.workers.last().copied().unwrap_or(1);
-    let db = database(bench, workers, Some(AGGRESSIVE))?;
+    let db = database(bench, workers, frozen_after(AGGRESSIVE))?;
     let stop = AtomicBool::new(false);
     let (outcome, samples) = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(&db, &stop));

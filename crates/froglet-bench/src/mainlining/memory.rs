@@ -18,6 +18,7 @@ use super::fig08::database;
 use super::limits::{self, Bound};
 use crate::machine;
 use crate::report::Report;
+use crate::store::Background;
 use crate::tpcc::db::Tpcc;
 use crate::tpcc::schema::{TABLES, TableName};
 
@@ -29,7 +30,8 @@ const METRIC: &str = "bytes";
 
 pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let before = machine::resident_bytes();
-    let db = database(bench, bench.args.workers.last().copied().unwrap_or(1), None)?;
+    let workers = bench.args.workers.last().copied().unwrap_or(1);
+    let db = database(bench, workers, Background::default())?;
     let mut sums = [0, 0, 0];
     for table in TABLES {
         let operation = format!("memory: {table:?}");

@@ -88,7 +88,7 @@ pub struct Sparse {
 impl Sparse {
     /// So many blocks, of whose rows each is deleted with a probability.
     pub fn make(columns: Columns, blocks: u32, empty_percent: u32, dir: &Path) -> Result<Sparse> {
-        let nothing = Background { collects: false, freeze_after: None };
+        let nothing = Background { collects: false, ..Background::default() };
         let store = Store::open_with(Durability::Off, dir, nothing)?;
         store.engine.create_space(SPACE)?;
         let column = |(id, ty)| ColumnSpec { id: ColumnId(id), ty, missing: Value::Null };
