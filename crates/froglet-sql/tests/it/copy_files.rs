@@ -75,7 +75,9 @@ async fn every_mutated_file_is_read_or_refused() {
             Ok(()) => read += 1,
             Err(error) => {
                 let state = error.state.to_string();
-                if !["22", "42", "0A", "53", "54"].contains(&&state[..2]) {
+                // As PostgreSQL says of a binary value that is too short.
+                let is_short = format == "binary" && state == "08P01";
+                if !is_short && !["22", "42", "0A", "53", "54"].contains(&&state[..2]) {
                     unclear.push(format!("{format}: {state} {}", error.message));
                 }
                 refused += 1;
