@@ -59,9 +59,9 @@ impl RowFormat {
             false => Special::new(true, [options.delimiter, b'\\', b'\\', b'\\']),
         };
         // In CSV a value that looks like NULL is quoted, too.
-        let plain = !in_numbers(options.delimiter)
-            && !(csv && in_numbers(options.quote))
-            && !(csv && options.null.bytes().next().is_some_and(in_numbers));
+        let looks_like_null = options.null.bytes().next().is_some_and(in_numbers);
+        let in_csv = in_numbers(options.quote) || looks_like_null;
+        let plain = !(in_numbers(options.delimiter) || csv && in_csv);
         RowFormat { fields, options, forced, special, plain }
     }
 
