@@ -290,7 +290,8 @@ class Changer:
 def assert_killed(server):
     process, server.process = server.process, None
     try:
-        process.communicate(timeout=5)
+        # What happens in the background may only be through when nobody else is at work any more.
+        process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
