@@ -106,8 +106,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
 
-    /// Only what has this in its name: an approach (tpcc), an experiment (pgbench), an operation
-    /// (copy), a change (ddl, tpccd)
+    /// Only what has this in its name: approach (tpcc), experiment (pgbench), operation (copy),
+    /// change (ddl, tpccd)
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 

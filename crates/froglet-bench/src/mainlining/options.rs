@@ -53,8 +53,7 @@ pub struct Options {
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub export_mb: Option<u32>,
 
-    /// A Python with psycopg, pandas, pyarrow (mainlining, figure 15 and queries; `./test`
-    /// makes one in target/test-venv); datafusion and duckdb are measured if it has them
+    /// A Python with psycopg, pandas, pyarrow; datafusion and duckdb if it has them (mainlining)
     #[arg(long, value_name = "PATH", default_value = "target/test-venv/bin/python")]
     pub python: PathBuf,
 }

@@ -59,8 +59,7 @@ pub struct Options {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,NAME")]
     pub approach: Vec<Approach>,
 
-    /// Table, JSON and SVGs go into here (mainlining); measure all (closed loop, open loop, sweeps)
-    /// and write it into here (tpccd)
+    /// Table, JSON and SVGs go into here (mainlining); all is measured, and goes into here (tpccd)
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
 }
