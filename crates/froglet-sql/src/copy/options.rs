@@ -260,7 +260,8 @@ impl Values {
         }
         let header = self.header.unwrap_or(Header::No);
         if to && header == Header::Match {
-            return Err(invalid("cannot use \"match\" with HEADER in COPY TO"));
+            let what = "cannot use \"match\" with HEADER in COPY TO";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what));
         }
         let codec = match format {
             Format::Parquet => Codec::Zstd,
