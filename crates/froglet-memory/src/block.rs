@@ -27,10 +27,10 @@
 //! **[B3]** `version` counts linked records (low half) and links ever made (high half). A link is
 //! counted after the CAS and before the release fence. A reader that finds nothing linked, copies, and
 //! finds the same count has copied the cells of versions that everybody sees.
-//! A column may be frozen, and is made hot before a cell of it is stored: see `freeze`.
-//!
 //! **[B4]** A migration stores cells of columns that no committed schema has; it makes `fill` odd
 //! meanwhile, which sends readers back.
+//!
+//! A column may be frozen, and is made hot before a cell of it is stored: see `freeze`.
 
 use std::sync::Arc;
 
@@ -298,10 +298,7 @@ impl Block {
         }
         self.change_directory(guard, |columns| {
             if let Ok(at) = columns.binary_search_by_key(&id, |c| c.id) {
-                let bytes =
-                    columns.remove(at).row_bytes() * self.charged_rows.load(Ordering::Relaxed);
-                self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
-                self.budget.release(bytes);
+                self.uncharge(columns.remove(at).row_bytes());
             }
         });
         self.dirty.store(true, Ordering::SeqCst);
@@ -310,10 +307,7 @@ impl Block {
     /// Takes every column away, of a block without rows.
     pub fn drop_columns(&self, guard: &Guard) {
         self.change_directory(guard, |columns| {
-            let rows = self.charged_rows.load(Ordering::Relaxed);
-            let bytes = columns.drain(..).map(|column| rows * column.row_bytes()).sum();
-            self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.budget.release(bytes);
+            self.uncharge(columns.drain(..).map(|column| column.row_bytes()).sum());
         });
         self.dirty.store(true, Ordering::SeqCst);
     }
@@ -334,6 +328,13 @@ impl Block {
     fn charge(&self, bytes: usize) {
         self.budget.charge(bytes);
         self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Columns with so many bytes a row are gone.
+    fn uncharge(&self, row_bytes: usize) {
+        let bytes = row_bytes * self.charged_rows.load(Ordering::Relaxed);
+        self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.release(bytes);
     }
 
     /// Bytes of heads and cells, heaps apart.
