@@ -212,3 +212,102 @@ def test_no_update_is_lost_while_rows_move(start):
     assert server.value("select count(*) from c left join p on p.id = c.p where p.id is null") == 0
     by_key = sum(server.value("select n from p where id = %s", (key,)) for key in range(8, 40001, 8))
     assert by_key == counted
+
+
+# --- The option `dictionary` ------------------------------------------------------------------------------
+
+
+def dictionaries(server, table):
+    """In how many columns of blocks equal strings are kept once, after all that can be has been frozen."""
+    server.run(f"vacuum {table}")
+    return server.value("select dictionaries from froglet.blocks where table_name = %s", (table,))
+
+
+def fill(server, table, first=1):
+    """Two blocks: `few` has 20 strings, `many` has as many as rows; none of them fits into a view."""
+    server.run(f"insert into {table} select i, 'one of few long texts ' || i % 20, 'one of many long texts ' || i"
+               f" from generate_series({first}, {first + 16383}) i")
+
+
+def test_dictionaries_of_tables_and_columns(start):
+    server = start(environment={"FROGLET_FREEZE_AFTER": "off"})
+    for name, options in (("auto", ""), ("never", "with (dictionary = off)"), ("always", "with (dictionary = on)")):
+        server.run(f"create table {name} (id int primary key, few text, many text) {options}")
+        fill(server, name)
+    assert [dictionaries(server, name) for name in ("auto", "never", "always")] == [2, 0, 4]
+    size = {name: blocks(server, name)["bytes"] for name in ("auto", "never", "always")}
+    assert size["auto"] < size["never"] and size["auto"] <= size["always"]
+    # A column's own option goes before its table's.
+    server.run("create table mixed (id int primary key, few text, many text) with (dictionary = on)",
+               "alter table mixed alter column many set (dictionary = off, n_distinct = 5)")
+    fill(server, "mixed")
+    assert dictionaries(server, "mixed") == 2
+    # Blocks that are frozen from then on.
+    server.run("alter table never set (dictionary = auto)")
+    fill(server, "never", 100_000)
+    assert dictionaries(server, "never") == 2
+    server.run("alter table mixed alter many reset (dictionary), reset (dictionary, fillfactor)")
+    fill(server, "mixed", 100_000)
+    assert dictionaries(server, "mixed") == 4
+    copied = "create table copied with (dictionary = off) as select * from mixed"
+    server.run(copied, "truncate mixed", "alter table mixed set (dictionary = on)")
+    assert dictionaries(server, "copied") == 0
+    fill(server, "mixed")
+    assert dictionaries(server, "mixed") == 4
+
+
+def test_options_are_in_the_catalog_and_outlive_a_restart(start):
+    server = start(environment={"FROGLET_FREEZE_AFTER": "off"})
+    server.run("create table t (id int primary key, few text, many text) with (fillfactor = 70, dictionary = off)",
+               "alter table only t alter column few set (dictionary = 'on')",
+               "alter table t alter few type varchar(100), add column n int default 5")
+    options = "select reloptions from pg_class where relname = 't'"
+    of_columns = "select attname, attoptions from pg_attribute where attrelid = 't'::regclass and attoptions is not null"
+    for _ in range(2):
+        assert server.value(options) == ["dictionary=off"]
+        assert server.rows(of_columns) == [("few", ["dictionary=on"])]
+        server.stop()
+        server.start()
+    fill(server, "t (id, few, many)")
+    assert dictionaries(server, "t") == 2
+    assert "Options: dictionary=off" in server.psql(r"\d+ t").stdout
+    with server.connect(autocommit=False) as session:
+        session.execute("alter table t reset (dictionary)")
+        session.rollback()
+    assert server.value(options) == ["dictionary=off"]
+    server.run("alter table t reset (dictionary)", "alter table t alter few reset (dictionary)")
+    assert server.value(options) is None and server.rows(of_columns) == []
+
+
+def test_a_change_of_options_is_reverted(start):
+    server = start(environment={"FROGLET_FREEZE_AFTER": "off"})
+    server.run("create table t (id int primary key, few text) with (dictionary = on)")
+    with server.connect(autocommit=False) as session:
+        session.execute("alter table t reset (dictionary), alter few set (dictionary = off)")
+        session.commit()
+    change = server.value("select max(id) from froglet.schema_changes")
+    server.run(f"select froglet.revert_migration({change})")
+    assert server.value("select reloptions from pg_class where relname = 't'") == ["dictionary=on"]
+    assert server.value("select attoptions from pg_attribute where attname = 'few'") is None
+
+
+@pytest.mark.parametrize("statement, state, words", [
+    ("create table u (a text) with (dictionary = perhaps)", "22023", 'Valid values are "on", "off", and "auto".'),
+    ("create table u (a text) with (dictionary = on, dictionary = off)", "22023", "more than once"),
+    ("alter table t set (dictionari = on)", "22023", 'unrecognized parameter "dictionari"'),
+    ("alter table t alter a set (fillfactor = 50)", "22023", 'unrecognized parameter "fillfactor"'),
+    ("alter table t alter nobody set (dictionary = on)", "42703", 'column "nobody"'),
+    ("alter table t alter a set ()", "42601", "syntax error"),
+    ("alter table t reset ()", "42601", "syntax error"),
+    ("alter table t reset (dictionary = on)", "42601", "syntax error"),
+    ("alter table t alter a set (dictionary)", "42601", "syntax error"),
+    ("alter table t set tblproperties ('a' = (dictionary = on))", "42601", "syntax error"),
+    ("alter table t alter a set (dictionary = on", "42601", "syntax error"),
+])
+def test_options_that_are_none(froglet, statement, state, words):
+    froglet.run("create table t (a text)")
+    with pytest.raises(errors.Error) as refused:
+        froglet.run(statement)
+    assert refused.value.sqlstate == state, refused.value
+    assert words in str(refused.value)
+    assert froglet.value("select count(*) from pg_attribute where attoptions is not null") == 0

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+pub use froglet_engine::Dictionary;
 use froglet_engine::Engine;
-pub use froglet_memory::Dictionary;
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_txn::TxnManager;
 use tempfile::TempDir;

@@ -26,7 +26,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 
 use crate::error::EngineError;
 use crate::id::{ColumnId, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
-use crate::layout::Layout;
+use crate::layout::{Dictionary, Layout};
 use crate::value::{Row, Value};
 
 /// A registered read view: versions it may need are kept while it lives.
@@ -664,6 +664,9 @@ pub trait Engine: Send + Sync + 'static {
     fn freeze(&self, _space: SpaceId) -> u64 {
         0
     }
+    /// Whether equal strings are kept once in blocks that are frozen from now on, of these columns of a space;
+    /// of all others the engine decides.
+    fn set_dictionaries(&self, _space: SpaceId, _choices: Vec<(ColumnId, Dictionary)>) {}
     /// The state of a space's blocks; nothing but zeros if there is no such space.
     fn block_counts(&self, _space: SpaceId) -> BlockCounts {
         BlockCounts::default()

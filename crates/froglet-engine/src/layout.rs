@@ -18,6 +18,40 @@ pub struct ColumnSpec {
     pub missing: Value,
 }
 
+/// Whether equal strings of a block that is frozen are kept once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dictionary {
+    /// Never.
+    Off,
+    /// Where the first of them say that it is worth while.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+}
+
+impl Dictionary {
+    /// As settings and options say it.
+    pub fn parse(name: &str) -> Option<Dictionary> {
+        match name {
+            "off" => Some(Dictionary::Off),
+            "auto" => Some(Dictionary::Auto),
+            "on" => Some(Dictionary::On),
+            _ => None,
+        }
+    }
+
+    /// As settings and options say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dictionary::Off => "off",
+            Dictionary::Auto => "auto",
+            Dictionary::On => "on",
+        }
+    }
+}
+
 /// One part of an index key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct KeyPart {

@@ -34,5 +34,5 @@ pub use engine::{
 };
 pub use error::{EngineError, ReadFailed, SqlState};
 pub use id::{ColumnId, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
-pub use layout::{ColumnSpec, IndexSpec, KeyPart, Layout};
+pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout};
 pub use value::{ColumnType, Row, Value};

@@ -25,7 +25,6 @@ use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnType, Value};
 
-pub use self::frozen::Dictionary;
 pub(crate) use self::frozen::Freezing;
 use self::frozen::Frozen;
 use crate::block::Directory;

@@ -12,8 +12,8 @@ use crossbeam_epoch as epoch;
 use froglet_engine::env::{Env, RealEnv};
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockCounts, ColumnId, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout, Lsn,
-    Snapshot, SpaceId, Table, Ts, TxnId,
+    BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout,
+    Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
 };
 
 use crate::clock::{Registered, Timeline};
@@ -423,6 +423,12 @@ impl Engine for MemoryEngine {
 
     fn freeze(&self, space: SpaceId) -> u64 {
         self.core.space(space).map_or(0, |space| self.core.freeze_space(&space))
+    }
+
+    fn set_dictionaries(&self, space: SpaceId, choices: Vec<(ColumnId, Dictionary)>) {
+        if let Ok(space) = self.core.space(space) {
+            space.dictionaries.store(Arc::new(choices));
+        }
     }
 
     fn block_counts(&self, space: SpaceId) -> BlockCounts {

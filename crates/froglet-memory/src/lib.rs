@@ -59,7 +59,6 @@ mod txn;
 mod undo;
 mod write;
 
-pub use column::Dictionary;
 pub use engine::{MemoryEngine, MemoryOptions};
 pub use recovery::RecoveryTimes;
 pub use table::MemoryTable;

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockCounts, ColumnId, ColumnSpec, EngineError, Feed, IndexId, RowId, SpaceId,
+    BlockCounts, ColumnId, ColumnSpec, Dictionary, EngineError, Feed, IndexId, RowId, SpaceId,
 };
 
 use crate::block::Block;
@@ -46,6 +46,8 @@ pub(crate) struct Space {
     free_len: AtomicUsize,
     /// Declared columns by id. A column is declared before a cell of it is written.
     columns: ArcSwap<Vec<ColumnSpec>>,
+    /// Of these columns it is said whether their strings are kept once.
+    pub dictionaries: ArcSwap<Vec<(ColumnId, Dictionary)>>,
     indexes: ArcSwap<Vec<Arc<Index>>>,
     feeds: Mutex<Vec<Weak<FeedQueue>>>,
     feeds_open: AtomicUsize,
@@ -78,6 +80,7 @@ impl Space {
             free: Mutex::default(),
             free_len: AtomicUsize::new(0),
             columns: ArcSwap::default(),
+            dictionaries: ArcSwap::default(),
             indexes: ArcSwap::default(),
             feeds: Mutex::new(Vec::new()),
             feeds_open: AtomicUsize::new(0),

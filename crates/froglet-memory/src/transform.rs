@@ -18,11 +18,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_epoch as epoch;
-use froglet_engine::RowId;
 use froglet_engine::env::Env;
+use froglet_engine::{Dictionary, RowId};
 
 use crate::block::Block;
-use crate::column::{Dictionary, Freezing};
+use crate::column::Freezing;
 use crate::compact::GROUP_BLOCKS;
 use crate::engine::Core;
 use crate::freeze::Attempt;
@@ -37,7 +37,7 @@ const TOO_EARLY: u64 = 4;
 /// The wait is doubled at most so often.
 const PATIENCE_MAX: u8 = 8;
 /// While others commit: rest for so many times the work.
-const REST: u32 = 3;
+const REST: u32 = 15;
 const NICENESS: i32 = 10;
 
 /// When blocks are frozen, and by how many threads.
@@ -47,7 +47,7 @@ pub struct FreezeOptions {
     pub after: Option<Duration>,
     /// Threads that do it. Without, [`crate::MemoryEngine::freeze_cold`] does.
     pub threads: usize,
-    /// Whether equal strings of a block are kept once.
+    /// Whether equal strings of a block are kept once, where nothing is said of their column.
     pub dictionary: Dictionary,
 }
 
@@ -191,6 +191,7 @@ impl Core {
         let freezing = Freezing {
             rows: space.rows_in_block(number),
             dictionary: self.cooling.dictionary,
+            chosen: &space.dictionaries.load(),
             budget: &self.budget,
             guard: &epoch::pin(),
         };

@@ -148,6 +148,9 @@ impl Catalog {
             }
             Change::DropNotNull { column, .. } => edit::set_not_null(def, &column, false, None)?,
             Change::SetDefault { column, default, .. } => edit::set_default(def, &column, default)?,
+            Change::SetDictionary { column, dictionary, .. } => {
+                edit::set_dictionary(def, column.as_deref(), dictionary)?
+            }
             Change::AddConstraint { constraint, .. } => {
                 let taken = scope.taken(&def.schema);
                 let table = |id| scope.view.tables.get(&id).map(|t| t.def.clone());
@@ -407,6 +410,7 @@ impl Catalog {
             indexes: vec![],
             constraints: vec![],
             referenced_by: vec![],
+            dictionary: new.dictionary,
             lazy: None,
             lazy_columns: vec![],
         };
@@ -631,6 +635,7 @@ impl Change {
             | Change::SetNotNull { table, .. }
             | Change::DropNotNull { table, .. }
             | Change::SetDefault { table, .. }
+            | Change::SetDictionary { table, .. }
             | Change::AddConstraint { table, .. }
             | Change::DropConstraint { table, .. }
             | Change::RenameConstraint { table, .. }

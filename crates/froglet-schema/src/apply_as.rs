@@ -91,6 +91,7 @@ impl Catalog {
                 name: format!("{name} (stage {})", at + 1),
                 columns: columns.clone(),
                 constraints: Vec::new(),
+                dictionary: None,
             };
             let (stage, query) = (Into::New(stage), query.clone());
             made.push(self.derive_stage(txn, &scope, stage, &made, query).await?.0);

@@ -622,6 +622,9 @@ impl Catalog {
         }
         drop(states);
         let objects: Vec<ObjectId> = changes.objects.keys().copied().collect();
+        for table in objects.iter().filter_map(|id| after.tables.get(id)) {
+            self.engine().set_dictionaries(table.def.space, table.def.dictionaries());
+        }
         self.commit_lazies(txn.id(), &after, &objects);
         self.commit_lazy_columns(txn.id(), &after, &objects);
         self.history.write().push(before);
@@ -681,6 +684,7 @@ fn load(
             ObjectDef::Table(def) => {
                 let table = engine.open(def.space, Arc::new(def.layout()))?;
                 tables.push(Arc::clone(&table));
+                engine.set_dictionaries(def.space, def.dictionaries());
                 let version = TableVersion::new(def, Ts(1), table);
                 catalog.tables.insert(version.def.id, Arc::new(version));
             }

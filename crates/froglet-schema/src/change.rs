@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
-use froglet_engine::{BlockRows, ColumnId, ColumnType, KeyPart, Snapshot, Value};
+use froglet_engine::{BlockRows, ColumnId, ColumnType, Dictionary, KeyPart, Snapshot, Value};
 
 use crate::def::{ColumnDef, Expression, ForeignKeyAction, ObjectId, SequenceDef, SqlType};
 
@@ -356,6 +356,8 @@ pub struct NewTable {
     pub columns: Vec<NewColumn>,
     /// Its constraints.
     pub constraints: Vec<NewConstraint>,
+    /// Its option `dictionary`.
+    pub dictionary: Option<Dictionary>,
 }
 
 /// One change. Tables are named by the id that the statement's catalog version gave; columns and
@@ -430,6 +432,12 @@ pub enum Change {
         table: ObjectId,
         column: String,
         default: Option<Expression>,
+    },
+    /// The option `dictionary` of the table, or of a column.
+    SetDictionary {
+        table: ObjectId,
+        column: Option<String>,
+        dictionary: Option<Dictionary>,
     },
     AddConstraint {
         table: ObjectId,

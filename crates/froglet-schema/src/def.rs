@@ -3,7 +3,7 @@
 use crate::lazy::LazyDef;
 use crate::lazy_columns::LazyColumnDef;
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, IndexId, IndexSpec, Layout, SpaceId, Value,
+    ColumnId, ColumnSpec, ColumnType, Dictionary, IndexId, IndexSpec, Layout, SpaceId, Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,9 @@ pub struct ColumnDef {
     pub default: Option<Expression>,
     /// The value of rows that were there before the column was.
     pub missing: Value,
+    /// Its option `dictionary`.
+    #[serde(default)]
+    pub dictionary: Option<Dictionary>,
 }
 
 /// One index.
@@ -144,6 +147,9 @@ pub struct TableDef {
     pub constraints: Vec<ConstraintDef>,
     /// Tables whose foreign keys point here (with this one if it points to itself).
     pub referenced_by: Vec<ObjectId>,
+    /// Its option `dictionary`, for columns without their own.
+    #[serde(default)]
+    pub dictionary: Option<Dictionary>,
     /// How its rows are being made, while they are.
     #[serde(default)]
     pub lazy: Option<Box<LazyDef>>,
@@ -213,6 +219,12 @@ impl TableDef {
             .map(|c| ColumnSpec { id: c.id, ty: c.ty, missing: c.missing.clone() })
             .collect();
         Layout { columns, indexes: self.indexes.iter().map(|i| i.spec.clone()).collect() }
+    }
+
+    /// What is said of its columns' dictionaries; of all others the server decides.
+    pub fn dictionaries(&self) -> Vec<(ColumnId, Dictionary)> {
+        let said = |c: &ColumnDef| Some((c.id, c.dictionary.or(self.dictionary)?));
+        self.columns.iter().filter_map(said).collect()
     }
 }
 

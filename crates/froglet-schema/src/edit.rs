@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use froglet_engine::{ColumnId, ColumnType, IndexId, IndexSpec, SqlState, Value};
+use froglet_engine::{ColumnId, ColumnType, Dictionary, IndexId, IndexSpec, SqlState, Value};
 
 use crate::change::{
     Check, Fill, LazyFill, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewKeyPart, Transform,
@@ -121,6 +121,7 @@ pub fn add_column(
         not_null: new.not_null,
         default: new.default,
         missing,
+        dictionary: None,
     });
     Ok(edited)
 }
@@ -339,6 +340,20 @@ pub fn set_default(
 ) -> Result<Edited, SchemaError> {
     let mut edited = Edited::of(def);
     column_mut(&mut edited.def, column)?.default = default;
+    Ok(edited)
+}
+
+/// The option `dictionary` of a table, or of one of its columns.
+pub fn set_dictionary(
+    def: &TableDef,
+    column: Option<&str>,
+    dictionary: Option<Dictionary>,
+) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    match column {
+        Some(column) => column_mut(&mut edited.def, column)?.dictionary = dictionary,
+        None => edited.def.dictionary = dictionary,
+    }
     Ok(edited)
 }
 

@@ -9,10 +9,10 @@ use std::time::Instant;
 use froglet_engine::Engine;
 use froglet_engine::env::RealEnv;
 use froglet_memory::lock_file::{DataDirLock, LockError};
-use froglet_memory::{Dictionary, FreezeOptions, MemoryEngine, MemoryOptions};
+use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_sql::{CopyDirectory, Database, Defaults};
 
-use crate::config::{Choice, Config};
+use crate::config::Config;
 use crate::error::ServerError;
 
 /// What is open while the server runs.
@@ -65,11 +65,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
         freeze: FreezeOptions {
             after: config.freeze_after,
             threads: config.freeze_threads,
-            dictionary: match config.freeze_dictionary {
-                Choice::Auto => Dictionary::Auto,
-                Choice::On => Dictionary::On,
-                Choice::Off => Dictionary::Off,
-            },
+            dictionary: config.freeze_dictionary,
         },
         index_rows_min: config.index_rows_min,
         ..MemoryOptions::default()

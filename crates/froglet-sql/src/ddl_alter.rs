@@ -19,6 +19,7 @@ use crate::ddl_column::{self, Serial, Source};
 use crate::error::SqlError;
 use crate::lazy_column::{self, From, constrained, depends_on};
 use crate::resolve::{self, Names};
+use crate::storage_options;
 use crate::stored::{self, DefaultKind};
 use crate::types::{self, oids};
 
@@ -92,7 +93,17 @@ impl Ddl<'_> {
                 name: fold(new_name),
             },
             Op::SetOptionsParens { options } => {
-                return Ok(options.iter().try_for_each(crate::ddl_table::storage_option)?);
+                let Some(dictionary) = storage_options::of_table(options)? else { return Ok(()) };
+                Change::SetDictionary { table: id, column: None, dictionary }
+            }
+            Op::SetTblProperties { table_properties } => {
+                for (column, chosen) in storage_options::of_columns(table_properties)? {
+                    let column = Some(existing(&table, column)?);
+                    if let Some(dictionary) = chosen {
+                        self.apply(Change::SetDictionary { table: id, column, dictionary }).await?;
+                    }
+                }
+                return Ok(());
             }
             Op::OwnerTo { .. } | Op::ReplicaIdentity { .. } | Op::ValidateConstraint { .. } => {
                 return Ok(());

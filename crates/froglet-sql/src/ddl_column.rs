@@ -216,6 +216,7 @@ pub(crate) fn draft(schema: &str, name: &str, columns: &[NewColumn]) -> TableDef
         indexes: Vec::new(),
         constraints: Vec::new(),
         referenced_by: Vec::new(),
+        dictionary: None,
         lazy: None,
         lazy_columns: Vec::new(),
     };
@@ -234,6 +235,7 @@ pub(crate) fn add_to_draft(def: &mut TableDef, column: &NewColumn) {
         not_null: column.not_null,
         default: column.default.clone(),
         missing: froglet_engine::Value::Null,
+        dictionary: None,
     });
 }
 

@@ -1,8 +1,7 @@
 //! CREATE TABLE, DROP TABLE, TRUNCATE.
 
 use datafusion::sql::sqlparser::ast::{
-    CascadeOption, CreateTable, CreateTableOptions, ObjectName, SqlOption, TableConstraint,
-    Truncate, TruncateIdentityOption,
+    CascadeOption, CreateTable, ObjectName, TableConstraint, Truncate, TruncateIdentityOption,
 };
 use froglet_engine::SqlState;
 use froglet_schema::{Change, NewColumn, NewTable, ObjectId, TableDef};
@@ -12,13 +11,14 @@ use crate::ddl::Ddl;
 use crate::ddl_column::{self, ColumnPlan, Source};
 use crate::error::SqlError;
 use crate::resolve::{self, Names};
-use crate::stored;
+use crate::{storage_options, stored};
 
 /// The most columns of a table, as in PostgreSQL.
 const MAX_COLUMNS: usize = 1600;
 
 impl Ddl<'_> {
     pub(crate) async fn create_table(&mut self, create: &CreateTable) -> Result<String, Stop> {
+        let dictionary = storage_options::of_new_table(&create.table_options)?;
         let Some((schema, name)) = self.free_name(create)? else {
             return Ok("CREATE TABLE".to_owned());
         };
@@ -34,7 +34,7 @@ impl Ddl<'_> {
         for constraint in written(&plans, &create.constraints) {
             constraints.push(self.constraint(constraint, &draft, None, &constraints)?);
         }
-        let new = NewTable { schema, name, columns, constraints };
+        let new = NewTable { schema, name, columns, constraints, dictionary };
         let id = self.apply(Change::CreateTable(new)).await?.ok_or(Stop::Restart)?;
         self.own_sequences(id, owned).await?;
         Ok("CREATE TABLE".to_owned())
@@ -267,33 +267,7 @@ fn refuse_forms(create: &CreateTable) -> Result<(), SqlError> {
     if let Some((_, what)) = forms.iter().find(|(present, _)| *present) {
         return Err(SqlError::unsupported(what));
     }
-    match &create.table_options {
-        CreateTableOptions::None => Ok(()),
-        CreateTableOptions::With(options) => options.iter().try_for_each(storage_option),
-        _ => Err(SqlError::unsupported("this table option")),
-    }
-}
-
-/// PostgreSQL's storage parameters mean nothing here; pgbench and dumps send them all the same.
-pub(crate) fn storage_option(option: &SqlOption) -> Result<(), SqlError> {
-    let name = match option {
-        SqlOption::KeyValue { key, .. } => key.value.to_ascii_lowercase(),
-        other => other.to_string().to_ascii_lowercase(),
-    };
-    // The migration of CREATE TABLE AS; of an empty table there is nothing to migrate.
-    let known =
-        ["migration", "fillfactor", "toast_tuple_target", "parallel_workers", "user_catalog_table"];
-    if known.contains(&name.as_str())
-        || ["autovacuum_", "toast.", "log_autovacuum", "vacuum_"]
-            .iter()
-            .any(|p| name.starts_with(p))
-    {
-        return Ok(());
-    }
-    Err(SqlError::new(
-        SqlState::INVALID_PARAMETER_VALUE,
-        format!("unrecognized parameter \"{name}\""),
-    ))
+    Ok(())
 }
 
 impl Ddl<'_> {

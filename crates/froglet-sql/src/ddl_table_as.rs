@@ -35,6 +35,7 @@ impl Ddl<'_> {
                 .hint("Name the columns without types, or ALTER TABLE in the same transaction.")
                 .into());
         }
+        let dictionary = crate::storage_options::of_new_table(&create.table_options)?;
         let Some((schema, name)) = self.free_name(create)? else {
             return Ok("CREATE TABLE AS".to_owned());
         };
@@ -46,7 +47,7 @@ impl Ddl<'_> {
         crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
 
         let made_of = crate::revert::made_of::made_of(&self.names(), query, columns.len());
-        let table = NewTable { schema, name, columns, constraints: Vec::new() };
+        let table = NewTable { schema, name, columns, constraints: Vec::new(), dictionary };
         if !with_data {
             self.apply(Change::CreateTable(table)).await?;
             return Ok("CREATE TABLE AS".to_owned());

@@ -18,6 +18,7 @@ fn column(id: u32, name: &str, ty: ColumnType, sql_type: SqlType) -> ColumnDef {
         not_null: false,
         default: None,
         missing: Value::Null,
+        dictionary: None,
     }
 }
 
@@ -53,6 +54,7 @@ fn table() -> TableDef {
         indexes: Vec::new(),
         constraints: Vec::new(),
         referenced_by: Vec::new(),
+        dictionary: None,
         lazy: None,
         lazy_columns: Vec::new(),
     }

@@ -96,6 +96,7 @@ mod setting_specs;
 pub mod settings;
 mod stages;
 mod statement_cache;
+mod storage_options;
 pub mod stored;
 pub mod stream;
 mod table;

@@ -223,6 +223,7 @@ fn parse_guarded(tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
 
 fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::sequence_ddl::order_identity_options(&mut tokens);
+    crate::storage_options::with_known_options(&mut tokens);
     match command::parse(&tokens) {
         Some(Ok(command)) => return Ok(command),
         Some(Err(error)) => return Err(Failure { error, tokens }),

@@ -11,7 +11,7 @@
 //! | `SELECT EXISTS (SELECT …)` | `SELECT (SELECT count(*) …) > 0` | DataFusion knows EXISTS only as a condition |
 //! | conditions of correlated subqueries | [`crate::rewrite_correlated`] | DataFusion pulls up only equalities |
 //! | `(a, b) = (1, 2)` | `a = 1 AND b = 2` | DataFusion makes structs |
-//! | `c.reloptions \|\| …` | `'{}'::text[]` | psql's `\d+`; storage options are never set |
+//! | `c.reloptions \|\| …` | `c.reloptions` | psql's `\d+`; there are no tables of TOAST |
 //! | a select over a table that is always empty | one that finds nothing | only where the query cannot be planned otherwise: [`crate::rewrite_subquery::empty_selects`] |
 //! | `SELECT a, a`, `SELECT 1` | aliases | DataFusion wants different names, PostgreSQL gives `?column?`; see [`name_columns`] |
 //! | `SELECT f(v) AS v … ORDER BY t.v` | another alias | DataFusion sorts by a column beside the result and cannot tell the two `v` apart: [`crate::rewrite_order`] |
@@ -177,7 +177,8 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::BinaryOp { left, op: ast::BinaryOperator::StringConcat, .. }
             if is_column(left, "reloptions") =>
         {
-            *expr = rewrite_subquery::empty_array();
+            let options = take(left);
+            *expr = options;
             Ok(())
         }
         _ => rewrite_tuple::rewrite(expr),

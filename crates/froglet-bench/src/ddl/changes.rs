@@ -175,6 +175,7 @@ pub const CASES: [Case; 12] = [
                     column("balance", ColumnType::Int64, false),
                 ],
                 constraints: vec![],
+                dictionary: None,
             },
             query: TableQuery::Rows {
                 source: def.id,

@@ -80,6 +80,7 @@ pub async fn create(catalog: &Catalog, rows: u64) -> Result<()> {
         name: name.to_owned(),
         columns,
         constraints: vec![key("id")],
+        dictionary: None,
     };
     let groups = table(GROUPS, vec![column("id", ColumnType::Int32, true)]);
     let bench = table(

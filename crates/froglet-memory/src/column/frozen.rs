@@ -27,7 +27,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnStats, ColumnType, EngineError, IdMap, Value};
+use froglet_engine::{ColumnId, ColumnStats, ColumnType, Dictionary, EngineError, IdMap, Value};
 
 use super::{Column, set_bit};
 use crate::arrow::array_of;
@@ -43,22 +43,10 @@ const SKETCH_BITS: usize = 4 * ROWS_PER_BLOCK;
 pub(crate) struct Frozen {
     /// Every row of the block up to the last that was handed out when it was frozen.
     pub array: ArrayRef,
-    /// Found when a freezer was here, or somebody has asked.
+    /// Found when somebody asks, who wants to leave blocks out.
     pub(super) stats: OnceLock<ColumnStats>,
     /// Long strings that are there once.
     pub is_dictionary: bool,
-}
-
-/// Whether equal strings of a block are kept once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dictionary {
-    /// Never.
-    Off,
-    /// Where the first of them say that it is worth while.
-    #[default]
-    Auto,
-    /// Always.
-    On,
 }
 
 /// What the dictionary of a column that takes one may have at most: one word for so many strings.
@@ -70,9 +58,18 @@ const SAMPLE: usize = 256;
 pub(crate) struct Freezing<'a> {
     /// Rows that are frozen, from the first.
     pub rows: usize,
+    /// What is said of all columns, and of some of them.
     pub dictionary: Dictionary,
+    pub chosen: &'a [(ColumnId, Dictionary)],
     pub budget: &'a Arc<Budget>,
     pub guard: &'a Guard,
+}
+
+impl Freezing<'_> {
+    fn dictionary_of(&self, column: ColumnId) -> Dictionary {
+        let chosen = self.chosen.iter().find(|(id, _)| *id == column);
+        chosen.map_or(self.dictionary, |(_, dictionary)| *dictionary)
+    }
 }
 
 /// Strings gathered.
@@ -114,8 +111,7 @@ impl Column {
         let buffer = unsafe { cells.as_buffer(rows * self.width) };
         // SAFETY: views were validated and lie in the chunks of their heap, which are all there.
         let array = unsafe { array_of(self.ty, buffer, bits, rows, strings) };
-        let stats = OnceLock::from(stats_of(self.ty, &array));
-        let frozen = Some(Box::new(Frozen { array, stats, is_dictionary }));
+        let frozen = Some(Box::new(Frozen { array, stats: OnceLock::new(), is_dictionary }));
         Ok(Column { cells, validity, heap: heap.map(Arc::new), frozen, ..self.same() })
     }
 
@@ -157,7 +153,7 @@ impl Column {
 
     /// The views and strings of the first rows, in a heap of one chunk: what is dead stays behind.
     fn gather(&self, heap: &Heap, freezing: &Freezing<'_>) -> Result<Gathered, EngineError> {
-        let &Freezing { rows, dictionary, budget, guard } = freezing;
+        let &Freezing { rows, budget, guard, .. } = freezing;
         // The latch keeps the collector out, who clears strings of rows that are gone.
         let _latch = heap.latch.lock();
         let views =
@@ -165,7 +161,7 @@ impl Column {
         let is_long = |lo: u64| lo as u32 as usize > INLINE_MAX;
         let long = views.clone().filter(|(_, (lo, _))| is_long(*lo));
         let strings = long.map(|(_, (lo, hi))| heap.bytes(lo, hi, guard));
-        let mut words = Words::of(strings.clone(), dictionary);
+        let mut words = Words::of(strings.clone(), freezing.dictionary_of(self.id));
         let bytes = words.as_ref().map_or_else(|| strings.map(<[u8]>::len).sum(), Words::bytes);
         budget.admit(bytes)?;
         let (gathered, mut state) = Heap::with_room(Arc::clone(budget), bytes);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::{Array, ArrayRef};
+use froglet_engine::Dictionary;
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Direction, Engine, KeyRange, Layout, Row, RowId, Value,
 };
-use froglet_memory::{Dictionary, FreezeOptions, MemoryOptions, MemoryTable};
+use froglet_memory::{FreezeOptions, MemoryOptions, MemoryTable};
 
 use crate::support::*;
 

@@ -76,6 +76,7 @@ impl World {
                 name: None,
                 columns: vec!["id".to_owned()],
             }],
+            dictionary: None,
         };
         let mut txn = self.begin(Isolation::ReadCommitted);
         let id = self.change(&mut txn, Change::CreateTable(new)).await.expect("a fresh name");
@@ -416,6 +417,7 @@ pub fn pairs_table(name: &str) -> NewTable {
         name: name.to_owned(),
         columns: vec![column("id", ColumnType::Int64), column("v", ColumnType::Int64)],
         constraints: vec![],
+        dictionary: None,
     }
 }
 

@@ -13,6 +13,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use froglet_engine::Dictionary;
+
 /// The file looked for in the data directory.
 pub const FILE_NAME: &str = "froglet.toml";
 /// The data directory where nobody names one.
@@ -48,7 +50,7 @@ pub struct Config {
     /// `freeze_threads` that do it.
     pub freeze_threads: usize,
     /// `freeze_dictionary`: whether equal strings of a frozen block are kept once.
-    pub freeze_dictionary: Choice,
+    pub freeze_dictionary: Dictionary,
     /// `index_snapshot_rows`: a checkpoint saves the entries of an index that has so many.
     pub index_rows_min: u64,
     /// `worker_threads` of the session runtime; 0 for as many as there are cores.
@@ -57,17 +59,6 @@ pub struct Config {
     pub copy_directory: Option<PathBuf>,
     /// `[settings]`: what a session begins with.
     pub settings: Vec<Setting>,
-}
-
-/// Of what may be done, or not, or where it is worth while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// Where it is worth while.
-    Auto,
-    /// Always.
-    On,
-    /// Never.
-    Off,
 }
 
 /// A certificate and its key, as PEM files.
@@ -233,12 +224,8 @@ const KEYS: &[(&str, Apply)] = &[
         at_least(e, (1..=64).contains(&config.freeze_threads), "1 to 64 make sense")
     }),
     ("freeze_dictionary", |config, e| {
-        config.freeze_dictionary = match &*e.value {
-            "auto" => Choice::Auto,
-            "on" => Choice::On,
-            "off" => Choice::Off,
-            _ => return Err(e.error("auto, on or off is possible")),
-        };
+        let why = || e.error("auto, on or off is possible");
+        config.freeze_dictionary = Dictionary::parse(&e.value).ok_or_else(why)?;
         Ok(())
     }),
     ("index_snapshot_rows", |config, e| {
@@ -270,7 +257,7 @@ impl Config {
             max_log_bytes: 1 << 30,
             freeze_after: Some(Duration::from_secs(5)),
             freeze_threads: 1,
-            freeze_dictionary: Choice::Auto,
+            freeze_dictionary: Dictionary::Auto,
             index_rows_min: 1 << 14,
             worker_threads: 0,
             copy_directory: None,

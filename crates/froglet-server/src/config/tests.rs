@@ -112,7 +112,7 @@ fn the_freezer_is_told_when_and_how() {
     let after = load("freeze_after", "200ms").expect("loads").freeze_after;
     assert_eq!(after, Some(Duration::from_millis(200)));
     let choice = load("freeze_dictionary", "off").expect("loads").freeze_dictionary;
-    assert_eq!(choice, Choice::Off);
+    assert_eq!(choice, Dictionary::Off);
     for (name, value) in
         [("freeze_after", "soon"), ("freeze_threads", "0"), ("freeze_dictionary", "maybe")]
     {

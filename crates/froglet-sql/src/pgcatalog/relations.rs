@@ -1,7 +1,7 @@
 //! Relations and their columns: pg_class, pg_attribute, pg_attrdef, pg_index, pg_sequence,
 //! pg_depend.
 
-use froglet_engine::{ColumnId, IndexSpec};
+use froglet_engine::{ColumnId, Dictionary, IndexSpec};
 use froglet_schema::{
     CatalogVersion, ColumnDef, ConstraintKind, IndexDef, SequenceDef, TableDef, TableVersion,
 };
@@ -112,7 +112,13 @@ fn table_class(table: &TableVersion, rows: &mut Rows) {
         relhastriggers: foreign,
         relispopulated: true,
         relreplident: 'd',
+        reloptions: storage_options(def.dictionary),
     );
+}
+
+/// Options as pg_class and pg_attribute have them.
+fn storage_options(dictionary: Option<Dictionary>) -> Option<Vec<String>> {
+    dictionary.map(|dictionary| vec![format!("dictionary={}", dictionary.name())])
 }
 
 fn index_class(table: &TableVersion, index: &IndexDef, rows: &mut Rows) {
@@ -197,6 +203,7 @@ fn attributes(scope: &QueryScope, rows: &mut Rows) {
                 column.sql_type,
                 [
                     ("attnotnull", column.not_null.into()),
+                    ("attoptions", storage_options(column.dictionary).into()),
                     ("atthasdef", has_default(column).into()),
                     ("attidentity", identity.into()),
                     ("attgenerated", generated.into()),

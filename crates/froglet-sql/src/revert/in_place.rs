@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use froglet_engine::{ColumnId, Value};
+use froglet_engine::{ColumnId, Dictionary, Value};
 use froglet_schema::{
     ColumnDef, ConstraintDef, ConstraintKind, IndexDef, KeptColumn, ObjectChange, SqlType,
     TableDef, TableVersion,
@@ -69,15 +69,17 @@ impl<'a> Planner<'a> {
         for column in dropped {
             self.restore_column(column, before, &now.def, &name);
         }
+        self.options_back(before.dictionary, after.dictionary, &format!("ALTER TABLE {name}"));
         for pair in &pairs {
             let column = quote_ident(&pair.before.name);
+            let alter = format!("ALTER TABLE {name} ALTER COLUMN {column}");
+            self.options_back(pair.before.dictionary, pair.after.dictionary, &alter);
             let set = match (pair.before.not_null, pair.after.not_null) {
                 (true, false) => "SET",
                 (false, true) => "DROP",
                 _ => continue,
             };
-            let sql = format!("ALTER TABLE {name} ALTER COLUMN {column} {set} NOT NULL");
-            self.sql(Phase::Columns, sql);
+            self.sql(Phase::Columns, format!("{alter} {set} NOT NULL"));
         }
         let kept: Vec<_> = after.constraints.iter().map(|c| c.id).collect();
         let gone = before.constraints.iter().filter(|c| !kept.contains(&c.id));
@@ -86,6 +88,19 @@ impl<'a> Planner<'a> {
         let gone = before.indexes.iter().filter(|index| !kept.contains(&index.id));
         self.restore_indexes(gone, before);
         Ok(())
+    }
+
+    /// The option of a table or column.
+    fn options_back(&mut self, was: Option<Dictionary>, is: Option<Dictionary>, alter: &str) {
+        if was != is {
+            self.sql(
+                Phase::Columns,
+                match was {
+                    Some(was) => format!("{alter} SET (dictionary = {})", was.name()),
+                    None => format!("{alter} RESET (dictionary)"),
+                },
+            );
+        }
     }
 
     /// Constraints and indexes that the change has added go, those that it has renamed get their names back.
