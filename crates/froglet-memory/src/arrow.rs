@@ -6,18 +6,20 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType,
+    ArrowPrimitiveType, ByteViewType, Date32Type, Decimal128Type, Float32Type, Float64Type,
+    Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
 };
 use arrow_array::{
-    Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray,
-    RecordBatch, RecordBatchOptions, StringViewArray,
+    Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, GenericByteViewArray,
+    PrimitiveArray, RecordBatch, RecordBatchOptions, StringViewArray,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_data::ByteView;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use crossbeam_epoch::Guard;
-use froglet_engine::{ColumnType, Value};
+use froglet_engine::{ColumnType, IdMap, Value};
 
 use crate::column::{
     Cell, Column, Found, Tag, Wanted, cell_of, outside_bytes, string_bytes, view_of,
@@ -273,6 +275,58 @@ fn primitive<T: ArrowPrimitiveType>(
     Arc::new(array.with_data_type(ty.arrow()))
 }
 
+/// Strings in buffers that hold nothing else. Rows that share a string still do.
+pub(crate) fn compact_strings(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(compact_views(array.as_string_view())),
+        DataType::BinaryView => Arc::new(compact_views(array.as_binary_view())),
+        _ => Arc::clone(array),
+    }
+}
+
+fn compact_views<T: ByteViewType>(array: &GenericByteViewArray<T>) -> GenericByteViewArray<T> {
+    let len = |view: &u128| *view as u32 as usize;
+    let long = array.views().iter().map(len).filter(|len| *len > INLINE_MAX);
+    let there: usize = array.data_buffers().iter().map(Buffer::len).sum();
+    // Offsets have 32 bits.
+    if long.sum::<usize>() <= there || there > i32::MAX as usize {
+        return array.gc();
+    }
+    let (mut strings, mut moved) = (Vec::new(), IdMap::<u128, u32>::default());
+    let place = |view: &u128| {
+        if len(view) <= INLINE_MAX {
+            return *view;
+        }
+        let old = ByteView::from(*view);
+        let offset = *moved.entry(*view).or_insert_with(|| {
+            let (start, at) = (old.offset as usize, strings.len() as u32);
+            let buffer = &array.data_buffers()[old.buffer_index as usize];
+            strings.extend_from_slice(&buffer[start..start + old.length as usize]);
+            at
+        });
+        ByteView { buffer_index: 0, offset, ..old }.as_u128()
+    };
+    let views: ScalarBuffer<u128> = array.views().iter().map(place).collect();
+    let strings = vec![Buffer::from_vec(strings)];
+    // SAFETY: each view has the length and the prefix of its string, which is in the one buffer.
+    unsafe { GenericByteViewArray::new_unchecked(views, strings, array.nulls().cloned()) }
+}
+
+/// An array of truth values.
+pub(crate) fn booleans(
+    is_true: impl FnMut(usize) -> bool,
+    nulls: Option<NullBuffer>,
+    len: usize,
+) -> ArrayRef {
+    Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(len, is_true), nulls))
+}
+
+/// The NULLs of `len` cells; bit 1 of `validity` is a value.
+pub(crate) fn nulls_of(validity: Vec<u64>, len: usize) -> Option<NullBuffer> {
+    let validity = BooleanBuffer::new(Buffer::from_vec(validity), 0, len);
+    Some(NullBuffer::new(validity)).filter(|nulls| nulls.null_count() > 0)
+}
+
 /// An array of `len` cells in the layout of a column's; bit 1 of `validity` is a value.
 ///
 /// # Safety
@@ -285,13 +339,9 @@ pub(crate) unsafe fn array_of(
     len: usize,
     strings: Vec<Buffer>,
 ) -> ArrayRef {
-    let validity = BooleanBuffer::new(Buffer::from_vec(validity), 0, len);
-    let nulls = Some(NullBuffer::new(validity)).filter(|nulls| nulls.null_count() > 0);
+    let nulls = nulls_of(validity, len);
     match ty {
-        ColumnType::Bool => {
-            let bits = BooleanBuffer::collect_bool(len, |i| cells[i] != 0);
-            Arc::new(BooleanArray::new(bits, nulls))
-        }
+        ColumnType::Bool => booleans(|i| cells[i] != 0, nulls, len),
         ColumnType::Int16 => primitive::<Int16Type>(ty, cells, nulls),
         ColumnType::Int32 => primitive::<Int32Type>(ty, cells, nulls),
         ColumnType::Date => primitive::<Date32Type>(ty, cells, nulls),

@@ -352,6 +352,13 @@ impl Block {
         set_bit(&self.presence, slot, present);
     }
 
+    /// Every row that is there is among the first so many.
+    pub fn rows_present(&self) -> usize {
+        let words = self.presence.iter().map(|word| word.load(Ordering::Relaxed));
+        let last = words.enumerate().filter(|(_, word)| *word != 0).last();
+        last.map_or(0, |(at, word)| 64 * (at + 1) - word.leading_zeros() as usize)
+    }
+
     /// Copies the presence bits of the first `rows` rows.
     pub fn copy_presence(&self, rows: usize, out: &mut Vec<u64>) {
         out.extend(self.presence[..rows.div_ceil(64)].iter().map(|w| w.load(Ordering::Relaxed)));

@@ -35,12 +35,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, RecordBatch, StringViewArray};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use froglet_engine::{ColumnSpec, CrashPoint, EngineError, Layout, Lsn, Snapshot, Ts, TxnId};
 
+use crate::arrow::compact_strings;
 use crate::block::Block;
 use crate::clock::Registered;
 use crate::column::Wanted;
@@ -85,7 +85,9 @@ impl MemoryEngine {
         let manifest = match written {
             Ok(manifest) => manifest,
             Err(error) => {
-                // What was copied is in no manifest.
+                // The manifest may be in place nevertheless: the names of its files are not used again.
+                newest.seq += 1;
+                // What was copied is in no manifest that is known.
                 for (space, block) in copied {
                     if let Some(block) = space.block(block) {
                         block.dirty.store(true, Ordering::SeqCst);
@@ -172,7 +174,7 @@ impl MemoryEngine {
         let mut file = BatchFile::new(disk, name("space"), schema(&columns));
         let mut numbers = Vec::new();
         for (number, block) in space.blocks() {
-            let _latch = block.migration.lock();
+            let latch = block.migration.lock();
             if !block.dirty.swap(false, Ordering::SeqCst) {
                 entry.blocks.extend(old.and_then(|old| old.block(number)).cloned());
                 continue;
@@ -182,6 +184,7 @@ impl MemoryEngine {
                 block.dirty.store(true, Ordering::SeqCst);
             }
             let slots = table.read_slots(snapshot, block, number);
+            drop(latch);
             if slots.count == 0 {
                 continue;
             }
@@ -329,13 +332,9 @@ fn schema(columns: &[ColumnSpec]) -> SchemaRef {
 fn batch_of(schema: &SchemaRef, slots: Slots) -> RecordBatch {
     let there = BooleanBuffer::new(Buffer::from_vec(slots.there), 0, slots.rows);
     let there: ArrayRef = Arc::new(BooleanArray::new(there, None));
-    let compact = |(array, is_frozen): (ArrayRef, bool)| -> ArrayRef {
-        match array.as_any() {
-            _ if is_frozen => array,
-            any if any.is::<StringViewArray>() => Arc::new(array.as_string_view().gc()),
-            any if any.is::<BinaryViewArray>() => Arc::new(array.as_binary_view().gc()),
-            _ => array,
-        }
+    let compact = |(array, is_frozen): (ArrayRef, bool)| match is_frozen {
+        true => array,
+        false => compact_strings(&array),
     };
     let arrays = std::iter::once(there).chain(slots.arrays.into_iter().map(compact)).collect();
     RecordBatch::try_new(Arc::clone(schema), arrays).expect("a block is read in its own types")

@@ -243,7 +243,9 @@ impl MemoryEngine {
         if fresh.is_empty() {
             return Ok(());
         }
-        // Logged before any row that uses them can be; twice does no harm.
+        // Logged before any row that uses them can be; twice does no harm. A checkpoint that has the record
+        // behind it has passed this latch, and so has the columns.
+        let _declaring = space.installing.read();
         self.core.log_record(&redo::declare(space.id, &fresh))?;
         space.declare(&fresh);
         Ok(())
@@ -317,9 +319,10 @@ impl Engine for MemoryEngine {
 
     fn drop_column(&self, space: SpaceId, column: ColumnId) {
         let Ok(space) = self.core.space(space) else { return };
-        // As in `drop_space`.
-        let _ = self.core.log_record(&redo::drop_column(space.id, column));
+        // First here, so that no checkpoint has the record behind it and the column still; and as in
+        // `drop_space`.
         space.drop_column(column, &epoch::pin());
+        let _ = self.core.log_record(&redo::drop_column(space.id, column));
     }
 
     fn drop_index(&self, space: SpaceId, index: IndexId) {

@@ -42,14 +42,22 @@ impl FileWriter {
 impl Write for FileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.hasher.update(bytes);
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= BUFFER_BYTES {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
             self.flush()?;
+        }
+        if bytes.len() < BUFFER_BYTES {
+            self.buffer.extend_from_slice(bytes);
+        } else {
+            self.file.write_at(bytes, self.at).map_err(io_error)?;
+            self.at += bytes.len() as u64;
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
         self.file.write_at(&self.buffer, self.at).map_err(io_error)?;
         self.at += self.buffer.len() as u64;
         self.buffer.clear();

@@ -28,6 +28,8 @@
 //! the columns that he finds: a version that is committed later, in a thawed one, is not his.
 //! **[F3]** A frozen column found so has for every row that a view sees the value that the view sees: since it
 //! was frozen nobody has changed it, and before that there was one version, for everybody.
+//! **[F4]** A frozen column has every row that is there: how many rows were handed out is asked after nothing was
+//! found linked, and a row's id is taken before its record is linked.
 //! So a scan hands the array out, whatever is linked, if the view sees just the first rows of it.
 
 use std::sync::Arc;
@@ -59,14 +61,20 @@ pub(crate) enum Attempt {
 }
 
 impl Block {
-    /// Freezes the hot columns.
-    pub fn freeze(&self, freezing: &Freezing<'_>) -> Result<Attempt, EngineError> {
+    /// Freezes the hot columns, for as many rows as `rows` says.
+    pub fn freeze(
+        &self,
+        rows: impl Fn() -> usize,
+        freezing: &Freezing<'_>,
+    ) -> Result<Attempt, EngineError> {
         let guard = freezing.guard;
         let Some(_latch) = self.migration.try_lock() else { return Ok(Attempt::Busy) };
         self.life.store(life::COOLING, Ordering::SeqCst);
         let version = self.version_after_all();
+        // [F4]
+        let rows = rows();
         let frozen = match Block::nothing_linked(version) {
-            true => self.frozen_columns(freezing),
+            true => self.frozen_columns(rows, freezing),
             false => Ok(None),
         };
         let growing = self.growth.lock();
@@ -75,6 +83,7 @@ impl Block {
         let mut attempt = Ok(Attempt::Busy);
         match frozen {
             Ok(Some(frozen)) if is_undisturbed => {
+                assert!(self.rows_present() <= rows, "a row is behind the {rows} frozen ones");
                 attempt = Ok(Attempt::Frozen(frozen.len()));
                 self.change_latched(&growing, guard, |columns| replace(columns, &frozen));
             }
@@ -95,6 +104,7 @@ impl Block {
     #[allow(clippy::type_complexity)]
     fn frozen_columns(
         &self,
+        rows: usize,
         freezing: &Freezing<'_>,
     ) -> Result<Option<Vec<(Arc<Column>, Arc<Column>)>>, EngineError> {
         let mut frozen = Vec::new();
@@ -104,7 +114,7 @@ impl Block {
             if self.life.load(Ordering::Relaxed) != life::COOLING {
                 return Ok(None);
             }
-            frozen.push((Arc::clone(column), Arc::new(column.freeze(freezing)?)));
+            frozen.push((Arc::clone(column), Arc::new(column.freeze(rows, freezing)?)));
         }
         Ok(Some(frozen))
     }
@@ -129,7 +139,8 @@ impl Block {
     }
 
     /// For a writer that has linked a record: finds its columns again, and thaws those that are frozen
-    /// [F1]. A column that was dropped meanwhile stays as it was found.
+    /// [F1]. A column that was dropped meanwhile stays as it was found, if it was hot; nobody drops one that
+    /// a writer may have in his layout.
     #[inline]
     pub fn heat<'g>(&'g self, columns: &mut [Found<'g>], guard: &'g Guard) {
         if !self.is_hot(columns, guard) {
@@ -137,7 +148,8 @@ impl Block {
             let directory = self.directory(guard);
             for found in columns {
                 let column = directory.find(found.wanted.id, found.wanted.hint);
-                found.column = column.map(Arc::as_ref).or(found.column);
+                let gone = found.column.filter(|column| column.frozen().is_none());
+                found.column = column.map(Arc::as_ref).or(gone);
             }
         }
     }

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::Mutex;
 use arrow_buffer::Buffer;
 use crossbeam_epoch::Guard;
+use froglet_engine::IdMap;
 
 use crate::memory::Budget;
 
@@ -268,9 +269,13 @@ impl Heap {
         let bytes = (state.total - state.wasted.min(state.total)).max(CHUNK_BYTES_MIN);
         let mut fresh = HeapState::default();
         self.add_chunk(&mut fresh, (bytes + bytes / 4).min(CHUNK_BYTES_MAX));
+        // Rows may share a string: they do in a column that was frozen with a dictionary.
+        let mut moved = IdMap::<(u32, u64), u64>::default();
         live(&mut |lo, hi| {
-            let bytes = self.bytes(lo, hi, guard);
-            self.append(&mut fresh, bytes)
+            *moved.entry((lo as u32, hi)).or_insert_with(|| {
+                let bytes = self.bytes(lo, hi, guard);
+                self.append(&mut fresh, bytes)
+            })
         });
         let old = std::mem::replace(state, fresh).in_use;
         let retired = Box::new((Arc::clone(self), old));

@@ -23,7 +23,7 @@
 //! as a whole. An index of few rows has none.
 
 use std::hash::BuildHasher;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -40,9 +40,11 @@ use crate::table::MemoryTable;
 /// The column of keys, encoded so that their order is that of their bytes (`froglet_engine::key`).
 const KEY_COLUMN: &str = "key";
 /// A batch of entries is written when it has so many …
-const BATCH_ENTRIES: usize = 1 << 16;
+const BATCH_ENTRIES: usize = 1 << 14;
 /// … or so many bytes of keys.
 const BATCH_KEY_BYTES: usize = 16 << 20;
+/// Fewer batches are not worth a thread.
+const PART_BATCHES_MIN: usize = 2;
 /// A snapshot serves while at most one block in so many is not covered.
 const STALE_SHARE: usize = 8;
 
@@ -184,54 +186,28 @@ impl IndexSnapshot {
         &self.name
     }
 
-    /// The entries, from the first one.
-    pub fn read(&self) -> Entries<'_> {
-        Entries { of: self, batch: 0, at: 0, seen: 0, here: None }
-    }
-}
-
-/// Entries of one batch.
-struct Here {
-    offsets: Vec<usize>,
-    keys: arrow_buffer::Buffer,
-    rids: Vec<u64>,
-}
-
-/// A reader of a snapshot's usable entries.
-pub(crate) struct Entries<'s> {
-    of: &'s IndexSnapshot,
-    batch: usize,
-    /// The position of the next entry in the batch.
-    at: usize,
-    seen: u64,
-    here: Option<Here>,
-}
-
-impl Entries<'_> {
-    /// Goes to the next entry, if there is one; what is wrong with the file.
-    pub fn advance(&mut self) -> Result<bool, String> {
-        loop {
-            if let Some(here) = &self.here {
-                while self.at < here.rids.len() {
-                    self.at += 1;
-                    if self.of.covers((here.rids[self.at - 1] >> 13) as u32) {
-                        return Ok(true);
-                    }
-                }
-                self.seen += here.rids.len() as u64;
-            }
-            if self.batch == self.of.file.len() {
-                let whole = self.seen == self.of.entries;
-                self.here = None;
-                return if whole { Ok(false) } else { Err(format!("{} entries", self.seen)) };
-            }
-            self.here = Some(self.read_batch()?);
-            (self.batch, self.at) = (self.batch + 1, 0);
+    /// The batches in order, in at most so many parts of about the same length. What is wrong with the file.
+    pub fn parts(&self, most: usize) -> Result<Vec<Range<usize>>, String> {
+        let (mut entries, batches) = (0, self.file.len());
+        for batch in 0..batches {
+            entries += self.file.batch(batch)?.rows as u64;
         }
+        if entries != self.entries {
+            return Err(format!("{entries} entries, not {}", self.entries));
+        }
+        let parts = (batches / PART_BATCHES_MIN).clamp(1, most);
+        Ok((0..parts).map(|at| batches * at / parts..batches * (at + 1) / parts).collect())
     }
 
-    fn read_batch(&self) -> Result<Here, String> {
-        let batch = self.of.file.batch(self.batch)?;
+    /// The first entry of a batch, usable or not.
+    pub fn first_of(&self, batch: usize) -> Result<(Vec<u8>, u64), String> {
+        let here = self.read_batch(batch)?;
+        let rid = *here.rids.first().ok_or("a batch without entries")?;
+        Ok((here.keys[..here.offsets[1]].to_vec(), rid))
+    }
+
+    fn read_batch(&self, batch: usize) -> Result<Here, String> {
+        let batch = self.file.batch(batch)?;
         let rids = batch.numbers(RID_COLUMN)?;
         let keys = batch.column(KEY_COLUMN, &DataType::Binary)?.filter(|keys| keys.nulls == 0);
         let [offsets, keys] = &*keys.ok_or("there are no keys")?.buffers else {
@@ -251,6 +227,49 @@ impl Entries<'_> {
             return Err("a row id past the end of every space".into());
         }
         Ok(Here { offsets, keys: keys.clone(), rids })
+    }
+
+    /// The usable entries of some batches.
+    pub fn read(&self, batches: Range<usize>) -> Entries<'_> {
+        Entries { of: self, batches, at: 0, here: None }
+    }
+}
+
+/// Entries of one batch.
+struct Here {
+    offsets: Vec<usize>,
+    keys: arrow_buffer::Buffer,
+    rids: Vec<u64>,
+}
+
+/// A reader of a snapshot's usable entries.
+pub(crate) struct Entries<'s> {
+    of: &'s IndexSnapshot,
+    /// Batches that come yet.
+    batches: Range<usize>,
+    /// The position of the next entry in the batch.
+    at: usize,
+    here: Option<Here>,
+}
+
+impl Entries<'_> {
+    /// Goes to the next entry, if there is one; what is wrong with the file.
+    pub fn advance(&mut self) -> Result<bool, String> {
+        loop {
+            if let Some(here) = &self.here {
+                while self.at < here.rids.len() {
+                    self.at += 1;
+                    if self.of.covers((here.rids[self.at - 1] >> 13) as u32) {
+                        return Ok(true);
+                    }
+                }
+            }
+            let Some(batch) = self.batches.next() else {
+                self.here = None;
+                return Ok(false);
+            };
+            (self.here, self.at) = (Some(self.of.read_batch(batch)?), 0);
+        }
     }
 
     /// The entry that was gone to.

@@ -25,6 +25,7 @@ use froglet_engine::{
     ColumnSpec, EngineError, Row, RowId, Snapshot, SpaceId, Table, Ts, TxnId, Value,
 };
 
+use crate::arrow::compact_strings;
 use crate::block::Block;
 use crate::checkpoint::{BatchFile, RID_COLUMN, THERE_COLUMN};
 use crate::column::Column;
@@ -113,7 +114,8 @@ fn batch_of(
     let there = rows.iter().map(|(_, row)| Some(row.is_some())).collect::<BooleanArray>();
     let cells = columns.iter().enumerate().map(|(at, column)| {
         let values = rows.iter().map(|(_, row)| row.as_ref().map_or(&Value::Null, |row| &row[at]));
-        froglet_engine::batch::array_of(column.ty, values)
+        // Into one buffer: a heap takes few (`Heap::lent`).
+        compact_strings(&froglet_engine::batch::array_of(column.ty, values))
     });
     let arrays = [rids, Arc::new(there)].into_iter().chain(cells).collect();
     RecordBatch::try_new(Arc::clone(schema), arrays).expect("rows are of their columns' types")

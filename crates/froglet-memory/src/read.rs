@@ -281,9 +281,9 @@ impl MemoryTable {
         };
         // The view first: what it sees was given a row id before, and is in the columns found next.
         let view = self.view(snapshot);
-        let rows = self.space.rows_in_block(number);
-        let columns = self.find(block, projection, &guard);
-        let (seen, copies) = copy_seen(&view, block, rows, &columns, &guard);
+        let find = || self.find(block, projection, &guard);
+        let rows = || self.space.rows_in_block(number);
+        let Copied { rows, columns, seen, copies } = copy_block(&view, block, rows, find, &guard);
         let mut copies = copies.into_iter();
         let arrays = columns.iter().map(|found| match found.column.and_then(Column::frozen) {
             // [F3]
@@ -304,10 +304,12 @@ impl MemoryTable {
     pub(crate) fn read_slots(&self, snapshot: &Snapshot, block: &Block, number: u32) -> Slots {
         let guard = epoch::pin();
         let view = self.view(snapshot);
-        let rows = self.space.rows_in_block(number);
-        let directory = block.directory(&guard);
-        let columns: Columns<'_> = self.columns.iter().map(|c| c.find(directory)).collect();
-        let (seen, copies) = copy_seen(&view, block, rows, &columns, &guard);
+        let find = || {
+            let directory = block.directory(&guard);
+            self.columns.iter().map(|column| column.find(directory)).collect()
+        };
+        let rows = || self.space.rows_in_block(number);
+        let Copied { rows, columns, seen, copies } = copy_block(&view, block, rows, find, &guard);
         let mut copies = copies.into_iter();
         let arrays = columns.iter().map(|found| match found.column.and_then(Column::frozen) {
             // [F3]
@@ -393,6 +395,35 @@ pub(crate) struct Slots {
     pub there: Vec<u64>,
     /// The columns, and whether each is a frozen one's own array: that has something in empty places.
     pub arrays: Vec<(ArrayRef, bool)>,
+}
+
+/// What was read of a block.
+struct Copied<'a> {
+    /// Rows that were handed out.
+    rows: usize,
+    columns: Columns<'a>,
+    seen: Seen,
+    copies: Vec<Gather<'a>>,
+}
+
+/// Finds columns, and copies what a view sees. Rows that are installed have no version, so that a view sees
+/// them at once; what they were stored into are the columns of the directory that is there by then.
+fn copy_block<'a>(
+    view: &ReadView<'_>,
+    block: &'a Block,
+    rows: impl Fn() -> usize,
+    find: impl Fn() -> Columns<'a>,
+    guard: &'a Guard,
+) -> Copied<'a> {
+    loop {
+        let directory = block.directory(guard);
+        let (rows, columns) = (rows(), find());
+        let (seen, copies) = copy_seen(view, block, rows, &columns, guard);
+        fence(Ordering::Acquire);
+        if std::ptr::eq(block.directory(guard), directory) {
+            return Copied { rows, columns, seen, copies };
+        }
+    }
 }
 
 /// Which rows of a block a view sees, and the cells that it sees in every row of the hot columns.

@@ -173,6 +173,10 @@ impl Recovered {
             let columns = entry.columns.iter().map(|column| {
                 let missing =
                     redo::value(&column.missing).map_err(|e| files.malformed(MANIFEST, e.what))?;
+                if !column.ty.accepts(&missing) {
+                    let what = format!("missing value {missing:?} is not of type {:?}", column.ty);
+                    return Err(files.malformed(MANIFEST, what));
+                }
                 Ok(ColumnSpec { id: column.id, ty: column.ty, missing })
             });
             space.declare(&columns.collect::<Result<Vec<_>, EngineError>>()?);

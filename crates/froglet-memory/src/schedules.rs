@@ -192,6 +192,31 @@ fn what_is_written_while_a_block_freezes_is_not_lost() {
 }
 
 #[test]
+fn a_row_that_comes_while_a_block_freezes_is_in_it() {
+    explore(|| {
+        let (db, _) = Db::new(1);
+        let inserter = spawn(&db, |db| {
+            for id in 1..3 {
+                let mut txn = db.begin(10 + id as u64);
+                db.table.insert_row(&mut txn, &row(id, 2 * id + 1)).expect("a new key");
+                txn.commit().expect("commits");
+            }
+        });
+        let reader = spawn(&db, |db| {
+            let whole = db.scan(&db.engine.snapshot());
+            assert!([0, 3, 5].starts_with(&whole), "{whole:?}");
+        });
+        join(vec![inserter, reader, freezer(&db), collector(&db)]);
+        assert_eq!(db.scan(&db.engine.snapshot()), [0, 3, 5]);
+        // Thawed, too.
+        let mut txn = db.begin(20);
+        db.set(&mut txn, RowId(0), 8).expect("free");
+        txn.commit().expect("commits");
+        assert_eq!(db.scan(&db.engine.snapshot()), [8, 3, 5]);
+    });
+}
+
+#[test]
 fn a_frozen_array_stays_as_it_was_and_its_view_sees_it() {
     explore(|| {
         let (db, rids) = Db::new(2);

@@ -64,7 +64,8 @@ impl FreeSlots {
             if let Some(places) = places.filter(|_| !is_frozen(number)) {
                 let rid = RowId::of(number, places.lowest());
                 self.take(rid);
-                if self.count(number) == 0 {
+                // `take` may have removed it already.
+                if self.count(number) == 0 && self.stack.last() == Some(&number) {
                     self.stack.pop();
                 }
                 return Some(rid);

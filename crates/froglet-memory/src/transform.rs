@@ -189,13 +189,12 @@ impl Core {
     /// Freezes the hot columns of a block now, if there are no versions in it.
     pub fn freeze_block(&self, space: &Space, number: u32, block: &Block) -> bool {
         let freezing = Freezing {
-            rows: space.rows_in_block(number),
             dictionary: self.cooling.dictionary,
             chosen: &space.dictionaries.load(),
             budget: &self.budget,
             guard: &epoch::pin(),
         };
-        match block.freeze(&freezing) {
+        match block.freeze(|| space.rows_in_block(number), &freezing) {
             Ok(Attempt::Frozen(_)) => true,
             Ok(Attempt::Busy) => false,
             Err(error) => {

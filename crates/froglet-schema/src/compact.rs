@@ -25,10 +25,14 @@ use crate::catalog::{Catalog, TableVersion};
 use crate::def::ObjectId;
 use crate::error::SchemaError;
 
-/// Moves of one transaction: whoever wants such a row waits for its end.
+/// Moves of one transaction, at most: whoever wants such a row waits for its end.
 const CHUNK_ROWS: usize = 1024;
+/// What they copy, about: their records are in memory until the end.
+const CHUNK_BYTES: u64 = 8 << 20;
 /// Between two looks for cold, sparse blocks.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// After one that failed: for want of memory, say.
+const INTERVAL_AFTER_ERROR: Duration = Duration::from_secs(30);
 
 impl Catalog {
     /// Moves the rows of a table's sparse blocks together, of all or of the cold ones. Returns how many
@@ -39,7 +43,7 @@ impl Catalog {
             let Some(version) = self.latest().tables.get(&table).cloned() else { return Ok(moved) };
             let plan = version.table.plan_moves(cold_only);
             let mut of_plan = 0;
-            for chunk in plan.chunks(CHUNK_ROWS) {
+            for chunk in plan.chunks(chunk_rows(&version)) {
                 match self.move_rows(table, chunk)? {
                     Some(rows) => of_plan += rows,
                     None => return Ok(moved + of_plan),
@@ -82,6 +86,12 @@ impl Catalog {
     }
 }
 
+fn chunk_rows(version: &TableVersion) -> usize {
+    let (bytes, rows) = (version.table.bytes_estimate(), version.table.row_estimate());
+    let row_bytes = (bytes / rows.max(1)).max(1);
+    usize::try_from(CHUNK_BYTES / row_bytes).unwrap_or(CHUNK_ROWS).clamp(1, CHUNK_ROWS)
+}
+
 /// Whether a row could be moved.
 fn move_one(
     txn: &mut Transaction,
@@ -107,12 +117,14 @@ fn move_one(
 pub(crate) fn run(catalog: &Weak<Catalog>) {
     while let Some(catalog) = catalog.upgrade() {
         let tables: Vec<ObjectId> = catalog.latest().tables.keys().copied().collect();
+        let mut interval = INTERVAL;
         for table in tables {
             if let Err(error) = catalog.compact(table, true) {
                 tracing::debug!(table, %error, "a table is not compacted");
+                interval = INTERVAL_AFTER_ERROR;
             }
         }
         drop(catalog);
-        thread::sleep(INTERVAL);
+        thread::sleep(interval);
     }
 }

@@ -47,6 +47,8 @@ pub enum FaultPoint {
     /// A sync of a file; a seeded choice of its unsynced sectors is lost, and a later sync succeeds
     /// without them.
     Sync,
+    /// A sync of a directory; its names are durable or not, as without it.
+    SyncDir,
     /// Any operation that changes something. From there on everything fails until
     /// [`MemEnv::crash`]: the power is off.
     Change,
@@ -193,7 +195,7 @@ impl Env for MemEnv {
 
     fn sync_dir(&self, dir: &Path) -> Result<(), EnvError> {
         let state = &mut *self.state.lock();
-        state.change(None).map_err(failed(dir, Operation::SyncDir))?;
+        state.change(Some(FaultPoint::SyncDir)).map_err(failed(dir, Operation::SyncDir))?;
         let (done, rest) =
             std::mem::take(&mut state.pending).into_iter().partition(|change| change.is_in(dir));
         state.pending = rest;

@@ -34,6 +34,7 @@
 //! longer than it takes to read one block.
 
 mod merge;
+mod parts;
 mod run;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
@@ -46,7 +47,7 @@ use froglet_engine::{EngineError, IndexBuild, Loaded, Loading, RowId, Table, Txn
 use self::merge::Merge;
 use self::run::{Charge, Collector, Run};
 use crate::index::Loader;
-use crate::index_snapshot::IndexSnapshot;
+use crate::index_snapshot::{Entries, IndexSnapshot};
 use crate::keys::{Index, remove_unneeded};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -103,11 +104,11 @@ impl Build {
     fn merge(
         &self,
         runs: Vec<Run>,
-        saved: Option<&IndexSnapshot>,
+        mut saved: Option<Entries<'_>>,
         loading: &mut Loading,
         go_on: &mut dyn FnMut(&mut Loading) -> bool,
     ) -> Result<Merged, EngineError> {
-        let (mut merge, mut saved) = (Merge::new(runs), saved.map(IndexSnapshot::read));
+        let mut merge = Merge::new(runs);
         let mut pairs = Pairs { build: self, last_key: Vec::new(), last: None };
         let (mut loader, mut charge) = (Loader::new(), Charge::new(&self.table.core.budget));
         let mut has_saved = false;
@@ -140,8 +141,12 @@ impl Build {
                     pairs.meet(&run.key, RowId(run.rid), Some(run.has_null), loading);
                     merge.advance();
                 } else {
+                    charge.set(loader.bytes())?;
                     let goes_on = go_on(loading);
-                    return Ok(if goes_on { Merged::Whole(loader) } else { Merged::Stopped });
+                    return Ok(match goes_on {
+                        true => Merged::Whole(loader, charge),
+                        false => Merged::Stopped,
+                    });
                 }
                 loading.entries += 1;
             }
@@ -195,7 +200,11 @@ impl IndexBuild for Build {
     fn load(&self, go_on: &mut dyn FnMut(&mut Loading) -> bool) -> Result<Loaded, EngineError> {
         assert!(self.index().side_file.is_open(), "a build is loaded once");
         let mut loading = Loading::default();
-        let mut merged = self.merge(self.take_runs()?, self.saved.as_ref(), &mut loading, go_on)?;
+        let runs = self.take_runs()?;
+        let mut merged = match &self.saved {
+            Some(saved) => self.load_saved(saved, runs, &mut loading, go_on)?,
+            None => self.merge(runs, None, &mut loading, go_on)?,
+        };
         if let (Merged::Broken(what), Some(saved)) = (&merged, &self.saved) {
             let (name, space) = (saved.name(), self.table.space.id);
             tracing::warn!(
@@ -209,7 +218,7 @@ impl IndexBuild for Build {
             merged = self.merge(self.take_runs()?, None, &mut loading, go_on)?;
         }
         match merged {
-            Merged::Whole(loader) => self.publish(loader),
+            Merged::Whole(loader, _charge) => self.publish(loader),
             Merged::Stopped => return Ok(Loaded::Stopped),
             Merged::Broken(what) => unreachable!("each block was scanned once: {what}"),
         }
@@ -219,7 +228,8 @@ impl IndexBuild for Build {
 
 /// What became of a merge.
 enum Merged {
-    Whole(Loader),
+    /// The tree, and what it takes until somebody has measured it.
+    Whole(Loader, Charge),
     /// It is not to go on.
     Stopped,
     /// What is wrong with the snapshot.

@@ -30,7 +30,7 @@ use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnStats, ColumnType, Dictionary, EngineError, IdMap, Value};
 
 use super::{Column, set_bit};
-use crate::arrow::array_of;
+use crate::arrow::{array_of, booleans, nulls_of};
 use crate::heap::{Heap, INLINE_MAX};
 use crate::memory::{Budget, Zeroed};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -56,8 +56,6 @@ const SAMPLE: usize = 256;
 
 /// What a column is frozen with.
 pub(crate) struct Freezing<'a> {
-    /// Rows that are frozen, from the first.
-    pub rows: usize,
     /// What is said of all columns, and of some of them.
     pub dictionary: Dictionary,
     pub chosen: &'a [(ColumnId, Dictionary)],
@@ -94,23 +92,32 @@ impl Column {
     }
 
     /// The first `rows` cells frozen. The caller sees to it that nobody stores to them meanwhile, but
-    /// the collector to forget strings.
-    pub fn freeze(&self, freezing: &Freezing<'_>) -> Result<Column, EngineError> {
-        let &Freezing { rows, guard, .. } = freezing;
+    /// the collector to forget strings; or that the column is thrown away, and nobody reads it.
+    pub fn freeze(&self, rows: usize, freezing: &Freezing<'_>) -> Result<Column, EngineError> {
+        let guard = freezing.guard;
         let (cells, validity, heap, is_dictionary) = match &self.heap {
             None => (self.cells.share(), self.copied_validity(), None, false),
             Some(heap) => {
-                let gathered = self.gather(heap, freezing)?;
+                let gathered = self.gather(heap, rows, freezing)?;
                 let Gathered { cells, validity, heap, is_dictionary } = gathered;
                 (cells, validity, Some(heap), is_dictionary)
             }
         };
         let bits: Vec<u64> = validity.iter().map(|word| word.load(Ordering::Relaxed)).collect();
         let strings = heap.as_ref().map_or_else(Vec::new, |heap| heap.share_all(guard));
-        // SAFETY: nobody stores to these cells any more ([F1] in `freeze`), or nobody else has them.
+        // SAFETY: nobody else has these cells, or nobody stores to them any more once the array is read:
+        // before it is published nobody reads it, and then [F1] of `freeze` holds.
         let buffer = unsafe { cells.as_buffer(rows * self.width) };
-        // SAFETY: views were validated and lie in the chunks of their heap, which are all there.
-        let array = unsafe { array_of(self.ty, buffer, bits, rows, strings) };
+        let array = match self.ty {
+            // A bit is made of each cell at once, beside writers whom the freezer gives way to.
+            ColumnType::Bool => {
+                let cells = self.cells.as_u8();
+                let is_true = |slot: usize| cells[slot].load(Ordering::Relaxed) != 0;
+                booleans(is_true, nulls_of(bits, rows), rows)
+            }
+            // SAFETY: views were validated and lie in the chunks of their heap, which are all there.
+            _ => unsafe { array_of(self.ty, buffer, bits, rows, strings) },
+        };
         let frozen = Some(Box::new(Frozen { array, stats: OnceLock::new(), is_dictionary }));
         Ok(Column { cells, validity, heap: heap.map(Arc::new), frozen, ..self.same() })
     }
@@ -152,8 +159,13 @@ impl Column {
     }
 
     /// The views and strings of the first rows, in a heap of one chunk: what is dead stays behind.
-    fn gather(&self, heap: &Heap, freezing: &Freezing<'_>) -> Result<Gathered, EngineError> {
-        let &Freezing { rows, budget, guard, .. } = freezing;
+    fn gather(
+        &self,
+        heap: &Heap,
+        rows: usize,
+        freezing: &Freezing<'_>,
+    ) -> Result<Gathered, EngineError> {
+        let &Freezing { budget, guard, .. } = freezing;
         // The latch keeps the collector out, who clears strings of rows that are gone.
         let _latch = heap.latch.lock();
         let views =

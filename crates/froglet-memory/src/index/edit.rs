@@ -92,6 +92,13 @@ impl Batch {
         self.entries.push((self.bytes.len(), rid));
     }
 
+    /// Appends the entries of another.
+    pub fn append(&mut self, other: &Batch) {
+        let before = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.entries.extend(other.entries.iter().map(|(end, rid)| (before + end, *rid)));
+    }
+
     fn push_slot(&mut self, from: &Seen<'_>, index: usize) {
         from.append_key(index, &mut self.bytes).expect(LATCHED);
         self.entries.push((self.bytes.len(), from.node.slots[index].rid.load(Ordering::Relaxed)));

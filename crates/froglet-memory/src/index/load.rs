@@ -7,6 +7,9 @@
 //!                                              root
 //! ```
 //!
+//! Several loaders may make one tree, each of a range of keys: they are appended to one another before the
+//! levels above the leaves are made.
+//!
 //! The tree is private until [`super::OrderedIndex::adopt`] swaps it in, so nothing here is latched. Nodes
 //! are filled in key order and therefore lie in memory as a scan visits them. They are left a little
 //! room, as inserts in random order are what usually comes next.
@@ -27,10 +30,11 @@ const SLOTS_LONG: usize = 4;
 const HEAP_WORDS_LOADED: usize = 768;
 const _: () = assert!(SLOTS_LOADED >= 3, "an inner node of a loaded tree has two children");
 
-/// An index in the making, private to one thread.
+/// An index in the making, private to one thread at a time.
 pub struct Loader {
     bytes: AtomicUsize,
     entries: usize,
+    first: Option<(Vec<u8>, u64)>,
     leaf: Batch,
     leaf_words: usize,
     /// Nodes of the level that is being made, left to right.
@@ -38,6 +42,9 @@ pub struct Loader {
     /// One between each two of them, and behind the last if another one follows.
     separators: Batch,
 }
+
+// SAFETY: nobody else has its nodes.
+unsafe impl Send for Loader {}
 
 impl Default for Loader {
     fn default() -> Self {
@@ -51,6 +58,7 @@ impl Loader {
         Loader {
             bytes: AtomicUsize::new(0),
             entries: 0,
+            first: None,
             leaf: Batch::default(),
             leaf_words: 0,
             nodes: Vec::new(),
@@ -84,10 +92,45 @@ impl Loader {
                 self.separators.push(key, rid);
                 self.end_leaf();
             }
+        } else {
+            self.first = Some((key.to_vec(), rid));
         }
         self.leaf.push(key, rid);
         self.leaf_words += words;
         self.entries += 1;
+        true
+    }
+
+    /// The first entry.
+    pub fn first(&self) -> Option<(&[u8], u64)> {
+        self.first.as_ref().map(|(key, rid)| (&**key, *rid))
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> Option<(&[u8], u64)> {
+        let last = self.leaf.len().checked_sub(1)?;
+        Some((self.leaf.key(last), self.leaf.rid(last)))
+    }
+
+    /// Appends all entries of another; false, and nothing done, if they are not above these.
+    pub fn try_append(&mut self, mut other: Loader) -> bool {
+        let Some((first_key, first_rid)) = other.first() else { return true };
+        let Some((last_key, last_rid)) = self.last() else {
+            *self = other;
+            return true;
+        };
+        if (last_key, last_rid) >= (first_key, first_rid) {
+            return false;
+        }
+        let (key, rid) = separator(last_key, first_key, first_rid);
+        self.separators.push(key, rid);
+        self.end_leaf();
+        self.nodes.append(&mut other.nodes);
+        self.separators.append(&other.separators);
+        self.leaf = std::mem::take(&mut other.leaf);
+        self.leaf_words = other.leaf_words;
+        self.entries += other.entries;
+        *self.bytes.get_mut() += other.bytes();
         true
     }
 
@@ -188,6 +231,25 @@ mod tests {
         loader.finish()
     }
 
+    /// Each part by a loader of its own.
+    fn loaded_in_parts(entries: &Entries, mut cuts: Vec<usize>) -> OrderedIndex {
+        cuts.sort_unstable();
+        let (mut whole, mut rest) = (Loader::new(), entries.iter());
+        let mut taken = 0;
+        for cut in cuts.into_iter().chain([entries.len()]) {
+            let mut part = Loader::new();
+            let of_part: Vec<_> = rest.by_ref().take(cut.saturating_sub(taken)).collect();
+            taken += of_part.len();
+            of_part.iter().for_each(|(key, rid)| part.push(key, *rid));
+            assert_eq!(part.first(), of_part.first().map(|(key, rid)| (&**key, *rid)));
+            assert_eq!(part.last(), of_part.last().map(|(key, rid)| (&**key, *rid)));
+            let bytes = whole.bytes() + part.bytes();
+            assert!(whole.try_append(part));
+            assert!(whole.bytes() >= bytes);
+        }
+        whole.finish()
+    }
+
     fn contents(index: &OrderedIndex) -> Vec<(Vec<u8>, u64)> {
         let mut all = Vec::new();
         index.for_each(|key, rid| all.push((key.to_vec(), rid)));
@@ -198,8 +260,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
 
         #[test]
-        fn a_loaded_index_is_as_one_of_inserts(entries in entries(), later in entries()) {
-            let (index, one_by_one) = (loaded(&entries), OrderedIndex::new());
+        fn a_loaded_index_is_as_one_of_inserts(
+            entries in entries(),
+            later in entries(),
+            cuts in prop::collection::vec(0..3000_usize, 0..5),
+        ) {
+            let (index, one_by_one) = (loaded_in_parts(&entries, cuts), OrderedIndex::new());
             index.tree.assert_sound();
             for (key, rid) in &entries {
                 assert!(one_by_one.insert(key, *rid));
@@ -243,6 +309,24 @@ mod tests {
         let mut loader = Loader::new();
         (0..1000_u64).for_each(|n| loader.push(&n.to_be_bytes(), n));
         assert!(loader.bytes() > 0);
+    }
+
+    #[test]
+    fn what_is_not_above_is_not_appended() {
+        let load = |keys: &[&[u8]]| {
+            let mut loader = Loader::new();
+            keys.iter().for_each(|key| loader.push(key, 1));
+            loader
+        };
+        let mut whole = load(&[b"a", b"c"]);
+        assert!(!whole.try_append(load(&[b"b"])));
+        assert!(!whole.try_append(load(&[b"c"])), "an entry comes twice");
+        assert!(whole.try_append(load(&[])) && whole.try_append(load(&[b"d"])));
+        assert!(whole.try_append(load(&[b"e"])));
+        let index = whole.finish();
+        index.tree.assert_sound();
+        let keys: Vec<_> = contents(&index).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, [b"a", b"c", b"d", b"e"]);
     }
 
     #[test]

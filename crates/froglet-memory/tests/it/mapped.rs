@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::env::{Env, MemEnv, RealEnv};
-use froglet_engine::{ColumnType, Engine, IndexId, Layout, Row, RowId, Table, TxnId, Value};
+use froglet_engine::{
+    ColumnType, Engine, IndexId, Layout, Loaded, Loading, Row, RowId, Table, TxnId, Value,
+};
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions, MemoryTable};
 
 use crate::recovery::{fill_indexes, options, sync};
@@ -363,6 +365,72 @@ fn a_mapping_outlives_its_file() {
         let value = froglet_engine::batch::value_at(names, at, ColumnType::Text);
         assert_eq!(value, Value::text(long(at as i64)));
     }
+}
+
+#[test]
+fn an_index_of_many_batches_is_loaded_in_parts() {
+    let env = MemEnv::new(8);
+    let rows = 14 * BLOCK;
+    let db = Db::with(accounts(), options(&env));
+    fill_indexes(&db);
+    // Few numbers, so that parts of the second index begin among equal keys; and keys from anywhere.
+    let numbered = |n: i64| account(n * 7919 % rows, &long(n), n % 3);
+    db.insert(&(0..rows).map(numbered).collect::<Vec<_>>());
+    settle(&db);
+    db.engine.checkpoint().expect("a checkpoint is written");
+    // Every fifth block has changed since.
+    let mut txn = db.begin();
+    for block in (0..14).step_by(5) {
+        for slot in 0..50 {
+            let rid = RowId::of(block, slot * 7);
+            match slot % 2 {
+                0 => update(&*db.table, &mut *txn, rid, &[2], &[Value::Int64(slot as i64)]),
+                _ => delete(&*db.table, &mut *txn, rid),
+            }
+            .expect("free");
+        }
+    }
+    commit(txn);
+    sync(&db);
+    let filled = restarted(&env, db, &accounts());
+    let left = own(&filled.table).index_entries(0) as u64;
+    env.crash();
+    drop(filled);
+    let again = Db::with(accounts(), options(&env));
+    assert_eq!(saved(&again), [14, 14], "before it is asked which have changed");
+    // Who builds is asked whether to go on, and told how far it is.
+    let build = |go_on: &mut dyn FnMut(&mut Loading) -> bool| {
+        let build = Arc::clone(&again.table).build_index(0).expect("an index without entries");
+        (0..14).for_each(|block| _ = build.scan_block(TxnId(0), block).expect("scanned"));
+        build.load(go_on).expect("there is memory")
+    };
+    let mut told = Vec::new();
+    let loaded = build(&mut |loading| {
+        told.push(loading.entries);
+        true
+    });
+    assert!(told.is_sorted() && told.last() == Some(&left), "{left} entries, told {told:?}");
+    assert!(matches!(loaded, Loaded::Whole(loading) if loading.entries == left));
+}
+
+#[test]
+fn a_build_in_parts_stops_when_it_is_told_to() {
+    let env = MemEnv::new(9);
+    let db = Db::with(accounts(), options(&env));
+    fill_indexes(&db);
+    db.insert(&(0..12 * BLOCK).map(|n| account(n, "", n)).collect::<Vec<_>>());
+    settle(&db);
+    db.engine.checkpoint().expect("a checkpoint is written");
+    env.crash();
+    drop(db);
+    let again = Db::with(accounts(), options(&env));
+    let before = again.engine.memory().0;
+    let build = Arc::clone(&again.table).build_index(0).expect("an index without entries");
+    let loaded = build.load(&mut |loading| loading.entries < 40_000).expect("there is memory");
+    assert_eq!(loaded, Loaded::Stopped);
+    drop(build);
+    assert_eq!(own(&again.table).index_entries(0), 0);
+    assert_eq!(again.engine.memory().0, before, "nothing is left");
 }
 
 #[test]

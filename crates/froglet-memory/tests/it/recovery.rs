@@ -192,6 +192,37 @@ fn a_failed_checkpoint_loses_no_change() {
 }
 
 #[test]
+fn a_manifest_that_may_be_in_place_names_files_that_stay() {
+    let fault = |point, nth| froglet_engine::env::Fault {
+        point,
+        nth,
+        kind: froglet_engine::env::FaultKind::Io,
+    };
+    for seed in 0..40 {
+        let env = MemEnv::new(seed);
+        let db = open(&env);
+        let rids = db.insert(&(0..50).map(|i| account(i, &long(i), i)).collect::<Vec<_>>());
+        db.engine.checkpoint().expect("a checkpoint is written");
+        let rename = |to: &str| {
+            let mut txn = db.begin();
+            update(&*db.table, &mut *txn, rids[3], &[1], &[Value::text(to)]).expect("free");
+            commit(txn);
+            sync(&db);
+        };
+        rename("after the first checkpoint");
+        // The directory is synced after the files, and after the manifest has its name.
+        env.inject(fault(froglet_engine::env::FaultPoint::SyncDir, 2));
+        assert!(db.engine.checkpoint().is_err());
+        rename("after the one in doubt");
+        env.inject(fault(froglet_engine::env::FaultPoint::Change, 1 + seed / 4));
+        let _ = db.engine.checkpoint();
+        let want = everything(&db);
+        let db = crash(&env, db);
+        assert_eq!(everything(&db), want, "seed {seed}");
+    }
+}
+
+#[test]
 fn columns_and_fills_come_back() {
     let env = MemEnv::new(4);
     let mut wide = Layout::clone(&accounts());
