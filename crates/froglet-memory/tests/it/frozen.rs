@@ -1,15 +1,18 @@
 //! Freezing and thawing: what is handed out without a copy stays as it was, and nobody waits for it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::{Array, ArrayRef};
-use froglet_engine::Dictionary;
+use froglet_engine::env::MemEnv;
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Direction, Engine, KeyRange, Layout, Row, RowId, Value,
+    ColumnId, ColumnSpec, ColumnType, Dictionary, Direction, Engine, KeyRange, Layout, Row, RowId,
+    Value,
 };
 use froglet_memory::{FreezeOptions, MemoryOptions, MemoryTable};
 
+use crate::recovery::sync;
 use crate::support::*;
 
 /// A database that freezes what is quiet, whenever it is told to.
@@ -348,4 +351,45 @@ fn equal_strings_are_kept_once_where_there_are_few() {
     let of_many = bytes_of(&many, Dictionary::Auto);
     assert_eq!(of_many, bytes_of(&many, Dictionary::Off), "it is not worth while");
     assert_eq!(bytes_of(&many, Dictionary::On).0, 1);
+}
+
+/// Of a column that was frozen with a dictionary: also when its heap is compacted, and by a checkpoint.
+#[test]
+fn strings_that_rows_share_stay_shared() {
+    let (rows, words) = (8000, 10);
+    let word = |i: i64| format!("{:>1000}", i % words);
+    let env = MemEnv::new(1);
+    let options = |env: &MemEnv| MemoryOptions {
+        data_dir: Some("/data".into()),
+        env: Arc::new(env.clone()),
+        collector_thread: false,
+        freeze: FreezeOptions { after: Some(Duration::ZERO), ..FreezeOptions::default() },
+        ..MemoryOptions::default()
+    };
+    let db = Db::with(accounts(), options(&env));
+    let rids = db.insert(&(0..rows).map(|i| account(i, &word(i), i)).collect::<Vec<_>>());
+    sync(&db);
+    assert_eq!(freeze_all(&db), 1);
+    let bytes = || db.engine.block_counts(SPACE).bytes;
+    let frozen = bytes();
+    // More than enough waste for a heap of ten words to be compacted, several times.
+    for round in 0..5 {
+        for &rid in &rids[..200] {
+            let mut txn = db.begin();
+            let fresh = format!("{round:>1000}");
+            update(&*db.table, &mut *txn, rid, &[1], &[Value::text(fresh)]).expect("free");
+            commit(txn);
+        }
+    }
+    let most = frozen + 2_000_000;
+    assert!(bytes() < most, "{frozen} bytes frozen, {} after updates", bytes());
+    let want = db.scan(&db.engine.snapshot());
+    assert_eq!(want[500][1], Value::text(word(500)));
+    db.engine.checkpoint().expect("there is space");
+    let file = env.contents(Path::new("/data/checkpoint/000001-space-7.arrow")).expect("a file");
+    assert!(file.len() < 2_000_000, "{} bytes in the file", file.len());
+    env.crash();
+    drop(db);
+    let again = Db::with(accounts(), options(&env));
+    assert_eq!(again.scan(&again.engine.snapshot()), want);
 }

@@ -751,3 +751,18 @@ fn a_damaged_file_of_kept_rows_is_refused() {
     env.overwrite(&path, good);
     assert_eq!(Two::open(Some(&env)).kept(KEEPER), twenty());
 }
+
+/// A heap takes few buffers, and builders of arrays make many.
+#[test]
+fn long_strings_that_are_kept_come_back() {
+    let env = MemEnv::new(5);
+    let two = Two::open(Some(&env));
+    let text = |i: i64| format!("{i:>50}").repeat(22_000);
+    let rids = two.insert(&(0..40).map(|i| account(i, &text(i), 0)).collect::<Vec<_>>());
+    let want = two.keep(KEEPER);
+    rids.iter().for_each(|rid| two.set(*rid, "now", 1));
+    two.db.engine.checkpoint().expect("there is space");
+    two.sync();
+    let two = two.crash(&env);
+    assert_eq!(two.kept(KEEPER), want);
+}
