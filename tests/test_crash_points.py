@@ -183,6 +183,8 @@ class Visit:
     is_there: bool | None = False
     # Whether a checkpoint is written before the COMMIT of the change.
     checkpoint: bool = False
+    # Whether blocks are frozen, and sparse ones compacted, as soon as nobody writes to them.
+    freezes: bool = False
 
 
 POINTS = {
@@ -222,6 +224,8 @@ POINTS = {
     "commit: logged, not visible": Visit(["computed", *ALL], times=150, is_there=None),
     "log: written, not synced": Visit(["group", *ALL], times=50, is_there=None),
     "log: synced, nobody told": Visit(["copy", *ALL], times=50, is_there=None),
+    "compaction: rows moved, not committed": Visit(["index", *ALL], times=5, is_there=None, freezes=True),
+    "compaction: committed": Visit(["computed", *ALL], times=5, is_there=None, freezes=True),
     "checkpoint: begun": Visit(["join", *ALL], checkpoint=True),
     "checkpoint: file written": Visit(["computed", *ALL], times=2, checkpoint=True),
     "checkpoint: index saved": Visit(["copy", *ALL], times=3, checkpoint=True),
@@ -367,7 +371,7 @@ def test_kill_at(point, round_, points, loaded, start, tmp_path):
     visit = POINTS[point]
     change = CHANGES[visit.changes[round_ % len(visit.changes)]]
     # Its tables are small.
-    saves = {"FROGLET_INDEX_SNAPSHOT_ROWS": "1"}
+    saves = {"FROGLET_INDEX_SNAPSHOT_ROWS": "1"} | ({"FROGLET_FREEZE_AFTER": "0s"} if visit.freezes else {})
     crash_at = saves | {"FROGLET_CRASH_AT": f"{point}:{visit.times + round_ // len(visit.changes)}"}
     in_recovery = point.startswith("recovery")
     shutil.copytree(loaded[0], tmp_path / "data")

@@ -73,6 +73,8 @@ crash_points! {
     CommitLogged = "commit: logged, not visible",
     LogWritten = "log: written, not synced",
     LogSynced = "log: synced, nobody told",
+    CompactionMoved = "compaction: rows moved, not committed",
+    CompactionCommitted = "compaction: committed",
     CheckpointBegun = "checkpoint: begun",
     CheckpointFile = "checkpoint: file written",
     CheckpointIndex = "checkpoint: index saved",

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use froglet_engine::{EngineError, RowId, WriteStop};
+use froglet_engine::{CrashPoint, EngineError, RowId, WriteStop};
 use froglet_txn::{Isolation, SchemaUse, Strength, Transaction};
 
 use crate::catalog::{Catalog, TableVersion};
@@ -73,9 +73,11 @@ impl Catalog {
         for &(from, to) in moves {
             moved += u64::from(move_one(&mut txn, &version, from, to)?);
         }
+        CrashPoint::CompactionMoved.reached();
         match self.manager().commit_at_once(&mut txn) {
             Some(committed) => {
                 committed?;
+                CrashPoint::CompactionCommitted.reached();
                 Ok(Some(moved))
             }
             None => {
