@@ -60,7 +60,7 @@ impl Space {
         let gaps = |number: u32| self.free_slots(|free| free.of_block(number));
         let rows = |number: u32| -> Vec<usize> {
             let block = self.block(number).expect("a block with free places is there");
-            (0..ROWS_PER_BLOCK).filter(|slot| block.is_present(*slot)).collect()
+            (0..self.rows_in_block(number)).filter(|slot| block.is_present(*slot)).collect()
         };
         let mut moves = Vec::new();
         let Some(mut giver) = group.len().checked_sub(1) else { return moves };

@@ -217,6 +217,67 @@ fn a_row_that_comes_while_a_block_freezes_is_in_it() {
 }
 
 #[test]
+fn a_row_that_moves_is_there_once_and_no_update_of_it_is_lost() {
+    explore(|| {
+        let (db, rids) = Db::new(3);
+        let mut txn = db.begin(5);
+        let base = txn.snapshot().ts;
+        db.table.delete_row(&mut txn, base, rids[0]).expect("free");
+        txn.commit().expect("commits");
+        db.engine.collect_garbage();
+        let mover = spawn(&db, |db| {
+            for turn in 0..2 {
+                for (from, to) in db.table.plan_moves(false) {
+                    let mut txn = db.begin(20 + turn);
+                    match db.table.move_row(&mut txn, from, to) {
+                        Ok(()) => drop(txn.commit().expect("commits")),
+                        Err(WriteStop::Gone | WriteStop::Busy { .. }) => Box::new(txn).abort(),
+                        Err(stop) => panic!("{stop:?}"),
+                    }
+                }
+                thread::yield_now();
+            }
+        });
+        let writer = spawn(&db, |db| {
+            for n in 1..3 {
+                loop {
+                    let mut txn = db.begin(10 + n as u64);
+                    let (rid, _) = *db.seek(&txn.snapshot(), 0).last().expect("two rows");
+                    match db.set(&mut txn, rid, n) {
+                        Ok(()) => break drop(txn.commit().expect("commits")),
+                        Err(WriteStop::Moved | WriteStop::Busy { .. }) => Box::new(txn).abort(),
+                        Err(stop) => panic!("{stop:?}"),
+                    }
+                    thread::yield_now();
+                }
+            }
+        });
+        let reader = spawn(&db, |db| {
+            for _ in 0..2 {
+                let snapshot = db.engine.snapshot();
+                let mut by_index = [0, 1].map(|at| {
+                    let mut found = db.seek(&snapshot, at);
+                    found.sort_unstable();
+                    found
+                });
+                assert_eq!(by_index[0].len(), 2, "{by_index:?}");
+                assert_eq!(by_index[0], by_index[1]);
+                let mut whole = db.scan(&snapshot);
+                whole.sort_unstable();
+                by_index[0].sort_unstable_by_key(|(_, n)| *n);
+                assert!(by_index[0].iter().map(|(_, n)| *n).eq(whole));
+            }
+        });
+        join(vec![mover, writer, reader, freezer(&db)]);
+        let mut whole = db.scan(&db.engine.snapshot());
+        whole.sort_unstable();
+        assert_eq!(whole, [0, 2]);
+        (0..2).for_each(|_| _ = db.engine.collect_garbage());
+        assert_eq!(db.table.index_entries(0), 2, "entries nobody needs are gone");
+    });
+}
+
+#[test]
 fn a_frozen_array_stays_as_it_was_and_its_view_sees_it() {
     explore(|| {
         let (db, rids) = Db::new(2);
