@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The Arrow size is the buffers' of one compact array a column (Utf8, no slack, validity only where there are
-//! NULLs). Ours is what the engine says its blocks and their strings take, indexes apart, after
+//! NULLs); beside it the same with Arrow's other strings, views, which are what a frozen column is. Ours is what the engine says its blocks and their strings take, indexes apart, after
 //! everything was frozen; and what the operating system says the whole process takes, which has the indexes in it.
 
 use anyhow::Result;
@@ -25,6 +25,8 @@ use crate::tpcc::schema::{TABLES, TableName};
 const FROZEN: &str = "frozen";
 const HOT: &str = "hot";
 const ARROW: &str = "Arrow";
+const VIEWS: &str = "Arrow with views";
+const WHAT: [&str; 4] = [HOT, FROZEN, ARROW, VIEWS];
 const ALL: &str = "memory: all tables";
 const METRIC: &str = "bytes";
 
@@ -32,24 +34,28 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let before = machine::resident_bytes();
     let workers = bench.args.workers.last().copied().unwrap_or(1);
     let db = database(bench, workers, Background::default())?;
-    let mut sums = [0, 0, 0];
+    let mut sums = [0; WHAT.len()];
     for table in TABLES {
         let operation = format!("memory: {table:?}");
         let bytes = || db.engine().block_counts(table.space()).bytes;
         let hot = bytes();
         db.engine().freeze(table.space());
-        let measured = [hot, bytes(), arrow_bytes(&db, table)?];
-        for ((approach, bytes), sum) in [HOT, FROZEN, ARROW].iter().zip(measured).zip(&mut sums) {
+        let frozen = bytes();
+        let [arrow, views] = arrow_bytes(&db, table)?;
+        for ((approach, bytes), sum) in WHAT.iter().zip([hot, frozen, arrow, views]).zip(&mut sums)
+        {
             report.add(approach, &operation, METRIC, bytes as f64, "B");
             *sum += bytes;
         }
         report.add_ratio(FROZEN, ARROW, &operation, METRIC);
+        report.add_ratio(FROZEN, VIEWS, &operation, METRIC);
     }
-    for (approach, sum) in [HOT, FROZEN, ARROW].iter().zip(sums) {
+    for (approach, sum) in WHAT.iter().zip(sums) {
         report.add(approach, ALL, METRIC, sum as f64, "B");
     }
     report.add_ratio(HOT, ARROW, ALL, METRIC);
     report.add_ratio(FROZEN, ARROW, ALL, METRIC);
+    report.add_ratio(FROZEN, VIEWS, ALL, METRIC);
     let resident = machine::resident_bytes().saturating_sub(before);
     report.add(FROZEN, ALL, "resident, indexes too", resident as f64, "B");
     let ratio = report.value(&format!("{FROZEN} / {ARROW}"), ALL, METRIC).unwrap_or(f64::MAX);
@@ -57,8 +63,8 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What the rows of a table take as one compact array a column.
-fn arrow_bytes(db: &Tpcc, name: TableName) -> Result<u64> {
+/// What the rows of a table take as one compact array a column, their strings with offsets and as views.
+fn arrow_bytes(db: &Tpcc, name: TableName) -> Result<[u64; 2]> {
     let (table, snapshot) = (db.table(name), db.engine().snapshot());
     let columns: Vec<usize> = (0..name.types().len()).collect();
     let mut sizes = vec![Size::default(); columns.len()];
@@ -68,7 +74,7 @@ fn arrow_bytes(db: &Tpcc, name: TableName) -> Result<u64> {
             size.add(array);
         }
     }
-    Ok(sizes.iter().map(Size::bytes).sum())
+    Ok([sizes.iter().map(Size::bytes).sum(), sizes.iter().map(Size::bytes_with_views).sum()])
 }
 
 /// What arrays take when they are put together.
@@ -78,7 +84,9 @@ struct Size {
     nulls: u64,
     /// Of values.
     bytes: u64,
-    has_offsets: bool,
+    /// Of those that do not lie in their view.
+    outside_bytes: u64,
+    is_text: bool,
 }
 
 impl Size {
@@ -87,8 +95,10 @@ impl Size {
         self.nulls += array.null_count() as u64;
         match (array.as_string_view_opt(), array.data_type().primitive_width()) {
             (Some(texts), _) => {
-                self.has_offsets = true;
-                self.bytes += texts.iter().flatten().map(|text| text.len() as u64).sum::<u64>();
+                self.is_text = true;
+                let lengths = || texts.iter().flatten().map(|text| text.len() as u64);
+                self.bytes += lengths().sum::<u64>();
+                self.outside_bytes += lengths().filter(|length| *length > 12).sum::<u64>();
             }
             (None, Some(width)) => self.bytes += (width * array.len()) as u64,
             (None, None) => unreachable!("TPC-C has numbers, times and texts"),
@@ -96,9 +106,17 @@ impl Size {
     }
 
     fn bytes(&self) -> u64 {
-        let validity = if self.nulls > 0 { self.rows.div_ceil(8) } else { 0 };
-        let offsets = if self.has_offsets { 4 * (self.rows + 1) } else { 0 };
-        self.bytes + validity + offsets
+        let offsets = if self.is_text { 4 * (self.rows + 1) } else { 0 };
+        self.bytes + self.validity_bytes() + offsets
+    }
+
+    fn bytes_with_views(&self) -> u64 {
+        let values = if self.is_text { 16 * self.rows + self.outside_bytes } else { self.bytes };
+        values + self.validity_bytes()
+    }
+
+    fn validity_bytes(&self) -> u64 {
+        if self.nulls > 0 { self.rows.div_ceil(8) } else { 0 }
     }
 }
 
@@ -118,6 +136,9 @@ mod tests {
         let utf8 = StringArray::from_iter(texts);
         let buffers = utf8.values().len() + utf8.offsets().inner().inner().len() + 1;
         assert_eq!(size.bytes(), buffers as u64);
+        let views = StringViewArray::from_iter(texts);
+        let outside: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
+        assert_eq!(size.bytes_with_views(), (views.views().inner().len() + outside + 1) as u64);
         let mut size = Size::default();
         size.add(&(Arc::new(Int32Array::from(vec![1, 2, 3])) as ArrayRef));
         size.add(&(Arc::new(Int32Array::from(vec![4])) as ArrayRef));
