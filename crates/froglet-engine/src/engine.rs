@@ -223,10 +223,8 @@ pub struct ColumnStats {
     pub nulls: usize,
     /// No value is less, in the order of Arrow; `None` without a value.
     pub min: Option<Value>,
-    /// No value is greater.
+    /// No value is greater; `None` without a value, or a bound.
     pub max: Option<Value>,
-    /// Different values, about.
-    pub distinct: usize,
 }
 
 /// The state of a row space's blocks.
@@ -331,6 +329,11 @@ pub trait Table: Send + Sync {
     /// What is known of the values that a block has in the column at a layout position: of every row that
     /// a snapshot sees which was taken before this is asked.
     fn block_stats(&self, _block: u32, _column: usize) -> Option<ColumnStats> {
+        None
+    }
+
+    /// About how many different values a column has in a block; `None` as above.
+    fn block_distinct(&self, _block: u32, _column: usize) -> Option<usize> {
         None
     }
 

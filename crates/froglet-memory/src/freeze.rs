@@ -77,6 +77,7 @@ impl Block {
             true => self.frozen_columns(rows, freezing),
             false => Ok(None),
         };
+        let mut published = Vec::new();
         let growing = self.growth.lock();
         let is_undisturbed = self.life.load(Ordering::SeqCst) == life::COOLING
             && self.version_after_all() == version;
@@ -86,11 +87,16 @@ impl Block {
                 assert!(self.rows_present() <= rows, "a row is behind the {rows} frozen ones");
                 attempt = Ok(Attempt::Frozen(frozen.len()));
                 self.change_latched(&growing, guard, |columns| replace(columns, &frozen));
+                published = frozen;
             }
             Ok(_) => {}
             Err(error) => attempt = Err(error),
         }
         self.settle_life(guard);
+        drop(growing);
+        // Now nobody stores to these cells.
+        let frozen = published.iter().map(|(_, frozen)| frozen);
+        frozen.filter(|column| column.heap().is_none()).for_each(|column| _ = column.stats());
         attempt
     }
 

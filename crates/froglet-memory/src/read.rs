@@ -14,9 +14,7 @@
 use arrow_array::{ArrayRef, RecordBatch};
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{
-    BlockRows, ColumnStats, Direction, EngineError, KeyRange, Row, RowId, Snapshot, Ts,
-};
+use froglet_engine::{BlockRows, Direction, EngineError, KeyRange, Row, RowId, Snapshot, Ts};
 use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -328,13 +326,17 @@ impl MemoryTable {
         Slots { rows, count: seen.count, there: seen.presence, arrays }
     }
 
-    /// See [`froglet_engine::Table::block_stats`].
-    pub(crate) fn stats(&self, number: u32, at: usize) -> Option<ColumnStats> {
+    /// Asks the column at a layout position of a block something.
+    pub(crate) fn stats<T>(
+        &self,
+        number: u32,
+        at: usize,
+        of: impl FnOnce(&Column) -> Option<T>,
+    ) -> Option<T> {
         let guard = epoch::pin();
         let block = self.space.block(number)?;
         let wanted = &self.columns[at];
-        let column = wanted.find(block.directory(&guard)).column?;
-        column.stats().cloned()
+        of(wanted.find(block.directory(&guard)).column?)
     }
 
     /// Some rows of one block, in the order given; those that are not visible are left out.

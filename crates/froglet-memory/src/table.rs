@@ -16,7 +16,7 @@ use froglet_engine::{
 use smallvec::SmallVec;
 
 use crate::build::Build;
-use crate::column::Wanted;
+use crate::column::{Column, Wanted};
 use crate::engine::Core;
 use crate::keys::Index;
 use crate::space::Space;
@@ -183,7 +183,11 @@ impl Table for MemoryTable {
     }
 
     fn block_stats(&self, block: u32, column: usize) -> Option<ColumnStats> {
-        self.stats(block, column)
+        self.stats(block, column, |column| column.stats().cloned())
+    }
+
+    fn block_distinct(&self, block: u32, column: usize) -> Option<usize> {
+        self.stats(block, column, Column::distinct)
     }
 
     fn read_row(

@@ -7,7 +7,8 @@
 //! The bounds are asked for after the scan's snapshot was taken, so they hold for what it sees
 //! ([`froglet_engine::Table::block_stats`]).
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
@@ -41,7 +42,8 @@ pub fn blocks(
     if predicate.always_true() {
         return None;
     }
-    let kept = predicate.prune(&BlockStatistics { table, blocks }).ok()?;
+    let statistics = BlockStatistics { table, blocks, asked: RefCell::default() };
+    let kept = predicate.prune(&statistics).ok()?;
     let left: Vec<u32> = (0..blocks).filter(|block| kept[*block as usize]).collect();
     (left.len() < kept.len()).then_some(left)
 }
@@ -52,36 +54,43 @@ fn predicate(schema: &SchemaRef, all: Expr, state: &dyn Session) -> Result<Pruni
     PruningPredicateBuilder::new().with_file_schema(schema.clone()).try_build(all)
 }
 
+/// The statistics of all blocks in one column.
+type OfBlocks = Arc<[Option<ColumnStats>]>;
+
 struct BlockStatistics<'a> {
     table: &'a TableVersion,
     blocks: u32,
+    /// By the position of the column.
+    asked: RefCell<HashMap<usize, OfBlocks>>,
 }
 
 impl BlockStatistics<'_> {
-    fn of(&self, column: &Column) -> Option<(usize, impl Iterator<Item = Option<ColumnStats>>)> {
+    fn of(&self, column: &Column) -> Option<(usize, OfBlocks)> {
         let at = self.table.def.columns.iter().position(|c| c.name == column.name)?;
-        Some((at, (0..self.blocks).map(move |block| self.table.table.block_stats(block, at))))
+        let ask =
+            || (0..self.blocks).map(|block| self.table.table.block_stats(block, at)).collect();
+        Some((at, self.asked.borrow_mut().entry(at).or_insert_with(ask).clone()))
     }
 
     fn bounds(
         &self,
         column: &Column,
-        bound: impl Fn(ColumnStats) -> Option<Value>,
+        bound: impl Fn(&ColumnStats) -> Option<&Value>,
     ) -> Option<ArrayRef> {
         let (at, stats) = self.of(column)?;
-        let bounds: Vec<Value> =
-            stats.map(|stats| stats.and_then(&bound).unwrap_or(Value::Null)).collect();
-        Some(batch::array_of(self.table.def.columns[at].ty, bounds.iter()))
+        let bounds = stats.iter().map(|stats| stats.as_ref().and_then(&bound));
+        let bounds = bounds.map(|bound| bound.unwrap_or(&Value::Null));
+        Some(batch::array_of(self.table.def.columns[at].ty, bounds))
     }
 }
 
 impl PruningStatistics for BlockStatistics<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds(column, |stats| stats.min)
+        self.bounds(column, |stats| stats.min.as_ref())
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds(column, |stats| stats.max)
+        self.bounds(column, |stats| stats.max.as_ref())
     }
 
     fn num_containers(&self) -> usize {
@@ -90,8 +99,8 @@ impl PruningStatistics for BlockStatistics<'_> {
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
         let (_, stats) = self.of(column)?;
-        let nulls: UInt64Array = stats.map(|stats| stats.map(|stats| stats.nulls as u64)).collect();
-        Some(Arc::new(nulls))
+        let nulls = stats.iter().map(|stats| stats.as_ref().map(|stats| stats.nulls as u64));
+        Some(Arc::new(nulls.collect::<UInt64Array>()))
     }
 
     /// They belong to a column's bounds, which here are of a moment of their own: so a count of rows of

@@ -25,6 +25,7 @@ use arrow_array::types::{
     Int64Type, TimestampMicrosecondType,
 };
 use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnStats, ColumnType, Dictionary, EngineError, IdMap, Value};
@@ -38,12 +39,15 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// Bits of the sketch that distinct values are counted with.
 const SKETCH_BITS: usize = 4 * ROWS_PER_BLOCK;
 
+/// Bounds of strings are not longer.
+const BOUND_BYTES: usize = 64;
+
 /// What a frozen column has beside its cells.
 #[derive(Debug)]
 pub(crate) struct Frozen {
     /// Every row of the block up to the last that was handed out when it was frozen.
     pub array: ArrayRef,
-    /// Found when somebody asks, who wants to leave blocks out.
+    /// Of numbers found by the freezer, for it costs next to nothing; else when somebody asks.
     pub(super) stats: OnceLock<ColumnStats>,
     /// Long strings that are there once.
     pub is_dictionary: bool,
@@ -89,6 +93,11 @@ impl Column {
     pub fn stats(&self) -> Option<&ColumnStats> {
         let frozen = self.frozen()?;
         Some(frozen.stats.get_or_init(|| stats_of(self.ty, &frozen.array)))
+    }
+
+    /// About how many different values a frozen one has.
+    pub fn distinct(&self) -> Option<usize> {
+        Some(distinct_of(&self.frozen()?.array))
     }
 
     /// The first `rows` cells frozen. The caller sees to it that nobody stores to them meanwhile, but
@@ -228,56 +237,123 @@ impl<'a> Words<'a> {
 
 /// Bounds of the values of a frozen column. -0 and 0 are one value to SQL: as a bound each is the wider.
 fn stats_of(ty: ColumnType, array: &ArrayRef) -> ColumnStats {
-    let mut sketch = Sketch::new();
+    let counted =
+        ColumnStats { rows: array.len(), nulls: array.null_count(), min: None, max: None };
     let bounds = match ty {
-        ColumnType::Bool => sketch.bounds(array.as_boolean().iter(), Ord::cmp, Value::Bool),
-        ColumnType::Int16 => sketch.primitive::<Int16Type>(array, Value::Int16),
-        ColumnType::Int32 => sketch.primitive::<Int32Type>(array, Value::Int32),
-        ColumnType::Date => sketch.primitive::<Date32Type>(array, Value::Date),
-        ColumnType::Int64 => sketch.primitive::<Int64Type>(array, Value::Int64),
-        ColumnType::Timestamp => {
-            sketch.primitive::<TimestampMicrosecondType>(array, Value::Timestamp)
-        }
-        ColumnType::TimestampTz => {
-            sketch.primitive::<TimestampMicrosecondType>(array, Value::TimestampTz)
-        }
-        ColumnType::Decimal { .. } => sketch.primitive::<Decimal128Type>(array, Value::Decimal),
+        ColumnType::Bool => bounds(array.as_boolean().iter().flatten(), Value::Bool),
+        ColumnType::Int16 => primitive::<Int16Type>(array, Value::Int16),
+        ColumnType::Int32 => primitive::<Int32Type>(array, Value::Int32),
+        ColumnType::Date => primitive::<Date32Type>(array, Value::Date),
+        ColumnType::Int64 => primitive::<Int64Type>(array, Value::Int64),
+        ColumnType::Timestamp => primitive::<TimestampMicrosecondType>(array, Value::Timestamp),
+        ColumnType::TimestampTz => primitive::<TimestampMicrosecondType>(array, Value::TimestampTz),
+        ColumnType::Decimal { .. } => primitive::<Decimal128Type>(array, Value::Decimal),
         ColumnType::Float32 => {
-            let bits = array.as_primitive::<Float32Type>().iter().map(|v| v.map(f32::to_bits));
-            let order = |a: &u32, b: &u32| f32::from_bits(*a).total_cmp(&f32::from_bits(*b));
-            let bounds = sketch.bounds(bits, order, f32::from_bits);
+            // The order of bits turned like this is the total order of numbers.
+            let turned = |bits: i32| bits ^ (((bits >> 31) as u32) >> 1) as i32;
+            let values = array.as_primitive::<Float32Type>().iter().flatten();
+            let bounds = bounds(values.map(|v| turned(v.to_bits() as i32)), turned);
             bounds.map(|(min, max)| {
-                let (min, max) = (if min == 0.0 { -0.0 } else { min }, max + 0.0);
-                (Value::Float32(min), Value::Float32(max))
+                let (min, max) = (f32::from_bits(min as u32), f32::from_bits(max as u32));
+                (Value::Float32(if min == 0.0 { -0.0 } else { min }), Value::Float32(max + 0.0))
             })
         }
         ColumnType::Float64 => {
-            let bits = array.as_primitive::<Float64Type>().iter().map(|v| v.map(f64::to_bits));
-            let order = |a: &u64, b: &u64| f64::from_bits(*a).total_cmp(&f64::from_bits(*b));
-            let bounds = sketch.bounds(bits, order, f64::from_bits);
+            let turned = |bits: i64| bits ^ (((bits >> 63) as u64) >> 1) as i64;
+            let values = array.as_primitive::<Float64Type>().iter().flatten();
+            let bounds = bounds(values.map(|v| turned(v.to_bits() as i64)), turned);
             bounds.map(|(min, max)| {
-                let (min, max) = (if min == 0.0 { -0.0 } else { min }, max + 0.0);
-                (Value::Float64(min), Value::Float64(max))
+                let (min, max) = (f64::from_bits(min as u64), f64::from_bits(max as u64));
+                (Value::Float64(if min == 0.0 { -0.0 } else { min }), Value::Float64(max + 0.0))
             })
         }
-        ColumnType::Text => sketch.bounds(array.as_string_view().iter(), Ord::cmp, Value::text),
+        ColumnType::Text => {
+            let (min, max) = bounds(array.as_string_view().iter().flatten(), |text| text).unzip();
+            let min = min.map(|min| Value::text(&min[..min.floor_char_boundary(BOUND_BYTES)]));
+            return ColumnStats { min, max: max.and_then(text_above).map(Value::text), ..counted };
+        }
         ColumnType::Bytes => {
-            sketch.bounds(array.as_binary_view().iter(), Ord::cmp, |b| Value::Bytes(b.into()))
+            let (min, max) = bounds(array.as_binary_view().iter().flatten(), |b| b).unzip();
+            let min = min.map(|min| Value::Bytes(min[..min.len().min(BOUND_BYTES)].into()));
+            let max = max.and_then(bytes_above).map(|max| Value::Bytes(max.into()));
+            return ColumnStats { min, max, ..counted };
         }
         ColumnType::Uuid => {
             let uuid = |bytes: &[u8]| Value::Uuid(bytes.try_into().expect("16 bytes a cell"));
-            sketch.bounds(array.as_fixed_size_binary().iter(), Ord::cmp, uuid)
+            bounds(array.as_fixed_size_binary().iter().flatten(), uuid)
         }
     };
     let (min, max) = bounds.unzip();
-    let values = array.len() - array.null_count();
-    ColumnStats {
-        rows: array.len(),
-        nulls: array.null_count(),
-        min,
-        max,
-        distinct: sketch.distinct().min(values),
+    ColumnStats { min, max, ..counted }
+}
+
+/// A short text that no text is below which `max` is above; `None` if there is none.
+fn text_above(max: &str) -> Option<String> {
+    if max.len() <= BOUND_BYTES {
+        return Some(max.to_owned());
     }
+    let mut short = max[..max.floor_char_boundary(BOUND_BYTES)].to_owned();
+    while let Some(last) = short.pop() {
+        // Behind the last character before the surrogates comes the first one behind them.
+        let next = (last as u32 + 1..=char::MAX as u32).find_map(char::from_u32);
+        if let Some(next) = next {
+            short.push(next);
+            return Some(short);
+        }
+    }
+    None
+}
+
+/// The same of bytes.
+fn bytes_above(max: &[u8]) -> Option<Vec<u8>> {
+    if max.len() <= BOUND_BYTES {
+        return Some(max.to_owned());
+    }
+    let short = &max[..BOUND_BYTES];
+    let last = short.iter().rposition(|byte| *byte < u8::MAX)?;
+    let mut above = short[..=last].to_owned();
+    above[last] += 1;
+    Some(above)
+}
+
+fn primitive<T: ArrowPrimitiveType<Native: Ord>>(
+    array: &ArrayRef,
+    value: impl Fn(T::Native) -> Value,
+) -> Option<(Value, Value)> {
+    let array = array.as_primitive::<T>();
+    match array.nulls() {
+        None => bounds(array.values().iter().copied(), value),
+        Some(_) => bounds(array.iter().flatten(), value),
+    }
+}
+
+/// The least and the greatest value.
+fn bounds<T: Copy + Ord, V>(
+    mut values: impl Iterator<Item = T>,
+    value: impl Fn(T) -> V,
+) -> Option<(V, V)> {
+    let first = values.next()?;
+    let (min, max) = values.fold((first, first), |(min, max), v| (min.min(v), max.max(v)));
+    Some((value(min), value(max)))
+}
+
+/// About how many different values there are.
+fn distinct_of(array: &ArrayRef) -> usize {
+    let mut sketch = Sketch::new();
+    match array.data_type() {
+        DataType::Boolean => sketch.add_all(array.as_boolean().iter()),
+        DataType::Utf8View => sketch.add_all(array.as_string_view().iter()),
+        DataType::BinaryView => sketch.add_all(array.as_binary_view().iter()),
+        DataType::FixedSizeBinary(_) => sketch.add_all(array.as_fixed_size_binary().iter()),
+        ty => {
+            let width = ty.primitive_width().expect("every other type is of numbers");
+            let data = array.to_data();
+            let cells = data.buffers()[0][data.offset() * width..].chunks_exact(width);
+            let cells = cells.take(array.len()).enumerate();
+            sketch.add_all(cells.map(|(slot, cell)| array.is_valid(slot).then_some(cell)));
+        }
+    }
+    sketch.distinct().min(array.len() - array.null_count())
 }
 
 /// Linear counting (Whang et al., TODS 1990): how many of its bits values have set says about how many
@@ -289,40 +365,46 @@ impl Sketch {
         Sketch(Box::new([0; SKETCH_BITS / 64]))
     }
 
-    fn primitive<T: ArrowPrimitiveType<Native: Ord + Hash>>(
-        &mut self,
-        array: &ArrayRef,
-        value: impl Fn(T::Native) -> Value,
-    ) -> Option<(Value, Value)> {
-        self.bounds(array.as_primitive::<T>().iter(), Ord::cmp, value)
-    }
-
-    /// The least and the greatest value; each is counted.
-    fn bounds<T: Copy + Hash, V>(
-        &mut self,
-        values: impl Iterator<Item = Option<T>>,
-        order: impl Fn(&T, &T) -> std::cmp::Ordering,
-        value: impl Fn(T) -> V,
-    ) -> Option<(V, V)> {
+    fn add_all(&mut self, values: impl Iterator<Item = Option<impl Hash>>) {
         let hasher = foldhash::fast::FixedState::default();
-        let mut bounds = None::<(T, T)>;
-        for v in values.flatten() {
-            let bit = hasher.hash_one(v) as usize % SKETCH_BITS;
+        for value in values.flatten() {
+            let bit = hasher.hash_one(value) as usize % SKETCH_BITS;
             self.0[bit / 64] |= 1 << (bit % 64);
-            bounds = Some(match bounds {
-                None => (v, v),
-                Some((min, max)) => (
-                    if order(&v, &min).is_lt() { v } else { min },
-                    if order(&v, &max).is_gt() { v } else { max },
-                ),
-            });
         }
-        bounds.map(|(min, max)| (value(min), value(max)))
     }
 
     fn distinct(&self) -> usize {
         let set: usize = self.0.iter().map(|word| word.count_ones() as usize).sum();
         let bits = SKETCH_BITS as f64;
         (-bits * ((bits - set as f64) / bits).ln()).round() as usize
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_bounds_a_long_string_is_short_and_not_below_it() {
+        let of_length = |end: &str| format!("{}{end}", "a".repeat(BOUND_BYTES - end.len()));
+        let long = |beginning: &str| format!("{beginning} and so on");
+        assert_eq!(text_above("short").as_deref(), Some("short"));
+        let cases = [
+            ("a", "b"),
+            ("\u{d7ff}", "\u{e000}"),
+            ("é", "ê"),
+            ("c\u{10ffff}", "d"),
+            ("\u{10ffff}\u{10ffff}", ""),
+        ];
+        for (end, next) in cases {
+            let (below, above) = (long(&of_length(end)), text_above(&long(&of_length(end))));
+            let above = above.expect("there is a greater one");
+            assert!(above > below && above.len() <= BOUND_BYTES + 4, "{above}");
+            assert!(next.is_empty() || above.ends_with(next), "{above}");
+        }
+        assert_eq!(text_above(&"\u{10ffff}".repeat(40)), None);
+        assert_eq!(bytes_above(&[7, 255]), Some(vec![7, 255]));
+        assert_eq!(bytes_above(&[&[7][..], &[255; 99]].concat()), Some(vec![8]));
+        assert_eq!(bytes_above(&[255; 99]), None);
     }
 }
