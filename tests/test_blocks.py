@@ -219,6 +219,7 @@ def test_no_update_is_lost_while_rows_move(start):
 
 def dictionaries(server, table):
     """In how many columns of blocks equal strings are kept once, after all that can be has been frozen."""
+    wait_for(lambda: blocks(server, table)["versions"] == 0)
     server.run(f"vacuum {table}")
     return server.value("select dictionaries from froglet.blocks where table_name = %s", (table,))
 
