@@ -51,7 +51,7 @@ pub(crate) struct Space {
     indexes: ArcSwap<Vec<Arc<Index>>>,
     feeds: Mutex<Vec<Weak<FeedQueue>>>,
     feeds_open: AtomicUsize,
-    /// See `install`, [I2].
+    /// See `install`, [I2]. Also held while a column is logged and then declared.
     pub installing: RwLock<()>,
     pub notes: Mutex<Notes>,
     /// The timestamps of its pins, and how many have each (see `keepers`).
