@@ -1,5 +1,7 @@
 """COPY in detail: what its errors say, its binary format for every type, one message for each row."""
 
+import select
+
 import psycopg
 import pytest
 
@@ -77,6 +79,90 @@ def test_binary_round_trip(server, sql_type):
         with connection.cursor().copy("copy (select * from t order by id) to stdout (format binary)") as copy:
             copy.set_types(types)
             assert list(copy.rows()) == list(enumerate(values))
+
+
+# Statements about the columns id and s of table t.
+OPTIONS = [
+    "copy t to stdout (delimiter '.')", "copy t to stdout (delimiter 'a')", "copy t to stdout (delimiter '7')",
+    "copy t to stdout (delimiter '\\')", "copy t to stdout (delimiter e'\\n')",
+    "copy t to stdout (format csv, delimiter e'\\r')", "copy t to stdout (delimiter 'ab')",
+    "copy t to stdout (delimiter 'ä')", "copy t to stdout (delimiter '')", "copy t to stdout (delimiter 'A')",
+    "copy t to stdout (format csv, quote 'ab')", "copy t to stdout (format csv, escape '')",
+    "copy t to stdout (format csv, quote ',')", "copy t to stdout (quote '''')", "copy t to stdout (escape '''')",
+    "copy t to stdout (format binary, quote '''')", "copy t to stdout (format binary, delimiter ',')",
+    "copy t to stdout (format binary, null 'x')", "copy t to stdout (format binary, header)",
+    "copy t to stdout (null e'a\\nb')", "copy t to stdout (null e'a\\tb')", "copy t to stdout (format csv, null 'a,b')",
+    "copy t to stdout (format csv, null 'a\"b')", "copy t to stdout (format csv, quote '''', null 'a''b')",
+    "copy t from stdin (force_quote (id))", "copy t from stdin (format csv, force_quote (id))",
+    "copy t from stdin (format csv, force_quote *)", "copy t to stdout (force_quote *)",
+    "copy t to stdout (format csv, force_not_null (id))", "copy t to stdout (format csv, force_null (id))",
+    "copy t from stdin (force_not_null (id))", "copy t from stdin (force_null (id))",
+    "copy t from stdin (format csv, force_not_null *)", "copy t from stdin (format csv, force_null *)",
+    "copy t to stdout (format csv, force_quote (nope))", "copy t (id) to stdout (format csv, force_quote (s))",
+    "copy (select id from t) to stdout (format csv, force_quote (s))",
+    "copy (select id from t) to stdout (format csv, force_quote (id, id))",
+    "copy t from stdin (format csv, force_not_null (nope))", "copy t (id) from stdin (format csv, force_not_null (s))",
+    "copy t from stdin (format csv, force_null (nope))", "copy t (id) from stdin (format csv, force_null (s))",
+    "copy t from stdin (format csv, force_null (s, s))", "copy t to stdout (format csv, force_quote id)",
+    "copy t to stdout (format csv, quote 'a')", "copy t to stdout (format csv, delimiter 'a')",
+    "copy t to stdout (format csv, force_quote (id, s))", "copy t (s) to stdout (format csv, force_quote (s), null 'x')",
+]
+
+
+def test_options_are_postgresqls(froglet, postgres):
+    """What is refused, and what is written: the same SQLSTATE and message, or the same bytes."""
+    seen = []
+    for server in (froglet, postgres):
+        server.run("create table t (id int, s text)", "insert into t values (1, 'xyz'), (2, 'a'), (3, null)")
+        with server.connect() as connection:
+            seen.append([answer(connection, sql) for sql in OPTIONS])
+    assert not different(OPTIONS, *seen)
+
+
+def answer(connection, sql):
+    try:
+        with connection.cursor().copy(sql) as copy:
+            return b"".join(bytes(block) for block in copy) if "to stdout" in sql else None
+    except psycopg.Error as e:
+        return e.diag.sqlstate, e.diag.message_primary
+
+
+def test_names_with_quotes(server):
+    """Whatever is in the name of a table or a column, it is copied by that name."""
+    with server.connect() as connection:
+        for name in ('a"b', 'a""b', 'a\\"b', 'x\\" from t; --', "interval"):
+            quoted = '"' + name.replace('"', '""') + '"'
+            connection.execute(f"create table {quoted} ({quoted} int)")
+            connection.execute(f"insert into {quoted} values (7)")
+            for sql in (f"copy {quoted} to stdout", f"copy {quoted} ({quoted}) to stdout"):
+                with connection.cursor().copy(sql) as copy:
+                    assert b"".join(bytes(block) for block in copy) == b"7\n"
+
+
+def test_rows_are_not_locked_in_silence(froglet):
+    """PostgreSQL locks what COPY (SELECT … FOR UPDATE) reads; Froglet says that it does not."""
+    froglet.run("create table t (id int)")
+    with froglet.connect() as connection:
+        for lock in ("for update", "for share", "for update of t"):
+            found = answer(connection, f"copy (select id from t {lock}) to stdout")
+            assert found[0] == "0A000" and "lock" in found[1], found
+
+
+def test_a_silent_client_times_out(froglet):
+    froglet.run("create table t (id int)")
+    with froglet.connect() as connection:
+        connection.execute("set statement_timeout = '300ms'")
+        pgconn = connection.pgconn
+        pgconn.exec_(b"copy t from stdin")
+        pgconn.put_copy_data(b"1\n")
+        pgconn.flush()
+        ready, _, _ = select.select([pgconn.socket], [], [], 60)
+        assert ready, "the server says something by itself"
+        pgconn.put_copy_end()
+        assert b"statement timeout" in pgconn.get_result().error_message
+        while pgconn.get_result():
+            pass
+    assert froglet.value("select count(*) from t") == 0
 
 
 def test_binary_errors(froglet, postgres):

@@ -9,6 +9,7 @@ import random
 import resource
 import shutil
 import socket
+import struct
 import tempfile
 import threading
 import uuid
@@ -380,7 +381,7 @@ def test_values_that_do_not_fit(copier, directory, format):
         (with_wrong("v", pa.string(), "abc", "a\0"), "22021", f"{place}, column v"),
         (with_wrong("r", pa.int64(), 1, 2), "23503", None),
         (with_wrong("m", pa.float64(), 1.0, 100.0), "22003", f"{place}, column m"),
-        (with_wrong("at", pa.timestamp("s"), 0, 2**60), "22003", f"{place}, column at"),
+        (with_wrong("at", pa.timestamp("s"), 0, 2**60), "22008", f"{place}, column at"),
         ({"id": [at if i == at + 1 else i for i in ids]}, "23505", f'COPY t, file "f.{format}", row {at + 1}'),
         ({"id": ids, "g": ["x"] * 2500}, "42804", None),
         ({"id": ids, "n": [True] * 2500}, "42804", None),
@@ -651,6 +652,37 @@ def test_malformed_files(copier, directory, name, error):
         if kind == "page":
             assert "row group 0" in message, message
     assert copier.value("select count(*) from t") == 0
+
+
+def test_an_arrow_buffer_that_becomes_more_than_it_says(copier, directory):
+    """An LZ4 frame of 5 MB that stands for 1.2 GB, in a buffer that says eight bytes: refused before it is unpacked."""
+    path = directory / "f.arrow"
+    write(path, pa.table({"id": pa.array([1 << 40] * 500, pa.int64())}), compression="lz4")
+    data = path.read_bytes()
+    block = b"\x1f\0\x01\0" + b"\xff" * 16_448 + b"\0\x50" + bytes(5)  # 4 MB of zeros
+    frame = b"\x04\x22\x4d\x18\x60\x70\x73" + (struct.pack("<I", len(block)) + block) * 300 + bytes(4)
+    buffer = struct.pack("<q", 8) + frame
+    # A batch of one column whose buffer of values is that one: the old one's offset and length are made the new one's.
+    reader = pa.ipc.open_file(path)
+    assert reader.num_record_batches == 1
+    old = data.index(b"\x04\x22\x4d\x18") - 8
+    start = data.rindex(b"\xff\xff\xff\xff", 0, old)
+    meta = 8 + struct.unpack("<I", data[start + 4:start + 8])[0]
+    body = len(data[start + meta:data.index(b"\xff\xff\xff\xff\0\0\0\0", start + meta)])
+    new_body = len(buffer) + -len(buffer) % 64
+    head, tail = bytearray(data[start:start + meta]), bytearray(data[start + meta + body:])
+    old_length = max(n for n in range(1, body + 1) if head.find(struct.pack("<qq", 0, n)) > 0)
+    at = head.find(struct.pack("<qq", 0, old_length))
+    head[at + 8:at + 16] = struct.pack("<q", len(buffer))
+    for part in (head, tail):
+        at = part.rfind(struct.pack("<q", body))
+        part[at:at + 8] = struct.pack("<q", new_body)
+    path.write_bytes(data[:start] + head + buffer + bytes(new_body - len(buffer)) + tail)
+    copier.run("create table t (id bigint)")
+    with copier.connect() as connection:
+        state, message, _ = failing(connection, "copy t from 'f.arrow'")
+    assert state == "54000" and "record batch 0" in message, (state, message)
+    assert copier.resident_bytes() < 1 << 29
 
 
 @pytest.mark.parametrize("format", COLUMNAR)

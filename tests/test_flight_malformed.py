@@ -143,6 +143,63 @@ def test_ingest_of_damaged_batches(server):
         assert headers.get("grpc-status", "reset") != "0", headers
 
 
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_compressed_batches_are_refused(server, compression):
+    """What a compressed buffer says that it will be would be allocated: a few bytes could say anything."""
+    words = pyarrow.array(["a text that is long enough to be compressed"] * 1000)
+    with Flight(server) as client:
+        for column in (words, words.dictionary_encode()):
+            sent = pyarrow.table({"id": list(range(1000, 2000)), "s": column})
+            with pytest.raises(pyarrow.ArrowException, match="SQLSTATE 0A000"):
+                client.ingest("t", sent, compression=compression)
+
+
+def test_a_compressed_dictionary_alone_is_refused(server):
+    """A message of a dictionary with a buffer that claims to be a petabyte."""
+    sink = pyarrow.BufferOutputStream()
+    words = pyarrow.array(["a text that is long enough to be compressed " * 10] * 3).dictionary_encode()
+    batch = pyarrow.record_batch({"id": [1000, 1001, 1002], "s": words})
+    options = pyarrow.ipc.IpcWriteOptions(compression="lz4")
+    with pyarrow.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    reader = pyarrow.ipc.MessageReader.open_stream(sink.getvalue())
+    schema, dictionary = reader.read_next_message(), reader.read_next_message()
+    assert dictionary.type == "dictionary"
+    body = bytearray(dictionary.body.to_pybytes())
+    frame = body.index(b"\x04\x22\x4d\x18")
+    body[frame - 8:frame] = (1 << 50).to_bytes(8, "little")
+    command = packed("CommandStatementIngest", field(1, field(1, 2) + field(2, 2)) + field(2, "t"))
+    head = field(1, field(1, 2) + field(2, command)) + field(2, schema.metadata.to_pybytes())
+    message = field(2, dictionary.metadata.to_pybytes()) + field(1000, bytes(body))
+    headers, _ = answer(server, SERVICE + "DoPut", framed(head) + framed(message))
+    assert headers.get("sqlstate") == "0A000", headers
+
+
+def test_columns_of_many_nulls_are_no_rows_yet(server):
+    """A column of NULLs has no buffers: two billion of them are a message of some hundred bytes."""
+    nulls = pyarrow.nulls(2**31 - 1)
+    server.run("create table strict (s text not null)", "create table keys (id int primary key, s text)")
+    with Flight(server) as client:
+        with pytest.raises(pyarrow.ArrowException, match="SQLSTATE 23502"):
+            client.ingest("strict", pyarrow.record_batch({"s": nulls}))
+        handle = client.prepare("insert into keys values (1, $1)")
+        with pytest.raises(pyarrow.ArrowException, match="SQLSTATE 23505"):
+            client.bind("CommandPreparedStatementUpdate", handle, pyarrow.record_batch({"1": nulls}))
+    assert server.value("select count(*) from keys") == 0
+    assert server.resident_bytes() < 1 << 30
+
+
+def test_who_says_nothing_is_sent_away(server):
+    """Half a minute, while nothing tells whether it is there: its place is one that others could have."""
+    address = (server.host, server.flight_port)
+    with socket.create_connection(address, timeout=60) as silent, \
+            socket.create_connection(address, timeout=60) as half:
+        half.sendall(b"PRI * HTTP/2.0\r\n")
+        for client in (silent, half):
+            while client.recv(4096):
+                pass
+
+
 def test_authorization_that_cannot_be_read(server):
     for value in ("Basic", "Basic ???", "Bearer nobody", "Digest x"):
         with Flight(server, headers={"authorization": value}) as client:

@@ -86,6 +86,43 @@ def test_parts_are_of_one_snapshot_while_writers_write(large):
         writer.join()
 
 
+def test_a_result_is_of_its_statement_whatever_its_transaction_does_next(large):
+    """Neither what the transaction writes later, nor what it undoes, changes a result that waits."""
+    total = "select sum(v) as n from large where id + 0 <= 1000"
+    plain = "select id, v from large where v + 0 > 0"
+    with Flight(large) as client:
+        transaction = client.begin()
+        before, parts = client.info(total, transaction), client.info(plain, transaction)
+        assert len(parts.endpoints) > 1
+        client.query("update large set v = 0 where id <= 1000", transaction)
+        written = client.info(total, transaction)
+        client.query("savepoint s", transaction)
+        client.query("update large set v = 7 where id <= 1000", transaction)
+        assert client.read(before.endpoints[0].ticket)["n"].to_pylist() == [1000]
+        assert client.read(written.endpoints[0].ticket)["n"].to_pylist() == [0]
+        undone = client.info(total, transaction)
+        client.query("rollback to savepoint s", transaction)
+        client.end(transaction, commit=False)
+        assert client.read(undone.endpoints[0].ticket)["n"].to_pylist() == [7000], "as it was told"
+        rows = pyarrow.concat_tables([client.read(e.ticket) for e in parts.endpoints])
+        assert len(rows) == ROWS and set(rows["v"].to_pylist()) == {1}
+
+
+def test_what_a_query_changes_it_changes_once(large):
+    large.run("create sequence s")
+    with Flight(large) as client:
+        for sql in ("select nextval('s') as n", "select n from (select nextval('s') as n) q",
+                    "select (select nextval('s') as n) as n"):
+            before = large.value("select nextval('s')")
+            info = client.info(sql)
+            assert large.value("select nextval('s')") == before + 2, f"it has run once: {sql}"
+            assert client.read(info.endpoints[0].ticket)["n"].to_pylist() == [before + 1]
+        info = client.info("select setval('s', 1000)")
+        assert large.value("select nextval('s')") == 1001
+        client.info("select set_config('search_path', 'nowhere', false)")
+        assert client.query("show search_path")["search_path"].to_pylist() == ["nowhere"]
+
+
 def test_who_has_read_everything_keeps_nothing(large):
     with Flight(large) as client:
         info = client.info("select id from large")

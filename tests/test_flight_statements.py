@@ -1,6 +1,7 @@
 """Statements over Arrow Flight SQL: transactions, parameters, schema changes, ingest, errors."""
 
 import datetime
+from concurrent.futures import ThreadPoolExecutor
 
 import adbc_driver_manager
 import pandas
@@ -9,6 +10,7 @@ import pyarrow
 import pytest
 
 from support.flight import Flight, adbc, fetch, field, fields, packed
+from support.processes import wait_until
 
 
 @pytest.fixture
@@ -146,6 +148,81 @@ def test_parameters_of_updates_all_or_nothing(table):
         assert table.value("select count(*) from t where id = 400") == 0
 
 
+def test_what_the_session_does_not_see_fails_its_transaction_too(table):
+    """A query with two rows of parameters is refused after the first has run: it cannot be committed."""
+    with Flight(table) as client:
+        transaction = client.begin()
+        handle = client.prepare("insert into t values ($1, 1, 'x') returning id", transaction)
+        client.bind("CommandPreparedStatementQuery", handle, pyarrow.record_batch({"1": [500, 501]}))
+        with pytest.raises(pyarrow.ArrowException, match="0A000"):
+            client.prepared_info(handle)
+        with pytest.raises(pyarrow.ArrowException, match="25P02"):
+            client.end(transaction)
+        transaction = client.begin()
+        client.query("insert into t values (500, 1, 'x')", transaction)
+        handle = client.prepare("insert into t values ($1, 1, 'x')", transaction)
+        with pytest.raises(pyarrow.ArrowException, match="08P01"):
+            client.bind("CommandPreparedStatementUpdate", handle, pyarrow.record_batch({"1": [501], "2": [1]}))
+        with pytest.raises(pyarrow.ArrowException, match="25P02"):
+            client.end(transaction)
+    assert table.value("select count(*) from t where id >= 500") == 0
+
+
+def test_rows_of_parameters_are_of_one_execution(table):
+    with Flight(table) as client:
+        sql = "insert into t values ($1, 1, 'x')"
+        transaction = client.begin()
+        lost, kept = client.prepare(sql, transaction), client.prepare(sql)
+        client.end(transaction)
+        row = pyarrow.record_batch({"1": pyarrow.array([500], pyarrow.int32())})
+        none = pyarrow.record_batch({}, schema=pyarrow.schema([]))
+        # What is bound for a query is not an update's.
+        client.bind("CommandPreparedStatementQuery", kept, row)
+        with pytest.raises(pyarrow.ArrowException, match="08P01"):
+            client.bind("CommandPreparedStatementUpdate", kept, none)
+        assert client.prepared_info(kept).total_records == 1
+        # And a query that fails has had its rows.
+        client.bind("CommandPreparedStatementQuery", kept, row)
+        for state in ("23505", "08P01"):
+            with pytest.raises(pyarrow.ArrowException, match=state):
+                client.prepared_info(kept)
+        with pytest.raises(pyarrow.ArrowException, match="25000"):
+            client.bind("CommandPreparedStatementUpdate", lost, row)
+    assert table.value("select count(*) from t where id = 500") == 1
+
+
+def test_values_that_no_column_can_hold(table):
+    """By ingest and as parameters alike, and as COPY refuses them."""
+    table.run("create table wide (s text, at timestamp, atz timestamptz, d date)")
+    far = 2**60
+    cases = [
+        ("s", pyarrow.array(["a\0b"]), "22021"),
+        ("s", pyarrow.array(["a\0b"]).dictionary_encode(), "22021"),
+        ("at", pyarrow.array([far], pyarrow.timestamp("s")), "22008"),
+        ("at", pyarrow.array([far], pyarrow.timestamp("ms")), "22008"),
+        ("atz", pyarrow.array([-far], pyarrow.timestamp("s", "UTC")), "22008"),
+        ("d", pyarrow.array([far], pyarrow.int64()).view(pyarrow.date64()), "22008"),
+        ("s", pyarrow.array([{"a": 1}]), "0A000"),
+        ("s", pyarrow.array([[("k", 1)]], pyarrow.map_(pyarrow.string(), pyarrow.int32())), "0A000"),
+    ]
+    with Flight(table) as client:
+        for column, values, state in cases:
+            batch = pyarrow.record_batch({column: values})
+            with pytest.raises(pyarrow.ArrowException, match=f"SQLSTATE {state}"):
+                client.ingest("wide", batch)
+            handle = client.prepare(f"insert into wide ({column}) values ($1)")
+            with pytest.raises(pyarrow.ArrowException, match=f"SQLSTATE {state}"):
+                client.bind("CommandPreparedStatementUpdate", handle, batch)
+        # What is encoded by runs comes in slices, too.
+        runs = pyarrow.RunEndEncodedArray.from_arrays([1500, 3500], ["one", "two"])
+        assert client.ingest("wide", pyarrow.record_batch({"s": runs})) == 3500
+        at = pyarrow.array([1, None], pyarrow.timestamp("s"))
+        assert client.ingest("wide", pyarrow.record_batch({"at": at})) == 2
+    assert table.rows("select s, count(*) from wide where s is not null group by s order by s") == [
+        ("one", 1500), ("two", 2000)]
+    assert table.value("select at from wide where at is not null") == datetime.datetime(1970, 1, 1, 0, 0, 1)
+
+
 def test_a_prepared_statement_outlives_a_schema_change(table):
     with adbc(table) as connection, connection.cursor() as cursor:
         sql = "select id, v from t where id = $1"
@@ -263,6 +340,90 @@ def test_an_ingest_that_fails_leaves_nothing(flight):
         assert "42804" in str(failure(lambda: cursor.adbc_ingest("kept", wrong, mode="append")))
     assert flight.rows("select * from kept") == [(5, "x")]
     assert flight.value("select count(*) from pg_tables where tablename = 'made'") == 0
+
+
+def test_names_of_columns_are_names(flight):
+    """Whatever is in the name of a column of a frame, it is no SQL."""
+    flight.run("create table kept (id int)")
+    names = ["a\"\"b", "a\\\"b", "x\\\" int); drop table kept; --", "x\"\" int); drop table kept; --", "select", "A b", "'"]
+    sent = pyarrow.table({name: [1, 2] for name in names})
+    with adbc(flight) as connection, connection.cursor() as cursor:
+        for table in ("made", "made\\\" (x int); drop table kept; --"):
+            for mode, rows in (("create", 2), ("append", 4), ("replace", 2)):
+                assert cursor.adbc_ingest(table, sent, mode=mode) == 2
+                quoted = table.replace('"', '""')
+                assert fetch(connection, f'select * from "{quoted}"').column_names == names
+                assert flight.value(f'select count(*) from "{quoted}"') == rows
+    assert flight.value("select count(*) from kept") == 0
+
+
+def test_an_ingest_in_a_transaction_that_has_failed(table):
+    with Flight(table) as client:
+        transaction = client.begin()
+        with pytest.raises(pyarrow.ArrowException, match="23505"):
+            client.query("insert into t values (1, 1, 'x')", transaction)
+        with pytest.raises(pyarrow.ArrowException, match="25P02"):
+            client.ingest("t", frame(0, 10), transaction)
+        client.end(transaction, commit=False)
+    assert table.value("select count(*) from t") == 100
+
+
+def test_an_ingest_is_a_statement_that_others_see_and_may_cancel(flight):
+    batch = frame(0, 1000).to_batches()[0]
+    with Flight(flight) as client:
+        transaction = client.begin()
+        client.query("select 1", transaction)
+        writer, reader = client.ingesting("frogs", batch.schema, transaction)
+        writer.write_batch(batch)
+        active = "from pg_stat_activity where state = 'active' and query like 'INGEST INTO %frogs%'"
+        wait_until(lambda: flight.value(f"select count(*) {active}") == 1, "it is seen")
+        assert flight.value(f"select pg_cancel_backend(pid) {active}")
+        assert reader.read() is None
+        with pytest.raises(pyarrow.ArrowException, match="57014"):
+            writer.close()
+        with pytest.raises(pyarrow.ArrowException, match="25P02"):
+            client.end(transaction)
+
+
+def test_an_ingest_whose_client_is_silent_times_out(flight):
+    batch = frame(0, 1000).to_batches()[0]
+    with Flight(flight) as client:
+        client.query("set statement_timeout = '300ms'")
+        writer, reader = client.ingesting("frogs", batch.schema)
+        writer.write_batch(batch)
+        assert reader.read() is None, "there is no answer but an error"
+        with pytest.raises(pyarrow.ArrowException, match="statement timeout.*57014"):
+            writer.close()
+    assert flight.value("select count(*) from pg_tables where tablename = 'frogs'") == 0
+
+
+def test_an_ingest_that_has_failed_waits_for_nothing_more(table):
+    """The client has not said that there is no more, and is told all the same."""
+    with Flight(table) as client:
+        writer, reader = client.ingesting("t", pyarrow.schema([("id", pyarrow.int32())]))
+        writer.write_batch(pyarrow.record_batch({"id": pyarrow.array([1], pyarrow.int32())}))
+        assert reader.read() is None
+        with pytest.raises(pyarrow.ArrowException, match="23505"):
+            writer.close()
+
+
+def test_others_are_served_while_a_large_batch_is_ingested(flight):
+    """A batch of many rows comes in one message. More sessions than there are threads go on meanwhile."""
+    flight.run("create table others (id int primary key, v int)", "insert into others values (1, 0)")
+    rows = 300_000
+    batch = pyarrow.record_batch({"id": pyarrow.array(range(rows), pyarrow.int32())})
+    with Flight(flight) as client, ThreadPoolExecutor(1) as pool:
+        sessions = [flight.connect() for _ in range(16)]
+        ingest = pool.submit(client.ingest, "numbers", batch)
+        rounds = 0
+        while not ingest.done():
+            for session in sessions:
+                session.execute("select v from others where id = 1")
+            rounds += 1
+        assert ingest.result() == rows
+        for session in sessions:
+            session.close()
+    assert rounds > 3, "all of them were answered several times"
 
 
 def test_an_ingest_is_of_its_transaction(flight):

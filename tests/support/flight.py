@@ -144,13 +144,45 @@ class Flight:
     def act(self, action, body=b""):
         return [r.body.to_pybytes() for r in self.client.do_action((action, body), self.options)]
 
-    def ingest(self, table, data, transaction=None):
+    def ingest(self, table, data, transaction=None, compression=None):
         """Appends to a table, which is made if it is not there. The number of rows."""
+        writer, reader = self.ingesting(table, data.schema, transaction, compression)
+        if isinstance(data, pyarrow.RecordBatch):
+            writer.write_batch(data)
+        else:
+            writer.write_table(data)
+        writer.done_writing()
+        answer = reader.read()
+        writer.close()
+        return fields(answer.to_pybytes()).get(1, 0)
+
+    def ingesting(self, table, schema, transaction=None, compression=None):
+        """An ingest that has begun: who writes batches, and who reads the answer."""
         options = field(1, field(1, 1) + field(2, 2))
         message = options + field(2, table) + (field(6, transaction) if transaction else b"")
-        descriptor = pyflight.FlightDescriptor.for_command(packed("CommandStatementIngest", message))
-        writer, reader = self.client.do_put(descriptor, data.schema, self.options)
-        writer.write_table(data)
+        return self.put("CommandStatementIngest", message, schema, compression)
+
+    def put(self, command, message, schema, compression=None):
+        descriptor = pyflight.FlightDescriptor.for_command(packed(command, message))
+        options = pyflight.FlightCallOptions(
+            headers=self.headers, write_options=pyarrow.ipc.IpcWriteOptions(compression=compression))
+        return self.client.do_put(descriptor, schema, options)
+
+    def prepare(self, sql, transaction=None):
+        """The handle of a prepared statement."""
+        message = field(1, sql) + (field(2, transaction) if transaction else b"")
+        [result] = self.act("CreatePreparedStatement", packed("ActionCreatePreparedStatementRequest", message))
+        return fields(fields(result)[2])[1]
+
+    def prepared_info(self, handle):
+        command = packed("CommandPreparedStatementQuery", field(1, handle))
+        return self.client.get_flight_info(pyflight.FlightDescriptor.for_command(command), self.options)
+
+    def bind(self, command, handle, batch):
+        """Sends rows of parameters for a prepared statement, and reads the answer."""
+        writer, reader = self.put(command, field(1, handle), batch.schema)
+        if batch.num_columns:
+            writer.write_batch(batch)
         writer.done_writing()
         answer = reader.read()
         writer.close()

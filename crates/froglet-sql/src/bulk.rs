@@ -1,4 +1,4 @@
-//! Rows into a table in bulk, as COPY … FROM STDIN and Flight's ingest bring them.
+//! Rows into a table in bulk, as COPY … FROM and Flight's ingest bring them.
 //!
 //! ```text
 //!   begin ─ the table, its columns, the catalog version ─▶ Bulk
@@ -142,12 +142,12 @@ impl Bulk {
         self.rows += rows.len() as u64;
         Ok(())
     }
+}
 
-    /// The load is over, however it went.
-    pub(crate) fn end(&self, session: &mut Session) {
-        if let Some(txn) = &mut session.txn {
-            session.db.catalog().end_statement(txn);
-        }
+/// The end of the statement of a load, however it went.
+pub(crate) fn end(session: &mut Session) {
+    if let Some(txn) = &mut session.txn {
+        session.db.catalog().end_statement(txn);
     }
 }
 

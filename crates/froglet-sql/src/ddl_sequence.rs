@@ -10,6 +10,7 @@ use crate::error::SqlError;
 use crate::resolve::Names;
 use crate::sequence_ddl::{AlterSequence, CreateSequence, Options};
 use crate::types::oids;
+use crate::udf::lookup::quoted;
 
 impl Ddl<'_> {
     /// Makes the sequence of a serial column; its id, and the column's default.
@@ -281,5 +282,5 @@ pub(crate) fn quote(name: &str) -> String {
     let plain = !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit());
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+    if plain { name.to_owned() } else { quoted(name) }
 }

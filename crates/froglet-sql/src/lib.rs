@@ -120,3 +120,4 @@ pub use prepared::{Field, Prepared};
 pub use session::{Session, TransactionStatus};
 pub use settings::check_setting;
 pub use stream::{Outcome, RowStream, Rows, Tag};
+pub use udf::lookup::quoted;

@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Statement};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Statement};
 use datafusion::sql::sqlparser::parser::Parser;
 use froglet_engine::{RowId, Snapshot, SqlState, Value};
 use froglet_schema::{SqlType, TableDef};
@@ -26,6 +26,7 @@ use crate::query_rows::{QueryPlan, next};
 use crate::target::is_default;
 use crate::types::cast::{CastContext, assignable, not_assignable};
 use crate::types::{cast_array, value_at};
+use crate::udf::lookup::quoted;
 
 /// A query for the rows of an UPDATE or DELETE.
 pub(crate) struct QuerySource {
@@ -171,7 +172,7 @@ fn query(
     selected: &[String],
 ) -> Result<Query, SqlError> {
     let name = modification.target.alias.as_deref().unwrap_or(&def.name);
-    let qualifier = Ident::with_quote('"', name).to_string();
+    let qualifier = quoted(name);
     let mut from = format!("\"{ROW_ID_SCHEMA}\".\"{}\" AS {qualifier}", def.id);
     for other in modification.others {
         from.push_str(&format!(", {other}"));

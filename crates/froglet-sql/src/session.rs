@@ -392,10 +392,15 @@ impl Session {
     }
 
     fn refuse_if_failed(&self, command: &Command) -> Result<(), SqlError> {
-        if self.block != Block::Failed
-            || command.ends_failure()
-            || matches!(command, Command::Empty)
-        {
+        match command.ends_failure() || matches!(command, Command::Empty) {
+            true => Ok(()),
+            false => self.refuse_in_failed(),
+        }
+    }
+
+    /// 25P02 in a transaction that has failed.
+    pub(crate) fn refuse_in_failed(&self) -> Result<(), SqlError> {
+        if self.block != Block::Failed {
             return Ok(());
         }
         Err(SqlError::new(

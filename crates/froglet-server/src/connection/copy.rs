@@ -25,7 +25,7 @@ impl Connection {
         self.channel.output.copy_response(b'G', binary, columns);
         self.flush().await?;
         loop {
-            let (kind, body) = match self.next_of_copy().await {
+            let (kind, body) = match self.next_of_copy(&copy).await {
                 Ok(message) => message,
                 Err(stop) => {
                     copy.fail(&mut self.session, "the connection ended");
@@ -65,11 +65,11 @@ impl Connection {
     }
 
     /// The client's next message, or the error of a cancel request or a timeout.
-    async fn next_of_copy(&mut self) -> Result<(u8, BytesMut), Stop> {
+    async fn next_of_copy(&mut self, copy: &CopyIn) -> Result<(u8, BytesMut), Stop> {
         tokio::select! {
             biased;
             message = self.channel.receive() => Ok(message?),
-            e = self.cancel.cancelled() => Err(SqlError::from(e).into()),
+            e = copy.exceeded() => Err(e.into()),
         }
     }
 

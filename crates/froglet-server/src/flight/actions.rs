@@ -13,16 +13,16 @@ use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightInfo,
 };
 use bytes::Bytes;
-use froglet_sql::SqlError;
+use froglet_sql::{SqlError, quoted};
 use futures::FutureExt;
 use hyper::HeaderMap;
 use prost::Message;
 use tonic::Status;
 
-use super::handles::{Handle, PartHandle};
+use super::handles::{BYTES, Handle, PartHandle};
 use super::put::command;
 use super::results::Held;
-use super::sessions::{FlightSession, Guest, run_text};
+use super::sessions::{FlightSession, Guest};
 use super::{statements, status};
 
 /// What is done to a savepoint: `ActionEndSavepointRequest.EndSavepoint`.
@@ -157,7 +157,7 @@ async fn end_savepoint(
 ) -> Result<(), Status> {
     let id = &request.savepoint_id;
     let (transaction, name) = id
-        .split_at_checked(16)
+        .split_at_checked(BYTES)
         .and_then(|(transaction, name)| Some((transaction, std::str::from_utf8(name).ok()?)))
         .ok_or_else(|| status::malformed(format_args!("a savepoint of {} bytes", id.len())))?;
     let (_, transaction) = session.transaction(transaction)?;
@@ -173,11 +173,7 @@ fn statement(
     session: &mut froglet_sql::Session,
     text: String,
 ) -> futures::future::BoxFuture<'_, Result<(), SqlError>> {
-    async move { run_text(session, &text).await }.boxed()
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
+    async move { session.run_text(&text).await }.boxed()
 }
 
 /// Cancels the results that a FlightInfo has tickets of.

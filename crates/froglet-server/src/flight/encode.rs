@@ -16,7 +16,6 @@ use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow_ipc::MessageHeader;
 use arrow_ipc::writer::StreamEncoder;
-use bytes::Buf;
 
 use super::rope::Rope;
 
@@ -50,11 +49,13 @@ impl Encoder {
         batch: &RecordBatch,
         ropes: &mut VecDeque<Rope>,
     ) -> Result<(), ArrowError> {
-        let mut rope = Rope::default();
-        let not_schema = |kind| kind != MessageHeader::Schema;
-        messages(self.0.encode(batch)?, &mut rope, not_schema)?;
         let rows = batch.num_rows();
-        if rope.remaining() <= MESSAGE_BYTES || rows < 2 {
+        // Nothing is copied yet, and a message of more than 4 GB could not be written down.
+        let buffers = self.0.encode(batch)?;
+        let bytes: usize = buffers.iter().map(Buffer::len).sum();
+        if bytes <= MESSAGE_BYTES || rows < 2 {
+            let mut rope = Rope::default();
+            messages(buffers, &mut rope, |kind| kind != MessageHeader::Schema)?;
             ropes.push_back(rope.finish());
             return Ok(());
         }
@@ -166,6 +167,7 @@ mod tests {
     use arrow::array::{ArrayRef, BooleanArray, Int64Array, StringViewArray};
     use arrow_flight::FlightData;
     use arrow_flight::decode::FlightRecordBatchStream;
+    use bytes::Buf;
     use futures::TryStreamExt;
     use prost::Message;
 

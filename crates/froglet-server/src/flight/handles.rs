@@ -5,7 +5,8 @@ use tonic::Status;
 
 use super::status;
 
-const BYTES: usize = 16;
+/// Of a handle.
+pub(super) const BYTES: usize = 16;
 
 /// The name of a transaction, a prepared statement or a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

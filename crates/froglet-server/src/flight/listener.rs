@@ -12,7 +12,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
 use tonic::codegen::Service;
 
@@ -38,7 +38,8 @@ const MOST_CALLS: u32 = 200;
 /// Whether a silent client is there is asked so often, and it has so long to answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(20);
-/// How long a client may take to greet.
+/// How long a client may take to speak TLS, and then to ask for something: until then nothing tells
+/// whether it is there.
 const GREETING: Duration = Duration::from_secs(30);
 /// How long calls may go on when the server ends.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -91,7 +92,10 @@ impl Flight {
         let service = FlightServiceServer::new(FlightCalls);
         let calls = service.clone().max_decoding_message_size(MOST_REQUEST_BYTES);
         let puts = service.max_decoding_message_size(MOST_BATCH_BYTES);
+        let asked = Arc::new(Notify::new());
+        let first = asked.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
+            first.notify_one();
             let (guest, mut calls, mut puts) = (guest.clone(), calls.clone(), puts.clone());
             async move {
                 let path = request.uri().path();
@@ -118,11 +122,19 @@ impl Flight {
         let mut stop = self.stop.clone();
         tokio::select! {
             ended = connection.as_mut() => return log_end(ended),
+            () = silent(&asked) => return tracing::debug!("a client does not ask for anything"),
             _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
         }
         if let Ok(ended) = tokio::time::timeout(PATIENCE, connection).await {
             log_end(ended);
         }
+    }
+}
+
+/// Resolves if nothing is asked for in time.
+async fn silent(asked: &Notify) {
+    if tokio::time::timeout(GREETING, asked.notified()).await.is_ok() {
+        std::future::pending().await
     }
 }
 

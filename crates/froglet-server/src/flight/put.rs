@@ -6,7 +6,8 @@
 //!      └─▶ the channel closes without its last word ───────┴▶ undone
 //! ```
 //! What comes is checked: where its buffers are before it is decoded, offsets and UTF-8 as it is. A
-//! malformed message is an error of its call, and so is a panic in whoever decodes it.
+//! malformed message is an error of its call, and so is a panic in whoever decodes it. Compressed
+//! batches are not taken: the limit of a message bounds only what is packed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use arrow_flight::sql::{
 };
 use arrow_flight::{FlightData, PutResult};
 use froglet_engine::SqlState;
-use froglet_sql::columnar::{IfExists, IfMissing, IngestTarget};
+use froglet_sql::columnar::{IfExists, IfMissing, IngestTarget, Refused, batch_in, check_batch};
 use froglet_sql::{Session, SqlError};
 use froglet_txn::aside;
 use futures::channel::mpsc as feed;
@@ -49,12 +50,9 @@ pub(super) async fn put(
         }
         Command::CommandPreparedStatementUpdate(update) => {
             let handle = update.prepared_statement_handle;
-            let statement = session.statement(&handle)?;
-            let batches = incoming.all().await?;
-            if !batches.is_empty() {
-                statement.bind(batches);
-            }
-            updated(session.update_prepared(&handle).await?)
+            session.statement(&handle)?;
+            let bound = incoming.all().await?;
+            updated(session.update_prepared(&handle, bound).await?)
         }
         Command::CommandPreparedStatementQuery(query) => {
             let handle = query.prepared_statement_handle;
@@ -102,7 +100,7 @@ impl Incoming {
                 continue;
             }
             let bad = |e: &dyn std::fmt::Display| status::malformed(format_args!("a batch: {e}"));
-            check(&message).map_err(|e| bad(&e))?;
+            check(&message)?;
             self.feed.unbounded_send(Ok(message)).map_err(|e| bad(&e))?;
             let decoder = &mut self.decoder;
             let decode = AssertUnwindSafe(|| decoder.next().now_or_never());
@@ -158,29 +156,18 @@ impl Incoming {
     }
 }
 
-/// Whether the buffers and lengths that a message tells of lie in its body: the decoder takes that for
-/// granted.
-fn check(message: &FlightData) -> Result<(), String> {
-    let header = arrow_ipc::root_as_message(&message.data_header).map_err(|e| e.to_string())?;
-    let batch = header.header_as_record_batch();
-    let dictionary = || header.header_as_dictionary_batch().and_then(|batch| batch.data());
-    let Some(batch) = batch.or_else(dictionary) else { return Ok(()) };
-    let body_bytes = message.data_body.len() as i64;
-    for buffer in batch.buffers().iter().flatten() {
-        let (offset, length) = (buffer.offset(), buffer.length());
-        let inside = offset >= 0 && length >= 0 && offset <= body_bytes.saturating_sub(length);
-        if !inside {
-            return Err(format!("a buffer of {length} bytes at {offset} of {body_bytes}"));
+/// Whether what a message tells of its body is so: the decoder takes that for granted.
+fn check(message: &FlightData) -> Result<(), Status> {
+    let bad = |e: &dyn std::fmt::Display| status::malformed(format_args!("a batch: {e}"));
+    let header = arrow_ipc::root_as_message(&message.data_header).map_err(|e| bad(&e))?;
+    let Some(batch) = batch_in(header) else { return Ok(()) };
+    check_batch(batch, &message.data_body, None).map_err(|refused| match refused {
+        Refused::Compressed => {
+            let error = SqlError::unsupported("a compressed batch");
+            status::of(&error.hint("Send batches uncompressed."))
         }
-    }
-    for node in batch.nodes().iter().flatten() {
-        let (rows, nulls) = (node.length(), node.null_count());
-        // A column of NULLs alone has no buffers, but nobody sends more of them than this.
-        if !(0..=i64::from(u32::MAX)).contains(&rows) || !(0..=rows).contains(&nulls) {
-            return Err(format!("a column of {rows} rows, of which {nulls} are NULL"));
-        }
-    }
-    Ok(())
+        other => bad(&other),
+    })
 }
 
 /// A command of Flight SQL.
@@ -205,19 +192,19 @@ async fn ingest(
     let work = session.run(
         command.transaction_id.as_ref(),
         Box::new(move |session| {
-            async move {
-                let ingested = insert(session, &target, &schema, parts).await;
-                ingested.inspect_err(|_| session.note_failure())
-            }
-            .boxed()
+            async move { insert(session, &target, &schema, parts).await }.boxed()
         }),
     );
     let forward = async move {
-        while let Some(batch) = incoming.batch().await? {
-            // Where nobody takes it the work has failed, and says why.
-            if sender.send(Part::Batch(batch)).await.is_err() {
-                return Ok(());
-            }
+        loop {
+            let batch = tokio::select! {
+                biased;
+                // The work has failed, and says why.
+                () = sender.closed() => return Ok(()),
+                batch = incoming.batch() => batch?,
+            };
+            let Some(batch) = batch else { break };
+            let _ = sender.send(Part::Batch(batch)).await;
         }
         let _ = sender.send(Part::End).await;
         Ok(())
@@ -233,13 +220,12 @@ async fn insert(
     schema: &Schema,
     mut parts: mpsc::Receiver<Part>,
 ) -> Result<i64, SqlError> {
-    let cancel = session.cancel_token();
     let mut ingest = session.ingest(target, schema).await?;
     loop {
         let part = tokio::select! {
             biased;
             part = parts.recv() => part,
-            e = cancel.cancelled() => return Err(e.into()),
+            e = ingest.exceeded() => return Err(e),
         };
         match part {
             Some(Part::Batch(batch)) => ingest.feed(session, &batch).await?,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   held ──ticket──▶ read ──▶ read … all parts to their ends ──▶ gone
-//!    │ nobody comes in time, cancelled, its session or transaction has ended ──▶ gone
+//!    │ nobody comes in time, cancelled, its session has ended ──▶ gone
 //! ```
 //! A part may be fetched again as long as the result is held. What is being read goes on when its
 //! session ends: the connection that reads it may be another one.
@@ -31,7 +31,6 @@ pub(super) struct Held {
     pinned: Pinned,
     strings: Strings,
     user: String,
-    transaction: Option<Handle>,
     owner: Weak<FlightSession>,
     registry: Arc<Registry>,
     /// Becomes true when it is cancelled.
@@ -61,7 +60,6 @@ impl Held {
         owner: &Arc<FlightSession>,
         pinned: Pinned,
         strings: Strings,
-        transaction: Option<Handle>,
         fork: Option<Fork>,
     ) -> Arc<Held> {
         let whole = vec![false; pinned.parts()];
@@ -70,7 +68,6 @@ impl Held {
             pinned,
             strings,
             user: owner.caller.user.clone(),
-            transaction,
             owner: Arc::downgrade(owner),
             registry: owner.registry().clone(),
             cancelled: watch::Sender::new(false),
@@ -143,15 +140,6 @@ impl Held {
         self.let_go();
     }
 
-    /// Whether it ends with this transaction; if so, also for who reads it.
-    pub(super) fn ends_with(&self, transaction: Handle) -> bool {
-        let ends = self.transaction == Some(transaction) && self.pinned.sees_own_writes();
-        if ends {
-            self.cancelled.send_replace(true);
-        }
-        ends
-    }
-
     /// Lets it go if nobody has come for it so long.
     pub(super) fn expire(&self, timeout: Duration) {
         let reads = self.reads.lock();
@@ -179,7 +167,7 @@ impl Reading {
     pub(super) async fn cancelled(&mut self) -> Status {
         // The sender is in the result, which this keeps.
         let _ = self.cancelled.wait_for(|cancelled| *cancelled).await;
-        let why = "canceling statement: its result was cancelled, or its transaction has ended";
+        let why = "canceling statement: its result was cancelled";
         status::of(&SqlError::new(SqlState::QUERY_CANCELED, why))
     }
 

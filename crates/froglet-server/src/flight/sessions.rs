@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use hyper::HeaderMap;
 use hyper::header::USER_AGENT;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tonic::Status;
 
@@ -71,7 +71,8 @@ pub(super) struct Fork {
 
 /// A transaction that was begun by its message.
 pub(super) struct Transaction {
-    fork: Arc<tokio::sync::Mutex<Fork>>,
+    /// Whoever uses it takes it, and puts it back; what panics leaves none.
+    fork: Arc<tokio::sync::Mutex<Option<Fork>>>,
     cancel: Arc<CancelToken>,
     used: Mutex<Instant>,
 }
@@ -204,11 +205,7 @@ impl FlightSession {
         to_the_end(cancel, async move {
             let session = &mut fork.session;
             let outcome = work(session).await;
-            let ended = session.finish_implicit(outcome.is_ok()).await;
-            let value = outcome?;
-            ended?;
-            session.settle().await?;
-            session.take_notices();
+            let value = concluded(session, outcome).await?;
             owner.base.lock().adopt_settings(session);
             Ok((value, fork))
         })
@@ -220,12 +217,12 @@ impl FlightSession {
         let mut fork = self.fork()?;
         let cancel = fork.session.cancel_token();
         let fork = to_the_end(cancel.clone(), async move {
-            run_text(&mut fork.session, "BEGIN").await?;
+            fork.session.run_text("BEGIN").await?;
             fork.session.finish_implicit(true).await?;
             Ok(fork)
         })
         .await?;
-        let fork = Arc::new(tokio::sync::Mutex::new(fork));
+        let fork = Arc::new(tokio::sync::Mutex::new(Some(fork)));
         let used = Mutex::new(Instant::now());
         let handle = Handle::new();
         self.transactions.lock().insert(handle, Arc::new(Transaction { fork, cancel, used }));
@@ -235,7 +232,7 @@ impl FlightSession {
     pub(super) fn transaction(&self, id: &[u8]) -> Result<(Handle, Arc<Transaction>), Status> {
         let handle = Handle::read(id)?;
         let found = self.transactions.lock().get(&handle).cloned();
-        Ok((handle, found.ok_or_else(no_transaction)?))
+        Ok((handle, found.ok_or_else(|| status::of(&no_transaction()))?))
     }
 
     /// Ends a transaction. One that has failed cannot be committed: it is rolled back, and that is
@@ -243,22 +240,23 @@ impl FlightSession {
     pub(super) async fn end(self: &Arc<Self>, id: &[u8], commit: bool) -> Result<(), Status> {
         let (handle, _) = self.transaction(id)?;
         let Some(transaction) = self.transactions.lock().remove(&handle) else {
-            return Err(no_transaction());
+            return Err(status::of(&no_transaction()));
         };
-        self.results.lock().retain(|_, held| !held.ends_with(handle));
         let owner = self.clone();
-        let mut fork = transaction.fork.clone().lock_owned().await;
+        let mut place = transaction.fork.clone().lock_owned().await;
         to_the_end(transaction.cancel.clone(), async move {
+            let mut fork = place.take().ok_or_else(no_transaction)?;
             let session = &mut fork.session;
             let failed = session.status() == TransactionStatus::Failed;
-            run_text(session, if commit { "COMMIT" } else { "ROLLBACK" }).await?;
+            let ended = session.run_text(if commit { "COMMIT" } else { "ROLLBACK" }).await;
+            session.settle().await?;
+            ended?;
             if commit && failed {
                 return Err(SqlError::new(
                     SqlState::IN_FAILED_SQL_TRANSACTION,
                     "a statement of the transaction has failed: it is rolled back",
                 ));
             }
-            session.settle().await?;
             owner.base.lock().adopt_settings(session);
             Ok(())
         })
@@ -266,23 +264,23 @@ impl FlightSession {
     }
 
     fn end_idle_transactions(&self) {
-        self.transactions.lock().retain(|_, transaction| match transaction.fork.try_lock() {
-            // It is at work.
-            Err(_) => true,
-            Ok(fork) => {
-                let idle = transaction.used.lock().elapsed();
-                fork.session.idle_timeout().is_none_or(|timeout| idle < timeout)
-            }
-        });
+        let mut transactions = self.transactions.lock();
+        let ended: Vec<_> =
+            transactions.extract_if(|_, transaction| transaction.is_over()).collect();
+        drop(transactions);
+        // To undo a large one takes long, and nobody waits for the lock meanwhile.
+        drop(ended);
     }
 }
 
 impl Transaction {
-    /// Its session, for one statement.
-    pub(super) async fn lock(&self) -> OwnedMutexGuard<Fork> {
-        let fork = self.fork.clone().lock_owned().await;
-        *self.used.lock() = Instant::now();
-        fork
+    /// Whether it has waited longer than it may, or a panic has ended it.
+    fn is_over(&self) -> bool {
+        // Otherwise it is at work.
+        let Ok(fork) = self.fork.try_lock() else { return false };
+        let idle = self.used.lock().elapsed();
+        let timeout = |fork: &Fork| fork.session.idle_timeout();
+        fork.as_ref().is_none_or(|fork| timeout(fork).is_some_and(|timeout| idle >= timeout))
     }
 
     /// Does something in it.
@@ -291,15 +289,15 @@ impl Transaction {
         T: Send + 'static,
         W: for<'a> FnOnce(&'a mut Session) -> BoxFuture<'a, Result<T, SqlError>> + Send + 'static,
     {
-        let mut fork = self.lock().await;
+        let mut place = self.fork.clone().lock_owned().await;
+        *self.used.lock() = Instant::now();
         let outcome = to_the_end(self.cancel.clone(), async move {
+            let mut fork = place.take().ok_or_else(no_transaction)?;
             let session = &mut fork.session;
             let outcome = work(session).await;
-            session.finish_implicit(outcome.is_ok()).await?;
-            let value = outcome?;
-            session.settle().await?;
-            session.take_notices();
-            Ok(value)
+            let outcome = concluded(session, outcome).await;
+            *place = Some(fork);
+            outcome
         })
         .await;
         *self.used.lock() = Instant::now();
@@ -307,20 +305,24 @@ impl Transaction {
     }
 }
 
-/// Runs statements whose answer nobody needs.
-pub(super) async fn run_text(session: &mut Session, text: &str) -> Result<(), SqlError> {
-    for statement in session.split(text)? {
-        session.simple(&statement).await?;
+/// The end of a statement, before its client is told: all that its answer rests on is durable, an
+/// error, too. Not every error was seen by the session.
+async fn concluded<T>(session: &mut Session, outcome: Result<T, SqlError>) -> Result<T, SqlError> {
+    if outcome.is_err() {
+        session.note_failure();
     }
+    let ended = session.finish_implicit(outcome.is_ok()).await;
+    session.settle().await?;
     session.take_notices();
-    Ok(())
+    let value = outcome?;
+    ended.map(|()| value)
 }
 
-fn no_transaction() -> Status {
-    status::of(&SqlError::new(
+fn no_transaction() -> SqlError {
+    SqlError::new(
         SqlState::new("25000"),
         "there is no such transaction: it has ended, or is another session's",
-    ))
+    )
 }
 
 /// Runs work in a task of its own, which is cancelled when nobody waits for it any more.

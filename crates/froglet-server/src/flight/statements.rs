@@ -8,7 +8,7 @@ use arrow_flight::{FlightInfo, IpcMessage, SchemaAsIpc};
 use arrow_ipc::writer::IpcWriteOptions;
 use bytes::Bytes;
 use froglet_engine::Value;
-use froglet_sql::columnar::{Answer, Strings, parameter_schema};
+use froglet_sql::columnar::{Answer, Strings, parameter_schema, slices};
 use froglet_sql::{Prepared, Session, SqlError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -38,7 +38,7 @@ pub(super) fn strings(headers: &HeaderMap) -> Result<Strings, Status> {
 pub(super) struct Statement {
     pub(super) prepared: Arc<Prepared>,
     transaction: Option<Bytes>,
-    /// Rows of values for its parameters, that the next execution takes.
+    /// Rows of values for its parameters, that the next query takes.
     bound: Mutex<Vec<RecordBatch>>,
 }
 
@@ -57,16 +57,13 @@ impl FlightSession {
         self: &Arc<Self>,
         transaction: Option<&Bytes>,
         work: Work<T>,
-    ) -> Result<(T, Option<Handle>, Option<Fork>), Status> {
+    ) -> Result<(T, Option<Fork>), Status> {
         match transaction.filter(|id| !id.is_empty()) {
             None => {
                 let (value, fork) = self.alone(work).await?;
-                Ok((value, None, Some(fork)))
+                Ok((value, Some(fork)))
             }
-            Some(id) => {
-                let (handle, transaction) = self.transaction(id)?;
-                Ok((transaction.run(work).await?, Some(handle), None))
-            }
+            Some(id) => Ok((self.transaction(id)?.1.run(work).await?, None)),
         }
     }
 
@@ -140,15 +137,16 @@ impl FlightSession {
     ) -> Result<FlightInfo, Status> {
         let statement = self.statement(handle)?;
         let transaction = statement.transaction.clone();
+        // However the execution goes, the rows are not those of the next one.
+        let bound = std::mem::take(&mut *statement.bound.lock());
         let work: Work<Answer> = Box::new(move |session| {
             async move {
-                let rows = values(session, &statement).await?;
-                let mut rows = rows.into_iter();
-                let mut answer = match rows.next() {
+                let mut rows = Executions::new(&statement.prepared, bound);
+                let mut answer = match rows.next(session).await? {
                     Some(row) => session.answer(&statement.prepared, row).await?,
                     None => Answer::Done(0),
                 };
-                for row in rows {
+                while let Some(row) = rows.next(session).await? {
                     // Executed once for each row, a statement without rows has one answer; a query
                     // would have many.
                     let (Answer::Done(before), Answer::Done(now)) =
@@ -168,13 +166,18 @@ impl FlightSession {
     }
 
     /// Runs a prepared statement for each row of its parameters, all in one transaction.
-    pub(super) async fn update_prepared(self: &Arc<Self>, handle: &[u8]) -> Result<i64, Status> {
+    pub(super) async fn update_prepared(
+        self: &Arc<Self>,
+        handle: &[u8],
+        bound: Vec<RecordBatch>,
+    ) -> Result<i64, Status> {
         let statement = self.statement(handle)?;
         let transaction = statement.transaction.clone();
         let work: Work<i64> = Box::new(move |session| {
             async move {
                 let mut total = 0;
-                for row in values(session, &statement).await? {
+                let mut rows = Executions::new(&statement.prepared, bound);
+                while let Some(row) = rows.next(session).await? {
                     total += count(session.answer(&statement.prepared, row).await?).await?;
                 }
                 Ok(total)
@@ -186,11 +189,11 @@ impl FlightSession {
 
     fn info(
         self: &Arc<Self>,
-        (answer, transaction, fork): (Answer, Option<Handle>, Option<Fork>),
+        (answer, fork): (Answer, Option<Fork>),
         strings: Strings,
     ) -> Result<FlightInfo, Status> {
         match answer {
-            Answer::Rows(pinned) => Held::keep(self, pinned, strings, transaction, fork).info(),
+            Answer::Rows(pinned) => Held::keep(self, pinned, strings, fork).info(),
             // It has run, and there is nothing to fetch.
             Answer::Done(rows) => Ok(FlightInfo::new()
                 .try_with_schema(&Schema::empty())
@@ -200,35 +203,58 @@ impl FlightSession {
     }
 }
 
-/// The values of each execution of a statement.
-async fn values(session: &mut Session, statement: &Statement) -> Result<Vec<Vec<Value>>, SqlError> {
-    let batches = std::mem::take(&mut *statement.bound.lock());
-    // Where there are no parameters, the JDBC driver binds a batch without columns and rows. Where there
-    // are and nothing is bound, the error is that of too few values.
-    if statement.prepared.params().is_empty() || batches.is_empty() {
-        return Ok(vec![Vec::new()]);
+/// The values of each execution of a statement, of which few are in memory.
+struct Executions {
+    prepared: Arc<Prepared>,
+    slices: BoxIterator<RecordBatch>,
+    rows: std::vec::IntoIter<Vec<Value>>,
+    begun: u64,
+}
+
+type BoxIterator<T> = Box<dyn Iterator<Item = T> + Send>;
+
+impl Executions {
+    /// So many go on before others of this thread are served.
+    const UNTIL_OTHERS: u64 = 100;
+
+    fn new(prepared: &Arc<Prepared>, bound: Vec<RecordBatch>) -> Executions {
+        // Where there are no parameters, the JDBC driver binds a batch without columns and rows. Where
+        // there are and nothing is bound, the error is that of too few values.
+        let once = prepared.params().is_empty() || bound.is_empty();
+        let rows = if once { vec![Vec::new()] } else { Vec::new() };
+        let bound = if once { Vec::new() } else { bound };
+        Executions {
+            prepared: prepared.clone(),
+            slices: Box::new(bound.into_iter().flat_map(|batch| slices(&batch))),
+            rows: rows.into_iter(),
+            begun: 0,
+        }
     }
-    let mut rows = Vec::new();
-    for batch in &batches {
-        rows.append(&mut session.parameter_rows(&statement.prepared, batch).await?);
+
+    async fn next(&mut self, session: &mut Session) -> Result<Option<Vec<Value>>, SqlError> {
+        if self.begun > 0 {
+            // Each execution forgets what was cancelled before it.
+            session.cancel_token().check()?;
+        }
+        if self.begun % Executions::UNTIL_OTHERS == Executions::UNTIL_OTHERS - 1 {
+            tokio::task::yield_now().await;
+        }
+        self.begun += 1;
+        loop {
+            if let Some(row) = self.rows.next() {
+                return Ok(Some(row));
+            }
+            let Some(slice) = self.slices.next() else { return Ok(None) };
+            self.rows = session.parameter_rows(&self.prepared, &slice).await?.into_iter();
+        }
     }
-    Ok(rows)
 }
 
 /// How many rows were changed; those of a query are counted as they are read to the end.
 async fn count(answer: Answer) -> Result<i64, SqlError> {
     let rows = match answer {
         Answer::Done(rows) => rows,
-        Answer::Rows(pinned) => {
-            let mut rows = 0;
-            for part in 0..pinned.parts() {
-                let mut batches = pinned.open(part, Strings::Views)?;
-                while let Some(batch) = batches.next().await? {
-                    rows += batch.num_rows() as u64;
-                }
-            }
-            rows
-        }
+        Answer::Rows(pinned) => pinned.count().await?,
     };
     Ok(i64::try_from(rows).unwrap_or(i64::MAX))
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::Schema;
-use froglet_engine::{ColumnType, Row, Snapshot, SqlState, Value};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use froglet_engine::{ColumnType, Row, Snapshot, SqlState, TxnId, Value};
 
 use super::edge::schema_of;
 use super::parts;
@@ -16,9 +18,10 @@ use crate::plan::Plan;
 use crate::prepared::{Field, Prepared};
 use crate::query_rows::QueryPlan;
 use crate::query_run::guard;
-use crate::session::{Block, Session};
+use crate::session::Session;
 use crate::stream::{Outcome, RowStream, Rows};
 use crate::types::{array_of, zone};
+use crate::udf::simple::Simple;
 
 /// What a statement has come to.
 #[derive(Debug)]
@@ -39,10 +42,10 @@ impl Session {
             refuse_block(&statement.command)?;
         }
         for statement in before {
-            let outcome = self.simple(statement).await?;
-            // A query may do something, too.
-            if let Answer::Rows(result) = self.answer_of(outcome).await? {
-                result.collected().await.map_err(|e| self.failed(e))?;
+            match self.simple(statement).await? {
+                // A query may do something, too.
+                Outcome::Rows(stream) => self.read_out(stream, |_| Ok(())).await?,
+                outcome => drop(self.answer_of(outcome).await?),
             }
         }
         self.pinning = true;
@@ -106,24 +109,48 @@ impl Session {
                 };
                 (schema, Source::Query { query: Box::new(query), parts })
             }
-            Err(mut stream) => {
+            Err(stream) => {
                 let schema = schema_of(&fields, None);
                 let mut batches = Vec::new();
-                while let Some(rows) = stream.next().await {
-                    batches.push(batch_of(&fields, &schema, rows?)?);
-                }
-                self.note_read(&stream);
+                let keep = |rows| {
+                    batches.push(batch_of(&fields, &schema, rows)?);
+                    Ok(())
+                };
+                self.read_out(stream, keep).await?;
                 (schema, Source::Rows(batches))
             }
         };
         let durable = self.settings.hot().synchronous_commit;
         let pinned = Pinned { schema, source, manager: self.db.manager().clone(), durable };
-        // The transaction will have ended when somebody comes for rows that it has written.
-        let wrote = self.txn.as_ref().is_some_and(|txn| txn.wrote());
-        if self.block == Block::Implicit && wrote {
+        // Somebody may come for the rows when the transaction has written over what it had written, or
+        // has ended; and what a function changes is changed once, and now.
+        let changes =
+            matches!(&pinned.source, Source::Query { query, .. } if changes(query.logical()));
+        if self.has_written() || changes {
             return pinned.collected().await;
         }
         Ok(pinned)
+    }
+
+    /// Reads a result to its end.
+    async fn read_out(
+        &mut self,
+        mut stream: RowStream,
+        mut each: impl FnMut(Rows) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && let Some(rows) = stream.next().await
+        {
+            outcome = rows.and_then(&mut each);
+        }
+        // An error, too, may rest on what was read.
+        self.note_read(&stream);
+        outcome.map_err(|e| self.failed(e))
+    }
+
+    fn has_written(&self) -> bool {
+        self.txn.as_ref().is_some_and(|txn| txn.wrote())
     }
 
     /// Another session of the same user with the same settings, beside this one.
@@ -153,13 +180,18 @@ impl Session {
         if !self.pinning {
             return None;
         }
+        // No result that is run later sees what its transaction writes until then.
+        let snapshot = match snapshot.own == TxnId(0) || self.has_written() {
+            true => snapshot.clone(),
+            false => Arc::new(Snapshot::new(snapshot.ts, TxnId(0), Box::new(snapshot.clone()))),
+        };
         let hot = self.settings.hot();
         let time = TimeLimits {
             lock_timeout: hot.lock_timeout,
             statement_timeout: hot.statement_timeout,
             cancel: self.shared.cancel.clone(),
         };
-        Some(plan.unstarted(&self.state, snapshot.clone(), params, convert, self.zone(), time))
+        Some(plan.unstarted(&self.state, snapshot, params, convert, self.zone(), time))
     }
 }
 
@@ -179,6 +211,23 @@ fn refuse_block(command: &Command) -> Result<(), SqlError> {
 
 fn copies() -> SqlError {
     SqlError::unsupported("COPY here").hint("Send rows by ingest, and fetch them by a query.")
+}
+
+/// Whether a plan calls functions that change something.
+fn changes(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let looked = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::ScalarFunction(call) = expr {
+                    let simple = call.func.inner().downcast_ref::<Simple>();
+                    found |= simple.is_some_and(Simple::changes);
+                }
+                Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })
+    });
+    found || looked.is_err()
 }
 
 /// The number at the end of a command tag.

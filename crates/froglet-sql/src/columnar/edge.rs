@@ -23,6 +23,9 @@ use crate::error::SqlError;
 use crate::prepared::Field;
 use crate::types::{MODIFIER_KEY, OID_KEY, arrow_of, names, numeric, oids};
 
+/// A string column of one batch is not longer: where it is no view its offsets have 32 bits.
+pub(crate) const STRING_BYTES_MAX: usize = 1 << 30;
+
 /// How strings and binaries leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Strings {
@@ -112,6 +115,26 @@ pub fn compacted(batch: &RecordBatch) -> RecordBatch {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(batch.schema(), columns.collect(), &options)
         .expect("the columns have the types and lengths that they had")
+}
+
+/// A batch in pieces none of whose string columns is longer than this, if that can be: a row stays whole.
+pub(crate) fn string_pieces(batch: RecordBatch, bytes_max: usize) -> Vec<RecordBatch> {
+    let longest = batch.columns().iter().map(string_bytes).max().unwrap_or(0);
+    if longest <= bytes_max || batch.num_rows() < 2 {
+        return vec![batch];
+    }
+    let half = batch.num_rows() / 2;
+    let mut pieces = string_pieces(batch.slice(0, half), bytes_max);
+    pieces.extend(string_pieces(batch.slice(half, batch.num_rows() - half), bytes_max));
+    pieces
+}
+
+fn string_bytes(array: &ArrayRef) -> usize {
+    match array.data_type() {
+        DataType::Utf8View => array.as_string_view().lengths().map(|l| l as usize).sum(),
+        DataType::BinaryView => array.as_binary_view().lengths().map(|l| l as usize).sum(),
+        _ => 0,
+    }
 }
 
 fn column(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, SqlError> {

@@ -10,20 +10,22 @@
 //! names; those that are not sent have their defaults.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
-use froglet_engine::{ColumnType, SqlState};
+use froglet_engine::{ColumnType, Row, SqlState};
 use froglet_schema::SqlType;
 
-use super::parameters::{assigned, rows_of};
-use crate::bulk::{BATCH_ROWS, Bulk};
+use super::assign::{assigned, is_nested, rows_of, slices};
+use crate::bulk::{self, Bulk};
 use crate::error::SqlError;
 use crate::resolve::Names;
 use crate::session::Session;
 use crate::types::cast::{assignable, not_assignable};
 use crate::types::{oid_of_arrow, oids, plain, zone};
+use crate::udf::lookup::quoted;
 
 /// Where an ingest goes.
 #[derive(Clone, Debug)]
@@ -36,6 +38,14 @@ pub struct IngestTarget {
     pub if_exists: IfExists,
     /// And where there is none.
     pub if_missing: IfMissing,
+}
+
+impl IngestTarget {
+    /// Its name as SQL has it.
+    fn text(&self) -> String {
+        let parts = self.schema.iter().chain([&self.table]);
+        parts.map(|name| quoted(name)).collect::<Vec<_>>().join(".")
+    }
 }
 
 /// For a table that is there.
@@ -80,12 +90,17 @@ impl Session {
         target: &IngestTarget,
         schema: &Schema,
     ) -> Result<Ingest, SqlError> {
-        let quoted = |name: &String| Ident::with_quote('"', name.clone());
-        let parts = target.schema.iter().chain([&target.table]).map(quoted);
+        self.take_set();
+        let text = target.text();
+        let statement = Arc::from(format!("INGEST INTO {text}"));
+        self.begin_activity(&statement)?;
+        self.refuse_in_failed()?;
+        let ident = |name: &String| Ident::with_quote('"', name.clone());
+        let parts = target.schema.iter().chain([&target.table]).map(ident);
         let name = ObjectName::from(parts.collect::<Vec<_>>());
-        let columns: Vec<Ident> = schema.fields().iter().map(|f| quoted(f.name())).collect();
+        let columns: Vec<Ident> = schema.fields().iter().map(|f| ident(f.name())).collect();
         if columns.is_empty() {
-            let message = format!("there is no column to ingest into {name}");
+            let message = format!("there is no column to ingest into {text}");
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
         let (drop, create) = match (self.has_table(&name).await?, target) {
@@ -101,13 +116,17 @@ impl Session {
             (false, IngestTarget { if_missing: IfMissing::Fail, .. }) => (false, false),
         };
         if drop {
-            self.run_text(&format!("DROP TABLE {name}")).await?;
+            self.run_text(&format!("DROP TABLE {text}")).await?;
         }
         if create {
-            self.run_text(&create_table(&name, schema)?).await?;
+            self.run_text(&create_table(&text, schema)?).await?;
+            self.begin_activity(&statement)?;
         }
         let bulk = Bulk::begin(self, "INSERT", &name, &columns).await?;
         for ((column, _, to), field) in bulk.columns.iter().zip(schema.fields()) {
+            if is_nested(field.data_type()) {
+                return Err(unsupported(field));
+            }
             let from = sent_type(field, *to);
             // Text is read as COPY reads it.
             if from != oids::TEXT && !assignable(from, to.oid) {
@@ -126,7 +145,8 @@ impl Session {
         Ok(Names { catalog: &catalog, path: &path }.table(name).is_ok())
     }
 
-    async fn run_text(&mut self, text: &str) -> Result<(), SqlError> {
+    /// Runs statements whose answer nobody needs.
+    pub async fn run_text(&mut self, text: &str) -> Result<(), SqlError> {
         for statement in self.split(text)? {
             self.simple(&statement).await?;
         }
@@ -157,27 +177,35 @@ impl Ingest {
                 format!("a batch has {} columns, not {}", batch.num_columns(), self.types.len()),
             ));
         }
+        for slice in slices(batch) {
+            self.bulk.limits.check()?;
+            let rows = self.complete_rows(&slice)?;
+            self.bulk.insert(session, &rows).await.map_err(|(e, _)| e)?;
+            // Others are served by this thread, too.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn complete_rows(&self, batch: &RecordBatch) -> Result<Vec<Row>, SqlError> {
         let columns = batch.columns().iter().zip(&self.bulk.columns);
         let columns = columns.map(|(array, (name, ty, sql_type))| {
             assigned(array, *ty, *sql_type).map_err(|e| e.context(format!("column {name}")))
         });
         let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
-        for offset in (0..batch.num_rows()).step_by(BATCH_ROWS) {
-            self.bulk.limits.check()?;
-            let length = BATCH_ROWS.min(batch.num_rows() - offset);
-            let given = rows_of(&columns, &self.types, offset, length);
-            let complete = |row: froglet_engine::Row| {
-                self.bulk.complete(row.into_iter().map(|value| Ok(Some(value))))
-            };
-            let rows: Vec<_> = given.into_iter().map(complete).collect::<Result<_, _>>()?;
-            self.bulk.insert(session, &rows).await.map_err(|(e, _)| e)?;
-        }
-        Ok(())
+        let given = rows_of(&columns, &self.types, batch.num_rows());
+        let complete = |row: Row| self.bulk.complete(row.into_iter().map(|value| Ok(Some(value))));
+        given.into_iter().map(complete).collect()
+    }
+
+    /// Resolves when it must not go on: it is cancelled, or takes longer than it may.
+    pub async fn exceeded(&self) -> SqlError {
+        self.bulk.limits.exceeded().await.into()
     }
 
     /// All has been sent. Returns the number of rows.
     pub fn finish(self, session: &mut Session) -> u64 {
-        self.bulk.end(session);
+        bulk::end(session);
         self.bulk.rows
     }
 }
@@ -188,17 +216,18 @@ impl std::fmt::Debug for Ingest {
     }
 }
 
-fn create_table(name: &ObjectName, schema: &Schema) -> Result<String, SqlError> {
+fn create_table(table: &str, schema: &Schema) -> Result<String, SqlError> {
     let columns = schema.fields().iter().map(|field| {
-        let ty = type_for(field).ok_or_else(|| {
-            let what =
-                format!("a column of Arrow type {} (\"{}\")", field.data_type(), field.name());
-            SqlError::unsupported(what).hint("Cast it before, to text perhaps.")
-        })?;
-        Ok(format!("{} {ty}", Ident::with_quote('"', field.name().clone())))
+        let ty = type_for(field).ok_or_else(|| unsupported(field))?;
+        Ok(format!("{} {ty}", quoted(field.name())))
     });
     let columns: Vec<String> = columns.collect::<Result<_, SqlError>>()?;
-    Ok(format!("CREATE TABLE {name} ({})", columns.join(", ")))
+    Ok(format!("CREATE TABLE {table} ({})", columns.join(", ")))
+}
+
+fn unsupported(field: &Field) -> SqlError {
+    let what = format!("a column of Arrow type {} (\"{}\")", field.data_type(), field.name());
+    SqlError::unsupported(what).hint("Cast it before, to text perhaps.")
 }
 
 fn value_type(ty: &DataType) -> &DataType {

@@ -1,5 +1,6 @@
 //! Pinned results. See the module above.
 
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,11 +9,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::execution::SessionState as QueryState;
 use datafusion::logical_expr::LogicalPlan;
-use froglet_engine::{Snapshot, TxnId, Value};
+use froglet_engine::{Snapshot, Value};
 use froglet_txn::{CancelToken, Limits, TxnManager};
 use futures::StreamExt;
 
-use super::edge::{Strings, conform};
+use super::edge::{STRING_BYTES_MAX, Strings, conform, string_pieces};
 use super::parts::Parts;
 use crate::error::SqlError;
 use crate::query::{PlannedQuery, QueryEnv};
@@ -132,21 +133,28 @@ impl Pinned {
         }
     }
 
-    /// Whether it ends with its transaction: it sees what that has not committed.
-    pub fn sees_own_writes(&self) -> bool {
-        matches!(&self.source, Source::Query { query, .. } if query.snapshot.own != TxnId(0))
-    }
-
     /// With all its rows, for whoever cannot wait.
     pub(super) async fn collected(self) -> Result<Pinned, SqlError> {
         let mut rows = Vec::new();
+        self.read(|batch| rows.push(batch)).await?;
+        Ok(Pinned { source: Source::Rows(rows), ..self })
+    }
+
+    /// How many rows it turns out to have, when it is read to its end.
+    pub async fn count(&self) -> Result<u64, SqlError> {
+        let mut rows = 0;
+        self.read(|batch| rows += batch.num_rows() as u64).await?;
+        Ok(rows)
+    }
+
+    async fn read(&self, mut each: impl FnMut(RecordBatch)) -> Result<(), SqlError> {
         for part in 0..self.parts() {
             let mut batches = self.open(part, Strings::Views)?;
             while let Some(batch) = batches.next().await? {
-                rows.push(batch);
+                each(batch);
             }
         }
-        Ok(Pinned { source: Source::Rows(rows), ..self })
+        Ok(())
     }
 
     /// Runs a part. `part` is below [`Pinned::parts`].
@@ -167,7 +175,7 @@ impl Pinned {
             }
         };
         let manager = self.durable.then(|| self.manager.clone());
-        Ok(Batches { schema, stream, limits, zone, view, manager })
+        Ok(Batches { schema, stream, limits, zone, view, manager, ready: VecDeque::new() })
     }
 }
 
@@ -185,6 +193,8 @@ pub struct Batches {
     zone: Zone,
     view: Option<Arc<Snapshot>>,
     manager: Option<Arc<TxnManager>>,
+    /// What is left of a batch that was too long.
+    ready: VecDeque<RecordBatch>,
 }
 
 impl Batches {
@@ -195,21 +205,28 @@ impl Batches {
 
     /// The next one; `None` after the last. After an error there is nothing more to ask for.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, SqlError> {
+        if let Some(batch) = self.ready.pop_front() {
+            return conform(&batch, &self.schema).map(Some);
+        }
         let batch = match &self.limits {
-            None => self.stream.next().await.transpose()?,
+            None => self.stream.next().await.transpose(),
             Some(limits) => {
                 let stream = &mut self.stream;
                 let next = pin!(crate::query_rows::next(stream, limits));
-                zone::scope(self.zone, next).await?
+                zone::scope(self.zone, next).await
             }
         };
+        // An error, too, may rest on a commit that is not durable yet.
         if let (Some(view), Some(manager)) = (&self.view, &self.manager) {
             let seen = view.newest_seen();
             if !manager.is_durable(seen) {
                 manager.wait_durable_ts(seen).await?;
             }
         }
-        batch.map(|batch| conform(&batch, &self.schema)).transpose()
+        let Some(batch) = batch? else { return Ok(None) };
+        self.ready = string_pieces(batch, STRING_BYTES_MAX).into();
+        let first = self.ready.pop_front();
+        first.map(|batch| conform(&batch, &self.schema)).transpose()
     }
 }
 

@@ -284,10 +284,11 @@ impl Special {
         if words.iter().any(|word| self.is_in_word(u64::from_ne_bytes(*word))) {
             return true;
         }
-        // What is filled up is no special byte: 'a' never is where this is asked.
-        let mut last = [b'a'; 8];
+        let Some(first) = rest.first() else { return false };
+        // What is filled up is special only where the text is.
+        let mut last = [*first; 8];
         last[..rest.len()].copy_from_slice(rest);
-        !rest.is_empty() && self.is_in_word(u64::from_ne_bytes(last))
+        self.is_in_word(u64::from_ne_bytes(last))
     }
 
     fn is_in_word(self, word: u64) -> bool {

@@ -19,21 +19,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringViewArray};
-use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef};
 use froglet_engine::{ColumnType, SqlState};
 use froglet_schema::SqlType;
 
 use super::options::Format;
 use crate::bulk::{GivenColumn, twice};
+use crate::columnar::{STRING_BYTES_MAX, assigned, is_nested, plain_type, string_pieces};
 use crate::error::SqlError;
 use crate::prepared::Field as ResultField;
 use crate::types::cast::text_array;
-use crate::types::{self, CastContext, assignable, cast_array, column_type_of_arrow, input};
-
-/// A string column of one batch is not longer: its offsets have 32 bits.
-const STRING_BYTES_MAX: usize = 1 << 30;
+use crate::types::{self, assignable, column_type_of_arrow, input};
 
 /// The columns of a result as a file has them.
 pub(super) struct FileColumns {
@@ -68,13 +66,11 @@ impl FileColumns {
 
     /// A batch of the result in the file's types, in pieces that are not too long.
     pub(super) fn convert(&self, batch: &RecordBatch) -> Result<Vec<RecordBatch>, SqlError> {
-        let longest = batch.columns().iter().map(string_bytes).max().unwrap_or(0);
-        if longest > STRING_BYTES_MAX && batch.num_rows() > 1 {
-            let half = batch.num_rows() / 2;
-            let mut pieces = self.convert(&batch.slice(0, half))?;
-            pieces.extend(self.convert(&batch.slice(half, batch.num_rows() - half))?);
-            return Ok(pieces);
-        }
+        let pieces = string_pieces(batch.clone(), STRING_BYTES_MAX);
+        pieces.iter().map(|piece| self.convert_piece(piece)).collect()
+    }
+
+    fn convert_piece(&self, batch: &RecordBatch) -> Result<RecordBatch, SqlError> {
         let mut arrays = Vec::with_capacity(batch.num_columns());
         for ((array, field), oid) in
             batch.columns().iter().zip(self.schema.fields()).zip(&self.oids)
@@ -82,7 +78,7 @@ impl FileColumns {
             arrays.push(to_file(array, field.data_type(), *oid)?);
         }
         let batch = RecordBatch::try_new(self.schema.clone(), arrays);
-        Ok(vec![batch.map_err(crate::df_error::arrow)?])
+        batch.map_err(crate::df_error::arrow)
     }
 }
 
@@ -125,14 +121,6 @@ fn to_file(array: &ArrayRef, ty: &DataType, oid: u32) -> Result<ArrayRef, SqlErr
         };
     let array = if printed { &text_array(array, oid) } else { array };
     cast(array, ty).map_err(crate::df_error::arrow)
-}
-
-fn string_bytes(array: &ArrayRef) -> usize {
-    match array.data_type() {
-        DataType::Utf8View => array.as_string_view().lengths().map(|l| l as usize).sum(),
-        DataType::BinaryView => array.as_binary_view().lengths().map(|l| l as usize).sum(),
-        _ => 0,
-    }
 }
 
 /// A column of a file that goes into a column of the table.
@@ -200,7 +188,7 @@ fn check_type(file: &str, field: &Field, ty: ColumnType, to: SqlType) -> Result<
     let known = plain == DataType::Null || column_type_of_arrow(&plain).is_some();
     // Times and intervals are no columns of ours, but any text column takes them.
     let known = known || matches!(plain, DataType::Time32(_) | DataType::Time64(_));
-    if !known || matches!(from, DataType::Union(..) | DataType::Struct(_) | DataType::Map(..)) {
+    if !known || is_nested(from) || matches!(from, DataType::RunEndEncoded(..)) {
         return Err(SqlError::unsupported(format!(
             "column \"{name}\" of file \"{file}\": its type, {from},"
         ))
@@ -220,70 +208,15 @@ fn check_type(file: &str, field: &Field, ty: ColumnType, to: SqlType) -> Result<
     .hint("Cast it where the file is written, or COPY into a table of its type and INSERT from there."))
 }
 
-/// The type in which a column of a file is cast: one that our casts know.
-fn plain_type(ty: &DataType, to: ColumnType) -> DataType {
-    use DataType::*;
-    match ty {
-        Dictionary(_, value) => match &**value {
-            Utf8 | LargeUtf8 => Utf8View,
-            Binary | LargeBinary => BinaryView,
-            other => plain_type(other, to),
-        },
-        // Sixteen bytes are a UUID unless they are wanted as bytes.
-        FixedSizeBinary(n) if *n != 16 || to == ColumnType::Bytes => Binary,
-        Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
-            Timestamp(TimeUnit::Microsecond, zone.clone())
-        }
-        Date64 => Date32,
-        Float16 => Float32,
-        Decimal32(precision, scale) | Decimal64(precision, scale) => Decimal128(*precision, *scale),
-        Decimal256(_, scale) => Decimal128(38, *scale),
-        _ => ty.clone(),
-    }
-}
-
 impl Matched {
     /// A part of the file's column in the type of the table's. It must be short: what is the same value many
     /// times in the file is not so afterwards.
     pub(super) fn convert(&self, array: &ArrayRef) -> Result<ArrayRef, SqlError> {
-        let plain = plain_type(array.data_type(), self.ty);
-        let array = match &plain == array.data_type() {
-            true => array,
-            // What does not fit is an error, not NULL.
-            false => &cast_with_options(
-                array,
-                &plain,
-                &CastOptions { safe: false, ..CastOptions::default() },
-            )
-            .map_err(|e| {
-                let name = types::names::type_name(self.sql_type);
-                SqlError::new(
-                    SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-                    format!("value out of range for type {name}"),
-                )
-                .detail(e.to_string())
-            })?,
-        };
-        let array = cast_array(array, self.ty, self.sql_type, CastContext::Assignment)?;
-        if let Some(texts) = array.as_any().downcast_ref::<StringViewArray>() {
-            refuse_zeros(texts)?;
-        }
-        Ok(array)
+        assigned(array, self.ty, self.sql_type)
     }
 
     pub(super) fn column_type(&self) -> ColumnType {
         self.ty
-    }
-}
-
-/// PostgreSQL's text has no zero bytes.
-fn refuse_zeros(texts: &StringViewArray) -> Result<(), SqlError> {
-    match texts.iter().flatten().any(|text| text.as_bytes().contains(&0)) {
-        true => Err(SqlError::new(
-            SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-            "invalid byte sequence for encoding \"UTF8\": 0x00",
-        )),
-        false => Ok(()),
     }
 }
 

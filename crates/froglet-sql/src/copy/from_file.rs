@@ -21,7 +21,7 @@ use super::parquet::ParquetFile;
 use super::progress::Progress;
 use super::stdin::CopyIn;
 use super::target::Target;
-use super::threads::{CHANNEL_BATCHES, given_up, on_thread, unless};
+use super::threads::{CHANNEL_BATCHES, given_up, reading, unless};
 use crate::bulk::BATCH_ROWS;
 use crate::error::SqlError;
 use crate::session::Session;
@@ -55,14 +55,14 @@ async fn lines(
     let limits = target.limits().clone();
     let progress = target.progress.share();
     let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
-    let reading = on_thread(move || read_bytes(&place, &progress, &sender));
+    let reader_ends = reading(move || read_bytes(&place, &progress, &sender));
     let mut copy = CopyIn::new(target, options);
     while let Some(piece) = unless(&limits, async { Ok(receiver.recv().await) }).await? {
         let piece: Vec<u8> = piece;
         copy.take(session, &piece, false).await?;
         tokio::task::yield_now().await;
     }
-    reading.await?;
+    reader_ends.await?;
     copy.take(session, &[], true).await?;
     Ok(copy.tag())
 }
@@ -116,7 +116,7 @@ async fn columns(
     let name = place.name.clone();
     let opened = unless(
         &limits,
-        on_thread(move || {
+        reading(move || {
             let file = open(&place, &progress)?;
             Ok(match format {
                 Format::Parquet => Opened::Parquet(ParquetFile::open(file, place.name, progress)?),
@@ -133,7 +133,7 @@ async fn columns(
     target.narrow(&matched.iter().map(|column| column.target).collect::<Vec<usize>>());
     let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
     let reader = Reader { file: name.clone(), table: target.table().to_owned(), matched, sender };
-    let reading = on_thread(move || reader.run(opened));
+    let reader_ends = reading(move || reader.run(opened));
     let place = |table: &str, row: u64| place_of(table, &name, row);
     while let Some(piece) = unless(&limits, async { Ok(receiver.recv().await) }).await? {
         let piece: Piece = piece;
@@ -144,7 +144,7 @@ async fn columns(
         target.flush(session, place).await?;
         tokio::task::yield_now().await;
     }
-    reading.await?;
+    reader_ends.await?;
     Ok(target.tag())
 }
 

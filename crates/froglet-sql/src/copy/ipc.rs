@@ -4,8 +4,8 @@
 //!   "ARROW1" │ … dictionaries, batches … │ footer: schema, where each is │ length i32 │ "ARROW1"
 //! ```
 //! Where a batch lies is the file's word, and so is how long a compressed buffer will be: both are looked at
-//! before memory is allocated, for an allocation that fails cannot be caught. Flatbuffers are verified by their
-//! crate, arrays by Arrow's.
+//! before memory is allocated, for an allocation that fails cannot be caught (`columnar/ipc_check.rs`).
+//! Flatbuffers are verified by their crate, arrays by Arrow's.
 //!
 //! A batch is the least that can be read, so one of more than [`BATCH_BYTES_MAX`] is refused. Left out: Arrow's
 //! stream format, which has no footer and another extension.
@@ -20,11 +20,12 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::reader::FileDecoder;
-use arrow::ipc::{Block, MessageHeader, RecordBatch as IpcBatch, root_as_footer, root_as_message};
+use arrow::ipc::{Block, root_as_footer, root_as_message};
 use froglet_engine::SqlState;
 
 use super::from_file::malformed;
 use super::progress::Progress;
+use crate::columnar::{Refused, batch_in, check_batch};
 use crate::error::SqlError;
 
 const MAGIC: &[u8] = b"ARROW1";
@@ -148,38 +149,12 @@ impl IpcFile {
     fn check(&self, bytes: &[u8], meta: usize, place: &str) -> Result<(), SqlError> {
         let head = if bytes[..4] == [0xFF; 4] { 8 } else { 4 };
         let message = root_as_message(&bytes[head..meta]).map_err(|e| self.wrong(place, e))?;
-        let batch: Option<IpcBatch<'_>> = match message.header_type() {
-            MessageHeader::RecordBatch => message.header_as_record_batch(),
-            MessageHeader::DictionaryBatch => {
-                message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data())
-            }
-            _ => None,
-        };
-        let Some(batch) = batch else {
-            return Err(self.wrong(place, "it is none"));
-        };
-        let mut total = 0_u64;
-        for buffer in batch.buffers().into_iter().flatten() {
-            let start = usize::try_from(buffer.offset()).ok().and_then(|o| o.checked_add(meta));
-            let end = usize::try_from(buffer.length())
-                .ok()
-                .and_then(|length| start?.checked_add(length))
-                .filter(|end| *end <= bytes.len());
-            let (Some(start), Some(end)) = (start, end) else {
-                return Err(self.wrong(place, "a buffer is not in it"));
-            };
-            if batch.compression().is_some() && end > start {
-                let prefix = bytes[start..end].first_chunk::<8>();
-                let prefix = prefix.ok_or_else(|| self.wrong(place, "a buffer is too short"))?;
-                // -1 says that the buffer is not compressed.
-                let unpacked = i64::from_le_bytes(*prefix).max(0).unsigned_abs();
-                total = total.saturating_add(unpacked);
-            }
-        }
-        if total > BATCH_BYTES_MAX {
-            return Err(too_long(&self.name, place, total));
-        }
-        Ok(())
+        let batch = batch_in(message).ok_or_else(|| self.wrong(place, "it is none"))?;
+        let checked = check_batch(batch, &bytes[meta..], Some(BATCH_BYTES_MAX));
+        checked.map_err(|refused| match refused {
+            Refused::TooLong(bytes) => too_long(&self.name, place, bytes),
+            other => self.wrong(place, other),
+        })
     }
 }
 

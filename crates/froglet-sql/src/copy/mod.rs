@@ -40,6 +40,7 @@ mod to_file;
 
 use froglet_engine::SqlState;
 
+use crate::bulk;
 use crate::error::SqlError;
 use crate::session::Session;
 use crate::stream::Outcome;
@@ -49,7 +50,7 @@ use parse::{End, Source};
 use read::Reading;
 use rows::RowFormat;
 use target::Target;
-use threads::on_thread;
+use threads::working;
 
 pub use parse::Copy;
 pub(crate) use parse::parse;
@@ -70,7 +71,7 @@ pub(crate) async fn run(session: &mut Session, copy: &Copy) -> Result<Outcome, S
     };
     let file = place.is_some();
     if copy.to {
-        let reading = Reading::begin(session, copy, file).await?;
+        let reading = Reading::begin(session, copy, &options, file).await?;
         return match place {
             Some(place) => to_file::run(session, reading, options, place).await.map(Outcome::Done),
             None => {
@@ -83,11 +84,12 @@ pub(crate) async fn run(session: &mut Session, copy: &Copy) -> Result<Outcome, S
         return Err(SqlError::unsupported("COPY of a query FROM"));
     };
     let target = Target::open(session, name, columns, file).await?;
+    target.check(&options)?;
     match place {
         Some(place) => {
             let all = columns.is_empty();
             let outcome = from_file::run(session, target, options, place, all).await;
-            target::end(session);
+            bulk::end(session);
             outcome.map(Outcome::Done)
         }
         None => Ok(Outcome::CopyIn(Box::new(CopyIn::new(target, options)))),
@@ -108,7 +110,7 @@ async fn place(session: &Session, name: &str) -> Result<Place, SqlError> {
         ));
     };
     let name = name.to_owned();
-    on_thread(move || directory.place(&name)).await
+    working(move || directory.place(&name)).await
 }
 
 #[cfg(test)]

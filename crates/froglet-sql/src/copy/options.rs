@@ -11,8 +11,10 @@
 //! The first three are PostgreSQL's, with its defaults and complaints. Without FORMAT a file's name decides.
 
 use froglet_engine::SqlState;
+use froglet_schema::TableDef;
 
 use super::parse::{Argument, Copy, End, GivenOption};
+use crate::bulk::twice;
 use crate::error::SqlError;
 
 /// How the data is written.
@@ -72,6 +74,43 @@ impl Columns {
             Columns::All => true,
             Columns::Named(names) => names.iter().any(|known| known == name),
         }
+    }
+
+    fn is_none(&self) -> bool {
+        matches!(self, Columns::Named(names) if names.is_empty())
+    }
+
+    /// Whether all of them are copied: `copied` are, of the columns of a table that may have more.
+    /// `option` is named where not.
+    pub(crate) fn check<'a>(
+        &self,
+        option: &str,
+        table: Option<&TableDef>,
+        copied: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<(), SqlError> {
+        let Columns::Named(names) = self else { return Ok(()) };
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].contains(name) {
+                return Err(twice(name));
+            }
+            if copied.clone().any(|copied| copied == name) {
+                continue;
+            }
+            let known = table.is_some_and(|table| table.columns.iter().any(|c| c.name == *name));
+            let of =
+                table.map_or(String::new(), |table| format!(" of relation \"{}\"", table.name));
+            let (state, message) = match known {
+                true => (
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    format!("{option} column \"{name}\" not referenced by COPY"),
+                ),
+                false => {
+                    (SqlState::UNDEFINED_COLUMN, format!("column \"{name}\"{of} does not exist"))
+                }
+            };
+            return Err(SqlError::new(state, message));
+        }
+        Ok(())
     }
 }
 
@@ -172,17 +211,37 @@ impl CopyOptions {
             }
             values.take(format, given)?;
         }
+        values.check_direction(copy.to)?;
         values.finish(format, copy.to)
     }
 }
 
 fn not_an_option(format: Format, name: &str) -> SqlError {
+    if let Some(e) = format.is_of_rows().then(|| not_an_option_of_rows(format, name)).flatten() {
+        return e;
+    }
     let known = format.options().join(", ").to_ascii_uppercase();
     let message = match Format::ALL.iter().any(|other| other.options().contains(&name)) {
         true => format!("COPY format {} has no option \"{name}\"", format.name()),
         false => format!("option \"{name}\" not recognized"),
     };
     syntax(message).hint(format!("Options of COPY in format {} are {known}.", format.name()))
+}
+
+/// In PostgreSQL's words, for what PostgreSQL has.
+fn not_an_option_of_rows(format: Format, name: &str) -> Option<SqlError> {
+    let message = match name {
+        "quote" | "escape" | "force_quote" | "force_not_null" | "force_null" => {
+            format!("COPY {} available only in CSV mode", name.replace('_', " "))
+        }
+        "header" if format == Format::Binary => "cannot specify HEADER in BINARY mode".to_owned(),
+        "delimiter" | "null" if format == Format::Binary => {
+            let name = name.to_ascii_uppercase();
+            return Some(syntax(format!("cannot specify {name} in BINARY mode")));
+        }
+        _ => return None,
+    };
+    Some(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
 }
 
 /// What the statement says, before defaults.
@@ -216,8 +275,8 @@ impl Values {
             "quote" => self.quote = Some(given.byte()?),
             "escape" => self.escape = Some(given.byte()?),
             "force_quote" => self.force_quote = given.columns()?,
-            "force_not_null" => self.force_not_null = given.columns()?,
-            "force_null" => self.force_null = given.columns()?,
+            "force_not_null" => self.force_not_null = given.named_columns()?,
+            "force_null" => self.force_null = given.named_columns()?,
             "encoding" => {
                 let name = given.text()?;
                 if !["utf8", "utf-8", "unicode"].contains(&name.to_ascii_lowercase().as_str()) {
@@ -239,12 +298,29 @@ impl Values {
         Ok(())
     }
 
+    fn check_direction(&self, to: bool) -> Result<(), SqlError> {
+        let wrong = match to {
+            false if !self.force_quote.is_none() => "force quote only available using COPY TO",
+            true if !self.force_not_null.is_none() => {
+                "force not null only available using COPY FROM"
+            }
+            true if !self.force_null.is_none() => "force null only available using COPY FROM",
+            _ => return Ok(()),
+        };
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("COPY {wrong}")))
+    }
+
     fn finish(self, format: Format, to: bool) -> Result<CopyOptions, SqlError> {
         let csv = format == Format::Csv;
         let quote = self.quote.unwrap_or(b'"');
         let delimiter = self.delimiter.unwrap_or(if csv { b',' } else { b'\t' });
-        if matches!(delimiter, b'\n' | b'\r') || (delimiter == b'\\' && !csv) {
-            return Err(invalid("COPY delimiter cannot be newline, carriage return or backslash"));
+        if matches!(delimiter, b'\n' | b'\r') {
+            return Err(invalid("COPY delimiter cannot be newline or carriage return"));
+        }
+        // What may stand behind a backslash, or makes "\\." a row.
+        if format == Format::Text && matches!(delimiter, b'\\' | b'.' | b'a'..=b'z' | b'0'..=b'9') {
+            let delimiter = char::from(delimiter);
+            return Err(invalid(format!("COPY delimiter cannot be \"{delimiter}\"")));
         }
         if csv && delimiter == quote {
             return Err(invalid("COPY delimiter and quote must be different"));
@@ -253,10 +329,15 @@ impl Values {
         if null.contains(['\n', '\r']) {
             return Err(invalid("COPY null representation cannot use newline or carriage return"));
         }
+        let in_null = |what| {
+            let message = format!("{what} must not appear in the NULL specification");
+            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+        };
         if null.as_bytes().contains(&delimiter) {
-            return Err(invalid(
-                "COPY delimiter character must not appear in the NULL specification",
-            ));
+            return Err(in_null("COPY delimiter"));
+        }
+        if csv && null.as_bytes().contains(&quote) {
+            return Err(in_null("CSV quote character"));
         }
         let header = self.header.unwrap_or(Header::No);
         if to && header == Header::Match {
@@ -328,7 +409,10 @@ impl GivenOption {
     fn byte(&self) -> Result<u8, SqlError> {
         match self.text()?.as_bytes() {
             [byte] if byte.is_ascii() => Ok(*byte),
-            _ => Err(invalid(format!("COPY {} must be a single one-byte character", self.name))),
+            _ => {
+                let message = format!("COPY {} must be a single one-byte character", self.name);
+                Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+            }
         }
     }
 
@@ -336,11 +420,20 @@ impl GivenOption {
         match &self.value {
             Argument::Star => Ok(Columns::All),
             Argument::Names(names) => Ok(Columns::Named(names.clone())),
-            _ => Err(invalid(format!(
-                "argument to option \"{}\" must be a list of column names",
-                self.name
-            ))),
+            _ => Err(self.no_names()),
         }
+    }
+
+    fn named_columns(&self) -> Result<Columns, SqlError> {
+        match self.value {
+            Argument::Star => Err(self.no_names()),
+            _ => self.columns(),
+        }
+    }
+
+    fn no_names(&self) -> SqlError {
+        let name = &self.name;
+        invalid(format!("argument to option \"{name}\" must be a list of column names"))
     }
 }
 

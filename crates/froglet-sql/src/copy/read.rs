@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::sql::sqlparser::ast::{Ident, Query};
+use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::parser::Parser;
 use froglet_engine::SqlState;
-use froglet_schema::SchemaError;
+use froglet_schema::{SchemaError, TableDef};
 use froglet_txn::Limits;
 
+use super::options::CopyOptions;
 use super::parse::{Copy, Source};
 use super::progress::Shown;
 use crate::apply::Stop;
@@ -21,6 +22,7 @@ use crate::query_rows::{self, BatchStream, QueryPlan};
 use crate::resolve::{self, Names};
 use crate::session::Session;
 use crate::table::compiled;
+use crate::udf::lookup::quoted;
 
 /// A query under way.
 pub(super) struct Reading {
@@ -37,6 +39,7 @@ impl Reading {
     pub(super) async fn begin(
         session: &mut Session,
         copy: &Copy,
+        options: &CopyOptions,
         file: bool,
     ) -> Result<Reading, SqlError> {
         session.transaction()?;
@@ -46,7 +49,7 @@ impl Reading {
         let txn = session.txn.as_mut().expect("just begun");
         let version = db.catalog().begin_statement(txn, false, &limits).await?;
         session.state.set_catalog(&version, txn.id().0, &limits);
-        let (query, relid) = query(&copy.source, &Names { catalog: &version, path: &path })?;
+        let (query, table) = query(&copy.source, &Names { catalog: &version, path: &path })?;
         let mut planner =
             Planner { catalog: &version, path: &path, fast: false, session: &session.state };
         let error = |stop| match stop {
@@ -54,6 +57,9 @@ impl Reading {
             Stop::Restart => SqlError::from(SchemaError::Stale),
         };
         let (plan, _) = QueryPlan::plan(&mut planner, &query, &[]).await.map_err(error)?;
+        let copied = plan.fields().iter().map(|field| field.name.as_str());
+        options.force_quote.check("FORCE_QUOTE", table, copied)?;
+        let relid = table.map_or(0, |table| table.id);
         let txn = session.txn.as_mut().expect("just begun");
         let snapshot = txn.snapshot();
         let stream = plan.run(&session.state, snapshot, &[], &limits).await.map_err(error)?;
@@ -70,14 +76,21 @@ impl Reading {
 }
 
 /// The query, and the table if it is one.
-fn query(source: &Source, names: &Names<'_>) -> Result<(Query, u32), SqlError> {
+fn query<'a>(
+    source: &Source,
+    names: &Names<'a>,
+) -> Result<(Query, Option<&'a TableDef>), SqlError> {
     let (name, columns) = match source {
-        Source::Query(query) => return Ok(((**query).clone(), 0)),
+        Source::Query(query) if !query.locks.is_empty() => {
+            return Err(SqlError::unsupported("COPY of a query that locks rows")
+                .hint("Lock them by SELECT before, in the same transaction."));
+        }
+        Source::Query(query) => return Ok(((**query).clone(), None)),
         Source::Table { name, columns } => (name, columns),
     };
     let table = names.table(name)?;
     let compiled = compiled(table)?;
-    let quoted = |at: usize| Ident::with_quote('"', table.def.columns[at].name.clone()).to_string();
+    let column = |at: usize| quoted(&table.def.columns[at].name);
     let mut list = Vec::new();
     for ident in columns {
         let at = resolve::column(&table.def, ident)?;
@@ -88,17 +101,18 @@ fn query(source: &Source, names: &Names<'_>) -> Result<(Query, u32), SqlError> {
                 .detail("Generated columns cannot be used in COPY.")
                 .hint("Use COPY (SELECT …) TO."));
         }
-        list.push(quoted(at));
+        list.push(column(at));
     }
     if list.is_empty() {
         let stored = (0..table.def.columns.len()).filter(|at| !compiled.generated.contains(at));
-        list.extend(stored.map(quoted));
+        list.extend(stored.map(column));
     }
-    let text = format!("SELECT {} FROM {name}", list.join(", "));
+    let (schema, name) = (quoted(&table.def.schema), quoted(&table.def.name));
+    let text = format!("SELECT {} FROM {schema}.{name}", list.join(", "));
     let parsed =
         Parser::new(&Postgres).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
     match parsed {
-        Ok(query) => Ok((*query, table.def.id)),
+        Ok(query) => Ok((*query, Some(&table.def))),
         Err(e) => Err(SqlError::new(SqlState::INTERNAL_ERROR, format!("{e} in {text}"))),
     }
 }

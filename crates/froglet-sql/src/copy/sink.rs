@@ -34,6 +34,8 @@ impl Write for Sink {
                 self.progress.add_bytes(written);
                 Ok(written)
             }
+            // Whoever writes tries that again.
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Err(e),
             Err(e) => {
                 let told = io::Error::from(e.kind());
                 self.failure.lock().get_or_insert(e);

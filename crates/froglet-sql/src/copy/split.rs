@@ -25,7 +25,7 @@ pub(crate) fn bad(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
-/// A field: where it is in the scratch buffer, or NULL. `quoted` matters to CSV's NULL.
+/// A field: where it is in the scratch buffer, or NULL.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldRange {
     pub(crate) bytes: Option<Range<usize>>,

@@ -8,7 +8,8 @@ use froglet_engine::{SqlState, Value};
 
 use super::options::{CopyOptions, Format};
 use super::split::{Record, Splitter, bad};
-use super::target::{self, Target};
+use super::target::Target;
+use crate::bulk;
 use crate::error::SqlError;
 use crate::session::Session;
 use crate::stream::Tag;
@@ -53,6 +54,11 @@ impl CopyIn {
         self.splitter.options().format == Format::Binary
     }
 
+    /// Resolves when it must not go on: it is cancelled, or takes longer than it may.
+    pub async fn exceeded(&self) -> SqlError {
+        self.target.limits().exceeded().await.into()
+    }
+
     /// CopyData. After an error the server drains the client and feeds no more.
     pub async fn feed(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
         let zone = session.zone();
@@ -64,7 +70,7 @@ impl CopyIn {
     pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
         let zone = session.zone();
         let outcome = zone::scope(zone, pin!(self.take(session, &[], true))).await;
-        target::end(session);
+        bulk::end(session);
         outcome.map_err(|e| session.failed(e))?;
         Ok(self.tag())
     }

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use froglet_engine::{Row, Value};
 use froglet_txn::Limits;
 
+use super::options::CopyOptions;
 use super::progress::Shown;
 use crate::bulk::{BATCH_ROWS, Bulk, GivenColumn};
 use crate::error::SqlError;
@@ -41,6 +42,16 @@ impl Target {
     /// The table's name.
     pub(super) fn table(&self) -> &str {
         &self.bulk.table().name
+    }
+
+    /// Whether the options are about columns that are copied.
+    pub(super) fn check(&self, options: &CopyOptions) -> Result<(), SqlError> {
+        let named =
+            [("FORCE_NOT_NULL", &options.force_not_null), ("FORCE_NULL", &options.force_null)];
+        let copied = self.columns().iter().map(|(name, ..)| name.as_str());
+        named.iter().try_for_each(|(option, columns)| {
+            columns.check(option, Some(self.bulk.table()), copied.clone())
+        })
     }
 
     /// For how long the statement may go on.
@@ -89,12 +100,5 @@ impl Target {
         self.batch.clear();
         self.lines.clear();
         Ok(())
-    }
-}
-
-/// The end of a statement that copies into a table, however it ended.
-pub(super) fn end(session: &mut Session) {
-    if let Some(txn) = &mut session.txn {
-        session.db.catalog().end_statement(txn);
     }
 }

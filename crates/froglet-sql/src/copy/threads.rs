@@ -10,21 +10,37 @@ use crate::types::Zone;
 /// Batches between a session and the thread that reads or writes its file.
 pub(super) const CHANNEL_BATCHES: usize = 2;
 
-/// Starts work on a thread of the queries' runtime, in the session's time zone. A panic is an error: the
-/// libraries that read files were not all written for files of strangers.
-pub(super) fn on_thread<T: Send + 'static>(
+/// Starts work that reads a file: a panic is the file's error, for the libraries that read files were not all
+/// written for files of strangers.
+pub(super) fn reading<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SqlError> + Send + 'static,
+) -> impl Future<Output = Result<T, SqlError>> {
+    on_thread(work, || {
+        SqlError::new(
+            SqlState::BAD_COPY_FILE_FORMAT,
+            "the file is malformed in a way that its reader did not expect",
+        )
+    })
+}
+
+/// Starts any other work: a panic is an error of ours.
+pub(super) fn working<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SqlError> + Send + 'static,
+) -> impl Future<Output = Result<T, SqlError>> {
+    on_thread(work, || {
+        SqlError::new(SqlState::INTERNAL_ERROR, "COPY has met an error of the server's own")
+            .hint("The server's log says where.")
+    })
+}
+
+/// Starts work on a thread of the queries' runtime, in the session's time zone.
+fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SqlError> + Send + 'static,
+    panicked: impl FnOnce() -> SqlError,
 ) -> impl Future<Output = Result<T, SqlError>> {
     let zone = Zone::current();
     let thread = query_run::runtime().spawn_blocking(move || zone.run(work));
-    async move {
-        thread.await.unwrap_or_else(|_| {
-            Err(SqlError::new(
-                SqlState::BAD_COPY_FILE_FORMAT,
-                "the file is malformed in a way that its reader did not expect",
-            ))
-        })
-    }
+    async move { thread.await.unwrap_or_else(|_| Err(panicked())) }
 }
 
 /// The outcome of waiting, unless a limit of the statement is passed first.

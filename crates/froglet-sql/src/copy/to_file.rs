@@ -22,7 +22,7 @@ use super::progress::Progress;
 use super::read::Reading;
 use super::rows::RowFormat;
 use super::sink::Encoder;
-use super::threads::{CHANNEL_BATCHES, given_up, on_thread, unless};
+use super::threads::{CHANNEL_BATCHES, given_up, unless, working};
 use crate::error::SqlError;
 use crate::session::Session;
 use crate::stream::Tag;
@@ -47,14 +47,14 @@ pub(super) async fn run(
     let format = RowFormat::new(reading.fields.clone(), options.clone());
     let progress = reading.progress.share();
     let (sender, receiver) = mpsc::channel(CHANNEL_BATCHES);
-    let writing = on_thread(move || write(place, format, columns, &options, progress, receiver));
+    let writing = working(move || write(place, format, columns, &options, progress, receiver));
     let sent = send(&mut reading, sender).await;
     // Whatever has happened: when the client hears of it, no unfinished file is there.
     let written = writing.await;
     sent?;
     let file = written?;
     let settled = unless(&limits, session.settle()).await;
-    on_thread(move || settled.and_then(|()| file.publish())).await?;
+    working(move || settled.and_then(|()| file.publish())).await?;
     Ok(format_compact!("COPY {}", reading.progress.rows()))
 }
 

@@ -129,7 +129,7 @@ fn settings() -> Vec<Arc<ScalarUDF>> {
             s.set_setting(text(cells, 0), text(cells, 1), local).map(Out::Text)
         })
         .not_strict()
-        .volatile()
+        .changing()
         .build(),
     ]
 }
@@ -157,7 +157,7 @@ fn sequences() -> Vec<Arc<ScalarUDF>> {
         Simple::new("nextval", &[ANY], INT8, |s, cells| {
             s.next_value(sequence(s, &cells[0])?).map(Out::Int)
         })
-        .volatile()
+        .changing()
         .build(),
         Simple::new("currval", &[ANY], INT8, |s, cells| {
             s.current_value(sequence(s, &cells[0])?).map(Out::Int)
@@ -171,7 +171,7 @@ fn sequences() -> Vec<Arc<ScalarUDF>> {
             Ok(Out::Int(value))
         })
         .optional(1)
-        .volatile()
+        .changing()
         .build(),
         Simple::new("pg_sequence_last_value", &[ANY], INT8, |s, cells| {
             let state = s.sequence_state(sequence(s, &cells[0])?);
@@ -217,45 +217,45 @@ fn control() -> Vec<Arc<ScalarUDF>> {
             let pid = int(cells, 0).and_then(|p| i32::try_from(p).ok()).unwrap_or(0);
             Ok(Out::Bool(s.signal_backend(pid, false)))
         })
-        .volatile()
+        .changing()
         .build(),
         Simple::new("pg_terminate_backend", &[INT4], BOOL, |s, cells| {
             let pid = int(cells, 0).and_then(|p| i32::try_from(p).ok()).unwrap_or(0);
             Ok(Out::Bool(s.signal_backend(pid, true)))
         })
-        .volatile()
+        .changing()
         .build(),
         Simple::new("froglet_cancel_migration", &[INT8], BOOL, |s, cells| {
             Ok(Out::Bool(s.control_migration(number(cells, 0), Control::Cancel)?))
         })
         .alias(&["froglet.cancel_migration"])
-        .volatile()
+        .changing()
         .build(),
         Simple::new("froglet_revert_migration", &[INT8, BOOL], INT8, |_, _| {
             Err(crate::revert::run::misplaced())
         })
         .optional(1)
         .alias(&["froglet.revert_migration"])
-        .volatile()
+        .changing()
         .build(),
         Simple::new("froglet_pause_migration", &[INT8], BOOL, |s, cells| {
             Ok(Out::Bool(s.control_migration(number(cells, 0), Control::Pause)?))
         })
         .alias(&["froglet.pause_migration"])
-        .volatile()
+        .changing()
         .build(),
         Simple::new("froglet_resume_migration", &[INT8], BOOL, |s, cells| {
             Ok(Out::Bool(s.control_migration(number(cells, 0), Control::Resume)?))
         })
         .alias(&["froglet.resume_migration"])
-        .volatile()
+        .changing()
         .build(),
         Simple::new("froglet_throttle_migration", &[INT8, INT8], BOOL, |s, cells| {
             let throttle = Control::Throttle(number(cells, 1));
             Ok(Out::Bool(s.control_migration(number(cells, 0), throttle)?))
         })
         .alias(&["froglet.throttle_migration"])
-        .volatile()
+        .changing()
         .build(),
     ]
 }

@@ -65,6 +65,7 @@ pub struct Simple {
     returns: u32,
     strict: bool,
     body: Body,
+    changes: bool,
     signature: Signature,
 }
 
@@ -79,6 +80,7 @@ impl Simple {
             returns,
             strict: true,
             body,
+            changes: false,
             signature: Signature::user_defined(Volatility::Stable),
         }
     }
@@ -87,6 +89,17 @@ impl Simple {
     pub fn volatile(mut self) -> Simple {
         self.signature.volatility = Volatility::Volatile;
         self
+    }
+
+    /// It changes something, so that it matters when it is called, and how often.
+    pub fn changing(mut self) -> Simple {
+        self.changes = true;
+        self.volatile()
+    }
+
+    /// Whether it changes something.
+    pub(crate) fn changes(&self) -> bool {
+        self.changes
     }
 
     /// The last arguments may be left out.
