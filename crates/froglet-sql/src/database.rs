@@ -160,6 +160,8 @@ impl Database {
         let manager = TxnManager::new(engine);
         let catalog = Catalog::open(manager).await?;
         catalog.past().keep_for(settings.retention());
+        // From the start on, and not from the first round of housekeeping.
+        catalog.past().sample(&**catalog.engine());
         let db = Arc::new(Database {
             catalog,
             defaults: settings,
