@@ -164,7 +164,8 @@ impl Buffers {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, BooleanArray, Int64Array, StringViewArray};
+    use arrow::array::{ArrayRef, BooleanArray, ByteView, Int64Array, StringViewArray};
+    use arrow::buffer::ScalarBuffer;
     use arrow_flight::FlightData;
     use arrow_flight::decode::FlightRecordBatchStream;
     use bytes::Buf;
@@ -216,6 +217,23 @@ mod tests {
         let (mut encoder, first) = Encoder::new(&sent.schema()).expect("encodable");
         let ropes = encoder.batch(&sent).expect("encoded");
         assert!(ropes.len() > 1, "it is large");
+        assert!(ropes.iter().all(|rope| rope.remaining() <= MESSAGE_BYTES));
+        let halves = decoded([first].into_iter().chain(ropes).collect());
+        let whole = arrow::compute::concat_batches(&sent.schema(), &halves).expect("one schema");
+        assert_eq!(whole, sent);
+    }
+
+    /// Two rows whose texts lie in a heap of five thousand chunks: what goes out is the two texts.
+    #[test]
+    fn a_batch_of_more_bytes_than_a_message_can_say_is_sent_in_halves() {
+        let chunk = Buffer::from_vec(vec![b'x'; 1 << 20]);
+        let chunks = vec![chunk; 5000];
+        let view = |chunk| u128::from(ByteView::new(100, b"xxxx").with_buffer_index(chunk));
+        let views = ScalarBuffer::from(vec![view(0), view(4999)]);
+        let texts = StringViewArray::try_new(views, chunks, None).expect("they are there");
+        let sent = RecordBatch::try_from_iter([("s", Arc::new(texts) as ArrayRef)]).expect("one");
+        let (mut encoder, first) = Encoder::new(&sent.schema()).expect("encodable");
+        let ropes = encoder.batch(&sent).expect("encoded");
         assert!(ropes.iter().all(|rope| rope.remaining() <= MESSAGE_BYTES));
         let halves = decoded([first].into_iter().chain(ropes).collect());
         let whole = arrow::compute::concat_batches(&sent.schema(), &halves).expect("one schema");

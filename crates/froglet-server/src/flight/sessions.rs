@@ -360,3 +360,87 @@ impl<T: Send + 'static> Drop for WaitedFor<T> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use froglet_engine::Engine;
+    use froglet_engine::env::MemEnv;
+    use froglet_memory::log::LogOptions;
+    use froglet_memory::{MemoryEngine, MemoryOptions};
+    use froglet_sql::Defaults;
+    use futures::FutureExt;
+
+    use super::*;
+
+    /// A session of a database whose log is flushed only when somebody waits for it.
+    async fn session() -> (Arc<MemoryEngine>, Guest, Arc<FlightSession>) {
+        let hour = Duration::from_secs(3600);
+        let options = MemoryOptions {
+            data_dir: Some("/data".into()),
+            env: Arc::new(MemEnv::new(1)),
+            collector_thread: false,
+            log: LogOptions { flush_interval: hour, ..LogOptions::default() },
+            ..MemoryOptions::default()
+        };
+        let engine = MemoryEngine::open(options).expect("an empty log opens");
+        let db =
+            Database::open(engine.clone(), Defaults::default()).await.expect("a catalog opens");
+        let guest = Guest::new(Registry::new(db, Arc::new(Semaphore::new(10)), hour));
+        let session = guest.session(&HeaderMap::new()).expect("a place is free");
+        (engine, guest, session)
+    }
+
+    fn run(
+        text: &'static str,
+    ) -> impl for<'a> FnOnce(&'a mut Session) -> BoxFuture<'a, Result<(), SqlError>> + Send + 'static
+    {
+        move |session| session.run_text(text).boxed()
+    }
+
+    fn panics(_: &mut Session) -> BoxFuture<'_, Result<(), SqlError>> {
+        async { panic!("as a test wants it") }.boxed()
+    }
+
+    #[tokio::test]
+    async fn an_error_is_told_when_what_it_rests_on_is_durable() {
+        for in_transaction in [false, true] {
+            let (engine, _guest, session) = session().await;
+            session.alone(run("CREATE TABLE t (k int PRIMARY KEY)")).await.expect("it is made");
+            session.alone(run("SET synchronous_commit = off")).await.expect("a setting");
+            session.alone(run("INSERT INTO t VALUES (1)")).await.expect("the key is new");
+            let appended = engine.appended();
+            session.alone(run("SET synchronous_commit = on")).await.expect("a setting");
+            assert!(engine.durable() < appended, "nobody waits for the row to be durable");
+            let again = run("INSERT INTO t VALUES (1)");
+            let outcome = match in_transaction {
+                false => session.alone(again).await.map(|_| ()),
+                true => {
+                    let handle = session.begin().await.expect("it begins").bytes();
+                    let (_, transaction) = session.transaction(&handle).expect("it is there");
+                    transaction.run(again).await
+                }
+            };
+            assert_eq!(outcome.expect_err("the key is there").code(), tonic::Code::AlreadyExists);
+            assert!(engine.durable() >= appended, "in a transaction: {in_transaction}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_its_transaction() {
+        let (_engine, _guest, session) = session().await;
+        session.alone(run("CREATE TABLE t (k int PRIMARY KEY)")).await.expect("it is made");
+        let handle = session.begin().await.expect("it begins").bytes();
+        let (_, transaction) = session.transaction(&handle).expect("it is there");
+        transaction.run(run("INSERT INTO t VALUES (1)")).await.expect("the key is new");
+        transaction.run(panics).await.expect_err("it panics");
+        transaction.run(run("SELECT 1")).await.expect_err("there is no transaction");
+        // Nothing of it is left: the same key waits for nobody.
+        session.alone(run("INSERT INTO t VALUES (1)")).await.expect("the key is new");
+        session.end(&handle, true).await.expect_err("it cannot be committed");
+        let handle = session.begin().await.expect("it begins").bytes();
+        let (_, transaction) = session.transaction(&handle).expect("it is there");
+        transaction.run(panics).await.expect_err("it panics");
+        session.end_idle_transactions();
+        assert!(session.transactions.lock().is_empty(), "it is let go");
+    }
+}

@@ -171,3 +171,26 @@ fn compact<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> Option<
 fn internal(e: arrow::error::ArrowError) -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, format!("a result cannot be sent: {e}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn pieces_have_the_rows_in_their_order_and_no_long_column() {
+        let texts = StringViewArray::from_iter_values((0..1000).map(|i| "x".repeat(i % 90)));
+        let numbers = Int32Array::from_iter_values(0..1000);
+        let columns = [("n", Arc::new(numbers) as ArrayRef), ("s", Arc::new(texts) as ArrayRef)];
+        let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
+        assert_eq!(string_pieces(batch.clone(), STRING_BYTES_MAX).len(), 1);
+        for bytes_max in [20_000, 1000, 10] {
+            let pieces = string_pieces(batch.clone(), bytes_max);
+            let long = |piece: &RecordBatch| string_bytes(piece.column(1)) > bytes_max;
+            assert!(pieces.iter().all(|piece| piece.num_rows() == 1 || !long(piece)));
+            let whole = arrow::compute::concat_batches(&batch.schema(), &pieces);
+            assert_eq!(whole.expect("one schema"), batch);
+        }
+    }
+}

@@ -84,7 +84,7 @@ pub(crate) async fn run(session: &mut Session, copy: &Copy) -> Result<Outcome, S
         return Err(SqlError::unsupported("COPY of a query FROM"));
     };
     let target = Target::open(session, name, columns, file).await?;
-    target.check(&options)?;
+    target.check(&options).inspect_err(|_| bulk::end(session))?;
     match place {
         Some(place) => {
             let all = columns.is_empty();

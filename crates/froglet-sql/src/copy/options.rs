@@ -317,7 +317,7 @@ impl Values {
         if matches!(delimiter, b'\n' | b'\r') {
             return Err(invalid("COPY delimiter cannot be newline or carriage return"));
         }
-        // What may stand behind a backslash, or makes "\\." a row.
+        // What may stand behind a backslash, or makes `\.` a row.
         if format == Format::Text && matches!(delimiter, b'\\' | b'.' | b'a'..=b'z' | b'0'..=b'9') {
             let delimiter = char::from(delimiter);
             return Err(invalid(format!("COPY delimiter cannot be \"{delimiter}\"")));

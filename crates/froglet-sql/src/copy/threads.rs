@@ -59,3 +59,19 @@ pub(super) async fn unless<T>(
 pub(super) fn given_up() -> SqlError {
     SqlError::new(SqlState::QUERY_CANCELED, "COPY was given up")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_panic_is_the_files_error_only_where_one_is_read() {
+        let panics = || -> Result<(), SqlError> { panic!("as a test wants it") };
+        let read = reading(panics).await.expect_err("it panics");
+        let written = working(panics).await.expect_err("it panics");
+        assert_eq!(
+            (read.state, written.state),
+            (SqlState::BAD_COPY_FILE_FORMAT, SqlState::INTERNAL_ERROR)
+        );
+    }
+}
