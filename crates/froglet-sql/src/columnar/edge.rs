@@ -138,6 +138,14 @@ fn string_bytes(array: &ArrayRef) -> usize {
 }
 
 fn column(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, SqlError> {
+    // The cast has 32 bits for it, and panics.
+    if matches!(wanted, DataType::Utf8 | DataType::Binary)
+        && string_bytes(array) > i32::MAX as usize
+    {
+        let message = "a value of more than 2 GB cannot be sent without views";
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            .hint("Ask for it without the header froglet-strings."));
+    }
     let array = match array.data_type() == wanted {
         true => array.clone(),
         false => arrow::compute::cast(array, wanted).map_err(internal)?,
