@@ -138,8 +138,13 @@ fn add_ratios(report: &mut Report) {
         let what = "Flight of frozen data, of a bare socket's speed";
         limits::add(report, what, ratio * 100.0, Bound::AtLeast(80.0), "%");
     }
-    let to_pandas = format!("{FLIGHT}, to pandas");
-    for (way, what) in [(FLIGHT, "Flight to pyarrow"), (&*to_pandas, "Flight to pandas")] {
+    let to_pandas = ["to pandas on Arrow", "to pandas"].map(|what| format!("{FLIGHT}, {what}"));
+    let ways = [
+        (FLIGHT, "Flight to pyarrow"),
+        (&*to_pandas[0], "Flight to pandas on Arrow"),
+        (&*to_pandas[1], "Flight to pandas"),
+    ];
+    for (way, what) in ways {
         if let Some(ratio) = ratio(report, way, POSTGRES_ROWS) {
             let what = format!("{what} / PostgreSQL's psycopg to pandas");
             limits::add(report, &what, ratio, Bound::AtLeast(50.0), "x");
