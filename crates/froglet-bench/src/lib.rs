@@ -203,9 +203,13 @@ mod tests {
         args: Args,
     }
 
+    /// The arguments of a line.
+    pub(crate) fn parse(line: &str) -> Result<Args, clap::Error> {
+        Command::try_parse_from(line.split(' ')).map(|command| command.args)
+    }
+
     #[test]
     fn arguments_are_checked_before_anything_runs() {
-        let parse = |line: &str| Command::try_parse_from(line.split(' ')).map(|c| c.args);
         let args = parse("bench tpcc --workers 1,2 --seconds 0.5").unwrap();
         assert_eq!((args.workers.as_slice(), args.seconds), ([1, 2].as_slice(), Some(0.5)));
         assert!(parse("bench list").is_ok());

@@ -47,7 +47,7 @@ pub(crate) struct Files {
 
 /// Calls `work` with every number below `count`, on as many threads as there are cores. Returns the error
 /// of one that failed; then not all may have been called.
-fn in_parallel<E: Send>(
+pub(crate) fn in_parallel<E: Send>(
     count: usize,
     work: impl Fn(usize) -> Result<(), E> + Sync,
 ) -> Result<(), E> {

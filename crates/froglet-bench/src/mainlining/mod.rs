@@ -180,20 +180,12 @@ fn lines(report: &Report, approaches: &[&str], metric: &str, x: &[(String, f64)]
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(clap::Parser)]
-    struct Command {
-        #[command(flatten)]
-        args: Args,
-    }
 
     fn measured(figures: &str) -> (Report, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let line = format!("bench mainlining --small --seconds 0.2 --workers 1 --figure {figures}");
-        let mut args = Command::try_parse_from(line.split(' ')).unwrap().args;
+        let mut args = crate::tests::parse(&line).unwrap();
         args.tpccd.figures = Some(dir.path().to_owned());
         let report = run(&args).unwrap();
         report.verdict().unwrap();

@@ -10,11 +10,13 @@
 //! The batches of a file are in order and can be read from anywhere; runs can be read once and from the front. So
 //! the runs, of the few blocks that have changed since, are cut where parts begin.
 //!
+//! Saved entries are there at a start only, when nobody waits for anything else: so it is asked whether to go on
+//! when all parts are loaded, and not before.
+//!
 //! Equal keys may stand on both sides of such a cut: whether they are duplicates is asked when parts are appended.
 
 // Not a model checker's: saved indexes are loaded while nobody else is there.
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use froglet_engine::{EngineError, Loading, RowId};
 
@@ -23,6 +25,7 @@ use super::run::{Charge, Collector, Run};
 use super::{Build, Merged};
 use crate::index::Loader;
 use crate::index_snapshot::IndexSnapshot;
+use crate::load::in_parallel;
 
 /// So that who is done early has something left to do.
 const PARTS_PER_CORE: usize = 4;
@@ -33,18 +36,7 @@ const POISONED: &str = "nobody panics with it";
 type Start = (Vec<u8>, u64);
 
 /// A part that is loaded.
-type Part = (Result<Merged, EngineError>, Loading);
-
-/// What those who load parts share.
-#[derive(Default)]
-struct Progress {
-    /// The next part that nobody has.
-    next: AtomicUsize,
-    /// Entries loaded by all.
-    entries: AtomicU64,
-    /// Nobody is to go on.
-    stop: AtomicBool,
-}
+type Part = (Merged, Loading);
 
 impl Build {
     /// The entries of a snapshot and of runs.
@@ -68,45 +60,18 @@ impl Build {
         let runs = self.deal(runs, starts)?;
         let runs: Vec<Mutex<Vec<Run>>> = runs.into_iter().map(Mutex::new).collect();
         let loaded: Vec<Mutex<Option<Part>>> = parts.iter().map(|_| Mutex::default()).collect();
-        let progress = Progress::default();
-        let load_parts = |go_on: &mut dyn FnMut(&mut Loading) -> bool| {
-            loop {
-                let at = progress.next.fetch_add(1, Ordering::Relaxed);
-                if at >= parts.len() {
-                    return;
-                }
-                let (mut of_part, mut counted) = (Loading::default(), 0);
-                let mut count = |of_part: &mut Loading| {
-                    progress.entries.fetch_add(of_part.entries - counted, Ordering::Relaxed);
-                    counted = of_part.entries;
-                    !progress.stop.load(Ordering::Relaxed) && go_on(of_part)
-                };
-                let runs = std::mem::take(&mut *runs[at].lock().expect(POISONED));
-                let saved = saved.read(parts[at].clone());
-                let merged = self.merge(runs, Some(saved), &mut of_part, &mut count);
-                if !matches!(merged, Ok(Merged::Whole(..))) {
-                    progress.stop.store(true, Ordering::Relaxed);
-                }
-                *loaded[at].lock().expect(POISONED) = Some((merged, of_part));
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..cores.min(parts.len()) {
-                scope.spawn(|| load_parts(&mut |_| true));
-            }
-            load_parts(&mut |of_part| {
-                loading.entries = progress.entries.load(Ordering::Relaxed);
-                loading.duplicates.append(&mut of_part.duplicates);
-                go_on(loading)
-            });
-        });
-        loading.entries = progress.entries.into_inner();
+        in_parallel(parts.len(), |at| {
+            let runs = std::mem::take(&mut *runs[at].lock().expect(POISONED));
+            let (saved, mut of_part) = (saved.read(parts[at].clone()), Loading::default());
+            let merged = self.merge(runs, Some(saved), &mut of_part, &mut |_| true)?;
+            *loaded[at].lock().expect(POISONED) = Some((merged, of_part));
+            Ok::<(), EngineError>(())
+        })?;
         let loaded = loaded.into_iter().filter_map(|part| part.into_inner().expect(POISONED));
         let merged = self.append_parts(loaded.collect(), loading)?;
-        Ok(if matches!(merged, Merged::Whole(..)) && !go_on(loading) {
-            Merged::Stopped
-        } else {
-            merged
+        Ok(match merged {
+            Merged::Whole(..) if !go_on(loading) => Merged::Stopped,
+            merged => merged,
         })
     }
 
@@ -145,10 +110,11 @@ impl Build {
     /// One tree of all parts.
     fn append_parts(&self, parts: Vec<Part>, loading: &mut Loading) -> Result<Merged, EngineError> {
         let (mut whole, mut charge) = (Loader::new(), Charge::new(&self.table.core.budget));
-        let (mut charges, mut stopped, mut broken) = (Vec::new(), false, None);
+        let (mut charges, mut broken) = (Vec::new(), None);
         for (merged, of_part) in parts {
+            loading.entries += of_part.entries;
             loading.duplicates.extend(of_part.duplicates);
-            match merged? {
+            match merged {
                 Merged::Whole(part, of_part) => {
                     self.meet_neighbours(&whole, &part, loading);
                     if !whole.try_append(part) {
@@ -156,7 +122,7 @@ impl Build {
                     }
                     charges.push(of_part);
                 }
-                Merged::Stopped => stopped = true,
+                Merged::Stopped => unreachable!("a part is told to go on"),
                 Merged::Broken(what) => broken = broken.or(Some(what)),
             }
         }
@@ -164,7 +130,6 @@ impl Build {
         charge.set(whole.bytes())?;
         Ok(match broken {
             Some(what) => Merged::Broken(what),
-            None if stopped => Merged::Stopped,
             None => Merged::Whole(whole, charge),
         })
     }
