@@ -185,6 +185,8 @@ class Visit:
     checkpoint: bool = False
     # Whether blocks are frozen, and sparse ones compacted, as soon as nobody writes to them.
     freezes: bool = False
+    # Whether the change is made once and left to its background, which a change back would end early.
+    stays: bool = False
 
 
 POINTS = {
@@ -219,7 +221,7 @@ POINTS = {
     "lazy: rows made, not logged": Visit(["lazy group", *LAZY], times=30, is_there=None),
     "lazy: rows logged, not in place": Visit(["lazy join", *LAZY], times=10, is_there=None),
     "lazy: rows in place": Visit(["lazy split", *LAZY], times=20, is_there=None),
-    "lazy: all rows in place, not ended": Visit(["lazy total", *LAZY], is_there=None),
+    "lazy: all rows in place, not ended": Visit(["lazy total", *LAZY], is_there=None, stays=True),
     "garbage: one freed": Visit(["copy", *ALL], is_there=None),
     "commit: logged, not visible": Visit(["computed", *ALL], times=150, is_there=None),
     "log: written, not synced": Visit(["group", *ALL], times=50, is_there=None),
@@ -268,11 +270,12 @@ class Changer:
                 self.committing = None
         self.is_there, self.committing, self.known = self.committing, None, self.known_now
 
-    def until_the_server_dies(self):
+    def until_the_server_dies(self, stays):
         deadline = time.monotonic() + REACHED_SECONDS
         try:
             with self.server.connect() as connection:
-                while time.monotonic() < deadline:
+                self.step(connection)
+                while time.monotonic() < deadline and not stays:
                     self.step(connection)
         except psycopg.OperationalError as error:
             # The process has not been waited for: its sockets are closed a moment before it ends.
@@ -372,7 +375,8 @@ def test_kill_at(point, round_, points, loaded, start, tmp_path):
     change = CHANGES[visit.changes[round_ % len(visit.changes)]]
     # Its tables are small.
     saves = {"FROGLET_INDEX_SNAPSHOT_ROWS": "1"} | ({"FROGLET_FREEZE_AFTER": "0s"} if visit.freezes else {})
-    crash_at = saves | {"FROGLET_CRASH_AT": f"{point}:{visit.times + round_ // len(visit.changes)}"}
+    times = visit.times if visit.stays else visit.times + round_ // len(visit.changes)
+    crash_at = saves | {"FROGLET_CRASH_AT": f"{point}:{times}"}
     in_recovery = point.startswith("recovery")
     shutil.copytree(loaded[0], tmp_path / "data")
     server = start(directory=tmp_path / "data", environment=saves if in_recovery else crash_at)
@@ -391,7 +395,7 @@ def test_kill_at(point, round_, points, loaded, start, tmp_path):
         server.spawn()
         assert_killed(server)
     else:
-        changer.until_the_server_dies()
+        changer.until_the_server_dies(visit.stays)
     load.stop()
 
     server.environment = saves
