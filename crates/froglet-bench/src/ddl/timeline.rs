@@ -29,7 +29,10 @@ impl Timeline {
 
     /// A commit, now.
     pub fn commit(&mut self) {
-        let now = Instant::now();
+        self.commit_at(Instant::now());
+    }
+
+    fn commit_at(&mut self, now: Instant) {
         let window = self.window(now);
         if window >= self.windows.len() {
             self.windows.resize(window + 1, 0);
@@ -104,10 +107,9 @@ mod tests {
         let mut line = Timeline::new();
         let start = line.start;
         let ms = Duration::from_millis;
-        (0..3).for_each(|_| line.commit());
-        std::thread::sleep(ms(25));
-        line.commit();
-        let end = Instant::now();
+        (1..4).for_each(|at| line.commit_at(start + ms(at)));
+        line.commit_at(start + ms(28));
+        let end = start + ms(28);
         assert!(line.longest_gap(start, end) >= ms(25));
         assert!(line.longest_gap(start + ms(200), start + ms(300)) > ms(100), "silent since then");
         assert_eq!(line.per_second(start, start + WINDOW), Some(300.0));
