@@ -108,8 +108,8 @@ mod tests {
         let start = line.start;
         let ms = Duration::from_millis;
         (1..4).for_each(|at| line.commit_at(start + ms(at)));
-        line.commit_at(start + ms(28));
         let end = start + ms(28);
+        line.commit_at(end);
         assert!(line.longest_gap(start, end) >= ms(25));
         assert!(line.longest_gap(start + ms(200), start + ms(300)) > ms(100), "silent since then");
         assert_eq!(line.per_second(start, start + WINDOW), Some(300.0));
