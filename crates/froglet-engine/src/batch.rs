@@ -8,12 +8,13 @@ use arrow_array::builder::{
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType,
+    Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_buffer::IntervalMonthDayNano;
 use arrow_schema::{Field, Schema};
 
-use crate::value::{ColumnType, Row, Value};
+use crate::value::{ColumnType, Interval, Row, Value};
 
 /// The value at `row` of an array in the Arrow type of `ty`.
 ///
@@ -44,6 +45,11 @@ pub fn value_at(array: &dyn Array, row: usize, ty: ColumnType) -> Value {
         ColumnType::Uuid => {
             let bytes = array.as_fixed_size_binary().value(row);
             Value::Uuid(bytes.try_into().expect("a uuid array has 16-byte values"))
+        }
+        ColumnType::Time => Value::Time(array.as_primitive::<Time64MicrosecondType>().value(row)),
+        ColumnType::Interval => {
+            let v = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
+            Value::Interval(Interval::of_arrow(v.months, v.days, v.nanoseconds))
         }
     }
 }
@@ -93,6 +99,16 @@ pub fn array_of<'a>(ty: ColumnType, values: impl Iterator<Item = &'a Value>) -> 
                 other => null_only(ty, other),
             })
         }
+        ColumnType::Time => primitive::<Time64MicrosecondType>(ty, values, |v| match v {
+            Value::Time(v) => Some(*v),
+            other => null_only(ty, other),
+        }),
+        ColumnType::Interval => primitive::<IntervalMonthDayNanoType>(ty, values, |v| match v {
+            Value::Interval(v) => {
+                Some(IntervalMonthDayNano::new(v.months, v.days, v.nanoseconds()))
+            }
+            other => null_only(ty, other),
+        }),
         ColumnType::Text => {
             let mut builder = StringViewBuilder::new();
             values.for_each(|v| match v {
@@ -176,6 +192,11 @@ mod tests {
             (ColumnType::Timestamp, Value::Timestamp(5)),
             (ColumnType::TimestampTz, Value::TimestampTz(6)),
             (ColumnType::Uuid, Value::Uuid([9; 16])),
+            (ColumnType::Time, Value::Time(86_400_000_000)),
+            (
+                ColumnType::Interval,
+                Value::Interval(Interval { months: -1, days: 40, us: -Interval::MAX_US }),
+            ),
         ];
         for (ty, value) in rows {
             assert!(ty.accepts(&value));

@@ -5,6 +5,7 @@
 //!   marker: 01 value | 00 NULL, nulls first | 02 NULL, nulls last
 //!   body:   integers   big-endian, sign bit flipped
 //!           floats     big-endian; negative: all bits flipped, else sign bit flipped; NaN last, -0 = 0
+//!           interval   its span (PostgreSQL's rule) as a 16-byte integer: '1 mon' = '30 days'
 //!           text,bytes each 00 becomes 00 FF; ends with 00 00
 //!   descending: the body's bytes are inverted (markers are not)
 //! ```
@@ -17,16 +18,16 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    TimestampMicrosecondType,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, StringViewArray,
 };
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
 
 use crate::id::ColumnId;
 use crate::layout::KeyPart;
-use crate::value::{ColumnType, Value};
+use crate::value::{ColumnType, Interval, Value};
 
 const NULL_FIRST: u8 = 0;
 const VALUE: u8 = 1;
@@ -76,7 +77,7 @@ fn encode_body(out: &mut Vec<u8>, value: &Value) {
         Value::Bool(b) => out.push(u8::from(*b)),
         Value::Int16(v) => out.extend_from_slice(&i16_body(*v)),
         Value::Int32(v) | Value::Date(v) => out.extend_from_slice(&i32_body(*v)),
-        Value::Int64(v) | Value::Timestamp(v) | Value::TimestampTz(v) => {
+        Value::Int64(v) | Value::Timestamp(v) | Value::TimestampTz(v) | Value::Time(v) => {
             out.extend_from_slice(&i64_body(*v));
         }
         Value::Float32(v) => out.extend_from_slice(&f32_body(*v)),
@@ -85,6 +86,7 @@ fn encode_body(out: &mut Vec<u8>, value: &Value) {
         Value::Text(s) => encode_bytes(out, s.as_bytes()),
         Value::Bytes(b) => encode_bytes(out, b),
         Value::Uuid(u) => out.extend_from_slice(u),
+        Value::Interval(v) => out.extend_from_slice(&i128_body(v.span_us())),
     }
 }
 
@@ -139,6 +141,7 @@ enum Cells<'a> {
     Text(&'a StringViewArray),
     Bytes(&'a BinaryViewArray),
     Uuid(&'a FixedSizeBinaryArray),
+    Interval(&'a [IntervalMonthDayNano]),
 }
 
 impl<'a> KeyColumns<'a> {
@@ -163,6 +166,10 @@ impl<'a> KeyColumns<'a> {
             ColumnType::Text => Cells::Text(array.as_string_view()),
             ColumnType::Bytes => Cells::Bytes(array.as_binary_view()),
             ColumnType::Uuid => Cells::Uuid(array.as_fixed_size_binary()),
+            ColumnType::Time => Cells::I64(array.as_primitive::<Time64MicrosecondType>().values()),
+            ColumnType::Interval => {
+                Cells::Interval(array.as_primitive::<IntervalMonthDayNanoType>().values())
+            }
         };
         let nulls = |array: &'a ArrayRef| array.nulls().filter(|nulls| nulls.null_count() > 0);
         KeyColumns(parts.map(|(part, array, ty)| (part, nulls(array), cells(array, ty))).collect())
@@ -186,6 +193,11 @@ impl<'a> KeyColumns<'a> {
                 Cells::Text(array) => encode_bytes(out, array.value(row).as_bytes()),
                 Cells::Bytes(array) => encode_bytes(out, array.value(row)),
                 Cells::Uuid(array) => out.extend_from_slice(array.value(row)),
+                Cells::Interval(cells) => {
+                    let v = cells[row];
+                    let v = Interval::of_arrow(v.months, v.days, v.nanoseconds);
+                    out.extend_from_slice(&i128_body(v.span_us()));
+                }
             });
         }
         has_null
@@ -248,6 +260,11 @@ fn decode_body(body: &[u8], ty: ColumnType) -> Option<Value> {
         }
         ColumnType::Bytes => Value::Bytes(bytes_of(body).into()),
         ColumnType::Uuid => Value::Uuid(sized(body)),
+        ColumnType::Time => Value::Time(i64_of(body)),
+        ColumnType::Interval => {
+            let span_us = i128::from_be_bytes(sized(body)) ^ i128::MIN;
+            Value::Interval(Interval::of_span_us(span_us))
+        }
     })
 }
 
@@ -341,7 +358,31 @@ mod tests {
             [i128::MIN, -5, 0, 5, i128::MAX].map(Value::Decimal).to_vec(),
             text.iter().map(Value::text).collect(),
             [false, true].map(Value::Bool).to_vec(),
+            [
+                (i32::MIN, i32::MIN, -Interval::MAX_US),
+                (-1, 0, 0),
+                (0, -29, 0),
+                (0, 0, -1),
+                (0, 0, 0),
+                (0, 1, -1),
+                (0, 0, 86_400_000_000),
+                (0, 29, 86_400_000_001),
+                (1, 1, 0),
+                (0, i32::MAX, 0),
+                (i32::MAX, i32::MAX, Interval::MAX_US),
+            ]
+            .map(|(months, days, us)| Value::Interval(Interval { months, days, us }))
+            .to_vec(),
         ]
+    }
+
+    #[test]
+    fn intervals_of_one_length_are_one_key() {
+        let p = part(false, false);
+        let of = |months, days, us| key(&Value::Interval(Interval { months, days, us }), &p);
+        assert_eq!(of(1, 0, 0), of(0, 30, 0));
+        assert_eq!(of(0, 1, 0), of(0, 0, 86_400_000_000));
+        assert_eq!(of(1, -30, 0), of(0, 0, 0));
     }
 
     #[test]
@@ -423,6 +464,7 @@ mod tests {
             (ColumnType::TimestampTz, [i64::MIN, -7, 9].map(Value::TimestampTz).to_vec()),
             (ColumnType::Bytes, vec![Value::Bytes(vec![0, 0xFF, 0].into())]),
             (ColumnType::Uuid, vec![Value::Uuid([7; 16]), Value::Uuid([0xFF; 16])]),
+            (ColumnType::Time, [0, 86_400_000_000].map(Value::Time).to_vec()),
         ];
         let types = [
             ColumnType::Int64,
@@ -433,6 +475,7 @@ mod tests {
             ColumnType::Decimal { precision: 38, scale: 2 },
             ColumnType::Text,
             ColumnType::Bool,
+            ColumnType::Interval,
         ];
         types.into_iter().zip(ladders()).chain(all).collect()
     }

@@ -35,4 +35,4 @@ pub use engine::{
 pub use error::{EngineError, ReadFailed, SqlState};
 pub use id::{ColumnId, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout};
-pub use value::{ColumnType, Row, Value};
+pub use value::{ColumnType, Interval, Row, Value};

@@ -1,7 +1,7 @@
 //! Values and their types: one row at a time, as the short path and the log see them.
 //! Batches are Arrow; [`ColumnType::arrow`] is the bridge.
 
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use compact_str::CompactString;
 
 /// How a column's cells are stored and which [`Value`]s it takes.
@@ -38,6 +38,60 @@ pub enum ColumnType {
     TimestampTz,
     /// 16 bytes
     Uuid,
+    /// Microseconds since midnight, 24:00 among them
+    Time,
+    /// Months, days and a time: [`Interval`]
+    Interval,
+}
+
+/// A span of time as PostgreSQL keeps it: a month has no fixed number of days, a day none of hours.
+///
+/// Two that are not the same may compare as equal, see [`Interval::span_us`].
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub struct Interval {
+    /// Months, twelve to the year.
+    pub months: i32,
+    /// Days
+    pub days: i32,
+    /// The rest in microseconds. Arrow counts nanoseconds: at most [`Interval::MAX_US`] from zero.
+    pub us: i64,
+}
+
+/// Microseconds of a day.
+const DAY_US: i128 = 86_400_000_000;
+
+impl Interval {
+    /// The longest time that Arrow's nanoseconds hold: about 292 years.
+    pub const MAX_US: i64 = i64::MAX / 1_000;
+
+    /// Microseconds, by the rule by which PostgreSQL compares: months of 30 days of 24 hours.
+    pub fn span_us(self) -> i128 {
+        let days = i128::from(self.months) * 30 + i128::from(self.days);
+        days * DAY_US + i128::from(self.us)
+    }
+
+    /// An interval that is as long, of days and less if they suffice. Of no span of an interval do its
+    /// parts overflow.
+    pub fn of_span_us(span_us: i128) -> Interval {
+        let narrow = |n: i128| n.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+        let whole_days = span_us / DAY_US;
+        let months = if i32::try_from(whole_days).is_ok() { 0 } else { narrow(whole_days / 30) };
+        let days = narrow(whole_days - i128::from(months) * 30);
+        let rest = span_us - Interval { months, days, us: 0 }.span_us();
+        Interval { months, days, us: rest as i64 }
+    }
+
+    /// The time in Arrow's nanoseconds.
+    pub fn nanoseconds(self) -> i64 {
+        self.us.saturating_mul(1_000)
+    }
+
+    /// From Arrow's parts.
+    pub fn of_arrow(months: i32, days: i32, nanoseconds: i64) -> Interval {
+        Interval { months, days, us: nanoseconds / 1_000 }
+    }
 }
 
 impl ColumnType {
@@ -59,6 +113,8 @@ impl ColumnType {
                 DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
             }
             ColumnType::Uuid => DataType::FixedSizeBinary(16),
+            ColumnType::Time => DataType::Time64(TimeUnit::Microsecond),
+            ColumnType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
         }
     }
 
@@ -71,11 +127,13 @@ impl ColumnType {
             ColumnType::Int64
             | ColumnType::Float64
             | ColumnType::Timestamp
-            | ColumnType::TimestampTz => 8,
+            | ColumnType::TimestampTz
+            | ColumnType::Time => 8,
             ColumnType::Decimal { .. }
             | ColumnType::Text
             | ColumnType::Bytes
-            | ColumnType::Uuid => 16,
+            | ColumnType::Uuid
+            | ColumnType::Interval => 16,
         }
     }
 
@@ -103,6 +161,8 @@ impl ColumnType {
                 | (ColumnType::Timestamp, Value::Timestamp(_))
                 | (ColumnType::TimestampTz, Value::TimestampTz(_))
                 | (ColumnType::Uuid, Value::Uuid(_))
+                | (ColumnType::Time, Value::Time(_))
+                | (ColumnType::Interval, Value::Interval(_))
         )
     }
 }
@@ -138,6 +198,10 @@ pub enum Value {
     TimestampTz(i64),
     /// uuid
     Uuid([u8; 16]),
+    /// microseconds since midnight
+    Time(i64),
+    /// interval
+    Interval(Interval),
 }
 
 const _: () = assert!(size_of::<Value>() == 32, "a Value is four words");

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, ByteViewType, Date32Type, Decimal128Type, Float32Type, Float64Type,
-    Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    Int16Type, Int32Type, Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType,
+    TimestampMicrosecondType,
 };
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, GenericByteViewArray,
@@ -352,6 +353,8 @@ pub(crate) unsafe fn array_of(
             primitive::<TimestampMicrosecondType>(ty, cells, nulls)
         }
         ColumnType::Decimal { .. } => primitive::<Decimal128Type>(ty, cells, nulls),
+        ColumnType::Time => primitive::<Time64MicrosecondType>(ty, cells, nulls),
+        ColumnType::Interval => primitive::<IntervalMonthDayNanoType>(ty, cells, nulls),
         ColumnType::Uuid => Arc::new(FixedSizeBinaryArray::new(16, cells, nulls)),
         ColumnType::Text => {
             // SAFETY: as the caller promises.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnId, ColumnType, Value};
+use froglet_engine::{ColumnId, ColumnType, Interval, Value};
 
 pub(crate) use self::frozen::Freezing;
 use self::frozen::Frozen;
@@ -122,11 +122,18 @@ fn fixed_cell(value: &Value) -> (u64, u64) {
         Value::Bool(v) => (u64::from(*v), 0),
         Value::Int16(v) => (u64::from(*v as u16), 0),
         Value::Int32(v) | Value::Date(v) => (u64::from(*v as u32), 0),
-        Value::Int64(v) | Value::Timestamp(v) | Value::TimestampTz(v) => (*v as u64, 0),
+        Value::Int64(v) | Value::Timestamp(v) | Value::TimestampTz(v) | Value::Time(v) => {
+            (*v as u64, 0)
+        }
         Value::Float32(v) => (u64::from(v.to_bits()), 0),
         Value::Float64(v) => (v.to_bits(), 0),
         Value::Decimal(v) => (*v as u64, (*v as u128 >> 64) as u64),
         Value::Uuid(v) => halves(u128::from_le_bytes(*v)),
+        // As Arrow lays it out: months, days, nanoseconds.
+        Value::Interval(v) => {
+            let lo = u64::from(v.months as u32) | u64::from(v.days as u32) << 32;
+            (lo, v.nanoseconds() as u64)
+        }
         Value::Text(_) | Value::Bytes(_) => unreachable!("strings are views"),
     }
 }
@@ -151,6 +158,10 @@ fn fixed_value(ty: ColumnType, lo: u64, hi: u64) -> Value {
         ColumnType::Float64 => Value::Float64(f64::from_bits(lo)),
         ColumnType::Decimal { .. } => Value::Decimal(whole(lo, hi) as i128),
         ColumnType::Uuid => Value::Uuid(whole(lo, hi).to_le_bytes()),
+        ColumnType::Time => Value::Time(lo as i64),
+        ColumnType::Interval => {
+            Value::Interval(Interval::of_arrow(lo as i32, (lo >> 32) as i32, hi as i64))
+        }
         ColumnType::Text | ColumnType::Bytes => unreachable!("strings are views"),
     }
 }

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use arrow_ipc::{
-    DateUnit, Endianness, Field, MessageHeader, Precision, RecordBatch, TimeUnit, Type,
-    root_as_footer, root_as_message,
+    DateUnit, Endianness, Field, IntervalUnit, MessageHeader, Precision, RecordBatch, TimeUnit,
+    Type, root_as_footer, root_as_message,
 };
 use arrow_schema::DataType;
 use smallvec::SmallVec;
@@ -108,6 +108,16 @@ fn type_of(field: &Field<'_>) -> Option<DataType> {
             let unit = arrow_schema::TimeUnit::Microsecond;
             (timestamp.unit() == TimeUnit::MICROSECOND)
                 .then_some(DataType::Timestamp(unit, zone))?
+        }
+        Type::Time => {
+            let unit = arrow_schema::TimeUnit::Microsecond;
+            (field.type_as_time()?.unit() == TimeUnit::MICROSECOND)
+                .then_some(DataType::Time64(unit))?
+        }
+        Type::Interval => {
+            let unit = arrow_schema::IntervalUnit::MonthDayNano;
+            (field.type_as_interval()?.unit() == IntervalUnit::MONTH_DAY_NANO)
+                .then_some(DataType::Interval(unit))?
         }
         Type::FixedSizeBinary => {
             DataType::FixedSizeBinary(field.type_as_fixed_size_binary()?.byteWidth())

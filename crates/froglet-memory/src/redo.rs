@@ -21,7 +21,7 @@
 //! Values describe themselves. Nothing here panics on bytes from a disk.
 
 use compact_str::CompactString;
-use froglet_engine::{ColumnId, ColumnSpec, ColumnType, RowId, SpaceId, Value};
+use froglet_engine::{ColumnId, ColumnSpec, ColumnType, Interval, RowId, SpaceId, Value};
 
 const TXN: u8 = 1;
 const DECLARE: u8 = 2;
@@ -381,6 +381,8 @@ fn put_type(out: &mut Vec<u8>, ty: ColumnType) {
         ColumnType::Timestamp => 11,
         ColumnType::TimestampTz => 12,
         ColumnType::Uuid => 13,
+        ColumnType::Time => 14,
+        ColumnType::Interval => 15,
     };
     out.push(tag);
 }
@@ -422,6 +424,12 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
         Value::Uuid(v) => {
             out.push(15);
             out.extend_from_slice(v);
+        }
+        Value::Time(v) => put_tagged(out, 16, *v),
+        Value::Interval(v) => {
+            put_tagged(out, 17, i64::from(v.months));
+            put_signed(out, i64::from(v.days));
+            put_signed(out, v.us);
         }
     }
 }
@@ -543,6 +551,8 @@ impl<'a> Input<'a> {
             11 => ColumnType::Timestamp,
             12 => ColumnType::TimestampTz,
             13 => ColumnType::Uuid,
+            14 => ColumnType::Time,
+            15 => ColumnType::Interval,
             tag => return Err(self.fail(format!("column type {tag} is unknown"))),
         })
     }
@@ -569,6 +579,12 @@ impl<'a> Input<'a> {
             13 => Value::Timestamp(self.signed()?),
             14 => Value::TimestampTz(self.signed()?),
             15 => Value::Uuid(self.array()?),
+            16 => Value::Time(self.signed()?),
+            17 => Value::Interval(Interval {
+                months: self.narrow()?,
+                days: self.narrow()?,
+                us: self.signed()?,
+            }),
             tag => return Err(self.fail(format!("value tag {tag} is unknown"))),
         })
     }
@@ -595,6 +611,8 @@ mod tests {
             Value::Timestamp(i64::MIN),
             Value::TimestampTz(9),
             Value::Uuid([7; 16]),
+            Value::Time(86_400_000_000),
+            Value::Interval(Interval { months: i32::MIN, days: 3, us: -Interval::MAX_US }),
         ]
     }
 

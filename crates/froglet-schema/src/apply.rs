@@ -13,6 +13,7 @@ use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::edit::{self, Edited, NewType, Surroundings, Work};
 use crate::error::SchemaError;
 use crate::local::{Changed, Remains, local, local_mut};
+use crate::plain::{Gone, not_in_views};
 use crate::status::MigrationOptions;
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
 
@@ -91,6 +92,12 @@ impl Catalog {
                 local_set(txn, def.id, Some(Changed::Sequence(Arc::new(def))));
                 Ok(None)
             }
+            Change::CreatePlain(def) => self.create_plain(txn, scope, def).await.map(Some),
+            Change::ReplacePlain(def) => self.replace_plain(txn, scope, def).await.map(|()| None),
+            Change::DropPlain { object } => {
+                self.drop_plain(txn, scope, object).await.map(|()| None)
+            }
+            Change::Role(change) => self.change_role(txn, scope, change).await,
             Change::CreateIndex { table, index } => {
                 let base = scope.table(table)?.clone();
                 let locked = self.store.lock(txn, table, limits).await?;
@@ -106,6 +113,22 @@ impl Catalog {
                 let base = scope.table(table)?.clone();
                 let locked = self.store.lock(txn, table, limits).await?;
                 let noted = self.note_columns(txn, &base.def, &other)?;
+                if let Change::RenameTable { schema, .. } = &other
+                    && *schema != base.def.schema
+                {
+                    self.hold_schema(txn, scope, schema).await?;
+                }
+                match &other {
+                    Change::DropColumn { column, cascade, .. } => {
+                        self.release_column(txn, scope, &base.def, column, *cascade).await?;
+                    }
+                    Change::AlterType { column, .. } => {
+                        if let Some(def) = base.def.column(column) {
+                            not_in_views(&scope.view, table, column, def.id)?;
+                        }
+                    }
+                    _ => {}
+                }
                 let (edited, cascade) = self.edit(scope, &base.def, other)?;
                 if let Some((at, from)) = noted
                     && edited.def.columns[at].id != from
@@ -117,6 +140,22 @@ impl Catalog {
                 Ok(None)
             }
         }
+    }
+
+    /// Views and comments of a column that is about to go.
+    async fn release_column(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: &TableDef,
+        column: &str,
+        cascade: bool,
+    ) -> Result<(), SchemaError> {
+        let Some(column) = def.column(column) else { return Ok(()) };
+        let what = format!("column {} of table {}", column.name, def.name);
+        let gone = Gone { relation: def.id, column: Some(column.id), what: &what };
+        self.release_views(txn, scope, gone, cascade).await?;
+        self.drop_comments(txn, scope, def.id, Some(column.id)).await
     }
 
     /// The pure part of a change of one table, and whether it cascades.
@@ -158,8 +197,8 @@ impl Catalog {
                 edit::add_constraint(def, constraint, &around, next_id)?
             }
             Change::DropIndex { index, .. } => edit::drop_index(def, index)?,
-            Change::RenameTable { name, .. } => rename(def, |d| {
-                d.name = name;
+            Change::RenameTable { schema, name, .. } => rename(def, |d| {
+                (d.schema, d.name) = (schema, name);
                 Ok(())
             })?,
             Change::RenameIndex { index, name, .. } => rename(def, |d| {
@@ -177,7 +216,11 @@ impl Catalog {
             | Change::CreateIndex { .. }
             | Change::CreateSequence(_)
             | Change::DropSequence { .. }
-            | Change::AlterSequence(_) => unreachable!("handled by the caller"),
+            | Change::AlterSequence(_)
+            | Change::CreatePlain(_)
+            | Change::ReplacePlain(_)
+            | Change::DropPlain { .. }
+            | Change::Role(_) => unreachable!("handled by the caller"),
         };
         Ok((edited, false))
     }
@@ -193,6 +236,7 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         self.prepare_lazy(txn, &base.def, &mut edited, scope.limits)?;
         self.prepare_lazy_columns(txn, scope, base, &mut edited).await?;
+        self.label_columns(txn, scope, &mut edited.def).await?;
         let Edited { def, work, old_indexes, .. } = edited;
         let space = def.space;
         let mut created = created(&base.def, &def);
@@ -399,6 +443,7 @@ impl Catalog {
         if scope.view.names.contains_key(&(new.schema.clone(), new.name.clone())) {
             return Err(already_exists(&new.name));
         }
+        self.hold_schema(txn, scope, &new.schema).await?;
         let id = self.next_id()?;
         let mut def = TableDef {
             id,
@@ -430,6 +475,7 @@ impl Catalog {
         if def.foreign_keys().any(|(_, fk)| fk.parent == id) {
             def.referenced_by.push(id);
         }
+        self.label_columns(txn, scope, &mut def).await?;
         self.engine().create_space(def.space)?;
         local_mut(txn).created.push(Remains::Space(def.space));
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
@@ -452,6 +498,10 @@ impl Catalog {
         cascade: bool,
     ) -> Result<(), SchemaError> {
         let base = scope.table(id)?.clone();
+        self.store.lock(txn, id, scope.limits).await?;
+        let what = format!("table {}", base.def.name);
+        let gone = Gone { relation: id, column: None, what: &what };
+        self.release_views(txn, scope, gone, cascade).await?;
         let children: Vec<ObjectId> =
             base.def.referenced_by.iter().copied().filter(|child| *child != id).collect();
         for child in children {
@@ -515,7 +565,7 @@ impl Catalog {
         let locked = self.store.lock(txn, id, scope.limits).await?;
         self.store.delete(txn, locked, scope.limits).await?;
         local_set(txn, id, None);
-        Ok(())
+        self.drop_comments(txn, scope, id, None).await
     }
 
     /// TRUNCATE is a new row space: the old rows go when no snapshot needs them.
@@ -552,6 +602,7 @@ impl Catalog {
         if scope.view.names.contains_key(&(def.schema.clone(), def.name.clone())) {
             return Err(already_exists(&def.name));
         }
+        self.hold_schema(txn, scope, &def.schema).await?;
         def.id = self.next_id()?;
         self.store.insert(txn, &ObjectDef::Sequence(def.clone()), scope.limits).await?;
         let id = def.id;
@@ -623,7 +674,11 @@ impl Change {
             | Change::CreateTableAs { .. }
             | Change::CreateSequence(_)
             | Change::DropSequence { .. }
-            | Change::AlterSequence(_) => None,
+            | Change::AlterSequence(_)
+            | Change::CreatePlain(_)
+            | Change::ReplacePlain(_)
+            | Change::DropPlain { .. }
+            | Change::Role(_) => None,
             Change::DropTable { table, .. }
             | Change::Truncate { table }
             | Change::RenameTable { table, .. }
@@ -660,7 +715,7 @@ fn already_exists(name: &str) -> SchemaError {
     SchemaError::refused(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
 }
 
-fn local_set(txn: &mut Transaction, id: ObjectId, changed: Option<Changed>) {
+pub(crate) fn local_set(txn: &mut Transaction, id: ObjectId, changed: Option<Changed>) {
     let local = local_mut(txn);
     local.changes.objects.insert(id, changed);
     local.view = None;

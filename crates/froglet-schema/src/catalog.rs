@@ -24,6 +24,8 @@ use crate::lazy_driver::Retired;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::{Migration, spawn_in_background};
 use crate::own_view::OwnView;
+use crate::plain::PlainDef;
+use crate::role::RoleDef;
 use crate::sequence::Sequences;
 use crate::status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
 use crate::step::{Step, StepKind};
@@ -67,8 +69,16 @@ pub struct CatalogVersion {
     pub tables: IdMap<ObjectId, Arc<TableVersion>>,
     /// Sequences by id.
     pub sequences: HashMap<ObjectId, Arc<SequenceDef>>,
-    /// Relations (tables, sequences, indexes) by schema and name.
+    /// Objects without rows by id.
+    pub plain: HashMap<ObjectId, Arc<PlainDef>>,
+    /// Roles by id, but for the initial one as long as nobody has altered it.
+    pub roles: HashMap<ObjectId, Arc<RoleDef>>,
+    /// Relations (tables, sequences, indexes, views) by schema and name.
     pub names: HashMap<(String, String), ObjectId>,
+    /// Schemas by name.
+    pub schemas: HashMap<String, ObjectId>,
+    /// Types by schema and name.
+    pub types: HashMap<(String, String), ObjectId>,
 }
 
 impl CatalogVersion {
@@ -93,6 +103,8 @@ impl CatalogVersion {
         for (id, changed) in objects {
             next.tables.remove(id);
             next.sequences.remove(id);
+            next.plain.remove(id);
+            next.roles.remove(id);
             match changed {
                 None => {}
                 Some(Changed::Table(t)) if ts == t.version => {
@@ -104,6 +116,12 @@ impl CatalogVersion {
                 }
                 Some(Changed::Sequence(s)) => {
                     next.sequences.insert(*id, s.clone());
+                }
+                Some(Changed::Plain(def)) => {
+                    next.plain.insert(*id, def.clone());
+                }
+                Some(Changed::Role(r)) => {
+                    next.roles.insert(*id, r.clone());
                 }
             }
         }
@@ -137,6 +155,22 @@ impl CatalogVersion {
     /// Names follow from the objects.
     fn rename(&mut self) {
         self.names.clear();
+        self.schemas.clear();
+        self.types.clear();
+        for (id, def) in &self.plain {
+            match &**def {
+                PlainDef::Schema(def) => {
+                    self.schemas.insert(def.name.clone(), *id);
+                }
+                PlainDef::View(def) => {
+                    self.names.insert((def.schema.clone(), def.name.clone()), *id);
+                }
+                PlainDef::Enum(def) => {
+                    self.types.insert((def.schema.clone(), def.name.clone()), *id);
+                }
+                PlainDef::Comment(_) => {}
+            }
+        }
         for (id, table) in &self.tables {
             let def = &table.def;
             self.names.insert((def.schema.clone(), def.name.clone()), *id);
@@ -214,8 +248,12 @@ impl Catalog {
     pub async fn open(manager: Arc<TxnManager>) -> Result<Arc<Catalog>, SchemaError> {
         let engine = manager.engine().clone();
         let store = Store::open(&*engine)?;
-        let snapshot = engine.snapshot();
-        let objects = store.load(&snapshot)?;
+        let mut objects = store.load(&engine.snapshot())?;
+        if objects.is_empty() {
+            // A new database; or one of which nothing is left, and which is one again.
+            store.begin_with(&manager, &Self::first_objects()).await?;
+            objects = store.load(&engine.snapshot())?;
+        }
         CrashPoint::RecoveryCatalog.reached();
         let (first, garbage) = load(&*engine, objects)?;
         let ids = recover_ids(&*engine, &first);
@@ -691,6 +729,12 @@ fn load(
             ObjectDef::Sequence(def) => {
                 catalog.sequences.insert(def.id, Arc::new(def));
             }
+            ObjectDef::Plain(def) => {
+                catalog.plain.insert(def.id(), Arc::new(def));
+            }
+            ObjectDef::Role(def) => {
+                catalog.roles.insert(def.id, Arc::new(def));
+            }
             ObjectDef::Index(_) => {}
         }
     }
@@ -712,7 +756,8 @@ fn recover_ids(engine: &dyn Engine, catalog: &CatalogVersion) -> Ids {
     let noted = engine.notes().into_iter().find(|(key, _)| *key == NEXT_ID_NOTE);
     let noted = noted.and_then(|(_, v)| Some(u32::from_le_bytes(v.try_into().ok()?)));
     let spaces = engine.spaces().into_iter().map(|s| s.0);
-    let ids = catalog.names.values().copied().chain(spaces).max().unwrap_or(0);
+    let objects = catalog.names.values().chain(catalog.plain.keys()).copied();
+    let ids = objects.chain(spaces).max().unwrap_or(0);
     let next = noted.unwrap_or(FIRST_USER_ID).max(ids + 1).max(FIRST_USER_ID);
     Ids { next, logged: next }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use froglet_engine::{BlockRows, ColumnId, ColumnType, Dictionary, KeyPart, Snapshot, Value};
 
-use crate::def::{ColumnDef, Expression, ForeignKeyAction, ObjectId, SequenceDef, SqlType};
+use crate::def::{ColumnDef, Expression, ForeignKeyAction, ObjectId, SequenceDef, SqlType, Timing};
+use crate::plain::PlainDef;
+use crate::role::RoleChange;
 
 /// An error of a transform or check: carries its own SQLSTATE.
 pub type CompiledError = crate::error::SchemaError;
@@ -306,6 +308,8 @@ pub struct NewForeignKey {
     pub on_delete: ForeignKeyAction,
     /// ON UPDATE
     pub on_update: ForeignKeyAction,
+    /// DEFERRABLE
+    pub timing: Timing,
 }
 
 /// A constraint to be made.
@@ -380,8 +384,10 @@ pub enum Change {
     Truncate {
         table: ObjectId,
     },
+    /// To this schema and name, with its indexes.
     RenameTable {
         table: ObjectId,
+        schema: String,
         name: String,
     },
     AddColumn {
@@ -472,4 +478,11 @@ pub enum Change {
         sequence: ObjectId,
     },
     AlterSequence(SequenceDef),
+    /// An object without rows, under an id that it gets.
+    CreatePlain(PlainDef),
+    ReplacePlain(PlainDef),
+    DropPlain {
+        object: ObjectId,
+    },
+    Role(RoleChange),
 }

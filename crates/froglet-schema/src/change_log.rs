@@ -437,14 +437,23 @@ impl Changes {
         let mut kept = Vec::new();
         let mut objects = Vec::new();
         for (object, changed) in &self.objects {
+            // Roles are no schema: they are not reverted with one.
+            let is_role = matches!(changed, Some(Changed::Role(_)));
+            if is_role || before.roles.contains_key(object) {
+                continue;
+            }
             let table = before.tables.get(object).map(|table| &table.def);
             let sequence = before.sequences.get(object);
+            let plain_before = before.plain.get(object);
             let before = table
                 .map(|def| ObjectDef::Table(plain(def)))
-                .or_else(|| sequence.map(|def| ObjectDef::Sequence((**def).clone())));
+                .or_else(|| sequence.map(|def| ObjectDef::Sequence((**def).clone())))
+                .or_else(|| plain_before.map(|def| ObjectDef::Plain((**def).clone())));
             let after = changed.as_ref().map(|changed| match changed {
                 Changed::Table(table) => ObjectDef::Table(plain(&table.def)),
                 Changed::Sequence(def) => ObjectDef::Sequence((**def).clone()),
+                Changed::Plain(def) => ObjectDef::Plain((**def).clone()),
+                Changed::Role(def) => ObjectDef::Role((**def).clone()),
             });
             if let (Some(table), Some(ObjectDef::Table(after))) = (table, &after) {
                 kept.extend(notes.dropped.iter().filter(|c| is_whole(table, after, c)));
@@ -456,6 +465,10 @@ impl Changes {
                 is_computed: notes.computed.contains(&(*object, from)),
             });
             let retyped: Vec<Retyped> = retyped.collect();
+            let of = after.as_ref().or(before.as_ref());
+            if of.is_some_and(ObjectDef::is_temporary) {
+                continue;
+            }
             let is_same = match (&before, &after) {
                 (Some(ObjectDef::Table(before)), Some(ObjectDef::Table(after))) => {
                     same(before, after, &retyped)

@@ -1,9 +1,13 @@
 //! What the catalog says of an object: one JSON document per object, in row space 0.
 
+use crate::error::SchemaError;
 use crate::lazy::LazyDef;
 use crate::lazy_columns::LazyColumnDef;
+use crate::plain::{PlainDef, TEMPORARY_PREFIX};
+use crate::role::{ROLE_NAMES, RoleDef};
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Dictionary, IndexId, IndexSpec, Layout, SpaceId, Value,
+    ColumnId, ColumnSpec, ColumnType, Dictionary, IndexId, IndexSpec, Layout, SpaceId, SqlState,
+    Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +51,10 @@ pub struct ColumnDef {
     /// Its option `dictionary`.
     #[serde(default)]
     pub dictionary: Option<Dictionary>,
+    /// The labels of its enum type, in order: those of the catalog's definition of the type, which every change
+    /// of it writes here as well. A row has one of them, or NULL.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
 }
 
 /// One index.
@@ -91,6 +99,21 @@ pub struct ForeignKeyDef {
     pub on_delete: ForeignKeyAction,
     /// ON UPDATE
     pub on_update: ForeignKeyAction,
+    /// When it is checked.
+    #[serde(default)]
+    pub timing: Timing,
+}
+
+/// When a constraint is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Timing {
+    /// With the statement.
+    #[default]
+    NotDeferrable,
+    /// With the statement, unless SET CONSTRAINTS says otherwise.
+    InitiallyImmediate,
+    /// With the commit, unless SET CONSTRAINTS says otherwise.
+    InitiallyDeferred,
 }
 
 /// A check.
@@ -262,6 +285,10 @@ pub enum ObjectDef {
     Sequence(SequenceDef),
     /// An index's name; what it is stands with its table.
     Index(IndexName),
+    /// One without rows.
+    Plain(PlainDef),
+    /// A role.
+    Role(RoleDef),
 }
 
 /// An index's own row in the catalog: keeps its name unique among relations.
@@ -284,15 +311,57 @@ impl ObjectDef {
             ObjectDef::Table(t) => t.id,
             ObjectDef::Sequence(s) => s.id,
             ObjectDef::Index(i) => i.id,
+            ObjectDef::Plain(p) => p.id(),
+            ObjectDef::Role(r) => r.id,
         }
     }
 
-    /// Schema and name.
-    pub fn name(&self) -> (&str, &str) {
+    /// What users call it; a comment has no name.
+    pub fn name(&self) -> &str {
         match self {
-            ObjectDef::Table(t) => (&t.schema, &t.name),
-            ObjectDef::Sequence(s) => (&s.schema, &s.name),
-            ObjectDef::Index(i) => (&i.schema, &i.name),
+            ObjectDef::Table(t) => &t.name,
+            ObjectDef::Sequence(s) => &s.name,
+            ObjectDef::Index(i) => &i.name,
+            ObjectDef::Plain(p) => p.name(),
+            ObjectDef::Role(r) => &r.name,
         }
+    }
+
+    /// Whether it goes with a session.
+    pub(crate) fn is_temporary(&self) -> bool {
+        let schema = match self {
+            ObjectDef::Table(t) => &t.schema,
+            ObjectDef::Sequence(s) => &s.schema,
+            ObjectDef::Index(i) => &i.schema,
+            ObjectDef::Plain(PlainDef::Schema(s)) => &s.name,
+            ObjectDef::Plain(p) => {
+                return p.schema().is_some_and(|s| s.starts_with(TEMPORARY_PREFIX));
+            }
+            ObjectDef::Role(_) => return false,
+        };
+        schema.starts_with(TEMPORARY_PREFIX)
+    }
+
+    /// No two objects have the same: of relations schema and name.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            ObjectDef::Table(t) => format!("{}.{}", t.schema, t.name),
+            ObjectDef::Sequence(s) => format!("{}.{}", s.schema, s.name),
+            ObjectDef::Index(i) => format!("{}.{}", i.schema, i.name),
+            ObjectDef::Plain(p) => p.key(),
+            ObjectDef::Role(r) => format!("{ROLE_NAMES}.{}", r.name),
+        }
+    }
+
+    /// The error where another object has the key.
+    pub(crate) fn already_exists(&self) -> SchemaError {
+        if let ObjectDef::Plain(p) = self {
+            return p.already_exists();
+        }
+        let name = self.name();
+        SchemaError::refused(
+            SqlState::DUPLICATE_TABLE,
+            format!("relation \"{name}\" already exists"),
+        )
     }
 }

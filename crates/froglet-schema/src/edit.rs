@@ -122,6 +122,7 @@ pub fn add_column(
         default: new.default,
         missing,
         dictionary: None,
+        labels: Vec::new(),
     });
     Ok(edited)
 }
@@ -250,6 +251,7 @@ pub fn alter_type(
     let target = column_mut(&mut edited.def, column)?;
     let old_id = target.id;
     target.sql_type = new.sql_type;
+    target.labels.clear();
     target.default = new.default;
     let Some(transform) = new.using else {
         debug_assert_eq!(target.ty, new.ty, "without a transform the stored type stays");
@@ -615,6 +617,7 @@ fn bind_foreign_key(
         parent_index: index.spec.id,
         on_delete: key.on_delete,
         on_update: key.on_update,
+        timing: key.timing,
     })
 }
 

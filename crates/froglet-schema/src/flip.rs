@@ -370,7 +370,7 @@ impl Changed {
     pub fn table(&self) -> Option<&Arc<crate::catalog::TableVersion>> {
         match self {
             Changed::Table(t) => Some(t),
-            Changed::Sequence(_) => None,
+            Changed::Sequence(_) | Changed::Plain(_) | Changed::Role(_) => None,
         }
     }
 }

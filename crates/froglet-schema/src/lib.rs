@@ -57,8 +57,10 @@ mod own_view;
 mod pace;
 mod pair_route;
 mod pair_tracker;
+pub mod plain;
 mod records;
 mod reject;
+pub mod role;
 mod route;
 mod rows;
 #[cfg(all(test, shuttle))]
@@ -85,4 +87,5 @@ pub use def::{
 };
 pub use error::SchemaError;
 pub use lazy_driver::Recompile;
+pub use role::{Membership, RoleChange, RoleDef};
 pub use status::{Control, Detection, MigrationOptions, MigrationPhase, MigrationStatus};

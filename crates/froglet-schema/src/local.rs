@@ -13,6 +13,8 @@ use crate::lazy::LazyMigration;
 use crate::lazy_columns::LazyColumns;
 use crate::lazy_fallback::Fallback;
 use crate::migration::Migration;
+use crate::plain::PlainDef;
+use crate::role::RoleDef;
 use crate::step::Step;
 use crate::target::Maker;
 
@@ -23,6 +25,10 @@ pub enum Changed {
     Table(Arc<TableVersion>),
     /// A sequence.
     Sequence(Arc<SequenceDef>),
+    /// An object without rows.
+    Plain(Arc<PlainDef>),
+    /// A role.
+    Role(Arc<RoleDef>),
 }
 
 /// Physical things that outlive a change of mind: to be freed once no snapshot needs them.

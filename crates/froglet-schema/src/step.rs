@@ -616,7 +616,10 @@ pub fn show(value: &Value) -> String {
         Value::Bool(b) => if *b { "t" } else { "f" }.to_owned(),
         Value::Int16(v) => v.to_string(),
         Value::Int32(v) | Value::Date(v) => v.to_string(),
-        Value::Int64(v) | Value::Timestamp(v) | Value::TimestampTz(v) => v.to_string(),
+        Value::Int64(v) | Value::Timestamp(v) | Value::TimestampTz(v) | Value::Time(v) => {
+            v.to_string()
+        }
+        Value::Interval(v) => format!("{} mons {} days {} us", v.months, v.days, v.us),
         Value::Float32(v) => v.to_string(),
         Value::Float64(v) => v.to_string(),
         Value::Decimal(v) => v.to_string(),

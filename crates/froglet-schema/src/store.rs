@@ -1,7 +1,7 @@
 //! The catalog's own table: row space 0, one row per object.
 //!
 //! ```text
-//!   id int8 (unique) │ definition text: JSON of ObjectDef │ name text: "schema.name" (unique)
+//!   id int8 (unique) │ definition text: JSON of ObjectDef │ key text: ObjectDef::key (unique)
 //! ```
 //!
 //! An index has a row of its own beside its table's, so that the unique key on names covers every
@@ -16,7 +16,7 @@ use froglet_engine::{
     IndexSpec, KeyPart, KeyRange, Layout, Loaded, Row, RowId, RowWrite, Snapshot, SpaceId,
     SqlState, Table, TxnId, Value, WriteStop, key,
 };
-use froglet_txn::{Isolation, Limits, Transaction, TxnError};
+use froglet_txn::{Isolation, Limits, Strength, Transaction, TxnError, TxnManager};
 
 use crate::def::{ObjectDef, ObjectId};
 use crate::error::SchemaError;
@@ -96,7 +96,7 @@ impl Store {
         limits: &Limits,
     ) -> Result<Locked, SchemaError> {
         let rid = self.find(txn, id).ok_or(SchemaError::Stale)?;
-        self.write(txn, limits, RowWrite::Lock { rid }, "").await?;
+        self.write(txn, limits, RowWrite::Lock { rid }, None).await?;
         CrashPoint::CatalogLocked.reached();
         Ok(Locked { rid })
     }
@@ -111,7 +111,7 @@ impl Store {
     ) -> Result<(), SchemaError> {
         let row = encode(def);
         let write = RowWrite::Update { rid: locked.rid, columns: &[1, 2], values: &row[1..] };
-        self.write(txn, limits, write, def.name().1).await?;
+        self.write(txn, limits, write, Some(def)).await?;
         CrashPoint::CatalogWritten.reached();
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Store {
         locked: Locked,
         limits: &Limits,
     ) -> Result<(), SchemaError> {
-        self.write(txn, limits, RowWrite::Delete { rid: locked.rid }, "").await
+        self.write(txn, limits, RowWrite::Delete { rid: locked.rid }, None).await
     }
 
     /// Writes a new object.
@@ -139,9 +139,70 @@ impl Store {
                 self.table.insert(txn.part(), std::slice::from_ref(&row), &mut Vec::new());
             match outcome {
                 Ok(()) => return Ok(()),
-                Err((_, stop)) => self.stopped(txn, limits, stop, def.name().1).await?,
+                Err((_, stop)) => self.stopped(txn, limits, stop, Some(def)).await?,
             }
         }
+    }
+
+    /// Keeps an object until the transaction ends, as others may as well: it is not deleted meanwhile.
+    /// `Stale` if it is gone.
+    pub async fn hold(
+        &self,
+        txn: &mut Transaction,
+        id: ObjectId,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        let me = txn.id();
+        let newest = txn.manager().engine().relaxed(me);
+        loop {
+            let Some(rid) = self.find_in(&newest, id) else {
+                return match txn.isolation() {
+                    Isolation::ReadCommitted => Err(SchemaError::Stale),
+                    Isolation::RepeatableRead => Err(TxnError::Serialization.into()),
+                };
+            };
+            txn.share_row(CATALOG_SPACE, rid, Strength::Key);
+            match self.table.changer(rid, &[0], me) {
+                Some(holder) => {
+                    // Nothing is held while waiting: the deleter waits for holders.
+                    txn.manager().row_locks().release((CATALOG_SPACE, rid), me);
+                    txn.wait_for(holder, limits).await?;
+                }
+                None if self.find_in(&newest, id) == Some(rid) => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    /// Waits until nobody else keeps an object that the transaction has deleted or changed.
+    pub async fn unheld(
+        &self,
+        txn: &mut Transaction,
+        deleted: Locked,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        let (place, me) = ((CATALOG_SPACE, deleted.rid), txn.id());
+        let manager = txn.manager().clone();
+        while let Some(holder) = manager.row_locks().other_holder(place, me, Strength::Key) {
+            txn.wait_for(holder, limits).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the objects of a new database.
+    pub async fn begin_with(
+        &self,
+        manager: &Arc<TxnManager>,
+        objects: &[ObjectDef],
+    ) -> Result<(), SchemaError> {
+        let limits = Limits::none();
+        let mut txn = manager.begin(Isolation::ReadCommitted);
+        txn.part();
+        for object in objects {
+            self.insert(&mut txn, object, &limits).await?;
+        }
+        manager.commit(txn, &limits).await?;
+        Ok(())
     }
 
     async fn write(
@@ -149,13 +210,13 @@ impl Store {
         txn: &mut Transaction,
         limits: &Limits,
         write: RowWrite<'_>,
-        name: &str,
+        def: Option<&ObjectDef>,
     ) -> Result<(), SchemaError> {
         let base = txn.snapshot().ts;
         loop {
             match self.table.write(txn.part(), base, std::slice::from_ref(&write)) {
                 Ok(()) => return Ok(()),
-                Err((_, stop)) => self.stopped(txn, limits, stop, name).await?,
+                Err((_, stop)) => self.stopped(txn, limits, stop, def).await?,
             }
         }
     }
@@ -166,7 +227,7 @@ impl Store {
         txn: &mut Transaction,
         limits: &Limits,
         stop: WriteStop,
-        name: &str,
+        def: Option<&ObjectDef>,
     ) -> Result<(), SchemaError> {
         match stop {
             WriteStop::Busy { holder } => Ok(txn.wait_for(holder, limits).await?),
@@ -175,21 +236,23 @@ impl Store {
                 Isolation::ReadCommitted => Err(SchemaError::Stale),
                 Isolation::RepeatableRead => Err(TxnError::Serialization.into()),
             },
-            WriteStop::Duplicate { index, .. } => {
-                debug_assert_eq!(index, BY_NAME, "object ids are never reused");
-                Err(SchemaError::refused(
-                    SqlState::DUPLICATE_TABLE,
-                    format!("relation \"{name}\" already exists"),
-                ))
+            // An id is used twice by what has one before it has a row: the initial role.
+            WriteStop::Duplicate { index, .. } if index != BY_NAME => Err(SchemaError::Stale),
+            WriteStop::Duplicate { .. } => {
+                Err(def.expect("only a definition has a name").already_exists())
             }
             WriteStop::Engine(e) => Err(e.into()),
         }
     }
 
     fn find(&self, txn: &mut Transaction, id: ObjectId) -> Option<RowId> {
+        self.find_in(&txn.snapshot(), id)
+    }
+
+    fn find_in(&self, snapshot: &Snapshot, id: ObjectId) -> Option<RowId> {
         let mut encoded = Vec::new();
         key::encode_part(&mut encoded, &Value::Int64(i64::from(id)), &self.by_id);
-        self.table.get_by_key(&txn.snapshot(), BY_ID, &encoded, &[], &mut Row::new())
+        self.table.get_by_key(snapshot, BY_ID, &encoded, &[], &mut Row::new())
     }
 }
 
@@ -265,12 +328,7 @@ fn build_at_once(
 
 fn encode(def: &ObjectDef) -> Vec<Value> {
     let json = serde_json::to_string(def).expect("a definition has only string keys");
-    let (schema, name) = def.name();
-    vec![
-        Value::Int64(i64::from(def.id())),
-        Value::text(json),
-        Value::text(format!("{schema}.{name}")),
-    ]
+    vec![Value::Int64(i64::from(def.id())), Value::text(json), Value::text(def.key())]
 }
 
 fn decode(row: Vec<Value>) -> Result<ObjectDef, SchemaError> {

@@ -13,6 +13,7 @@
 //! schema check at commit) only through [`CommitHook`]. One engine, the anchor, is enough today;
 //! a second one joins in [`Transaction`] without its callers noticing (Skeena, paper 003).
 
+mod advisory;
 mod aside;
 mod cancel;
 mod error;
@@ -22,6 +23,7 @@ mod rowlocks;
 mod transaction;
 mod waits;
 
+pub use advisory::{AdvisoryKey, AdvisoryLock, AdvisoryLocks, AdvisoryMode, NotLocked, Owner};
 pub use aside::{aside, aside_async};
 pub use cancel::{CancelReason, CancelToken, Limits};
 pub use error::TxnError;

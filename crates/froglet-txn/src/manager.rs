@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use froglet_engine::{Engine, EngineError, Lsn, Ts, TxnId};
 
+use crate::advisory::{AdvisoryLocks, Owner};
 use crate::cancel::Limits;
 use crate::error::TxnError;
 use crate::rowlocks::RowLocks;
@@ -42,6 +43,7 @@ pub struct TxnManager {
     next: AtomicU64,
     waits: WaitGraph,
     row_locks: RowLocks,
+    advisory: AdvisoryLocks,
     hook: OnceLock<Arc<dyn CommitHook>>,
 }
 
@@ -53,6 +55,7 @@ impl TxnManager {
             next: AtomicU64::new(1),
             waits: WaitGraph::default(),
             row_locks: RowLocks::default(),
+            advisory: AdvisoryLocks::default(),
             hook: OnceLock::new(),
         })
     }
@@ -79,6 +82,25 @@ impl TxnManager {
     /// Shared row locks.
     pub fn row_locks(&self) -> &RowLocks {
         &self.row_locks
+    }
+
+    /// Advisory locks.
+    pub fn advisory(&self) -> &AdvisoryLocks {
+        &self.advisory
+    }
+
+    /// An owner of advisory locks in a session, of which `current` is the transaction, or the last one. It is to be
+    /// ended ([`TxnManager::end_owner`]).
+    pub fn new_owner(&self, session: i32, current: &Arc<AtomicU64>) -> Owner {
+        let id = TxnId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.waits.owner_started(id, current.clone());
+        Owner { id, session }
+    }
+
+    /// An owner lets go of all its locks, and is no more.
+    pub fn end_owner(&self, owner: Owner) {
+        self.advisory.unlock_all(owner.id);
+        self.waits.ended(owner.id);
     }
 
     /// A new transaction. Nothing is taken from an engine until its first statement.

@@ -11,6 +11,7 @@
 //!     and looks again: what it met may have been let go between its look and its wait.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use froglet_engine::{IdMap, TxnId};
 use parking_lot::Mutex;
@@ -25,6 +26,8 @@ struct State {
     running: IdMap<TxnId, Running>,
     /// Waiter → holder.
     edges: IdMap<TxnId, TxnId>,
+    /// An owner of advisory locks → the transaction of its session, or the last one: it lets go after that.
+    owners: IdMap<TxnId, Arc<AtomicU64>>,
     /// Waiter → a holder, and of how many of its releases it knows [W3].
     told: IdMap<TxnId, (TxnId, u64)>,
 }
@@ -59,6 +62,12 @@ impl WaitGraph {
         debug_assert!(before.is_none(), "{txn:?} started twice");
     }
 
+    /// An owner of advisory locks may hold some from now on; `current` is the transaction of its session.
+    pub fn owner_started(&self, owner: TxnId, current: Arc<AtomicU64>) {
+        self.started(owner);
+        self.state.lock().owners.insert(owner, current);
+    }
+
     /// `txn` has let go of everything it held: its waiters go on. Also at a rollback to a
     /// savepoint, after which it goes on running.
     pub fn released(&self, txn: TxnId) {
@@ -76,6 +85,7 @@ impl WaitGraph {
     pub fn ended(&self, txn: TxnId) {
         let mut state = self.state.lock();
         state.told.remove(&txn);
+        state.owners.remove(&txn);
         let bell = state.running.remove(&txn).and_then(|running| running.bell);
         drop(state);
         if let Some(bell) = bell {
@@ -105,7 +115,7 @@ impl WaitGraph {
                 return Ok(());
             }
             let bell = running.bell.get_or_insert_with(Default::default).clone();
-            if let Some(circle) = circle(&state.edges, me, holder) {
+            if let Some(circle) = circle(&state.edges, &state.owners, me, holder) {
                 return Err(TxnError::Deadlock { circle });
             }
             state.edges.insert(me, holder);
@@ -140,16 +150,24 @@ impl WaitGraph {
 }
 
 /// The circle that an edge `me → holder` would close.
-fn circle(edges: &IdMap<TxnId, TxnId>, me: TxnId, holder: TxnId) -> Option<Vec<TxnId>> {
+fn circle(
+    edges: &IdMap<TxnId, TxnId>,
+    owners: &IdMap<TxnId, Arc<AtomicU64>>,
+    me: TxnId,
+    holder: TxnId,
+) -> Option<Vec<TxnId>> {
     let mut circle = vec![me];
     let mut next = holder;
     loop {
-        circle.push(next);
-        match edges.get(&next) {
-            Some(&n) if n == me => return Some(circle),
-            Some(&n) => next = n,
-            None => return None,
+        // An owner stands for the transaction of its session.
+        if let Some(current) = owners.get(&next) {
+            next = TxnId(current.load(Ordering::SeqCst));
         }
+        if next == me {
+            return Some(circle);
+        }
+        circle.push(next);
+        next = *edges.get(&next)?;
         assert!(circle.len() <= edges.len() + 2, "the waits of others already form a circle");
     }
 }
@@ -230,6 +248,25 @@ mod tests {
         match graph.wait(C, A, &Limits::none()).await {
             Err(TxnError::Deadlock { circle }) => assert_eq!(circle, [C, A, B]),
             other => panic!("expected a deadlock, got {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_circle_through_an_owner_of_advisory_locks_is_found_from_either_side() {
+        const OWNER: TxnId = TxnId(9);
+        for closes in [A, B] {
+            let graph = graph();
+            // The session of A has OWNER's locks.
+            graph.owner_started(OWNER, Arc::new(AtomicU64::new(A.0)));
+            let (first, last) =
+                if closes == A { ((B, OWNER), (A, B)) } else { ((A, B), (B, OWNER)) };
+            let g = graph.clone();
+            tokio::spawn(async move { g.wait(first.0, first.1, &Limits::none()).await });
+            until_waiting(&graph, 1).await;
+            let closed = graph.wait(last.0, last.1, &Limits::none()).await;
+            assert!(matches!(closed, Err(TxnError::Deadlock { circle }) if circle.len() == 2));
+            graph.ended(OWNER);
+            assert!(graph.state.lock().owners.is_empty());
         }
     }
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType,
+    Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
@@ -278,6 +278,9 @@ fn stats_of(ty: ColumnType, array: &ArrayRef) -> ColumnStats {
             let max = max.and_then(bytes_above).map(|max| Value::Bytes(max.into()));
             return ColumnStats { min, max, ..counted };
         }
+        ColumnType::Time => primitive::<Time64MicrosecondType>(array, Value::Time),
+        // Their order is not that of their bytes, and a bound has to be one of them: no bounds.
+        ColumnType::Interval => None,
         ColumnType::Uuid => {
             let uuid = |bytes: &[u8]| Value::Uuid(bytes.try_into().expect("16 bytes a cell"));
             bounds(array.as_fixed_size_binary().iter().flatten(), uuid)

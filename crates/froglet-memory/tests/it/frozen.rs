@@ -177,8 +177,8 @@ fn what_is_dead_in_a_heap_goes_when_it_is_frozen() {
 /// Every type, NULLs and extremes among the values.
 fn of_every_type() -> (Arc<Layout>, Vec<Row>) {
     use ColumnType::{
-        Bool, Bytes, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Text, Timestamp,
-        TimestampTz, Uuid,
+        Bool, Bytes, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Interval, Text, Time,
+        Timestamp, TimestampTz, Uuid,
     };
     let decimal = Decimal { precision: 20, scale: 3 };
     let types = [
@@ -195,6 +195,8 @@ fn of_every_type() -> (Arc<Layout>, Vec<Row>) {
         Timestamp,
         TimestampTz,
         Uuid,
+        Time,
+        Interval,
     ];
     let columns = types.iter().enumerate().map(|(i, ty)| column(i as u32, *ty)).collect();
     let row = |i: i64| {
@@ -212,9 +214,11 @@ fn of_every_type() -> (Arc<Layout>, Vec<Row>) {
             Value::Timestamp(-i),
             Value::TimestampTz(i64::MAX - i),
             Value::Uuid([i as u8; 16]),
+            Value::Time(i * 1_000_003),
+            Value::Interval(froglet_engine::Interval { months: -7, days: i as i32, us: -i }),
         ];
         if i % 7 == 0 {
-            let at = 1 + i as usize % 12;
+            let at = 1 + i as usize % 14;
             row[at] = Value::Null;
         }
         row

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::env::{Env, MemEnv, RealEnv};
 use froglet_engine::{
-    ColumnType, Engine, IndexId, Layout, Loaded, Loading, Row, RowId, Table, TxnId, Value,
+    ColumnType, Engine, IndexId, Interval, Layout, Loaded, Loading, Row, RowId, Table, TxnId, Value,
 };
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions, MemoryTable};
 
@@ -82,6 +82,8 @@ fn typed() -> Arc<Layout> {
         ColumnType::Text,
         ColumnType::Bytes,
         ColumnType::Uuid,
+        ColumnType::Time,
+        ColumnType::Interval,
     ];
     let columns = (1..).zip(types).map(|(id, ty)| column(id, ty)).collect();
     let indexes = vec![index(1, &[1], true), index(2, &[11, 2], false), index(3, &[4], true)];
@@ -110,10 +112,12 @@ fn typed_row(n: i64) -> Row {
         Value::text(&text),
         Value::Bytes(text.as_bytes().into()),
         Value::Uuid([n as u8; 16]),
+        Value::Time(n),
+        Value::Interval(Interval { months: -short, days: short, us: -n }),
     ];
     // NULL in every column but the first; a unique index has many of them.
     if n % 5 == 0 {
-        row[1 + (n / 5) as usize % 12] = Value::Null;
+        row[1 + (n / 5) as usize % 14] = Value::Null;
     }
     row
 }

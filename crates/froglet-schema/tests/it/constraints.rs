@@ -53,6 +53,7 @@ async fn a_foreign_key_needs_every_parent() {
                 parent_columns: vec![],
                 on_delete: ForeignKeyAction::NoAction,
                 on_update: ForeignKeyAction::NoAction,
+                timing: froglet_schema::def::Timing::NotDeferrable,
             },
         },
     };
