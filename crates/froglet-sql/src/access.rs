@@ -188,7 +188,9 @@ fn compare(
             exact &= value.from == def.ty;
             compiled.push(value);
         }
-        if def.sql_type.oid != oids::BPCHAR {
+        // Labels are in the order of their type, keys in that of their bytes.
+        let is_ordered = op == Op::Equal || def.labels.is_empty();
+        if def.sql_type.oid != oids::BPCHAR && is_ordered {
             out.push(Comparison { column: position, op, values: compiled, conjunct, exact });
         }
         Ok::<(), SqlError>(())

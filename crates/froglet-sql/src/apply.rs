@@ -28,6 +28,7 @@ use froglet_txn::{Isolation, Limits, SchemaUse, Shared, Strength, Transaction, T
 use smallvec::SmallVec;
 
 use crate::context::EvalContext;
+use crate::deferred::Deferred;
 use crate::error::SqlError;
 use crate::functions::SessionState;
 use crate::violation;
@@ -83,6 +84,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) limits: &'a Limits,
     /// Parents that the transaction holds shared and has checked.
     pub(crate) held: &'a mut IdSet<Shared>,
+    /// What is checked at the end of the transaction.
+    pub(crate) deferred: &'a mut Deferred,
     /// Parameters and session of the statement's expressions.
     pub(crate) eval: &'a EvalContext,
     pub(crate) session: &'a Arc<SessionState>,

@@ -12,8 +12,10 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use froglet_txn::Isolation;
 
 use crate::cursor_parse::{self, CursorOptions, Direction};
+use crate::object_ddl;
 use crate::parse::parse_sql;
 use crate::revert::run::{self as revert, Revert, Undrop};
+use crate::roles::parse::{self as role_parse, RoleCommand};
 use crate::table_as_parse::{self, TableAs};
 
 /// `ISOLATION LEVEL …`, `READ ONLY`, `READ WRITE` of BEGIN and SET TRANSACTION.
@@ -96,8 +98,14 @@ pub enum Command {
         name: String,
         value: Option<String>,
     },
-    /// SET ROLE, SESSION AUTHORIZATION, CONSTRAINTS in forms that change nothing here.
+    /// SET ROLE, SESSION AUTHORIZATION in forms that change nothing here.
+    /// SET CONSTRAINTS, which changes nothing here.
     SetNothing,
+    /// SET CONSTRAINTS; `None`: ALL
+    SetConstraints {
+        names: Option<Vec<ast::ObjectName>>,
+        deferred: bool,
+    },
     Show(String),
     ShowAll,
     Reset(String),
@@ -128,7 +136,13 @@ pub enum Command {
         moves: bool,
     },
     CloseCursor(Option<String>),
-    Unlisten,
+    Listen(String),
+    /// `None`: all.
+    Unlisten(Option<String>),
+    Notify {
+        channel: String,
+        payload: String,
+    },
     /// VACUUM, ANALYZE, REINDEX, CLUSTER: accepted; tables are checked to exist.
     Maintenance {
         tag: &'static str,
@@ -137,8 +151,7 @@ pub enum Command {
     Checkpoint,
     ExplainDdl(Box<Statement>),
     Explain {
-        analyze: bool,
-        verbose: bool,
+        options: crate::explain::ExplainOptions,
         statement: Box<Statement>,
     },
     Query(Box<ast::Query>),
@@ -150,6 +163,10 @@ pub enum Command {
     CreateTableAs(Box<crate::table_as_parse::TableAs>),
     CreateSequence(Box<crate::sequence_ddl::CreateSequence>),
     AlterSequence(Box<crate::sequence_ddl::AlterSequence>),
+    /// Schemas, views, enum types, comments.
+    Object(Box<crate::object_ddl::ObjectDdl>),
+    /// CREATE ROLE and its kind
+    Role(Box<RoleCommand>),
     /// SELECT froglet.revert_migration(…)
     Revert(Box<Revert>),
     /// ALTER TABLE … UNDROP COLUMN
@@ -188,7 +205,7 @@ impl Command {
                 | Command::SetTransaction(_)
                 | Command::SetCharacteristics(_)
                 | Command::Set { .. }
-                | Command::SetNothing
+                | Command::SetConstraints { .. }
                 | Command::Show(_)
                 | Command::ShowAll
                 | Command::Reset(_)
@@ -196,7 +213,9 @@ impl Command {
                 | Command::Discard(_)
                 | Command::Prepare { .. }
                 | Command::Deallocate(_)
-                | Command::Unlisten
+                | Command::Listen(_)
+                | Command::Unlisten(_)
+                | Command::Notify { .. }
                 | Command::Checkpoint
                 | Command::Unsupported(_)
         )
@@ -210,24 +229,25 @@ impl Command {
             }
             Statement::Query(query) => match query.body.as_ref() {
                 ast::SetExpr::Select(select) if select.into.is_some() => {
-                    Command::Unsupported("SELECT INTO".to_owned())
+                    crate::table_as_parse::of_select_into(query)
                 }
                 _ => revert::command(&query).unwrap_or(Command::Query(query)),
             },
             Statement::Insert(insert) => Command::Insert(Box::new(insert)),
             Statement::Update(update) => Command::Update(Box::new(update)),
             Statement::Delete(delete) => Command::Delete(Box::new(delete)),
-            Statement::Explain { analyze, verbose, statement, .. } => {
-                Command::Explain { analyze, verbose, statement }
+            Statement::Explain { analyze, verbose, statement, options, .. } => {
+                match crate::explain::options(analyze, verbose, options.as_deref()) {
+                    Ok(options) => Command::Explain { options, statement },
+                    Err(what) => Command::Unsupported(what),
+                }
             }
             s @ (Statement::CreateTable(_)
             | Statement::CreateIndex(_)
-            | Statement::CreateSchema { .. }
             | Statement::AlterTable(_)
             | Statement::AlterIndex { .. }
             | Statement::Drop { .. }
-            | Statement::Truncate(_)
-            | Statement::Comment { .. }) => Command::Ddl(Box::new(s)),
+            | Statement::Truncate(_)) => Command::Ddl(Box::new(s)),
             other => Command::Unsupported(name_of(&other)),
         }
     }
@@ -276,10 +296,10 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
                 cursor.name().map(|name| Command::Deallocate(Some(name)))
             }
         }
-        "unlisten" => {
-            cursor.at = tokens.len();
-            Ok(Command::Unlisten)
-        }
+        "listen" => cursor.name().map(Command::Listen),
+        "notify" => notify(&mut cursor),
+        "unlisten" if cursor.skip_token(&Token::Mul) => Ok(Command::Unlisten(None)),
+        "unlisten" => cursor.name().map(|channel| Command::Unlisten(Some(channel))),
         "checkpoint" => Ok(Command::Checkpoint),
         "vacuum" => maintenance(&mut cursor, "VACUUM"),
         "analyze" | "analyse" => maintenance(&mut cursor, "ANALYZE"),
@@ -287,6 +307,23 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         "explain" if cursor.peek_word("alter") || cursor.peek_word("create") => {
             cursor.at = tokens.len();
             parse_explained(&tokens[1..]).map(|s| Command::ExplainDdl(Box::new(s)))
+        }
+        "alter" if let Some(command) = object_ddl::alter(tokens) => {
+            cursor.at = tokens.len();
+            command
+        }
+        "create" if role_parse::is_next(&cursor) => role_parse::create(&mut cursor),
+        "alter" if role_parse::is_next(&cursor) => role_parse::alter(&mut cursor),
+        "drop" if role_parse::is_next(&cursor) => role_parse::drop(&mut cursor),
+        "grant" | "revoke" => {
+            let of_roles = match first.as_str() {
+                "grant" => role_parse::grant(&mut cursor),
+                _ => role_parse::revoke(&mut cursor),
+            };
+            of_roles.unwrap_or_else(|| {
+                cursor.at = tokens.len();
+                Ok(Command::Unsupported(first.to_ascii_uppercase()))
+            })
         }
         "alter" if cursor.peek_word("sequence") => {
             cursor.at += 1;
@@ -309,15 +346,16 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         }
         "create" => {
             cursor.at = tokens.len();
-            table_as_parse::parse(tokens)?
+            object_ddl::create(tokens).or_else(|| table_as_parse::parse(tokens))?
         }
+        "refresh" => object_ddl::refresh(&mut cursor),
+        "comment" => object_ddl::comment(&mut cursor),
         "copy" => crate::copy::parse(&mut cursor),
         "declare" => cursor_parse::declare(&mut cursor),
         "fetch" => cursor_parse::fetch(&mut cursor, false),
         "move" => cursor_parse::fetch(&mut cursor, true),
         "close" => cursor_parse::close(&mut cursor),
-        "listen" | "notify" | "lock" | "grant" | "revoke" | "cluster" | "do" | "call" | "load"
-        | "security" | "import" | "refresh" => {
+        "lock" | "cluster" | "do" | "call" | "load" | "security" | "import" => {
             cursor.at = tokens.len();
             Ok(Command::Unsupported(first.to_ascii_uppercase()))
         }
@@ -527,8 +565,7 @@ fn set(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
         return modes(cursor).map(Command::SetTransaction);
     }
     if cursor.skip("constraints") {
-        cursor.at = cursor.tokens.len();
-        return Ok(Command::SetNothing);
+        return set_constraints(cursor);
     }
     let mut local = false;
     if cursor.skip("session") {
@@ -538,15 +575,26 @@ fn set(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
             return modes(cursor).map(Command::SetCharacteristics);
         }
         if cursor.skip("authorization") {
-            cursor.at = cursor.tokens.len();
-            return Ok(Command::SetNothing);
+            return authorization(cursor, false);
         }
     } else {
         local = cursor.skip("local");
+        if local
+            && cursor.peek_word("session")
+            && is_word(cursor.tokens.get(cursor.at + 1), "authorization")
+        {
+            cursor.at += 2;
+            return authorization(cursor, true);
+        }
     }
-    if cursor.skip("role") {
-        cursor.at = cursor.tokens.len();
-        return Ok(Command::SetNothing);
+    let after = cursor.tokens.get(cursor.at + 1);
+    if cursor.peek_word("role")
+        && !is_word(after, "to")
+        && after.map(|t| &t.token) != Some(&Token::Eq)
+    {
+        cursor.at += 1;
+        let value = role_value(cursor)?;
+        return Ok(Command::Set { local, name: "role".to_owned(), value: Some(value) });
     }
     if cursor.skip("time") {
         cursor.expect("zone")?;
@@ -569,7 +617,56 @@ fn set(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     Ok(Command::Set { local, name, value })
 }
 
-fn setting_name(cursor: &mut Cursor<'_>) -> Result<String, ParserError> {
+/// `ALL | name, … DEFERRED | IMMEDIATE`
+fn set_constraints(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    let mut names = Vec::new();
+    if !cursor.skip("all") {
+        names.push(cursor.object_name()?);
+        while cursor.skip_token(&Token::Comma) {
+            names.push(cursor.object_name()?);
+        }
+    }
+    let deferred = cursor.skip("deferred");
+    if !deferred {
+        cursor.expect("immediate")?;
+    }
+    let names = Some(names).filter(|names| !names.is_empty());
+    Ok(Command::SetConstraints { names, deferred })
+}
+
+/// After `NOTIFY`.
+fn notify(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    let channel = cursor.name()?;
+    let mut payload = String::new();
+    if cursor.skip_token(&Token::Comma) {
+        match cursor.peek() {
+            Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => {
+                payload.clone_from(text);
+                cursor.at += 1;
+            }
+            _ => return cursor.wrong("a string"),
+        }
+    }
+    Ok(Command::Notify { channel, payload })
+}
+
+/// After `SET [LOCAL] SESSION AUTHORIZATION`.
+fn authorization(cursor: &mut Cursor<'_>, local: bool) -> Result<Command, ParserError> {
+    let value = if cursor.skip("default") { None } else { Some(role_value(cursor)?) };
+    Ok(Command::Set { local, name: "session_authorization".to_owned(), value })
+}
+
+/// A role's name as a word or a string.
+fn role_value(cursor: &mut Cursor<'_>) -> Result<String, ParserError> {
+    if let Some(Token::SingleQuotedString(text)) = cursor.peek() {
+        let text = text.clone();
+        cursor.at += 1;
+        return Ok(text);
+    }
+    cursor.name()
+}
+
+pub(crate) fn setting_name(cursor: &mut Cursor<'_>) -> Result<String, ParserError> {
     let mut name = cursor.name()?;
     while cursor.skip_token(&Token::Period) {
         name.push('.');
@@ -579,7 +676,7 @@ fn setting_name(cursor: &mut Cursor<'_>) -> Result<String, ParserError> {
 }
 
 /// One value or a list of them; `None` for DEFAULT.
-fn setting_value(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParserError> {
+pub(crate) fn setting_value(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParserError> {
     if cursor.skip("default") {
         return Ok(None);
     }
@@ -626,10 +723,7 @@ fn reset(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     }
     if cursor.skip("session") {
         cursor.expect("authorization")?;
-        return Ok(Command::SetNothing);
-    }
-    if cursor.skip("role") {
-        return Ok(Command::SetNothing);
+        return Ok(Command::Reset("session_authorization".to_owned()));
     }
     if cursor.skip("time") {
         cursor.expect("zone")?;

@@ -15,7 +15,11 @@ use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef, SqlType,
 };
 
+use froglet_txn::{AdvisoryKey, AdvisoryLock, AdvisoryMode};
+
+use crate::advisory::Lasts;
 use crate::copy::progress::CopyRow;
+use crate::database::Ends;
 use crate::error::SqlError;
 use crate::types::{self, Zone};
 
@@ -94,11 +98,19 @@ pub trait SessionFunctions: Send + Sync {
     fn user(&self) -> String {
         "postgres".to_owned()
     }
+    /// Whether the user is a superuser, as of now.
+    fn is_superuser(&self) -> bool {
+        true
+    }
     fn session_user(&self) -> String {
         self.user()
     }
     fn database(&self) -> String {
         "postgres".to_owned()
+    }
+    /// Between which addresses the session is.
+    fn ends(&self) -> Ends {
+        Ends::default()
     }
     fn backend_pid(&self) -> i32 {
         0
@@ -187,14 +199,46 @@ pub trait SessionFunctions: Send + Sync {
         Vec::new()
     }
     /// pg_cancel_backend, pg_terminate_backend: whether there was such a session.
-    fn signal_backend(&self, pid: i32, terminate: bool) -> bool {
+    fn signal_backend(&self, pid: i32, terminate: bool) -> Result<bool, SqlError> {
         let _ = (pid, terminate);
-        false
+        Ok(false)
     }
     /// Controls a migration under way; whether there is one of this number.
     fn control_migration(&self, id: u64, control: Control) -> Result<bool, SqlError> {
         let _ = (id, control);
         Ok(false)
+    }
+    /// Takes an advisory lock; whether it has it.
+    fn lock_advisory(
+        &self,
+        key: AdvisoryKey,
+        mode: AdvisoryMode,
+        lasts: Lasts,
+        wait: bool,
+    ) -> Result<bool, SqlError> {
+        let _ = (key, mode, lasts, wait);
+        Err(SqlError::unsupported("an advisory lock without a session"))
+    }
+    /// Lets go of one of the session's own; whether it held it.
+    fn unlock_advisory(&self, key: AdvisoryKey, mode: AdvisoryMode) -> bool {
+        let _ = (key, mode);
+        false
+    }
+    fn unlock_all_advisory(&self) {}
+    fn advisory_locks(&self) -> Vec<AdvisoryLock> {
+        Vec::new()
+    }
+    /// pg_notify
+    fn notify(&self, channel: &str, payload: &str) -> Result<(), SqlError> {
+        let _ = (channel, payload);
+        Err(SqlError::unsupported("pg_notify without a session"))
+    }
+    fn listening_channels(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// A WARNING for the client.
+    fn warn(&self, message: String) {
+        let _ = message;
     }
     /// The error of a cancel request or of a limit passed. Long functions ask between steps.
     fn check_limits(&self) -> Result<(), SqlError> {
@@ -281,6 +325,12 @@ impl EvalContext {
         }
     }
 
+    /// The future, with this context in place wherever it is polled.
+    pub(crate) fn within<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
+        let mut future = Box::pin(future);
+        std::future::poll_fn(move |cx| self.enter(|| future.as_mut().poll(cx)))
+    }
+
     /// Runs `f` with this context in place on this thread.
     pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
         struct Leave;
@@ -305,6 +355,11 @@ pub(crate) fn current_param(index: usize) -> Result<ScalarValue, DataFusionError
         Some(context) => Ok(context.scalar(index)?.clone()),
         None => Ok(EvalContext::none().scalar(index)?.clone()),
     })
+}
+
+/// The session of what this thread plans or evaluates, if there is one.
+pub(crate) fn session_here() -> Option<Arc<dyn SessionFunctions>> {
+    CURRENT.with_borrow(|stack| stack.last().map(|context| context.session.clone()))
 }
 
 /// The session of the evaluation under way: this thread's, or the configuration's.

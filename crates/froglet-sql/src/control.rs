@@ -8,11 +8,13 @@ use froglet_engine::{Row, SqlState, Value};
 
 use crate::bind::{self, text_fields};
 use crate::command::{Command, Discard, TransactionModes};
-use crate::context::EvalContext;
+use crate::context::{EvalContext, SessionFunctions};
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
+use crate::notify::Wish;
 use crate::parse::ParsedStatement;
 use crate::prepared::Prepared;
+use crate::roles;
 use crate::session::{Block, Session};
 use crate::stream::{Outcome, RowStream, TagKind};
 use crate::types;
@@ -49,7 +51,10 @@ pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outc
             set_characteristics(session, *modes)?;
             "SET"
         }
-        Command::SetNothing => "SET",
+        Command::SetConstraints { names, deferred } => {
+            Box::pin(session.set_constraints(names.as_deref(), *deferred)).await?;
+            "SET CONSTRAINTS"
+        }
         Command::Set { local, name, value } => {
             set(session, name, value.as_deref(), *local)?;
             "SET"
@@ -64,7 +69,13 @@ pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outc
             "RESET"
         }
         Command::Show(_) | Command::ShowAll => return show(session, command),
-        Command::Discard(what) => return discard(session, *what),
+        Command::Discard(what) => {
+            let outcome = discard(session, *what)?;
+            if matches!(what, Discard::All | Discard::Temp) {
+                Box::pin(session.discard_temporary()).await?;
+            }
+            return Ok(outcome);
+        }
         Command::Prepare { name, types, statement, text } => {
             Box::pin(prepare(session, name, types, statement, text)).await?;
             "PREPARE"
@@ -79,7 +90,23 @@ pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outc
             session.named.remove(name);
             "DEALLOCATE"
         }
-        Command::Unlisten => "UNLISTEN",
+        Command::Listen(channel) => {
+            session.wish(Wish::Listen(channel.clone()))?;
+            "LISTEN"
+        }
+        Command::Unlisten(channel) => {
+            let one = |channel: &String| Wish::Unlisten(channel.clone());
+            session.wish(channel.as_ref().map_or(Wish::UnlistenAll, one))?;
+            "UNLISTEN"
+        }
+        Command::Notify { channel, payload } => {
+            session.transaction()?;
+            session.state.said().notify(session.pid(), channel, payload)?;
+            "NOTIFY"
+        }
+        Command::Checkpoint if !session.state.is_superuser() => {
+            return Err(roles::denied("must be superuser to do CHECKPOINT"));
+        }
         Command::Checkpoint => {
             let engine = session.db.manager().engine().clone();
             let done = tokio::task::spawn_blocking(move || engine.checkpoint()).await;
@@ -116,6 +143,9 @@ fn set(
             "SET LOCAL can only be used in transaction blocks",
         );
         return session.settings.clone().set(name, value, local);
+    }
+    if roles::is_identity(name) {
+        return session.set_identity(name, value, local);
     }
     if name.eq_ignore_ascii_case("froglet.as_of") && session.txn.is_some() {
         return Err(SqlError::new(
@@ -182,8 +212,10 @@ fn discard(session: &mut Session, what: Discard) -> Result<Outcome, SqlError> {
             session.cursors.clear();
             session.publish_cursors();
             session.state.forget_sequences();
+            session.state.drop_session_locks();
+            session.wish(Wish::UnlistenAll)?;
             session.settings.reset_all();
-            session.publish_settings();
+            session.set_identity("session_authorization", None, false)?;
             "DISCARD ALL"
         }
         Discard::Plans => {

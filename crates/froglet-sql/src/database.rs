@@ -11,6 +11,7 @@
 //! `pg_stat_activity` costs a statement two short locks.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -27,6 +28,8 @@ use crate::copy::progress::{CopyRow, Progress};
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::functions::SessionState;
+use crate::notify::{Channels, Mail};
+use crate::roles::login::{self, Logins};
 use crate::session::Session;
 use crate::settings::Settings;
 
@@ -37,12 +40,14 @@ pub struct Defaults {
     pub settings: Vec<(String, String)>,
     /// Where COPY reads and writes files, if it may.
     pub copy_directory: Option<Arc<CopyDirectory>>,
+    /// The password of the initial superuser, until it is given one by ALTER ROLE: as it is, or as it is stored.
+    pub superuser_password: Option<String>,
 }
 
 /// What a client says when it connects.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// Any name: everybody is a superuser for now.
+    /// A role that may log in.
     pub user: String,
     /// Only `postgres` exists.
     pub database: String,
@@ -50,6 +55,8 @@ pub struct ConnectOptions {
     pub application_name: String,
     /// Startup parameters and `options=-c …`.
     pub settings: Vec<(String, String)>,
+    /// Where it comes from.
+    pub ends: Ends,
 }
 
 impl Default for ConnectOptions {
@@ -59,8 +66,20 @@ impl Default for ConnectOptions {
             database: "postgres".to_owned(),
             application_name: String::new(),
             settings: Vec::new(),
+            ends: Ends::default(),
         }
     }
+}
+
+/// Between which addresses a session is, where it is one of a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// The client's.
+    pub client: Option<SocketAddr>,
+    /// The server's.
+    pub server: Option<SocketAddr>,
+    /// Whether it speaks TLS.
+    pub is_tls: bool,
 }
 
 /// What a session is doing, in the words of `pg_stat_activity.state`.
@@ -95,6 +114,8 @@ pub struct SessionInfo {
     pub pid: i32,
     /// As given.
     pub user: String,
+    /// Where it comes from.
+    pub ends: Ends,
     /// As set last.
     pub application_name: String,
     /// What it does.
@@ -111,6 +132,8 @@ pub struct SessionInfo {
     pub waits: bool,
     /// The session of that one, where it has one.
     pub waits_for: Option<i32>,
+    /// Whether it waits for an advisory lock.
+    pub waits_for_advisory: bool,
 }
 
 /// What others may see of a session.
@@ -118,10 +141,12 @@ pub(crate) struct SessionShared {
     pub(crate) pid: i32,
     pub(crate) secret: i32,
     pub(crate) user: String,
+    pub(crate) ends: Ends,
     pub(crate) connected: SystemTime,
     pub(crate) cancel: Arc<CancelToken>,
     /// Its transaction, or the last one it had; 0 before the first.
-    pub(crate) txn: AtomicU64,
+    pub(crate) txn: Arc<AtomicU64>,
+    pub(crate) mail: Mail,
     pub(crate) visible: Mutex<Visible>,
     /// The COPY under way.
     pub(crate) copy: Mutex<Option<Arc<Progress>>>,
@@ -144,6 +169,9 @@ pub struct Database {
     stopping: AtomicBool,
     started: SystemTime,
     copy_directory: Option<Arc<CopyDirectory>>,
+    /// What passwords are checked against.
+    pub(crate) logins: Logins,
+    pub(crate) channels: Channels,
 }
 
 impl Database {
@@ -162,6 +190,7 @@ impl Database {
         catalog.past().keep_for(settings.retention());
         // From the start on, and not from the first round of housekeeping.
         catalog.past().sample(&**catalog.engine());
+        let logins = Logins::open(&**catalog.engine(), defaults.superuser_password.as_deref())?;
         let db = Arc::new(Database {
             catalog,
             defaults: settings,
@@ -170,14 +199,19 @@ impl Database {
             stopping: AtomicBool::new(false),
             started: SystemTime::now(),
             copy_directory: defaults.copy_directory,
+            logins,
+            channels: Channels::default(),
         });
         db.resume_lazies()?;
+        db.drop_all_temporary().await?;
         Ok(db)
     }
 
     /// Goes on with lazy migrations that a restart has interrupted.
     fn resume_lazies(self: &Arc<Self>) -> Result<(), SqlError> {
-        let session = self.connect(ConnectOptions::default())?;
+        let options = ConnectOptions::default();
+        let shared = self.register_as(&options.user, &self.defaults, None, options.ends)?;
+        let session = Session::new(self.clone(), shared, self.defaults.clone());
         let snapshot = self.manager().engine().snapshot();
         let compiler = Compiler { session: session.functions(), snapshot };
         Ok(self.catalog.resume_lazies(&compiler)?)
@@ -194,16 +228,24 @@ impl Database {
                 )
             });
         }
+        let fatal = |e| SqlError { fatal: true, ..e };
+        let catalog = self.catalog.latest();
+        let role = login::may_connect(&catalog, &options.user).map_err(fatal)?;
         let mut settings = self.defaults.clone();
-        settings.connect(&options).map_err(|e| SqlError { fatal: true, ..e })?;
-        let shared = self.register_as(&options.user, &settings)?;
+        settings.connect(&options, &role.settings).map_err(fatal)?;
+        login::take_role(&mut settings, &catalog, &role).map_err(fatal)?;
+        let limit = usize::try_from(role.connection_limit).ok().filter(|_| !role.superuser);
+        let shared = self.register_as(&options.user, &settings, limit, options.ends)?;
         Ok(Session::new(self.clone(), shared, settings))
     }
 
+    /// Enters a session, if its user has fewer than `limit` already.
     pub(crate) fn register_as(
         &self,
         user: &str,
         settings: &Settings,
+        limit: Option<usize>,
+        ends: Ends,
     ) -> Result<Arc<SessionShared>, SqlError> {
         let now = SystemTime::now();
         let mut sessions = self.sessions.lock();
@@ -217,6 +259,12 @@ impl Database {
                 )
             });
         }
+        let taken = || sessions.values().filter(|session| session.user == user).count();
+        if limit.is_some_and(|limit| taken() >= limit) {
+            let message = format!("too many connections for role \"{user}\"");
+            let e = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message);
+            return Err(SqlError { fatal: true, ..e });
+        }
         let pid = loop {
             let pid = self.next_pid.fetch_add(1, Ordering::Relaxed) & i32::MAX;
             if pid != 0 && !sessions.contains_key(&pid) {
@@ -227,9 +275,11 @@ impl Database {
             pid,
             secret: rand::random(),
             user: user.to_owned(),
+            ends,
             connected: now,
             cancel: Arc::default(),
-            txn: AtomicU64::new(0),
+            txn: Arc::default(),
+            mail: Mail::default(),
             visible: Mutex::new(Visible {
                 application_name: settings.application_name().to_owned(),
                 activity: Activity::Idle,
@@ -243,8 +293,9 @@ impl Database {
         Ok(shared)
     }
 
-    pub(crate) fn forget(&self, pid: i32) {
-        self.sessions.lock().remove(&pid);
+    pub(crate) fn forget(&self, session: &SessionShared) {
+        self.channels.forget(session);
+        self.sessions.lock().remove(&session.pid);
     }
 
     /// Stops the statement under way of the session that has this pid and secret. False where
@@ -286,16 +337,22 @@ impl Database {
         let waiting: HashMap<TxnId, TxnId> =
             waits.into_iter().map(|wait| (wait.waiter, wait.holder)).collect();
         let sessions = self.sessions.lock();
+        let advisory = self.manager().advisory().all();
+        let owner_of = |holder: &TxnId| advisory.iter().find(|lock| lock.owner.id == *holder);
         let txn_of = |session: &SessionShared| TxnId(session.txn.load(Ordering::Relaxed));
         let mut infos: Vec<SessionInfo> = sessions
             .values()
             .map(|session| {
                 let visible = session.visible.lock();
                 let holder = waiting.get(&txn_of(session));
-                let holds = |other: &&Arc<SessionShared>| Some(&txn_of(other)) == holder;
+                let owner = holder.and_then(owner_of).map(|lock| lock.owner.session);
+                let holds = |other: &&Arc<SessionShared>| {
+                    Some(&txn_of(other)) == holder || Some(other.pid) == owner
+                };
                 SessionInfo {
                     pid: session.pid,
                     user: session.user.clone(),
+                    ends: session.ends,
                     application_name: visible.application_name.clone(),
                     activity: visible.activity,
                     query: visible.query.clone(),
@@ -303,6 +360,7 @@ impl Database {
                     query_start: visible.query_start,
                     state_change: visible.state_change,
                     waits: holder.is_some(),
+                    waits_for_advisory: owner.is_some(),
                     waits_for: sessions.values().find(holds).map(|other| other.pid),
                 }
             })

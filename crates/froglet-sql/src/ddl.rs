@@ -26,7 +26,9 @@ use crate::context::EvalContext;
 use crate::error::{Notice, SqlError};
 use crate::functions::SessionState;
 use crate::lazy_query::Mode;
+use crate::object_ddl::ObjectDdl;
 use crate::resolve::{Names, Relation};
+use crate::temporary::AtCommit;
 
 /// A statement that changes the schema.
 pub(crate) struct Ddl<'a> {
@@ -42,6 +44,8 @@ pub(crate) struct Ddl<'a> {
     pub(crate) auto_rows: u64,
     pub(crate) eval: &'a EvalContext,
     pub(crate) notices: Vec<Notice>,
+    /// Of temporary tables that it has made.
+    pub(crate) on_commit: Vec<AtCommit>,
     pub(crate) session: &'a Arc<SessionState>,
 }
 
@@ -52,8 +56,10 @@ impl Ddl<'_> {
             Command::CreateTableAs(table) => self.create_table_as(table).await,
             Command::CreateSequence(create) => self.create_sequence(create).await,
             Command::AlterSequence(alter) => self.alter_sequence(alter).await,
+            Command::Role(role) => self.role(role).await,
             Command::Undrop(undrop) => self.undrop_column(undrop).await,
             Command::Ddl(statement) => self.statement(statement).await,
+            Command::Object(object) => self.object_ddl(object).await,
             _ => Err(SqlError::unsupported("this statement").into()),
         }
     }
@@ -65,36 +71,62 @@ impl Ddl<'_> {
             Statement::Truncate(truncate) => self.truncate(truncate).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
             Statement::AlterIndex { name, operation } => self.alter_index(name, operation).await,
-            Statement::CreateSchema { schema_name, if_not_exists, .. } => {
-                if schema_name.to_string().eq_ignore_ascii_case("public") {
-                    return self.public_exists(*if_not_exists);
-                }
-                Err(SqlError::unsupported("CREATE SCHEMA").into())
-            }
             Statement::Drop { object_type, if_exists, names, cascade, .. } => match object_type {
                 ObjectType::Table => self.drop_tables(names, *if_exists, *cascade).await,
                 ObjectType::Index => self.drop_indexes(names, *if_exists, *cascade).await,
                 ObjectType::Sequence => self.drop_sequences(names, *if_exists, *cascade).await,
-                ObjectType::View if *if_exists => {
-                    for name in names {
-                        self.skip("view", name)?;
-                    }
-                    Ok("DROP VIEW".to_owned())
-                }
+                ObjectType::View => self.drop_views(names, *if_exists, *cascade).await,
+                ObjectType::Schema => self.drop_schemas(names, *if_exists, *cascade).await,
+                ObjectType::Type => self.drop_types(names, *if_exists, *cascade).await,
                 other => Err(SqlError::unsupported(format!("DROP {other}")).into()),
             },
-            Statement::Comment { .. } => Err(SqlError::unsupported("COMMENT").into()),
             _ => Err(SqlError::unsupported("this statement").into()),
         }
     }
 
-    fn public_exists(&mut self, if_not_exists: bool) -> Result<String, Stop> {
-        let message = "schema \"public\" already exists";
-        if !if_not_exists {
-            return Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, message).into());
+    async fn object_ddl(&mut self, statement: &ObjectDdl) -> Result<String, Stop> {
+        match statement {
+            ObjectDdl::CreateSchema { name, if_not_exists } => {
+                self.create_schema(name, *if_not_exists).await
+            }
+            ObjectDdl::RenameSchema { name, to } => self.rename_schema(name, to).await,
+            ObjectDdl::CreateView(create) => self.create_view(create).await,
+            ObjectDdl::Refresh { .. } => {
+                Err(SqlError::unsupported("REFRESH MATERIALIZED VIEW").into())
+            }
+            ObjectDdl::CreateEnum { name, labels } => self.create_enum(name, labels).await,
+            ObjectDdl::AddLabel { name, if_not_exists, label, place } => {
+                self.add_label(name, *if_not_exists, label, place).await
+            }
+            ObjectDdl::RenameLabel { .. } => {
+                Err(SqlError::unsupported("ALTER TYPE … RENAME VALUE").into())
+            }
+            ObjectDdl::Rename { kind, if_exists, name, to } => {
+                self.rename_object(*kind, *if_exists, name, to).await
+            }
+            ObjectDdl::SetSchema { kind, if_exists, name, schema } => {
+                self.set_schema(*kind, *if_exists, name, schema).await
+            }
+            ObjectDdl::Owner => Ok("ALTER".to_owned()),
+            ObjectDdl::CreateExtension { name, if_not_exists } => {
+                self.create_extension(name, *if_not_exists)
+            }
+            ObjectDdl::Comment { on, name, text } => self.comment(*on, name, text.as_deref()).await,
         }
-        self.notice(SqlState::DUPLICATE_SCHEMA, format!("{message}, skipping"));
-        Ok("CREATE SCHEMA".to_owned())
+    }
+
+    /// The one that every database of PostgreSQL's has is there, and has nothing in it.
+    fn create_extension(&mut self, name: &str, if_not_exists: bool) -> Result<String, Stop> {
+        if name != "plpgsql" {
+            let message = format!("extension \"{name}\" is not available");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+        }
+        let message = "extension \"plpgsql\" already exists";
+        if !if_not_exists {
+            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
+        }
+        self.notice(SqlState::DUPLICATE_OBJECT, format!("{message}, skipping"));
+        Ok("CREATE EXTENSION".to_owned())
     }
 
     /// Makes one change and sees what it has made.

@@ -85,7 +85,8 @@ impl Ddl<'_> {
                 let (RenameTableNameKind::To(name) | RenameTableNameKind::As(name)) = table_name;
                 let (_, name) = Names::parts(name)?;
                 self.refuse_taken(&table.def.schema, &name)?;
-                Change::RenameTable { table: id, name }
+                let schema = table.def.schema.clone();
+                Change::RenameTable { table: id, schema, name }
             }
             Op::RenameConstraint { old_name, new_name } => Change::RenameConstraint {
                 table: id,

@@ -236,6 +236,7 @@ pub(crate) fn add_to_draft(def: &mut TableDef, column: &NewColumn) {
         default: column.default.clone(),
         missing: froglet_engine::Value::Null,
         dictionary: None,
+        labels: Vec::new(),
     });
 }
 

@@ -1,10 +1,11 @@
 //! Constraints, as CREATE TABLE and ALTER TABLE have them.
 
 use datafusion::sql::sqlparser::ast::{
-    CheckConstraint, ConstraintReferenceMatchKind, Expr, ForeignKeyConstraint, Ident, IndexColumn,
-    ReferentialAction, TableConstraint,
+    CheckConstraint, ConstraintCharacteristics, ConstraintReferenceMatchKind, DeferrableInitial,
+    Expr, ForeignKeyConstraint, Ident, IndexColumn, ReferentialAction, TableConstraint,
 };
 use froglet_engine::SqlState;
+use froglet_schema::def::Timing;
 use froglet_schema::{ForeignKeyAction, NewConstraint, NewForeignKey, TableDef, TableVersion};
 
 use crate::command::fold;
@@ -76,7 +77,7 @@ impl Ddl<'_> {
         key: &ForeignKeyConstraint,
         def: &TableDef,
     ) -> Result<NewConstraint, SqlError> {
-        refuse_deferrable(&key.characteristics)?;
+        let timing = timing(&key.characteristics)?;
         if matches!(
             key.match_kind,
             Some(ConstraintReferenceMatchKind::Full | ConstraintReferenceMatchKind::Partial)
@@ -104,8 +105,27 @@ impl Ddl<'_> {
             parent_columns,
             on_delete: action(key.on_delete),
             on_update: action(key.on_update),
+            timing,
         };
         Ok(NewConstraint::ForeignKey { name, key })
+    }
+}
+
+/// When a foreign key is checked.
+fn timing(characteristics: &Option<ConstraintCharacteristics>) -> Result<Timing, SqlError> {
+    let Some(said) = characteristics else { return Ok(Timing::NotDeferrable) };
+    if said.enforced == Some(false) {
+        return Err(SqlError::unsupported("a constraint that is NOT ENFORCED"));
+    }
+    let deferred = said.initially == Some(DeferrableInitial::Deferred);
+    match (said.deferrable, deferred) {
+        (Some(false), true) => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "constraint declared INITIALLY DEFERRED must be DEFERRABLE",
+        )),
+        (_, true) => Ok(Timing::InitiallyDeferred),
+        (Some(true), false) => Ok(Timing::InitiallyImmediate),
+        (_, false) => Ok(Timing::NotDeferrable),
     }
 }
 
@@ -167,6 +187,8 @@ fn kind(ty: froglet_engine::ColumnType) -> u8 {
         T::Timestamp => 6,
         T::TimestampTz => 7,
         T::Uuid => 8,
+        T::Time => 9,
+        T::Interval => 10,
     }
 }
 

@@ -139,6 +139,28 @@ fn missing(name: &ObjectName) -> SqlError {
     }
 }
 
+/// Operator classes of the order that every index has: values by PostgreSQL's comparison, texts by their bytes.
+const DEFAULT_CLASSES: &[&str] = &[
+    "bool_ops",
+    "bpchar_ops",
+    "bpchar_pattern_ops",
+    "bytea_ops",
+    "date_ops",
+    "float4_ops",
+    "float8_ops",
+    "int2_ops",
+    "int4_ops",
+    "int8_ops",
+    "numeric_ops",
+    "text_ops",
+    "text_pattern_ops",
+    "timestamp_ops",
+    "timestamptz_ops",
+    "uuid_ops",
+    "varchar_ops",
+    "varchar_pattern_ops",
+];
+
 fn refuse_forms(create: &CreateIndex) -> Result<(), SqlError> {
     match &create.using {
         None | Some(IndexType::BTree) => {}
@@ -153,8 +175,11 @@ fn refuse_forms(create: &CreateIndex) -> Result<(), SqlError> {
     if create.nulls_distinct == Some(false) {
         return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
     }
-    if create.columns.iter().any(|c| c.operator_class.is_some()) {
-        return Err(SqlError::unsupported("an operator class"));
+    for class in create.columns.iter().filter_map(|c| c.operator_class.as_ref()) {
+        let (_, name) = Names::parts(class)?;
+        if !DEFAULT_CLASSES.contains(&name.as_str()) {
+            return Err(SqlError::unsupported(format!("operator class {name}")));
+        }
     }
     Ok(())
 }

@@ -48,6 +48,9 @@ pub(crate) async fn run(
         }
         _ => None,
     };
+    if prepared.statement.command.is_temporary() {
+        session.use_temporary_schema();
+    }
     let limits = session.limits();
     let mut restarts = 0;
     loop {
@@ -174,7 +177,12 @@ async fn attempt(
     let version = catalog.begin_statement(txn, true, limits).await?;
     session.state.set_catalog(&version, txn.id().0, limits);
     let eval = EvalContext::new(session.state.clone());
-    let options = options(&hot, prepared.statement.sql.to_string());
+    let shown = match &*prepared.statement.command {
+        // Its text may have a password in it.
+        Command::Role(role) => role.shown().to_owned(),
+        _ => prepared.statement.sql.to_string(),
+    };
+    let options = options(&hot, shown);
     let mut ddl = Ddl {
         txn,
         catalog,
@@ -186,16 +194,19 @@ async fn attempt(
         auto_rows: hot.migration_auto_rows,
         eval: &eval,
         notices: Vec::new(),
+        on_commit: Vec::new(),
         session: &session.state,
     };
     let outcome = match revert {
         Some((id, lossy)) => ddl.revert(id, lossy).await.map(Done::Number),
-        None => ddl.run(&prepared.statement.command).await.map(Done::Tag),
+        None => eval.clone().within(ddl.run(&prepared.statement.command)).await.map(Done::Tag),
     };
     let notices = std::mem::take(&mut ddl.notices);
+    let on_commit = std::mem::take(&mut ddl.on_commit);
     if let Some(txn) = &mut session.txn {
         catalog.end_statement(txn);
     }
+    session.on_commit.extend(on_commit);
     Ok((outcome?, notices))
 }
 
@@ -274,6 +285,8 @@ impl Command {
                 | Command::CreateTableAs(_)
                 | Command::CreateSequence(_)
                 | Command::AlterSequence(_)
+                | Command::Object(_)
+                | Command::Role(_)
                 | Command::Revert(_)
                 | Command::Undrop(_)
         )

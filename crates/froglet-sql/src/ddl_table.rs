@@ -11,6 +11,7 @@ use crate::ddl::Ddl;
 use crate::ddl_column::{self, ColumnPlan, Source};
 use crate::error::SqlError;
 use crate::resolve::{self, Names};
+use crate::temporary::{AtCommit, is_temporary};
 use crate::{storage_options, stored};
 
 /// The most columns of a table, as in PostgreSQL.
@@ -19,7 +20,7 @@ const MAX_COLUMNS: usize = 1600;
 impl Ddl<'_> {
     pub(crate) async fn create_table(&mut self, create: &CreateTable) -> Result<String, Stop> {
         let dictionary = storage_options::of_new_table(&create.table_options)?;
-        let Some((schema, name)) = self.free_name(create)? else {
+        let Some((schema, name)) = self.free_name(create).await? else {
             return Ok("CREATE TABLE".to_owned());
         };
         let mut plans = Vec::with_capacity(create.columns.len());
@@ -36,18 +37,22 @@ impl Ddl<'_> {
         }
         let new = NewTable { schema, name, columns, constraints, dictionary };
         let id = self.apply(Change::CreateTable(new)).await?.ok_or(Stop::Restart)?;
+        self.on_commit.extend(AtCommit::of(id, create.on_commit));
         self.own_sequences(id, owned).await?;
         Ok("CREATE TABLE".to_owned())
     }
 
     /// The schema and name of a table to be made; `None` where it is there and may be.
-    pub(crate) fn free_name(
+    pub(crate) async fn free_name(
         &mut self,
         create: &CreateTable,
     ) -> Result<Option<(String, String)>, Stop> {
         refuse_forms(create)?;
         let (schema, name) = Names::parts(&create.name)?;
-        let schema = self.names().creation_schema(schema)?;
+        let schema = match create.temporary {
+            true => self.temporary_schema_of(schema).await?,
+            false => self.names().creation_schema(schema)?,
+        };
         if self.names().find(Some(&schema), &name).is_none() {
             return Ok(Some((schema, name)));
         }
@@ -256,13 +261,12 @@ pub(crate) fn refuse_duplicates<'a>(
 
 fn refuse_forms(create: &CreateTable) -> Result<(), SqlError> {
     let forms = [
-        (create.temporary, "CREATE TEMPORARY TABLE"),
         (create.like.is_some(), "CREATE TABLE (LIKE …)"),
         (create.inherits.is_some(), "INHERITS"),
         (create.partition_by.is_some() || create.partition_of.is_some(), "partitioning"),
         (create.external || create.or_replace, "this form of CREATE TABLE"),
         (create.clone.is_some(), "CLONE"),
-        (create.on_commit.is_some(), "ON COMMIT"),
+        (create.on_commit.is_some() && !create.temporary, "ON COMMIT of a table that stays"),
     ];
     if let Some((_, what)) = forms.iter().find(|(present, _)| *present) {
         return Err(SqlError::unsupported(what));
@@ -283,6 +287,15 @@ impl Ddl<'_> {
             return Ok(None);
         }
         match self.names().relation(name)? {
+            Some(resolve::Relation::Table(table))
+                if is_temporary(&table.def.schema) != is_temporary(&child.schema) =>
+            {
+                let kind = if is_temporary(&child.schema) { "temporary" } else { "permanent" };
+                Err(SqlError::new(
+                    SqlState::new("42P16"),
+                    format!("constraints on {kind} tables may reference only {kind} tables"),
+                ))
+            }
             Some(resolve::Relation::Table(table)) => Ok(Some(table.def.id)),
             Some(_) => Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,

@@ -22,6 +22,7 @@ use crate::error::SqlError;
 use crate::lazy_query::{Mode, refused};
 use crate::table_as_parse::TableAs;
 use crate::table_query::{self, Lazily, MadeTable};
+use crate::temporary::AtCommit;
 
 /// A query of more rows than this takes long enough that somebody wants to know when it is run.
 const ROWS_RUN_AT_ONCE: u64 = 100_000;
@@ -36,7 +37,7 @@ impl Ddl<'_> {
                 .into());
         }
         let dictionary = crate::storage_options::of_new_table(&create.table_options)?;
-        let Some((schema, name)) = self.free_name(create)? else {
+        let Some((schema, name)) = self.free_name(create).await? else {
             return Ok("CREATE TABLE AS".to_owned());
         };
         let query = create.query.as_ref().expect("CREATE TABLE AS has a query");
@@ -49,7 +50,8 @@ impl Ddl<'_> {
         let made_of = crate::revert::made_of::made_of(&self.names(), query, columns.len());
         let table = NewTable { schema, name, columns, constraints: Vec::new(), dictionary };
         if !with_data {
-            self.apply(Change::CreateTable(table)).await?;
+            let id = self.apply(Change::CreateTable(table)).await?.ok_or(Stop::Restart)?;
+            self.on_commit.extend(AtCommit::of(id, create.on_commit));
             return Ok("CREATE TABLE AS".to_owned());
         }
         if made.units.rows_of_one > ROWS_RUN_AT_ONCE {
@@ -57,7 +59,9 @@ impl Ddl<'_> {
                           changed it is run over them again, at last while their writers wait";
             self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
         }
-        let mode = Mode::of(&create.table_options)?.unwrap_or(self.migration);
+        // Who makes a temporary table wants its rows at once, and nobody else waits for it.
+        let said = if create.temporary { Mode::Eager } else { self.migration };
+        let mode = Mode::of(&create.table_options)?.unwrap_or(said);
         self.options.is_hybrid = mode == Mode::Hybrid;
         let hindrance = |query: &_| self.catalog.lazy_hindrance(self.txn, &self.version, query);
         let is_large = made.row_estimate >= self.auto_rows;
@@ -78,6 +82,8 @@ impl Ddl<'_> {
                 }
                 let made = self.apply_counted(Change::CreateTableAs { table, query }).await?;
                 self.note_made_of(&made, made_of);
+                let id = made.object.ok_or(Stop::Restart)?;
+                self.on_commit.extend(AtCommit::of(id, create.on_commit));
                 Ok(format!("SELECT {}", made.rows))
             }
         }

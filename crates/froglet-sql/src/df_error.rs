@@ -14,7 +14,7 @@ use froglet_txn::TxnError;
 use crate::error::SqlError;
 
 /// PostgreSQL's hint for functions that do not exist.
-const FUNCTION_HINT: &str = "No function matches the given name and argument types. \
+pub(crate) const FUNCTION_HINT: &str = "No function matches the given name and argument types. \
                              You might need to add explicit type casts.";
 
 /// An error of planning or execution.
@@ -256,6 +256,18 @@ fn plan(text: &str) -> SqlError {
             SqlState::DATATYPE_MISMATCH,
             format!("argument of WHERE must be type boolean, not type {}", sql_name(ty)),
         );
+    }
+    if text.starts_with("Aggregate function calls cannot be nested") {
+        return SqlError::new(
+            SqlState::GROUPING_ERROR,
+            "aggregate function calls cannot be nested",
+        );
+    }
+    if let Some(value) =
+        between(text, "Percentile value must be between 0.0 and 1.0 inclusive, ", " is")
+    {
+        let message = format!("percentile value {value} is not between 0 and 1");
+        return SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message);
     }
     let state = if text.contains("GROUP BY") || text.contains("Aggregate functions are not allowed")
     {

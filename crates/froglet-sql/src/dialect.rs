@@ -1,9 +1,9 @@
-//! PostgreSQL's SQL as sqlparser reads it, but for the right side of IS [NOT] DISTINCT FROM: sqlparser takes
-//! an AND or OR that follows for a part of it.
+//! PostgreSQL's SQL as sqlparser reads it, but for the right side of IS [NOT] DISTINCT FROM, of which
+//! sqlparser takes an AND or OR that follows for a part, and for BETWEEN SYMMETRIC, which it does not know.
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -13,6 +13,40 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 pub(crate) struct Postgres;
 
 const THEIRS: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// Passes `[NOT] BETWEEN SYMMETRIC`; whether it is negated.
+fn symmetric(parser: &mut Parser) -> Option<bool> {
+    use Keyword::{BETWEEN, NOT, SYMMETRIC};
+    if parser.parse_keywords(&[BETWEEN, SYMMETRIC]) {
+        return Some(false);
+    }
+    parser.parse_keywords(&[NOT, BETWEEN, SYMMETRIC]).then_some(true)
+}
+
+impl Postgres {
+    /// `x BETWEEN SYMMETRIC a AND b` is `x BETWEEN a AND b OR x BETWEEN b AND a`.
+    fn parse_symmetric(
+        &self,
+        parser: &mut Parser,
+        left: &Expr,
+        negated: bool,
+    ) -> Result<Expr, ParserError> {
+        let low = parser.parse_subexpr(self.prec_value(Precedence::Between))?;
+        parser.expect_keyword_is(Keyword::AND)?;
+        let high = parser.parse_subexpr(self.prec_value(Precedence::Between))?;
+        let between = |low: &Expr, high: &Expr| Expr::Between {
+            expr: Box::new(left.clone()),
+            negated,
+            low: Box::new(low.clone()),
+            high: Box::new(high.clone()),
+        };
+        Ok(Expr::Nested(Box::new(Expr::BinaryOp {
+            left: Box::new(between(&low, &high)),
+            op: if negated { BinaryOperator::And } else { BinaryOperator::Or },
+            right: Box::new(between(&high, &low)),
+        })))
+    }
+}
 
 macro_rules! as_theirs {
     ($($method:ident),* $(,)?) => {
@@ -33,6 +67,9 @@ impl Dialect for Postgres {
         left: &Expr,
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if let Some(negated) = symmetric(parser) {
+            return Some(self.parse_symmetric(parser, left, negated));
+        }
         let distinct = [Keyword::IS, Keyword::DISTINCT, Keyword::FROM];
         let same = [Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM];
         let expr: fn(Box<Expr>, Box<Expr>) -> Expr = if parser.parse_keywords(&distinct) {

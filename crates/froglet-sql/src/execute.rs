@@ -26,7 +26,7 @@ use crate::query_run::read_to_the_end;
 use crate::select::Found;
 use crate::session::Session;
 use crate::stream::{Outcome, RowStream, TagKind};
-use crate::{bind, control, copy, cursor, ddl_run, explain_run};
+use crate::{advisory, bind, control, copy, cursor, ddl_run, explain_run};
 
 /// Restarts of one statement before it is told to give up.
 const MAX_RESTARTS: u32 = 1000;
@@ -78,8 +78,8 @@ async fn run_other(
             aside_async(pin!(ddl_run::run(session, prepared, &params))).await
         }
         Command::ExplainDdl(statement) => ddl_run::explain(session, statement).await,
-        Command::Explain { analyze, verbose, statement } => {
-            explain_run::run(session, *analyze, *verbose, statement).await
+        Command::Explain { options, statement } => {
+            explain_run::run(session, *options, statement).await
         }
         Command::Declare { name, options, .. } => {
             cursor::declare(session, prepared, name, options, params).await
@@ -118,6 +118,11 @@ async fn run_planned(
         let outcome = pin!(read_to_the_end(attempt)).await;
         match outcome {
             Ok(outcome) => return Ok(outcome),
+            Err(Stop::Error(e)) if advisory::is_wait(&e) => {
+                session.undo_statement(mark);
+                Box::pin(session.wait_for_advisory(e, &limits)).await?;
+                continue;
+            }
             Err(Stop::Error(e)) if writes.is_some() && session.has_outgrown(&e) => {
                 Box::pin(session.make_way(mark, e, &limits)).await?;
                 continue;
@@ -263,7 +268,10 @@ async fn read(
                 return Ok(Outcome::Rows(RowStream::pinned(fields, query)));
             }
             let run = plan.run(&session.state, snapshot.clone(), context.values(), limits);
-            let stream = Box::pin(run).await?;
+            let stream = match advisory::may_restart(&prepared.statement) {
+                true => Box::pin(advisory::first_batch(&session.state, run, limits)).await?,
+                false => Box::pin(run).await?,
+            };
             let stream = converted(stream, convert);
             Ok(Outcome::Rows(RowStream::batches(fields, stream, snapshot, limits.clone())))
         }
@@ -360,6 +368,7 @@ impl Session {
             version,
             limits,
             held: &mut self.held_parents,
+            deferred: &mut self.deferred,
             eval,
             session: &self.state,
             first_view: None,

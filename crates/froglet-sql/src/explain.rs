@@ -1,13 +1,15 @@
-//! EXPLAIN and EXPLAIN ANALYZE of a query: DataFusion's physical plan, indented.
+//! EXPLAIN and EXPLAIN ANALYZE of a query: DataFusion's physical plan, indented, or as JSON.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execute_stream;
-use froglet_engine::{Snapshot, Value};
+use datafusion::sql::sqlparser::ast::UtilityOption;
+use froglet_engine::Snapshot;
 use froglet_txn::Limits;
 use futures::StreamExt;
+use serde_json::Value;
 
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
@@ -21,6 +23,76 @@ pub struct ExplainOptions {
     pub analyze: bool,
     /// The logical plan too.
     pub verbose: bool,
+    /// As one JSON document.
+    pub json: bool,
+}
+
+/// pg_type.oid of json.
+pub const JSON: u32 = 114;
+
+/// The options of a statement. What it says of costs, buffers and times changes nothing; an option that
+/// is none, or a format that there is not, is the error's name.
+pub fn options(
+    analyze: bool,
+    verbose: bool,
+    given: Option<&[UtilityOption]>,
+) -> Result<ExplainOptions, String> {
+    let mut options = ExplainOptions { analyze, verbose, json: false };
+    for option in given.unwrap_or_default() {
+        let name = option.name.value.to_ascii_lowercase();
+        let value = option.arg.as_ref().map(|arg| arg.to_string().to_ascii_lowercase());
+        let value = value.as_deref().map(|value| value.trim_matches('\''));
+        let on = !matches!(value, Some("off" | "false" | "0"));
+        match name.as_str() {
+            "analyze" => options.analyze = on,
+            "verbose" => options.verbose = on,
+            "format" => match value {
+                Some("json") => options.json = true,
+                Some("text") => options.json = false,
+                other => return Err(format!("EXPLAIN (FORMAT {})", other.unwrap_or_default())),
+            },
+            "costs" | "buffers" | "settings" | "summary" | "timing" | "wal" => {}
+            other => return Err(format!("EXPLAIN ({other})")),
+        }
+    }
+    Ok(options)
+}
+
+/// The lines of a plan as PostgreSQL's JSON: a node, and within it those that are indented below it.
+pub fn as_json(lines: &[String]) -> String {
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let nodes: Vec<(usize, &str)> =
+        lines.iter().filter(|line| !line.trim().is_empty()).map(|l| (depth(l), l.trim())).collect();
+    let mut at = 0;
+    let mut plans = Vec::new();
+    while at < nodes.len() {
+        plans.push(node(&nodes, &mut at));
+    }
+    let first = if plans.is_empty() { Value::Null } else { plans.remove(0) };
+    let mut document = serde_json::json!({ "Plan": first });
+    if !plans.is_empty() {
+        document["Details"] = plans.into();
+    }
+    serde_json::to_string_pretty(&serde_json::json!([document])).unwrap_or_default()
+}
+
+fn node(nodes: &[(usize, &str)], at: &mut usize) -> Value {
+    let (depth, line) = nodes[*at];
+    *at += 1;
+    let line = line.trim_start_matches("->").trim_start();
+    let (kind, details) = line.split_once(": ").unwrap_or((line, ""));
+    let mut object = serde_json::json!({ "Node Type": kind });
+    if !details.is_empty() {
+        object["Details"] = details.into();
+    }
+    let mut plans = Vec::new();
+    while nodes.get(*at).is_some_and(|(inner, _)| *inner > depth) {
+        plans.push(node(nodes, at));
+    }
+    if !plans.is_empty() {
+        object["Plans"] = plans.into();
+    }
+    object
 }
 
 /// The lines of QUERY PLAN.
@@ -28,7 +100,7 @@ pub async fn explain(
     query: &PlannedQuery,
     env: &QueryEnv,
     snapshot: Arc<Snapshot>,
-    params: &[Value],
+    params: &[froglet_engine::Value],
     options: ExplainOptions,
     limits: &Limits,
 ) -> Result<Vec<String>, SqlError> {

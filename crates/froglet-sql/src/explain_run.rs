@@ -11,17 +11,20 @@ use crate::bind::text_fields;
 use crate::command::Command;
 use crate::context::EvalContext;
 use crate::error::SqlError;
+use crate::explain::{self, ExplainOptions};
 use crate::modify::Source;
 use crate::plan::{self, Plan, Planner};
+use crate::prepared::Field;
 use crate::session::Session;
 use crate::stream::{Outcome, RowStream, TagKind};
+use crate::types;
 
 pub(crate) async fn run(
     session: &mut Session,
-    analyze: bool,
-    verbose: bool,
+    options: ExplainOptions,
     statement: &Statement,
 ) -> Result<Outcome, SqlError> {
+    let analyze = options.analyze;
     let command = Command::from_statement(statement.clone());
     session.transaction()?;
     let limits = session.limits();
@@ -47,7 +50,7 @@ pub(crate) async fn run(
     let lines = match &plan {
         Plan::Query(query) => {
             let snapshot = session.txn.as_mut().expect("just begun").snapshot();
-            query.explain(&session.state, snapshot, analyze, verbose, &limits).await?
+            query.explain(&session.state, snapshot, options, &limits).await?
         }
         Plan::Select(select) if analyze => {
             let context = EvalContext::new(session.state.clone());
@@ -72,9 +75,19 @@ pub(crate) async fn run(
     if let Some(txn) = &mut session.txn {
         catalog.end_statement(txn);
     }
+    let fields = fields(options);
+    let lines = if options.json { vec![explain::as_json(&lines)] } else { lines };
     let rows = lines.into_iter().map(|line| vec![Value::text(line)]).collect();
-    let fields: Arc<[_]> = text_fields(&["QUERY PLAN"]);
     Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Word("EXPLAIN"))))
+}
+
+/// The column of a plan.
+pub(crate) fn fields(options: ExplainOptions) -> Arc<[Field]> {
+    let mut fields = text_fields(&["QUERY PLAN"]).to_vec();
+    if let ([field], true) = (&mut fields[..], options.json) {
+        field.sql_type = types::plain(explain::JSON);
+    }
+    fields.into()
 }
 
 fn describe(what: &str, plan: &crate::modify::ModifyPlan) -> Vec<String> {

@@ -80,10 +80,10 @@ impl Scope {
 
     fn extend(&mut self, qualifier: &TableReference, def: &TableDef) {
         // A row that is being checked may hold NULL where its column does not allow it.
-        let more = def
-            .columns
-            .iter()
-            .map(|c| (Some(qualifier.clone()), sql_field(&c.name, c.sql_type, c.ty.arrow(), true)));
+        let more = def.columns.iter().map(|c| {
+            let arrow = types::computed_type(c.sql_type, c.ty);
+            (Some(qualifier.clone()), sql_field(&c.name, c.sql_type, arrow, true))
+        });
         let old = self.schema.iter().map(|(q, f)| (q.cloned(), f.clone()));
         let fields = old.chain(more).collect();
         self.schema = Arc::new(
@@ -126,6 +126,7 @@ pub struct RowExpr {
     data_type: DataType,
     sql_type: SqlType,
     volatile: bool,
+    reads_catalog: bool,
     uses_params: bool,
     target: Option<Target>,
 }
@@ -146,8 +147,8 @@ impl RowExpr {
         expr: &ast::Expr,
         params: &[SqlType],
     ) -> Result<RowExpr, SqlError> {
-        let (logical, found) = plan(scope, expr, params)?;
-        RowExpr::of_logical(scope, logical, &found)
+        let planned = plan(scope, expr, params)?;
+        RowExpr::of_logical(scope, planned)
     }
 
     /// Compiles a condition: 42804 unless it is boolean.
@@ -256,17 +257,19 @@ impl RowExpr {
             data_type: column.arrow(),
             sql_type: ty,
             volatile: false,
+            reads_catalog: false,
             uses_params: false,
             target: None,
         })
     }
 
-    fn of_logical(scope: &Scope, logical: Expr, params: &[SqlType]) -> Result<RowExpr, SqlError> {
+    fn of_logical(scope: &Scope, planned: Planned) -> Result<RowExpr, SqlError> {
+        let Planned { logical, params, reads_catalog } = planned;
         let inputs = columns_of(scope, &logical)?;
         let fields: Vec<Arc<Field>> =
             inputs.iter().map(|i| scope.schema.field(*i).clone()).collect();
         let schema = Arc::new(Schema::new(fields));
-        let params = param_fields_of(params)?;
+        let params = param_fields_of(&params)?;
         let full = input_schema(scope, &inputs, &params).map_err(map_df_error)?;
         let field = logical.to_field(&full).map_err(map_df_error)?.1;
         let props = execution_props();
@@ -282,6 +285,7 @@ impl RowExpr {
             data_type: field.data_type().clone(),
             sql_type: sql_type_of_field(&field),
             volatile: logical.is_volatile(),
+            reads_catalog,
             uses_params: logical.column_refs().into_iter().any(is_param),
             physical,
             inputs,
@@ -332,7 +336,7 @@ impl RowExpr {
 
     /// Whether it may be another value once there are other tables.
     pub fn reads_catalog(&self) -> bool {
-        reads_catalog(&self.physical)
+        self.reads_catalog
     }
 
     /// Whether it reads parameters.
@@ -426,6 +430,7 @@ impl RowExpr {
 
     /// A batch of columns in the order of its inputs.
     pub fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, SqlError> {
+        let columns = casts::lists(columns, &self.schema)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(crate::df_error::arrow)
@@ -514,12 +519,16 @@ fn execution_props() -> ExecutionProps {
     props
 }
 
-/// Plans an expression as far as it goes without rows. Returns the types of its parameters.
-fn plan(
-    scope: &Scope,
-    expr: &ast::Expr,
-    params: &[SqlType],
-) -> Result<(Expr, Vec<SqlType>), SqlError> {
+/// An expression, planned as far as it goes without rows.
+struct Planned {
+    logical: Expr,
+    /// The types of its parameters.
+    params: Vec<SqlType>,
+    /// Also if what it finds there is a constant of `logical` now.
+    reads_catalog: bool,
+}
+
+fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, SqlError> {
     let expr = crate::rewrite::rewrite_expr(expr)?;
     let context = PlanContext::new(&NoTables, options());
     let mut planner_context =
@@ -530,6 +539,7 @@ fn plan(
         .map_err(map_df_error)?;
     forbid_aggregates(&logical)?;
     let logical = casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data;
+    let reads_catalog = reads_catalog(&logical);
     let (logical, found) = type_params(logical, params)?;
     let schema =
         input_schema(scope, &all(scope), &param_fields_of(&found)?).map_err(map_df_error)?;
@@ -542,7 +552,7 @@ fn plan(
         .coerce(logical, &schema)
         .and_then(|e| simplifier.simplify(e))
         .map_err(map_df_error)?;
-    Ok((logical, found))
+    Ok(Planned { logical, params: found, reads_catalog })
 }
 
 fn all(scope: &Scope) -> Vec<usize> {
@@ -701,7 +711,7 @@ pub fn infer_params(
             }
             continue;
         }
-        let (_, found) = plan(scope, expr, &types)?;
+        let found = plan(scope, expr, &types)?.params;
         types = found;
     }
     for ty in &mut types {

@@ -19,6 +19,7 @@ fn column(id: u32, name: &str, ty: ColumnType, sql_type: SqlType) -> ColumnDef {
         default: None,
         missing: Value::Null,
         dictionary: None,
+        labels: Vec::new(),
     }
 }
 
@@ -256,7 +257,8 @@ fn casts_round_and_refuse_as_postgresql_does() {
         "1::pg_catalog.int8" => "1",
         "'t'::bool and ok" => "t",
         "'nope'::nosuch" => "42704: type \"nosuch\" does not exist",
-        "'{}'::jsonb" => "0A000: type jsonb is not supported",
+        "'1'::money" => "0A000: type money is not supported",
+        "'<a/>'::xml" => "0A000: type xml is not supported",
     );
 }
 

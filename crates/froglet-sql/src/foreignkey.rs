@@ -23,7 +23,10 @@ use std::sync::Arc;
 
 use froglet_engine::{ColumnId, Row, RowId, Snapshot, SqlState, Value};
 use froglet_schema::def::ForeignKeyDef;
-use froglet_schema::{CatalogVersion, ForeignKeyAction, TableDef, TableVersion};
+use froglet_schema::{
+    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, ObjectId, TableDef,
+    TableVersion,
+};
 use froglet_txn::{Isolation, Strength};
 
 use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
@@ -37,6 +40,8 @@ const MAX_DEPTH: usize = 64;
 
 /// One foreign key, bound to both tables.
 pub(crate) struct Key {
+    /// The constraint.
+    pub(crate) id: ObjectId,
     pub(crate) name: String,
     pub(crate) def: ForeignKeyDef,
     pub(crate) child: Arc<TableVersion>,
@@ -47,7 +52,7 @@ pub(crate) struct Key {
 
 impl Key {
     fn bind(
-        name: &str,
+        constraint: &ConstraintDef,
         def: &ForeignKeyDef,
         child: &Arc<TableVersion>,
         catalog: &CatalogVersion,
@@ -56,7 +61,8 @@ impl Key {
         let child_lookup = Lookup::new(child, positions(&child.def, &def.columns)?);
         let parent_lookup = Lookup::new(&parent, positions(&parent.def, &def.parent_columns)?);
         Some(Key {
-            name: name.to_owned(),
+            id: constraint.id,
+            name: constraint.name.clone(),
             def: def.clone(),
             child: child.clone(),
             parent,
@@ -67,11 +73,11 @@ impl Key {
 
     /// The foreign keys of a table.
     pub(crate) fn of_child(child: &Arc<TableVersion>, catalog: &CatalogVersion) -> Vec<Key> {
-        child
-            .def
-            .foreign_keys()
-            .filter_map(|(name, def)| Key::bind(name, def, child, catalog))
-            .collect()
+        let bound = |constraint: &ConstraintDef| match &constraint.kind {
+            ConstraintKind::ForeignKey(def) => Key::bind(constraint, def, child, catalog),
+            _ => None,
+        };
+        child.def.constraints.iter().filter_map(bound).collect()
     }
 
     /// The foreign keys that point to a table.
@@ -152,11 +158,31 @@ impl Writer<'_> {
     }
 
     /// The child has written a row with these values in the key's columns: its parent exists and
-    /// is held until the transaction ends.
+    /// is held until the transaction ends. It may be looked for at the end.
     pub(crate) async fn hold_parent(&mut self, key: &Key, values: &[Value]) -> Result<(), Stop> {
-        if values.iter().any(Value::is_null) {
+        if values.iter().any(Value::is_null) || self.deferred.child(key, values) {
             return Ok(());
         }
+        self.hold_parent_now(key, values).await
+    }
+
+    /// Whether a row has these values in the key's columns.
+    pub(crate) fn has_child(&self, key: &Key, values: &[Value]) -> Result<bool, Stop> {
+        let view = self.newest();
+        Ok(!key.child_lookup.rows(&key.child, &view, values, 1, self.limits)?.is_empty())
+    }
+
+    /// Nobody refers to these values, which no parent has any more, or one has them again.
+    pub(crate) async fn no_children_of(&mut self, key: &Key, old: &[Value]) -> Result<(), Stop> {
+        let Some(wanted) = key.as_child(old) else { return Ok(()) };
+        self.no_children(key, old, &wanted, ForeignKeyAction::NoAction).await
+    }
+
+    pub(crate) async fn hold_parent_now(
+        &mut self,
+        key: &Key,
+        values: &[Value],
+    ) -> Result<(), Stop> {
         let missing =
             || violation::no_parent(&key.child.def, &key.name, &key.def, &key.parent.def, values);
         let Some(wanted) = key.as_parent(values) else { return Err(missing().into()) };
@@ -234,6 +260,9 @@ impl Writer<'_> {
         }
         let Some(wanted) = key.as_child(&old) else { return Ok(()) };
         let action = if new.is_some() { key.def.on_update } else { key.def.on_delete };
+        if self.deferred.parent(key, action, &old) {
+            return Ok(());
+        }
         match action {
             ForeignKeyAction::NoAction | ForeignKeyAction::Restrict => {
                 self.no_children(key, &old, &wanted, action).await

@@ -8,19 +8,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use froglet_engine::{BlockCounts, SpaceId, SqlState};
+use froglet_engine::{BlockCounts, SpaceId, SqlState, TxnId};
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef,
 };
-use froglet_txn::{CancelReason, Limits};
-use parking_lot::Mutex;
+use froglet_txn::{AdvisoryKey, AdvisoryLock, AdvisoryMode, CancelReason, Limits};
+use parking_lot::{Mutex, MutexGuard};
 
+use crate::advisory::{Lasts, Owners};
 use crate::context::{ActivityRow, CursorRow, SessionFunctions, SettingRow};
 use crate::copy::progress::CopyRow;
-use crate::database::{Database, SessionShared};
+use crate::database::{Database, Ends, SessionShared};
 use crate::error::{Notice, SqlError};
+use crate::notify::Said;
 use crate::plan::read_only;
-use crate::settings::Settings;
+use crate::roles;
+use crate::settings::{SESSION_AUTHORIZATION, Settings};
 use crate::types::Zone;
 
 /// A setting that a function has set: name, value, local.
@@ -31,6 +34,8 @@ pub struct SessionState {
     db: Arc<Database>,
     shared: Arc<SessionShared>,
     inner: Mutex<Inner>,
+    owners: Mutex<Owners>,
+    said: Said,
 }
 
 struct Inner {
@@ -70,7 +75,33 @@ impl SessionState {
                 notices: Vec::new(),
                 cursors: Vec::new(),
             }),
+            owners: Mutex::default(),
+            said: Said::default(),
         }
+    }
+
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.db
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<SessionShared> {
+        &self.shared
+    }
+
+    /// Of advisory locks.
+    pub(crate) fn owners(&self) -> MutexGuard<'_, Owners> {
+        self.owners.lock()
+    }
+
+    /// What the transaction notifies of.
+    pub(crate) fn said(&self) -> &Said {
+        &self.said
+    }
+
+    /// The transaction under way, and what limits its waits.
+    pub(crate) fn waiter(&self) -> (TxnId, Limits) {
+        let inner = self.inner.lock();
+        (TxnId(inner.transaction_id), inner.limits.clone())
     }
 
     pub(crate) fn begin_transaction(&self) {
@@ -155,7 +186,23 @@ fn micros(time: SystemTime) -> i64 {
 
 impl SessionFunctions for SessionState {
     fn user(&self) -> String {
-        self.shared.user.clone()
+        let inner = self.inner.lock();
+        match inner.settings.get("role") {
+            roles::NO_ROLE => inner.settings.get(SESSION_AUTHORIZATION).to_owned(),
+            role => role.to_owned(),
+        }
+    }
+
+    fn is_superuser(&self) -> bool {
+        self.db.catalog().latest().role(&self.user()).is_some_and(|role| role.superuser)
+    }
+
+    fn session_user(&self) -> String {
+        self.inner.lock().settings.get(SESSION_AUTHORIZATION).to_owned()
+    }
+
+    fn ends(&self) -> Ends {
+        self.shared.ends
     }
 
     fn backend_pid(&self) -> i32 {
@@ -172,7 +219,12 @@ impl SessionFunctions for SessionState {
 
     fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String, SqlError> {
         let mut inner = self.inner.lock();
-        inner.settings.set(name, Some(value), local)?;
+        if roles::is_identity(name) {
+            let Inner { settings, catalog, .. } = &mut *inner;
+            roles::set_identity(settings, catalog, &self.shared.user, name, Some(value), local)?;
+        } else {
+            inner.settings.set(name, Some(value), local)?;
+        }
         inner.set.push((name.to_owned(), value.to_owned(), local));
         let (_, value) = inner.settings.show(name)?;
         Ok(value.to_owned())
@@ -191,23 +243,30 @@ impl SessionFunctions for SessionState {
     }
 
     fn activity(&self) -> Vec<ActivityRow> {
+        let (is_superuser, me) = (self.is_superuser(), self.user());
         self.db
             .sessions()
             .into_iter()
             .map(|info| ActivityRow {
+                query: match is_superuser || info.user == me {
+                    true => info.query.to_string(),
+                    false => "<insufficient privilege>".to_owned(),
+                },
                 pid: info.pid,
                 user: info.user,
                 application: info.application_name,
-                client: None,
-                port: None,
+                client: info.ends.client.map(|client| client.ip().to_canonical().to_string()),
+                port: info.ends.client.map(|client| client.port().into()),
                 backend_start_us: micros(info.connected),
                 transaction_start_us: None,
                 query_start_us: info.query_start.map(micros),
                 state: info.activity.as_str().to_owned(),
                 state_change_us: micros(info.state_change),
-                wait: info.waits.then_some(("Lock", "transactionid")),
+                wait: info.waits.then_some(match info.waits_for_advisory {
+                    true => ("Lock", "advisory"),
+                    false => ("Lock", "transactionid"),
+                }),
                 waits_for: info.waits_for,
-                query: info.query.to_string(),
             })
             .collect()
     }
@@ -239,6 +298,7 @@ impl SessionFunctions for SessionState {
 
     fn next_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
         self.refuse_in_the_past("nextval()")?;
+        self.set_may_restart(false);
         let def = self.sequence(sequence)?;
         let value = self.db.catalog().next_value(&def)?;
         let mut inner = self.inner.lock();
@@ -269,6 +329,7 @@ impl SessionFunctions for SessionState {
 
     fn set_value(&self, sequence: ObjectId, value: i64, called: bool) -> Result<(), SqlError> {
         self.refuse_in_the_past("setval()")?;
+        self.set_may_restart(false);
         let def = self.sequence(sequence)?;
         if !(def.min..=def.max).contains(&value) {
             return Err(SqlError::new(
@@ -309,13 +370,54 @@ impl SessionFunctions for SessionState {
         self.db.catalog().schema_changes()
     }
 
-    fn signal_backend(&self, pid: i32, terminate: bool) -> bool {
+    fn signal_backend(&self, pid: i32, terminate: bool) -> Result<bool, SqlError> {
+        self.set_may_restart(false);
+        self.may_signal(pid, terminate)?;
         let reason = if terminate { CancelReason::Shutdown } else { CancelReason::User };
-        self.db.signal(pid, reason)
+        Ok(self.db.signal(pid, reason))
     }
 
     fn control_migration(&self, id: u64, control: Control) -> Result<bool, SqlError> {
+        self.set_may_restart(false);
+        if !self.is_superuser() {
+            return Err(roles::denied("must be superuser to control a schema change"));
+        }
         Ok(self.db.catalog().control_migration(id, control)?)
+    }
+
+    fn lock_advisory(
+        &self,
+        key: AdvisoryKey,
+        mode: AdvisoryMode,
+        lasts: Lasts,
+        wait: bool,
+    ) -> Result<bool, SqlError> {
+        self.take_advisory(key, mode, lasts, wait)
+    }
+
+    fn unlock_advisory(&self, key: AdvisoryKey, mode: AdvisoryMode) -> bool {
+        self.drop_advisory(key, mode)
+    }
+
+    fn unlock_all_advisory(&self) {
+        self.drop_session_locks();
+    }
+
+    fn advisory_locks(&self) -> Vec<AdvisoryLock> {
+        self.all_advisory()
+    }
+
+    fn notify(&self, channel: &str, payload: &str) -> Result<(), SqlError> {
+        self.set_may_restart(false);
+        self.said.notify(self.shared.pid, channel, payload)
+    }
+
+    fn listening_channels(&self) -> Vec<String> {
+        self.db.channels.of(self.shared.pid).into_iter().collect()
+    }
+
+    fn warn(&self, message: String) {
+        self.inner.lock().notices.push(Notice::new("WARNING", SqlState::WARNING, message));
     }
 
     fn check_limits(&self) -> Result<(), SqlError> {

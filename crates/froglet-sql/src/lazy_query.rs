@@ -10,7 +10,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::logical_expr::Operator;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
@@ -171,7 +172,7 @@ pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
 }
 
 /// Whether evaluating an expression looks into the catalog, which may be another one later.
-pub(crate) fn reads_catalog(expr: &Arc<dyn PhysicalExpr>) -> bool {
+pub(crate) fn reads_catalog(expr: &Expr) -> bool {
     static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
         let functions = udf::catalog::functions();
         functions
@@ -179,10 +180,25 @@ pub(crate) fn reads_catalog(expr: &Arc<dyn PhysicalExpr>) -> bool {
             .flat_map(|f| f.aliases().iter().cloned().chain([f.name().to_owned()]))
             .collect()
     });
-    let looks = |function: &ScalarFunctionExpr| {
-        let cast = function.fun().inner().downcast_ref::<CastFunction>();
-        NAMES.contains(function.fun().name()) || cast.is_some_and(CastFunction::looks_up_a_relation)
+    let looks = |expr: &Expr| match expr {
+        Expr::ScalarFunction(call) => {
+            let cast = call.func.inner().downcast_ref::<CastFunction>();
+            NAMES.contains(call.func.name()) || cast.is_some_and(CastFunction::looks_up_a_name)
+        }
+        _ => false,
     };
-    expr.as_ref().downcast_ref::<ScalarFunctionExpr>().is_some_and(looks)
-        || expr.children().into_iter().any(reads_catalog)
+    expr.exists(|node| Ok(looks(node))).expect("nothing here fails")
+}
+
+/// The same of a plan that is not optimized yet, so that no constant stands for what was found.
+pub(crate) fn plan_reads_catalog(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= reads_catalog(expr);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })
+    .expect("nothing here fails");
+    found
 }

@@ -32,7 +32,6 @@ use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::insert_plan::CastTarget;
 use crate::join_way::JoinSide;
-use crate::lazy_query::reads_catalog;
 use crate::types::cast::CastContext;
 use crate::types::cast_array;
 use crate::units::{Source, columns_read, has_subquery};
@@ -354,9 +353,6 @@ fn compile(
     let physical = |expr: &Expr| create_physical_expr(expr, &schema, &props, &planning);
     let condition = conjunction(rest.clone()).map(|expr| physical(&expr)).transpose()?;
     let columns = outputs.iter().map(physical).collect::<Result<Vec<_>>>()?;
-    if condition.iter().chain(&columns).any(reads_catalog) {
-        return Ok(None);
-    }
     let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
     for (column, (_, ty, _)) in columns.iter().zip(targets) {
         if column.data_type(&arrow)? != ty.arrow() {

@@ -363,5 +363,6 @@ pub(crate) fn overlaid(row: &[Value], columns: &[usize], values: &[Value]) -> Ro
 pub(crate) fn wants_whole(compiled: &Compiled, columns: &[usize]) -> bool {
     let touched = |inputs: &[usize]| inputs.iter().any(|c| columns.contains(c));
     compiled.checks.iter().any(|(_, _, inputs)| touched(inputs))
+        || touched(&compiled.labelled)
         || compiled.sources.iter().any(|s| matches!(s, ColumnSource::Generated(_)))
 }

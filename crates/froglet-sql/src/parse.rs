@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -229,10 +230,29 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
         Some(Err(error)) => return Err(Failure { error, tokens }),
         None => {}
     }
-    match parse_sql(with_known_locks(tokens.clone())) {
+    match parse_sql(with_known_locks(without_table(tokens.clone()))) {
+        // What follows EXPLAIN is a statement, not a table.
+        Ok(Statement::ExplainTable { .. }) => {
+            let at = tokens.last().map_or(Location::new(1, 1), |token| token.span.start);
+            let text = format!("Expected: a statement at Line: {}, Column: {}", at.line, at.column);
+            Err(Failure { error: ParserError::ParserError(text), tokens })
+        }
         Ok(statement) => Ok(Command::from_statement(statement)),
         Err(error) => Err(Failure { error, tokens }),
     }
+}
+
+/// TABLE t is SELECT * FROM t.
+fn without_table(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let Some(first) = tokens.first() else { return tokens };
+    let is_table = matches!(&first.token, Token::Word(w)
+        if w.quote_style.is_none() && w.keyword == Keyword::TABLE);
+    if is_table {
+        let span = first.span;
+        let words = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")];
+        tokens.splice(..1, words.map(|token| TokenWithSpan { token, span }));
+    }
+    tokens
 }
 
 /// FOR NO KEY UPDATE and FOR KEY SHARE, which sqlparser does not know, as the next stronger lock.

@@ -6,6 +6,7 @@ use froglet_schema::{CatalogVersion, SqlType, TableDef};
 
 use crate::apply::Stop;
 use crate::command::Command;
+use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::functions::SessionState;
 use crate::insert::InsertPlan;
@@ -74,6 +75,15 @@ impl Plan {
 /// Plans a statement; with it the types of its parameters. `None` for statements that have no
 /// plan.
 pub(crate) async fn plan(
+    planner: &mut Planner<'_>,
+    command: &Command,
+    given: &[SqlType],
+) -> Result<Option<(Plan, Vec<SqlType>)>, Stop> {
+    let context = EvalContext::new(planner.session.clone());
+    context.within(plan_here(planner, command, given)).await
+}
+
+async fn plan_here(
     planner: &mut Planner<'_>,
     command: &Command,
     given: &[SqlType],

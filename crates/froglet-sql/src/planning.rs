@@ -68,23 +68,32 @@ impl Registry {
         let mut expr_planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Operators)];
         expr_planners.extend(SessionStateDefaults::default_expr_planners());
         let table_functions = SessionStateDefaults::default_table_functions();
+        let windows = SessionStateDefaults::default_window_functions().into_iter();
         Registry {
             // Later ones win: ours are PostgreSQL's.
             scalar: index(scalar.chain(crate::udf::scalar_functions()), |f| {
                 with_aliases(f.name(), f.aliases())
             }),
             aggregate: index(aggregate.chain(crate::udf::aggregate_functions()), |f| {
-                with_aliases(f.name(), f.aliases())
+                let mut names = with_aliases(f.name(), f.aliases());
+                if f.name() == "bool_and" {
+                    names.push("every".to_owned());
+                }
+                names
             }),
-            window: index(SessionStateDefaults::default_window_functions(), |f| {
+            window: index(windows.chain([crate::udf::ntile::function()]), |f| {
                 with_aliases(f.name(), f.aliases())
             }),
             higher_order: index(SessionStateDefaults::default_higher_order_functions(), |f| {
                 with_aliases(f.name(), f.aliases())
             }),
-            table: index(table_functions.into_iter().chain([revert::view::function()]), |f| {
-                vec![f.name().to_owned()]
-            }),
+            table: index(
+                table_functions.into_iter().chain([revert::view::function()]),
+                |f| match f.name() {
+                    "generate_series" => vec![crate::rewrite_sets::SERIES.to_owned()],
+                    name => vec![name.to_owned()],
+                },
+            ),
             expr_planners,
             type_planner: Arc::new(TypeNames),
         }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::{Statistics, TableReference};
 use datafusion::datasource::{TableProvider, TableType, provider_as_source};
@@ -32,7 +33,9 @@ use crate::provider_exec::TableScan;
 use crate::prune;
 use crate::resolve;
 use crate::system_row as row;
-use crate::types::sql_field;
+use crate::temporary::{ALIAS, is_temporary};
+use crate::types::{computed_type, sql_field};
+use crate::view;
 
 /// The schema in which a base table has its row ids as a column ([`ROW_ID`]), under the table's
 /// own object id as its name. For the session's UPDATE and DELETE; users cannot write its name by
@@ -58,6 +61,7 @@ pub fn scope_of(state: &dyn Session) -> Result<Arc<QueryScope>> {
 }
 
 /// Names of a catalog version.
+#[derive(Clone)]
 pub struct CatalogTables {
     /// The catalog.
     pub catalog: Arc<CatalogVersion>,
@@ -65,6 +69,10 @@ pub struct CatalogTables {
     pub search_path: Vec<String>,
     /// The database's name, which may stand before a schema's.
     pub database: String,
+    /// How a view's text is planned.
+    pub options: Arc<ConfigOptions>,
+    /// So many views are around.
+    pub depth: usize,
 }
 
 impl Tables for CatalogTables {
@@ -78,36 +86,69 @@ impl Tables for CatalogTables {
             )));
         }
         let found = match name.schema() {
+            Some(ALIAS) => {
+                let own = self.search_path.iter().find(|schema| is_temporary(schema));
+                own.and_then(|schema| self.lookup(schema, name.table()))
+            }
+            Some(schema)
+                if is_temporary(schema) && !self.search_path.iter().any(|s| s == schema) =>
+            {
+                None
+            }
             Some(schema) => self.lookup(schema, name.table()),
             None => std::iter::once("pg_catalog")
                 .chain(self.search_path.iter().map(String::as_str))
                 .find_map(|schema| self.lookup(schema, name.table())),
         };
-        found.map(provider_as_source).ok_or_else(|| {
+        found.unwrap_or_else(|| {
             let (schemas, shown) = match name.schema() {
                 Some(schema) => (vec![schema.to_owned()], format!("{schema}.{}", name.table())),
                 None => (self.search_path.clone(), name.table().to_owned()),
             };
-            resolve::no_table(&self.catalog, &schemas, name.table(), &shown)
+            Err(resolve::no_table(&self.catalog, &schemas, name.table(), &shown))
         })
     }
 }
 
+/// A table, or why it cannot be read.
+type Found = Result<Arc<dyn TableSource>, SqlError>;
+
 impl CatalogTables {
-    fn lookup(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
+    fn lookup(&self, schema: &str, name: &str) -> Option<Found> {
         if let Some(system) = pgcatalog::system_table(schema, name) {
-            return Some(system);
+            return Some(Ok(provider_as_source(system)));
         }
         if schema == ROW_ID_SCHEMA {
             let table = self.catalog.tables.get(&name.parse::<ObjectId>().ok()?)?;
-            return Some(Arc::new(BaseTable::with_row_ids(table.clone())));
+            return Some(Ok(provider_as_source(Arc::new(BaseTable::with_row_ids(table.clone())))));
         }
-        let id = self.catalog.names.get(&(schema.to_owned(), name.to_owned()))?;
-        if let Some(table) = self.catalog.tables.get(id) {
-            return Some(Arc::new(BaseTable::new(table.clone())));
+        self.by_id(*self.catalog.names.get(&(schema.to_owned(), name.to_owned()))?)
+    }
+
+    /// The relation of an id; none, if it is an index.
+    pub(crate) fn by_id(&self, id: ObjectId) -> Option<Found> {
+        if let Some(table) = self.catalog.tables.get(&id) {
+            return Some(Ok(provider_as_source(Arc::new(BaseTable::new(table.clone())))));
         }
-        let sequence = self.catalog.sequences.get(id)?;
-        Some(sequence_table(sequence))
+        if let Some(view) = self.catalog.view(id) {
+            return Some(view::source(view, self));
+        }
+        Some(Ok(provider_as_source(sequence_table(self.catalog.sequences.get(&id)?))))
+    }
+
+    /// The relation of a name, if it is one of the catalog's own.
+    pub(crate) fn relation(&self, name: &TableReference) -> Option<ObjectId> {
+        let of = |schema: &str| {
+            let system = pgcatalog::system_relation(schema, name.table()).map(|_| None);
+            let place = (schema.to_owned(), name.table().to_owned());
+            system.or_else(|| self.catalog.names.get(&place).map(|id| Some(*id)))
+        };
+        match name.schema() {
+            Some(schema) => of(schema)?,
+            None => std::iter::once("pg_catalog")
+                .chain(self.search_path.iter().map(String::as_str))
+                .find_map(of)?,
+        }
     }
 }
 
@@ -156,7 +197,8 @@ impl BaseTable {
 
 fn fields_of(table: &TableVersion) -> Vec<Arc<Field>> {
     let field = |(at, c): (usize, &ColumnDef)| {
-        sql_field(&c.name, c.sql_type, c.ty.arrow(), table.may_be_null(at))
+        let arrow = computed_type(c.sql_type, c.ty);
+        sql_field(&c.name, c.sql_type, arrow, table.may_be_null(at))
     };
     table.def.columns.iter().enumerate().map(field).collect()
 }

@@ -28,6 +28,7 @@ use froglet_schema::TableVersion;
 
 use crate::error::SqlError;
 use crate::provider_access::{Access, IndexAccess};
+use crate::semantics::casts;
 use crate::types::array_of;
 
 /// An index that returns more than this part of a table is slower than its blocks.
@@ -216,6 +217,7 @@ impl Source {
 
     /// As many of the rows as are still wanted.
     fn cut(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        let columns = casts::lists(columns, &self.schema)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
         let keep = batch.num_rows().min(self.left);

@@ -25,17 +25,20 @@ use froglet_schema::{CatalogVersion, SqlType};
 use froglet_txn::Limits;
 
 use crate::context::{EvalContext, SessionFunctions, bind_params};
+use crate::decorrelate;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::expr::param_index;
+use crate::lazy_query::plan_reads_catalog;
 use crate::planning::{PlanContext, param_fields};
 use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
 use crate::query_run::{self, QueryStream};
 use crate::rewrite_subquery;
-use crate::semantics::{casts, copies};
+use crate::semantics::{casts, copies, merged_columns, named};
+use crate::stack;
 use crate::types::{self, oids, sql_type_of_field};
-use crate::walk;
+use crate::{view, walk};
 
 /// What planning and running need from the session.
 #[derive(Clone)]
@@ -54,11 +57,13 @@ impl QueryEnv {
         QueryEnv { catalog, session, target_partitions: 1 }
     }
 
-    fn tables(&self) -> CatalogTables {
+    pub(crate) fn tables(&self) -> CatalogTables {
         CatalogTables {
             catalog: self.catalog.clone(),
             search_path: self.session.search_path(),
             database: self.session.database(),
+            options: query_run::options(self),
+            depth: 0,
         }
     }
 }
@@ -81,14 +86,14 @@ pub fn plan(
     params: &[SqlType],
     targets: &[SqlType],
 ) -> Result<PlannedQuery, SqlError> {
-    match plan_as_is(query, env, params, targets) {
+    stack::for_query(query, || match plan_as_is(query, env, params, targets) {
         Err(_) if rewrite_subquery::mentions_nothing(query) => {
             let mut simpler = query.clone();
             rewrite_subquery::empty_selects(&mut simpler);
             plan_as_is(&simpler, env, params, targets)
         }
         outcome => outcome,
-    }
+    })
 }
 
 fn plan_as_is(
@@ -103,14 +108,26 @@ fn plan_as_is(
         let found = infer(&query, env, params)?;
         let logical = to_logical(&query, env, &found)?;
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
-        let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
-        let logical = printable(logical).map_err(map_df_error)?;
-        let optimized = query_run::optimize(logical, env)?;
-        refuse_correlated(&optimized)?;
+        let logical = merged_columns::merge(logical).map_err(map_df_error)?;
+        let optimized = match optimize(logical.clone(), env) {
+            // What the optimizer could not turn into joins is turned into joins here.
+            Err(_) if decorrelate::is_correlated(&logical) => {
+                optimize(decorrelate::decorrelate(logical).map_err(map_df_error)?, env)?
+            }
+            outcome => outcome?,
+        };
         let schema = Arc::new(optimized.schema().as_arrow().clone());
         let fields = schema.fields().iter().map(result_field).collect();
         Ok(PlannedQuery { plan: optimized, schema, fields, params: found })
     })
+}
+
+fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlError> {
+    let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
+    let logical = printable(logical).map_err(map_df_error)?;
+    let optimized = query_run::optimize(logical, env)?;
+    refuse_correlated(&optimized)?;
+    Ok(optimized)
 }
 
 /// What the optimizer could not turn into joins cannot be run.
@@ -136,6 +153,34 @@ fn refuse_correlated(plan: &LogicalPlan) -> Result<(), SqlError> {
         Some(what) => Err(SqlError::unsupported(format!("{what} in this place"))
             .hint("A join, or the subquery in WHERE, may say the same.")),
     }
+}
+
+/// A lazy migration's query would find another catalog after the commit, or after a restart.
+pub(crate) const READS_CATALOG: &str = "its query reads the catalog";
+
+/// Why a query may not be planned again under another catalog, which the planned one may be.
+pub(crate) fn not_under_another_catalog(
+    query: &ast::Query,
+    env: &QueryEnv,
+) -> Option<&'static str> {
+    let catalog = env.session.catalog();
+    match (view::sources(query, env), reads_catalog(query, env)) {
+        (Ok(sources), _) if sources.iter().any(|s| catalog.view(s.relation).is_some()) => {
+            Some("its query reads a view")
+        }
+        (_, Ok(true)) => Some(READS_CATALOG),
+        (Ok(_), Ok(false)) => None,
+        (Err(_), _) | (_, Err(_)) => Some("its query has to be rewritten before it is planned"),
+    }
+}
+
+fn reads_catalog(query: &ast::Query, env: &QueryEnv) -> Result<bool, SqlError> {
+    // The optimizer puts what it finds there in the place of what looks for it.
+    let query = crate::rewrite::rewrite_query(query)?;
+    EvalContext::new(env.session.clone()).enter(|| {
+        let logical = casts::rewrite_plan(to_logical(&query, env, &[])?).map_err(map_df_error)?;
+        Ok(plan_reads_catalog(&logical))
+    })
 }
 
 /// The SQL planner's plan.
@@ -217,7 +262,7 @@ fn contexts_of(plan: LogicalPlan) -> Result<HashMap<usize, FieldRef>, DataFusion
     Ok(found)
 }
 
-/// Results whose text needs the catalog (regclass, regtype) become text here.
+/// Results whose text needs the catalog (regclass, regtype) become that text here, of their own types.
 fn printable(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
     let named =
         |oid| matches!(oid, oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE | oids::REGROLE);
@@ -233,7 +278,7 @@ fn printable(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
         .map(|(qualifier, field)| {
             let column = Expr::from((qualifier, field));
             match textual(field) {
-                true => casts::call(column, types::plain(oids::TEXT))
+                true => named::shown(column, sql_type_of_field(field))
                     .alias_qualified(qualifier.cloned(), field.name()),
                 false => column,
             }

@@ -106,12 +106,10 @@ impl QueryPlan {
         &self,
         session: &Arc<SessionState>,
         snapshot: Arc<Snapshot>,
-        analyze: bool,
-        verbose: bool,
+        options: ExplainOptions,
         limits: &Limits,
     ) -> Result<Vec<String>, SqlError> {
         let env = QueryEnv::new(session.catalog_now(), session.clone());
-        let options = ExplainOptions { analyze, verbose };
         explain::explain(&self.planned, &env, snapshot, &[], options, limits).await
     }
 }

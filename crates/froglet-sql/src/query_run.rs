@@ -32,6 +32,7 @@ use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::provider::QueryScope;
 use crate::query::QueryEnv;
+use crate::stack;
 use crate::types::zone::{self, Zone};
 
 /// Batches between a query and its reader.
@@ -45,8 +46,9 @@ pub fn runtime() -> &'static Runtime {
         tokio::runtime::Builder::new_multi_thread()
             .thread_name("froglet-query")
             .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get()))
-            // Deep plans recurse.
-            .thread_stack_size(8 << 20)
+            .thread_stack_size(stack::STACK_BYTES)
+            // Each session may wait for an advisory lock in one, and whoever lets it go needs one as well.
+            .max_blocking_threads(1 << 14)
             .enable_all()
             .build()
             .expect("the query runtime's threads can be started")
@@ -83,6 +85,7 @@ fn config() -> SessionConfig {
 /// The state all others are cloned from: rules and planners, no session.
 pub fn template() -> &'static SessionState {
     static TEMPLATE: LazyLock<SessionState> = LazyLock::new(|| {
+        stack::set_planner_room();
         SessionStateBuilder::new()
             .with_config(config())
             .with_runtime_env(runtime_env())

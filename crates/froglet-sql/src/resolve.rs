@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use froglet_engine::SqlState;
+use froglet_schema::plain::{EnumDef, ViewDef};
 use froglet_schema::{CatalogVersion, SequenceDef, TableDef, TableVersion};
 
 use crate::command::fold;
+use crate::ddl_schema::no_schema;
 use crate::error::SqlError;
 use crate::pgcatalog;
+use crate::temporary::{ALIAS, is_temporary};
 
 /// Where unqualified names are looked up.
 pub(crate) struct Names<'a> {
@@ -24,6 +27,7 @@ pub(crate) enum Relation<'a> {
     Sequence(&'a Arc<SequenceDef>),
     /// An index: its table and its position there.
     Index(&'a Arc<TableVersion>, usize),
+    View(&'a ViewDef),
 }
 
 impl<'a> Names<'a> {
@@ -53,9 +57,17 @@ impl<'a> Names<'a> {
 
     pub(crate) fn find(&self, schema: Option<&str>, name: &str) -> Option<Relation<'a>> {
         match schema {
+            Some(ALIAS) => self.own().and_then(|schema| self.find_in(schema, name)),
+            // Nobody finds what others have for themselves.
+            Some(schema) if is_temporary(schema) && self.own() != Some(schema) => None,
             Some(schema) => self.find_in(schema, name),
             None => self.path.iter().find_map(|schema| self.find_in(schema, name)),
         }
+    }
+
+    /// The session's own schema.
+    fn own(&self) -> Option<&'a str> {
+        self.path.iter().map(String::as_str).find(|schema| is_temporary(schema))
     }
 
     fn find_in(&self, schema: &str, name: &str) -> Option<Relation<'a>> {
@@ -65,6 +77,9 @@ impl<'a> Names<'a> {
         }
         if let Some(sequence) = self.catalog.sequences.get(id) {
             return Some(Relation::Sequence(sequence));
+        }
+        if let Some(view) = self.catalog.view(*id) {
+            return Some(Relation::View(view));
         }
         self.catalog.tables.values().find_map(|table| {
             let at = table.def.indexes.iter().position(|index| index.id == *id)?;
@@ -83,10 +98,12 @@ impl<'a> Names<'a> {
     pub(crate) fn table(&self, name: &ObjectName) -> Result<&'a Arc<TableVersion>, SqlError> {
         match self.relation(name)? {
             Some(Relation::Table(table)) => Ok(table),
-            Some(Relation::Sequence(_) | Relation::Index(..)) => Err(SqlError::new(
-                SqlState::WRONG_OBJECT_TYPE,
-                format!("\"{}\" is not a table", Self::parts(name)?.1),
-            )),
+            Some(Relation::Sequence(_) | Relation::Index(..) | Relation::View(_)) => {
+                Err(SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("\"{}\" is not a table", Self::parts(name)?.1),
+                ))
+            }
             None => Err(self.missing(name)),
         }
     }
@@ -108,26 +125,39 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The schema in which an unqualified name is made.
+    /// The enum type of a name.
+    pub(crate) fn enum_type(&self, name: &ObjectName) -> Result<Option<&'a EnumDef>, SqlError> {
+        let (schema, name) = Self::parts(name)?;
+        let of = |schema: &String| self.catalog.types.get(&(schema.clone(), name.clone()));
+        let id = match &schema {
+            Some(schema) => of(schema),
+            None => self.path.iter().find_map(of),
+        };
+        Ok(id.and_then(|id| self.catalog.enum_type(*id)))
+    }
+
+    /// The schema in which a name is made: the first of the path that there is, if none is given.
     pub(crate) fn creation_schema(&self, schema: Option<String>) -> Result<String, SqlError> {
         match schema {
-            Some(schema) if schema == "public" => Ok(schema),
-            Some(schema) if schema.starts_with("pg_") || schema == "information_schema" => {
+            Some(schema) if self.catalog.schema(&schema).is_some() => Ok(schema),
+            Some(schema) if is_system_schema(&schema) || schema.starts_with("pg_") => {
                 Err(SqlError::new(
                     SqlState::new("42501"),
                     format!("permission denied to create in \"{schema}\""),
                 ))
             }
-            Some(schema) => Err(SqlError::new(
-                SqlState::INVALID_SCHEMA_NAME,
-                format!("schema \"{schema}\" does not exist"),
-            )),
-            None => self.path.iter().find(|schema| *schema == "public").cloned().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::INVALID_SCHEMA_NAME,
-                    "no schema has been selected to create in",
-                )
-            }),
+            Some(schema) => Err(no_schema(&schema)),
+            None => {
+                let there = |schema: &&String| {
+                    !is_temporary(schema) && self.catalog.schema(schema).is_some()
+                };
+                self.path.iter().find(there).cloned().ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::INVALID_SCHEMA_NAME,
+                        "no schema has been selected to create in",
+                    )
+                })
+            }
         }
     }
 }

@@ -15,8 +15,15 @@
 //! | a select over a table that is always empty | one that finds nothing | only where the query cannot be planned otherwise: [`crate::rewrite_subquery::empty_selects`] |
 //! | `SELECT a, a`, `SELECT 1` | aliases | DataFusion wants different names, PostgreSQL gives `?column?`; see [`name_columns`] |
 //! | `SELECT f(v) AS v … ORDER BY t.v` | another alias | DataFusion sorts by a column beside the result and cannot tell the two `v` apart: [`crate::rewrite_order`] |
+//! | `t.tableoid` | the number of `t` | [`crate::rewrite_tableoid`] |
+//! | `pg_listening_channels()` | `unnest(…)` | a function here has one value, which may be an array |
 //! | `x ~~ y`, `x !~~ y` | `x LIKE y` | DataFusion plans only the keyword |
+//! | `interval '1' day` | `'1'::interval day` | [`crate::rewrite_interval`]: DataFusion reads fewer texts |
+//! | `FROM jsonb_each(x)` | `FROM UNNEST(…)` | [`crate::rewrite_json`]: table functions take constants only |
 //! | `-x` | a checked call | DataFusion's minus wraps |
+//! | `extract(…)`, `a ^ b`, … | calls | [`crate::rewrite_calls`] |
+//! | functions that return sets | lists, unnested | [`crate::rewrite_sets`] |
+//! | `x > ALL (SELECT …)` | comparisons with extremes | [`crate::rewrite_quantified`] |
 //! | `1e20`, `1e308` | digits, or a double precision where no decimal holds them | DataFusion makes decimals of negative scale |
 
 use std::collections::HashSet;
@@ -27,7 +34,10 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use crate::error::SqlError;
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
-use crate::{rewrite_correlated, rewrite_order, rewrite_subquery, rewrite_tuple};
+use crate::{
+    rewrite_calls, rewrite_correlated, rewrite_interval, rewrite_json, rewrite_order,
+    rewrite_quantified, rewrite_sets, rewrite_subquery, rewrite_tableoid, rewrite_tuple,
+};
 
 /// Rewrites an expression that stands alone.
 pub fn rewrite_expr(expr: &Expr) -> Result<Expr, SqlError> {
@@ -56,7 +66,13 @@ struct Rewriter {
 }
 
 impl Change for Rewriter {
+    fn expr(&mut self, expr: &mut Expr) -> Flow {
+        rewrite_quantified::rewrite(expr);
+        GO_ON
+    }
+
     fn table_factor(&mut self, factor: &mut ast::TableFactor) {
+        rewrite_json::rewrite_table(factor);
         match factor {
             ast::TableFactor::Table { name, args: Some(_), alias, .. } => {
                 without_catalog(name);
@@ -64,8 +80,15 @@ impl Change for Rewriter {
                 name_function_column(name, alias);
             }
             ast::TableFactor::Function { name, .. } => without_catalog(name),
+            ast::TableFactor::UNNEST { array_exprs, alias: Some(alias), .. }
+                if array_exprs.len() == 1 && alias.columns.is_empty() =>
+            {
+                let name = alias.name.clone();
+                alias.columns.push(ast::TableAliasColumnDef { name, data_type: None });
+            }
             _ => {}
         }
+        rewrite_sets::in_from(factor);
     }
 
     fn expr_end(&mut self, expr: &mut Expr) -> Flow {
@@ -79,6 +102,9 @@ impl Change for Rewriter {
     }
 
     fn query(&mut self, query: &mut ast::Query) {
+        if let ast::SetExpr::Select(select) = query.body.as_mut() {
+            rewrite_tableoid::resolve(select);
+        }
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
     }
@@ -93,6 +119,7 @@ impl Change for Rewriter {
             | ast::SelectItem::ExprWithAlias { expr, .. } = item
             {
                 rewrite_correlated::exists_as_count(expr);
+                rewrite_tuple::in_list(expr);
             }
         }
     }
@@ -106,6 +133,7 @@ impl Change for Rewriter {
 const MARK: ast::DataType = ast::DataType::Int4(None);
 
 fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
+    rewrite_calls::rewrite(expr)?;
     match expr {
         Expr::Value(value) => {
             let ast::Value::Number(digits, _) = &mut value.value else { return Ok(()) };
@@ -135,8 +163,13 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 let number = number.clone();
                 **inner = number;
                 *expr = cast_mark(take(expr));
-            } else if !matches!(**inner, Expr::Value(_) | Expr::Interval(_)) {
+            } else if !matches!(**inner, Expr::Value(_)) {
                 *expr = negative(take(inner));
+            }
+        }
+        Expr::Interval(_) => {
+            if let Expr::Interval(interval) = take(expr) {
+                *expr = rewrite_interval::cast(interval)?;
             }
         }
         Expr::Collate { expr: inner, collation } => {
@@ -150,7 +183,16 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::AnyOp { compare_op, .. } | Expr::AllOp { compare_op, .. } => {
             rewrite_operator(compare_op)?;
         }
-        Expr::Function(function) => without_catalog(&mut function.name),
+        Expr::Function(function) => {
+            without_catalog(&mut function.name);
+            rewrite_json::rewrite_call(expr);
+            rewrite_json::rewrite_aggregate(expr);
+        }
+        Expr::Identifier(name) if name.quote_style.is_none() => {
+            if let Some(function) = bare_function(&name.value) {
+                *expr = call(function, Vec::new());
+            }
+        }
         _ => {}
     }
     if let Expr::BinaryOp { op, .. } = expr
@@ -161,8 +203,16 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
     }
     match expr {
         Expr::Function(function) => {
-            if let Some(query) = rewrite_subquery::array_subquery(function) {
-                *expr = rewrite_subquery::array_of(query);
+            if function.name.to_string().eq_ignore_ascii_case("pg_listening_channels") {
+                *expr = call("unnest", vec![call(crate::udf::notify::LISTENING, Vec::new())]);
+                return Ok(());
+            }
+            if let Some(ast::WindowType::WindowSpec(spec)) = &mut function.over {
+                restore_frame(spec);
+            }
+            match rewrite_subquery::array_subquery(function) {
+                Some(query) => *expr = rewrite_subquery::array_of(query),
+                None => rewrite_sets::in_expression(expr),
             }
             Ok(())
         }
@@ -182,6 +232,16 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
             Ok(())
         }
         _ => rewrite_tuple::rewrite(expr),
+    }
+}
+
+/// The functions that are called without parentheses, where sqlparser takes them for columns.
+fn bare_function(name: &str) -> Option<&'static str> {
+    match name.to_ascii_lowercase().as_str() {
+        "current_role" => Some("current_user"),
+        "current_schema" => Some("current_schema"),
+        "current_catalog" => Some("current_database"),
+        _ => None,
     }
 }
 
@@ -316,6 +376,24 @@ fn restore_positions(select: &mut ast::Select) {
         keys.iter_mut().for_each(unmark);
     }
     select.sort_by.iter_mut().for_each(|key| unmark(&mut key.expr));
+    for ast::NamedWindowDefinition(_, window) in &mut select.named_window {
+        if let ast::NamedWindowExpr::WindowSpec(spec) = window {
+            restore_frame(spec);
+        }
+    }
+}
+
+/// Numbers that count rows of a window's frame.
+fn restore_frame(spec: &mut ast::WindowSpec) {
+    let Some(frame) = &mut spec.window_frame else { return };
+    let bounds = std::iter::once(&mut frame.start_bound).chain(frame.end_bound.as_mut());
+    for bound in bounds {
+        if let ast::WindowFrameBound::Preceding(Some(count))
+        | ast::WindowFrameBound::Following(Some(count)) = bound
+        {
+            unmark(count);
+        }
+    }
 }
 
 fn rewrite_operator(op: &mut ast::BinaryOperator) -> Result<(), SqlError> {
@@ -425,7 +503,9 @@ fn name_select(select: &mut ast::Select) {
     for item in &mut select.projection {
         let (name, plain) = match item {
             ast::SelectItem::UnnamedExpr(expr) => {
-                (figure_name(expr), matches!(expr, Expr::Identifier(_)))
+                let plain = matches!(expr, Expr::Identifier(name)
+                    if name.quote_style.is_some() || bare_function(&name.value).is_none());
+                (figure_name(expr), plain)
             }
             ast::SelectItem::ExprWithAlias { alias, .. } => (folded(alias), true),
             ast::SelectItem::ExprWithAliases { .. }
@@ -500,7 +580,7 @@ pub fn type_targets(query: &mut ast::Query, targets: &[froglet_schema::SqlType])
         };
         let untyped = matches!(&*expr, Expr::Value(v) if matches!(
             v.value,
-            ast::Value::Placeholder(_) | ast::Value::SingleQuotedString(_)
+            ast::Value::Placeholder(_) | ast::Value::SingleQuotedString(_) | ast::Value::Null
         ));
         let name = crate::types::names::type_row(target.oid).map(|row| row.name);
         if let (true, Some(name)) = (untyped, name) {

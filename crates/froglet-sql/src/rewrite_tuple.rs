@@ -1,4 +1,4 @@
-//! Comparisons of rows: `(a, b) = (1, 2)`, `(a, b) < (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`.
+//! Rows: in a select list, and comparisons of them: `(a, b) = (1, 2)`, `(a, b) < (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`.
 //!
 //! ```text
 //!   (a, b) = (c, d)      a = c AND b = d
@@ -6,10 +6,10 @@
 //!   (a, b) <= (c, d)     a < c OR (a = c AND b <= d)
 //! ```
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator as Op, Expr, UnaryOperator};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr, UnaryOperator};
 
 use crate::error::SqlError;
-use crate::rewrite::null;
+use crate::rewrite::{call, null};
 
 /// The comparison of two rows as one of their fields; `None` if it is none.
 pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
@@ -35,15 +35,41 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
                 false => any,
             };
         }
+        // A row is null where all of its fields are, and not null where none is.
+        Expr::IsNull(row) | Expr::IsNotNull(row) => {
+            let Some(fields) = fields(row) else { return Ok(()) };
+            let is_null = matches!(expr, Expr::IsNull(_));
+            let test = |field| match is_null {
+                true => Expr::IsNull(Box::new(field)),
+                false => Expr::IsNotNull(Box::new(field)),
+            };
+            let all = fields.into_iter().map(test).reduce(|a, b| join(a, Op::And, b));
+            *expr = nested(all.unwrap_or_else(null));
+        }
         _ => {}
     }
     Ok(())
 }
 
+/// A row in a select list, as a call of the function that makes its text.
+pub fn in_list(expr: &mut Expr) {
+    if let Expr::Tuple(items) = expr {
+        *expr = call("row", std::mem::take(items));
+    }
+}
+
 fn fields(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Tuple(items) if items.len() > 1 => Some(items.clone()),
-        Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => None,
+        Expr::Nested(inner) => fields(inner),
+        Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => {
+            let ast::FunctionArguments::List(list) = &f.args else { return None };
+            let field = |arg: &ast::FunctionArg| match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            };
+            list.args.iter().map(field).collect()
+        }
         _ => None,
     }
 }

@@ -370,6 +370,9 @@ fn wanted_order(table: &TableVersion, shape: &Shape<'_>) -> Option<Vec<Wanted>> 
                 return None;
             }
             let column = table.def.columns.iter().position(|c| c.name == name)?;
+            if !table.def.columns[column].labels.is_empty() {
+                return None;
+            }
             let descending = order.options.asc == Some(false);
             let nulls_first = order.options.nulls_first.unwrap_or(descending);
             Some(Wanted { column, descending, nulls_first })

@@ -25,13 +25,17 @@ use froglet_txn::{CancelToken, Limits, Transaction};
 use crate::command::{Command, TransactionModes};
 use crate::cursor::Cursors;
 use crate::database::{Activity, Database, SessionShared};
+use crate::deferred::{self, Deferred};
 use crate::error::{Notice, SqlError};
 use crate::functions::SessionState;
+use crate::notify::SaidMark;
 use crate::parse::{self, ParsedStatement};
 use crate::prepared::Prepared;
+use crate::roles;
 use crate::settings::{Settings, SettingsMark};
 use crate::statement_cache::StatementCache;
 use crate::stream::{Outcome, RowStream};
+use crate::temporary::AtCommit;
 use crate::types::zone::{self, Zone};
 
 /// What ReadyForQuery says.
@@ -61,6 +65,10 @@ pub(crate) struct NamedSavepoint {
     pub(crate) catalog: CatalogSavepoint,
     pub(crate) settings: SettingsMark,
     pub(crate) cursors: u64,
+    /// Advisory locks of the transaction.
+    pub(crate) advisory: usize,
+    pub(crate) said: SaidMark,
+    pub(crate) constraints: deferred::Modes,
 }
 
 /// One client's session.
@@ -86,6 +94,10 @@ pub struct Session {
     pub(crate) named: IdMap<String, Arc<Prepared>>,
     /// Parents that this transaction holds shared and has checked.
     pub(crate) held_parents: IdSet<froglet_txn::Shared>,
+    /// What this transaction checks at its end.
+    pub(crate) deferred: Deferred,
+    /// Temporary tables that something becomes of at the end of transactions.
+    pub(crate) on_commit: Vec<AtCommit>,
     pub(crate) cursors: Cursors,
     /// What runs now goes on after its statement: `statement_timeout` does not end it.
     pub(crate) unlimited: bool,
@@ -95,6 +107,8 @@ pub struct Session {
     pub(crate) undescribed: bool,
     /// Queries are kept for whoever fetches their rows (`columnar/mod.rs`).
     pub(crate) pinning: bool,
+    /// Its client can be told of notifications.
+    pub(crate) can_listen: bool,
     /// What functions like now() and currval() look at.
     pub(crate) state: Arc<SessionState>,
     reported: Vec<Arc<str>>,
@@ -125,11 +139,14 @@ impl Session {
             cache: StatementCache::default(),
             named: IdMap::default(),
             held_parents: IdSet::default(),
+            deferred: Deferred::default(),
+            on_commit: Vec::new(),
             cursors: Cursors::default(),
             unlimited: false,
             alone: false,
             undescribed: false,
             pinning: false,
+            can_listen: false,
             state,
         }
     }
@@ -461,7 +478,10 @@ impl Session {
     pub(crate) fn take_set(&mut self) {
         for (name, value, local) in self.state.take_set() {
             // The function has checked it.
-            let _ = self.settings.set(&name, Some(&value), local);
+            let _ = match roles::is_identity(&name) {
+                true => self.set_identity(&name, Some(&value), local),
+                false => self.settings.set(&name, Some(&value), local),
+            };
         }
     }
 
@@ -479,7 +499,11 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.txn = None;
-        self.db.forget(self.shared.pid);
+        self.state.drop_all_locks();
+        self.db.forget(&self.shared);
+        if let Some(schema) = self.settings.temporary_schema() {
+            self.db.drop_temporary(schema);
+        }
     }
 }
 

@@ -298,7 +298,15 @@ pub(crate) const SPECS: &[Spec] = &[
         "150000",
         "The version as a number.",
     )),
-    reported(fixed(spec("session_authorization", Kind::Text, "postgres", "The session's user."))),
+    Spec {
+        no_reset_all: true,
+        hidden: true,
+        ..spec("role", Kind::Text, "none", "The role that the session has taken.")
+    },
+    Spec {
+        no_reset_all: true,
+        ..reported(spec("session_authorization", Kind::Text, "postgres", "The session's user."))
+    },
     spec(
         "session_replication_role",
         Kind::Enum(&["origin", "replica", "local"]),

@@ -10,6 +10,7 @@
 //!
 //! What statements ask for all the time is kept parsed in [`Hot`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,13 +82,30 @@ pub struct Hot {
 struct State {
     session: Vec<Arc<str>>,
     current: Vec<Arc<str>>,
+    /// The schema of the session's temporary tables, if it has made any.
+    temporary: Option<Arc<str>>,
+    /// Settings of the user's own, with a dot in their names.
+    own_session: BTreeMap<String, Arc<str>>,
+    own_current: BTreeMap<String, Arc<str>>,
     hot: Hot,
+}
+
+impl State {
+    /// `hot` follows from the rest.
+    fn refresh(&mut self) {
+        self.hot = Hot::of(&self.current);
+        if let Some(own) = &self.temporary {
+            let path = std::iter::once(own.to_string());
+            self.hot.search_path = path.chain(self.hot.search_path.iter().cloned()).collect();
+        }
+    }
 }
 
 /// A session's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     base: Arc<Vec<Arc<str>>>,
+    own_base: Arc<BTreeMap<String, Arc<str>>>,
     state: Arc<State>,
     local: bool,
 }
@@ -102,14 +120,31 @@ pub struct SettingsMark {
 impl Default for Settings {
     fn default() -> Self {
         let base: Vec<Arc<str>> = SPECS.iter().map(|spec| Arc::from(spec.default)).collect();
-        let state = State { session: base.clone(), current: base.clone(), hot: Hot::of(&base) };
-        Settings { base: Arc::new(base), state: Arc::new(state), local: false }
+        let state = State {
+            session: base.clone(),
+            current: base.clone(),
+            own_session: BTreeMap::new(),
+            own_current: BTreeMap::new(),
+            temporary: None,
+            hot: Hot::of(&base),
+        };
+        Settings {
+            base: Arc::new(base),
+            own_base: Arc::default(),
+            state: Arc::new(state),
+            local: false,
+        }
     }
 }
 
 impl Settings {
     /// From the configuration: what RESET goes back to.
     pub fn set_default(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        if let Some(name) = own_name(name)? {
+            Arc::make_mut(&mut self.own_base).insert(name.clone(), Arc::from(value));
+            self.store_own(name, Arc::from(value), false);
+            return Ok(());
+        }
         let at = find(name)?;
         let value: Arc<str> = Arc::from(canonical(&SPECS[at], value)?);
         Arc::make_mut(&mut self.base)[at] = value.clone();
@@ -124,10 +159,24 @@ impl Settings {
     }
 
     /// From a client's startup message.
-    pub(crate) fn connect(&mut self, options: &ConnectOptions) -> Result<(), SqlError> {
+    pub(crate) fn connect(
+        &mut self,
+        options: &ConnectOptions,
+        of_role: &[(String, String)],
+    ) -> Result<(), SqlError> {
+        for (name, value) in of_role {
+            // One that an older server knew is no reason to keep anybody out.
+            let _ = self.set_default(name, value);
+        }
         self.set_default("application_name", &options.application_name)?;
+        self.set_default(SESSION_AUTHORIZATION, &options.user)?;
         for (name, value) in &options.settings {
-            check_changeable(&SPECS[find(name)?])?;
+            if own_name(name)?.is_none() {
+                check_changeable(&SPECS[find(name)?])?;
+            }
+            if name.eq_ignore_ascii_case(SESSION_AUTHORIZATION) {
+                return Err(cannot_change(SESSION_AUTHORIZATION));
+            }
             self.set_default(name, value)?;
         }
         Ok(())
@@ -135,6 +184,12 @@ impl Settings {
 
     /// SET and SET LOCAL; `None` is DEFAULT.
     pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<(), SqlError> {
+        if let Some(name) = own_name(name)? {
+            let base = || self.own_base.get(&name).cloned().unwrap_or_else(|| Arc::from(""));
+            let value = value.map_or_else(base, Arc::from);
+            self.store_own(name, value, local);
+            return Ok(());
+        }
         let at = find(name)?;
         check_changeable(&SPECS[at])?;
         let value = match value {
@@ -153,10 +208,26 @@ impl Settings {
                 self.store(at, value, false);
             }
         }
+        let own: Vec<String> = self.state.own_current.keys().cloned().collect();
+        for name in own {
+            let value = self.own_base.get(&name).cloned().unwrap_or_else(|| Arc::from(""));
+            self.store_own(name, value, false);
+        }
+    }
+
+    /// Who the session is has changed, and with it whether that is a superuser.
+    pub(crate) fn set_superuser(&mut self, is_superuser: bool, local: bool) {
+        let at = find("is_superuser").expect("it is in the table");
+        self.store(at, Arc::from(if is_superuser { "on" } else { "off" }), local);
     }
 
     /// SHOW: the name as PostgreSQL spells it, and the value.
-    pub fn show(&self, name: &str) -> Result<(&'static str, &str), SqlError> {
+    pub fn show(&self, name: &str) -> Result<(&str, &str), SqlError> {
+        let own = own_name(name).ok().flatten();
+        if let Some((name, value)) = own.and_then(|own| self.state.own_current.get_key_value(&own))
+        {
+            return Ok((name, value));
+        }
         let at = find(name)?;
         Ok((SPECS[at].name, &self.state.current[at]))
     }
@@ -234,17 +305,40 @@ impl Settings {
 
     /// A rollback.
     pub fn restore(&mut self, mark: &SettingsMark) {
-        self.state = mark.state.clone();
+        let undone = std::mem::replace(&mut self.state, mark.state.clone());
         self.local = mark.local;
+        self.keep_names(&undone);
+    }
+
+    /// A name that was given once is known from then on, if with no value.
+    fn keep_names(&mut self, before: &State) {
+        for name in before.own_current.keys() {
+            if !self.state.own_current.contains_key(name) {
+                self.store_own(name.clone(), Arc::from(""), false);
+            }
+        }
     }
 
     /// A commit: SET LOCAL ends.
     pub fn commit(&mut self) {
         if std::mem::take(&mut self.local) {
+            let before = self.state.clone();
             let state = Arc::make_mut(&mut self.state);
             state.current = state.session.clone();
-            state.hot = Hot::of(&state.current);
+            state.own_current = state.own_session.clone();
+            state.refresh();
+            self.keep_names(&before);
         }
+    }
+
+    fn store_own(&mut self, name: String, value: Arc<str>, local: bool) {
+        let state = Arc::make_mut(&mut self.state);
+        if local {
+            self.local = true;
+        } else {
+            state.own_session.insert(name.clone(), value.clone());
+        }
+        state.own_current.insert(name, value);
     }
 
     fn store(&mut self, at: usize, value: Arc<str>, local: bool) {
@@ -255,7 +349,23 @@ impl Settings {
             state.session[at] = value.clone();
         }
         state.current[at] = value;
-        state.hot = Hot::of(&state.current);
+        state.refresh();
+    }
+
+    /// The schema of the session's temporary tables.
+    pub(crate) fn temporary_schema(&self) -> Option<Arc<str>> {
+        self.state.temporary.clone()
+    }
+
+    /// It has one from now on; false if it had.
+    pub(crate) fn set_temporary_schema(&mut self, name: &str) -> bool {
+        if self.state.temporary.is_some() {
+            return false;
+        }
+        let state = Arc::make_mut(&mut self.state);
+        state.temporary = Some(Arc::from(name));
+        state.refresh();
+        true
     }
 }
 
@@ -310,6 +420,9 @@ fn search_path(value: &str) -> Arc<[String]> {
 
 /// Whether a configuration may set `name` to `value`.
 pub fn check_setting(name: &str, value: &str) -> Result<(), SqlError> {
+    if own_name(name)?.is_some() {
+        return Ok(());
+    }
     canonical(&SPECS[find(name)?], value).map(|_| ())
 }
 
@@ -322,14 +435,56 @@ fn find(name: &str) -> Result<usize, SqlError> {
     })
 }
 
-fn check_changeable(spec: &Spec) -> Result<(), SqlError> {
-    if spec.changeable {
-        return Ok(());
+/// Whether a session may be told to set `name`, to `value` if there is one.
+pub(crate) fn check_session_setting(name: &str, value: Option<&str>) -> Result<(), SqlError> {
+    if own_name(name)?.is_none() {
+        check_changeable(&SPECS[find(name)?])?;
     }
-    Err(SqlError::new(
+    value.map_or(Ok(()), |value| check_setting(name, value))
+}
+
+/// Who the session is: see [`crate::roles`].
+pub(crate) const SESSION_AUTHORIZATION: &str = "session_authorization";
+
+/// The name of a setting of the user's own: in two parts or more, the first of them not ours.
+fn own_name(name: &str) -> Result<Option<String>, SqlError> {
+    let known = SPECS.iter().any(|spec| spec.name.eq_ignore_ascii_case(name));
+    if known || !name.contains('.') {
+        return Ok(None);
+    }
+    let name = name.to_lowercase();
+    let is_identifier = |part: &str| {
+        part.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
+    };
+    if !name.split('.').all(is_identifier) {
+        return Err(SqlError::new(
+            SqlState::INVALID_NAME,
+            format!("invalid configuration parameter name \"{name}\""),
+        )
+        .detail(
+            "Custom parameter names must be two or more simple identifiers separated by dots.",
+        ));
+    }
+    if name.starts_with("froglet.") {
+        return Err(SqlError::new(
+            SqlState::INVALID_NAME,
+            format!("invalid configuration parameter name \"{name}\""),
+        )
+        .detail("\"froglet\" is a reserved prefix."));
+    }
+    Ok(Some(name))
+}
+
+fn check_changeable(spec: &Spec) -> Result<(), SqlError> {
+    if spec.changeable { Ok(()) } else { Err(cannot_change(spec.name)) }
+}
+
+fn cannot_change(name: &str) -> SqlError {
+    SqlError::new(
         SqlState::CANT_CHANGE_RUNTIME_PARAM,
-        format!("parameter \"{}\" cannot be changed", spec.name),
-    ))
+        format!("parameter \"{name}\" cannot be changed"),
+    )
 }
 
 /// The value as it is stored and shown.
@@ -380,12 +535,17 @@ fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
         Kind::AsOf => AsOf::parse(value, Zone::Utc).map(|_| value.trim().to_owned()),
         Kind::TimeZone => zone::canonical(value).ok_or_else(invalid),
         Kind::DateStyle => datestyle(value).ok_or_else(invalid),
-        Kind::Encoding => match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+        // Letters and digits alone count, as in PostgreSQL.
+        Kind::Encoding => match clean(value).as_str() {
             "utf8" | "unicode" => Ok("UTF8".to_owned()),
             "sqlascii" => Ok("SQL_ASCII".to_owned()),
             _ => Err(invalid().hint("Only UTF8 is supported.")),
         },
     }
+}
+
+fn clean(encoding: &str) -> String {
+    encoding.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase()
 }
 
 fn parse_bool(value: &str) -> Option<bool> {

@@ -12,8 +12,9 @@ use crate::bound::BoundExpr;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
+use crate::semantics::enums;
 use crate::stored::{self, DefaultKind};
-use crate::types::Zone;
+use crate::types::{self, Zone};
 use crate::violation;
 
 /// Where a column's value comes from when a statement does not give it.
@@ -39,6 +40,8 @@ pub(crate) struct Compiled {
     pub(crate) checks: Vec<(String, BoundExpr, Vec<usize>)>,
     /// Positions of NOT NULL columns.
     pub(crate) not_null: Vec<usize>,
+    /// Positions of columns of enum types.
+    pub(crate) labelled: Vec<usize>,
 }
 
 /// The compiled part of a table version; compiled now, if nobody has yet.
@@ -79,7 +82,9 @@ impl Compiled {
         let generated = (0..kinds.len()).filter(|i| kinds[*i] == DefaultKind::Generated).collect();
         let not_null =
             def.columns.iter().enumerate().filter(|(_, c)| c.not_null).map(|(i, _)| i).collect();
-        Ok(Compiled { sources, kinds, generated, checks, not_null })
+        let labelled = def.columns.iter().enumerate().filter(|(_, c)| !c.labels.is_empty());
+        let labelled = labelled.map(|(i, _)| i).collect();
+        Ok(Compiled { sources, kinds, generated, checks, not_null, labelled })
     }
 
     /// The value of a column that the statement does not give; NULL for generated ones, which
@@ -106,7 +111,7 @@ impl Compiled {
         Ok(())
     }
 
-    /// 23502, 23514 where a row in layout order breaks a rule of its own.
+    /// 23502, 23514, 22P02 where a row in layout order breaks a rule of its own.
     pub(crate) fn check(
         &self,
         def: &TableDef,
@@ -115,6 +120,13 @@ impl Compiled {
     ) -> Result<(), SqlError> {
         if let Some(column) = self.not_null.iter().find(|column| row[**column].is_null()) {
             return Err(violation::not_null(def, *column, row));
+        }
+        for column in self.labelled.iter().map(|at| (&def.columns[*at], &row[*at])) {
+            if let (of, Value::Text(text)) = column
+                && !of.labels.iter().any(|label| label.as_str() == &**text)
+            {
+                return Err(enums::not_a_label(&types::type_name(of.sql_type), text));
+            }
         }
         for (name, check, _) in &self.checks {
             if check.eval(row, context)? == Value::Bool(false) {

@@ -5,11 +5,12 @@
 //!                                     └─ without types     └─ both taken out, the rest is sqlparser's
 //! ```
 
-use datafusion::sql::sqlparser::ast::{CreateTable, Statement};
-use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::ast::{CreateTable, Query, SetExpr, Statement};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::command::{Command, Cursor};
+use crate::dialect::Postgres;
 use crate::parse::parse_sql;
 
 /// CREATE TABLE AS.
@@ -53,6 +54,30 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         }
         // It is not ours: sqlparser says what is wrong with it.
         Ok(_) => None,
+    }
+}
+
+/// SELECT … INTO table … is CREATE TABLE table AS SELECT … …
+pub(crate) fn of_select_into(mut query: Box<Query>) -> Command {
+    let into = match query.body.as_mut() {
+        SetExpr::Select(select) => select.into.take(),
+        _ => None,
+    };
+    let Some(into) = into else { return Command::Query(query) };
+    let kind = match (into.temporary, into.unlogged) {
+        (true, _) => "TEMPORARY TABLE",
+        (_, true) => "UNLOGGED TABLE",
+        _ => "TABLE",
+    };
+    let text = format!("CREATE {kind} {} AS SELECT 1", into.name);
+    let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_statement());
+    match parsed {
+        Ok(Statement::CreateTable(mut create)) => {
+            create.query = Some(query);
+            let table = TableAs { create, names: Vec::new(), with_data: true };
+            Command::CreateTableAs(Box::new(table))
+        }
+        _ => Command::Unsupported("SELECT INTO".to_owned()),
     }
 }
 

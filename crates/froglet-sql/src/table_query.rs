@@ -29,7 +29,7 @@ use crate::insert_plan::CastTarget;
 use crate::join_way::{self, Join, JoinWay, Wanted};
 use crate::lookup_query::{FlatJoin, Looked};
 use crate::query::QueryEnv;
-use crate::resolve::{self, Names};
+use crate::resolve::{self, Names, Relation};
 use crate::returning::{self, Item};
 use crate::semantics::fieldnames::figure_name;
 use crate::stages::Stages;
@@ -140,9 +140,11 @@ fn of_rows(
     query: &Query,
 ) -> Result<Option<MadeTable>, SqlError> {
     let Some((from, select)) = select::of_one_table(query)? else { return Ok(None) };
-    if is_system(from.name)? && names.relation(from.name)?.is_none()
-        || has_subquery(&select.projection)
-    {
+    let is_no_table = match names.relation(from.name)? {
+        None => is_system(from.name)?,
+        Some(relation) => matches!(relation, Relation::View(_)),
+    };
+    if is_no_table || has_subquery(&select.projection) {
         return Ok(None);
     }
     let source = names.table(from.name)?;
@@ -183,7 +185,7 @@ fn of_rows(
     let (query, id): (Arc<dyn RowQuery>, _) = (Arc::new(query), source.def.id);
     let lazily = match () {
         () if is_volatile => Err("its query has a volatile function"),
-        () if reads_catalog => Err("its query reads the catalog"),
+        () if reads_catalog => Err(query::READS_CATALOG),
         () => {
             let query = LazyQuery::Rows(id, query.clone());
             let unit = format!("a row of {}", source.def.name);
@@ -215,7 +217,10 @@ fn of_units(
     let joined = Joined { plan: &plan, snapshot, columns: &columns, env: &env, context: &context };
     let lazily = match was {
         Some((way, driver)) => joined.as_it_was(way, driver)?,
-        None => joined.lazily()?,
+        None => match query::not_under_another_catalog(query, &env) {
+            Some(why) => Err(why),
+            None => joined.lazily()?,
+        },
     };
     let divide = || units::divide(&plan, &mut stages);
     let divided = context.enter(divide).map_err(df_error::map_df_error)?;

@@ -10,6 +10,7 @@ use crate::as_of::AsOf;
 use crate::command::{IsolationName, TransactionModes};
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
+use crate::notify::SaidMark;
 use crate::session::{Block, NamedSavepoint, Session};
 use crate::settings::SettingsMark;
 
@@ -162,12 +163,31 @@ impl Session {
 
     /// Commits what there is and waits until the client may be told.
     pub(crate) async fn commit_transaction(&mut self) -> Result<(), SqlError> {
+        if !self.deferred.is_empty()
+            && let Err(e) = Box::pin(self.check_deferred()).await
+        {
+            self.abort_transaction();
+            return Err(e);
+        }
+        if !self.on_commit.is_empty()
+            && let Err(e) = Box::pin(self.run_on_commit()).await
+        {
+            self.abort_transaction();
+            return Err(e);
+        }
         if self.has_cursors()
             && let Err(e) = Box::pin(self.hold_cursors()).await
         {
             self.abort_transaction();
             return Err(e);
         }
+        let speech = match self.prepare_speech() {
+            Ok(speech) => speech,
+            Err(e) => {
+                self.abort_transaction();
+                return Err(e);
+            }
+        };
         let txn = self.txn.take();
         let durably = self.settings.hot().synchronous_commit;
         let limits = self.limits();
@@ -175,6 +195,7 @@ impl Session {
         self.leave();
         let Some(txn) = txn else {
             self.end_settings(begun_with, true);
+            self.state.drop_transaction_locks();
             return Ok(());
         };
         let manager = self.db.manager().clone();
@@ -182,6 +203,7 @@ impl Session {
         let commit = pin!(manager.commit(txn, &limits));
         let outcome = if changes_schema { aside_async(commit).await } else { commit.await };
         self.end_settings(begun_with, outcome.is_ok());
+        self.state.drop_transaction_locks();
         let committed = outcome?;
         if durably {
             match committed.ts {
@@ -192,13 +214,17 @@ impl Session {
         if changes_schema {
             CrashPoint::FlipDurable.reached();
         }
+        if let Some(speech) = speech {
+            speech.give();
+        }
         Ok(())
     }
 
     /// The same, if there is nothing to wait for: neither for others, nor for the log, unless this
     /// thread may itself bring it to the disk.
     pub(crate) fn commit_at_once(&mut self) -> Option<Result<(), SqlError>> {
-        if self.has_cursors() {
+        let has_an_end = !self.deferred.is_empty() || !self.on_commit.is_empty();
+        if has_an_end || self.has_cursors() || !self.state.said().is_empty() {
             return None;
         }
         let durably = self.settings.hot().synchronous_commit;
@@ -212,6 +238,7 @@ impl Session {
         let begun_with = self.begin_settings.take();
         self.leave();
         self.end_settings(begun_with, outcome.is_ok());
+        self.state.drop_transaction_locks();
         Some(match outcome {
             Ok(Some(committed)) => self.made_durable(committed, durably),
             Ok(None) => Ok(()),
@@ -255,12 +282,15 @@ impl Session {
             self.seen = self.seen.max(txn.seen());
             txn.abort();
         }
+        self.state.drop_transaction_locks();
+        self.state.said().restore(SaidMark::default());
     }
 
     fn leave(&mut self) {
         self.block = Block::Idle;
         self.savepoints.clear();
         self.held_parents.clear();
+        self.deferred.clear();
         self.close_cursors_since(0);
         self.forget_portals();
         self.state.end_transaction();
@@ -272,6 +302,10 @@ impl Session {
     /// now, so that nobody waits for a transaction that can only roll back.
     pub(crate) fn fail_transaction(&mut self) {
         self.block = Block::Failed;
+        if let Some(savepoint) = self.savepoints.last() {
+            self.state.drop_locks_since(savepoint.advisory);
+            self.state.said().restore(savepoint.said);
+        }
         self.close_cursors_since(self.savepoints.last().map_or(0, |s| s.cursors));
         match self.savepoints.last() {
             Some(savepoint) => {
@@ -296,6 +330,9 @@ impl Session {
             catalog: self.db.catalog().savepoint(txn),
             settings: self.settings.mark(),
             cursors: self.cursors.mark(),
+            advisory: self.state.advisory_mark(),
+            said: self.state.said().mark(),
+            constraints: self.deferred.modes.clone(),
         };
         self.savepoints.push(savepoint);
         Ok(())
@@ -318,6 +355,9 @@ impl Session {
         self.savepoints.truncate(at + 1);
         self.close_cursors_since(self.savepoints[at].cursors);
         let savepoint = &self.savepoints[at];
+        self.state.drop_locks_since(savepoint.advisory);
+        self.state.said().restore(savepoint.said);
+        self.deferred.modes = savepoint.constraints.clone();
         if let Some(txn) = &mut self.txn {
             self.db.catalog().rollback_to(txn, &savepoint.catalog);
             txn.rollback_to(savepoint.rows);

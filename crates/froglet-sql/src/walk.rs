@@ -41,6 +41,7 @@ pub(crate) trait Change {
         GO_ON
     }
     fn table_factor(&mut self, _factor: &mut TableFactor) {}
+    fn table_factor_end(&mut self, _factor: &mut TableFactor) {}
     fn select(&mut self, _select: &mut Select) {}
     fn select_end(&mut self, _select: &mut Select) {}
     fn query(&mut self, _query: &mut Query) {}
@@ -128,6 +129,11 @@ impl VisitorMut for Changing<'_> {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
         self.0.table_factor(factor);
+        GO_ON
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        self.0.table_factor_end(factor);
         GO_ON
     }
 

@@ -155,7 +155,8 @@ impl Session {
 
     /// Another session of the same user with the same settings, beside this one.
     pub fn fork(&self) -> Result<Session, SqlError> {
-        let shared = self.db.register_as(&self.shared.user, &self.settings)?;
+        let shared =
+            self.db.register_as(&self.shared.user, &self.settings, None, self.shared.ends)?;
         Ok(Session::new(self.db.clone(), shared, self.settings.clone()))
     }
 

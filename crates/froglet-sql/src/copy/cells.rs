@@ -23,7 +23,7 @@ use arrow::datatypes::{
 use crate::types::datetime::{
     DAY_US, EPOCH_2000_US, INFINITY, MINUS_INFINITY, write_clock, write_date,
 };
-use crate::types::{Zone, binary, numeric, output, write_binary, write_text};
+use crate::types::{Zone, binary, element_oid, numeric, oids, output, write_binary, write_text};
 
 /// A column of a batch.
 pub(super) struct Column<'a> {
@@ -80,7 +80,15 @@ impl<'a> Column<'a> {
         batch: &'a RecordBatch,
         oids: impl Iterator<Item = u32>,
     ) -> Vec<Column<'a>> {
-        Column::all(batch, oids, cells_of)
+        let mut columns = Column::all(batch, oids, cells_of);
+        for column in &mut columns {
+            // What is stored as text is sent otherwise.
+            let otherwise = column.oid == oids::JSONB || element_oid(column.oid).is_some();
+            if otherwise && matches!(column.cells, Cells::Text(_)) {
+                column.cells = Cells::Other;
+            }
+        }
+        columns
     }
 
     /// Those of a batch without anything prepared.

@@ -31,7 +31,7 @@ use crate::columnar::{STRING_BYTES_MAX, assigned, is_nested, plain_type, string_
 use crate::error::SqlError;
 use crate::prepared::Field as ResultField;
 use crate::types::cast::text_array;
-use crate::types::{self, assignable, column_type_of_arrow, input};
+use crate::types::{self, assignable, column_type_of_arrow, input, oids};
 
 /// The columns of a result as a file has them.
 pub(super) struct FileColumns {
@@ -186,16 +186,16 @@ fn check_type(file: &str, field: &Field, ty: ColumnType, to: SqlType) -> Result<
     let from = field.data_type();
     let (name, plain) = (field.name(), plain_type(from, ty));
     let known = plain == DataType::Null || column_type_of_arrow(&plain).is_some();
-    // Times and intervals are no columns of ours, but any text column takes them.
+    // Times of other units are no columns of ours, but any text column takes them.
     let known = known || matches!(plain, DataType::Time32(_) | DataType::Time64(_));
     if !known || is_nested(from) || matches!(from, DataType::RunEndEncoded(..)) {
         return Err(SqlError::unsupported(format!(
             "column \"{name}\" of file \"{file}\": its type, {from},"
         ))
-        .hint("COPY reads numbers, strings, binary, dates and timestamps; not lists or structs."));
+        .hint("COPY reads numbers, strings, binary, dates and timestamps; not structs."));
     }
     let oid = types::oid_of_arrow(&plain);
-    if plain == DataType::Null || assignable(oid, to.oid) {
+    if plain == DataType::Null || assignable(oid, to.oid) || is_read_as_text(oid, to.oid) {
         return Ok(());
     }
     Err(SqlError::new(
@@ -206,6 +206,15 @@ fn check_type(file: &str, field: &Field, ty: ColumnType, to: SqlType) -> Result<
         ),
     )
     .hint("Cast it where the file is written, or COPY into a table of its type and INSERT from there."))
+}
+
+/// Whether a file has a column's values as texts, for want of a type for them.
+fn is_read_as_text(from: u32, to: u32) -> bool {
+    match (types::element_oid(from), types::element_oid(to)) {
+        (Some(from), Some(to)) => is_read_as_text(from, to),
+        (None, Some(_)) => from == oids::TEXT,
+        _ => from == oids::TEXT && matches!(to, oids::JSON | oids::JSONB | oids::INTERVAL),
+    }
 }
 
 impl Matched {

@@ -41,7 +41,9 @@ mod to_file;
 use froglet_engine::SqlState;
 
 use crate::bulk;
+use crate::context::SessionFunctions;
 use crate::error::SqlError;
+use crate::roles;
 use crate::session::Session;
 use crate::stream::Outcome;
 use directory::Place;
@@ -98,6 +100,10 @@ pub(crate) async fn run(session: &mut Session, copy: &Copy) -> Result<Outcome, S
 
 /// Where a file is, if files may be used at all.
 async fn place(session: &Session, name: &str) -> Result<Place, SqlError> {
+    if !session.state.is_superuser() {
+        return Err(roles::denied("must be superuser to COPY to or from a file of the server")
+            .hint("psql's \\copy and COPY with STDIN or STDOUT need nothing."));
+    }
     let Some(directory) = session.db.copy_directory().cloned() else {
         return Err(SqlError::new(
             SqlState::FEATURE_NOT_SUPPORTED,

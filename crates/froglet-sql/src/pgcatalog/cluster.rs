@@ -1,7 +1,11 @@
-//! What a cluster has beside relations: databases, roles, schemas, types, settings, sessions.
+//! What a cluster has beside relations: databases, schemas, types, settings, sessions.
 
 use std::collections::BTreeSet;
 
+use froglet_schema::CatalogVersion;
+use froglet_txn::{AdvisoryKey, AdvisoryMode};
+
+use super::roles::DATABASE_OWNER;
 use super::{OWNER, Rows, SCHEMAS, V, schema_oid_of};
 use crate::provider::QueryScope;
 use crate::system_row as row;
@@ -16,34 +20,28 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         "pg_type" => types,
         "pg_am" => access_methods,
         "pg_database" => databases,
-        "pg_roles" => roles,
-        "pg_authid" => authorizations,
-        "pg_user" => users,
         "pg_tablespace" => tablespaces,
         "pg_collation" => collations,
         "pg_settings" => settings,
         "pg_stat_activity" => activity,
         "pg_stat_progress_copy" => copies,
+        "pg_locks" => locks,
         _ => return None,
     })
 }
 
-/// The role that owns schema public.
-const DATABASE_OWNER: u32 = 6_171;
-
 /// Names of roles by oid, for pg_get_userbyid.
-pub fn role_name(oid: u32) -> Option<&'static str> {
+pub fn role_name(catalog: &CatalogVersion, oid: u32) -> Option<String> {
     match oid {
-        OWNER => Some("postgres"),
-        DATABASE_OWNER => Some("pg_database_owner"),
-        _ => None,
+        DATABASE_OWNER => Some("pg_database_owner".to_owned()),
+        oid => catalog.role_by_id(oid).map(|role| role.name.clone()),
     }
 }
 
-/// Every schema's name: the built-in ones and those that hold something.
+/// Every schema's name.
 pub fn schema_names(scope: &QueryScope) -> BTreeSet<String> {
     let built_in = SCHEMAS.iter().map(|(_, name)| (*name).to_owned());
-    built_in.chain(scope.catalog.names.keys().map(|(schema, _)| schema.clone())).collect()
+    built_in.chain(scope.catalog.schemas.keys().cloned()).collect()
 }
 
 fn schemas(scope: &QueryScope, rows: &mut Rows) {
@@ -51,7 +49,7 @@ fn schemas(scope: &QueryScope, rows: &mut Rows) {
         let public = name == "public";
         let acl = |owner: &str| vec![format!("{owner}=UC/{owner}"), format!("=U/{owner}")];
         row!(rows;
-            oid: schema_oid_of(&name),
+            oid: schema_oid_of(&scope.catalog, &name),
             nspname: &name,
             nspowner: if public { DATABASE_OWNER } else { OWNER },
             nspacl: public.then(|| acl("pg_database_owner")),
@@ -59,7 +57,8 @@ fn schemas(scope: &QueryScope, rows: &mut Rows) {
     }
 }
 
-fn types(_scope: &QueryScope, rows: &mut Rows) {
+fn types(scope: &QueryScope, rows: &mut Rows) {
+    enum_types(scope, rows);
     for ty in names::TYPES {
         let pseudo = ty.category == 'P' || ty.category == 'X';
         row!(rows;
@@ -84,6 +83,24 @@ fn types(_scope: &QueryScope, rows: &mut Rows) {
             typstorage: if ty.length == -1 { 'x' } else { 'p' },
             typtypmod: -1,
             typcollation: ty.collation,
+        );
+    }
+}
+
+fn enum_types(scope: &QueryScope, rows: &mut Rows) {
+    for def in scope.catalog.enum_types() {
+        let schema = schema_oid_of(&scope.catalog, &def.schema);
+        row!(rows;
+            oid: def.id, typname: &def.name, typnamespace: schema, typowner: OWNER, typlen: 4,
+            typbyval: true, typtype: 'e', typcategory: 'E', typispreferred: false,
+            typisdefined: true, typdelim: ',', typelem: 0, typarray: def.array, typalign: 'i',
+            typstorage: 'p', typtypmod: -1, typcollation: 0,
+        );
+        row!(rows;
+            oid: def.array, typname: format!("_{}", def.name), typnamespace: schema, typowner: OWNER,
+            typlen: -1, typbyval: false, typtype: 'b', typcategory: 'A', typispreferred: false,
+            typisdefined: true, typdelim: ',', typelem: def.id, typarray: 0, typalign: 'i',
+            typstorage: 'x', typtypmod: -1, typcollation: 0,
         );
     }
 }
@@ -117,52 +134,6 @@ fn databases(scope: &QueryScope, rows: &mut Rows) {
             datacl: acl,
         );
     }
-}
-
-fn roles(_scope: &QueryScope, rows: &mut Rows) {
-    row!(rows;
-        oid: OWNER,
-        rolname: "postgres",
-        rolsuper: true,
-        rolinherit: true,
-        rolcreaterole: true,
-        rolcreatedb: true,
-        rolcanlogin: true,
-        rolreplication: true,
-        rolconnlimit: -1,
-        rolpassword: "********",
-        rolbypassrls: true,
-    );
-    row!(rows; oid: DATABASE_OWNER, rolname: "pg_database_owner", rolinherit: true,
-        rolsuper: false, rolcreaterole: false, rolcreatedb: false, rolcanlogin: false,
-        rolreplication: false, rolconnlimit: -1, rolpassword: "********", rolbypassrls: false);
-}
-
-fn authorizations(_scope: &QueryScope, rows: &mut Rows) {
-    row!(rows;
-        oid: OWNER,
-        rolname: "postgres",
-        rolsuper: true,
-        rolinherit: true,
-        rolcreaterole: true,
-        rolcreatedb: true,
-        rolcanlogin: true,
-        rolreplication: true,
-        rolbypassrls: true,
-        rolconnlimit: -1,
-    );
-}
-
-fn users(_scope: &QueryScope, rows: &mut Rows) {
-    row!(rows;
-        usename: "postgres",
-        usesysid: OWNER,
-        usecreatedb: true,
-        usesuper: true,
-        userepl: true,
-        usebypassrls: true,
-        passwd: "********",
-    );
 }
 
 fn tablespaces(_scope: &QueryScope, rows: &mut Rows) {
@@ -212,7 +183,7 @@ fn activity(scope: &QueryScope, rows: &mut Rows) {
             datid: 5,
             datname: &database,
             pid: session.pid,
-            usesysid: OWNER,
+            usesysid: scope.catalog.role(&session.user).map(|role| role.id),
             usename: &session.user,
             application_name: &session.application,
             client_addr: session.client.clone(),
@@ -244,6 +215,31 @@ fn copies(scope: &QueryScope, rows: &mut Rows) {
             bytes_total: copy.bytes_total,
             tuples_processed: copy.rows,
             tuples_excluded: 0,
+        );
+    }
+}
+
+fn locks(scope: &QueryScope, rows: &mut Rows) {
+    for lock in scope.session.advisory_locks() {
+        // A bigint stands in both oids, its upper half first.
+        let (class, object, parts) = match lock.key {
+            AdvisoryKey::One(key) => ((key >> 32) as u32, key as u32, 1),
+            AdvisoryKey::Two(first, second) => (first as u32, second as u32, 2),
+        };
+        row!(rows;
+            locktype: "advisory",
+            database: 5,
+            classid: class,
+            objid: object,
+            objsubid: parts,
+            virtualtransaction: format!("{}/0", lock.owner.session),
+            pid: lock.owner.session,
+            mode: match lock.mode {
+                AdvisoryMode::Shared => "ShareLock",
+                AdvisoryMode::Exclusive => "ExclusiveLock",
+            },
+            granted: lock.is_granted,
+            fastpath: false,
         );
     }
 }

@@ -5,7 +5,7 @@ use froglet_schema::{
     CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, IndexDef, TableDef,
 };
 
-use froglet_schema::def::ForeignKeyDef;
+use froglet_schema::def::{ForeignKeyDef, Timing};
 
 use super::relations::{attnum, tables};
 use super::{Rows, deparse, schema_oid_of};
@@ -48,13 +48,18 @@ fn constraints(scope: &QueryScope, rows: &mut Rows) {
                 ConstraintKind::ForeignKey(key) => {
                     foreign_key(&scope.catalog, &table.def, constraint, key, rows);
                 }
-                _ => plain_constraint(&table.def, constraint, rows),
+                _ => plain_constraint(&scope.catalog, &table.def, constraint, rows),
             }
         }
     }
 }
 
-fn plain_constraint(table: &TableDef, constraint: &ConstraintDef, rows: &mut Rows) {
+fn plain_constraint(
+    catalog: &CatalogVersion,
+    table: &TableDef,
+    constraint: &ConstraintDef,
+    rows: &mut Rows,
+) {
     let index = index_of(table, constraint);
     let key: Vec<i64> = match (&constraint.kind, index) {
         (ConstraintKind::Check(check), _) => {
@@ -70,7 +75,7 @@ fn plain_constraint(table: &TableDef, constraint: &ConstraintDef, rows: &mut Row
     row!(rows;
         oid: constraint.id,
         conname: &constraint.name,
-        connamespace: schema_oid_of(&table.schema),
+        connamespace: schema_oid_of(catalog, &table.schema),
         contype: kind(constraint),
         convalidated: true,
         conrelid: table.id,
@@ -97,8 +102,10 @@ fn foreign_key(
     row!(rows;
         oid: constraint.id,
         conname: &constraint.name,
-        connamespace: schema_oid_of(&table.schema),
+        connamespace: schema_oid_of(catalog, &table.schema),
         contype: 'f',
+        condeferrable: key.timing != Timing::NotDeferrable,
+        condeferred: key.timing == Timing::InitiallyDeferred,
         convalidated: true,
         conrelid: table.id,
         conindid: index.map_or(0, |i| i.id),
@@ -160,11 +167,16 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
     })
 }
 
-/// ` ON UPDATE … ON DELETE …`, of what is not the default.
+/// ` ON UPDATE … ON DELETE … DEFERRABLE …`, of what is not the default.
 pub fn actions_text(key: &ForeignKeyDef) -> String {
     let actions = [("UPDATE", key.on_update), ("DELETE", key.on_delete)].into_iter();
     let text = |(event, action)| Some(format!(" ON {event} {}", action_text(action)?));
-    actions.filter_map(text).collect()
+    let timing = match key.timing {
+        Timing::NotDeferrable => "",
+        Timing::InitiallyImmediate => " DEFERRABLE",
+        Timing::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
+    };
+    actions.filter_map(text).chain([timing.to_owned()]).collect()
 }
 
 fn action_text(action: ForeignKeyAction) -> Option<&'static str> {

@@ -6,8 +6,10 @@
 //!   rows.rs        rows by column name ─▶ a record batch
 //!   relations.rs   pg_class, pg_attribute, pg_attrdef, pg_index, pg_sequence, pg_depend
 //!   constraints.rs pg_constraint; the texts of constraints and indexes
-//!   cluster.rs     databases, roles, schemas, types, settings, sessions
+//!   cluster.rs     databases, schemas, types, settings, sessions
+//!   roles.rs       roles and their members
 //!   views.rs       pg_tables, pg_indexes, information_schema, froglet.blocks, froglet.migrations, …
+//!   objects.rs     pg_views, pg_description, pg_enum; what depends on what
 //!   deparse.rs     expressions as PostgreSQL prints them
 //! ```
 //!
@@ -17,7 +19,9 @@
 pub mod cluster;
 pub mod constraints;
 pub mod deparse;
+mod objects;
 pub mod relations;
+mod roles;
 pub mod rows;
 pub mod specs;
 pub mod views;
@@ -34,8 +38,11 @@ use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
+use froglet_schema::CatalogVersion;
+use froglet_schema::plain::PlainDef;
 
 use crate::provider::{QueryScope, scope_of};
+pub use objects::comment_on;
 pub use rows::{Columns, Rows, V};
 pub use specs::{SPECS, Spec};
 
@@ -43,34 +50,30 @@ pub use specs::{SPECS, Spec};
 pub type Fill = Arc<dyn Fn(&QueryScope, &mut Rows) -> Result<()> + Send + Sync>;
 
 /// Schemas that always exist.
-pub const SCHEMAS: &[(u32, &str)] = &[
-    (11, "pg_catalog"),
-    (99, "pg_toast"),
-    (2200, "public"),
-    (13_200, "information_schema"),
-    (13_980, "froglet"),
-];
+pub const SCHEMAS: &[(u32, &str)] =
+    &[(11, "pg_catalog"), (99, "pg_toast"), (13_200, "information_schema"), (13_980, "froglet")];
 
 /// The oid of the built-in superuser.
 pub const OWNER: u32 = 10;
 
-/// A schema's oid. A schema that users have made has one that its name gives.
-pub fn schema_oid(name: &str) -> Option<u32> {
-    SCHEMAS.iter().find(|(_, n)| *n == name).map(|(oid, _)| *oid)
+/// A schema's oid.
+pub fn schema_oid(catalog: &CatalogVersion, name: &str) -> Option<u32> {
+    let of_users = || catalog.schema(name).map(|schema| schema.id);
+    SCHEMAS.iter().find(|(_, n)| *n == name).map(|(oid, _)| *oid).or_else(of_users)
 }
 
-/// A schema's oid, whichever schema it is.
-pub fn schema_oid_of(name: &str) -> u32 {
-    schema_oid(name).unwrap_or_else(|| {
-        let hash =
-            name.bytes().fold(2_166_136_261u32, |h, b| (h ^ u32::from(b)).wrapping_mul(16_777_619));
-        14_000 + hash % 2_000
-    })
+/// The oid of a schema that something is in.
+pub fn schema_oid_of(catalog: &CatalogVersion, name: &str) -> u32 {
+    schema_oid(catalog, name).unwrap_or(0)
 }
 
 /// A schema's name.
-pub fn schema_name(oid: u32) -> Option<&'static str> {
-    SCHEMAS.iter().find(|(o, _)| *o == oid).map(|(_, name)| *name)
+pub fn schema_name(catalog: &CatalogVersion, oid: u32) -> Option<String> {
+    let system = SCHEMAS.iter().find(|(o, _)| *o == oid).map(|(_, name)| (*name).to_owned());
+    system.or_else(|| match &**catalog.plain.get(&oid)? {
+        PlainDef::Schema(def) => Some(def.name.clone()),
+        _ => None,
+    })
 }
 
 fn by_name() -> &'static HashMap<(&'static str, &'static str), &'static Spec> {
@@ -118,6 +121,8 @@ fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
     relations::fill_of(schema, name)
         .or_else(|| constraints::fill_of(schema, name))
         .or_else(|| cluster::fill_of(schema, name))
+        .or_else(|| objects::fill_of(schema, name))
+        .or_else(|| roles::fill_of(schema, name))
         .or_else(|| views::fill_of(schema, name))
 }
 

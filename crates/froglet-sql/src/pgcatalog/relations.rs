@@ -6,10 +6,11 @@ use froglet_schema::{
     CatalogVersion, ColumnDef, ConstraintKind, IndexDef, SequenceDef, TableDef, TableVersion,
 };
 
-use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, schema_oid_of};
+use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, objects, schema_oid_of};
 use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
 use crate::system_row as row;
+use crate::temporary::is_temporary;
 use crate::types::{names, oids};
 
 /// pg_am.oid of the memory engine; PostgreSQL's heap.
@@ -52,16 +53,16 @@ pub fn attnum(table: &TableDef, column: ColumnId) -> i64 {
 
 fn classes(scope: &QueryScope, rows: &mut Rows) {
     for table in tables(&scope.catalog) {
-        table_class(table, rows);
+        table_class(scope, table, rows);
         for index in &table.def.indexes {
-            index_class(table, index, rows);
+            index_class(scope, table, index, rows);
         }
     }
     for sequence in all_sequences(&scope.catalog) {
         row!(rows;
             oid: sequence.id,
             relname: &sequence.name,
-            relnamespace: schema_oid_of(&sequence.schema),
+            relnamespace: schema_oid_of(&scope.catalog, &sequence.schema),
             relowner: OWNER,
             relfilenode: sequence.id,
             relpages: 1,
@@ -73,12 +74,13 @@ fn classes(scope: &QueryScope, rows: &mut Rows) {
             relreplident: 'n',
         );
     }
+    objects::view_classes(scope, rows);
     for spec in SPECS {
         let columns = Columns::parse(spec.columns).iter().count();
         row!(rows;
             oid: spec.oid,
             relname: spec.name,
-            relnamespace: schema_oid_of(spec.schema),
+            relnamespace: schema_oid_of(&scope.catalog, spec.schema),
             relowner: OWNER,
             relam: if spec.kind == 'r' { MEMORY } else { 0 },
             relpersistence: 'p',
@@ -90,13 +92,13 @@ fn classes(scope: &QueryScope, rows: &mut Rows) {
     }
 }
 
-fn table_class(table: &TableVersion, rows: &mut Rows) {
+fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
     let def = &table.def;
     let foreign = def.foreign_keys().next().is_some() || !def.referenced_by.is_empty();
     row!(rows;
         oid: def.id,
         relname: &def.name,
-        relnamespace: schema_oid_of(&def.schema),
+        relnamespace: schema_oid_of(&scope.catalog, &def.schema),
         relowner: OWNER,
         relam: MEMORY,
         relfilenode: def.id,
@@ -104,7 +106,7 @@ fn table_class(table: &TableVersion, rows: &mut Rows) {
         reltuples: table.table.row_estimate() as f64,
         relallvisible: i64::from(table.table.block_count()),
         relhasindex: !def.indexes.is_empty(),
-        relpersistence: 'p',
+        relpersistence: if is_temporary(&def.schema) { 't' } else { 'p' },
         relkind: 'r',
         relnatts: def.columns.len(),
         relchecks: def.checks().count(),
@@ -121,11 +123,11 @@ fn storage_options(dictionary: Option<Dictionary>) -> Option<Vec<String>> {
     dictionary.map(|dictionary| vec![format!("dictionary={}", dictionary.name())])
 }
 
-fn index_class(table: &TableVersion, index: &IndexDef, rows: &mut Rows) {
+fn index_class(scope: &QueryScope, table: &TableVersion, index: &IndexDef, rows: &mut Rows) {
     row!(rows;
         oid: index.id,
         relname: &index.name,
-        relnamespace: schema_oid_of(&table.def.schema),
+        relnamespace: schema_oid_of(&scope.catalog, &table.def.schema),
         relowner: OWNER,
         relam: BTREE,
         relfilenode: index.id,
@@ -158,7 +160,7 @@ fn alignment(length: i16) -> char {
     }
 }
 
-fn attribute(
+pub(super) fn attribute(
     rows: &mut Rows,
     relation: u32,
     number: i64,
@@ -222,6 +224,7 @@ fn attributes(scope: &QueryScope, rows: &mut Rows) {
             attribute(rows, sequence.id, at as i64 + 1, name, crate::types::plain(oid), extra);
         }
     }
+    objects::view_attributes(scope, rows);
     SPECS.iter().for_each(|spec| system_attributes(spec, rows));
 }
 
@@ -336,6 +339,7 @@ fn sequences(scope: &QueryScope, rows: &mut Rows) {
 
 /// Sequences depend on their columns: automatically (serial) or internally (identity).
 fn dependencies(scope: &QueryScope, rows: &mut Rows) {
+    objects::view_dependencies(scope, rows);
     for sequence in all_sequences(&scope.catalog) {
         let Some((table, column)) = sequence.owned_by else { continue };
         let Some(table) = scope.catalog.tables.get(&table) else { continue };

@@ -2,6 +2,7 @@
 //! froglet.blocks, froglet.migrations, froglet.waits.
 
 use froglet_engine::ColumnId;
+use froglet_schema::def::Timing;
 use froglet_schema::{ConstraintDef, ConstraintKind, ForeignKeyAction, TableDef};
 
 use super::constraints::{index_of, index_text};
@@ -10,6 +11,7 @@ use super::{Rows, SPECS, V, cluster, deparse};
 use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
 use crate::system_row as row;
+use crate::types::array::is_array;
 use crate::types::{names, numeric, oids, plain, type_name};
 
 pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
@@ -113,6 +115,9 @@ fn is_tables(scope: &QueryScope, rows: &mut Rows) {
     for table in tables(&scope.catalog) {
         add(&table.def.schema, &table.def.name, "BASE TABLE", "YES");
     }
+    for view in scope.catalog.views() {
+        add(&view.schema, &view.name, "VIEW", "NO");
+    }
     for spec in SPECS {
         let kind = if spec.kind == 'v' { "VIEW" } else { "BASE TABLE" };
         add(spec.schema, spec.name, kind, "NO");
@@ -188,7 +193,7 @@ fn is_columns(scope: &QueryScope, rows: &mut Rows) {
                 ordinal_position: at + 1,
                 column_default: text.clone().filter(|_| kind == DefaultKind::Plain),
                 is_nullable: if column.not_null { "NO" } else { "YES" },
-                data_type: type_name(plain(column.sql_type.oid)),
+                data_type: data_type(column.sql_type.oid),
                 character_maximum_length: limits.characters,
                 character_octet_length: limits.octets,
                 numeric_precision: limits.precision,
@@ -205,6 +210,34 @@ fn is_columns(scope: &QueryScope, rows: &mut Rows) {
                 is_generated: if generated { "ALWAYS" } else { "NEVER" },
                 generation_expression: text.filter(|_| generated),
                 is_updatable: "YES",
+            );
+        }
+    }
+    for view in scope.catalog.views() {
+        for (at, column) in view.columns.iter().enumerate() {
+            let limits = limits(column.sql_type);
+            row!(rows;
+                table_catalog: &database,
+                table_schema: &view.schema,
+                table_name: &view.name,
+                column_name: &column.name,
+                ordinal_position: at + 1,
+                is_nullable: "YES",
+                data_type: type_name(plain(column.sql_type.oid)),
+                character_maximum_length: limits.characters,
+                character_octet_length: limits.octets,
+                numeric_precision: limits.precision,
+                numeric_precision_radix: limits.radix,
+                numeric_scale: limits.scale,
+                datetime_precision: limits.time,
+                udt_catalog: &database,
+                udt_schema: "pg_catalog",
+                udt_name: names::type_row(column.sql_type.oid).map(|t| t.name),
+                dtd_identifier: (at + 1).to_string(),
+                is_self_referencing: "NO",
+                is_identity: "NO",
+                is_generated: "NEVER",
+                is_updatable: "NO",
             );
         }
     }
@@ -230,6 +263,10 @@ fn each_constraint(scope: &QueryScope, mut f: impl FnMut(&TableDef, &ConstraintD
 fn is_constraints(scope: &QueryScope, rows: &mut Rows) {
     let database = scope.session.database();
     each_constraint(scope, |table, constraint| {
+        let timing = match &constraint.kind {
+            ConstraintKind::ForeignKey(key) => key.timing,
+            _ => Timing::NotDeferrable,
+        };
         row!(rows;
             constraint_catalog: &database,
             constraint_schema: &table.schema,
@@ -238,8 +275,8 @@ fn is_constraints(scope: &QueryScope, rows: &mut Rows) {
             table_schema: &table.schema,
             table_name: &table.name,
             constraint_type: kind_word(constraint),
-            is_deferrable: "NO",
-            initially_deferred: "NO",
+            is_deferrable: if timing == Timing::NotDeferrable { "NO" } else { "YES" },
+            initially_deferred: if timing == Timing::InitiallyDeferred { "YES" } else { "NO" },
             enforced: "YES",
         );
     });
@@ -465,4 +502,9 @@ fn waits(scope: &QueryScope, rows: &mut Rows) {
             holder_statement: holder.map_or(V::Null, |holder| V::from(&holder.query)),
         );
     }
+}
+
+/// As information_schema calls a type: of every array the same.
+fn data_type(oid: u32) -> String {
+    if is_array(oid) { "ARRAY".to_owned() } else { type_name(plain(oid)) }
 }

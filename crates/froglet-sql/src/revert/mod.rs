@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use froglet_engine::{Snapshot, SqlState};
 use froglet_schema::def::ForeignKeyDef;
+use froglet_schema::plain::PlainDef;
 use froglet_schema::{
     CatalogVersion, MigrationPhase, MigrationStatus, ObjectChange, ObjectDef, ObjectId,
     SchemaChange, SequenceDef, TableDef, TableVersion,
@@ -199,7 +200,7 @@ impl<'a> Around<'a> {
 
 fn name_of(object: &ObjectChange) -> String {
     let def = object.after.as_ref().or(object.before.as_ref());
-    def.map_or_else(String::new, |def| def.name().1.to_owned())
+    def.map_or_else(String::new, |def| def.name().to_owned())
 }
 
 /// When a statement has its turn.
@@ -261,6 +262,7 @@ impl<'a> Planner<'a> {
 
     fn plan(&mut self) -> Result<(), SqlError> {
         let change = self.change;
+        self.refuse_plain()?;
         for object in &change.objects {
             if let (Some(before), Some(after)) = (table(&object.before), table(&object.after)) {
                 self.in_place(object, before, after)?;
@@ -269,6 +271,24 @@ impl<'a> Planner<'a> {
         self.rebuild()?;
         self.sequences();
         Ok(())
+    }
+
+    /// Schemas, views and types are not reverted; what is said of objects may stay as it is.
+    fn refuse_plain(&self) -> Result<(), SqlError> {
+        let is_plain = |object: &&ObjectChange| {
+            let of = object.after.as_ref().or(object.before.as_ref());
+            matches!(of, Some(ObjectDef::Plain(def)) if !matches!(def, PlainDef::Comment(_)))
+        };
+        match self.change.objects.iter().find(is_plain) {
+            None => Ok(()),
+            Some(object) => {
+                let message = format!("schema change {} cannot be reverted", self.change.id);
+                Err(refused(message).detail(format!(
+                    "It has changed \"{}\", and schemas, views and types are not reverted.",
+                    name_of(object)
+                )))
+            }
+        }
     }
 
     /// The table that a change has left like this, as it is now.

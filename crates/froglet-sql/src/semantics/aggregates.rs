@@ -6,12 +6,29 @@
 //! | avg(integer) | numeric | double precision | argument as decimal(34, 12): 16 digits after the point |
 //! | avg(numeric) | numeric, 16 digits | scale + 4 | argument with at least 12 digits after the point |
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::{AggregateUDF, Cast, Expr, ExprSchemable};
+
+use crate::udf::intervals;
 
 /// Scale of an average's argument; DataFusion adds 4.
 const AVERAGE_SCALE: i8 = 12;
+
+/// Puts what computes an aggregate in the place of what it was planned with; whether that is another.
+pub fn compute(function: &mut Arc<AggregateUDF>, args: &[Expr], schema: &DFSchema) -> bool {
+    let [arg] = args else { return false };
+    let Ok(ty) = arg.get_type(schema) else { return false };
+    match intervals::computed(function, &ty) {
+        Some(other) => {
+            *function = other;
+            true
+        }
+        None => false,
+    }
+}
 
 /// Casts the argument of an aggregate whose result DataFusion would give another type.
 pub fn widen(function: &str, args: &mut [Expr], schema: &DFSchema) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema, ScalarValue};
@@ -19,18 +19,21 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility, WindowFunctionDefinition,
 };
-use froglet_engine::ColumnType;
+use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::SqlType;
+use froglet_schema::def::FIRST_USER_ID;
 
-use super::local_time;
+use super::{calls, enums, measures};
 use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
 use crate::types::cell::{Cell, cell_at};
+use crate::types::json::{self, Json};
 use crate::types::{self, Zone, input, names, numeric, oids, sql_field, sql_type_of_field};
 use crate::udf::lookup;
+use crate::udf::overload::Overloads;
 
 /// Rewrites the casts of a plan, of its subqueries too.
 pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -39,23 +42,41 @@ pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
         if let LogicalPlan::TableScan(scan) = &node {
             schema.merge(&scan.projected_schema);
         }
+        let node = order_by_measures(node, &schema)?;
         let preserver = NamePreserver::new(&node);
         // A cast may keep more digits than its declared type: types above follow.
-        node.map_expressions(|expr| {
-            let name = preserver.save(&expr);
-            Ok(rewrite_expr(expr, &schema)?.update_data(|e| name.restore(e)))
-        })?
-        .map_data(LogicalPlan::recompute_schema)
+        enums::sort(node, &schema)?
+            .map_expressions(|expr| {
+                let name = preserver.save(&expr);
+                Ok(rewrite_expr(expr, &schema)?.update_data(|e| name.restore(e)))
+            })?
+            .map_data(LogicalPlan::recompute_schema)
     })
     .map(|t| t.data)
+}
+
+/// The order of a plan's rows by measures of what Arrow orders otherwise.
+fn order_by_measures(mut node: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+    if let LogicalPlan::Sort(sort) = &mut node {
+        measures::order(&mut sort.expr, schema)?;
+    }
+    Ok(node)
 }
 
 /// Rewrites the casts of an expression.
 pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|node| match node {
         Expr::Cast(cast) => rewrite_cast(cast, schema),
-        Expr::ScalarFunction(call) if local_time::is_read(&call, schema) => {
-            Ok(Transformed::yes(local_time::read(call)))
+        Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_) => {
+            let mut compared = enums::compare(node, schema)?;
+            compared.transformed |= measures::compare(&mut compared.data, schema)?;
+            Ok(compared)
+        }
+        Expr::ScalarFunction(call) if call.func.inner().is::<Overloads>() => {
+            calls::resolve(call, schema)
+        }
+        Expr::ScalarFunction(call) if call.func.name() == "pg_typeof" => {
+            calls::type_named(call, schema)
         }
         Expr::ScalarFunction(mut call) => {
             let list = call.func.name() == "array_has";
@@ -63,12 +84,25 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             Ok(mark(Expr::ScalarFunction(call), changed))
         }
         Expr::AggregateFunction(mut call) => {
-            let changed = super::aggregates::widen(call.func.name(), &mut call.params.args, schema);
+            enums::refuse_extreme(&call, schema)?;
+            enums::order_by(&mut call.params.order_by, schema);
+            let swapped = super::aggregates::compute(&mut call.func, &call.params.args, schema)
+                | measures::order(&mut call.params.order_by, schema)?;
+            let changed =
+                swapped | super::aggregates::widen(call.func.name(), &mut call.params.args, schema);
             Ok(mark(Expr::AggregateFunction(call), changed))
         }
         Expr::WindowFunction(mut call) => {
+            enums::order_by(&mut call.params.order_by, schema);
             let name = call.fun.name().to_owned();
-            let changed = super::aggregates::widen(&name, &mut call.params.args, schema);
+            let swapped = match &mut call.fun {
+                WindowFunctionDefinition::AggregateUDF(function) => {
+                    super::aggregates::compute(function, &call.params.args, schema)
+                }
+                WindowFunctionDefinition::WindowUDF(_) => false,
+            };
+            let swapped = swapped | measures::order(&mut call.params.order_by, schema)?;
+            let changed = swapped | super::aggregates::widen(&name, &mut call.params.args, schema);
             Ok(mark(Expr::WindowFunction(call), changed))
         }
         Expr::Case(mut case) => {
@@ -147,9 +181,16 @@ fn type_branches(case: &mut datafusion::logical_expr::Case, schema: &DFSchema) -
     true
 }
 
-fn rewrite_cast(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn rewrite_cast(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let target = sql_type_of_field(&cast.field);
     let Cast { expr, field } = cast;
+    // A scale that DataFusion has found for the values of several rows.
+    if let (oids::NUMERIC, DataType::Decimal128(..)) = (target.oid, field.data_type())
+        && *field.data_type() != types::UNCONSTRAINED.arrow()
+        && target.modifier < 4
+    {
+        return Ok(Transformed::no(Expr::Cast(Cast::new_from_field(expr, field))));
+    }
     match *expr {
         Expr::Placeholder(Placeholder { id, field: None }) => {
             let typed = Expr::Placeholder(Placeholder { id, field: Some(field) });
@@ -214,25 +255,33 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
     use DataType::*;
     let has_length = match target.oid {
         oids::VARCHAR | oids::BPCHAR | oids::NUMERIC => target.modifier >= 4,
-        oids::NAME | oids::CHAR => true,
-        _ => false,
+        _ => types::cast::has_length(target),
     };
     let named = |oid| matches!(oid, oids::REGCLASS | oids::REGTYPE);
     if named(from.oid) != named(target.oid) {
         return false;
     }
+    // Their values are texts that are made anew.
+    let json = |oid| matches!(oid, oids::JSON | oids::JSONB);
+    if (json(from.oid) || json(target.oid)) && from.oid != target.oid {
+        return source.data_type().is_null();
+    }
+    // The blanks at the end of a char(n) are none of a text's.
+    if from.oid == oids::BPCHAR && target.oid != oids::BPCHAR {
+        return false;
+    }
     match (source.data_type(), field.data_type()) {
         (Null, _) => true,
-        (a, b) if a == b => !has_length || (from == target),
+        (a, b) if a == b => match from.oid >= FIRST_USER_ID || target.oid >= FIRST_USER_ID {
+            true => from == target,
+            false => !has_length || (from == target),
+        },
         (Int16, Int32 | Int64 | Float64) | (Int32, Int64 | Float64) | (Float32, Float64) => true,
         // Between local times and points in time stands the session's zone.
         (Timestamp(_, a), Timestamp(_, b)) => {
             a.is_some() == b.is_some() || Zone::current().is_utc()
         }
         (Date32, Timestamp(_, zone)) => zone.is_none() || Zone::current().is_utc(),
-        (Interval(_) | Duration(_) | Time64(_), to) => !to.is_string(),
-        (Utf8 | Utf8View | LargeUtf8, Interval(_)) => true,
-        (_, Time64(_)) => true,
         _ => false,
     }
 }
@@ -243,7 +292,7 @@ pub fn literal(value: &ScalarValue, target: SqlType) -> Result<Option<Expr>, Sql
         oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGNAMESPACE | oids::REGROLE => {
             return Ok(None);
         }
-        oids::INTERVAL | oids::TIME => return Ok(None),
+        users if users >= FIRST_USER_ID => return Ok(None),
         oids::NUMERIC if target.modifier < 4 => {
             if let ScalarValue::Utf8(Some(text)) = value {
                 let (unscaled, scale) = numeric::parse(text)?;
@@ -277,6 +326,8 @@ pub fn cast_scalar(value: &ScalarValue, target: SqlType) -> Result<ScalarValue, 
 pub struct CastFunction {
     oid: u32,
     modifier: i32,
+    /// Of an enum type, when the cast was planned.
+    labels: Option<Arc<[String]>>,
     signature: Signature,
 }
 
@@ -285,19 +336,20 @@ impl CastFunction {
     pub fn to(target: SqlType) -> CastFunction {
         // Names of relations change, and are looked up when the cast is evaluated.
         let volatility = match target.oid {
-            oids::REGCLASS | oids::REGTYPE => Volatility::Stable,
+            oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE => Volatility::Stable,
             _ => Volatility::Immutable,
         };
         CastFunction {
             oid: target.oid,
             modifier: target.modifier,
+            labels: enums::labels_of(target.oid),
             signature: Signature::any(1, volatility),
         }
     }
 
-    /// Whether what it makes of a text depends on which relations there are.
-    pub fn looks_up_a_relation(&self) -> bool {
-        self.oid == oids::REGCLASS
+    /// Whether what it makes of a text depends on which relations, types or schemas there are.
+    pub fn looks_up_a_name(&self) -> bool {
+        matches!(self.oid, oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE)
     }
 
     fn target(&self) -> SqlType {
@@ -340,10 +392,14 @@ impl ScalarUDFImpl for CastFunction {
         let session = current_session(&args.config_options);
         let wanted = args.return_field.data_type();
         let cast = |array: &ArrayRef| -> Result<ArrayRef> {
-            if self.oid == oids::NUMERIC && self.modifier < 4 {
+            if self.oid == oids::NUMERIC && self.modifier < 4 && from.oid != oids::JSONB {
                 return Ok(to_numeric(array, wanted)?);
             }
-            Ok(cast_any(array, from, self.target(), session.as_ref())?)
+            let cast = cast_any(array, from, self.target(), session.as_ref())?;
+            if let Some(labels) = &self.labels {
+                enums::check_array(&cast, labels, self.target())?;
+            }
+            Ok(cast)
         };
         let run = |array: &ArrayRef| session.zone().run(|| cast(array));
         match &args.args[0] {
@@ -385,16 +441,22 @@ pub fn cast_any(
         oids::REGCLASS => {
             return to_oid(array, |text| lookup::relation_oid(session, text).map(Some));
         }
-        oids::REGTYPE => return to_oid(array, |text| lookup::type_oid(text).map(Some)),
+        oids::REGTYPE => return to_oid(array, |text| lookup::type_oid(session, text).map(Some)),
         oids::REGNAMESPACE => {
             return to_oid(array, |text| lookup::schema_oid(session, text).map(Some));
         }
         oids::REGPROC | oids::REGROLE => return to_oid(array, |text| input::oid(text).map(Some)),
-        oids::INTERVAL | oids::TIME => return arrow_cast(array, target),
+        oids::CHAR if array.data_type().is_integer() => return to_char(array),
         _ => {}
     }
-    if let Some(element) = types::element_oid(target.oid) {
-        return to_list(array, types::plain(element), target);
+    if from.oid == oids::JSONB && types::oid_of_arrow(array.data_type()) == oids::TEXT {
+        let scalar = |oid| column_of_json(oid, target.modifier);
+        if let Some(column) = scalar(target.oid) {
+            return of_json(array, column, target);
+        }
+    }
+    if let Some(element) = types::array::element_type(target) {
+        return to_list(array, element, target);
     }
     let column = types::column_type_of(target.oid, target.modifier)
         .ok_or_else(|| types::cast::cannot_cast(&input::input_name(from), target))?;
@@ -406,7 +468,40 @@ pub fn cast_any(
         let text = text_array(array, from.oid);
         return types::cast_array(&text, column, target, CastContext::Explicit);
     }
+    if from.oid == oids::BPCHAR && target.oid != oids::BPCHAR && array.data_type().is_string() {
+        return types::cast_array(&trimmed(array), column, target, CastContext::Explicit);
+    }
     types::cast_array(array, column, target, CastContext::Explicit)
+}
+
+/// Strings without the blanks that char(n) adds.
+fn trimmed(array: &ArrayRef) -> ArrayRef {
+    let texts = (0..array.len()).map(|row| match cell_at(array.as_ref(), row) {
+        Cell::Text(text) => Some(text.trim_end_matches(' ').to_owned()),
+        _ => None,
+    });
+    Arc::new(texts.collect::<StringViewArray>())
+}
+
+/// The "char" of a number, which is one byte.
+fn to_char(array: &ArrayRef) -> Result<ArrayRef, SqlError> {
+    let chars = (0..array.len()).map(|row| {
+        let number = match cell_at(array.as_ref(), row) {
+            Cell::Int16(v) => i64::from(v),
+            Cell::Int32(v) => i64::from(v),
+            Cell::Int64(v) => v,
+            _ => return Ok(None),
+        };
+        match u8::try_from(number).ok().filter(u8::is_ascii) {
+            Some(0) => Ok(Some(String::new())),
+            Some(byte) => Ok(Some(char::from(byte).to_string())),
+            None => Err(SqlError::new(
+                froglet_engine::SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                "\"char\" out of range",
+            )),
+        }
+    });
+    Ok(Arc::new(chars.collect::<Result<StringViewArray, SqlError>>()?))
 }
 
 fn arrow_cast(array: &ArrayRef, target: SqlType) -> Result<ArrayRef, SqlError> {
@@ -436,6 +531,53 @@ fn to_oid(
         builder.append_option(oid);
     }
     Ok(Arc::new(builder.finish()))
+}
+
+/// How a scalar out of jsonb is stored; `None` for types that jsonb is not cast to.
+fn column_of_json(oid: u32, modifier: i32) -> Option<ColumnType> {
+    let numbers = [oids::INT2, oids::INT4, oids::INT8, oids::FLOAT4, oids::FLOAT8, oids::NUMERIC];
+    let scalar = oid == oids::BOOL || numbers.contains(&oid);
+    scalar.then(|| types::column_type_of(oid, modifier)).flatten()
+}
+
+/// Numbers and booleans of jsonb.
+fn of_json(array: &ArrayRef, column: ColumnType, target: SqlType) -> Result<ArrayRef, SqlError> {
+    let mut values = Vec::with_capacity(array.len());
+    for row in 0..array.len() {
+        let Cell::Text(text) = cell_at(array.as_ref(), row) else {
+            values.push(Value::Null);
+            continue;
+        };
+        let cell = match (json::read(text)?, column) {
+            (Json::Bool(value), ColumnType::Bool) => Cell::Bool(value),
+            (Json::Number(text), column) if column != ColumnType::Bool => {
+                let (unscaled, scale) = numeric::parse(&text)?;
+                Cell::Decimal(unscaled, scale)
+            }
+            (other, _) => {
+                let (kind, name) = (other.type_name(), names::type_name(target));
+                return Err(SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("cannot cast jsonb {kind} to type {name}"),
+                ));
+            }
+        };
+        values.push(types::cast::cast_cell(&cell, column, target, CastContext::Explicit)?);
+    }
+    Ok(types::array_of(column, &mut values.iter()))
+}
+
+/// The columns of a schema, of which those that are stored as an array's text become lists.
+pub fn lists(mut columns: Vec<ArrayRef>, schema: &Schema) -> Result<Vec<ArrayRef>, SqlError> {
+    for (column, field) in columns.iter_mut().zip(schema.fields()) {
+        if matches!(field.data_type(), DataType::List(_)) && column.data_type().is_string() {
+            let ty = sql_type_of_field(field);
+            if let Some(element) = types::array::element_type(ty) {
+                *column = to_list(column, element, ty)?;
+            }
+        }
+    }
+    Ok(columns)
 }
 
 fn to_list(array: &ArrayRef, element: SqlType, target: SqlType) -> Result<ArrayRef, SqlError> {

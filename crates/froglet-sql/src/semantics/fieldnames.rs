@@ -39,6 +39,7 @@ fn weak_name(expr: &Expr) -> Option<(String, bool)> {
         Expr::Array(_) => strong("array"),
         Expr::Subquery(query) => subquery_name(query).map(|name| (name, true)),
         Expr::Extract { .. } => strong("extract"),
+        Expr::Substring { shorthand: true, .. } => strong("substr"),
         Expr::Substring { .. } => strong("substring"),
         Expr::Position { .. } => strong("position"),
         Expr::Overlay { .. } => strong("overlay"),
@@ -51,10 +52,7 @@ fn weak_name(expr: &Expr) -> Option<(String, bool)> {
         },
         Expr::Tuple(_) => strong("row"),
         Expr::AtTimeZone { .. } => strong("timezone"),
-        Expr::Value(value) => match value.value {
-            ast::Value::Boolean(_) => Some(("bool".to_owned(), false)),
-            _ => None,
-        },
+        Expr::BinaryOp { op: ast::BinaryOperator::Overlaps, .. } => strong("overlaps"),
         _ => None,
     }
 }
@@ -68,8 +66,10 @@ fn is_number(expr: &Expr) -> bool {
 }
 
 fn type_name(ty: &ast::DataType) -> Option<String> {
-    let ty = types::names::parse_sql_type(ty).ok()?;
-    types::names::type_row(ty.oid).map(|row| row.name.to_owned())
+    let oid = types::names::parse_sql_type(ty).ok()?.oid;
+    // An array's is that of its elements.
+    let named = matches!(ty, ast::DataType::Array(_)).then(|| types::element_oid(oid)).flatten();
+    types::names::type_row(named.unwrap_or(oid)).map(|row| row.name.to_owned())
 }
 
 fn subquery_name(query: &ast::Query) -> Option<String> {

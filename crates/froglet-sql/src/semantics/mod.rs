@@ -8,10 +8,17 @@
 
 pub mod aggregates;
 pub mod arith;
+mod array_ops;
+pub mod calls;
 pub mod casts;
 pub mod copies;
+pub mod enums;
 pub mod fieldnames;
-mod local_time;
+mod json_ops;
+pub mod measures;
+pub mod merged_columns;
+pub mod named;
 pub mod operators;
 pub mod param;
+pub mod time_arith;
 pub mod type_names;

@@ -15,7 +15,7 @@ use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 
 use super::arith::{self, Op};
-use super::casts;
+use super::{array_ops, casts, json_ops, time_arith};
 use crate::error::SqlError;
 use crate::types::{self, oids, sql_type_of_field};
 
@@ -30,8 +30,20 @@ impl ExprPlanner for Operators {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = raw;
+        if let Some(call) = json_ops::plan(&op, &left, &right, schema)? {
+            return Ok(PlannerResult::Planned(call));
+        }
+        if let Some(call) = array_ops::plan(&op, &left, &right, schema)? {
+            return Ok(PlannerResult::Planned(call));
+        }
         let (left, right) = match shape_of(&op) {
-            Shape::Other => (left, right),
+            Shape::Other if op == BinaryOperator::StringConcat => {
+                return concatenated(op, left, right, schema);
+            }
+            Shape::Other => match regexp(&op) {
+                Some(options) => return matched(op, left, right, options),
+                None => (left, right),
+            },
             Shape::Comparison | Shape::Arithmetic(_) => unify(&op, left, right, schema)?,
         };
         if let Shape::Arithmetic(arithmetic) = shape_of(&op) {
@@ -60,6 +72,63 @@ fn shape_of(op: &BinaryOperator) -> Shape {
     }
 }
 
+/// The options of an operator that matches a regular expression.
+fn regexp(op: &BinaryOperator) -> Option<&'static str> {
+    use BinaryOperator::*;
+    match op {
+        PGRegexMatch | PGRegexNotMatch => Some(""),
+        PGRegexIMatch | PGRegexNotIMatch => Some("i"),
+        _ => None,
+    }
+}
+
+/// A match of a pattern that stands there is DataFusion's, of the pattern in its syntax; of another one
+/// it is ours.
+fn matched(
+    op: BinaryOperator,
+    left: Expr,
+    right: Expr,
+    options: &str,
+) -> Result<PlannerResult<RawBinaryExpr>> {
+    if let Some(pattern) = unknown_literal(&right) {
+        let pattern = crate::udf::pattern::for_operator(pattern)?;
+        let right = Expr::Literal(ScalarValue::Utf8(Some(pattern)), None);
+        return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+    }
+    let Some(function) = crate::planning::registry().scalar("regexp_like") else {
+        return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+    };
+    let options = Expr::Literal(ScalarValue::Utf8(Some(options.to_owned())), None);
+    let call = ScalarFunction::new_udf(function.clone(), vec![left, right, options]);
+    let like = Expr::ScalarFunction(call);
+    let negated = matches!(op, BinaryOperator::PGRegexNotMatch | BinaryOperator::PGRegexNotIMatch);
+    Ok(PlannerResult::Planned(if negated { Expr::Not(Box::new(like)) } else { like }))
+}
+
+/// `||` of bytea, and of char(n) without the blanks at its end.
+fn concatenated(
+    op: BinaryOperator,
+    left: Expr,
+    right: Expr,
+    schema: &DFSchema,
+) -> Result<PlannerResult<RawBinaryExpr>> {
+    let oid = |expr: &Expr| expr.to_field(schema).ok().map(|(_, f)| sql_type_of_field(&f).oid);
+    let (l, r) = (oid(&left), oid(&right));
+    let bytes = crate::planning::registry().scalar("froglet_bytes");
+    if let (Some(function), true) = (bytes, l == Some(oids::BYTEA) || r == Some(oids::BYTEA)) {
+        let left = adopt(&op, left, &right, schema)?;
+        let right = adopt(&op, right, &left, schema)?;
+        let call = ScalarFunction::new_udf(function.clone(), vec![left, right]);
+        return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
+    }
+    let text = |expr: Expr, oid| match oid {
+        Some(oids::BPCHAR) => casts::call(expr, types::plain(oids::TEXT)),
+        _ => expr,
+    };
+    let (left, right) = (text(left, l), text(right, r));
+    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
 fn plan_arithmetic(
     op: BinaryOperator,
     arithmetic: Op,
@@ -75,21 +144,16 @@ fn plan_arithmetic(
         let call = ScalarFunction::new_udf(arith::function(arithmetic), vec![left, right]);
         return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
     }
-    // date ± interval is a timestamp; the rest of date arithmetic is DataFusion's.
-    let (left, right) = match (&l, &r) {
-        (DataType::Date32, DataType::Interval(_)) => (as_timestamp(left), right),
-        (DataType::Interval(_), DataType::Date32) => (left, as_timestamp(right)),
-        (l, r) if !is_time(l) && !is_time(r) => {
-            return Err(no_operator(&op, &left, &right, schema).into());
-        }
-        _ => (left, right),
+    let Some([to_left, to_right, _]) = time_arith::operand_types(arithmetic, &l, &r) else {
+        return Err(no_operator(&op, &left, &right, schema).into());
     };
-    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
-}
-
-fn as_timestamp(expr: Expr) -> Expr {
-    let timestamp = froglet_engine::ColumnType::Timestamp.arrow();
-    Expr::Cast(Cast::new(Box::new(expr), timestamp))
+    let brought = |expr: Expr, from: DataType, to: DataType| match from == to {
+        true => expr,
+        false => Expr::Cast(Cast::new(Box::new(expr), to)),
+    };
+    let operands = vec![brought(left, l, to_left), brought(right, r, to_right)];
+    let call = ScalarFunction::new_udf(time_arith::function(arithmetic), operands);
+    Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
 }
 
 fn is_time(ty: &DataType) -> bool {
@@ -113,21 +177,25 @@ fn type_of(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
 
 /// Gives literals and parameters of no type of their own the type of the other side.
 fn unify(op: &BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
-    let left = padded(adopt(left, &right, schema)?, &right, schema);
-    let right = padded(adopt(right, &left, schema)?, &left, schema);
+    let left = padded(adopt(op, left, &right, schema)?, &right, schema);
+    let right = padded(adopt(op, right, &left, schema)?, &left, schema);
     let (Some(l), Some(r)) = (type_of(&left, schema), type_of(&right, schema)) else {
         return Ok((left, right));
     };
     let string = |t: &DataType| t.is_string();
     let strange =
         |t: &DataType| t.is_numeric() || is_time(t) || matches!(t, DataType::FixedSizeBinary(_));
-    if (string(&l) && strange(&r)) || (strange(&l) && string(&r)) {
+    let oids = [json_ops::oid_of(&left, schema), json_ops::oid_of(&right, schema)];
+    // json is compared with nothing, jsonb with jsonb alone.
+    let no_json =
+        oids.contains(&Some(oids::JSON)) || oids.contains(&Some(oids::JSONB)) && oids[0] != oids[1];
+    if no_json || (string(&l) && strange(&r)) || (strange(&l) && string(&r)) {
         return Err(no_operator(op, &left, &right, schema).into());
     }
     Ok((left, right))
 }
 
-fn adopt(expr: Expr, other: &Expr, schema: &DFSchema) -> Result<Expr> {
+fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Result<Expr> {
     if unknown_literal(other).is_some() {
         return Ok(expr);
     }
@@ -136,14 +204,17 @@ fn adopt(expr: Expr, other: &Expr, schema: &DFSchema) -> Result<Expr> {
             let Ok((_, field)) = other.to_field(schema) else {
                 return Ok(Expr::Placeholder(Placeholder { id, field: None }));
             };
-            let ty = parameter_type(&field);
+            let ty = match operand_type(op, &field) {
+                operand if operand.oid != sql_type_of_field(&field).oid => operand,
+                _ => parameter_type(&field),
+            };
             let known = types::arrow_of(ty).unwrap_or_else(|| field.data_type().clone());
             let typed = types::sql_field("", ty, known, true);
             Ok(Expr::Placeholder(Placeholder { id, field: Some(typed) }))
         }
         literal => match (unknown_literal(&literal), other.to_field(schema)) {
-            (Some(text), Ok((_, field))) if !field.data_type().is_string() => {
-                let ty = operand_type(&field);
+            (Some(text), Ok((_, field))) if gives_type(&field) => {
+                let ty = operand_type(op, &field);
                 match casts::literal(&ScalarValue::Utf8(Some(text.to_owned())), ty)? {
                     Some(typed) => Ok(typed),
                     None => Ok(literal),
@@ -152,6 +223,12 @@ fn adopt(expr: Expr, other: &Expr, schema: &DFSchema) -> Result<Expr> {
             _ => Ok(literal),
         },
     }
+}
+
+/// Whether a literal beside a value of this type is of the type; beside a text it is a text anyway.
+fn gives_type(field: &Field) -> bool {
+    let oid = sql_type_of_field(field).oid;
+    !field.data_type().is_string() || matches!(oid, oids::JSON | oids::JSONB)
 }
 
 /// char(n) is stored padded: what it is compared with is padded too, so that an index still
@@ -187,8 +264,15 @@ fn parameter_type(field: &Field) -> SqlType {
 }
 
 /// The type in which a literal beside a value of this type is read. A decimal keeps its digits.
-fn operand_type(field: &Field) -> SqlType {
+fn operand_type(op: &BinaryOperator, field: &Field) -> SqlType {
     types::plain(match sql_type_of_field(field).oid {
+        // What is added to a moment is an interval; what an interval is multiplied with is a number.
+        oids::TIME | oids::TIMESTAMP | oids::TIMESTAMPTZ if *op == BinaryOperator::Plus => {
+            oids::INTERVAL
+        }
+        oids::INTERVAL if matches!(op, BinaryOperator::Multiply | BinaryOperator::Divide) => {
+            oids::FLOAT8
+        }
         oids::REGCLASS | oids::REGTYPE => oids::OID,
         oid => oid,
     })
@@ -203,7 +287,12 @@ pub fn unknown_literal(expr: &Expr) -> Option<&str> {
 }
 
 /// 42883
-fn no_operator(op: &BinaryOperator, left: &Expr, right: &Expr, schema: &DFSchema) -> SqlError {
+pub(super) fn no_operator(
+    op: &BinaryOperator,
+    left: &Expr,
+    right: &Expr,
+    schema: &DFSchema,
+) -> SqlError {
     let name = |expr: &Expr| match (unknown_literal(expr), expr.to_field(schema)) {
         (Some(_), _) | (_, Err(_)) => "unknown".to_owned(),
         (None, Ok((_, field))) => types::input::input_name(sql_type_of_field(&field)),

@@ -7,9 +7,11 @@ use froglet_schema::SqlType;
 
 use super::cell::{Cell, cell_at};
 use super::datetime::{
-    DATE_INFINITY, DATE_MINUS_INFINITY, EPOCH_2000_DAYS, EPOCH_2000_US, INFINITY, MINUS_INFINITY,
+    DATE_INFINITY, DATE_MINUS_INFINITY, DAY_US, EPOCH_2000_DAYS, EPOCH_2000_US, INFINITY,
+    MINUS_INFINITY,
 };
-use super::{cast, element_oid, names, numeric, oids, output};
+use super::interval_input::checked;
+use super::{array, cast, element_oid, names, numeric, oids, output};
 use crate::error::SqlError;
 
 /// Reads a value in binary format.
@@ -37,10 +39,25 @@ pub fn from_binary(ty: SqlType, column: ColumnType, bytes: &[u8]) -> Result<Valu
         ColumnType::Timestamp => Value::Timestamp(micros(ty, bytes)?),
         ColumnType::TimestampTz => Value::TimestampTz(micros(ty, bytes)?),
         ColumnType::Uuid => Value::Uuid(fixed(ty, bytes)?),
+        ColumnType::Time => match i64::from_be_bytes(fixed(ty, bytes)?) {
+            us @ 0..=DAY_US => Value::Time(us),
+            _ => return Err(out_of_range("time")),
+        },
+        ColumnType::Interval => {
+            let all: [u8; 16] = fixed(ty, bytes)?;
+            let (us, rest) = all.split_at(8);
+            let (days, months) = rest.split_at(4);
+            let word = |half: &[u8]| i32::from_be_bytes(half.try_into().expect("four bytes"));
+            let us = i64::from_be_bytes(us.try_into().expect("eight bytes"));
+            Value::Interval(checked(word(months).into(), word(days).into(), us.into())?)
+        }
     };
     cast::check_length(&value, ty, cast::CastContext::Assignment)
         .map(|shorter| shorter.unwrap_or(value))
 }
+
+/// Stands before the text of a jsonb.
+const JSONB_VERSION: u8 = 1;
 
 /// The message for a value that goes on after its end; Bind says in which parameter.
 pub const INCORRECT: &str = "incorrect binary data format";
@@ -74,6 +91,16 @@ fn out_of_range(what: &str) -> SqlError {
 }
 
 fn text_value(ty: SqlType, bytes: &[u8]) -> Result<Value, SqlError> {
+    if ty.oid == oids::JSONB {
+        return match bytes.split_first() {
+            Some((&JSONB_VERSION, text)) => utf8(text).map(Value::text),
+            Some((version, _)) => Err(SqlError::new(
+                SqlState::INTERNAL_ERROR,
+                format!("unsupported jsonb version number {version}"),
+            )),
+            None => Err(short()),
+        };
+    }
     if let Some(element) = element_oid(ty.oid) {
         return array_text(element, bytes).map(Value::text);
     }
@@ -157,7 +184,13 @@ pub fn cell_binary(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
         Cell::Float32(v) => out.extend_from_slice(&v.to_be_bytes()),
         Cell::Float64(v) => out.extend_from_slice(&v.to_be_bytes()),
         Cell::Decimal(v, scale) => numeric::write_binary(*v, *scale, out),
-        Cell::Text(v) => out.extend_from_slice(v.as_bytes()),
+        Cell::Text(v) if array::is_array(oid) => array::write_binary(v, oid, out),
+        Cell::Text(v) => {
+            if oid == oids::JSONB {
+                out.push(JSONB_VERSION);
+            }
+            out.extend_from_slice(v.as_bytes());
+        }
         Cell::Bytes(v) => out.extend_from_slice(v),
         Cell::Date(v) => {
             let days = match *v {
@@ -201,7 +234,8 @@ pub fn integer_width(oid: u32, own: usize) -> usize {
     }
 }
 
-fn list(items: &ArrayRef, oid: u32, out: &mut Vec<u8>) {
+/// Appends the elements of an array behind its header.
+pub(super) fn list(items: &ArrayRef, oid: u32, out: &mut Vec<u8>) {
     let element = element_oid(oid).unwrap_or_else(|| super::oid_of_arrow(items.data_type()));
     let dimensions = i32::from(!items.is_empty());
     out.extend_from_slice(&dimensions.to_be_bytes());

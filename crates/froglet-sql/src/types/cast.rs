@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::datatypes::DataType;
-use froglet_engine::{ColumnType, SqlState, Value};
+use froglet_engine::{ColumnType, Interval, SqlState, Value};
 use froglet_schema::SqlType;
 
 use super::cell::{Cell, cell_at, cell_of};
 use super::datetime::{DATE_INFINITY, DATE_MINUS_INFINITY, DAY_US, INFINITY, MINUS_INFINITY};
-use super::{Zone, array_of, convert, input, names, numeric, oids, output};
+use super::{
+    Zone, array, array_of, convert, element_oid, input, interval, json, names, numeric, oids,
+    output,
+};
 use crate::error::SqlError;
 
 /// How hard a cast may try.
@@ -30,6 +33,9 @@ pub fn assignable(from: u32, to: u32) -> bool {
     if from == to || from == UNKNOWN {
         return true;
     }
+    if let (Some(from), Some(to)) = (element_oid(from), element_oid(to)) {
+        return assignable(from, to);
+    }
     let number = |oid| matches!(oid, INT2 | INT4 | INT8 | FLOAT4 | FLOAT8 | NUMERIC);
     let string = |oid| matches!(oid, TEXT | VARCHAR | BPCHAR | NAME);
     match (from, to) {
@@ -37,8 +43,10 @@ pub fn assignable(from: u32, to: u32) -> bool {
         // Anything may be assigned to a string type.
         _ if string(to) => true,
         (DATE, TIMESTAMP | TIMESTAMPTZ) => true,
-        (TIMESTAMP, DATE | TIMESTAMPTZ) => true,
-        (TIMESTAMPTZ, DATE | TIMESTAMP) => true,
+        (TIMESTAMP, DATE | TIMESTAMPTZ | TIME) => true,
+        (TIMESTAMPTZ, DATE | TIMESTAMP | TIME) => true,
+        (TIME, INTERVAL) | (INTERVAL, TIME) => true,
+        (JSON, JSONB) | (JSONB, JSON) => true,
         (INT2 | INT4 | INT8, OID | REGCLASS) | (OID | REGCLASS, INT4 | INT8 | OID) => true,
         _ => false,
     }
@@ -65,6 +73,7 @@ pub fn castable(from: u32, to: u32) -> bool {
         || string(from)
         || string(to)
         || matches!((from, to), (BOOL, INT4) | (INT4, BOOL))
+        || from == JSONB && matches!(to, BOOL | INT2 | INT4 | INT8 | FLOAT4 | FLOAT8 | NUMERIC)
 }
 
 /// The array in another type. `to` says how values are stored, `ty` which SQL type it is.
@@ -110,11 +119,13 @@ pub fn cast_value(
     cast_cell(&cell_of(&value, from), to, ty, context)
 }
 
-fn has_length(ty: SqlType) -> bool {
+/// Whether a type keeps less than its stored type.
+pub fn has_length(ty: SqlType) -> bool {
     match ty.oid {
         oids::VARCHAR | oids::BPCHAR => ty.modifier >= 4,
-        oids::NAME | oids::CHAR => true,
-        _ => false,
+        oids::NAME | oids::CHAR | oids::JSON | oids::JSONB => true,
+        oids::TIME | oids::TIMESTAMP | oids::TIMESTAMPTZ | oids::INTERVAL => ty.modifier >= 0,
+        oid => array::is_array(oid),
     }
 }
 
@@ -170,7 +181,7 @@ pub fn cast_cell(
             ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => to_integer(cell, to, ty)?,
             ColumnType::Float32 | ColumnType::Float64 => to_float(cell, to, ty)?,
             ColumnType::Decimal { precision, scale } => to_decimal(cell, precision, scale, ty)?,
-            ColumnType::Text => to_text(cell),
+            ColumnType::Text => to_text(cell, ty.oid),
             ColumnType::Bytes => match cell {
                 Cell::Bytes(v) => Value::Bytes((*v).into()),
                 _ => return Err(cannot_cast(kind(cell), ty)),
@@ -178,6 +189,24 @@ pub fn cast_cell(
             ColumnType::Date | ColumnType::Timestamp | ColumnType::TimestampTz => {
                 to_time(cell, to, ty)?
             }
+            ColumnType::Time => match cell {
+                Cell::Time(v) => Value::Time(*v),
+                Cell::Timestamp(INFINITY | MINUS_INFINITY)
+                | Cell::TimestampTz(INFINITY | MINUS_INFINITY) => return Ok(Value::Null),
+                Cell::Timestamp(us) => Value::Time(us.rem_euclid(DAY_US)),
+                Cell::TimestampTz(us) => {
+                    Value::Time(Zone::current().to_local(*us).rem_euclid(DAY_US))
+                }
+                Cell::Interval(_, _, us) => Value::Time(us.rem_euclid(DAY_US)),
+                _ => return Err(cannot_cast(kind(cell), ty)),
+            },
+            ColumnType::Interval => match cell {
+                Cell::Interval(months, days, us) => {
+                    Value::Interval(Interval { months: *months, days: *days, us: *us })
+                }
+                Cell::Time(us) => Value::Interval(Interval { us: *us, ..Interval::default() }),
+                _ => return Err(cannot_cast(kind(cell), ty)),
+            },
             ColumnType::Uuid => match cell {
                 Cell::Uuid(v) => Value::Uuid(*v),
                 _ => return Err(cannot_cast(kind(cell), ty)),
@@ -299,14 +328,14 @@ fn float_digits(v: f64, significant: usize) -> String {
     if v.is_finite() { format!("{:.*e}", significant - 1, v) } else { v.to_string() }
 }
 
-fn to_text(cell: &Cell<'_>) -> Value {
+fn to_text(cell: &Cell<'_>, oid: u32) -> Value {
     match cell {
         Cell::Text(v) => Value::text(v),
         // A boolean prints as t and casts as true.
         Cell::Bool(v) => Value::text(if *v { "true" } else { "false" }),
         _ => {
             let mut out = Vec::new();
-            output::cell_text(cell, 0, &mut out);
+            output::cell_text(cell, oid, &mut out);
             Value::text(String::from_utf8_lossy(&out))
         }
     }
@@ -346,7 +375,16 @@ pub fn check_length(
     ty: SqlType,
     context: CastContext,
 ) -> Result<Option<Value>, SqlError> {
-    let Value::Text(text) = value else { return Ok(None) };
+    let text = match value {
+        Value::Text(text) => text,
+        _ => return Ok(rounded_time(value, ty.modifier)),
+    };
+    if let oids::JSON | oids::JSONB = ty.oid {
+        return Ok(json::fit(text, ty.oid == oids::JSONB)?.map(Value::text));
+    }
+    if array::is_array(ty.oid) {
+        return Ok(array::fit(text, ty)?.map(Value::text));
+    }
     let (limit, bytes) = match ty.oid {
         oids::VARCHAR | oids::BPCHAR if ty.modifier >= 4 => ((ty.modifier - 4) as usize, false),
         oids::NAME => (63, true),
@@ -379,6 +417,24 @@ pub fn check_length(
         }
     }
     Ok(None)
+}
+
+/// What a type with fewer digits of a second (or fields of an interval) keeps of a value; `None`: all.
+fn rounded_time(value: &Value, modifier: i32) -> Option<Value> {
+    if modifier < 0 {
+        return None;
+    }
+    let round = |us: i64| match us {
+        INFINITY | MINUS_INFINITY => us,
+        us => interval::round_us(us, modifier),
+    };
+    match value {
+        Value::Time(us) => Some(Value::Time(round(*us))),
+        Value::Timestamp(us) => Some(Value::Timestamp(round(*us))),
+        Value::TimestampTz(us) => Some(Value::TimestampTz(round(*us))),
+        Value::Interval(v) => Some(Value::Interval(interval::fit(*v, modifier))),
+        _ => None,
+    }
 }
 
 /// An array of SQL text of each row; NULL stays NULL. What `::text` does.

@@ -183,5 +183,7 @@ pub fn cell_of(value: &Value, column: ColumnType) -> Cell<'_> {
         Value::Timestamp(v) => Cell::Timestamp(*v),
         Value::TimestampTz(v) => Cell::TimestampTz(*v),
         Value::Uuid(v) => Cell::Uuid(*v),
+        Value::Time(v) => Cell::Time(*v),
+        Value::Interval(v) => Cell::Interval(v.months, v.days, v.us),
     }
 }

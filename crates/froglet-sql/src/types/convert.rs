@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion::common::ScalarValue;
-use froglet_engine::{ColumnType, SqlState, Value};
+use froglet_engine::{ColumnType, Interval, SqlState, Value};
 
 use super::cell::{Cell, cell_at};
+use super::{Zone, oid_of_arrow, output};
 use crate::error::SqlError;
 
 /// The value of a row of an array, as a column of this type stores it. The array's type need only
@@ -30,6 +31,11 @@ pub fn value_at(array: &dyn Array, row: usize, column: ColumnType) -> Value {
             super::numeric::rescale(v, from, scale).map_or(Value::Null, Value::Decimal)
         }
         (ColumnType::Text, Cell::Text(v)) => Value::text(v),
+        (ColumnType::Text, list @ Cell::List(_)) => {
+            let mut text = Vec::new();
+            Zone::Utc.run(|| output::cell_text(&list, oid_of_arrow(array.data_type()), &mut text));
+            Value::text(String::from_utf8_lossy(&text))
+        }
         (ColumnType::Bytes, Cell::Bytes(v)) => Value::Bytes(v.into()),
         (ColumnType::Bytes, Cell::Uuid(v)) => Value::Bytes(v.to_vec().into_boxed_slice()),
         (ColumnType::Date, Cell::Date(v)) => Value::Date(v),
@@ -38,6 +44,10 @@ pub fn value_at(array: &dyn Array, row: usize, column: ColumnType) -> Value {
             Value::TimestampTz(v)
         }
         (ColumnType::Uuid, Cell::Uuid(v)) => Value::Uuid(v),
+        (ColumnType::Time, Cell::Time(v)) => Value::Time(v),
+        (ColumnType::Interval, Cell::Interval(months, days, us)) => {
+            Value::Interval(Interval { months, days, us })
+        }
         _ => Value::Null,
     }
 }
@@ -96,7 +106,19 @@ pub fn array_of(column: ColumnType, values: &mut dyn Iterator<Item = &Value>) ->
             collect!(values, builder, TimestampTz)
         }
         ColumnType::Uuid => uuid_array(values),
+        ColumnType::Time => collect!(values, Time64MicrosecondBuilder::new(), Time),
+        ColumnType::Interval => {
+            let native = |value: &Value| match value {
+                Value::Interval(v) => Some(arrow_interval(*v)),
+                _ => None,
+            };
+            Arc::new(values.map(native).collect::<IntervalMonthDayNanoArray>())
+        }
     }
+}
+
+fn arrow_interval(v: Interval) -> IntervalMonthDayNano {
+    IntervalMonthDayNano::new(v.months, v.days, v.nanoseconds())
 }
 
 fn uuid_array(values: &mut dyn Iterator<Item = &Value>) -> ArrayRef {
@@ -130,6 +152,10 @@ pub fn scalar_of(value: &Value, column: ColumnType) -> ScalarValue {
         }
         (ColumnType::TimestampTz, Value::TimestampTz(v)) => {
             ScalarValue::TimestampMicrosecond(Some(*v), Some("UTC".into()))
+        }
+        (ColumnType::Time, Value::Time(v)) => ScalarValue::Time64Microsecond(Some(*v)),
+        (ColumnType::Interval, Value::Interval(v)) => {
+            ScalarValue::IntervalMonthDayNano(Some(arrow_interval(*v)))
         }
         (ColumnType::Uuid, Value::Uuid(v)) => ScalarValue::FixedSizeBinary(16, Some(v.to_vec())),
         _ => null_of(&column.arrow()),

@@ -2,12 +2,12 @@
 //!
 //! Input: ISO 8601 and PostgreSQL's usual forms (`2024-02-29 12:30:45.5+02`, `20240229T123045Z`,
 //! `2/29/2024` as month/day/year, `Feb 29, 2024`, a trailing `BC`, `AM`/`PM`), and the words epoch, infinity, now,
-//! today, tomorrow, yesterday. Zones are offsets, Z, UTC and GMT; without one a time is in the
+//! today, tomorrow, yesterday. Zones are offsets or names; without one a time is in the
 //! session's zone, which is that of the output, too.
 
 use froglet_engine::SqlState;
 
-use super::zone::{Zone, offset_text};
+use super::zone::{Zone, canonical, offset_text};
 use crate::error::SqlError;
 
 /// Microseconds of a day.
@@ -58,7 +58,8 @@ pub const fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
-fn days_in_month(year: i64, month: i64) -> i64 {
+/// How many days a month has.
+pub fn days_in_month(year: i64, month: i64) -> i64 {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     match month {
         2 if leap => 29,
@@ -126,6 +127,33 @@ pub fn parse_timestamp(text: &str, with_zone: bool) -> Result<i64, SqlError> {
         (true, Some(offset)) => local - offset * 1_000_000,
         (true, None) => Zone::current().to_utc(local),
     })
+}
+
+/// Reads a time of day, 24:00 among them. A date or a zone beside it says nothing.
+pub fn parse_time(text: &str) -> Result<i64, SqlError> {
+    parse_clock(text).map_err(|f| fault(f, "time", text))
+}
+
+fn parse_clock(text: &str) -> Result<i64, Fault> {
+    let lower = text.trim().to_ascii_lowercase();
+    match lower.as_str() {
+        "now" => return Ok(Zone::current().to_local(now_us()).rem_euclid(DAY_US)),
+        "allballs" => return Ok(0),
+        // hhmm and hhmmss
+        digits if matches!(digits.len(), 4 | 6) && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            let seconds = if digits.len() == 6 { &digits[4..] } else { "00" };
+            return clock_us(&format!("{}:{}:{seconds}", &digits[..2], &digits[2..4]));
+        }
+        _ => {}
+    }
+    let mut fields = Fields::default();
+    for token in tokens(lower.strip_prefix('t').unwrap_or(&lower)) {
+        fields.take(token)?;
+    }
+    if fields.time_us.is_none() {
+        return Err(Fault::Syntax);
+    }
+    fields.clock()
 }
 
 fn fault(fault: Fault, type_name: &str, text: &str) -> SqlError {
@@ -207,6 +235,7 @@ struct Fields<'a> {
     numbers: Vec<&'a str>,
     time_us: Option<i64>,
     zone: Option<i64>,
+    named: Option<Zone>,
     before_christ: bool,
     afternoon: Option<bool>,
 }
@@ -256,6 +285,11 @@ impl<'a> Fields<'a> {
             };
         }
         if DAYS.iter().any(abbreviates) {
+            return Ok(());
+        }
+        let named = self.time_us.and_then(|_| Zone::parse(&canonical(word)?));
+        if named.is_some() {
+            self.named = named;
             return Ok(());
         }
         Err(if self.time_us.is_some() && word.contains('/') { Fault::Zone } else { Fault::Syntax })
@@ -357,16 +391,25 @@ impl<'a> Fields<'a> {
         if day < 1 || day > days_in_month(year, month) {
             return Err(Fault::Field);
         }
-        let mut time = self.time_us.unwrap_or(0);
+        let (days, time) = (days_from_civil(year, month, day), self.clock()?);
+        if let (Some(zone), Some(local)) = (self.named, days.checked_mul(DAY_US)) {
+            let local = local.saturating_add(time);
+            self.zone = Some((local - zone.to_utc(local)) / 1_000_000);
+        }
+        Ok(Parsed::At(days, time, self.zone))
+    }
+
+    /// The time of the day.
+    fn clock(&self) -> Result<i64, Fault> {
         const HALF: i64 = DAY_US / 2;
         const HOUR: i64 = DAY_US / 24;
+        let time = self.time_us.unwrap_or(0);
         match self.afternoon {
-            Some(_) if time >= HALF + HOUR => return Err(Fault::Field),
-            Some(false) if time >= HALF => time -= HALF,
-            Some(true) if time < HALF => time += HALF,
-            _ => {}
+            Some(_) if time >= HALF + HOUR => Err(Fault::Field),
+            Some(false) if time >= HALF => Ok(time - HALF),
+            Some(true) if time < HALF => Ok(time + HALF),
+            _ => Ok(time),
         }
-        Ok(Parsed::At(days_from_civil(year, month, day), time, self.zone))
     }
 }
 

@@ -4,7 +4,7 @@ use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::SqlType;
 
 use super::float::{FloatError, parse_f32, parse_f64};
-use super::{binary, cast, datetime, element_oid, names, numeric, oids};
+use super::{binary, cast, datetime, interval, interval_input, names, numeric, oids};
 use crate::error::SqlError;
 
 /// Reads a value in text format.
@@ -30,17 +30,17 @@ pub fn from_text(ty: SqlType, column: ColumnType, text: &str) -> Result<Value, S
             let (unscaled, from) = numeric::parse(text)?;
             Value::Decimal(numeric::fit(unscaled, from, precision, scale)?)
         }
-        ColumnType::Text => {
-            if element_oid(ty.oid).is_some() {
-                array_items(text)?;
-            }
-            Value::text(text)
-        }
+        ColumnType::Text => Value::text(text),
         ColumnType::Bytes => Value::Bytes(bytea(text)?.into_boxed_slice()),
         ColumnType::Date => Value::Date(datetime::parse_date(text)?),
         ColumnType::Timestamp => Value::Timestamp(datetime::parse_timestamp(text, false)?),
         ColumnType::TimestampTz => Value::TimestampTz(datetime::parse_timestamp(text, true)?),
         ColumnType::Uuid => Value::Uuid(uuid(text)?),
+        ColumnType::Time => Value::Time(datetime::parse_time(text)?),
+        ColumnType::Interval => {
+            let fields = interval::Fields::of_modifier(ty.modifier);
+            Value::Interval(interval_input::parse(text, fields)?)
+        }
     };
     cast::check_length(&value, ty, cast::CastContext::Assignment)
         .map(|shorter| shorter.unwrap_or(value))
@@ -216,6 +216,8 @@ pub fn array_items(text: &str) -> Result<Vec<Option<String>>, SqlError> {
             Some('{' | '}') if !inside => {
                 return Err(SqlError::unsupported("an array of more than one dimension"));
             }
+            // Blanks around an element are none of it, before its quotes either.
+            Some(c) if !inside && c.is_ascii_whitespace() && (quoted || item.is_empty()) => {}
             Some(c) if inside || (c != ',') => item.push(c),
             None if inside => return Err(malformed("Unexpected end of input.")),
             _ => {

@@ -19,6 +19,7 @@
 //! scales; what needs more than 38 digits is 22003. 'infinity' is the extreme value of a date or
 //! timestamp, as in PostgreSQL.
 
+pub mod array;
 pub mod binary;
 pub mod cast;
 pub mod cell;
@@ -27,6 +28,8 @@ pub mod datetime;
 pub mod float;
 pub mod input;
 pub mod interval;
+pub mod interval_input;
+pub mod json;
 pub mod names;
 pub mod numeric;
 pub mod output;
@@ -37,9 +40,10 @@ pub mod zone;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use froglet_engine::ColumnType;
 use froglet_schema::SqlType;
+use froglet_schema::def::FIRST_USER_ID;
 
 pub use binary::from_binary;
 pub use cast::{CastContext, assignable, cast_array, cast_value};
@@ -64,6 +68,8 @@ pub mod oids {
     pub const TEXT: u32 = 25;
     pub const OID: u32 = 26;
     pub const XID: u32 = 28;
+    pub const JSON: u32 = 114;
+    pub const JSON_ARRAY: u32 = 199;
     pub const OIDVECTOR: u32 = 30;
     pub const FLOAT4: u32 = 700;
     pub const FLOAT8: u32 = 701;
@@ -84,12 +90,17 @@ pub mod oids {
     pub const TIME: u32 = 1083;
     pub const TIMESTAMP: u32 = 1114;
     pub const TIMESTAMPTZ: u32 = 1184;
+    pub const TIMESTAMPTZ_ARRAY: u32 = 1185;
     pub const INTERVAL: u32 = 1186;
     pub const NUMERIC_ARRAY: u32 = 1231;
     pub const NUMERIC: u32 = 1700;
     pub const REGCLASS: u32 = 2205;
     pub const REGTYPE: u32 = 2206;
+    pub const RECORD: u32 = 2249;
+    pub const VOID: u32 = 2278;
     pub const UUID: u32 = 2950;
+    pub const JSONB: u32 = 3802;
+    pub const JSONB_ARRAY: u32 = 3807;
     pub const REGNAMESPACE: u32 = 4089;
     pub const REGROLE: u32 = 4096;
 }
@@ -124,12 +135,17 @@ pub fn column_type_of(oid: u32, modifier: i32) -> Option<ColumnType> {
         oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGNAMESPACE | oids::REGROLE => {
             ColumnType::Text
         }
+        oids::JSON | oids::JSONB | oids::VOID | oids::RECORD => ColumnType::Text,
         oids::BYTEA => ColumnType::Bytes,
         oids::DATE => ColumnType::Date,
         oids::TIMESTAMP => ColumnType::Timestamp,
         oids::TIMESTAMPTZ => ColumnType::TimestampTz,
         oids::UUID => ColumnType::Uuid,
+        oids::TIME => ColumnType::Time,
+        oids::INTERVAL => ColumnType::Interval,
         array if element_oid(array).is_some() => ColumnType::Text,
+        // Enum types: a value is its label.
+        users if users >= FIRST_USER_ID => ColumnType::Text,
         _ => return None,
     })
 }
@@ -160,6 +176,8 @@ pub fn default_sql_type(ty: ColumnType) -> SqlType {
         ColumnType::Timestamp => oids::TIMESTAMP,
         ColumnType::TimestampTz => oids::TIMESTAMPTZ,
         ColumnType::Uuid => oids::UUID,
+        ColumnType::Time => oids::TIME,
+        ColumnType::Interval => oids::INTERVAL,
     };
     plain(oid)
 }
@@ -170,8 +188,9 @@ pub fn column_type_of_arrow(ty: &DataType) -> Option<ColumnType> {
         DataType::Decimal128(precision, scale) => {
             Some(ColumnType::Decimal { precision: *precision, scale: *scale })
         }
-        // Only results have it: no value holds an array.
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => None,
+        // As its text.
+        DataType::List(_) => Some(ColumnType::Text),
+        DataType::LargeList(_) | DataType::FixedSizeList(..) => None,
         _ => column_type_of(oid_of_arrow(ty), -1),
     }
 }
@@ -204,42 +223,31 @@ pub fn oid_of_arrow(ty: &DataType) -> u32 {
         DataType::Timestamp(_, Some(_)) => oids::TIMESTAMPTZ,
         DataType::Interval(_) | DataType::Duration(_) => oids::INTERVAL,
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            array_oid(oid_of_arrow(item.data_type()))
+            // An array has one type, however many dimensions.
+            match oid_of_arrow(item.data_type()) {
+                array if array::is_array(array) => array,
+                element => array_oid(element),
+            }
         }
         DataType::Dictionary(_, value) => oid_of_arrow(value),
         _ => oids::TEXT,
     }
 }
 
-fn array_oid(element: u32) -> u32 {
-    match element {
-        oids::BOOL => oids::BOOL_ARRAY,
-        oids::INT2 => oids::INT2_ARRAY,
-        oids::INT4 => oids::INT4_ARRAY,
-        oids::INT8 => oids::INT8_ARRAY,
-        oids::FLOAT4 => oids::FLOAT4_ARRAY,
-        oids::FLOAT8 => oids::FLOAT8_ARRAY,
-        oids::OID => oids::OID_ARRAY,
-        oids::NUMERIC => oids::NUMERIC_ARRAY,
-        _ => oids::TEXT_ARRAY,
-    }
+/// The array type of an element type; that of text where there is none.
+pub fn array_oid(element: u32) -> u32 {
+    names::type_row(element)
+        .map(|row| row.array)
+        .filter(|oid| *oid != 0)
+        .unwrap_or(oids::TEXT_ARRAY)
 }
 
 /// The element type of an array type.
 pub fn element_oid(array: u32) -> Option<u32> {
-    Some(match array {
-        oids::BOOL_ARRAY => oids::BOOL,
-        oids::INT2_ARRAY | oids::INT2VECTOR => oids::INT2,
-        oids::INT4_ARRAY => oids::INT4,
-        oids::INT8_ARRAY => oids::INT8,
-        oids::FLOAT4_ARRAY => oids::FLOAT4,
-        oids::FLOAT8_ARRAY => oids::FLOAT8,
-        oids::OID_ARRAY | oids::OIDVECTOR => oids::OID,
-        oids::NUMERIC_ARRAY => oids::NUMERIC,
-        oids::TEXT_ARRAY | oids::ACLITEM_ARRAY => oids::TEXT,
-        oids::NAME_ARRAY => oids::NAME,
-        _ => return None,
-    })
+    if array == oids::ACLITEM_ARRAY {
+        return Some(oids::TEXT);
+    }
+    names::type_row(array).filter(|row| row.category == 'A').map(|row| row.element)
 }
 
 /// The Arrow type that expressions compute with for a SQL type.
@@ -252,15 +260,17 @@ pub fn arrow_of(ty: SqlType) -> Option<DataType> {
         | oids::REGPROC
         | oids::REGNAMESPACE
         | oids::REGROLE => DataType::UInt32,
-        oids::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
-        oids::TIME => DataType::Time64(TimeUnit::Microsecond),
-        oid => match element_oid(oid) {
-            Some(element) => {
-                DataType::List(Arc::new(Field::new("item", arrow_of(plain(element))?, true)))
-            }
+        oid => match array::element_type(ty) {
+            Some(element) => DataType::List(Arc::new(Field::new("item", arrow_of(element)?, true))),
             None => column_type_of(oid, ty.modifier)?.arrow(),
         },
     })
+}
+
+/// The Arrow type that expressions see of a column: its stored one, but a list of an array's text.
+pub fn computed_type(ty: SqlType, column: ColumnType) -> DataType {
+    let list = array::is_array(ty.oid).then(|| arrow_of(ty)).flatten();
+    list.unwrap_or_else(|| column.arrow())
 }
 
 /// An Arrow field of a SQL type. The type is written into the field's metadata only where the
@@ -301,10 +311,11 @@ fn same_storage(declared: u32, arrow: u32) -> bool {
         | oids::REGNAMESPACE
         | oids::REGROLE
         | oids::XID => arrow == oids::OID || arrow == oids::TEXT,
-        oids::INT2VECTOR | oids::OIDVECTOR => {
-            arrow == oids::TEXT || element_oid(arrow) == element_oid(declared)
-        }
-        oids::NAME_ARRAY | oids::ACLITEM_ARRAY => arrow == oids::TEXT_ARRAY || arrow == oids::TEXT,
-        _ => declared == arrow || (text(declared) && arrow == oids::TEXT),
+        crate::udf::VOID => arrow == oids::TEXT,
+        _ if declared == arrow || (text(declared) && arrow == oids::TEXT) => true,
+        _ => match (element_oid(declared), element_oid(arrow)) {
+            (Some(declared), Some(arrow)) => same_storage(declared, arrow),
+            _ => false,
+        },
     }
 }

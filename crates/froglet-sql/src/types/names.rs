@@ -1,13 +1,16 @@
 //! Names of types: PostgreSQL's type table, type names in SQL text, and names for messages.
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType as Ast, ExactNumberInfo, ObjectName, TimezoneInfo,
+    ArrayElemTypeDef, CharacterLength, DataType as Ast, ExactNumberInfo, IntervalFields,
+    ObjectName, TimezoneInfo,
 };
 use froglet_engine::{ColumnType, SqlState};
 use froglet_schema::SqlType;
 
-use super::{column_type_of, element_oid, numeric, oids, plain};
+use super::interval::Fields;
+use super::{array, column_type_of, element_oid, numeric, oids, plain};
 use crate::error::SqlError;
+use crate::semantics::enums;
 
 /// One row of pg_type.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +62,8 @@ pub const TYPES: &[TypeRow] = &[
     row(26, "oid", "oid", 4, 'N', 0, 1028, 0),
     row(28, "xid", "xid", 4, 'U', 0, 1011, 0),
     row(30, "oidvector", "oidvector", -1, 'A', 26, 1013, 0),
+    row(114, "json", "json", -1, 'U', 0, 199, 0),
+    row(199, "_json", "json[]", -1, 'A', 114, 0, 0),
     row(700, "float4", "real", 4, 'N', 0, 1021, 0),
     row(701, "float8", "double precision", 8, 'N', 0, 1022, 0),
     row(705, "unknown", "unknown", -2, 'X', 0, 0, 0),
@@ -83,6 +88,7 @@ pub const TYPES: &[TypeRow] = &[
     row(1114, "timestamp", "timestamp without time zone", 8, 'D', 0, 1115, 0),
     row(1115, "_timestamp", "timestamp without time zone[]", -1, 'A', 1114, 0, 0),
     row(1182, "_date", "date[]", -1, 'A', 1082, 0, 0),
+    row(1183, "_time", "time without time zone[]", -1, 'A', 1083, 0, 0),
     row(1184, "timestamptz", "timestamp with time zone", 8, 'D', 0, 1185, 0),
     row(1185, "_timestamptz", "timestamp with time zone[]", -1, 'A', 1184, 0, 0),
     row(1186, "interval", "interval", 16, 'T', 0, 1187, 0),
@@ -91,9 +97,12 @@ pub const TYPES: &[TypeRow] = &[
     row(1700, "numeric", "numeric", -1, 'N', 0, 1231, 0),
     row(2205, "regclass", "regclass", 4, 'N', 0, 2210, 0),
     row(2206, "regtype", "regtype", 4, 'N', 0, 2211, 0),
+    row(2249, "record", "record", -1, 'P', 0, 2287, 0),
     row(2278, "void", "void", 4, 'P', 0, 0, 0),
     row(2950, "uuid", "uuid", 16, 'U', 0, 2951, 0),
     row(2951, "_uuid", "uuid[]", -1, 'A', 2950, 0, 0),
+    row(3802, "jsonb", "jsonb", -1, 'U', 0, 3807, 0),
+    row(3807, "_jsonb", "jsonb[]", -1, 'A', 3802, 0, 0),
     row(4089, "regnamespace", "regnamespace", 4, 'N', 0, 4090, 0),
     row(4096, "regrole", "regrole", 4, 'N', 0, 4097, 0),
 ];
@@ -105,12 +114,8 @@ pub fn type_row(oid: u32) -> Option<&'static TypeRow> {
 
 /// Types that PostgreSQL has and Froglet has not, yet.
 const UNSUPPORTED: &[&str] = &[
-    "json",
-    "jsonb",
     "xml",
-    "time",
     "timetz",
-    "interval",
     "bit",
     "varbit",
     "money",
@@ -176,11 +181,14 @@ pub fn type_by_name(name: &str) -> Option<&'static TypeRow> {
 /// A type as PostgreSQL's format_type prints it: `character varying(20)`, `numeric(10,2)`.
 pub fn type_name(ty: SqlType) -> String {
     let Some(row) = type_row(ty.oid) else {
-        return "???".to_owned();
+        return enums::type_name(ty.oid).unwrap_or_else(|| "???".to_owned());
     };
     if ty.modifier < 0 {
         // format_type(…, NULL) says "character"; a column of type bpchar without length says bpchar.
         return row.sql_name.to_owned();
+    }
+    if let Some(element) = array::element_type(ty) {
+        return format!("{}[]", type_name(element));
     }
     match ty.oid {
         oids::VARCHAR | oids::BPCHAR if ty.modifier >= 4 => {
@@ -190,6 +198,8 @@ pub fn type_name(ty: SqlType) -> String {
             let (precision, scale) = numeric::precision_scale(ty.modifier);
             format!("numeric({precision},{scale})")
         }
+        oids::INTERVAL => format!("interval{}", Fields::suffix(ty.modifier)),
+        oids::TIME => format!("time({}) without time zone", ty.modifier),
         oids::TIMESTAMP => format!("timestamp({}) without time zone", ty.modifier),
         oids::TIMESTAMPTZ => format!("timestamp({}) with time zone", ty.modifier),
         _ => row.sql_name.to_owned(),
@@ -199,19 +209,21 @@ pub fn type_name(ty: SqlType) -> String {
 /// The type of a column declaration: how it is stored, and its SQL type.
 pub fn parse_type(ast: &Ast) -> Result<(ColumnType, SqlType), SqlError> {
     let ty = parse_sql_type(ast)?;
-    let result_only = element_oid(ty.oid).is_some()
-        || matches!(
-            ty.oid,
-            oids::OID
-                | oids::XID
-                | oids::CHAR
-                | oids::UNKNOWN
-                | oids::REGPROC
-                | oids::REGCLASS
-                | oids::REGTYPE
-                | oids::REGNAMESPACE
-                | oids::REGROLE
-        );
+    // Of an array it is the elements that count.
+    let result_only = matches!(
+        element_oid(ty.oid).unwrap_or(ty.oid),
+        oids::OID
+            | oids::XID
+            | oids::CHAR
+            | oids::UNKNOWN
+            | oids::REGPROC
+            | oids::REGCLASS
+            | oids::REGTYPE
+            | oids::REGNAMESPACE
+            | oids::REGROLE
+            | oids::RECORD
+            | oids::VOID
+    );
     match column_type_of(ty.oid, ty.modifier) {
         Some(column) if !result_only => Ok((column, ty)),
         _ => Err(SqlError::unsupported(format!("a column of type {}", type_name(ty)))),
@@ -237,10 +249,16 @@ pub fn parse_sql_type(ast: &Ast) -> Result<SqlType, SqlError> {
         Ast::Bytea => oids::BYTEA,
         Ast::Date => oids::DATE,
         Ast::Timestamp(precision, zone) => return timestamp_type(*precision, zone),
-        Ast::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => oids::TIME,
+        Ast::Time(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            return Ok(rounded(oids::TIME, *precision));
+        }
+        Ast::JSON => oids::JSON,
+        Ast::JSONB => oids::JSONB,
         Ast::Uuid => oids::UUID,
         Ast::Regclass => oids::REGCLASS,
-        Ast::Interval { .. } => oids::INTERVAL,
+        Ast::Interval { fields, precision } => {
+            return Ok(interval_type(fields.as_ref(), *precision));
+        }
         Ast::Array(
             ArrayElemTypeDef::SquareBracket(element, _) | ArrayElemTypeDef::AngleBracket(element),
         ) => return array_type(element),
@@ -253,7 +271,7 @@ pub fn parse_sql_type(ast: &Ast) -> Result<SqlType, SqlError> {
 fn array_type(element: &Ast) -> Result<SqlType, SqlError> {
     let element = parse_sql_type(element)?;
     match type_row(element.oid).map(|row| row.array).filter(|array| *array != 0) {
-        Some(array) => Ok(plain(array)),
+        Some(oid) => Ok(SqlType { oid, modifier: element.modifier }),
         None => Err(SqlError::unsupported(format!("an array of {}", type_name(element)))),
     }
 }
@@ -325,12 +343,22 @@ fn timestamp_type(precision: Option<u64>, zone: &TimezoneInfo) -> Result<SqlType
         TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => oids::TIMESTAMP,
         TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => oids::TIMESTAMPTZ,
     };
-    match precision {
-        None | Some(6) => Ok(plain(oid)),
-        Some(p) if p > 6 => Ok(plain(oid)),
-        Some(p) => Err(SqlError::unsupported(format!("timestamp({p})"))
-            .hint("Use timestamp without a precision: it keeps microseconds.")),
-    }
+    Ok(rounded(oid, precision))
+}
+
+/// A type with so many digits of a second; more than it has are all, as in PostgreSQL.
+fn rounded(oid: u32, precision: Option<u64>) -> SqlType {
+    SqlType { oid, modifier: precision.map_or(-1, |p| p.min(6) as i32) }
+}
+
+fn interval_type(fields: Option<&IntervalFields>, precision: Option<u64>) -> SqlType {
+    let fields = fields.map_or(Fields::ALL, |fields| {
+        let text = fields.to_string().to_ascii_lowercase();
+        let (from, to) = text.split_once(" to ").unwrap_or((&text, &text));
+        Fields::between(from, to).expect("the parser's fields are ours")
+    });
+    let modifier = fields.modifier(precision.map(|p| p.min(6) as u8));
+    SqlType { oid: oids::INTERVAL, modifier }
 }
 
 fn named_type(name: &ObjectName, arguments: &[String]) -> Result<SqlType, SqlError> {
@@ -355,6 +383,9 @@ fn named_type(name: &ObjectName, arguments: &[String]) -> Result<SqlType, SqlErr
         other => type_by_name(other),
     };
     let (Some(row), true) = (found, known_schema) else {
+        if let Some(oid) = enums::type_named(name) {
+            return Ok(plain(oid));
+        }
         return Err(by_text(&parts.join(".").to_lowercase()));
     };
     let number = |at: usize| arguments.get(at).and_then(|a| a.parse::<u64>().ok());

@@ -4,7 +4,7 @@ use arrow::array::{Array, ArrayRef};
 use froglet_engine::{ColumnType, Value};
 
 use super::cell::{Cell, cell_at, cell_of};
-use super::{binary, datetime, element_oid, float, interval, numeric, oids};
+use super::{array, binary, datetime, element_oid, float, interval, numeric, oids};
 
 /// Appends the text format of a cell that is not NULL. NULL appends nothing: ask before.
 pub fn write_text(array: &dyn Array, row: usize, oid: u32, out: &mut Vec<u8>) {
@@ -49,6 +49,7 @@ pub fn cell_text(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
         Cell::Float32(v) => float::write_f32(*v, out),
         Cell::Float64(v) => float::write_f64(*v, out),
         Cell::Decimal(v, scale) => numeric::write(*v, *scale, out),
+        Cell::Text(v) if oid == oids::TIMESTAMPTZ_ARRAY => array::write_text(v, oid, out),
         Cell::Text(v) => out.extend_from_slice(v.as_bytes()),
         Cell::Bytes(v) => hex(v, out),
         Cell::Date(v) => datetime::write_date(*v, out),
@@ -143,12 +144,19 @@ fn list(items: &ArrayRef, oid: u32, out: &mut Vec<u8>) {
         let start = out.len();
         let cell = cell_at(items.as_ref(), row);
         cell_text(&cell, element, out);
-        if !matches!(cell, Cell::List(_)) && needs_quotes(&out[start..]) {
-            quote(start, out);
+        if !matches!(cell, Cell::List(_)) {
+            quote_item(start, out);
         }
     }
     if !vector {
         out.push(b'}');
+    }
+}
+
+/// Puts an array's element, from `start` on, in quotes if it needs them.
+pub(super) fn quote_item(start: usize, out: &mut Vec<u8>) {
+    if needs_quotes(&out[start..]) {
+        quote(start, out);
     }
 }
 

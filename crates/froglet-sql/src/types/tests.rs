@@ -4,6 +4,7 @@ use froglet_engine::ColumnType;
 use froglet_schema::SqlType;
 
 use super::*;
+use crate::error::SqlError;
 
 const NUMERIC_5_1: SqlType = SqlType { oid: oids::NUMERIC, modifier: (5 << 16 | 1) + 4 };
 const VARCHAR_5: SqlType = SqlType { oid: oids::VARCHAR, modifier: 9 };
@@ -212,4 +213,183 @@ fn types_have_postgresqls_names() {
     ] {
         assert_eq!(type_name(ty), name);
     }
+}
+
+#[test]
+fn times_of_day() {
+    check(
+        plain(oids::TIME),
+        &[
+            ("12:34:56.789", "12:34:56.789"),
+            ("04:05 PM", "16:05:00"),
+            ("040506", "04:05:06"),
+            ("24:00", "24:00:00"),
+            ("23:59:60", "24:00:00"),
+            ("2024-02-29 10:00:00", "10:00:00"),
+            ("allballs", "00:00:00"),
+            ("25:00", "22008: date/time field value out of range: \"25:00\""),
+            ("24:00:01", "22008: date/time field value out of range: \"24:00:01\""),
+            ("x", "22007: invalid input syntax for type time: \"x\""),
+        ],
+    );
+    check(SqlType { oid: oids::TIME, modifier: 0 }, &[("08:00:01.6", "08:00:02")]);
+}
+
+#[test]
+fn intervals_in_every_style() {
+    check(
+        plain(oids::INTERVAL),
+        &[
+            ("1 year 2 months 3 days 04:05:06.789", "1 year 2 mons 3 days 04:05:06.789"),
+            ("P1Y2M3DT4H5M6.5S", "1 year 2 mons 3 days 04:05:06.5"),
+            ("P0001-02-03T04:05:06", "1 year 2 mons 3 days 04:05:06"),
+            ("1-2 3 4:05", "1 year 2 mons 3 days 04:05:00"),
+            ("1 day 2 hours ago", "-1 days -02:00:00"),
+            ("-1 day 2:03", "-1 days +02:03:00"),
+            ("1.5 months", "1 mon 15 days"),
+            ("1.5 years", "1 year 6 mons"),
+            ("1.5 weeks", "10 days 12:00:00"),
+            ("0.1 day", "02:24:00"),
+            ("@ 90 minutes", "01:30:00"),
+            ("1h2m3s", "01:02:03"),
+            ("5", "00:00:05"),
+            ("0", "00:00:00"),
+            ("100:00:00", "100:00:00"),
+            ("1 decade 1 ms", "10 years 00:00:00.001"),
+            ("1 day 2 days", "22007: invalid input syntax for type interval: \"1 day 2 days\""),
+            ("1 lightyear", "22007: invalid input syntax for type interval: \"1 lightyear\""),
+            ("", "22007: invalid input syntax for type interval: \"\""),
+            ("1:60:00", "22015: interval field value out of range: \"1:60:00\""),
+            (
+                "3000000000 months",
+                "22015: interval field value out of range: \"3000000000 months\"",
+            ),
+        ],
+    );
+    let of = |from, to, precision| SqlType {
+        oid: oids::INTERVAL,
+        modifier: interval::Fields::between(from, to).unwrap().modifier(precision),
+    };
+    check(of("day", "day", None), &[("1", "1 day"), ("1 day 2:00", "1 day")]);
+    check(of("year", "month", None), &[("14", "1 year 2 mons")]);
+    check(of("minute", "second", Some(1)), &[("1:02.34", "00:01:02.3")]);
+    assert_eq!(type_name(of("day", "second", Some(3))), "interval day to second(3)");
+}
+
+#[test]
+fn intervals_are_calculated_with_as_postgresql_does() {
+    let read = |text: &str| interval_input::parse(text, interval::Fields::ALL).unwrap();
+    let shown = |interval: Result<froglet_engine::Interval, SqlError>| {
+        let mut out = Vec::new();
+        let v = interval.unwrap();
+        interval::write(v.months, v.days, v.us, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    let times = |text, by: f64| shown(interval::scale(read(text), |v| v * by));
+    assert_eq!(times("1 day", 2.5), "2 days 12:00:00");
+    assert_eq!(times("1 month", 0.5), "15 days");
+    assert_eq!(times("1 month 1 day", 0.1), "3 days 02:24:00");
+    assert_eq!(shown(interval::justify_hours(read("27 hours"))), "1 day 03:00:00");
+    assert_eq!(shown(interval::justify_days(read("35 days"))), "1 mon 5 days");
+    assert_eq!(shown(interval::justify(read("1 mon -1 hour"))), "29 days 23:00:00");
+    assert!(interval::add(read("178956970 years"), read("1 year")).is_err());
+}
+
+#[test]
+fn jsonb_is_canonical_and_json_as_it_was() {
+    check(
+        plain(oids::JSONB),
+        &[
+            (" {\"bb\" : 1, \"a\":2.50,\"a\":3e1} ", "{\"a\": 30, \"bb\": 1}"),
+            ("[1,-0, 1.50, 1E-3, 12e-1]", "[1, 0, 1.50, 0.001, 1.2]"),
+            ("\"\\u00e9\\ud83d\\udc38\\n\"", "\"\u{e9}\u{1f438}\\n\""),
+            ("[]", "[]"),
+            ("null", "null"),
+            ("{bad", "22P02: invalid input syntax for type json"),
+            ("[1,]", "22P02: invalid input syntax for type json"),
+            ("01", "22P02: invalid input syntax for type json"),
+            ("\"\\u0000\"", "22P05: unsupported Unicode escape sequence"),
+            ("1e200000", "22003: value overflows numeric format"),
+        ],
+    );
+    check(plain(oids::JSON), &[("{\"a\": 1, \"a\" : [1,2]}", "{\"a\": 1, \"a\" : [1,2]}")]);
+    // As deep as may be: every walk over it has the stack it needs.
+    let deepest = format!("{}{}", "[".repeat(512), "]".repeat(512));
+    assert_eq!(read(plain(oids::JSONB), &deepest), deepest);
+    let value = json::read(&deepest).unwrap();
+    assert!(json::path::contains(&value, &value.clone()) && !json::key::of(&value).is_empty());
+    let deep = "[".repeat(100_000);
+    assert_eq!(read(plain(oids::JSONB), &deep).get(..5), Some("54001"));
+    for (text, detail) in [
+        ("{bad", "Token \"bad\" is invalid."),
+        ("{\"a\" 1}", "Expected \":\", but found \"1\"."),
+        ("[1 2]", "Expected \",\" or \"]\", but found \"2\"."),
+        ("[1", "The input string ended unexpectedly."),
+        ("1 2", "Expected end of input, but found \"2\"."),
+    ] {
+        let error = from_text(plain(oids::JSON), ColumnType::Text, text).unwrap_err();
+        assert_eq!(error.detail.as_deref(), Some(detail), "{text}");
+    }
+}
+
+#[test]
+fn jsonb_values_are_ordered_as_in_postgresql() {
+    let ladder = [
+        "[]",
+        "null",
+        "\"\"",
+        "\"a\"",
+        "\"b\"",
+        "-10",
+        "-1.5",
+        "-1",
+        "0",
+        "0.001",
+        "1",
+        "1.5",
+        "2",
+        "10",
+        "1000",
+        "false",
+        "true",
+        "[1]",
+        "[2]",
+        "[1, 1]",
+        "{}",
+        "{\"a\": 1}",
+        "{\"b\": 1}",
+        "{\"a\": 1, \"b\": 0}",
+    ];
+    let keys = ladder.map(|text| json::key::of(&json::read(text).unwrap()));
+    assert!(keys.is_sorted_by(|a, b| a < b));
+    let key = |text| json::key::of(&json::read(text).unwrap());
+    assert_eq!(key("1.0"), key("1"));
+    assert_eq!(key("-0.0"), key("0"));
+}
+
+#[test]
+fn arrays_are_kept_as_their_elements_print() {
+    check(
+        plain(oids::INT4_ARRAY),
+        &[
+            ("{ 1, 02 ,NULL}", "{1,2,NULL}"),
+            ("{}", "{}"),
+            ("{1,x}", "22P02: invalid input syntax for type integer: \"x\""),
+            ("1", "22P02: malformed array literal: \"1\""),
+            ("{1,2", "22P02: malformed array literal: \"{1,2\""),
+        ],
+    );
+    check(
+        plain(oids::TEXT_ARRAY),
+        &[("{a, \"b c\",\"NULL\",null,\"\"}", "{a,\"b c\",\"NULL\",NULL,\"\"}")],
+    );
+    let mut out = Vec::new();
+    value_binary(
+        &froglet_engine::Value::text("{7,NULL}"),
+        ColumnType::Text,
+        oids::INT4_ARRAY,
+        &mut out,
+    );
+    let read = from_binary(plain(oids::INT4_ARRAY), ColumnType::Text, &out);
+    assert_eq!(read.ok(), Some(froglet_engine::Value::text("{7,NULL}")));
 }

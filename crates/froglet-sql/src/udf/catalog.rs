@@ -7,9 +7,11 @@ use froglet_schema::SqlType;
 
 use super::lookup;
 use super::simple::{ANY, Out, RELATION, Simple, int, oid, text, truth};
+use super::typed::Typed;
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
 use crate::pgcatalog::{cluster, constraints};
+use crate::semantics::enums;
 use crate::types::cell::Cell;
 use crate::types::names;
 use crate::types::oids::*;
@@ -18,6 +20,7 @@ use crate::types::oids::*;
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
     let mut all = definitions();
     all.extend(visibility());
+    all.extend(texts());
     all.extend(sizes());
     all.extend(names_and_oids());
     all.extend(privileges());
@@ -25,12 +28,12 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     all
 }
 
-fn format_type(cells: &[Cell<'_>]) -> Out {
+fn format_type(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Out {
     let Some(id) = int(cells, 0) else { return Out::Null };
     let id = u32::try_from(id).unwrap_or(0);
     match (id, names::type_row(id)) {
         (0, _) => Out::Text("-".to_owned()),
-        (_, None) => Out::Text("???".to_owned()),
+        (_, None) => Out::Text(enums::name_in(session, id).unwrap_or_else(|| "???".to_owned())),
         (_, Some(_)) => {
             let modifier = int(cells, 1).and_then(|m| i32::try_from(m).ok());
             let name = match (id, modifier) {
@@ -47,7 +50,7 @@ fn format_type(cells: &[Cell<'_>]) -> Out {
 
 fn definitions() -> Vec<Arc<ScalarUDF>> {
     vec![
-        Simple::new("format_type", &[OID, INT4], TEXT, |_, cells| Ok(format_type(cells)))
+        Simple::new("format_type", &[OID, INT4], TEXT, |s, cells| Ok(format_type(s, cells)))
             .not_strict()
             .build(),
         Simple::new("pg_get_expr", &[TEXT, OID, BOOL], TEXT, |_, cells| {
@@ -67,10 +70,10 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
         })
         .optional(1)
         .build(),
-        Simple::new("pg_get_userbyid", &[OID], NAME, |_, cells| {
+        Simple::new("pg_get_userbyid", &[OID], NAME, |s, cells| {
             let id = oid(cells, 0);
-            let name = cluster::role_name(id);
-            Ok(Out::Text(name.map_or_else(|| format!("unknown (OID={id})"), str::to_owned)))
+            let name = cluster::role_name(&s.catalog(), id);
+            Ok(Out::Text(name.unwrap_or_else(|| format!("unknown (OID={id})"))))
         })
         .build(),
         Simple::new("pg_get_serial_sequence", &[TEXT, TEXT], TEXT, |s, cells| {
@@ -90,35 +93,18 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
         .build(),
         Simple::new("getdatabaseencoding", &[], NAME, |_, _| Ok(Out::Text("UTF8".to_owned())))
             .build(),
-        Simple::new("pg_typeof", &[ANY], REGTYPE, |_, cells| {
-            Ok(Out::Int(type_of(&cells[0]).into()))
+        Typed::new("pg_typeof", 1, REGTYPE, |arguments| {
+            Ok(Out::Int(
+                match arguments[0].cell {
+                    Cell::Null if arguments[0].oid == TEXT => UNKNOWN,
+                    _ => arguments[0].oid,
+                }
+                .into(),
+            ))
         })
         .not_strict()
         .build(),
     ]
-}
-
-fn type_of(cell: &Cell<'_>) -> u32 {
-    match cell {
-        Cell::Null => UNKNOWN,
-        Cell::Bool(_) => BOOL,
-        Cell::Int16(_) => INT2,
-        Cell::Int32(_) => INT4,
-        Cell::Int64(_) | Cell::UInt64(_) => INT8,
-        Cell::Oid(_) => OID,
-        Cell::Float32(_) => FLOAT4,
-        Cell::Float64(_) => FLOAT8,
-        Cell::Decimal(..) => NUMERIC,
-        Cell::Text(_) | Cell::Other(_) => TEXT,
-        Cell::Bytes(_) => BYTEA,
-        Cell::Date(_) => DATE,
-        Cell::Time(_) => TIME,
-        Cell::Timestamp(_) => TIMESTAMP,
-        Cell::TimestampTz(_) => TIMESTAMPTZ,
-        Cell::Uuid(_) => UUID,
-        Cell::Interval(..) => INTERVAL,
-        Cell::List(items) => crate::types::oid_of_arrow(items.data_type()),
-    }
 }
 
 fn serial_sequence(
@@ -247,30 +233,18 @@ fn names_and_oids() -> Vec<Arc<ScalarUDF>> {
             Ok(Out::Text(lookup::quote_ident(text(cells, 0))))
         })
         .build(),
-        Simple::new("quote_literal", &[TEXT], TEXT, |_, cells| {
-            Ok(Out::Text(quote_literal(text(cells, 0))))
-        })
-        .build(),
-        Simple::new("quote_nullable", &[TEXT], TEXT, |_, cells| {
-            Ok(Out::Text(match &cells[0] {
-                Cell::Null => "NULL".to_owned(),
-                _ => quote_literal(text(cells, 0)),
-            }))
-        })
-        .not_strict()
-        .build(),
         Simple::new("to_regclass", &[TEXT], RELATION, |s, cells| {
             let found = lookup::find_relation(s, text(cells, 0))?;
             Ok(found.map_or(Out::Null, |id| Out::Int(id.into())))
         })
         .build(),
-        Simple::new("to_regtype", &[TEXT], REGTYPE, |_, cells| {
-            let found = names::type_by_name(text(cells, 0));
-            Ok(found.map_or(Out::Null, |row| Out::Int(row.oid.into())))
+        Simple::new("to_regtype", &[TEXT], REGTYPE, |s, cells| {
+            let found = lookup::find_type(s, text(cells, 0))?;
+            Ok(found.map_or(Out::Null, |oid| Out::Int(oid.into())))
         })
         .build(),
-        Simple::new("to_regnamespace", &[TEXT], REGNAMESPACE, |_, cells| {
-            let found = crate::pgcatalog::schema_oid(text(cells, 0));
+        Simple::new("to_regnamespace", &[TEXT], REGNAMESPACE, |s, cells| {
+            let found = crate::pgcatalog::schema_oid(&s.catalog(), text(cells, 0));
             Ok(found.map_or(Out::Null, |id| Out::Int(id.into())))
         })
         .build(),
@@ -288,15 +262,6 @@ fn bound(cells: &[Cell<'_>], upper: bool) -> Out {
             Out::Int(if upper { items.len() as i64 } else { 1 })
         }
         _ => Out::Null,
-    }
-}
-
-fn quote_literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') {
-        format!(" E'{}'", quoted.replace('\\', "\\\\"))
-    } else {
-        format!("'{quoted}'")
     }
 }
 
@@ -324,13 +289,37 @@ fn privileges() -> Vec<Arc<ScalarUDF>> {
         .collect()
 }
 
+/// Comments, and the texts of views.
+fn texts() -> Vec<Arc<ScalarUDF>> {
+    vec![
+        Simple::new("obj_description", &[OID, TEXT], TEXT, |s, cells| {
+            let class = cells.get(1).map(|_| text(cells, 1));
+            Ok(crate::pgcatalog::comment_on(&s.catalog(), oid(cells, 0), class, 0).into())
+        })
+        .optional(1)
+        .build(),
+        Simple::new("col_description", &[OID, INT4], TEXT, |s, cells| {
+            let column = int(cells, 1).unwrap_or(0);
+            Ok(match column {
+                0 => Out::Null,
+                _ => crate::pgcatalog::comment_on(&s.catalog(), oid(cells, 0), None, column).into(),
+            })
+        })
+        .build(),
+        Simple::new("pg_get_viewdef", &[RELATION, ANY], TEXT, |s, cells| {
+            let catalog = s.catalog();
+            let view = catalog.view(oid(cells, 0));
+            Ok(view.map(|view| crate::view::definition(s, &catalog, view)).into())
+        })
+        .optional(1)
+        .build(),
+    ]
+}
+
 /// Functions over objects that do not exist here.
 fn nothing() -> Vec<Arc<ScalarUDF>> {
     let names = [
-        "obj_description",
-        "col_description",
         "shobj_description",
-        "pg_get_viewdef",
         "pg_get_ruledef",
         "pg_get_triggerdef",
         "pg_get_functiondef",
@@ -341,8 +330,6 @@ fn nothing() -> Vec<Arc<ScalarUDF>> {
         "pg_get_partkeydef",
         "pg_get_partition_constraintdef",
         "pg_tablespace_location",
-        "inet_server_addr",
-        "inet_client_addr",
     ];
     names
         .into_iter()

@@ -9,6 +9,7 @@ use froglet_schema::CatalogVersion;
 
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
+use crate::semantics::enums;
 use crate::types::{self, names, oids};
 
 /// Splits `schema.name`, with quotes, into its parts in PostgreSQL's case.
@@ -73,19 +74,36 @@ pub fn find_relation(session: &dyn SessionFunctions, text: &str) -> Result<Optio
 }
 
 /// The oid of a type by name.
-pub fn type_oid(text: &str) -> Result<u32, SqlError> {
+pub fn type_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
     if let Ok(oid) = text.trim().parse::<u32>() {
         return Ok(oid);
     }
-    names::type_by_name(text).map(|row| row.oid).ok_or_else(|| {
+    find_type(session, text)?.ok_or_else(|| {
         SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist"))
     })
 }
 
+/// The oid of a type by name, or `None`: the system's types, then users' along the search path.
+pub fn find_type(session: &dyn SessionFunctions, text: &str) -> Result<Option<u32>, SqlError> {
+    if let Some(row) = names::type_by_name(text) {
+        return Ok(Some(row.oid));
+    }
+    let (name, is_array) = match text.trim().strip_suffix("[]") {
+        Some(element) => (element, true),
+        None => (text.trim(), false),
+    };
+    let mut parts = split_name(name)?;
+    let Some(name) = parts.pop() else { return Ok(None) };
+    let catalog = session.catalog();
+    let schemas = parts.pop().map_or_else(|| session.search_path(), |schema| vec![schema]);
+    let of = |schema| catalog.types.get(&(schema, name.clone())).copied();
+    let found = schemas.into_iter().find_map(of).and_then(|id| catalog.enum_type(id));
+    Ok(found.map(|def| if is_array { def.array } else { def.id }))
+}
+
 /// The oid of a schema by name.
 pub fn schema_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
-    let _ = session;
-    crate::pgcatalog::schema_oid(text).ok_or_else(|| {
+    crate::pgcatalog::schema_oid(&session.catalog(), text).ok_or_else(|| {
         SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{text}\" does not exist"))
     })
 }
@@ -100,6 +118,9 @@ pub fn relation_of(catalog: &CatalogVersion, oid: u32) -> Option<(String, String
     }
     if let Some(sequence) = catalog.sequences.get(&oid) {
         return Some((sequence.schema.clone(), sequence.name.clone()));
+    }
+    if let Some(view) = catalog.view(oid) {
+        return Some((view.schema.clone(), view.name.clone()));
     }
     catalog.tables.values().find_map(|table| {
         let index = table.def.indexes.iter().find(|i| i.id == oid)?;
@@ -233,11 +254,12 @@ pub fn names_of(session: &dyn SessionFunctions, kind: u32, array: &ArrayRef) -> 
         builder.append_value(match kind {
             oids::REGCLASS => relation_text(session, oid),
             oids::REGTYPE if oid == 0 => "-".to_owned(),
-            oids::REGTYPE => names::type_row(oid)
-                .map_or_else(|| oid.to_string(), |_| names::type_name(types::plain(oid))),
-            oids::REGNAMESPACE => {
-                crate::pgcatalog::schema_name(oid).map_or_else(|| oid.to_string(), str::to_owned)
-            }
+            oids::REGTYPE => match names::type_row(oid) {
+                Some(_) => names::type_name(types::plain(oid)),
+                None => enums::name_in(session, oid).unwrap_or_else(|| oid.to_string()),
+            },
+            oids::REGNAMESPACE => crate::pgcatalog::schema_name(&session.catalog(), oid)
+                .unwrap_or_else(|| oid.to_string()),
             oids::REGROLE if oid == 10 => "postgres".to_owned(),
             _ => oid.to_string(),
         });

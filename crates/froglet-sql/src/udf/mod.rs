@@ -1,11 +1,37 @@
 //! Functions that PostgreSQL's clients expect and DataFusion has not, or has otherwise.
 
+pub mod advisory;
+pub mod arrays;
 pub mod average;
+pub mod bytes;
 pub mod catalog;
+pub mod decimal;
+pub mod fields;
+pub mod format;
+pub mod from_char;
+pub mod hash;
+pub mod intervals;
+pub mod json;
 pub mod lookup;
+pub mod math;
+pub mod moments;
+pub mod notify;
+pub mod ntile;
+pub mod number_format;
+pub mod ordered;
+pub mod overload;
+pub mod pattern;
+pub mod regexp;
 pub mod session;
+pub mod sets;
 pub mod simple;
 pub mod single;
+pub mod spans;
+pub mod statistics;
+pub mod strings;
+pub mod template;
+pub mod to_char;
+pub mod typed;
 
 use std::sync::Arc;
 
@@ -18,6 +44,9 @@ use simple::{Out, Simple};
 /// The name of the function that pads a string to the width of a char(n).
 pub const PAD: &str = "froglet_pad";
 
+/// The type of what answers nothing.
+pub const VOID: u32 = 2278;
+
 fn pad() -> Arc<ScalarUDF> {
     Simple::new(PAD, &[oids::TEXT, oids::INT4], oids::TEXT, |_, cells| {
         let text = simple::text(cells, 0).trim_end_matches(' ');
@@ -27,16 +56,46 @@ fn pad() -> Arc<ScalarUDF> {
     .build()
 }
 
+/// The tables of functions with PostgreSQL's signatures.
+static SIGNATURES: &[&[overload::Overload]] = &[
+    bytes::ALL,
+    decimal::ALL,
+    fields::ALL,
+    from_char::ALL,
+    math::ALL,
+    moments::ALL,
+    number_format::ALL,
+    regexp::ALL,
+    sets::ALL,
+    strings::ALL,
+    to_char::ALL,
+];
+
+/// Whether a function returns a set, as a list.
+pub fn is_set(name: &str) -> bool {
+    SIGNATURES.iter().flat_map(|table| table.iter()).any(|o| o.is_set_named(name))
+}
+
 /// Scalar functions.
 pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut all = session::functions();
     all.extend(catalog::functions());
+    all.extend(spans::functions());
+    all.extend(json::functions());
+    all.extend(arrays::functions());
+    all.extend(advisory::functions());
+    all.extend(notify::functions());
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));
     all.push(pad());
+    all.extend(overload::functions(SIGNATURES));
     all
 }
 
 /// Aggregate functions.
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
-    vec![Arc::new(AggregateUDF::new_from_impl(single::SingleValue::default()))]
+    let mut all = intervals::planned();
+    all.extend(ordered::functions());
+    all.extend(statistics::functions());
+    all.push(Arc::new(AggregateUDF::new_from_impl(single::SingleValue::default())));
+    all
 }

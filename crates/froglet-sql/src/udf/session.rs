@@ -1,5 +1,6 @@
 //! Functions of the session: who, where, when, settings, sequences, waiting.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use datafusion::logical_expr::ScalarUDF;
@@ -11,6 +12,8 @@ use super::lookup;
 use super::simple::{ANY, Out, Simple, int, text, truth};
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
+use crate::resolve::is_system_schema;
+use crate::temporary::is_temporary;
 use crate::types::cell::Cell;
 use crate::types::datetime::{DAY_US, now_us};
 use crate::types::oids::*;
@@ -36,14 +39,23 @@ fn identity() -> Vec<Arc<ScalarUDF>> {
             .volatile()
             .build(),
         Simple::new("current_schema", &[], NAME, |s, _| {
-            Ok(s.search_path().into_iter().next().into())
+            let catalog = s.catalog();
+            let there = |name: &String| !is_temporary(name) && catalog.schema(name).is_some();
+            Ok(s.search_path().into_iter().find(there).into())
         })
         .volatile()
         .build(),
         Simple::new("current_schemas", &[BOOL], NAME_ARRAY, |s, cells| {
+            let catalog = s.catalog();
             let mut path = s.search_path();
-            if truth(cells, 0) == Some(true) && !path.iter().any(|p| p == "pg_catalog") {
-                path.insert(0, "pg_catalog".to_owned());
+            path.retain(|name| is_system_schema(name) || catalog.schema(name).is_some());
+            if truth(cells, 0) == Some(true) {
+                if !path.iter().any(|p| p == "pg_catalog") {
+                    let at = usize::from(path.first().is_some_and(|name| is_temporary(name)));
+                    path.insert(at, "pg_catalog".to_owned());
+                }
+            } else {
+                path.retain(|name| !is_temporary(name));
             }
             Ok(Out::Texts(path))
         })
@@ -56,6 +68,10 @@ fn identity() -> Vec<Arc<ScalarUDF>> {
         Simple::new("session_user", &[], NAME, |s, _| Ok(Out::Text(s.session_user())))
             .volatile()
             .build(),
+        Simple::new("inet_server_port", &[], INT4, |s, _| Ok(port(s.ends().server))).build(),
+        Simple::new("inet_client_port", &[], INT4, |s, _| Ok(port(s.ends().client))).build(),
+        Simple::new("inet_server_addr", &[], TEXT, |s, _| Ok(address(s.ends().server))).build(),
+        Simple::new("inet_client_addr", &[], TEXT, |s, _| Ok(address(s.ends().client))).build(),
         Simple::new("pg_backend_pid", &[], INT4, |s, _| Ok(Out::Int(s.backend_pid().into())))
             .volatile()
             .build(),
@@ -77,6 +93,14 @@ fn identity() -> Vec<Arc<ScalarUDF>> {
         .volatile()
         .build(),
     ]
+}
+
+fn port(end: Option<SocketAddr>) -> Out {
+    end.map_or(Out::Null, |end| Out::Int(end.port().into()))
+}
+
+fn address(end: Option<SocketAddr>) -> Out {
+    end.map(|end| end.ip().to_canonical().to_string()).into()
 }
 
 fn clocks() -> Vec<Arc<ScalarUDF>> {
@@ -204,7 +228,7 @@ fn sleep(session: &dyn SessionFunctions, seconds: f64) -> Result<(), SqlError> {
 
 fn control() -> Vec<Arc<ScalarUDF>> {
     vec![
-        Simple::new("pg_sleep", &[FLOAT8], TEXT, |s, cells| {
+        Simple::new("pg_sleep", &[FLOAT8], VOID, |s, cells| {
             let seconds = match &cells[0] {
                 Cell::Float64(v) => *v,
                 _ => 0.0,
@@ -215,13 +239,13 @@ fn control() -> Vec<Arc<ScalarUDF>> {
         .build(),
         Simple::new("pg_cancel_backend", &[INT4], BOOL, |s, cells| {
             let pid = int(cells, 0).and_then(|p| i32::try_from(p).ok()).unwrap_or(0);
-            Ok(Out::Bool(s.signal_backend(pid, false)))
+            s.signal_backend(pid, false).map(Out::Bool)
         })
         .changing()
         .build(),
         Simple::new("pg_terminate_backend", &[INT4], BOOL, |s, cells| {
             let pid = int(cells, 0).and_then(|p| i32::try_from(p).ok()).unwrap_or(0);
-            Ok(Out::Bool(s.signal_backend(pid, true)))
+            s.signal_backend(pid, true).map(Out::Bool)
         })
         .changing()
         .build(),

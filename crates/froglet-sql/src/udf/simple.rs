@@ -9,18 +9,20 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, FieldRef, IntervalMonthDayNano};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
+use froglet_engine::SqlState;
 
 use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cell::{Cell, cell_at};
-use crate::types::{arrow_of, oids, plain, sql_field};
+use crate::types::{arrow_of, numeric, oids, plain, sql_field};
 
 /// What a body answers.
 #[derive(Debug, Clone)]
@@ -39,8 +41,18 @@ pub enum Out {
     Time(i64),
     /// uuid
     Uuid([u8; 16]),
+    /// numeric: unscaled, scale
+    Numeric(i128, i8),
+    /// bytea
+    Bytes(Vec<u8>),
+    /// interval: months, days, microseconds
+    Interval(i32, i32, i64),
     /// text[]
     Texts(Vec<String>),
+    /// text[] with NULLs
+    Items(Vec<Option<String>>),
+    /// An array
+    List(Vec<Out>),
 }
 
 impl From<Option<String>> for Out {
@@ -130,13 +142,6 @@ impl Simple {
         let moment = matches!(self.returns, oids::TIMESTAMPTZ | oids::TIMESTAMP | oids::DATE);
         (self.arguments.is_empty() && moment).then_some((self.returns, self.body))
     }
-
-    fn call(&self, session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out, SqlError> {
-        if self.strict && cells.iter().any(|c| matches!(c, Cell::Null)) {
-            return Ok(Out::Null);
-        }
-        (self.body)(session, cells)
-    }
 }
 
 impl fmt::Debug for Simple {
@@ -197,36 +202,53 @@ impl ScalarUDFImpl for Simple {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let session = current_session(&args.config_options);
-        let ty = args.return_field.data_type();
-        let scalars = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
-        let once = scalars && self.signature.volatility != Volatility::Volatile;
-        let rows = if once { 1 } else { args.number_rows };
-        let arrays = args
-            .args
-            .iter()
-            .map(|arg| match arg {
-                ColumnarValue::Array(array) => Ok(array.clone()),
-                ColumnarValue::Scalar(scalar) => scalar.to_array_of_size(rows),
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let mut out = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let cells: Vec<Cell<'_>> = arrays.iter().map(|a| cell_at(a.as_ref(), row)).collect();
-            out.push(self.call(session.as_ref(), &cells)?);
-        }
-        let array = array_of(ty, out)?;
-        if once {
-            return ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar);
-        }
-        Ok(ColumnarValue::Array(array))
+        let once = self.signature.volatility != Volatility::Volatile;
+        evaluate(&args, self.strict, once, self.body)
     }
 }
 
-fn array_of(ty: &DataType, values: Vec<Out>) -> Result<ArrayRef> {
+/// Calls a body for each row; where all arguments are scalars and `once` is true, one time.
+pub fn evaluate(
+    args: &ScalarFunctionArgs,
+    strict: bool,
+    once: bool,
+    body: Body,
+) -> Result<ColumnarValue> {
+    let session = current_session(&args.config_options);
+    let once = once && args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
+    let rows = if once { 1 } else { args.number_rows };
+    let arrays = args
+        .args
+        .iter()
+        .map(|arg| match arg {
+            ColumnarValue::Array(array) => Ok(array.clone()),
+            ColumnarValue::Scalar(scalar) => scalar.to_array_of_size(rows),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let mut out = Vec::with_capacity(rows);
+    for row in 0..rows {
+        let cells: Vec<Cell<'_>> = arrays.iter().map(|a| cell_at(a.as_ref(), row)).collect();
+        let null = strict && cells.iter().any(|cell| matches!(cell, Cell::Null));
+        out.push(if null { Out::Null } else { body(session.as_ref(), &cells)? });
+    }
+    let array = array_of(args.return_field.data_type(), out)?;
+    if once {
+        return ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar);
+    }
+    Ok(ColumnarValue::Array(array))
+}
+
+/// An array of this type of what was answered.
+pub(super) fn array_of(ty: &DataType, values: Vec<Out>) -> Result<ArrayRef> {
     let ints = || {
         values.iter().map(|v| match v {
             Out::Int(v) | Out::Time(v) => Some(*v),
+            _ => None,
+        })
+    };
+    let floats = || {
+        values.iter().map(|v| match v {
+            Out::Float(v) => Some(*v),
             _ => None,
         })
     };
@@ -246,12 +268,19 @@ fn array_of(ty: &DataType, values: Vec<Out>) -> Result<ArrayRef> {
         DataType::Timestamp(..) => {
             Arc::new(ints().collect::<TimestampMicrosecondArray>().with_data_type(ty.clone()))
         }
-        DataType::Float64 => {
-            let floats = values.iter().map(|v| match v {
-                Out::Float(v) => Some(*v),
+        DataType::Time64(_) => Arc::new(ints().collect::<Time64MicrosecondArray>()),
+        DataType::Float32 => {
+            Arc::new(floats().map(|v| v.map(|v| v as f32)).collect::<Float32Array>())
+        }
+        DataType::Float64 => Arc::new(floats().collect::<Float64Array>()),
+        DataType::Decimal128(_, scale) => decimals(ty, *scale, &values)?,
+        DataType::Interval(_) => intervals(&values)?,
+        DataType::BinaryView => {
+            let bytes = values.iter().map(|v| match v {
+                Out::Bytes(v) => Some(v.as_slice()),
                 _ => None,
             });
-            Arc::new(floats.collect::<Float64Array>())
+            Arc::new(bytes.collect::<BinaryViewArray>())
         }
         DataType::FixedSizeBinary(_) => {
             let ids = values.iter().map(|v| match v {
@@ -260,20 +289,7 @@ fn array_of(ty: &DataType, values: Vec<Out>) -> Result<ArrayRef> {
             });
             Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(ids, 16)?)
         }
-        DataType::List(_) => {
-            let mut builder = ListBuilder::new(StringViewBuilder::new()).with_field(Field::new(
-                "item",
-                DataType::Utf8View,
-                true,
-            ));
-            for value in values {
-                match value {
-                    Out::Texts(items) => builder.append_value(items.into_iter().map(Some)),
-                    _ => builder.append_null(),
-                }
-            }
-            Arc::new(builder.finish())
-        }
+        DataType::List(item) => lists(item, values)?,
         _ => {
             let texts = values.into_iter().map(|v| match v {
                 Out::Text(v) => Some(v),
@@ -282,6 +298,60 @@ fn array_of(ty: &DataType, values: Vec<Out>) -> Result<ArrayRef> {
             Arc::new(texts.collect::<StringViewArray>())
         }
     })
+}
+
+fn decimals(ty: &DataType, scale: i8, values: &[Out]) -> Result<ArrayRef> {
+    let mut builder = Decimal128Builder::with_capacity(values.len()).with_data_type(ty.clone());
+    for value in values {
+        match value {
+            Out::Numeric(unscaled, from) => {
+                builder.append_value(numeric::fit(*unscaled, *from, 38, scale)?);
+            }
+            _ => builder.append_null(),
+        }
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+fn intervals(values: &[Out]) -> Result<ArrayRef> {
+    let mut builder = IntervalMonthDayNanoBuilder::with_capacity(values.len());
+    for value in values {
+        match value {
+            Out::Interval(months, days, us) => {
+                let nanoseconds = us.checked_mul(1_000).ok_or_else(|| {
+                    SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range")
+                })?;
+                builder.append_value(IntervalMonthDayNano::new(*months, *days, nanoseconds));
+            }
+            _ => builder.append_null(),
+        }
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+fn lists(item: &FieldRef, values: Vec<Out>) -> Result<ArrayRef> {
+    let mut offsets = vec![0];
+    let mut present = Vec::with_capacity(values.len());
+    let mut items = Vec::new();
+    for value in values {
+        present.push(!matches!(value, Out::Null));
+        match value {
+            Out::Texts(texts) => items.extend(texts.into_iter().map(Out::Text)),
+            Out::Items(texts) => items.extend(texts.into_iter().map(Out::from)),
+            Out::List(all) => items.extend(all),
+            _ => {}
+        }
+        let end = i32::try_from(items.len()).map_err(|_| {
+            SqlError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                "array size exceeds the maximum allowed",
+            )
+        })?;
+        offsets.push(end);
+    }
+    let items = array_of(item.data_type(), items)?;
+    let offsets = OffsetBuffer::new(offsets.into());
+    Ok(Arc::new(ListArray::try_new(item.clone(), offsets, items, Some(present.into()))?))
 }
 
 /// The text of a cell that the coercion has made text.

@@ -1,0 +1,427 @@
+//! Correlated subqueries and LATERAL that DataFusion does not turn into joins.
+//!
+//! DataFusion pulls equalities up out of a subquery. The general way (Neumann, Kemper, "Unnesting
+//! Arbitrary Queries", BTW 2015) evaluates the subquery for all rows of the outside at once:
+//!
+//! ```text
+//!   outside ─┬──────────────────────────────┐
+//!            └ D: the different values of   │  left join, or inner join,
+//!              the columns that Q reads     │  where the columns are the same
+//!                     │                     │
+//!                     └ Q over D ───────────┘
+//! ```
+//!
+//! Q over D is Q with the columns of D beside its own: a part of Q that reads nothing from outside is
+//! joined with D, a filter or a projection reads D's columns, an aggregate groups by them, a limit counts
+//! rows for each of them. An aggregate without groups has a row where nothing was found: it is joined
+//! with D once more.
+//!
+//! Refused, and 0A000 by whoever asks: set operations, and joins of which both sides read from outside.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, NullEquality, ScalarValue, TableReference};
+use datafusion::error::Result;
+use datafusion::functions_window::row_number::row_number_udwf;
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, ExprFunctionExt, FetchType, Join, JoinType, LogicalPlan,
+    LogicalPlanBuilder, SkipType, SortExpr, Subquery, WindowFunctionDefinition, lit,
+};
+
+/// Turns what it can of a plan's correlated subqueries into joins.
+pub fn decorrelate(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut count = 0;
+    let changed = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Join(join) => match lateral(&join, &mut count)? {
+            Some(plan) => Ok(Transformed::yes(plan)),
+            None => Ok(Transformed::no(LogicalPlan::Join(join))),
+        },
+        node => scalars(node, &mut count),
+    })?;
+    Ok(changed.data)
+}
+
+/// Whether a plan has columns from outside.
+pub fn is_correlated(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let walk = plan.apply_with_subqueries(|node| {
+        found |= node.contains_outer_reference();
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    walk.is_ok() && found
+}
+
+/// The different values of the columns that a subquery reads from outside.
+struct Domain {
+    plan: LogicalPlan,
+    /// As the outside has them.
+    outer: Vec<Column>,
+    /// As the domain has them.
+    columns: Vec<Column>,
+}
+
+impl Domain {
+    /// Of a subquery beside the rows of `outside`; `None` if it reads nothing of them.
+    fn of(
+        subquery: &LogicalPlan,
+        outside: &LogicalPlan,
+        count: &mut usize,
+    ) -> Result<Option<Self>> {
+        let mut outer: Vec<Column> = Vec::new();
+        subquery.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|part| {
+                    if let Expr::OuterReferenceColumn(_, column) = part
+                        && outside.schema().has_column(column)
+                        && !outer.contains(column)
+                    {
+                        outer.push(column.clone());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        })?;
+        if outer.is_empty() {
+            return Ok(None);
+        }
+        *count += 1;
+        let qualifier = TableReference::bare(format!("froglet domain {count}"));
+        let name = |at: usize| Column::new(Some(qualifier.clone()), format!("{count}.{at}"));
+        let columns: Vec<Column> = (0..outer.len()).map(name).collect();
+        let named = outer.iter().zip(&columns).map(|(outer, column)| {
+            Expr::Column(outer.clone()).alias_qualified(column.relation.clone(), &column.name)
+        });
+        let plan = LogicalPlanBuilder::from(outside.clone()).project(named)?.distinct()?.build()?;
+        Ok(Some(Domain { plan, outer, columns }))
+    }
+
+    fn exprs(&self) -> impl Iterator<Item = Expr> + '_ {
+        self.columns.iter().cloned().map(Expr::Column)
+    }
+
+    fn column(&self, outer: &Column) -> Option<&Column> {
+        let at = self.outer.iter().position(|column| column == outer)?;
+        self.columns.get(at)
+    }
+
+    /// An expression that reads the domain instead of the outside.
+    fn read(&self, expr: Expr) -> Result<Expr> {
+        let read = expr.transform(|part| {
+            if let Expr::OuterReferenceColumn(_, column) = &part
+                && let Some(column) = self.column(column)
+            {
+                return Ok(Transformed::yes(Expr::Column(column.clone())));
+            }
+            Ok(Transformed::no(part))
+        })?;
+        Ok(read.data)
+    }
+
+    fn read_all(&self, exprs: &[Expr]) -> Result<Vec<Expr>> {
+        exprs.iter().map(|expr| self.read(expr.clone())).collect()
+    }
+
+    /// Whether a plan reads the outside, other than in a subquery of its own.
+    fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
+        let mut found = false;
+        plan.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|part| {
+                    found |= matches!(part, Expr::OuterReferenceColumn(_, column)
+                        if self.outer.contains(column));
+                    Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+                })
+            })
+        })?;
+        Ok(found)
+    }
+
+    /// A plan with the domain's columns beside its own; `None` where that is not known how.
+    fn over(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+        if !self.is_read_by(plan)? {
+            if matches!(plan, LogicalPlan::EmptyRelation(empty) if empty.produce_one_row) {
+                return Ok(Some(self.plan.clone()));
+            }
+            let builder = LogicalPlanBuilder::from(self.plan.clone());
+            return builder.cross_join(plan.clone())?.build().map(Some);
+        }
+        if let LogicalPlan::Join(join) = plan {
+            return self.over_join(join);
+        }
+        let inputs = plan.inputs();
+        let [input] = inputs[..] else { return Ok(None) };
+        if let LogicalPlan::Limit(limit) = plan {
+            return self.over_limit(limit);
+        }
+        let Some(input) = self.over(input)? else { return Ok(None) };
+        let builder = LogicalPlanBuilder::from(input);
+        let over = match plan {
+            LogicalPlan::Projection(projection) => {
+                let exprs = self.read_all(&projection.expr)?;
+                builder.project(self.exprs().chain(exprs))?.build()?
+            }
+            LogicalPlan::Filter(filter) => {
+                builder.filter(self.read(filter.predicate.clone())?)?.build()?
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let columns = alias.input.schema().iter().map(|(qualifier, field)| {
+                    let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+                    column.alias_qualified(Some(alias.alias.clone()), field.name())
+                });
+                let columns: Vec<Expr> = self.exprs().chain(columns).collect();
+                builder.project(columns)?.build()?
+            }
+            LogicalPlan::Distinct(Distinct::All(_)) => builder.distinct()?.build()?,
+            // The order of a subquery's rows matters where they are counted, and there it is kept.
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => builder.build()?,
+            LogicalPlan::Unnest(unnest) => builder
+                .unnest_columns_with_options(unnest.exec_columns.clone(), unnest.options.clone())?
+                .build()?,
+            LogicalPlan::Aggregate(aggregate) => return self.over_aggregate(aggregate, builder),
+            _ => return Ok(None),
+        };
+        Ok(Some(over))
+    }
+
+    fn over_join(&self, join: &Join) -> Result<Option<LogicalPlan>> {
+        let (left, right) = (self.is_read_by(&join.left)?, self.is_read_by(&join.right)?);
+        let sides = match (left, right, join.join_type) {
+            (true, false, JoinType::Inner | JoinType::Left) | (false, false, JoinType::Inner) => {
+                self.over(&join.left)?.map(|over| (over, join.right.as_ref().clone()))
+            }
+            (false, true, JoinType::Inner | JoinType::Right) => {
+                self.over(&join.right)?.map(|over| (join.left.as_ref().clone(), over))
+            }
+            _ => None,
+        };
+        let Some((left, right)) = sides else { return Ok(None) };
+        let filter = join.filter.clone().map(|filter| self.read(filter)).transpose()?;
+        let joined = Join::try_new(
+            Arc::new(left),
+            Arc::new(right),
+            join.on.clone(),
+            filter,
+            join.join_type,
+            join.join_constraint,
+            join.null_equality,
+            join.null_aware,
+        )?;
+        Ok(Some(LogicalPlan::Join(joined)))
+    }
+
+    /// Counts the rows of each of the domain's.
+    fn over_limit(&self, limit: &datafusion::logical_expr::Limit) -> Result<Option<LogicalPlan>> {
+        let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
+            (limit.get_skip_type()?, limit.get_fetch_type()?)
+        else {
+            return Ok(None);
+        };
+        let mut order: Vec<SortExpr> = Vec::new();
+        let mut input = limit.input.as_ref();
+        if let LogicalPlan::Sort(sort) = input {
+            order = sort.expr.clone();
+            input = sort.input.as_ref();
+        }
+        for key in &mut order {
+            key.expr = self.read(key.expr.clone())?;
+        }
+        let Some(over) = self.over(input)? else { return Ok(None) };
+        let columns: Vec<Expr> = over.schema().iter().map(Expr::from).collect();
+        let row_number = WindowFunctionDefinition::WindowUDF(row_number_udwf());
+        let row_number = Expr::from(WindowFunction::new(row_number, Vec::new()))
+            .partition_by(self.exprs().collect())
+            .order_by(order)
+            .build()?;
+        let name = format!("froglet number {}", self.columns[0].name);
+        let number = Expr::Column(Column::new_unqualified(&name));
+        let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let mut wanted = number.clone().gt(lit(signed(skip)));
+        if let Some(fetch) = fetch {
+            wanted = wanted.and(number.lt_eq(lit(signed(skip.saturating_add(fetch)))));
+        }
+        let numbered = LogicalPlanBuilder::from(over).window(vec![row_number.alias(name)])?;
+        numbered.filter(wanted)?.project(columns)?.build().map(Some)
+    }
+
+    fn over_aggregate(
+        &self,
+        aggregate: &Aggregate,
+        input: LogicalPlanBuilder,
+    ) -> Result<Option<LogicalPlan>> {
+        if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+            return Ok(None);
+        }
+        let groups = self.exprs().chain(self.read_all(&aggregate.group_expr)?);
+        let values = self.read_all(&aggregate.aggr_expr)?;
+        let grouped = input.aggregate(groups, values)?.build()?;
+        // What reads the aggregate knows its columns by the names they had.
+        let own = aggregate.schema.iter().zip(grouped.schema().iter().skip(self.columns.len()));
+        let own: Vec<Expr> = own
+            .map(|((qualifier, old), (now, field))| {
+                Expr::Column(Column::new(now.cloned(), field.name()))
+                    .alias_qualified(qualifier.cloned(), old.name())
+            })
+            .collect();
+        let grouped = LogicalPlanBuilder::from(grouped).project(self.exprs().chain(own))?;
+        if !aggregate.group_expr.is_empty() {
+            return grouped.build().map(Some);
+        }
+        self.with_empty(aggregate, grouped.build()?).map(Some)
+    }
+
+    /// An aggregate without groups has a row for each of the domain's.
+    fn with_empty(&self, aggregate: &Aggregate, grouped: LogicalPlan) -> Result<LogicalPlan> {
+        let all = |column: &Column| Column::new(Some("froglet domain"), &column.name);
+        let domain = self.columns.iter().map(|column| {
+            let all = all(column);
+            Expr::Column(column.clone()).alias_qualified(all.relation, all.name)
+        });
+        let domain = LogicalPlanBuilder::from(self.plan.clone()).project(domain)?;
+        let keys: Vec<Column> = self.columns.iter().map(all).collect();
+        let on = (keys.clone(), self.columns.clone());
+        let joined = domain.join_detailed(
+            grouped,
+            JoinType::Left,
+            on,
+            None,
+            NullEquality::NullEqualsNull,
+        )?;
+        let columns = self.columns.iter().zip(keys).map(|(column, key)| {
+            Expr::Column(key).alias_qualified(column.relation.clone(), &column.name)
+        });
+        let values = aggregate.schema.iter().zip(&aggregate.aggr_expr);
+        let values = values.map(|((qualifier, field), expr)| {
+            let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+            of_nothing(expr, column).alias_qualified(qualifier.cloned(), field.name())
+        });
+        let exprs: Vec<Expr> = columns.chain(values).collect();
+        joined.project(exprs)?.build()
+    }
+}
+
+/// A count of nothing is 0; every other aggregate of nothing is NULL.
+fn of_nothing(aggregate: &Expr, column: Expr) -> Expr {
+    let counts = matches!(aggregate.clone().unalias(), Expr::AggregateFunction(AggregateFunction { func, .. })
+        if matches!(func.name(), "count" | "regr_count"));
+    if !counts {
+        return column;
+    }
+    let zero = Expr::Literal(ScalarValue::Int64(Some(0)), None);
+    let coalesce = datafusion::functions::core::coalesce();
+    Expr::ScalarFunction(ScalarFunction::new_udf(coalesce, vec![column, zero]))
+}
+
+/// A join with a lateral subquery as one with what the subquery finds for all rows.
+fn lateral(join: &Join, count: &mut usize) -> Result<Option<LogicalPlan>> {
+    if !matches!(join.join_type, JoinType::Inner | JoinType::Left) || !join.on.is_empty() {
+        return Ok(None);
+    }
+    let (subquery, alias) = match join.right.as_ref() {
+        LogicalPlan::Subquery(Subquery { subquery, .. }) => (subquery, None),
+        LogicalPlan::SubqueryAlias(alias) => match alias.input.as_ref() {
+            LogicalPlan::Subquery(Subquery { subquery, .. }) => (subquery, Some(&alias.alias)),
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    let Some(domain) = Domain::of(subquery, &join.left, count)? else { return Ok(None) };
+    let Some(over) = domain.over(subquery)? else { return Ok(None) };
+    let columns = subquery.schema().iter().map(|(qualifier, field)| {
+        let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+        match alias {
+            Some(alias) => column.alias_qualified(Some(alias.clone()), field.name()),
+            None => column,
+        }
+    });
+    let right = LogicalPlanBuilder::from(over).project(domain.exprs().chain(columns))?.build()?;
+    let on = (domain.outer.clone(), domain.columns.clone());
+    let joined = LogicalPlanBuilder::from(join.left.as_ref().clone()).join_detailed(
+        right,
+        join.join_type,
+        on,
+        join.filter.clone(),
+        NullEquality::NullEqualsNull,
+    )?;
+    let columns: Vec<Expr> = join.schema.iter().map(Expr::from).collect();
+    joined.project(columns)?.build().map(Some)
+}
+
+/// A node whose expressions have scalar subqueries, with their values beside its rows.
+fn scalars(node: LogicalPlan, count: &mut usize) -> Result<Transformed<LogicalPlan>> {
+    let known = matches!(
+        node,
+        LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+    );
+    if !known {
+        return Ok(Transformed::no(node));
+    }
+    let before = node.inputs()[0].clone();
+    let mut input = before.clone();
+    let preserver = NamePreserver::new(&node);
+    let mut exprs = Vec::new();
+    let mut changed = false;
+    for expr in node.expressions() {
+        let name = preserver.save(&expr);
+        let replaced = expr.transform(|part| {
+            let Expr::ScalarSubquery(subquery) = &part else { return Ok(Transformed::no(part)) };
+            match value(&input, &subquery.subquery, count)? {
+                Some((with, value)) => {
+                    input = with;
+                    Ok(Transformed::yes(value))
+                }
+                None => Ok(Transformed::no(part)),
+            }
+        })?;
+        changed |= replaced.transformed;
+        exprs.push(name.restore(replaced.data));
+    }
+    if !changed {
+        return Ok(Transformed::no(node));
+    }
+    let keeps_columns = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Sort(_));
+    let plan = node.with_new_exprs(exprs, vec![input])?;
+    if !keeps_columns {
+        return Ok(Transformed::yes(plan));
+    }
+    let columns: Vec<Expr> = before.schema().iter().map(Expr::from).collect();
+    LogicalPlanBuilder::from(plan).project(columns)?.build().map(Transformed::yes)
+}
+
+/// The rows with the value of a subquery beside each, and its column.
+fn value(
+    rows: &LogicalPlan,
+    subquery: &LogicalPlan,
+    count: &mut usize,
+) -> Result<Option<(LogicalPlan, Expr)>> {
+    let Some(domain) = Domain::of(subquery, rows, count)? else { return Ok(None) };
+    let Some(over) = domain.over(subquery)? else { return Ok(None) };
+    let Some((qualifier, field)) = first(subquery.schema()) else { return Ok(None) };
+    let found = Expr::Column(Column::new(qualifier, field));
+    let column = Column::new(domain.columns[0].relation.clone(), format!("{count}.value"));
+    let single = crate::udf::single::SingleValue::default();
+    let single = datafusion::logical_expr::AggregateUDF::new_from_impl(single);
+    // More than one row for one of the domain's is an error.
+    let found = single.call(vec![found]);
+    let over = LogicalPlanBuilder::from(over).aggregate(domain.exprs(), vec![found])?.build()?;
+    let (qualifier, field) = over.schema().qualified_field(domain.columns.len());
+    let found = Expr::Column(Column::new(qualifier.cloned(), field.name()))
+        .alias_qualified(column.relation.clone(), &column.name);
+    let columns: Vec<Expr> = domain.exprs().chain([found]).collect();
+    let over = LogicalPlanBuilder::from(over).project(columns)?.build()?;
+    let on = (domain.outer.clone(), domain.columns.clone());
+    let joined = LogicalPlanBuilder::from(rows.clone())
+        .join_detailed(over, JoinType::Left, on, None, NullEquality::NullEqualsNull)?
+        .build()?;
+    Ok(Some((joined, Expr::Column(column))))
+}
+
+fn first(schema: &DFSchema) -> Option<(Option<TableReference>, String)> {
+    let (qualifier, field) = schema.iter().next()?;
+    Some((qualifier.cloned(), field.name().clone()))
+}

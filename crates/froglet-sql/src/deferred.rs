@@ -1,0 +1,314 @@
+//! Foreign keys that are checked at the end of the transaction.
+//!
+//! ```text
+//!   child written        its key's values are noted        COMMIT, SET CONSTRAINTS … IMMEDIATE:
+//!   parent's key gone    the values that it had are noted    a child of the values has a parent, and holds it
+//!                                                            nobody refers to the values, or there is a parent
+//! ```
+//!
+//! D1: what is noted is a question about values, not about rows: what became of the rows meanwhile (deleted,
+//!     changed again, rolled back to a savepoint) answers it. So nothing is taken out of the notes before the
+//!     transaction ends: an answer may be undone by ROLLBACK TO.
+//! D2: a parent's writer waits for who holds the parent when it writes, not at the end (F1 of `foreignkey.rs`):
+//!     a child that has looked is met there, and one that looks later meets the write.
+//!
+//! D3: a constraint is known by its id, and values with their types: renaming changes no question, and a column
+//!     that got another type meanwhile has its values converted, or the transaction fails.
+//!
+//! Only NO ACTION waits, as in PostgreSQL; cascades are made with the statement.
+
+use std::collections::{HashMap, HashSet};
+
+use datafusion::sql::sqlparser::ast::ObjectName;
+use froglet_engine::{ColumnType, SqlState, Value};
+use froglet_schema::def::Timing;
+use froglet_schema::{CatalogVersion, ForeignKeyAction, ObjectId};
+
+use crate::apply::{Stop, Writer};
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::foreignkey::Key;
+use crate::key::{Fit, fit};
+use crate::resolve::Names;
+use crate::session::Session;
+
+/// Whose question it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Side {
+    Child,
+    Parent,
+}
+
+/// A question about values of a foreign key.
+#[derive(Clone, Debug)]
+struct Question {
+    /// The constraint and its table.
+    constraint: ObjectId,
+    child: ObjectId,
+    side: Side,
+    /// As that side had them.
+    values: Vec<Value>,
+    types: Vec<ColumnType>,
+}
+
+/// What SET CONSTRAINTS has said; a savepoint keeps it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Modes {
+    /// ALL: whether to put off.
+    all: Option<bool>,
+    /// Of a name, by the constraint's id.
+    named: HashMap<ObjectId, bool>,
+}
+
+impl Modes {
+    /// Whether a key is to be checked at the end.
+    fn puts_off(&self, key: &Key) -> bool {
+        let initially = match key.def.timing {
+            Timing::NotDeferrable => return false,
+            Timing::InitiallyImmediate => false,
+            Timing::InitiallyDeferred => true,
+        };
+        self.named.get(&key.id).copied().or(self.all).unwrap_or(initially)
+    }
+}
+
+/// What a transaction has put off.
+#[derive(Debug, Default)]
+pub(crate) struct Deferred {
+    questions: Vec<Question>,
+    /// Those, with the values as text: the same is asked once.
+    known: HashSet<(ObjectId, Side, String)>,
+    pub(crate) modes: Modes,
+}
+
+impl Deferred {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.questions.is_empty()
+    }
+
+    /// The transaction is over.
+    pub(crate) fn clear(&mut self) {
+        let is_new = self.modes.all.is_none() && self.modes.named.is_empty() && self.is_empty();
+        if !is_new {
+            *self = Deferred::default();
+        }
+    }
+
+    fn note(&mut self, key: &Key, side: Side, values: &[Value]) {
+        if self.known.insert((key.id, side, format!("{values:?}"))) {
+            let types = types_of(key, side);
+            let (constraint, child) = (key.id, key.child.def.id);
+            self.questions.push(Question {
+                constraint,
+                child,
+                side,
+                values: values.to_vec(),
+                types,
+            });
+        }
+    }
+
+    /// A child has these values in the key's columns; false if that is to be looked at now.
+    pub(crate) fn child(&mut self, key: &Key, values: &[Value]) -> bool {
+        let later = self.modes.puts_off(key);
+        if later {
+            self.note(key, Side::Child, values);
+        }
+        later
+    }
+
+    /// No parent has these values in the key's columns any more; false if that is to be looked at now.
+    pub(crate) fn parent(&mut self, key: &Key, action: ForeignKeyAction, values: &[Value]) -> bool {
+        let later = action == ForeignKeyAction::NoAction && self.modes.puts_off(key);
+        if later {
+            self.note(key, Side::Parent, values);
+        }
+        later
+    }
+}
+
+/// The types of a side's columns.
+fn types_of(key: &Key, side: Side) -> Vec<ColumnType> {
+    let (table, columns) = match side {
+        Side::Child => (&key.child, key.child_columns()),
+        Side::Parent => (&key.parent, key.parent_columns()),
+    };
+    columns.iter().map(|at| table.def.columns[*at].ty).collect()
+}
+
+/// Which questions are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// At the end of the transaction.
+    All,
+    /// Those of constraints that are not put off any more.
+    Immediate,
+}
+
+impl Session {
+    /// Answers what the transaction has put off, before it ends: 23503 where the answer is no.
+    pub(crate) async fn check_deferred(&mut self) -> Result<(), SqlError> {
+        self.ask(Asked::All).await
+    }
+
+    async fn ask(&mut self, asked: Asked) -> Result<(), SqlError> {
+        let limits = self.limits();
+        let mut restarts = 0;
+        while !self.deferred.is_empty() {
+            let questions = self.deferred.questions.clone();
+            let mark = self.mark(true);
+            let outcome = self.answer_all(&questions, asked).await;
+            if let Some(txn) = &mut self.txn {
+                self.db.catalog().end_statement(txn);
+            }
+            match outcome {
+                Ok(()) => break,
+                Err(Stop::Error(e)) => return Err(e),
+                Err(Stop::Restart) => {
+                    restarts += 1;
+                    self.restart(mark, restarts, &limits).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn answer_all(&mut self, questions: &[Question], asked: Asked) -> Result<(), Stop> {
+        let limits = self.limits();
+        let db = self.db.clone();
+        let txn = self.transaction()?;
+        let version = db.catalog().begin_statement(txn, true, &limits).await?;
+        let id = txn.id().0;
+        self.state.set_catalog(&version, id, &limits);
+        let eval = EvalContext::new(self.state.clone());
+        let mut writer = self.writer(version, &limits, &eval)?;
+        for question in questions {
+            writer.answer(question, asked).await?;
+        }
+        Ok(())
+    }
+
+    /// SET CONSTRAINTS. What is immediate from now on is answered now.
+    pub(crate) async fn set_constraints(
+        &mut self,
+        names: Option<&[ObjectName]>,
+        deferred: bool,
+    ) -> Result<(), SqlError> {
+        if self.block == crate::session::Block::Idle {
+            self.notice(
+                "WARNING",
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "SET CONSTRAINTS can only be used in transaction blocks",
+            );
+            let latest = self.db.catalog().latest();
+            return self.deferrable(&latest, names.unwrap_or_default()).map(|_| ());
+        }
+        match names {
+            None => {
+                self.deferred.modes = Modes { all: Some(deferred), named: HashMap::new() };
+            }
+            Some(names) => {
+                let db = self.db.clone();
+                let catalog = db.catalog().view(self.transaction()?);
+                for id in self.deferrable(&catalog, names)? {
+                    self.deferred.modes.named.insert(id, deferred);
+                }
+            }
+        }
+        match deferred {
+            true => Ok(()),
+            false => self.ask(Asked::Immediate).await,
+        }
+    }
+
+    /// The deferrable constraints of some names.
+    fn deferrable(
+        &self,
+        catalog: &CatalogVersion,
+        names: &[ObjectName],
+    ) -> Result<Vec<ObjectId>, SqlError> {
+        let path = self.settings.hot().search_path.clone();
+        let mut found = Vec::new();
+        for name in names {
+            let (schema, name) = Names::parts(name)?;
+            let is_near = |of: &String| schema.as_ref().map_or(path.contains(of), |s| s == of);
+            let before = found.len();
+            for table in catalog.tables.values().filter(|table| is_near(&table.def.schema)) {
+                for constraint in table.def.constraints.iter().filter(|c| c.name == name) {
+                    let foreign = table.def.foreign_keys().find(|(key, _)| *key == name);
+                    if !foreign.is_some_and(|(_, key)| key.timing != Timing::NotDeferrable) {
+                        return Err(SqlError::new(
+                            SqlState::WRONG_OBJECT_TYPE,
+                            format!("constraint \"{name}\" is not deferrable"),
+                        ));
+                    }
+                    found.push(constraint.id);
+                }
+            }
+            if found.len() == before {
+                return Err(SqlError::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("constraint \"{name}\" does not exist"),
+                ));
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Writer<'_> {
+    async fn answer(&mut self, question: &Question, asked: Asked) -> Result<(), Stop> {
+        // A constraint that is gone asks nothing.
+        let Some(child) = self.version.tables.get(&question.child).cloned() else { return Ok(()) };
+        let keys = Key::of_child(&child, &self.version);
+        let Some(key) = keys.into_iter().find(|key| key.id == question.constraint) else {
+            return Ok(());
+        };
+        if asked == Asked::Immediate && self.deferred.modes.puts_off(&key) {
+            return Ok(());
+        }
+        let values = question.values_now(&key).ok_or_else(|| self.cannot_convert(&key))?;
+        match question.side {
+            Side::Child => {
+                if self.has_child(&key, &values)? {
+                    self.hold_parent_now(&key, &values).await?;
+                }
+                Ok(())
+            }
+            Side::Parent => self.no_children_of(&key, &values).await,
+        }
+    }
+
+    /// The owner of the change of a type has to ask before it; whom another's has met begins again.
+    fn cannot_convert(&self, key: &Key) -> SqlError {
+        let state = match self.txn.extension.is_some() {
+            true => SqlState::new("55006"),
+            false => SqlState::SERIALIZATION_FAILURE,
+        };
+        SqlError::new(
+            state,
+            format!(
+                "a column of foreign key \"{}\" got another type while rows waited to be checked",
+                key.name
+            ),
+        )
+        .hint("Use SET CONSTRAINTS ALL IMMEDIATE before the change, or try the transaction again.")
+    }
+}
+
+impl Question {
+    /// The values as the side's columns have them now; `None` if they cannot have them.
+    fn values_now(&self, key: &Key) -> Option<Vec<Value>> {
+        let now = types_of(key, self.side);
+        if now == self.types {
+            return Some(self.values.clone());
+        }
+        let changed = self.values.iter().zip(&self.types).zip(&now);
+        changed
+            .map(|((value, was), is)| match fit(value.clone(), *was, *is) {
+                Fit::Exact(value) => Some(value),
+                Fit::Below | Fit::Above | Fit::Unusable => None,
+            })
+            .collect()
+    }
+}

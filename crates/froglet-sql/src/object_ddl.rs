@@ -1,0 +1,436 @@
+//! Schemas, views, enum types and comments, from tokens: what sqlparser reads otherwise than PostgreSQL, or not
+//! at all.
+//!
+//! ```text
+//!   CREATE SCHEMA │ VIEW │ MATERIALIZED VIEW │ TYPE … AS ENUM      ALTER SCHEMA │ VIEW │ TYPE
+//!   ALTER TABLE │ SEQUENCE … SET SCHEMA      REFRESH MATERIALIZED VIEW      COMMENT ON
+//! ```
+
+use datafusion::sql::sqlparser::ast::{ObjectName, Query, Statement};
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use froglet_schema::plain::CheckOption;
+
+use crate::command::{Command, Cursor};
+use crate::parse::parse_sql;
+
+/// A statement about an object without rows.
+#[derive(Debug)]
+#[allow(missing_docs)] // the fields are what their SQL says
+pub enum ObjectDdl {
+    /// The name is that of AUTHORIZATION where there is no other.
+    CreateSchema {
+        name: String,
+        if_not_exists: bool,
+    },
+    RenameSchema {
+        name: String,
+        to: String,
+    },
+    CreateView(CreateView),
+    Refresh {
+        view: ObjectName,
+        with_data: bool,
+    },
+    CreateEnum {
+        name: ObjectName,
+        labels: Vec<String>,
+    },
+    AddLabel {
+        name: ObjectName,
+        if_not_exists: bool,
+        label: String,
+        place: Place,
+    },
+    RenameLabel {
+        name: ObjectName,
+        from: String,
+        to: String,
+    },
+    /// ALTER … RENAME TO of a view or a type.
+    Rename {
+        kind: Kind,
+        if_exists: bool,
+        name: ObjectName,
+        to: String,
+    },
+    SetSchema {
+        kind: Kind,
+        if_exists: bool,
+        name: ObjectName,
+        schema: String,
+    },
+    /// Of a role that there is, it changes nothing.
+    Owner,
+    CreateExtension {
+        name: String,
+        if_not_exists: bool,
+    },
+    Comment {
+        on: Commented,
+        name: ObjectName,
+        text: Option<String>,
+    },
+}
+
+/// `CREATE [OR REPLACE] [TEMPORARY] [MATERIALIZED] VIEW`
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct CreateView {
+    pub or_replace: bool,
+    pub temporary: bool,
+    pub materialized: bool,
+    pub if_not_exists: bool,
+    pub name: ObjectName,
+    /// Names of the first columns.
+    pub columns: Vec<String>,
+    pub query: Box<Query>,
+    pub check_option: Option<CheckOption>,
+    pub with_data: bool,
+}
+
+/// Where a label goes.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub enum Place {
+    Last,
+    Before(String),
+    After(String),
+}
+
+/// What ALTER is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Table,
+    Sequence,
+    View,
+    MaterializedView,
+    Type,
+}
+
+/// What COMMENT is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Commented {
+    Relation(Kind),
+    Index,
+    Column,
+    Schema,
+    Constraint,
+    Type,
+    Database,
+    Role,
+}
+
+/// Parses a statement that begins with CREATE, if it is one of these.
+pub(crate) fn create(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserError>> {
+    let mut cursor = Cursor { tokens, at: 1 };
+    if cursor.skip("schema") {
+        return Some(finish(&mut cursor, create_schema));
+    }
+    if cursor.skip("extension") {
+        return Some(finish(&mut cursor, |cursor| {
+            let if_not_exists = if_not_exists(cursor)?;
+            let name = cursor.name()?;
+            cursor.at = cursor.tokens.len();
+            Ok(ObjectDdl::CreateExtension { name, if_not_exists })
+        }));
+    }
+    if cursor.skip("type") {
+        let name = cursor.object_name().ok()?;
+        if !(cursor.skip("as") && cursor.skip("enum")) {
+            return None;
+        }
+        return Some(finish(&mut cursor, |cursor| {
+            let labels = labels(cursor)?;
+            Ok(ObjectDdl::CreateEnum { name, labels })
+        }));
+    }
+    let or_replace = cursor.skip("or") && cursor.skip("replace");
+    let temporary = cursor.skip_any(&["temp", "temporary"]);
+    let recursive = cursor.skip("recursive");
+    let materialized = cursor.skip("materialized");
+    if !cursor.skip("view") || recursive {
+        return None;
+    }
+    Some(finish(&mut cursor, |cursor| {
+        let if_not_exists = if_not_exists(cursor)?;
+        let name = cursor.object_name()?;
+        let columns = if cursor.skip_token(&Token::LParen) { names(cursor)? } else { Vec::new() };
+        if cursor.skip("with") {
+            // security_barrier and its kind: whoever reads a view here reads what is beneath it.
+            skip_parentheses(cursor)?;
+        }
+        cursor.expect("as")?;
+        let (end, check_option, with_data) = ending(tokens, materialized);
+        let query = query(&tokens[cursor.at.min(end)..end])?;
+        cursor.at = tokens.len();
+        Ok(ObjectDdl::CreateView(CreateView {
+            or_replace,
+            temporary,
+            materialized,
+            if_not_exists,
+            name,
+            columns,
+            query,
+            check_option,
+            with_data,
+        }))
+    }))
+}
+
+/// Parses a statement that begins with ALTER, if it is one of these.
+pub(crate) fn alter(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserError>> {
+    let mut cursor = Cursor { tokens, at: 1 };
+    if cursor.skip("schema") {
+        return Some(finish(&mut cursor, |cursor| {
+            let name = cursor.name()?;
+            if cursor.skip("owner") {
+                cursor.at = cursor.tokens.len();
+                return Ok(ObjectDdl::Owner);
+            }
+            cursor.expect("rename")?;
+            cursor.expect("to")?;
+            Ok(ObjectDdl::RenameSchema { name, to: cursor.name()? })
+        }));
+    }
+    let kind = kind(&mut cursor)?;
+    let if_exists = cursor.skip("if") && cursor.skip("exists");
+    if kind == Kind::Table {
+        cursor.skip("only");
+    }
+    let name = cursor.object_name().ok()?;
+    if cursor.skip("set") && cursor.skip("schema") {
+        return Some(finish(&mut cursor, |cursor| {
+            Ok(ObjectDdl::SetSchema { kind, if_exists, name, schema: cursor.name()? })
+        }));
+    }
+    match kind {
+        Kind::Table | Kind::Sequence => None,
+        Kind::View | Kind::MaterializedView => Some(finish(&mut cursor, |cursor| {
+            if cursor.skip("owner") {
+                cursor.at = cursor.tokens.len();
+                return Ok(ObjectDdl::Owner);
+            }
+            cursor.expect("rename")?;
+            cursor.expect("to")?;
+            Ok(ObjectDdl::Rename { kind, if_exists, name, to: cursor.name()? })
+        })),
+        Kind::Type => Some(finish(&mut cursor, |cursor| alter_type(cursor, name))),
+    }
+}
+
+/// `REFRESH MATERIALIZED VIEW [CONCURRENTLY] name [WITH [NO] DATA]`
+pub(crate) fn refresh(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    cursor.expect("materialized")?;
+    cursor.expect("view")?;
+    cursor.skip("concurrently");
+    let view = cursor.object_name()?;
+    let mut with_data = true;
+    if cursor.skip("with") {
+        with_data = !cursor.skip("no");
+        cursor.expect("data")?;
+    }
+    Ok(Command::Object(Box::new(ObjectDdl::Refresh { view, with_data })))
+}
+
+/// `COMMENT ON kind name IS 'text' | NULL`
+pub(crate) fn comment(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    cursor.expect("on")?;
+    let on = if cursor.skip("column") {
+        Commented::Column
+    } else if cursor.skip("index") {
+        Commented::Index
+    } else if cursor.skip("schema") {
+        Commented::Schema
+    } else if cursor.skip("constraint") {
+        Commented::Constraint
+    } else if cursor.skip("database") {
+        Commented::Database
+    } else if cursor.skip("role") {
+        Commented::Role
+    } else {
+        match kind(cursor) {
+            Some(Kind::Type) => Commented::Type,
+            Some(kind) => Commented::Relation(kind),
+            None => {
+                let word = cursor.peek().map(ToString::to_string).unwrap_or_default();
+                cursor.at = cursor.tokens.len();
+                let what = format!("COMMENT ON {}", word.to_uppercase());
+                return Ok(Command::Unsupported(what));
+            }
+        }
+    };
+    let mut name = cursor.object_name()?;
+    if on == Commented::Constraint {
+        cursor.expect("on")?;
+        let table = cursor.object_name()?;
+        // As a column's: behind its table.
+        name = ObjectName(table.0.into_iter().chain(name.0).collect());
+    }
+    cursor.expect("is")?;
+    let text = if cursor.skip("null") { None } else { Some(string(cursor)?) };
+    Ok(Command::Object(Box::new(ObjectDdl::Comment { on, name, text })))
+}
+
+fn finish(
+    cursor: &mut Cursor<'_>,
+    rest: impl FnOnce(&mut Cursor<'_>) -> Result<ObjectDdl, ParserError>,
+) -> Result<Command, ParserError> {
+    let statement = rest(cursor)?;
+    cursor.end()?;
+    Ok(Command::Object(Box::new(statement)))
+}
+
+fn create_schema(cursor: &mut Cursor<'_>) -> Result<ObjectDdl, ParserError> {
+    let if_not_exists = if_not_exists(cursor)?;
+    let name = if cursor.peek_word("authorization") { None } else { Some(cursor.name()?) };
+    let owner = if cursor.skip("authorization") { Some(cursor.name()?) } else { None };
+    match name.or(owner) {
+        Some(name) => Ok(ObjectDdl::CreateSchema { name, if_not_exists }),
+        None => cursor.wrong("a name"),
+    }
+}
+
+fn alter_type(cursor: &mut Cursor<'_>, name: ObjectName) -> Result<ObjectDdl, ParserError> {
+    if cursor.skip("owner") {
+        cursor.at = cursor.tokens.len();
+        return Ok(ObjectDdl::Owner);
+    }
+    if cursor.skip("rename") {
+        if cursor.skip("value") {
+            let from = string(cursor)?;
+            cursor.expect("to")?;
+            return Ok(ObjectDdl::RenameLabel { name, from, to: string(cursor)? });
+        }
+        cursor.expect("to")?;
+        let to = cursor.name()?;
+        return Ok(ObjectDdl::Rename { kind: Kind::Type, if_exists: false, name, to });
+    }
+    cursor.expect("add")?;
+    cursor.expect("value")?;
+    let if_not_exists = if_not_exists(cursor)?;
+    let label = string(cursor)?;
+    let place = if cursor.skip("before") {
+        Place::Before(string(cursor)?)
+    } else if cursor.skip("after") {
+        Place::After(string(cursor)?)
+    } else {
+        Place::Last
+    };
+    Ok(ObjectDdl::AddLabel { name, if_not_exists, label, place })
+}
+
+fn kind(cursor: &mut Cursor<'_>) -> Option<Kind> {
+    let words = [
+        ("table", Kind::Table),
+        ("sequence", Kind::Sequence),
+        ("view", Kind::View),
+        ("type", Kind::Type),
+    ];
+    if cursor.skip("materialized") {
+        return cursor.skip("view").then_some(Kind::MaterializedView);
+    }
+    words.into_iter().find(|(word, _)| cursor.skip(word)).map(|(_, kind)| kind)
+}
+
+fn if_not_exists(cursor: &mut Cursor<'_>) -> Result<bool, ParserError> {
+    if !cursor.skip("if") {
+        return Ok(false);
+    }
+    cursor.expect("not")?;
+    cursor.expect("exists")?;
+    Ok(true)
+}
+
+/// `a, b)`
+fn names(cursor: &mut Cursor<'_>) -> Result<Vec<String>, ParserError> {
+    let mut names = Vec::new();
+    loop {
+        names.push(cursor.name()?);
+        if cursor.skip_token(&Token::RParen) {
+            return Ok(names);
+        }
+        if !cursor.skip_token(&Token::Comma) {
+            return cursor.wrong("',' or ')'");
+        }
+    }
+}
+
+/// `('a', 'b')`
+fn labels(cursor: &mut Cursor<'_>) -> Result<Vec<String>, ParserError> {
+    if !cursor.skip_token(&Token::LParen) {
+        return cursor.wrong("'('");
+    }
+    let mut labels = Vec::new();
+    while !cursor.skip_token(&Token::RParen) {
+        if !labels.is_empty() && !cursor.skip_token(&Token::Comma) {
+            return cursor.wrong("',' or ')'");
+        }
+        labels.push(string(cursor)?);
+    }
+    Ok(labels)
+}
+
+fn string(cursor: &mut Cursor<'_>) -> Result<String, ParserError> {
+    match cursor.peek() {
+        Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) => {
+            let text = s.clone();
+            cursor.at += 1;
+            Ok(text)
+        }
+        Some(Token::DollarQuotedString(s)) => {
+            let text = s.value.clone();
+            cursor.at += 1;
+            Ok(text)
+        }
+        _ => cursor.wrong("a string"),
+    }
+}
+
+fn skip_parentheses(cursor: &mut Cursor<'_>) -> Result<(), ParserError> {
+    if !cursor.skip_token(&Token::LParen) {
+        return cursor.wrong("'('");
+    }
+    while !cursor.skip_token(&Token::RParen) {
+        if cursor.peek().is_none() {
+            return cursor.wrong("')'");
+        }
+        cursor.at += 1;
+    }
+    Ok(())
+}
+
+/// Where a view's query ends, and what stands behind it.
+fn ending(tokens: &[TokenWithSpan], materialized: bool) -> (usize, Option<CheckOption>, bool) {
+    let ends_with = |words: &[&str]| {
+        let at = tokens.len().checked_sub(words.len())?;
+        let mut cursor = Cursor { tokens, at };
+        words.iter().all(|word| cursor.skip(word)).then_some(at)
+    };
+    if materialized {
+        if let Some(at) = ends_with(&["with", "no", "data"]) {
+            return (at, None, false);
+        }
+        return (ends_with(&["with", "data"]).unwrap_or(tokens.len()), None, true);
+    }
+    let options: [(&[&str], CheckOption); 3] = [
+        (&["with", "local", "check", "option"], CheckOption::Local),
+        (&["with", "cascaded", "check", "option"], CheckOption::Cascaded),
+        (&["with", "check", "option"], CheckOption::Cascaded),
+    ];
+    for (words, option) in options {
+        if let Some(at) = ends_with(words) {
+            return (at, Some(option), true);
+        }
+    }
+    (tokens.len(), None, true)
+}
+
+fn query(tokens: &[TokenWithSpan]) -> Result<Box<Query>, ParserError> {
+    match parse_sql(tokens.to_vec())? {
+        Statement::Query(query) => Ok(query),
+        other => Err(ParserError::ParserError(format!("Expected: a query, found: {other}"))),
+    }
+}

@@ -1,0 +1,222 @@
+//! Objects without rows: schemas, views, enum types, comments, and what depends on what.
+
+use froglet_engine::ColumnId;
+use froglet_schema::plain::{CheckOption, PUBLIC, ViewDef};
+use froglet_schema::{CatalogVersion, ObjectId};
+
+use super::relations::{PG_CLASS, attnum, attribute};
+use super::{OWNER, Rows, schema_oid_of};
+use crate::provider::QueryScope;
+use crate::system_row as row;
+use crate::view;
+
+/// pg_rewrite's own oid.
+const PG_REWRITE: u32 = 2_618;
+/// pg_type's own oid.
+const PG_TYPE: u32 = 1_247;
+/// pg_constraint's own oid.
+const PG_CONSTRAINT: u32 = 2_606;
+
+pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
+    Some(match (schema, name) {
+        ("pg_catalog", "pg_views") => views,
+        ("pg_catalog", "pg_rewrite") => rules,
+        ("pg_catalog", "pg_description") => descriptions,
+        ("pg_catalog", "pg_enum") => labels,
+        ("information_schema", "views") => is_views,
+        _ => return None,
+    })
+}
+
+/// The oid of a view's rule: views have one each, and no other object has the number.
+fn rule_oid(view: &ViewDef) -> i64 {
+    i64::from(view.id) + (1 << 31)
+}
+
+fn views(scope: &QueryScope, rows: &mut Rows) {
+    for def in scope.catalog.views() {
+        row!(rows;
+            schemaname: &def.schema,
+            viewname: &def.name,
+            viewowner: "postgres",
+            definition: view::definition(&*scope.session, &scope.catalog, def),
+        );
+    }
+}
+
+fn is_views(scope: &QueryScope, rows: &mut Rows) {
+    let database = scope.session.database();
+    for def in scope.catalog.views() {
+        let check = match def.check_option {
+            None => "NONE",
+            Some(CheckOption::Local) => "LOCAL",
+            Some(CheckOption::Cascaded) => "CASCADED",
+        };
+        row!(rows;
+            table_catalog: &database,
+            table_schema: &def.schema,
+            table_name: &def.name,
+            view_definition: view::definition(&*scope.session, &scope.catalog, def),
+            check_option: check,
+            is_updatable: "NO",
+            is_insertable_into: "NO",
+            is_trigger_updatable: "NO",
+            is_trigger_deletable: "NO",
+            is_trigger_insertable_into: "NO",
+        );
+    }
+}
+
+fn rules(scope: &QueryScope, rows: &mut Rows) {
+    for def in scope.catalog.views() {
+        row!(rows;
+            oid: rule_oid(def),
+            rulename: "_RETURN",
+            ev_class: def.id,
+            ev_type: '1',
+            ev_enabled: 'O',
+            is_instead: true,
+            ev_qual: "<>",
+            ev_action: &def.query.0,
+        );
+    }
+}
+
+/// pg_class's rows of views.
+pub(super) fn view_classes(scope: &QueryScope, rows: &mut Rows) {
+    for def in scope.catalog.views() {
+        let option = def.check_option.map(|option| match option {
+            CheckOption::Local => vec!["check_option=local".to_owned()],
+            CheckOption::Cascaded => vec!["check_option=cascaded".to_owned()],
+        });
+        row!(rows;
+            oid: def.id,
+            relname: &def.name,
+            relnamespace: schema_oid_of(&scope.catalog, &def.schema),
+            relowner: OWNER,
+            relpersistence: 'p',
+            relkind: 'v',
+            relnatts: def.columns.len(),
+            relhasrules: true,
+            relispopulated: true,
+            relreplident: 'n',
+            reloptions: option,
+        );
+    }
+}
+
+/// pg_attribute's rows of views.
+pub(super) fn view_attributes(scope: &QueryScope, rows: &mut Rows) {
+    for def in scope.catalog.views() {
+        for (at, column) in def.columns.iter().enumerate() {
+            attribute(rows, def.id, at as i64 + 1, &column.name, column.sql_type, []);
+        }
+    }
+}
+
+/// Views depend, by their rules, on the columns that they read.
+pub(super) fn view_dependencies(scope: &QueryScope, rows: &mut Rows) {
+    for def in scope.catalog.views() {
+        row!(rows;
+            classid: PG_REWRITE,
+            objid: rule_oid(def),
+            refclassid: PG_CLASS,
+            refobjid: def.id,
+            deptype: 'i',
+        );
+        for source in &def.sources {
+            for column in source.used.iter().copied().chain([ColumnId(0)]) {
+                row!(rows;
+                    classid: PG_REWRITE,
+                    objid: rule_oid(def),
+                    refclassid: PG_CLASS,
+                    refobjid: source.relation,
+                    refobjsubid: column_number(&scope.catalog, source.relation, column),
+                    deptype: 'n',
+                );
+            }
+        }
+    }
+    for table in super::relations::tables(&scope.catalog) {
+        for column in &table.def.columns {
+            if let Some(def) = scope.catalog.enum_of(column.sql_type.oid) {
+                row!(rows;
+                    classid: PG_CLASS,
+                    objid: table.def.id,
+                    objsubid: attnum(&table.def, column.id),
+                    refclassid: PG_TYPE,
+                    refobjid: def.id,
+                    deptype: 'n',
+                );
+            }
+        }
+    }
+}
+
+/// A column's number, from 1; 0 for the whole relation.
+fn column_number(catalog: &CatalogVersion, relation: ObjectId, column: ColumnId) -> i64 {
+    match catalog.tables.get(&relation) {
+        Some(table) => attnum(&table.def, column),
+        None => column.0.into(),
+    }
+}
+
+fn descriptions(scope: &QueryScope, rows: &mut Rows) {
+    for comment in scope.catalog.comments() {
+        let class = comment.class;
+        let column = match class == PG_CLASS {
+            true => column_number(&scope.catalog, comment.object, comment.column),
+            false => 0,
+        };
+        debug_assert!([PG_CLASS, PG_TYPE, PG_CONSTRAINT, 2_615, 1_262].contains(&class));
+        row!(rows;
+            objoid: comment.object,
+            classoid: class,
+            objsubid: column,
+            description: &comment.text,
+        );
+    }
+    if scope.catalog.schema(PUBLIC).is_some() {
+        // As initdb says; pg_dump leaves it out.
+        let id = froglet_schema::plain::PUBLIC_ID;
+        if scope.catalog.comment(2_615, id, ColumnId(0)).is_none() {
+            row!(rows; objoid: id, classoid: 2_615, objsubid: 0, description: "standard public schema");
+        }
+    }
+}
+
+fn labels(scope: &QueryScope, rows: &mut Rows) {
+    for def in scope.catalog.enum_types() {
+        for (at, (id, label)) in def.labels.iter().enumerate() {
+            row!(rows;
+                oid: *id,
+                enumtypid: def.id,
+                enumsortorder: (at + 1) as f64,
+                enumlabel: label,
+            );
+        }
+    }
+}
+
+/// What is said of an object of a system catalog, or of any of them.
+pub fn comment_on(
+    catalog: &CatalogVersion,
+    object: ObjectId,
+    class: Option<&str>,
+    column: i64,
+) -> Option<String> {
+    let class = match class {
+        None | Some("pg_class") => PG_CLASS,
+        Some("pg_type") => PG_TYPE,
+        Some("pg_constraint") => PG_CONSTRAINT,
+        Some("pg_namespace") => 2_615,
+        Some("pg_database") => 1_262,
+        Some(_) => return None,
+    };
+    let is_it = |c: &&froglet_schema::plain::CommentDef| {
+        c.class == class
+            && c.object == object
+            && (class != PG_CLASS || column_number(catalog, object, c.column) == column)
+    };
+    catalog.comments().into_iter().find(is_it).map(|c| c.text.clone())
+}

@@ -1,0 +1,172 @@
+//! Syntax of its own that is a call of a function, and operators that are: PostgreSQL's parser does the
+//! same, with the same functions.
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `extract(f from x)`, `position(a in b)`, `overlay(…)`, `substring(x from a for b)` | `extract('f', x)`, … |
+//! | `x at time zone z` | `timezone(z, x)` |
+//! | `x like p escape e` | `x like like_escape(p, e)` |
+//! | `x similar to p` | `regexp_like(x, similar_to_escape(p), 's')` |
+//! | `(a, b) overlaps (c, d)` | `overlaps(a, b, c, d)` |
+//! | `a ^ b`, `\|/ a`, `@ a`, `a # b`, `~ a`, `a ^@ b` | `power(a, b)`, `sqrt(a)`, `abs(a)`, … |
+//! | `make_interval(days => 3)` | `make_interval(0, 0, 0, 3)` |
+
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator};
+
+use crate::error::SqlError;
+use crate::rewrite::{call, folded, null};
+
+/// Rewrites one expression whose parts have been rewritten.
+pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
+    let part = |part: &mut Box<Expr>| std::mem::replace(&mut **part, null());
+    *expr = match expr {
+        Expr::Extract { field, expr, .. } => {
+            let name = field.to_string();
+            call("extract", vec![literal(name.trim_matches(['"', '\''])), part(expr)])
+        }
+        Expr::Position { expr, r#in } => call("position", vec![part(r#in), part(expr)]),
+        Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+            let mut args = vec![part(expr), part(overlay_what), part(overlay_from)];
+            args.extend(overlay_for.as_mut().map(part));
+            call("overlay", args)
+        }
+        Expr::Substring { expr, substring_from, substring_for, .. } => {
+            let from = substring_from.as_mut().map(part);
+            let mut args = vec![part(expr), from.unwrap_or_else(|| integer(1))];
+            args.extend(substring_for.as_mut().map(part));
+            call("substring", args)
+        }
+        Expr::Ceil { expr, field } => of_scale("ceil", part(expr), field)?,
+        Expr::Floor { expr, field } => of_scale("floor", part(expr), field)?,
+        Expr::AtTimeZone { timestamp, time_zone } => {
+            call("timezone", vec![part(time_zone), part(timestamp)])
+        }
+        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+            if let Some(escape) = escape_char.take() {
+                **pattern = call("like_escape", vec![part(pattern), Expr::Value(escape)]);
+            }
+            return Ok(());
+        }
+        Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+            let mut args = vec![part(pattern)];
+            args.extend(escape_char.take().map(Expr::Value));
+            let pattern = call("similar_to_escape", args);
+            let like = call("regexp_like", vec![part(expr), pattern, literal("s")]);
+            match negated {
+                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(like) },
+                false => like,
+            }
+        }
+        Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, expr } => {
+            // Of double precision alone, unlike the function.
+            call("sqrt", vec![float(part(expr))])
+        }
+        Expr::UnaryOp { op, expr } => match unary(op) {
+            Some(name) => call(name, vec![part(expr)]),
+            None => return Ok(()),
+        },
+        Expr::BinaryOp { left, op: BinaryOperator::Overlaps, right } => {
+            let (Expr::Tuple(first), Expr::Tuple(second)) = (part(left), part(right)) else {
+                return Err(SqlError::unsupported("OVERLAPS without two pairs"));
+            };
+            call("overlaps", [first, second].concat())
+        }
+        Expr::BinaryOp { left, op, right } => match binary(op) {
+            Some(name) => call(name, vec![part(left), part(right)]),
+            None => return Ok(()),
+        },
+        Expr::Function(function) => return named_arguments(function),
+        _ => return Ok(()),
+    };
+    Ok(())
+}
+
+fn literal(text: &str) -> Expr {
+    Expr::Value(ast::Value::SingleQuotedString(text.to_owned()).with_empty_span())
+}
+
+/// `n::int4`
+fn integer(n: i32) -> Expr {
+    Expr::Cast {
+        kind: ast::CastKind::DoubleColon,
+        expr: Box::new(Expr::Value(ast::Value::Number(n.to_string(), false).with_empty_span())),
+        data_type: ast::DataType::Int4(None),
+        array: false,
+        format: None,
+    }
+}
+
+/// `expr::float8`
+fn float(expr: Expr) -> Expr {
+    Expr::Cast {
+        kind: ast::CastKind::DoubleColon,
+        expr: Box::new(expr),
+        data_type: ast::DataType::Float8,
+        array: false,
+        format: None,
+    }
+}
+
+fn of_scale(name: &str, expr: Expr, field: &ast::CeilFloorKind) -> Result<Expr, SqlError> {
+    match field {
+        ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) => {
+            Ok(call(name, vec![expr]))
+        }
+        _ => Err(crate::df_error::no_function(name)),
+    }
+}
+
+fn unary(op: &UnaryOperator) -> Option<&'static str> {
+    Some(match op {
+        UnaryOperator::PGCubeRoot => "cbrt",
+        UnaryOperator::PGAbs => "abs",
+        UnaryOperator::BitwiseNot => "froglet_not",
+        _ => return None,
+    })
+}
+
+fn binary(op: &BinaryOperator) -> Option<&'static str> {
+    Some(match op {
+        BinaryOperator::PGExp => "power",
+        BinaryOperator::PGBitwiseXor => "froglet_xor",
+        BinaryOperator::PGStartsWith => "starts_with",
+        _ => return None,
+    })
+}
+
+/// The functions whose arguments are given by names, with the names.
+const NAMED: &[(&str, &[&str])] =
+    &[("make_interval", &["years", "months", "weeks", "days", "hours", "mins", "secs"])];
+
+fn named_arguments(function: &mut ast::Function) -> Result<(), SqlError> {
+    let ast::FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
+    let is_named = |arg: &ast::FunctionArg| !matches!(arg, ast::FunctionArg::Unnamed(_));
+    if !list.args.iter().any(is_named) {
+        return Ok(());
+    }
+    let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded);
+    let name = name.unwrap_or_default();
+    let Some((_, names)) = NAMED.iter().find(|(known, _)| *known == name) else {
+        return Err(SqlError::unsupported(format!("named arguments of {name}()")));
+    };
+    let mut args = vec![integer(0); names.len()];
+    for (at, arg) in list.args.drain(..).enumerate() {
+        let (at, value) = match arg {
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value)) => (Some(at), value),
+            ast::FunctionArg::Named { name, arg: ast::FunctionArgExpr::Expr(value), .. } => {
+                (names.iter().position(|known| *known == folded(&name)), value)
+            }
+            ast::FunctionArg::ExprNamed {
+                name: Expr::Identifier(name),
+                arg: ast::FunctionArgExpr::Expr(value),
+                ..
+            } => (names.iter().position(|known| *known == folded(&name)), value),
+            other => return Err(SqlError::unsupported(format!("the argument {other}"))),
+        };
+        let place = at.and_then(|at| args.get_mut(at));
+        *place.ok_or_else(|| crate::df_error::no_function(&name))? = value;
+    }
+    let unnamed = |arg| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg));
+    list.args = args.into_iter().map(unnamed).collect();
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Functions that answer rows out of a json value, over `unnest` of lists of its parts; aggregates that
+//! make one of rows, over `array_agg`, which knows orders.
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `FROM jsonb_each_text(x)` | `FROM UNNEST(jsonb_keys_list(x), jsonb_member_texts_list(x)) AS jsonb_each_text(key, value)` |
+//! | `FROM json_array_elements('…') e` | `FROM (SELECT value::json AS value FROM UNNEST(json_elements_list('…')) f(value)) e` |
+//! | `json_agg(x ORDER BY y)` | `froglet_json_agg(array_agg(froglet_json_part(x) ORDER BY y))` |
+//! | `SELECT jsonb_array_elements(x)` | `SELECT unnest(jsonb_elements_list(x))::jsonb` |
+//!
+//! An element of a list does not know that it is json, so its type is said again. Not where the argument
+//! is of another table, for DataFusion does not look out of a query in FROM: there it is a text.
+
+use datafusion::sql::sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, TableFactor};
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::rewrite::call;
+use crate::udf::json::{MEMBER, PART};
+use crate::walk;
+
+/// The lists whose elements a function's rows are, and the names of its columns; no name where it is
+/// that of the function.
+fn lists(name: &str) -> Option<(&'static str, Vec<&'static str>, &'static [&'static str])> {
+    let (prefix, rest) = match name.strip_prefix("jsonb_") {
+        Some(rest) => ("jsonb_", rest),
+        None => ("json_", name.strip_prefix("json_")?),
+    };
+    let (lists, columns): (&[&str], &[&str]) = match rest {
+        "each" => (&["keys_list", "members_list"], &["key", "value"]),
+        "each_text" => (&["keys_list", "member_texts_list"], &["key", "value"]),
+        "array_elements" => (&["elements_list"], &["value"]),
+        "array_elements_text" => (&["element_texts_list"], &["value"]),
+        "object_keys" => (&["keys_list"], &[]),
+        _ => return None,
+    };
+    Some((prefix, lists.to_vec(), columns))
+}
+
+fn folded(name: &ast::ObjectName) -> Option<String> {
+    let ident = name.0.last()?.as_ident()?;
+    Some(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
+}
+
+fn only_argument(args: &[FunctionArg]) -> Option<&Expr> {
+    match args {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))] => Some(expr),
+        _ => None,
+    }
+}
+
+/// A function in FROM.
+pub(crate) fn rewrite_table(factor: &mut TableFactor) {
+    let (name, args, alias) = match &*factor {
+        TableFactor::Table { name, args: Some(args), alias, .. } => (name, &args.args, alias),
+        TableFactor::Function { name, args, alias, .. } => (name, args, alias),
+        _ => return,
+    };
+    let Some(function) = folded(name) else { return };
+    let Some((prefix, lists, columns)) = lists(&function) else { return };
+    let Some(argument) = only_argument(args) else { return };
+    let array_exprs =
+        lists.iter().map(|list| call(&format!("{prefix}{list}"), vec![argument.clone()]));
+    let array_exprs = array_exprs.collect();
+    let mut alias = alias.clone().unwrap_or_else(|| ast::TableAlias {
+        explicit: true,
+        name: ast::Ident::with_quote('"', function.clone()),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        let own = [alias.name.value.clone()];
+        let names: Vec<String> = match columns {
+            [] => own.to_vec(),
+            names => names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        alias.columns = names
+            .into_iter()
+            .map(|name| ast::TableAliasColumnDef {
+                name: ast::Ident::with_quote('"', name),
+                data_type: None,
+            })
+            .collect();
+    }
+    let lateral = walk::any_expr(argument, |expr| {
+        matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+    });
+    let unnested = TableFactor::UNNEST {
+        alias: Some(alias.clone()),
+        array_exprs,
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    };
+    *factor = match json_column(&function).filter(|_| !lateral) {
+        Some(ty) => typed(unnested, alias, ty),
+        None => unnested,
+    };
+}
+
+/// The type of a function's last column, if it is json or jsonb.
+fn json_column(function: &str) -> Option<&'static str> {
+    let json = function.ends_with("_each") || function.ends_with("_elements");
+    json.then(|| if function.starts_with("jsonb") { "jsonb" } else { "json" })
+}
+
+/// A query of the same columns, the last one of this type.
+fn typed(unnested: TableFactor, alias: ast::TableAlias, ty: &str) -> TableFactor {
+    let names: Vec<&ast::Ident> = alias.columns.iter().map(|column| &column.name).collect();
+    let (last, keys) = names.split_last().expect("a function has columns");
+    let keys: String = keys.iter().map(|key| format!("{key}, ")).collect();
+    let text = format!("SELECT {keys}{last}::{ty} AS {last} FROM f");
+    let parsed = Parser::parse_sql(&PostgreSqlDialect {}, &text);
+    let Ok([ast::Statement::Query(query)]) = parsed.as_deref() else { return unnested };
+    let mut subquery = query.clone();
+    if let ast::SetExpr::Select(select) = &mut *subquery.body {
+        select.from[0].relation = unnested;
+    }
+    TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None }
+}
+
+/// json_agg and its like.
+pub(crate) fn rewrite_aggregate(expr: &mut Expr) {
+    let Expr::Function(function) = expr else { return };
+    let Some(name) = folded(&function.name) else { return };
+    let part = match name.as_str() {
+        "json_agg" | "jsonb_agg" => PART,
+        "json_object_agg" | "jsonb_object_agg" => MEMBER,
+        _ => return,
+    };
+    let ast::FunctionArguments::List(list) = &mut function.args else { return };
+    let args = list.args.iter().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    });
+    let Some(args) = args.collect::<Option<Vec<Expr>>>() else { return };
+    if args.len() != if part == PART { 1 } else { 2 } {
+        return;
+    }
+    list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(call(part, args)))];
+    function.name = ast::ObjectName::from(vec![ast::Ident::new("array_agg")]);
+    *expr = call(&format!("froglet_{name}"), vec![expr.clone()]);
+}
+
+/// A function in a select list, of one column.
+pub(crate) fn rewrite_call(expr: &mut Expr) {
+    let Expr::Function(function) = expr else { return };
+    let Some((prefix, lists, _)) = folded(&function.name).and_then(|name| lists(&name)) else {
+        return;
+    };
+    let ast::FunctionArguments::List(list) = &function.args else { return };
+    let (Some(argument), [one]) = (only_argument(&list.args), &lists[..]) else { return };
+    let list = call(&format!("{prefix}{one}"), vec![argument.clone()]);
+    let unnested = call("unnest", vec![list]);
+    *expr = match folded(&function.name).as_deref().and_then(json_column) {
+        Some(ty) => Expr::Cast {
+            kind: ast::CastKind::DoubleColon,
+            expr: Box::new(unnested),
+            data_type: if ty == "jsonb" { ast::DataType::JSONB } else { ast::DataType::JSON },
+            array: false,
+            format: None,
+        },
+        None => unnested,
+    };
+}

@@ -1,0 +1,135 @@
+//! `x op ANY (SELECT …)` and `x op ALL (SELECT …)`, by the extremes of what the query finds.
+//!
+//! ```text
+//!   x = ANY (q)    x IN (q)              x <> ALL (q)   x NOT IN (q)
+//!   x > ALL (q)    CASE WHEN (SELECT count(*) FROM q) = 0          THEN true
+//!                       WHEN NOT x > (SELECT max(v) FROM q)        THEN false
+//!                       WHEN (SELECT count(*) - count(v) FROM q) > 0 THEN NULL
+//!                       ELSE x > (SELECT max(v) FROM q) END
+//! ```
+//!
+//! DataFusion makes of them an EXISTS within a CASE, which it cannot run.
+
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr};
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::dialect::Postgres;
+use crate::rewrite::null;
+use crate::rewrite_subquery::is_grouped;
+
+/// Rewrites one comparison, before its parts are.
+pub fn rewrite(expr: &mut Expr) {
+    let (left, op, right, all) = match expr {
+        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, false),
+        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, true),
+        _ => return,
+    };
+    let Expr::Subquery(query) = &mut **right else { return };
+    let negated = all && *op == Op::NotEq;
+    if negated || !all && *op == Op::Eq {
+        let subquery = query.clone();
+        *expr = Expr::InSubquery { expr: left.clone(), subquery, negated };
+        return;
+    }
+    let extremes: &[&str] = match (&*op, all) {
+        (Op::Gt | Op::GtEq, true) | (Op::Lt | Op::LtEq, false) => &["max"],
+        (Op::Lt | Op::LtEq, true) | (Op::Gt | Op::GtEq, false) => &["min"],
+        (Op::Eq | Op::NotEq, _) => &["min", "max"],
+        _ => return,
+    };
+    let compare = |extreme: &&str| {
+        let value = aggregate(query, &format!("{extreme}(froglet.v)"))?;
+        Some(binary((**left).clone(), op.clone(), value))
+    };
+    let Some(compared) = extremes.iter().map(compare).collect::<Option<Vec<Expr>>>() else {
+        return;
+    };
+    let join = if all { Op::And } else { Op::Or };
+    let Some(holds) = compared.into_iter().reduce(|a, b| binary(a, join.clone(), b)) else {
+        return;
+    };
+    let decided = match all {
+        true => not(holds.clone()),
+        false => holds.clone(),
+    };
+    let (Some(rows), Some(nulls)) =
+        (aggregate(query, "count(*)"), aggregate(query, "count(*) - count(froglet.v)"))
+    else {
+        return;
+    };
+    let when = |condition, result| ast::CaseWhen { condition, result };
+    *expr = Expr::Case {
+        case_token: ast::helpers::attached_token::AttachedToken::empty(),
+        end_token: ast::helpers::attached_token::AttachedToken::empty(),
+        operand: None,
+        conditions: vec![
+            when(binary(rows, Op::Eq, zero()), boolean(all)),
+            when(decided, boolean(!all)),
+            when(binary(nulls, Op::Gt, zero()), null()),
+        ],
+        else_result: Some(Box::new(holds)),
+    };
+}
+
+fn binary(left: Expr, op: Op, right: Expr) -> Expr {
+    let nested = |expr| Box::new(Expr::Nested(Box::new(expr)));
+    Expr::Nested(Box::new(Expr::BinaryOp { left: nested(left), op, right: nested(right) }))
+}
+
+fn not(expr: Expr) -> Expr {
+    Expr::UnaryOp { op: ast::UnaryOperator::Not, expr: Box::new(expr) }
+}
+
+fn boolean(value: bool) -> Expr {
+    Expr::Value(ast::Value::Boolean(value).with_empty_span())
+}
+
+fn zero() -> Expr {
+    Expr::Value(ast::Value::Number("0".to_owned(), false).with_empty_span())
+}
+
+/// `(SELECT aggregate FROM (query) froglet(v))`, or the same without another query around where the
+/// query is one select of its rows.
+fn aggregate(query: &ast::Query, aggregate: &str) -> Option<Expr> {
+    let text = format!("SELECT {aggregate} FROM (SELECT 1) froglet(v)");
+    let mut outer = Parser::new(&Postgres)
+        .try_with_sql(&text)
+        .and_then(|mut parser| parser.parse_query())
+        .ok()?;
+    let ast::SetExpr::Select(select) = &mut *outer.body else { return None };
+    if let Some((simple, value)) = simple(query) {
+        let mut item = select.projection.pop()?;
+        if let ast::SelectItem::UnnamedExpr(expr) = &mut item {
+            crate::walk::change_exprs(expr, |part| {
+                if matches!(part, Expr::CompoundIdentifier(names) if names[0].value == "froglet") {
+                    *part = value.clone();
+                }
+                crate::walk::GO_ON
+            });
+        }
+        let mut query = simple;
+        if let ast::SetExpr::Select(select) = &mut *query.body {
+            select.projection = vec![item];
+        }
+        return Some(Expr::Subquery(Box::new(query)));
+    }
+    if let ast::TableFactor::Derived { subquery, .. } = &mut select.from.first_mut()?.relation {
+        **subquery = query.clone();
+    }
+    Some(Expr::Subquery(outer))
+}
+
+/// A query of one select of one value for each row.
+fn simple(query: &ast::Query) -> Option<(ast::Query, Expr)> {
+    let ast::SetExpr::Select(select) = &*query.body else { return None };
+    let limited = query.limit_clause.is_some() || query.fetch.is_some() || query.with.is_some();
+    if limited || select.distinct.is_some() || select.from.is_empty() || is_grouped(select) {
+        return None;
+    }
+    let value = match &select.projection[..] {
+        [ast::SelectItem::UnnamedExpr(expr)] => expr.clone(),
+        [ast::SelectItem::ExprWithAlias { expr, .. }] => expr.clone(),
+        _ => return None,
+    };
+    Some((ast::Query { order_by: None, ..query.clone() }, value))
+}

@@ -1,0 +1,38 @@
+//! Operators of arrays that DataFusion's planner lacks or resolves otherwise: `@>`, `<@`, `&&`, and
+//! `||` with a literal. A literal beside an array is an array of its type.
+
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::logical_expr::Expr;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use super::json_ops::{call, oid_of, typed};
+use crate::types::array::is_array;
+
+/// The call that an operator is, if it is one of two arrays.
+pub(super) fn plan(
+    op: &BinaryOperator,
+    left: &Expr,
+    right: &Expr,
+    schema: &DFSchema,
+) -> Result<Option<Expr>> {
+    let (name, swapped) = match op {
+        BinaryOperator::AtArrow => ("array_has_all", false),
+        BinaryOperator::ArrowAt => ("array_has_all", true),
+        BinaryOperator::PGOverlap => ("array_has_any", false),
+        BinaryOperator::StringConcat => ("array_concat", false),
+        _ => return Ok(None),
+    };
+    let (l, r) = (oid_of(left, schema), oid_of(right, schema));
+    if name == "array_concat" && l.is_some() == r.is_some() {
+        // Of two types the planner knows what to do.
+        return Ok(None);
+    }
+    let known = l.or(r).filter(|oid| is_array(*oid));
+    let (Some(l), Some(r)) = (l.or(known), r.or(known)) else { return Ok(None) };
+    if !is_array(l) || !is_array(r) {
+        return Ok(None);
+    }
+    let (left, right) = (typed(left.clone(), l)?, typed(right.clone(), r)?);
+    Ok(call(name, if swapped { vec![right, left] } else { vec![left, right] }))
+}

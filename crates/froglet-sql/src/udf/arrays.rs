@@ -1,0 +1,80 @@
+//! Functions of arrays that DataFusion has otherwise: lengths are integer, positions count from 1, and
+//! what is removed or replaced is so everywhere.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use datafusion::functions_nested::remove::array_remove_all_udf;
+use datafusion::functions_nested::replace::array_replace_all_udf;
+use datafusion::logical_expr::ScalarUDF;
+
+use super::simple::Out;
+use super::typed::{Argument, Typed};
+use crate::error::SqlError;
+use crate::types::cell::{Cell, cell_at};
+use crate::types::oids::{INT4, TEXT};
+use crate::types::output;
+
+type Answer = Result<Out, SqlError>;
+
+/// The functions.
+pub fn functions() -> Vec<Arc<ScalarUDF>> {
+    let renamed = |theirs: Arc<ScalarUDF>, name: &'static str| {
+        Arc::new(theirs.as_ref().clone().with_aliases([name]))
+    };
+    vec![
+        Typed::new("array_length", 2, INT4, |a| Ok(bound(a, |length| length))).build(),
+        Typed::new("array_upper", 2, INT4, |a| Ok(bound(a, |length| length))).build(),
+        Typed::new("array_lower", 2, INT4, |a| Ok(bound(a, |_| 1))).build(),
+        Typed::new("cardinality", 1, INT4, |a| Ok(length(a).map_or(Out::Null, Out::Int))).build(),
+        Typed::new("array_ndims", 1, INT4, |a| {
+            Ok(length(a).filter(|l| *l > 0).map_or(Out::Null, |_| Out::Int(1)))
+        })
+        .build(),
+        Typed::new("array_dims", 1, TEXT, |a| {
+            let shown = |length| Out::Text(format!("[1:{length}]"));
+            Ok(length(a).filter(|l| *l > 0).map_or(Out::Null, shown))
+        })
+        .build(),
+        Typed::new("array_position", 2, INT4, position).at_most(3).not_strict().build(),
+        renamed(array_remove_all_udf(), "array_remove"),
+        renamed(array_replace_all_udf(), "array_replace"),
+    ]
+}
+
+fn length(arguments: &[Argument<'_>]) -> Option<i64> {
+    match &arguments[0].cell {
+        Cell::List(items) => i64::try_from(items.len()).ok(),
+        _ => None,
+    }
+}
+
+/// A bound of a dimension: there is one, and none of an empty array.
+fn bound(arguments: &[Argument<'_>], of_length: fn(i64) -> i64) -> Out {
+    let first = matches!(arguments[1].cell, Cell::Int16(1) | Cell::Int32(1) | Cell::Int64(1));
+    match length(arguments).filter(|length| first && *length > 0) {
+        Some(length) => Out::Int(of_length(length)),
+        None => Out::Null,
+    }
+}
+
+/// Where an element is; NULL is found, too.
+fn position(arguments: &[Argument<'_>]) -> Answer {
+    let Cell::List(items) = &arguments[0].cell else { return Ok(Out::Null) };
+    let text = |cell: &Cell<'_>| match cell {
+        Cell::Null => None,
+        cell => {
+            let mut bytes = Vec::new();
+            output::cell_text(cell, 0, &mut bytes);
+            Some(bytes)
+        }
+    };
+    let wanted = text(&arguments[1].cell);
+    let from = match arguments.get(2).map(|a| &a.cell) {
+        Some(Cell::Int32(from)) => usize::try_from(from - 1).unwrap_or(0),
+        Some(Cell::Int64(from)) => usize::try_from(from - 1).unwrap_or(0),
+        _ => 0,
+    };
+    let found = (from..items.len()).find(|row| text(&cell_at(items.as_ref(), *row)) == wanted);
+    Ok(found.map_or(Out::Null, |at| Out::Int(at as i64 + 1)))
+}

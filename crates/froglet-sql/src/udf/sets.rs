@@ -1,0 +1,157 @@
+//! Functions that return sets, as lists that the query unnests ([`crate::rewrite_sets`]).
+
+use froglet_engine::SqlState;
+
+use super::decimal::decimal;
+use super::overload::Overload;
+use super::simple::{Out, int, truth};
+use super::strings::invalid;
+use crate::error::SqlError;
+use crate::types::Zone;
+use crate::types::cell::Cell;
+use crate::types::datetime::{DAY_US, INFINITY, MINUS_INFINITY, civil_from_days, days_from_civil};
+use crate::types::numeric::{rescale, too_wide};
+use crate::types::oids::*;
+
+type Cells<'a> = &'a [Cell<'a>];
+type Answer = Result<Out, SqlError>;
+
+/// The longest list.
+const MAX_ITEMS: usize = 50_000_000;
+
+const INSTANTS: &[u32] = &[TIMESTAMPTZ, TIMESTAMPTZ, INTERVAL];
+
+/// The functions.
+pub static ALL: &[Overload] = &[
+    Overload::new("generate_series", &[INT4, INT4, INT4], INT4, |_, c| integers(c))
+        .optional(1)
+        .set(),
+    Overload::new("generate_series", &[INT8, INT8, INT8], INT8, |_, c| integers(c))
+        .optional(1)
+        .set(),
+    Overload::new("generate_series", &[NUMERIC, NUMERIC, NUMERIC], NUMERIC, |_, c| numerics(c))
+        .optional(1)
+        .set(),
+    Overload::new("generate_series", &[TIMESTAMP, TIMESTAMP, INTERVAL], TIMESTAMP, |_, c| {
+        times(c, Zone::Utc)
+    })
+    .set(),
+    Overload::new("generate_series", INSTANTS, TIMESTAMPTZ, |_, c| times(c, Zone::current())).set(),
+    Overload::new("generate_subscripts", &[super::simple::ANY, INT4, BOOL], INT4, |_, c| {
+        Ok(subscripts(c))
+    })
+    .optional(1)
+    .set(),
+    Overload::new("froglet_ordinals", &[super::simple::ANY], INT8, |_, c| Ok(ordinals(c))).set(),
+];
+
+fn no_step() -> SqlError {
+    invalid("step size cannot equal zero")
+}
+
+fn collect(items: impl Iterator<Item = Out>) -> Answer {
+    let mut list = Vec::new();
+    for item in items {
+        if list.len() >= MAX_ITEMS {
+            return Err(SqlError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("a set of more than {MAX_ITEMS} rows that depends on other rows"),
+            )
+            .hint("With constants in FROM a series has any length."));
+        }
+        list.push(item);
+    }
+    Ok(Out::List(list))
+}
+
+/// The numbers from the first to the last, which is not passed.
+fn series<T: Copy + PartialOrd>(
+    first: T,
+    last: T,
+    up: bool,
+    next: impl Fn(T) -> Option<T>,
+) -> impl Iterator<Item = T> {
+    let inside = move |value: &T| if up { *value <= last } else { *value >= last };
+    std::iter::successors(Some(first), move |value| next(*value)).take_while(inside)
+}
+
+fn integers(cells: Cells<'_>) -> Answer {
+    let (first, last) = (int(cells, 0).unwrap_or(0), int(cells, 1).unwrap_or(0));
+    let step = int(cells, 2).unwrap_or(1);
+    if step == 0 {
+        return Err(no_step());
+    }
+    collect(series(first, last, step > 0, |v| v.checked_add(step)).map(Out::Int))
+}
+
+fn numerics(cells: Cells<'_>) -> Answer {
+    let step = if cells.len() > 2 { decimal(cells, 2) } else { (1, 0) };
+    let all = [decimal(cells, 0), decimal(cells, 1), step];
+    let scale = all.iter().map(|(_, scale)| *scale).max().unwrap_or(0);
+    let at = |(value, from): (i128, i8)| rescale(value, from, scale).ok_or_else(too_wide);
+    let (first, last, step) = (at(all[0])?, at(all[1])?, at(all[2])?);
+    if step == 0 {
+        return Err(no_step());
+    }
+    let numbers = series(first, last, step > 0, |v| v.checked_add(step));
+    collect(numbers.map(|value| Out::Numeric(value, scale)))
+}
+
+/// A local time some months, days and microseconds later. A day that a month does not have is its last.
+fn later(local: i64, months: i64, days: i64) -> Option<i64> {
+    let (day_number, clock) = (local.div_euclid(DAY_US), local.rem_euclid(DAY_US));
+    let (year, month, day) = civil_from_days(day_number);
+    let month = year.checked_mul(12)?.checked_add(month - 1)?.checked_add(months)?;
+    let (year, month) = (month.div_euclid(12), month.rem_euclid(12) + 1);
+    let first = days_from_civil(year, month, 1);
+    let next = days_from_civil(year + month / 12, month % 12 + 1, 1);
+    let day_number = (first + day - 1).min(next - 1).checked_add(days)?;
+    day_number.checked_mul(DAY_US)?.checked_add(clock)
+}
+
+/// A point in time after an interval.
+pub fn after(zone: Zone, at: i64, months: i64, days: i64, us: i64) -> Option<i64> {
+    match (months, days) {
+        (0, 0) => at.checked_add(us),
+        _ => zone.to_utc(later(zone.to_local(at), months, days)?).checked_add(us),
+    }
+}
+
+fn times(cells: Cells<'_>, zone: Zone) -> Answer {
+    let moment = |at: usize| match cells[at] {
+        Cell::Timestamp(us) | Cell::TimestampTz(us) => us,
+        _ => 0,
+    };
+    let Cell::Interval(months, days, us) = cells[2] else { return Ok(Out::Null) };
+    let (first, last) = (moment(0), moment(1));
+    let (months, days) = (i64::from(months), i64::from(days));
+    let length = i128::from(months * 30 + days) * i128::from(DAY_US) + i128::from(us);
+    if length == 0 {
+        return Err(no_step());
+    }
+    let endless = |us| matches!(us, INFINITY | MINUS_INFINITY);
+    if endless(first) || endless(last) {
+        return Err(SqlError::unsupported("generate_series to infinity"));
+    }
+    let next = |at: i64| after(zone, at, months, days, us);
+    collect(series(first, last, length > 0, next).map(Out::Time))
+}
+
+fn subscripts(cells: Cells<'_>) -> Out {
+    let (Cell::List(items), Some(1)) = (&cells[0], int(cells, 1)) else {
+        return Out::List(Vec::new());
+    };
+    let all = (1..=items.len() as i64).map(Out::Int);
+    match truth(cells, 2) {
+        Some(true) => Out::List(all.rev().collect()),
+        _ => Out::List(all.collect()),
+    }
+}
+
+/// The numbers of a list's items.
+fn ordinals(cells: Cells<'_>) -> Out {
+    match &cells[0] {
+        Cell::List(items) => Out::List((1..=items.len() as i64).map(Out::Int).collect()),
+        _ => Out::Null,
+    }
+}

@@ -1,0 +1,372 @@
+//! Statistical aggregates: variances, covariances, regressions.
+//!
+//! Of double precision they are computed as PostgreSQL computes them, by sums of squares of deviations
+//! that grow with each value (Youngs and Cramer, 1971). Of integers and numeric they are exact, from the
+//! sum and the sum of squares, with 16 digits after the point.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Float64Type, Int64Type, i256,
+};
+use datafusion::common::ScalarValue;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
+};
+
+use super::decimal::integer_root;
+use crate::types::numeric::{power, too_wide};
+
+/// Digits after the point of an exact result.
+const SCALE: u32 = 16;
+const WIDE: DataType = DataType::Decimal256(76, 0);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Variance,
+    PopulationVariance,
+    Deviation,
+    PopulationDeviation,
+    Covariance,
+    PopulationCovariance,
+    Correlation,
+    Slope,
+    Intercept,
+    Determination,
+    MeanX,
+    MeanY,
+    Count,
+    SquaresX,
+    SquaresY,
+    Products,
+}
+
+impl Kind {
+    fn of_one(self) -> bool {
+        use Kind::*;
+        matches!(self, Variance | PopulationVariance | Deviation | PopulationDeviation)
+    }
+}
+
+/// The aggregates by their names.
+const NAMES: &[(&str, Kind)] = &[
+    ("variance", Kind::Variance),
+    ("var", Kind::Variance),
+    ("var_samp", Kind::Variance),
+    ("var_pop", Kind::PopulationVariance),
+    ("stddev", Kind::Deviation),
+    ("stddev_samp", Kind::Deviation),
+    ("stddev_pop", Kind::PopulationDeviation),
+    ("covar_samp", Kind::Covariance),
+    ("covar_pop", Kind::PopulationCovariance),
+    ("corr", Kind::Correlation),
+    ("regr_slope", Kind::Slope),
+    ("regr_intercept", Kind::Intercept),
+    ("regr_r2", Kind::Determination),
+    ("regr_avgx", Kind::MeanX),
+    ("regr_avgy", Kind::MeanY),
+    ("regr_count", Kind::Count),
+    ("regr_sxx", Kind::SquaresX),
+    ("regr_syy", Kind::SquaresY),
+    ("regr_sxy", Kind::Products),
+];
+
+/// The aggregates.
+pub fn functions() -> Vec<Arc<AggregateUDF>> {
+    let of = |(name, kind): &(&'static str, Kind)| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(AggregateUDF::new_from_impl(Statistic { name, kind: *kind, signature }))
+    };
+    NAMES.iter().map(of).collect()
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Statistic {
+    name: &'static str,
+    kind: Kind,
+    signature: Signature,
+}
+
+impl AggregateUDFImpl for Statistic {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let number = |ty: &DataType| ty.is_numeric() || ty.is_null();
+        match types {
+            [ty] if self.kind.of_one() && number(ty) => Ok(vec![match ty {
+                DataType::Decimal128(..) => ty.clone(),
+                ty if ty.is_integer() => DataType::Decimal128(38, 0),
+                _ => DataType::Float64,
+            }]),
+            [y, x] if !self.kind.of_one() && number(y) && number(x) => {
+                Ok(vec![DataType::Float64, DataType::Float64])
+            }
+            _ => Err(crate::df_error::no_function(self.name).into()),
+        }
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(match types.first() {
+            _ if self.kind == Kind::Count => DataType::Int64,
+            Some(DataType::Decimal128(..)) => DataType::Decimal128(38, SCALE as i8),
+            _ => DataType::Float64,
+        })
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(match args.expr_fields[0].data_type() {
+            DataType::Decimal128(_, scale) => Box::new(Exact {
+                kind: self.kind,
+                scale: scale.unsigned_abs().into(),
+                count: 0,
+                sum: i256::ZERO,
+                squares: i256::ZERO,
+            }),
+            _ => Box::new(Sums { kind: self.kind, ..Sums::of(self.kind) }),
+        })
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        let field = |at: usize, ty: DataType| -> FieldRef {
+            Arc::new(Field::new(format!("{}[{at}]", args.name), ty, true))
+        };
+        Ok(match args.input_fields[0].data_type() {
+            DataType::Decimal128(..) => {
+                vec![field(0, DataType::Int64), field(1, WIDE), field(2, WIDE)]
+            }
+            _ => (0..6).map(|at| field(at, DataType::Float64)).collect(),
+        })
+    }
+}
+
+/// Numbers of values, their sums, and the sums of squares and products of their deviations.
+#[derive(Debug, Clone, Copy)]
+struct Sums {
+    kind: Kind,
+    n: f64,
+    x: f64,
+    xx: f64,
+    y: f64,
+    yy: f64,
+    xy: f64,
+}
+
+impl Sums {
+    fn of(kind: Kind) -> Sums {
+        Sums { kind, n: 0.0, x: 0.0, xx: 0.0, y: 0.0, yy: 0.0, xy: 0.0 }
+    }
+
+    fn add(&mut self, x: f64, y: f64) {
+        let before = self.n;
+        self.n += 1.0;
+        self.x += x;
+        self.y += y;
+        if before > 0.0 {
+            let (dx, dy) = (x * self.n - self.x, y * self.n - self.y);
+            if self.kind.of_one() {
+                self.xx += dx * dx / (self.n * before);
+                return;
+            }
+            let scale = 1.0 / (self.n * before);
+            self.xx += dx * dx * scale;
+            self.yy += dy * dy * scale;
+            self.xy += dx * dy * scale;
+        }
+    }
+
+    fn merge(&mut self, other: &Sums) {
+        if self.n == 0.0 || other.n == 0.0 {
+            if self.n == 0.0 {
+                *self = *other;
+            }
+            return;
+        }
+        let n = self.n + other.n;
+        let (dx, dy) = (self.x / self.n - other.x / other.n, self.y / self.n - other.y / other.n);
+        let weight = self.n * other.n / n;
+        self.xx += other.xx + weight * dx * dx;
+        self.yy += other.yy + weight * dy * dy;
+        self.xy += other.xy + weight * dx * dy;
+        self.x += other.x;
+        self.y += other.y;
+        self.n = n;
+    }
+
+    fn value(&self) -> Option<f64> {
+        use Kind::*;
+        let some = self.n >= 1.0;
+        let several = self.n >= 2.0;
+        match self.kind {
+            Variance => several.then(|| self.xx / (self.n - 1.0)),
+            PopulationVariance => some.then(|| self.xx / self.n),
+            Deviation => several.then(|| (self.xx / (self.n - 1.0)).sqrt()),
+            PopulationDeviation => some.then(|| (self.xx / self.n).sqrt()),
+            Covariance => several.then(|| self.xy / (self.n - 1.0)),
+            PopulationCovariance => some.then(|| self.xy / self.n),
+            Correlation => (some && self.xx != 0.0 && self.yy != 0.0)
+                .then(|| self.xy / (self.xx * self.yy).sqrt()),
+            Slope => (some && self.xx != 0.0).then(|| self.xy / self.xx),
+            Intercept => {
+                (some && self.xx != 0.0).then(|| (self.y - self.x * self.xy / self.xx) / self.n)
+            }
+            Determination if some && self.xx != 0.0 => Some(match self.yy {
+                0.0 => 1.0,
+                yy => (self.xy * self.xy) / (self.xx * yy),
+            }),
+            Determination => None,
+            MeanX => some.then(|| self.x / self.n),
+            MeanY => some.then(|| self.y / self.n),
+            SquaresX => some.then_some(self.xx),
+            SquaresY => some.then_some(self.yy),
+            Products => some.then_some(self.xy),
+            Count => Some(self.n),
+        }
+    }
+}
+
+impl Accumulator for Sums {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let y = values[0].as_primitive::<Float64Type>();
+        let x = values.get(1).unwrap_or(&values[0]).as_primitive::<Float64Type>();
+        for row in (0..y.len()).filter(|row| x.is_valid(*row) && y.is_valid(*row)) {
+            self.add(x.value(row), y.value(row));
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let column = |at: usize| states[at].as_primitive::<Float64Type>();
+        for row in 0..states[0].len() {
+            let at = |column_number| column(column_number).value(row);
+            let other = Sums {
+                kind: self.kind,
+                n: at(0),
+                x: at(1),
+                xx: at(2),
+                y: at(3),
+                yy: at(4),
+                xy: at(5),
+            };
+            self.merge(&other);
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(match self.kind {
+            Kind::Count => ScalarValue::Int64(Some(self.n as i64)),
+            _ => ScalarValue::Float64(self.value()),
+        })
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let all = [self.n, self.x, self.xx, self.y, self.yy, self.xy];
+        Ok(all.map(|sum| ScalarValue::Float64(Some(sum))).into())
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+}
+
+/// Exact sums of decimals.
+#[derive(Debug)]
+struct Exact {
+    kind: Kind,
+    scale: u32,
+    count: i64,
+    sum: i256,
+    squares: i256,
+}
+
+fn overflow() -> DataFusionError {
+    too_wide().into()
+}
+
+fn ten(digits: u32) -> Option<i256> {
+    i256::from_i128(power(digits.min(38)))
+        .checked_mul(i256::from_i128(power(digits.saturating_sub(38))))
+}
+
+impl Exact {
+    fn add(&mut self, value: i128) -> Option<()> {
+        let value = i256::from_i128(value);
+        self.count += 1;
+        self.sum = self.sum.checked_add(value)?;
+        self.squares = self.squares.checked_add(value.checked_mul(value)?)?;
+        Some(())
+    }
+
+    /// n Σx² - (Σx)², which is n² times the variance, with so many digits after the point.
+    fn variance(&self, digits: u32) -> Option<i256> {
+        let n = i256::from_i128(self.count.into());
+        let of_sample = matches!(self.kind, Kind::Variance | Kind::Deviation);
+        let less = if of_sample { self.count - 1 } else { self.count };
+        let total = n.checked_mul(self.squares)?.checked_sub(self.sum.checked_mul(self.sum)?)?;
+        let divisor = n.checked_mul(i256::from_i128(less.into()))?;
+        let shift = i64::from(digits) - 2 * i64::from(self.scale);
+        let (total, divisor) = match u32::try_from(shift) {
+            Ok(up) => (total.checked_mul(ten(up)?)?, divisor),
+            Err(_) => (total, divisor.checked_mul(ten(u32::try_from(-shift).ok()?)?)?),
+        };
+        let half = divisor.checked_div(i256::from_i128(2))?;
+        total.checked_add(half)?.checked_div(divisor)
+    }
+}
+
+impl Accumulator for Exact {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for value in values[0].as_primitive::<Decimal128Type>().iter().flatten() {
+            self.add(value).ok_or_else(overflow)?;
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let counts = states[0].as_primitive::<Int64Type>();
+        let wide = |at: usize| states[at].as_primitive::<Decimal256Type>();
+        for row in 0..counts.len() {
+            self.count += counts.value(row);
+            self.sum = self.sum.checked_add(wide(1).value(row)).ok_or_else(overflow)?;
+            self.squares = self.squares.checked_add(wide(2).value(row)).ok_or_else(overflow)?;
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let of_sample = matches!(self.kind, Kind::Variance | Kind::Deviation);
+        let null = ScalarValue::Decimal128(None, 38, SCALE as i8);
+        if self.count == 0 || of_sample && self.count == 1 {
+            return Ok(null);
+        }
+        let value = match self.kind {
+            Kind::Variance | Kind::PopulationVariance => self.variance(SCALE),
+            // Two digits more are rounded away.
+            _ => self.variance(2 * SCALE + 4).and_then(|wide| {
+                let root = integer_root(wide).checked_add(i256::from_i128(50))?;
+                root.checked_div(i256::from_i128(100))
+            }),
+        };
+        let value = value.and_then(i256::to_i128).ok_or_else(overflow)?;
+        Ok(ScalarValue::Decimal128(Some(value), 38, SCALE as i8))
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let wide = |sum| ScalarValue::Decimal256(Some(sum), 76, 0);
+        Ok(vec![ScalarValue::Int64(Some(self.count)), wide(self.sum), wide(self.squares)])
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+}
