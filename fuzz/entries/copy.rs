@@ -20,7 +20,11 @@ pub async fn database(directory: &Path) -> Arc<Database> {
     let engine = MemoryEngine::open(options).expect("an engine without files");
     let copy_directory = CopyDirectory::open(directory).expect("the directory is there");
     let settings = vec![("statement_timeout".to_owned(), "10s".to_owned())];
-    let defaults = Defaults { settings, copy_directory: Some(Arc::new(copy_directory)) };
+    let defaults = Defaults {
+        settings,
+        copy_directory: Some(Arc::new(copy_directory)),
+        ..Defaults::default()
+    };
     Database::open(engine, defaults).await.expect("an empty catalog opens")
 }
 

@@ -73,8 +73,8 @@ pub enum ServerError {
         /// Why.
         source: io::Error,
     },
-    /// The certificate or key of Flight's TLS cannot be used.
-    #[error("cannot serve Flight by TLS: {}: {what}", path.display())]
+    /// A certificate or key cannot be used.
+    #[error("cannot serve by TLS: {}: {what}", path.display())]
     Tls {
         /// The file.
         path: PathBuf,

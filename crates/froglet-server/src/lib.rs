@@ -13,6 +13,7 @@
 //! buffer each way. It knows nothing of blocks, row ids or logs: only [`open`] and [`error`] name
 //! the engine that is below.
 
+pub mod auth;
 mod checkpoint;
 pub mod config;
 mod connection;
@@ -22,6 +23,7 @@ mod loops;
 mod open;
 mod run;
 mod server;
+mod tls;
 mod vigil;
 pub mod wire;
 

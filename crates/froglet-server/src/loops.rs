@@ -121,6 +121,7 @@ impl Loop {
             // Each session may be at long work, and somebody must keep the loop.
             .max_blocking_threads(max_sessions + 8)
             .thread_name("froglet-session")
+            .thread_stack_size(froglet_sql::STACK_BYTES)
             .enable_all()
             .build()?;
         let watched = company.clone();

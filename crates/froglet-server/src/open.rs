@@ -80,6 +80,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     let defaults = Defaults {
         settings: settings.map(|s| (s.name.clone(), s.value.clone())).collect(),
         copy_directory: copy_directory(config)?,
+        superuser_password: config.superuser_password.as_ref().map(|secret| secret.0.clone()),
     };
     let db = Database::open(engine.clone(), defaults).await?;
     let (used_bytes, limit_bytes) = engine.memory();

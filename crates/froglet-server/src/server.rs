@@ -25,6 +25,7 @@ use crate::error::ServerError;
 use crate::flight::Flight;
 use crate::loops::Loops;
 use crate::open::{self, Opened};
+use crate::tls::Tls;
 
 /// Connections the kernel may hold for us.
 const BACKLOG: u32 = 1024;
@@ -52,6 +53,7 @@ impl Server {
             Some(address) => Some(bind("flight-listen", address)?),
             None => None,
         };
+        let tls = config.tls.as_ref().map(|files| Tls::open(files, b"postgresql")).transpose()?;
         let loops = Loops::start(config.worker_threads, config.max_connections);
         let loops = loops.map_err(ServerError::Start)?;
         let opened = open::open(&config).await?;
@@ -61,6 +63,8 @@ impl Server {
             slots: Arc::new(Semaphore::new(config.max_connections)),
             budget: Budget::new(config.memory_limit_bytes / MESSAGE_SHARE),
             application_name: configured_name(&config),
+            rules: config.rules(),
+            tls,
         });
         let flight = match flight_socket {
             Some(socket) => {

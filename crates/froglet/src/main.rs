@@ -78,6 +78,16 @@ Any setting of a session can be given a default: --set lock_timeout=5s, or in th
 
 or FROGLET_SETTING_LOCK_TIMEOUT=5s in the environment.
 
+Who may connect is said in the file, in the form of pg_hba.conf, the first rule that fits deciding:
+
+  authentication = [
+    \"host    all all 127.0.0.1/32 trust\",
+    \"hostssl all all 10.0.0.0/8   scram-sha-256\",
+  ]
+
+The password of postgres is superuser_password there, or FROGLET_SUPERUSER_PASSWORD, until ALTER ROLE
+sets another. Without rules whoever can connect to a loopback address may.
+
 Examples:
   froglet serve --data /var/lib/froglet
   froglet serve --listen 127.0.0.1:5433 --memory-limit 4GB
@@ -87,12 +97,18 @@ struct Serve {
     /// Keep everything in this directory, made if it is not there [default: ./froglet-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Listen on this loopback address [default: 127.0.0.1:5432]
+    /// Listen on this address, beyond loopback only with rules of authentication [default: 127.0.0.1:5432]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Serve Arrow Flight SQL on this loopback address, 127.0.0.1:32010 for example [default: off]
+    /// Serve Arrow Flight SQL on this address, 127.0.0.1:32010 for example [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     flight_listen: Option<String>,
+    /// Serve by TLS, with the certificate in this PEM file: who asks for it, and all of Flight's clients
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<String>,
+    /// The key of that certificate, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<String>,
     /// Serve Flight by TLS, with the certificate in this PEM file
     #[arg(long, value_name = "FILE", requires = "flight_tls_key")]
     flight_tls_cert: Option<String>,
@@ -145,6 +161,8 @@ impl Serve {
             ("data", data),
             ("listen", self.listen),
             ("flight_listen", self.flight_listen),
+            ("tls_cert", self.tls_cert),
+            ("tls_key", self.tls_key),
             ("flight_tls_cert", self.flight_tls_cert),
             ("flight_tls_key", self.flight_tls_key),
             ("flight_result_timeout", self.flight_result_timeout),

@@ -156,6 +156,7 @@ pub const CASES: [Case; 12] = [
                     parent_columns: vec![],
                     on_delete: ForeignKeyAction::NoAction,
                     on_update: ForeignKeyAction::NoAction,
+                    timing: froglet_schema::def::Timing::NotDeferrable,
                 },
             },
         },

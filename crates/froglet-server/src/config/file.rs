@@ -46,6 +46,12 @@ pub fn entries(file: &str, text: &str) -> Result<Vec<Entry>, ConfigError> {
                     entries.push(entry(name, value.into_inner(), place)?);
                 }
             }
+            DeValue::Array(rules) if name == super::authentication::KEY && !rules.is_empty() => {
+                for rule in rules {
+                    let place = at(rule.span().start);
+                    entries.push(entry(name.clone(), rule.into_inner(), place)?);
+                }
+            }
             value => entries.push(entry(name, value, place)?),
         }
     }

@@ -6,6 +6,7 @@
 //! Every source is read into [`Entry`]s, a name, a text and the place it came from, so that one
 //! table of names serves all three and every complaint says where the offending value stands.
 
+mod authentication;
 mod file;
 mod units;
 
@@ -14,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use froglet_engine::Dictionary;
+
+use crate::auth::rules::{Rule, Rules};
 
 /// The file looked for in the data directory.
 pub const FILE_NAME: &str = "froglet.toml";
@@ -29,12 +32,18 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:5432";
 pub struct Config {
     /// `data`: everything durable is in here.
     pub data_dir: PathBuf,
-    /// `listen`: loopback only, for as long as there is no authentication.
+    /// `listen`: loopback only, unless `authentication` lets nobody else in without a password.
     pub listen: SocketAddr,
     /// `flight_listen`: Arrow Flight SQL; none where it is not served.
     pub flight_listen: Option<SocketAddr>,
-    /// `flight_tls_cert` and `flight_tls_key`: for Flight by TLS.
+    /// `tls_cert` and `tls_key`: for clients of both ports; Flight's must use it then.
+    pub tls: Option<TlsFiles>,
+    /// `flight_tls_cert` and `flight_tls_key`: for Flight alone, or another certificate for it.
     pub flight_tls: Option<TlsFiles>,
+    /// `authentication`: who may connect, and how they prove it. None: whoever is on this machine.
+    pub authentication: Vec<Rule>,
+    /// `superuser_password`: of the role postgres, until ALTER ROLE gives it one.
+    pub superuser_password: Option<Secret>,
     /// `flight_result_timeout`: results of Flight clients wait so long to be fetched.
     pub flight_result_timeout: Duration,
     /// `memory_limit`: of rows, indexes and undo records.
@@ -68,6 +77,16 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
+}
+
+/// What nobody is to read in a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 /// A session default.
@@ -176,6 +195,19 @@ const KEYS: &[(&str, Apply)] = &[
         config.flight_listen = Some(address(e)?);
         Ok(())
     }),
+    ("authentication", authentication::apply),
+    ("superuser_password", |config, e| {
+        config.superuser_password = Some(Secret(e.value.clone())).filter(|_| !e.value.is_empty());
+        Ok(())
+    }),
+    ("tls_cert", |config, e| {
+        config.tls.get_or_insert_default().certificate = PathBuf::from(&e.value);
+        Ok(())
+    }),
+    ("tls_key", |config, e| {
+        config.tls.get_or_insert_default().key = PathBuf::from(&e.value);
+        Ok(())
+    }),
     ("flight_tls_cert", |config, e| {
         config.flight_tls.get_or_insert_default().certificate = PathBuf::from(&e.value);
         Ok(())
@@ -249,7 +281,10 @@ impl Config {
             data_dir,
             listen,
             flight_listen: None,
+            tls: None,
             flight_tls: None,
+            authentication: Vec::new(),
+            superuser_password: None,
             flight_result_timeout: DEFAULT_RESULT_TIMEOUT,
             memory_limit_bytes: units::default_memory_limit_bytes(),
             max_connections: 1000,
@@ -262,6 +297,14 @@ impl Config {
             worker_threads: 0,
             copy_directory: None,
             settings: Vec::new(),
+        }
+    }
+
+    /// Who may connect, and how they prove it.
+    pub fn rules(&self) -> Rules {
+        match self.authentication.is_empty() {
+            true => Rules::default(),
+            false => Rules::new(self.authentication.clone()),
         }
     }
 
@@ -299,9 +342,14 @@ impl Config {
         }
         let loopback = DEFAULT_LISTEN.parse().expect("the default is an address");
         let mut config = Config::new(DEFAULT_DATA.into(), loopback);
-        for entry in entries.iter().chain(above()) {
+        // The rules of one source take the place of all those of another: their order means something.
+        let has_rules = above().any(|e| e.name == authentication::KEY);
+        let below = entries.iter().filter(|e| !has_rules || e.name != authentication::KEY);
+        let all: Vec<&Entry> = below.chain(above()).collect();
+        for entry in &all {
             config.apply(entry)?;
         }
+        authentication::check(&config, &all)?;
         Ok(config)
     }
 
@@ -366,12 +414,6 @@ fn address(e: &Entry) -> Result<SocketAddr, ConfigError> {
     let Some(first) = first else {
         return Err(e.error("no such host"));
     };
-    if !first.ip().is_loopback() {
-        return Err(e.error(
-            "only loopback addresses (127.0.0.1, ::1, localhost) are served, because there is no \
-             authentication yet: whoever can reach the port is superuser",
-        ));
-    }
     Ok(*first)
 }
 

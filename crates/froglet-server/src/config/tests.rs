@@ -87,7 +87,14 @@ fn complaints_name_file_and_line() {
         ("memory_limit = \"1MB\"", "at least 16MB"),
         ("\nmemory_limit = [1]\n", ":2: memory_limit"),
         ("a = 1\na = 2\n", ":2: duplicate key"),
-        ("listen = \"0.0.0.0:5432\"", "no authentication"),
+        ("listen = \"0.0.0.0:5432\"", "rules of authentication"),
+        (
+            "\nauthentication = [\n  \"host all all all reject\",\n  \"host all\",\n]",
+            ":4: authentication cannot be \"host all\"",
+        ),
+        ("authentication = []", ":1: authentication"),
+        ("authentication = [3]", "a rule is TYPE"),
+        ("tls_cert = \"c.pem\"", ":1: tls_cert cannot be \"c.pem\": tls_key is needed"),
         ("listen = \"nonsense\"", "HOST:PORT"),
         ("x\n", ":1: "),
     ];
@@ -119,4 +126,39 @@ fn the_freezer_is_told_when_and_how() {
         let error = load(name, value).expect_err("refused").to_string();
         assert!(error.contains(value) && error.contains("--freeze-"), "{error}");
     }
+}
+
+#[test]
+fn beyond_loopback_everybody_proves_who_he_is() {
+    let far = "listen = \"192.0.2.1:5432\"\n";
+    let load = |rules: &str| {
+        let file = file(&format!("{far}authentication = [{rules}]"));
+        Config::load(Some(file.path()), &[], []).map_err(|e| e.to_string())
+    };
+    load("\"host all all 127.0.0.1/32 trust\", \"host all all all scram-sha-256\"").expect("loads");
+    let error = load("\"host all all all scram-sha-256\", \"host all all all trust\"");
+    let error = error.expect_err("it trusts");
+    assert!(error.contains(":1: listen") && error.contains(":2 trusts"), "{error}");
+    let flight = [Entry::switch("flight_listen", "192.0.2.1:7")];
+    let rules =
+        [("FROGLET_AUTHENTICATION", "host all all all scram-sha-256; host all all all reject")];
+    let error = Config::load(None, &flight, variables(&rules)).expect_err("no TLS").to_string();
+    assert!(error.contains("needs TLS"), "{error}");
+    let with_tls = [
+        Entry::switch("flight_listen", "192.0.2.1:7"),
+        Entry::switch("tls_cert", "c.pem"),
+        Entry::switch("tls_key", "k.pem"),
+    ];
+    let config = Config::load(None, &with_tls, variables(&rules)).expect("loads");
+    assert_eq!(config.authentication.len(), 2);
+}
+
+#[test]
+fn rules_of_one_source_replace_those_of_another() {
+    let file = file("authentication = [\"host all all all reject\"]\nsuperuser_password = \"x\"");
+    let rules = variables(&[("FROGLET_AUTHENTICATION", "host all anna all reject")]);
+    let config = Config::load(Some(file.path()), &[], rules).expect("loads");
+    assert_eq!(config.authentication.len(), 1);
+    assert_eq!(config.authentication[0].place, "environment variable FROGLET_AUTHENTICATION");
+    assert!(!format!("{config:?}").contains("\"x\""), "a password is not shown");
 }

@@ -20,7 +20,9 @@ use froglet_sql::SqlError;
 use froglet_txn::{CancelReason, CancelToken, TxnError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 
+use super::stream::Stream;
 use crate::wire::WireError;
 use crate::wire::backend::Output;
 use crate::wire::frame::{self, Frame};
@@ -117,7 +119,7 @@ impl Drop for Held {
 /// A socket with its two buffers.
 #[derive(Debug)]
 pub struct Channel {
-    stream: TcpStream,
+    stream: Stream,
     input: BytesMut,
     /// How long the message is whose beginning has arrived, as far as that is known.
     message_bytes: usize,
@@ -132,13 +134,32 @@ impl Channel {
     /// Over a connected socket.
     pub fn new(stream: TcpStream, budget: Arc<Budget>) -> Channel {
         Channel {
-            stream,
+            stream: Stream::Plain(stream),
             input: BytesMut::new(),
             message_bytes: 0,
             spare: BytesMut::new(),
             held: Held { budget, bytes: 0 },
             output: Output::default(),
         }
+    }
+
+    /// Goes on within TLS. What the client has sent before is nothing that anybody could have put there.
+    pub async fn secure(&mut self, acceptor: &TlsAcceptor) -> Result<(), End> {
+        if !self.input.is_empty() {
+            return Err(End::fatal(
+                SqlState::PROTOCOL_VIOLATION,
+                "received unencrypted data after SSL request",
+            ));
+        }
+        self.stream.secure(acceptor).await.map_err(|error| {
+            tracing::debug!(%error, "a client does not go on with TLS");
+            End::Closed
+        })
+    }
+
+    /// Whether it is within TLS.
+    pub fn is_tls(&self) -> bool {
+        self.stream.is_tls()
     }
 
     /// What has arrived and was not taken yet.
@@ -181,6 +202,11 @@ impl Channel {
     /// The next packet before startup.
     pub async fn receive_startup(&mut self) -> Result<BytesMut, End> {
         Ok(self.next(frame::take_startup).await?.1)
+    }
+
+    /// The body of the next message, which can be nothing but a password's.
+    pub async fn receive_password(&mut self) -> Result<BytesMut, End> {
+        Ok(self.next(frame::take_password).await?.1)
     }
 
     /// Dropped while it waits, it loses nothing that has arrived.
@@ -237,7 +263,11 @@ impl Channel {
         if self.output.bytes().is_empty() {
             return Ok(());
         }
-        let mut write = std::pin::pin!(self.stream.write_all(self.output.bytes()));
+        let stream = &mut self.stream;
+        let mut write = std::pin::pin!(async {
+            stream.write_all(self.output.bytes()).await?;
+            stream.flush().await
+        });
         tokio::select! {
             biased;
             sent = &mut write => sent?,
@@ -254,6 +284,7 @@ impl Channel {
     /// Sends what has been written to a client that has no session.
     pub async fn flush_plain(&mut self) -> Result<(), End> {
         self.stream.write_all(self.output.bytes()).await?;
+        self.stream.flush().await?;
         self.output.clear();
         Ok(())
     }
@@ -269,16 +300,8 @@ impl Channel {
         tokio::select! {
             biased;
             out = work.as_mut() => return out,
-            () = vanished(&self.stream) => cancel.cancel(CancelReason::User),
+            () = self.stream.vanished() => cancel.cancel(CancelReason::User),
         }
         work.await
-    }
-}
-
-/// Resolves when the client has closed its side and everything it sent has been read. While there
-/// is something to read, nobody can see whether more will come.
-async fn vanished(stream: &TcpStream) {
-    if matches!(stream.peek(&mut [0]).await, Ok(1..)) {
-        std::future::pending::<()>().await;
     }
 }

@@ -20,10 +20,12 @@ mod at_once;
 pub mod channel;
 mod copy;
 mod extended;
+pub(crate) mod login;
 mod portal;
 mod rows;
 mod simple;
 pub mod startup;
+pub mod stream;
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -83,7 +85,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(channel: Channel, session: Session) -> Connection {
+    pub(crate) fn new(channel: Channel, mut session: Session) -> Connection {
+        session.can_be_notified();
         Connection {
             cancel: session.cancel_token(),
             channel,
@@ -135,6 +138,10 @@ impl Connection {
         }
         let Some((kind, body)) = self.channel.arrived()? else {
             was_busy();
+            if self.session.has_notifications() {
+                self.notifications();
+                self.flush().await?;
+            }
             return self.more().await;
         };
         let outcome = self.handle(kind, &body).await;
@@ -161,6 +168,9 @@ impl Connection {
                 return Poll::Ready(more);
             }
             cancel.listen(cx);
+            if session.has_notifications() {
+                return Poll::Ready(Ok(()));
+            }
             match cancel.check() {
                 Ok(()) => {}
                 Err(TxnError::Shutdown) => {
@@ -267,6 +277,7 @@ impl Connection {
 
     fn write_ready(&mut self) {
         self.notices();
+        self.notifications();
         for (name, value) in self.session.parameter_changes() {
             self.channel.output.parameter_status(name, &value);
         }
@@ -287,6 +298,12 @@ impl Connection {
     fn notices(&mut self) {
         for notice in self.session.take_notices() {
             self.channel.output.notice(&notice);
+        }
+    }
+
+    fn notifications(&mut self) {
+        for note in self.session.take_notifications() {
+            self.channel.output.notification(note.pid, &note.channel, &note.payload);
         }
     }
 

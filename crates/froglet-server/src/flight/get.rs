@@ -90,7 +90,7 @@ pub(super) async fn answer(guest: &Guest, request: Request<Incoming>) -> Respons
 
 async fn rows(guest: &Guest, request: Request<Incoming>) -> Result<Rows, Status> {
     let (head, body) = request.into_parts();
-    let caller = guest.registry.users.caller(&head.headers)?;
+    let caller = guest.caller(&head.headers)?;
     let ticket = ticket(body).await?;
     let any =
         Any::decode(ticket.ticket).map_err(|e| status::malformed(format_args!("a ticket: {e}")))?;

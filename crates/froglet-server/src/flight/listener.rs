@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
+use froglet_sql::database::Ends;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -13,16 +14,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
-use tokio_rustls::TlsAcceptor;
 use tonic::codegen::Service;
 
 use super::get::{self, AnswerBody};
 use super::service::FlightCalls;
 use super::sessions::{Guest, Registry};
-use super::tls;
 use crate::config::Config;
 use crate::connection::startup::Shared;
 use crate::error::ServerError;
+use crate::tls::Tls;
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What serves Flight's connections.
 pub(crate) struct Flight {
-    tls: Option<TlsAcceptor>,
+    tls: Option<Tls>,
     registry: Arc<Registry>,
     stop: watch::Receiver<bool>,
 }
@@ -57,12 +57,10 @@ impl Flight {
         shared: &Shared,
         stop: watch::Receiver<bool>,
     ) -> Result<Arc<Flight>, ServerError> {
-        let tls = match &config.flight_tls {
-            Some(files) => Some(tls::acceptor(&files.certificate, &files.key)?),
-            None => None,
-        };
+        let files = config.flight_tls.as_ref().or(config.tls.as_ref());
+        let tls = files.map(|files| Tls::open(files, b"h2")).transpose()?;
         let (db, slots) = (shared.db.clone(), shared.slots.clone());
-        let registry = Registry::new(db, slots, config.flight_result_timeout);
+        let registry = Registry::new(db, slots, shared.rules.clone(), config.flight_result_timeout);
         Ok(Arc::new(Flight { tls, registry, stop }))
     }
 
@@ -79,16 +77,23 @@ impl Flight {
         };
         // Failing to disable Nagle's algorithm costs time, nothing else.
         let _ = stream.set_nodelay(true);
-        let Some(tls) = &self.tls else { return self.calls(stream).await };
-        match tokio::time::timeout(GREETING, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.calls(stream).await,
+        let Ok(client) = stream.peer_addr() else { return };
+        let server = stream.local_addr().ok();
+        let ends = Ends { client: Some(client), server, is_tls: self.tls.is_some() };
+        let Some(tls) = &self.tls else { return self.calls(stream, ends).await };
+        match tokio::time::timeout(GREETING, tls.acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => self.calls(stream, ends).await,
             Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS"),
             Err(_) => tracing::debug!("a client does not go on with TLS"),
         }
     }
 
-    async fn calls(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
-        let guest = Arc::new(Guest::new(self.registry.clone()));
+    async fn calls(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        ends: Ends,
+    ) {
+        let guest = Arc::new(Guest::new(self.registry.clone(), ends));
         let service = FlightServiceServer::new(FlightCalls);
         let calls = service.clone().max_decoding_message_size(MOST_REQUEST_BYTES);
         let puts = service.max_decoding_message_size(MOST_BATCH_BYTES);

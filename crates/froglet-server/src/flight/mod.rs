@@ -39,7 +39,6 @@ mod sessions;
 mod sql_info;
 mod statements;
 mod status;
-mod tls;
 mod users;
 
 pub(crate) use listener::Flight;

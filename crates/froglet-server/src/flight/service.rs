@@ -94,8 +94,7 @@ impl FlightService for FlightCalls {
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
         let (guest, headers, _) = open(request);
-        let users = &guest.registry.users;
-        let token = users.token(&users.caller(&headers)?);
+        let token = guest.registry.users.token(&guest.caller(&headers)?);
         let payload = token.clone().into_bytes().into();
         let mut response = one(HandshakeResponse { protocol_version: 0, payload });
         let bearer = MetadataValue::try_from(format!("Bearer {token}"))

@@ -14,6 +14,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use froglet_engine::SqlState;
+use froglet_sql::database::Ends;
+use froglet_sql::roles::login::Login;
 use froglet_sql::{ConnectOptions, Database, Session, SqlError, TransactionStatus};
 use froglet_txn::{CancelReason, CancelToken};
 use futures::future::BoxFuture;
@@ -28,7 +30,9 @@ use super::handles::Handle;
 use super::results::Held;
 use super::statements::Statement;
 use super::status;
-use super::users::{Caller, Users};
+use super::users::{Caller, Claim, Proof, Users};
+use crate::auth::rules::{Method, Peer, Rules};
+use crate::connection::login::allowed;
 
 /// How often what nobody comes back to is looked for.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -39,6 +43,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub(super) struct Registry {
     db: Arc<Database>,
     slots: Arc<Semaphore>,
+    rules: Rules,
     pub(super) users: Users,
     sessions: Mutex<Vec<Weak<FlightSession>>>,
     pub(super) results: Mutex<HashMap<Handle, Weak<Held>>>,
@@ -49,6 +54,7 @@ pub(super) struct Registry {
 /// A connection, as far as it is somebody's.
 pub(super) struct Guest {
     pub(super) registry: Arc<Registry>,
+    ends: Ends,
     sessions: Mutex<HashMap<Caller, Arc<FlightSession>>>,
 }
 
@@ -81,11 +87,13 @@ impl Registry {
     pub(super) fn new(
         db: Arc<Database>,
         slots: Arc<Semaphore>,
+        rules: Rules,
         result_timeout: Duration,
     ) -> Arc<Registry> {
         Arc::new(Registry {
             db,
             slots,
+            rules,
             users: Users::default(),
             sessions: Mutex::default(),
             results: Mutex::default(),
@@ -121,13 +129,38 @@ impl Registry {
 }
 
 impl Guest {
-    pub(super) fn new(registry: Arc<Registry>) -> Guest {
-        Guest { registry, sessions: Mutex::default() }
+    pub(super) fn new(registry: Arc<Registry>, ends: Ends) -> Guest {
+        Guest { registry, ends, sessions: Mutex::default() }
+    }
+
+    /// Who sends a request with these headers, if the rules let them in and the password is right.
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
+        let Registry { db, rules, users, .. } = &*self.registry;
+        let Claim { user, proof } = users.claim(headers)?;
+        if let Some(client) = self.ends.client {
+            let peer = Peer { address: client.ip(), is_tls: self.ends.is_tls };
+            let allowed = allowed(db, rules, peer, database(headers), &user);
+            let method = allowed.map_err(|e| Status::unauthenticated(e.to_string()))?;
+            let proved = match &proof {
+                Proof::Token(_) => true,
+                Proof::None => method == Method::Trust,
+                Proof::Password(given) => method == Method::Trust || db.login(&user).accepts(given),
+            };
+            if !proved {
+                tracing::warn!(?user, address = %peer.address, "a password was wrong");
+                return Err(Status::unauthenticated(Login::failure(&user).to_string()));
+            }
+        }
+        let token = match proof {
+            Proof::Token(token) => Some(token),
+            Proof::None | Proof::Password(_) => None,
+        };
+        Ok(Caller { user, token })
     }
 
     /// The session of whoever sends a request with these headers.
     pub(super) fn session(&self, headers: &HeaderMap) -> Result<Arc<FlightSession>, Status> {
-        let caller = self.registry.users.caller(headers)?;
+        let caller = self.caller(headers)?;
         let mut mine = self.sessions.lock();
         if let Some(session) = mine.get(&caller) {
             return Ok(session.clone());
@@ -137,7 +170,7 @@ impl Guest {
         let session = match known.into_iter().find(|session| session.caller == caller) {
             Some(session) => session,
             None => {
-                let session = FlightSession::open(&self.registry, &caller, headers)?;
+                let session = FlightSession::open(self, &caller, headers)?;
                 all.push(Arc::downgrade(&session));
                 session
             }
@@ -148,27 +181,34 @@ impl Guest {
 
     /// This connection has done with its caller's session.
     pub(super) fn leave(&self, headers: &HeaderMap) -> Result<(), Status> {
-        let caller = self.registry.users.caller(headers)?;
+        let caller = self.caller(headers)?;
         let left = self.sessions.lock().remove(&caller);
         drop(left);
         Ok(())
     }
 }
 
+/// The database that a caller wants.
+fn database(headers: &HeaderMap) -> &str {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    text("database").or(text("catalog")).filter(|name| !name.is_empty()).unwrap_or("postgres")
+}
+
 impl FlightSession {
     fn open(
-        registry: &Arc<Registry>,
+        guest: &Guest,
         caller: &Caller,
         headers: &HeaderMap,
     ) -> Result<Arc<FlightSession>, Status> {
+        let registry = &guest.registry;
         let slot = registry.slot()?;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let database = text("database").or(text("catalog")).filter(|name| !name.is_empty());
         let options = ConnectOptions {
             user: caller.user.clone(),
-            database: database.unwrap_or("postgres").to_owned(),
+            database: database(headers).to_owned(),
             application_name: text(USER_AGENT.as_str()).unwrap_or_default().to_owned(),
             settings: Vec::new(),
+            ends: guest.ends,
         };
         let base = registry.db.connect(options).map_err(|e| status::of(&e))?;
         Ok(Arc::new(FlightSession {
@@ -385,7 +425,10 @@ mod tests {
         let engine = MemoryEngine::open(options).expect("an empty log opens");
         let db =
             Database::open(engine.clone(), Defaults::default()).await.expect("a catalog opens");
-        let guest = Guest::new(Registry::new(db, Arc::new(Semaphore::new(10)), hour));
+        let guest = Guest::new(
+            Registry::new(db, Arc::new(Semaphore::new(10)), Rules::default(), hour),
+            Ends::default(),
+        );
         let session = guest.session(&HeaderMap::new()).expect("a place is free");
         (engine, guest, session)
     }

@@ -5,8 +5,8 @@
 //!   authorization: Bearer token        ─────────────▶ the user of the token
 //!   none                               ─────────────▶ postgres
 //! ```
-//! This is the one place where a user is accepted: any name, as on the PostgreSQL port, and with any
-//! password, for there are none yet and [`crate::config`] refuses every address but loopback.
+//! What a caller says is a [`Claim`]; whether it is so, the rules and the catalog's passwords decide, as on the
+//! PostgreSQL port (`sessions.rs`, [`crate::auth`]).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -32,6 +32,27 @@ pub(super) struct Caller {
     pub(super) token: Option<String>,
 }
 
+/// Who somebody says they are.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) user: String,
+    pub(super) proof: Proof,
+}
+
+/// What shows it.
+pub(super) enum Proof {
+    None,
+    Password(String),
+    /// One that was given for a proof.
+    Token(String),
+}
+
+impl std::fmt::Debug for Proof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Proof(…)")
+    }
+}
+
 /// The tokens that have been given.
 #[derive(Debug, Default)]
 pub(super) struct Users(Mutex<Tokens>);
@@ -43,10 +64,10 @@ struct Tokens {
 }
 
 impl Users {
-    /// Who sends a request with these headers.
-    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
+    /// Who the sender of a request with these headers says it is.
+    pub(super) fn claim(&self, headers: &HeaderMap) -> Result<Claim, Status> {
         let Some(value) = headers.get(AUTHORIZATION) else {
-            return Ok(Caller { user: NOBODY.to_owned(), token: None });
+            return Ok(Claim { user: NOBODY.to_owned(), proof: Proof::None });
         };
         let bad = || Status::unauthenticated("the authorization header cannot be read");
         let value = value.to_str().map_err(|_| bad())?;
@@ -57,7 +78,7 @@ impl Users {
             let user = user.ok_or_else(|| {
                 Status::unauthenticated("this bearer token is not known: connect again")
             })?;
-            return Ok(Caller { user, token: Some(rest.to_owned()) });
+            return Ok(Claim { user, proof: Proof::Token(rest.to_owned()) });
         }
         if !scheme.eq_ignore_ascii_case("basic") {
             return Err(Status::unauthenticated(format!("no such authorization: {scheme}")));
@@ -65,7 +86,10 @@ impl Users {
         let bytes = STANDARD.decode(rest).or_else(|_| STANDARD_NO_PAD.decode(rest));
         let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(bad)?;
         let (user, password) = text.split_once(':').unwrap_or((&text, ""));
-        Ok(Caller { user: accept(user, password)?, token: None })
+        if user.is_empty() {
+            return Err(Status::unauthenticated("no user name was given"));
+        }
+        Ok(Claim { user: user.to_owned(), proof: Proof::Password(password.to_owned()) })
     }
 
     /// A token for a caller.
@@ -83,14 +107,6 @@ impl Users {
     }
 }
 
-/// The user of this name and password. No password is looked at while users have none.
-fn accept(user: &str, _password: &str) -> Result<String, Status> {
-    match user.is_empty() {
-        true => Err(Status::unauthenticated("no user name was given")),
-        false => Ok(user.to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,20 +119,23 @@ mod tests {
     #[test]
     fn a_token_is_its_users() {
         let users = Users::default();
-        let basic = format!("Basic {}", STANDARD.encode("anna:secret"));
-        let caller = users.caller(&headers(&basic)).expect("she may");
-        assert_eq!((caller.user.as_str(), &caller.token), ("anna", &None));
-        let token = users.token(&caller);
-        let again = users.caller(&headers(&format!("Bearer {token}"))).expect("known");
-        assert_eq!((again.user.as_str(), again.token), ("anna", Some(token)));
-        assert_eq!(users.caller(&HeaderMap::new()).expect("anybody").user, "postgres");
+        let basic = format!("Basic {}", STANDARD.encode("anna:sec:ret"));
+        let claim = users.claim(&headers(&basic)).expect("it can be read");
+        assert_eq!(claim.user, "anna");
+        assert!(matches!(claim.proof, Proof::Password(given) if given == "sec:ret"));
+        let token = users.token(&Caller { user: claim.user, token: None });
+        let again = users.claim(&headers(&format!("Bearer {token}"))).expect("known");
+        assert_eq!(again.user, "anna");
+        assert!(matches!(again.proof, Proof::Token(given) if given == token));
+        let nobody = users.claim(&HeaderMap::new()).expect("anybody");
+        assert!(nobody.user == "postgres" && matches!(nobody.proof, Proof::None));
     }
 
     #[test]
     fn what_cannot_be_read_is_nobody() {
         let users = Users::default();
         for bad in ["Basic", "Basic !!!", "Basic Og==", "Bearer 00", "Digest x", ""] {
-            assert!(users.caller(&headers(bad)).is_err(), "{bad:?}");
+            assert!(users.claim(&headers(bad)).is_err(), "{bad:?}");
         }
     }
 }

@@ -178,6 +178,32 @@ impl Output {
         self.put(&Authentication::Ok);
     }
 
+    /// AuthenticationSASL: these mechanisms, the best one first.
+    pub fn sasl(&mut self, mechanisms: &[&str]) {
+        self.infallible(b'R', |body| {
+            body.put_i32(10);
+            for mechanism in mechanisms {
+                body.put_slice(mechanism.as_bytes());
+                body.put_u8(0);
+            }
+            body.put_u8(0);
+        });
+    }
+
+    /// AuthenticationSASLContinue (11) and AuthenticationSASLFinal (12).
+    pub fn sasl_step(&mut self, kind: i32, data: &str) {
+        self.infallible(b'R', |body| {
+            body.put_i32(kind);
+            body.put_slice(data.as_bytes());
+        });
+    }
+
+    /// The one-byte answer to an encryption request: yes, by TLS.
+    pub fn encryption_accepted(&mut self) {
+        self.buffer.put_u8(b'S');
+        self.whole = self.buffer.len();
+    }
+
     /// ParameterStatus.
     pub fn parameter_status(&mut self, name: &str, value: &str) {
         self.put(&ParameterStatus::new(name.to_owned(), value.to_owned()));
@@ -205,6 +231,17 @@ impl Output {
     /// ErrorResponse.
     pub fn error(&mut self, error: &SqlError) {
         self.put(&ErrorResponse::new(error_fields(error)));
+    }
+
+    /// NotificationResponse.
+    pub fn notification(&mut self, process: i32, channel: &str, payload: &str) {
+        self.infallible(b'A', |body| {
+            body.put_i32(process);
+            for text in [channel, payload] {
+                body.put_slice(text.as_bytes());
+                body.put_u8(0);
+            }
+        });
     }
 
     /// NoticeResponse.

@@ -8,6 +8,9 @@ pub enum WireError {
     /// A type byte that no client message has.
     #[error("invalid frontend message type {0}")]
     UnknownType(u8),
+    /// Anything else where a password was asked for.
+    #[error("expected a password or SASL response, got message type {0}")]
+    NoPassword(u8),
     /// A length no message of its type may have.
     #[error("invalid message length {length} of a message of type {kind:?}")]
     Length {
@@ -88,6 +91,7 @@ impl WireError {
             WireError::Utf8 { .. } => SqlState::CHARACTER_NOT_IN_REPERTOIRE,
             WireError::Version { .. } => SqlState::FEATURE_NOT_SUPPORTED,
             WireError::UnknownType(_)
+            | WireError::NoPassword(_)
             | WireError::Length { .. }
             | WireError::TooLong { .. }
             | WireError::Short { .. }
@@ -103,6 +107,7 @@ impl WireError {
     pub fn fatal(&self) -> bool {
         match self {
             WireError::UnknownType(_)
+            | WireError::NoPassword(_)
             | WireError::Length { .. }
             | WireError::TooLong { .. }
             | WireError::Version { .. }

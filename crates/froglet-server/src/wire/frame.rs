@@ -73,6 +73,14 @@ pub fn take(input: &mut BytesMut, spare: &mut BytesMut) -> Result<Frame, WireErr
     Ok(Frame::Whole(kind, frame))
 }
 
+/// The same before the client has proved who it is: nothing but a password's message is taken, nor waited for.
+pub fn take_password(input: &mut BytesMut, spare: &mut BytesMut) -> Result<Frame, WireError> {
+    match input.first() {
+        Some(&kind) if kind != b'p' => Err(WireError::NoPassword(kind)),
+        _ => take(input, spare),
+    }
+}
+
 /// The message at the front of `input` and what follows it, if all of it is there and a message.
 pub fn peek(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[kind, a, b, c, d], _) = input.split_first_chunk()?;

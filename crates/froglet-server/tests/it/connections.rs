@@ -153,10 +153,13 @@ async fn who_may_connect_to_what() {
         c.dbname("elsewhere");
     });
     assert_eq!(code(refused.await.map(drop)), "3D000");
-    let anybody = server.connect_with(|c| {
+    let anna = |c: &mut tokio_postgres::Config| {
         c.user("anna");
-    });
-    anybody.await.expect("loopback is trusted");
+    };
+    assert_eq!(code(server.connect_with(anna).await.map(drop)), "28000");
+    let client = server.connect().await;
+    client.batch_execute("CREATE ROLE anna LOGIN").await.expect("runs");
+    server.connect_with(anna).await.expect("loopback is trusted");
 }
 
 /// A statement that has not come to its wait may find the rows free and commit.
