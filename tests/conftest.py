@@ -4,10 +4,12 @@
 `flight`    the same, and Arrow Flight SQL on `flight_port`
 `start`     starts more of them, with settings of their own
 `postgres`  PostgreSQL 15 with a fresh database
+`certificate`  a certificate and its key, for servers that speak TLS
 `server`    both, one after the other: the same test proves what it expects on PostgreSQL
 `LONG`      FROGLET_TEST_LONG=1 runs the loads as long as the issue says, not as long as CI can wait
 """
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,17 @@ def flight(start):
     if server.process is not None:
         assert server.alive(), f"the server died: {server.process.returncode}"
         server.stop()
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate of this machine's loopback address and its key, as files."""
+    files = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]],
+        check=True, capture_output=True)
+    return files
 
 
 @pytest.fixture(scope="session")

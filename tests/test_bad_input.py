@@ -141,10 +141,7 @@ WRONG = {
 
 # What Froglet answers yet: a line goes when its statement is answered as in PostgreSQL.
 WRONG_YET = {
-    "select sqrt(-1::float8)": "22000",
-    "select ln(0::float8)": None,
     "select nothing.* from t": "42601",
-    "select count(count(*)) from t": "42601",
     "select * from t limit -1": "42601",
 }
 
@@ -219,9 +216,9 @@ def test_unsupported_says_so_and_changes_nothing(froglet):
         for statement in [
             "create trigger x before insert on t for each row execute function f()",
             "create function f() returns int language sql as 'select 1'",
-            "create extension hstore", "create role frog", "grant select on t to frog",
+            "create extension hstore", "grant select on t to postgres", "lock table t",
             "alter table t enable row level security",
-            "create table x (id int) partition by range (id)", "listen x", "notify x",
+            "create table x (id int) partition by range (id)", "alter role all set timezone to utc",
             "create index on t using gin (id)", "alter table t inherit u", "lock table t nothing",
         ]:
             with pytest.raises(psycopg.Error) as caught:

@@ -5,7 +5,7 @@ import select
 import psycopg
 import pytest
 
-from test_clients import VALUES
+from test_clients import VALUES, as_read
 
 TABLE = "create table t (id int primary key, v int check (v < 100), s varchar(3) not null)"
 
@@ -69,16 +69,17 @@ def test_binary_round_trip(server, sql_type):
         values = [*VALUES[sql_type], None]
         names = {"int": "int4", "smallint": "int2", "bigint": "int8", "real": "float4",
                  "double precision": "float8", "varchar(5)": "varchar", "char(4)": "text",
-                 "numeric(20,4)": "numeric"}
+                 "numeric(20,4)": "numeric", "int[]": "int4[]", "boolean[]": "bool[]",
+                 "double precision[]": "float8[]"}
         types = ["int4", names.get(sql_type, sql_type)]
         with connection.cursor().copy("copy t from stdin (format binary)") as copy:
             copy.set_types(types)
             for row in enumerate(values):
                 copy.write_row(row)
-        assert [v for [v] in connection.execute("select v from t order by id")] == values
+        assert [v for [v] in connection.execute("select v from t order by id")] == as_read(values)
         with connection.cursor().copy("copy (select * from t order by id) to stdout (format binary)") as copy:
             copy.set_types(types)
-            assert list(copy.rows()) == list(enumerate(values))
+            assert list(copy.rows()) == list(enumerate(as_read(values)))
 
 
 # Statements about the columns id and s of table t.

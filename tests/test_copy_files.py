@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.processes import wait_until
-from test_clients import VALUES
+from test_clients import VALUES, as_read
 
 UTC = dt.timezone.utc
 COLUMNAR = ["parquet", "arrow"]
@@ -196,10 +196,12 @@ def test_each_type(copier, directory, sql_type):
         for format in COLUMNAR:
             connection.execute(f"copy (select * from t order by id) to 'f.{format}'")
             found = read(directory / f"f.{format}").column("v").to_pylist()
-            assert found == values
+            # Others are of an Arrow type that Python has no values of.
+            if sql_type not in ("interval", "interval[]", "jsonb", "uuid[]"):
+                assert found == values
             connection.execute(f"create table u (id int primary key, v {sql_type})")
             connection.execute(f"copy u from 'f.{format}'")
-            assert [v for [v] in connection.execute("select v from u order by id")] == values
+            assert [v for [v] in connection.execute("select v from u order by id")] == as_read(values)
             connection.execute("drop table u")
 
 
@@ -385,7 +387,7 @@ def test_values_that_do_not_fit(copier, directory, format):
         ({"id": [at if i == at + 1 else i for i in ids]}, "23505", f'COPY t, file "f.{format}", row {at + 1}'),
         ({"id": ids, "g": ["x"] * 2500}, "42804", None),
         ({"id": ids, "n": [True] * 2500}, "42804", None),
-        ({"id": ids, "n": [[1]] * 2500}, "0A000", None),
+        ({"id": ids, "n": [[1]] * 2500}, "42804", None),
         ({"id": ids, "v": [{"a": 1}] * 2500}, "0A000", None),
         ({"id": ids, "v": pa.array([[("k", 1)]] * 2500, pa.map_(pa.string(), pa.int32()))}, "0A000", None),
     ]

@@ -27,6 +27,7 @@ def driver():
 
 
 def test_jdbc(flight, driver):
+    flight.run("create role anna login")
     done = subprocess.run(
         ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", driver, PROGRAM,
          f"{flight.host}:{flight.flight_port}"],

@@ -17,6 +17,7 @@ ROWS = 300_000
 def large(start):
     server = start(flight=True)
     server.run(
+        "create role anna login",
         "create table large (id int primary key, v int, s text)",
         f"insert into large select i, 1, 'a text of row ' || i from generate_series(1, {ROWS}) as g(i)",
     )

@@ -1,0 +1,173 @@
+-- feature: SET, SHOW, RESET
+set statement_timeout = '5s';
+show statement_timeout;
+reset statement_timeout;
+show statement_timeout;
+set local work_mem = '8MB';
+set nothing = 1;
+show nothing;
+set my.own = 'x';
+show my.own;
+select current_setting('my.own'), set_config('my.own', 'y', false), current_setting('not.there', true);
+select current_setting('not.there');
+begin;
+set local my.brief = 'a';
+select current_setting('MY.BRIEF');
+commit;
+select current_setting('my.brief', true);
+begin;
+set my.undone = 'a';
+set my.own = 'z';
+rollback;
+select current_setting('my.own'), current_setting('my.undone', true);
+set "My.Own" to 'w';
+show my.own;
+set my.own to default;
+show my.own;
+set my.list = 'a';
+reset all;
+show my.list;
+select set_config('my.flag', 'on', true), current_setting('my.flag', true);
+set my-own.x = 1;
+set my.2 = 1;
+-- feature: isolation levels by name
+begin transaction isolation level serializable;
+show transaction_isolation;
+commit;
+set default_transaction_isolation = 'repeatable read';
+show transaction_isolation;
+-- feature: session functions
+select current_database() is not null, current_user, session_user, current_schema(), pg_backend_pid() > 0, version() is not null, inet_server_port() is not null, pg_is_in_recovery();
+-- feature: advisory locks
+select pg_advisory_lock(1), pg_try_advisory_lock(1), pg_advisory_unlock(1), pg_advisory_unlock(1);
+select pg_advisory_unlock(1);
+begin;
+select pg_advisory_xact_lock(5), pg_try_advisory_xact_lock_shared(6);
+select pg_try_advisory_lock(1, 2);
+commit;
+select pg_advisory_unlock_all();
+select pg_advisory_lock_shared(9), pg_try_advisory_lock_shared(9), pg_try_advisory_lock(9);
+select locktype, classid, objid, objsubid, mode, granted from pg_locks where locktype = 'advisory' order by mode;
+select pg_advisory_unlock_shared(9), pg_advisory_unlock(9), pg_advisory_unlock(9);
+select pg_advisory_lock(2147483648, 1);
+select pg_try_advisory_lock(null::bigint);
+select pg_advisory_lock('x');
+-- feature: LISTEN, NOTIFY, UNLISTEN
+listen news;
+notify news, 'hello';
+select pg_notify('news', 'again');
+select pg_listening_channels();
+listen "News";
+listen news;
+select pg_listening_channels() order by 1;
+unlisten *;
+select pg_listening_channels();
+select pg_notify('', 'x');
+select pg_notify(null, 'x');
+notify news, 'a' || 'b';
+notify;
+listen *;
+select pg_notification_queue_usage();
+-- feature: roles
+create role app login password 'secret';
+alter role app createdb;
+create role readers nologin;
+grant readers to app;
+select rolname, rolcanlogin, rolcreatedb from pg_roles where rolname in ('app', 'readers') order by 1;
+set role app;
+select current_user, session_user;
+reset role;
+create role app;
+create role "none";
+create role pg_x;
+alter role missing login;
+grant app to readers;
+grant readers to missing;
+set role missing;
+set session authorization app;
+select current_user, session_user;
+create role other;
+alter role app createrole;
+set role readers;
+show role;
+set role none;
+show role;
+show is_superuser;
+reset session authorization;
+select rolname, rolsuper, rolinherit, rolcreaterole, rolreplication, rolconnlimit, rolvaliduntil, rolpassword from pg_roles where rolname = 'app';
+select usename, usesuper, passwd from pg_user where usename in ('app', 'readers');
+select g.groname from pg_group g where g.groname = 'readers';
+alter role app connection limit -2;
+alter role app valid until 'yesterday-ish';
+alter role app superuser nosuperuser;
+begin;
+drop role readers;
+rollback;
+select count(*) from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = 'readers';
+drop role app;
+drop role app;
+drop role if exists app, readers;
+-- feature: GRANT and REVOKE
+create role app;
+create table t (a int primary key, b int);
+grant select on t to app;
+set role app;
+select * from t;
+insert into t values (1, 1);
+reset role;
+grant insert, update (b) on t to app;
+set role app;
+insert into t values (1, 1);
+update t set b = 2 where a = 1;
+update t set a = 2 where a = 1;
+drop table t;
+reset role;
+revoke all on t from app;
+select has_table_privilege('app', 't', 'select');
+drop role app;
+-- feature: row level security
+create table t (a int);
+alter table t enable row level security;
+-- feature: databases
+create database other;
+drop database other;
+-- feature: tablespaces
+create tablespace x location '/nowhere';
+-- feature: publications
+create publication p;
+-- feature: information_schema
+create table t (a int primary key, b varchar(10) not null default 'x', c numeric(8, 2));
+select column_name, data_type, is_nullable, column_default, character_maximum_length, numeric_precision, numeric_scale from information_schema.columns where table_name = 't' order by ordinal_position;
+select table_name, table_type from information_schema.tables where table_schema = 'public';
+select constraint_name, constraint_type from information_schema.table_constraints where table_name = 't' and constraint_type = 'PRIMARY KEY';
+select column_name from information_schema.key_column_usage where table_name = 't';
+select count(*) > 0 from information_schema.schemata where schema_name = 'public';
+-- feature: pg_catalog: tables, columns, indexes, constraints
+create table t (a int primary key, b text default 'x' check (b <> ''), unique (b));
+select relname, relkind from pg_class where relname like 't%' order by 1;
+select attname, format_type(atttypid, atttypmod), attnotnull from pg_attribute where attrelid = 't'::regclass and attnum > 0 order by attnum;
+select conname, contype, pg_get_constraintdef(oid) from pg_constraint where conrelid = 't'::regclass order by conname;
+select pg_get_indexdef(indexrelid) from pg_index where indrelid = 't'::regclass order by 1;
+select pg_get_expr(adbin, adrelid) from pg_attrdef where adrelid = 't'::regclass;
+select nspname from pg_namespace where nspname in ('public', 'pg_catalog') order by 1;
+select typname, typlen, typtype from pg_type where oid = 23;
+-- feature: sizes and statistics functions
+create table t (a int);
+select pg_relation_size('t') >= 0, pg_total_relation_size('t') >= 0, pg_size_pretty(10240::bigint), pg_database_size(current_database()) > 0, pg_table_size('t') >= 0;
+-- feature: pg_stat views
+select count(*) > 0 from pg_stat_activity;
+select count(*) >= 0 from pg_locks;
+select count(*) >= 0 from pg_stat_user_tables;
+select count(*) > 0 from pg_settings;
+-- feature: txid and snapshot functions
+select txid_current() > 0, pg_current_xact_id()::text::bigint > 0;
+-- feature: two-phase commit
+begin;
+prepare transaction 'x';
+-- feature: DISCARD
+discard all;
+discard temp;
+-- feature: system columns
+create table t (a int);
+insert into t values (1);
+select ctid is not null, xmin is not null, tableoid::regclass from t;

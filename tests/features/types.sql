@@ -1,0 +1,233 @@
+-- feature: boolean
+select true, false, 't'::bool, 'no'::bool, null::bool, not true, true and null, false or null;
+select 'maybe'::bool;
+-- feature: integers, overflow, division
+select 7 / 2, -7 / 2, 7 % -3, 2147483647::bigint + 1, 5::smallint, '12'::int2;
+select 2147483647 + 1;
+select 1 / 0;
+select 32768::smallint;
+-- feature: float4, float8, NaN and infinity
+select 'NaN'::float8 = 'NaN'::float8, 'NaN'::float8 > 'infinity'::float8, '-inf'::float4, 1e300::float8 * 10, 0.1::float4, 1::float8 / 3;
+select 1e308::float8 * 10;
+-- feature: numeric, exact
+select 1.0 / 3, 10::numeric / 7, 1e3, 1.50 * 2.0, 0.1 + 0.2, avg(x), sum(x) from (values (1), (2), (4)) v(x);
+select 12345678901234567890.123456789::numeric * 98765432109876543210.987654321;
+select 'NaN'::numeric, 'infinity'::numeric > 1e100;
+select round(2.5), round(-2.567, 2), trunc(2.567, 1), floor(-1.5), ceil(1.2), mod(7.5, 2), sign(-3.2), div(7, 2);
+select sqrt(2.0), exp(1.0), ln(10.0), power(2.0, 0.5), log(100.0), 2.0 ^ 10;
+-- feature: numeric(p, s) rounds and refuses
+create table n (v numeric(6, 2));
+insert into n values (1234.567), ('-0.005');
+select v, v * 2, v / 3 from n order by v;
+insert into n values (12345.6);
+-- feature: text, varchar(n), char(n)
+create table s (a text, b varchar(3), c char(4));
+insert into s values ('x', 'abc', 'de');
+insert into s values ('x', 'abc  ', 'de');
+select a, b, c, length(c), c = 'de', octet_length(c), c || 'x' from s;
+insert into s values ('x', 'abcd', 'de');
+-- feature: bytea
+select '\xdeadbeef'::bytea, 'abc'::bytea || '\x00'::bytea, length('\x0102'::bytea), encode('\xff00'::bytea, 'hex'), encode('abc'::bytea, 'base64'), decode('ff00', 'hex'), get_byte('\x0102'::bytea, 1), substring('\x010203'::bytea from 2 for 1), sha256('abc'::bytea);
+-- feature: date
+select '2024-02-29'::date, '2024-02-29'::date + 1, '2024-03-01'::date - '2024-02-01'::date, 'epoch'::date, 'infinity'::date, date '2024-01-31' + interval '1 month', '0044-03-15 BC'::date;
+select '2023-02-29'::date;
+-- feature: time
+select '12:34:56.789'::time, time '23:59' + interval '2 minutes', '04:05 PM'::time, time '10:00' - time '08:30', extract(hour from time '13:45');
+create table tm (id int primary key, at time, precise time(0));
+insert into tm values (1, '08:00', '08:00:01.6'), (2, '24:00', null);
+select * from tm where at > '07:00' order by at;
+select at - interval '9 hours', date '2024-02-29' + at, at - time '01:00', at::interval, at::text from tm order by id;
+select '25:00'::time;
+select time '10:00' + 1;
+create unique index on tm (at);
+insert into tm values (3, '08:00');
+select timestamp '2024-02-29 12:34:56.789'::time, '12:34:56.789'::time(1), '25:30'::interval::time, time 'allballs';
+-- feature: timestamp
+select '2024-02-29 12:34:56.789'::timestamp, timestamp '2024-01-01' - timestamp '2023-12-31 12:00', timestamp '2024-01-31' + interval '1 month 1 day', '2024-01-01T10:00:00'::timestamp, 'infinity'::timestamp;
+select date_trunc('hour', timestamp '2024-02-29 12:34:56'), extract(dow from timestamp '2024-02-29'), extract(epoch from timestamp '2024-01-01'), date_part('doy', timestamp '2024-02-29'), to_char(timestamp '2024-02-29 12:34:56', 'YYYY-MM-DD HH24:MI:SS Dy Mon');
+-- feature: timestamptz and time zones
+set timezone = 'Europe/Berlin';
+select '2024-07-01 12:00'::timestamptz, '2024-07-01 12:00+00'::timestamptz, timestamptz '2024-03-31 01:30+01' + interval '1 hour', timestamptz '2024-07-01 12:00 America/New_York';
+select timestamptz '2024-07-01 12:00' at time zone 'UTC', timestamp '2024-07-01 12:00' at time zone 'Asia/Tokyo', timestamptz '2024-07-01 12:00'::date, extract(timezone from timestamptz '2024-07-01 12:00');
+-- feature: interval
+select interval '1 year 2 months 3 days 04:05:06.789', interval '1 day' * 2.5, interval '1 month' = interval '30 days', -interval '1 hour', interval '90 minutes' / 2, 'P1Y2M3DT4H5M6S'::interval, justify_hours(interval '27 hours'), interval '1' day, 2 * interval '3 days';
+create table iv (id int primary key, length interval);
+insert into iv values (1, '1 day'), (2, '23:59:59'), (3, '-1 month');
+select * from iv order by length;
+select sum(length), avg(length), min(length), max(length) from iv;
+select id from iv where length between '0' and '24:00' order by length desc, id;
+select length + length, length * 1.5, -length, length / 2 from iv order by id;
+select interval '1-2' year to month, interval '1 2:03:04' day to second, interval '2.345' second(2), interval '1 day 2 hours ago', interval '-1 day 2:03', interval '1.5 months';
+select timestamptz '2024-03-31 00:30+00' - interval '1 month', date '2024-03-31' - interval '1 month', timestamp '2024-01-01' - timestamp '2023-12-31 06:00', justify_interval('1 mon -1 hour'), justify_days('35 days');
+select interval '1 lightyear';
+select interval '1:60:00';
+select interval '1 day' / 0;
+select interval '1 day' + 1;
+create table ik (i interval primary key);
+insert into ik values ('1 mon'), ('31 days');
+insert into ik values ('30 days');
+select i from ik where i = '720 hours';
+alter table ik add column rest interval day to second(1) default '1 day 02:03:04.56';
+alter table ik alter column i type text;
+alter table ik alter column i type interval using i::interval;
+select i, rest from ik order by i;
+-- feature: uuid
+select '12345678-1234-5678-1234-567812345678'::uuid, 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid < '{b0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'::uuid, length(gen_random_uuid()::text);
+select 'x'::uuid;
+-- feature: json
+select '{"a": 1, "a" : [1,2]}'::json, '{"a": {"b": [10, 20]}}'::json -> 'a' -> 'b' ->> 1, '[1,2]'::json -> -1, json_typeof('{"a": 1}'::json -> 'a'), '{"a": {"b": 1}}'::json #>> '{a,b}', json_array_length('[1,2,3]');
+select '{bad'::json;
+select '[1,]'::json;
+create table js (id int primary key, d json default '{"k" :  1}');
+insert into js values (1, '{"a": "x", "b" : null}');
+insert into js (id) values (2);
+select d, d -> 'a', d ->> 'a', d ->> 'b', d -> 'nothing' from js order by id;
+select d = d from js;
+select '{"a": 1}'::json || '{}';
+-- feature: jsonb
+select '{"b": 1, "a": 2, "b": 3}'::jsonb, '[1, 2.50, "x", null, true]'::jsonb, '{"a": 1}'::jsonb @> '{}', '{"a": [1, 2]}'::jsonb @> '{"a": [2]}', '{"a": 1}'::jsonb ? 'a', '{"a": 1, "b": 2}'::jsonb - 'a', '{"a": 1}'::jsonb || '{"b": 2}', '{"a": {"b": 1}}'::jsonb #> '{a,b}', jsonb_set('{"a": 1}', '{a}', '5');
+create table j (id int primary key, d jsonb);
+insert into j values (1, '{"k": "v", "n": 10}'), (2, '{"k": "w"}'), (3, null);
+select id, d ->> 'k', (d ->> 'n')::int from j where d ->> 'k' = 'v' or d @> '{"k": "w"}' order by id;
+select d from j where d = '{"n": 10, "k": "v"}';
+select '1.0'::jsonb = '1', '[1, 2]'::jsonb < '[3]', '{}'::jsonb > '[1]', '"a"'::jsonb < '1', 'null'::jsonb > '[]';
+select d from j order by d;
+select '[1e3, -0, 1.50, 1E-3]'::jsonb, '"\u00e9\n"'::jsonb, '5.5'::jsonb::int, '"x"'::jsonb::text, 'true'::jsonb::bool;
+select '"x"'::jsonb::int;
+select '[1, 2, 3]'::jsonb - 1, '["a", "b"]'::jsonb - 'a', '{"a": 1, "b": 2}'::jsonb - array['a', 'b'], '[1]'::jsonb || '2', '{"a": {"b": [1, 2]}}'::jsonb #- '{a,b,0}', '{"a": 1}'::jsonb ?| array['z', 'a'], '{"a": 1}'::jsonb ?& array['z', 'a'], '[1, [2]]'::jsonb @> '[[2]]', '[1]'::jsonb @> '1';
+select '{"a": 1}'::jsonb - 1;
+update j set d = jsonb_set(d, '{n}', '11') || '{"m": [1]}' where id = 1 returning d, d #>> '{m,0}';
+insert into j values (1, '[]') on conflict (id) do update set d = excluded.d || j.d returning d;
+insert into j values (4, 'x'::text);
+alter table j add column e jsonb default '{"z": [1,  2]}';
+alter table j alter column d type text;
+select d, e from j where id = 2;
+alter table j alter column d type jsonb using d::jsonb;
+select count(*) from j where d @> '{"k": "w"}';
+-- feature: jsonb functions
+select jsonb_build_object('a', 1, 'b', array[1, 2]), jsonb_build_array(1, 'x', null), to_jsonb('x'::text), jsonb_array_length('[1,2]'), jsonb_typeof('null'), jsonb_strip_nulls('{"a": null}'), jsonb_pretty('{"a": 1}'), jsonb_extract_path_text('{"a": {"b": "x"}}', 'a', 'b');
+select * from jsonb_each_text('{"a": 1, "b": null}') order by key;
+select value from jsonb_array_elements('[1, "x"]');
+select jsonb_agg(x), json_agg(x), jsonb_object_agg(x::text, x) from (values (1), (2)) v(x);
+select json_agg(x order by x desc), json_object_agg(x, x * 2 order by x), json_agg(x) filter (where x > 5) from (values (1), (2)) v(x);
+select json_build_object('a', 1, 'b', null, 'c', '{"x": 1}'::jsonb), json_build_array(true, 1.50, date '2024-01-01', timestamp '2024-01-01 10:00'), to_json(array['a', null]), json_object('{a,1,b,2}');
+select jsonb_build_object('a');
+select jsonb_set('{"a": 1}', '{b}', '2', false), jsonb_set('[1, 2]', '{-1}', '9'), jsonb_insert('[1, 2]', '{1}', '9'), jsonb_strip_nulls('{"a": null, "b": [null, {"c": null}]}');
+select jsonb_set('[1]', '{x}', '2');
+select jsonb_pretty('{"a": [1, {"b": 2}], "c": {}}');
+select * from json_each('{"a": 1, "b": "x"}');
+select * from json_array_elements_text('["a", null, 1]');
+select k from jsonb_object_keys('{"b": 1, "a": 2}') k order by k;
+select jsonb_array_elements('[1, "x"]');
+select jsonb_array_length('{}');
+select row_to_json(v) from (values (1, 'x')) v(a, b);
+-- feature: jsonpath
+select jsonb_path_query_first('{"a": [1, 2]}', '$.a[1]'), '{"a": 1}'::jsonb @? '$.a', jsonb_path_exists('{"a": 1}', '$.a ? (@ > 0)');
+-- feature: arrays
+select array[1, 2, 3], '{a,"b c",NULL}'::text[], (array[10, 20, 30])[2], array[1, 2] || 3, array[1, 2] || array[3], 2 = any (array[1, 2]), 3 > all (array[1, 2]), array_length(array[1, 2], 1), cardinality(array[1, 2]), array[1, 2] @> array[1], array[1, 2] && array[2, 3];
+create table a (id int primary key, tags text[], n int[] default '{}');
+insert into a values (1, '{x,y}', '{1,2}'), (2, array['z'], default), (3, null, null);
+select id, tags[1], n, array_to_string(tags, ','), 'x' = any (tags) from a order by id;
+update a set n = array_append(n, 5) where id = 2 returning n;
+select unnest(tags) from a order by 1;
+select array_agg(id order by id desc) from a;
+select id from a where n @> '{1}' or tags && array['z'] order by id;
+select id from a where n = array[1, 2];
+select n || 7, 0 || n, n || '{8,9}', n[1:1] from a where id = 1;
+insert into a values (1, '{q}', null) on conflict (id) do update set tags = excluded.tags || a.tags returning tags, cardinality(tags);
+insert into a values (4, '{x', '{}');
+insert into a values (4, '{}', '{1,b}');
+alter table a add column z timestamptz[] default '{2024-01-01 00:00+00}', add column m numeric(6, 2)[];
+update a set m = '{1.234,NULL}' where id = 1 returning m;
+alter table a alter column n type text;
+alter table a alter column n type bigint[] using n::bigint[];
+select n, z, m from a order by id;
+copy (select id, tags, n from a order by id) to stdout;
+-- feature: array functions
+select array_position(array['a', 'b'], 'b'), array_remove(array[1, 2, 1], 1), array_cat(array[1], array[2]), array_prepend(0, array[1]), string_to_array('a,b', ','), array_upper(array[5, 6], 1), array_replace(array[1, 2], 2, 9), (array[1, 2, 3])[2:3];
+select array(select x from generate_series(1, 3) x);
+-- feature: enum types
+create type mood as enum ('sad', 'ok', 'happy');
+create table p (id int primary key, m mood not null default 'ok');
+insert into p values (1, 'happy'), (2, 'sad');
+insert into p (id) values (3);
+select id, m, m > 'sad', m::text as label, m in ('ok', 'sad'), m between 'sad' and 'ok' from p order by m;
+select id from p where m >= 'ok' order by m desc;
+select m, count(*) from p group by m order by m;
+select id from p where m = 'angry';
+select 'angry'::mood;
+select id, row_number() over (order by m desc) from p order by id;
+insert into p values (4, 'angry');
+alter type mood add value 'angry' before 'ok';
+insert into p values (4, 'angry');
+select id from p order by m;
+drop type mood;
+alter table p alter m type text;
+insert into p values (5, 'anything');
+alter table p alter m drop default, alter m type mood using m::mood;
+delete from p where id = 5;
+alter table p alter m type mood using m::mood;
+select id, m from p order by m, id;
+select enumlabel from pg_enum where enumtypid = 'mood'::regtype order by enumsortorder;
+drop type mood cascade;
+select * from p order by id;
+-- feature: functions of enum types
+create type mood as enum ('sad', 'ok', 'happy');
+select enum_range(null::mood);
+select enum_first(null::mood), enum_last(null::mood);
+select min(m), max(m) from (values ('ok'::mood), ('sad')) v(m)
+-- feature: domains
+create domain positive as int check (value > 0);
+create table d (v positive);
+insert into d values (1);
+insert into d values (0);
+select v + 1 from d;
+-- feature: composite types
+create type pair as (a int, b text);
+create table c (p pair);
+insert into c values (row(1, 'x'));
+select (p).a, (p).b from c;
+-- feature: row values
+select row(1, 'x'), (1, 2) = (1, 2), (1, 2) < (1, 3), (1, null) is null;
+-- feature: oid, regclass, regtype
+create table r (id int primary key);
+select 'r'::regclass, 'int4'::regtype, 'r'::regclass::oid > 0, 23::regtype, to_regclass('nothing');
+select 'nothing'::regclass;
+-- feature: money
+select '12.34'::money;
+-- feature: inet and cidr
+select '192.168.0.1/24'::inet, host('10.0.0.1'::inet);
+-- feature: bit strings
+select b'101', '1010'::bit(4) & b'0110';
+-- feature: ranges
+select int4range(1, 5) @> 3, '[2024-01-01,2024-02-01)'::daterange;
+-- feature: full text search
+select to_tsvector('english', 'a fat cat') @@ to_tsquery('english', 'cat');
+-- feature: casts between types
+select 1::text, '1'::int, 1.7::int, 2.5::int, -2.5::int, 1.5::float8::int, true::int, 1::bool, 'x'::text::varchar(1), 65::"char", '2024-01-01'::date::timestamp, '2024-01-01 10:00'::timestamp::date, '10:00'::text::time;
+select 'abc'::int;
+select 'abc'::text::int;
+-- feature: serial columns
+create table sr (id serial primary key, b bigserial, s smallserial, v text);
+insert into sr (v) values ('a'), ('b') returning id, b, s;
+select nextval('sr_id_seq'), currval('sr_id_seq'), pg_get_serial_sequence('sr', 'id');
+-- feature: identity columns
+create table idn (id int generated always as identity primary key, k int generated by default as identity (start 10 increment 5), v text);
+insert into idn (v) values ('a'), ('b') returning id, k;
+insert into idn (id, v) values (7, 'x');
+insert into idn (id, v) overriding system value values (7, 'x') returning id;
+insert into idn (k, v) values (1, 'x') returning id, k;
+-- feature: generated columns
+create table g (a int primary key, b int generated always as (a * 2) stored);
+insert into g values (1), (2);
+insert into g values (3, 5);
+update g set a = 10 where a = 1 returning b;
+-- feature: default expressions
+create table df (id int default 7, at date default current_date, s text default 'x' || 'y', u uuid default gen_random_uuid());
+insert into df default values returning id, s, at = current_date, length(u::text);
+insert into df values (default, default, 'z') returning id, s;
+-- feature: collation "C" by name
+create table co (s text collate "C");
+insert into co values ('b'), ('B'), ('a');
+select s from co order by s;
+select s from co order by s collate "C" desc;

@@ -1,0 +1,5 @@
+CREATE TABLE "pond" (
+	"id" serial PRIMARY KEY NOT NULL,
+	"name" text NOT NULL,
+	"depth" integer DEFAULT 1
+);
