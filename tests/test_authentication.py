@@ -135,6 +135,17 @@ def test_whoever_does_not_answer_the_question_is_sent_away(guarded, sent):
     assert guarded.alive()
 
 
+def test_no_password_is_not_the_configured_one(guarded):
+    with login(guarded, "postgres", "ruler") as connection:
+        connection.execute("create role second superuser login password 'second'")
+        connection.execute("alter role postgres password null")
+        stored = "select rolpassword from pg_authid where rolname = 'postgres'"
+        assert connection.execute(stored).fetchone() == (None,)
+    guarded.kill_and_restart()
+    assert "password authentication failed" in refusal(guarded, "postgres", "ruler")
+    login(guarded, "second", "second").close()
+
+
 def test_rules_say_who_may_come_from_where(start, tmp_path):
     configuration = tmp_path / "froglet.toml"
     configuration.write_text("""authentication = [

@@ -82,6 +82,21 @@ def test_a_crash_takes_them(froglet):
         connection.execute("select * from t")
 
 
+def test_they_go_whatever_sessions_begin_with(start):
+    """Neither settings nor roles of others keep the server from taking them away, or from starting."""
+    server = start(environment={"FROGLET_SETTING_DEFAULT_TRANSACTION_READ_ONLY": "on"})
+    make = ("set default_transaction_read_only = off", "create temp table t (a int)")
+    with server.connect() as connection:
+        for statement in make:
+            connection.execute(statement)
+    wait_until(lambda: server.value(LEFT) == 0, "the session's schema is gone", 30)
+    with server.connect() as connection:
+        for statement in make:
+            connection.execute(statement)
+        server.kill_and_restart()
+    assert server.value(LEFT) == 0
+
+
 def test_keys_stay_on_their_side(server):
     with server.connect() as connection:
         connection.execute("create table p (a int primary key)")

@@ -48,7 +48,7 @@ pub struct RoleDef {
     pub bypass_rls: bool,
     /// CONNECTION LIMIT; -1 for none.
     pub connection_limit: i32,
-    /// What a password is checked against; opaque to this crate.
+    /// What a password is checked against; opaque to this crate. Empty: none, and none of the configuration.
     pub password: Option<String>,
     /// VALID UNTIL, in microseconds since 1970.
     pub valid_until_us: Option<i64>,

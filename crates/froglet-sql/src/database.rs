@@ -209,12 +209,21 @@ impl Database {
 
     /// Goes on with lazy migrations that a restart has interrupted.
     fn resume_lazies(self: &Arc<Self>) -> Result<(), SqlError> {
-        let options = ConnectOptions::default();
-        let shared = self.register_as(&options.user, &self.defaults, None, options.ends)?;
-        let session = Session::new(self.clone(), shared, self.defaults.clone());
+        let session = self.session_with(self.defaults.clone())?;
         let snapshot = self.manager().engine().snapshot();
         let compiler = Compiler { session: session.functions(), snapshot };
         Ok(self.catalog.resume_lazies(&compiler)?)
+    }
+
+    /// A session of the database's own: no role, and no default that somebody has set, limits it.
+    pub(crate) fn own_session(self: &Arc<Self>) -> Result<Session, SqlError> {
+        self.session_with(Settings::default())
+    }
+
+    fn session_with(self: &Arc<Self>, settings: Settings) -> Result<Session, SqlError> {
+        let options = ConnectOptions::default();
+        let shared = self.register_as(&options.user, &settings, None, options.ends)?;
+        Ok(Session::new(self.clone(), shared, settings))
     }
 
     /// A new session. 3D000 for any database but `postgres`.

@@ -18,7 +18,7 @@ use froglet_schema::{CatalogVersion, Change, MigrationOptions, ObjectId};
 
 use crate::apply::Stop;
 use crate::command::Command;
-use crate::database::{ConnectOptions, Database};
+use crate::database::Database;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
 use crate::object_ddl::ObjectDdl;
@@ -156,29 +156,26 @@ impl Database {
     /// Takes away what a session has left.
     pub(crate) fn drop_temporary(self: &Arc<Self>, schema: Arc<str>) {
         // A server that stops leaves it to the next start.
-        let (Ok(runtime), Ok(mut session)) =
-            (tokio::runtime::Handle::try_current(), self.connect(ConnectOptions::default()))
+        let (Ok(runtime), Ok(session)) =
+            (tokio::runtime::Handle::try_current(), self.own_session())
         else {
             return;
         };
-        runtime.spawn(async move {
-            if let Err(e) = session.drop_schema(&schema).await {
-                tracing::warn!(%schema, error = %e.message, "temporary tables are left behind");
-            }
-        });
+        runtime.spawn(drop_or_warn(session, schema.to_string()));
     }
 
     /// Takes away what sessions have left that a crash has ended.
     pub(crate) async fn drop_all_temporary(self: &Arc<Self>) -> Result<(), SqlError> {
-        let names: Vec<String> = temporary_schemas(&self.catalog().latest());
-        if names.is_empty() {
-            return Ok(());
-        }
-        let mut session = self.connect(ConnectOptions::default())?;
-        for name in names {
-            session.drop_schema(&name).await?;
+        for name in temporary_schemas(&self.catalog().latest()) {
+            drop_or_warn(self.own_session()?, name).await;
         }
         Ok(())
+    }
+}
+
+async fn drop_or_warn(mut session: Session, schema: String) {
+    if let Err(e) = session.drop_schema(&schema).await {
+        tracing::warn!(schema, error = %e.message, "temporary tables are left behind");
     }
 }
 

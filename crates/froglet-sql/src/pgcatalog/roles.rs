@@ -47,7 +47,7 @@ fn valid_until(role: &RoleDef) -> V {
 
 /// What passwords are checked against is for superusers to see.
 fn password(scope: &QueryScope, role: &RoleDef) -> Option<String> {
-    role.password.clone().filter(|_| scope.session.is_superuser())
+    role.password.clone().filter(|text| !text.is_empty() && scope.session.is_superuser())
 }
 
 fn roles(scope: &QueryScope, rows: &mut Rows) {

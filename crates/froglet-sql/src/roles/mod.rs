@@ -474,16 +474,22 @@ impl Ddl<'_> {
         }
         match &options.password {
             None => {}
-            Some(None) => def.password = None,
+            Some(None) => def.password = no_password(def),
             Some(Some(text)) if text.is_empty() => {
                 let notice = "empty string is not a valid password, clearing password";
                 self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
-                def.password = None;
+                def.password = no_password(def);
             }
             Some(Some(text)) => def.password = Some(stored(text)?),
         }
         Ok(())
     }
+}
+
+/// What is stored where a role has none any more. That of the initial role is said, or the configuration's would hold
+/// again.
+fn no_password(role: &RoleDef) -> Option<String> {
+    (role.id == INITIAL_ROLE).then(String::new)
 }
 
 /// What is stored of a password.
