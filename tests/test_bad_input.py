@@ -201,15 +201,6 @@ def test_an_error_in_a_transaction(server):
         assert connection.execute("select count(*) from t").fetchone() == (0,)
 
 
-def test_serializable_is_refused_not_weakened(froglet):
-    """A level that is not there yet is not silently a weaker one."""
-    with froglet.connect() as connection:
-        with pytest.raises(errors.FeatureNotSupported):
-            connection.execute("begin isolation level serializable")
-            connection.execute("select 1")
-        connection.execute("rollback")
-
-
 def test_unsupported_says_so_and_changes_nothing(froglet):
     with froglet.connect() as connection:
         connection.execute("create table t (id int primary key)")

@@ -19,14 +19,15 @@
 
 use std::any::Any;
 use std::ops::{Bound, ControlFlow, RangeBounds};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, RecordBatch};
 
 use crate::error::EngineError;
 use crate::id::{ColumnId, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::{Dictionary, Layout};
+use crate::reads::Reads;
 use crate::value::{Row, Value};
 
 /// A registered read view: versions it may need are kept while it lives.
@@ -37,6 +38,8 @@ pub struct Snapshot {
     pub own: TxnId,
     /// The newest commit timestamp met by a read under this snapshot that may not yet be durable.
     newest_seen: AtomicU64,
+    /// Where reads under it are noted, if anywhere.
+    reads: OnceLock<Arc<Reads>>,
     /// Keeps the engine's registration alive.
     _registration: Box<dyn Any + Send + Sync>,
 }
@@ -44,7 +47,23 @@ pub struct Snapshot {
 impl Snapshot {
     /// For engines: a view at `ts`, registered for as long as `registration` lives.
     pub fn new(ts: Ts, own: TxnId, registration: Box<dyn Any + Send + Sync>) -> Snapshot {
-        Snapshot { ts, own, newest_seen: AtomicU64::new(0), _registration: registration }
+        Snapshot {
+            ts,
+            own,
+            newest_seen: AtomicU64::new(0),
+            reads: OnceLock::new(),
+            _registration: registration,
+        }
+    }
+
+    /// Reads under it are noted from now on. Once.
+    pub fn watch(&self, reads: Arc<Reads>) {
+        assert!(self.reads.set(reads).is_ok(), "a snapshot is watched once");
+    }
+
+    /// Where whoever reads tables of users notes what it asks them for.
+    pub fn reads(&self) -> Option<&Arc<Reads>> {
+        self.reads.get()
     }
 
     /// For engines: a version committed at `ts` was read.
@@ -147,7 +166,7 @@ pub enum Direction {
 }
 
 /// A range of encoded keys (see [`crate::key`]).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     /// Lower bound.
     pub lower: Bound<Vec<u8>>,

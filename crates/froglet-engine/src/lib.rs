@@ -24,6 +24,7 @@ pub mod error;
 pub mod id;
 pub mod key;
 pub mod layout;
+pub mod reads;
 pub mod value;
 
 pub use crash_point::CrashPoint;
@@ -35,4 +36,5 @@ pub use engine::{
 pub use error::{EngineError, ReadFailed, SqlState};
 pub use id::{ColumnId, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout};
+pub use reads::{Reads, SpaceReads};
 pub use value::{ColumnType, Interval, Row, Value};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use froglet_engine::{CrashPoint, Engine, IdMap, Snapshot, SpaceId, Table, Ts, TxnId};
+use froglet_engine::{CrashPoint, Engine, IdMap, KeyRange, Snapshot, SpaceId, Table, Ts, TxnId};
 use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
 use parking_lot::{Mutex, RwLock};
 
@@ -48,6 +48,26 @@ impl TableVersion {
     /// A version with nothing compiled.
     pub(crate) fn new(def: TableDef, version: Ts, table: Arc<dyn Table>) -> TableVersion {
         TableVersion { def, version, table, compiled: OnceLock::new() }
+    }
+
+    /// As many blocks as there are, for whoever reads them all.
+    pub fn scan_blocks(&self, snapshot: &Snapshot) -> u32 {
+        self.note_scan(snapshot);
+        self.table.scan_blocks()
+    }
+
+    /// Every row is read: known to whoever certifies the reads of a snapshot.
+    pub fn note_scan(&self, snapshot: &Snapshot) {
+        if let Some(reads) = snapshot.reads() {
+            reads.note_all(self.table.space());
+        }
+    }
+
+    /// The rows in a range of the keys of the index at a layout position are read: known in the same way.
+    pub fn note_range(&self, snapshot: &Snapshot, index: usize, range: impl FnOnce() -> KeyRange) {
+        if let Some(reads) = snapshot.reads() {
+            reads.note_range(self.table.space(), self.def.indexes[index].spec.id, range());
+        }
     }
 
     /// Whether rows may have NULL in a column. Under an uncommitted version others' may, whatever the

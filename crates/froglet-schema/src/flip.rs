@@ -25,10 +25,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use froglet_engine::{CrashPoint, Engine, Ts, TxnId};
-use froglet_txn::{CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict, aside_async};
+use froglet_engine::{CrashPoint, Engine, SpaceId, Ts, TxnId};
+use froglet_txn::{
+    CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict, Writes, aside_async,
+};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, TableVersion};
 use crate::def::ObjectId;
 use crate::error::SchemaError;
 use crate::local::{Changed, Changes, local, local_mut};
@@ -318,6 +320,20 @@ impl CommitHook for Hook {
             catalog.release_flip(txn);
         }
         Verdict::Retreat
+    }
+
+    fn written(&self, txn: &Transaction) -> Writes {
+        let Ok(catalog) = self.catalog() else { return Writes::new() };
+        crate::written::written(&catalog, txn)
+    }
+
+    fn is_replaced(&self, txn: &Transaction, space: SpaceId) -> bool {
+        let Ok(catalog) = self.catalog() else { return false };
+        let is_its = |table: &Arc<TableVersion>| table.def.space == space;
+        let mut own = local(txn).into_iter().flat_map(|local| local.changes.objects.values());
+        let is_own =
+            own.any(|changed| changed.as_ref().and_then(Changed::table).is_some_and(is_its));
+        !is_own && !catalog.latest().tables.values().any(is_its)
     }
 
     fn committed(&self, txn: &mut Transaction, commit_ts: Ts) {

@@ -72,6 +72,7 @@ mod store;
 mod sync;
 mod target;
 mod tracker;
+mod written;
 
 pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};

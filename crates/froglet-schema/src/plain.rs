@@ -312,7 +312,7 @@ impl Gone<'_> {
 fn unseen(txn: &Transaction) -> SchemaError {
     match txn.isolation() {
         Isolation::ReadCommitted => SchemaError::Stale,
-        Isolation::RepeatableRead => TxnError::Serialization.into(),
+        Isolation::RepeatableRead | Isolation::Serializable => TxnError::Serialization.into(),
     }
 }
 

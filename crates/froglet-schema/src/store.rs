@@ -158,7 +158,9 @@ impl Store {
             let Some(rid) = self.find_in(&newest, id) else {
                 return match txn.isolation() {
                     Isolation::ReadCommitted => Err(SchemaError::Stale),
-                    Isolation::RepeatableRead => Err(TxnError::Serialization.into()),
+                    Isolation::RepeatableRead | Isolation::Serializable => {
+                        Err(TxnError::Serialization.into())
+                    }
                 };
             };
             txn.share_row(CATALOG_SPACE, rid, Strength::Key);
@@ -234,7 +236,9 @@ impl Store {
             WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved => match txn.isolation()
             {
                 Isolation::ReadCommitted => Err(SchemaError::Stale),
-                Isolation::RepeatableRead => Err(TxnError::Serialization.into()),
+                Isolation::RepeatableRead | Isolation::Serializable => {
+                    Err(TxnError::Serialization.into())
+                }
             },
             // An id is used twice by what has one before it has a row: the initial role.
             WriteStop::Duplicate { index, .. } if index != BY_NAME => Err(SchemaError::Stale),

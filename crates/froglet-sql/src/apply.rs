@@ -196,7 +196,7 @@ impl Writer<'_> {
     /// Whether the table is no longer what the statement takes it for, which may look again: what it
     /// has met with may be of a schema that is no more, or of rows that went with it.
     pub(crate) fn is_outrun(&self, table: &TableVersion) -> bool {
-        if self.isolation() == Isolation::RepeatableRead || table.version == Ts(0) {
+        if self.isolation().keeps_view() || table.version == Ts(0) {
             return false;
         }
         let latest = self.catalog.latest();

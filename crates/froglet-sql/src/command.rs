@@ -38,15 +38,14 @@ pub enum IsolationName {
 }
 
 impl IsolationName {
-    /// The level that gives at least what the name promises; `None` for SERIALIZABLE, which
-    /// nothing here gives yet.
-    pub fn level(self) -> Option<Isolation> {
+    /// The level that gives at least what the name promises.
+    pub fn level(self) -> Isolation {
         match self {
             IsolationName::ReadUncommitted | IsolationName::ReadCommitted => {
-                Some(Isolation::ReadCommitted)
+                Isolation::ReadCommitted
             }
-            IsolationName::RepeatableRead => Some(Isolation::RepeatableRead),
-            IsolationName::Serializable => None,
+            IsolationName::RepeatableRead => Isolation::RepeatableRead,
+            IsolationName::Serializable => Isolation::Serializable,
         }
     }
 

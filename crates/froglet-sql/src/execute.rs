@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use froglet_engine::{SqlState, Value};
-use froglet_txn::{Isolation, Limits, Transaction, TxnError, aside_async};
+use froglet_txn::{Limits, Transaction, TxnError, aside_async};
 
 use crate::apply::{Stop, Writer};
 use crate::columnar::{Convert, converted};
@@ -176,8 +176,8 @@ impl Session {
         limits.check()?;
         let writes = mark.is_some();
         self.undo_statement(mark);
-        let repeatable = |txn: &Transaction| txn.isolation() == Isolation::RepeatableRead;
-        if writes && self.txn.as_ref().is_some_and(repeatable) {
+        let keeps_view = |txn: &Transaction| txn.isolation().keeps_view();
+        if writes && self.txn.as_ref().is_some_and(keeps_view) {
             return Err(TxnError::Serialization.into());
         }
         if restarts > MAX_RESTARTS {

@@ -320,7 +320,7 @@ impl Writer<'_> {
         let base = self.fresh_view().await?;
         let view = match self.isolation() {
             Isolation::ReadCommitted => base.clone(),
-            Isolation::RepeatableRead => self.newest(),
+            Isolation::RepeatableRead | Isolation::Serializable => self.newest(),
         };
         let rids = key.child_lookup.rows(child, &view, wanted, usize::MAX, self.limits)?;
         if rids.is_empty() {

@@ -213,7 +213,9 @@ impl DoUpdate {
         if !is_there {
             return match writer.isolation() {
                 Isolation::ReadCommitted => Ok(None),
-                Isolation::RepeatableRead => Err(TxnError::Serialization.into()),
+                Isolation::RepeatableRead | Isolation::Serializable => {
+                    Err(TxnError::Serialization.into())
+                }
             };
         }
         let eval = writer.eval;

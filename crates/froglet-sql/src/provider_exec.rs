@@ -165,12 +165,15 @@ impl ExecutionPlan for TableScan {
     ) -> Result<SendableRecordBatchStream> {
         let step = self.properties.partitioning.partition_count();
         let walk = match &self.access {
-            Access::Blocks { all, left } => Walk::Blocks(BlockWalk {
-                next: partition,
-                step,
-                end: left.as_ref().map_or(*all as usize, |left| left.len()),
-                left: left.clone(),
-            }),
+            Access::Blocks { all, left } => {
+                self.table.note_scan(&self.snapshot);
+                Walk::Blocks(BlockWalk {
+                    next: partition,
+                    step,
+                    end: left.as_ref().map_or(*all as usize, |left| left.len()),
+                    left: left.clone(),
+                })
+            }
             Access::Index(index) => Walk::Unopened(index.clone()),
         };
         let reader = Reader { source: self.source(), walk };
@@ -265,6 +268,7 @@ impl Source {
         let most = (table.row_estimate() / BLOCKS_WIN_AT).max(FEW_ROWS) as usize;
         let mut rids = Vec::new();
         for range in &access.ranges {
+            self.table.note_range(&self.snapshot, access.index, || range.clone());
             table.seek(
                 &self.snapshot,
                 access.index,
@@ -318,7 +322,7 @@ impl Reader {
                     self.walk = match self.source.seek(access) {
                         Some(rids) => Walk::Rows(rids.into_iter()),
                         None => {
-                            let end = self.source.table.table.scan_blocks() as usize;
+                            let end = self.source.table.scan_blocks(&self.source.snapshot) as usize;
                             Walk::Blocks(BlockWalk { next: 0, step: 1, end, left: None })
                         }
                     };

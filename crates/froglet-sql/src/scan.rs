@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use froglet_engine::{Direction, Row, RowId, Snapshot, batch};
+use froglet_engine::{Direction, KeyRange, Row, RowId, Snapshot, batch};
 use froglet_schema::TableVersion;
 use froglet_txn::{Limits, aside};
 
@@ -125,6 +125,8 @@ impl Scan<'_> {
             match access.key(self.table, context, &mut key)? {
                 UniqueKey::Whole => {
                     let mut row = Row::with_capacity(self.projection.len());
+                    let read = || KeyRange::exactly(&key);
+                    self.table.note_range(snapshot, access.index, read);
                     let table = &self.table.table;
                     let found =
                         table.get_by_key(snapshot, access.index, &key, self.projection, &mut row);
@@ -143,6 +145,7 @@ impl Scan<'_> {
         }
         let mut flow = ControlFlow::Continue(());
         for range in &ranges {
+            self.table.note_range(snapshot, access.index, || range.clone());
             self.table.table.seek(
                 snapshot,
                 access.index,
@@ -168,7 +171,7 @@ impl Scan<'_> {
     ) -> Result<(), SqlError> {
         let types: Vec<_> = self.projection.iter().map(|c| self.table.def.columns[*c].ty).collect();
         let mut row = Row::new();
-        for block in 0..self.table.table.scan_blocks() {
+        for block in 0..self.table.scan_blocks(snapshot) {
             let rows = self.table.table.read_block(snapshot, block, self.projection)?;
             for (at, rid) in rows.rids.iter().enumerate() {
                 row.clear();

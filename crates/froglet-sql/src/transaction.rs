@@ -21,11 +21,7 @@ impl Session {
             if self.block == Block::Idle {
                 self.enter(Block::Implicit, TransactionModes::default())?;
             }
-            let level = self.isolation_name().level().ok_or_else(|| {
-                SqlError::unsupported("isolation level SERIALIZABLE")
-                    .hint("Use REPEATABLE READ, which is snapshot isolation.")
-            })?;
-            let mut txn = self.db.manager().begin(level);
+            let mut txn = self.db.manager().begin(self.isolation_name().level());
             if let Some(as_of) = &self.settings.hot().as_of {
                 if let Some(as_of) = AsOf::parse(as_of, self.state.zone())? {
                     as_of.begin(&self.db, &mut txn)?;
@@ -53,7 +49,6 @@ impl Session {
     }
 
     pub(crate) fn begin(&mut self, modes: TransactionModes) -> Result<(), SqlError> {
-        check_modes(modes)?;
         match self.block {
             Block::Idle => self.enter(Block::Explicit, modes),
             Block::Implicit => {
@@ -73,7 +68,6 @@ impl Session {
 
     /// SET TRANSACTION, and the modes of a BEGIN that turns an implicit transaction explicit.
     pub(crate) fn set_transaction(&mut self, modes: TransactionModes) -> Result<(), SqlError> {
-        check_modes(modes)?;
         if self.block == Block::Idle {
             self.notice(
                 "WARNING",
@@ -83,9 +77,8 @@ impl Session {
             return Ok(());
         }
         if let Some(name) = modes.isolation {
-            let level = name.level().expect("checked above");
             if let Some(txn) = &mut self.txn
-                && !txn.set_isolation(level)
+                && !txn.set_isolation(name.level())
             {
                 return Err(SqlError::new(
                     SqlState::ACTIVE_SQL_TRANSACTION,
@@ -378,16 +371,6 @@ impl Session {
                 format!("savepoint \"{name}\" does not exist"),
             )
         })
-    }
-}
-
-fn check_modes(modes: TransactionModes) -> Result<(), SqlError> {
-    match modes.isolation {
-        Some(name) if name.level().is_none() => {
-            Err(SqlError::unsupported("isolation level SERIALIZABLE")
-                .hint("Use REPEATABLE READ, which is snapshot isolation."))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -26,6 +26,9 @@ pub enum TxnError {
     /// Snapshot isolation: somebody committed a newer version first.
     #[error("could not serialize access due to concurrent update")]
     Serialization,
+    /// SERIALIZABLE: somebody has written what this transaction has read.
+    #[error("could not serialize access due to read/write dependencies among transactions")]
+    ReadWriteDependency,
     /// The check at commit refused.
     #[error("{message}")]
     Refused {
@@ -51,7 +54,9 @@ impl TxnError {
             TxnError::LockTimeout => SqlState::LOCK_NOT_AVAILABLE,
             TxnError::StatementTimeout | TxnError::Canceled => SqlState::QUERY_CANCELED,
             TxnError::Shutdown => SqlState::ADMIN_SHUTDOWN,
-            TxnError::Serialization => SqlState::SERIALIZATION_FAILURE,
+            TxnError::Serialization | TxnError::ReadWriteDependency => {
+                SqlState::SERIALIZATION_FAILURE
+            }
             TxnError::Refused { state, .. } => *state,
             TxnError::Engine(e) => e.sqlstate(),
         }
@@ -60,7 +65,10 @@ impl TxnError {
     /// Whether the whole transaction may succeed when it is tried again.
     pub fn retryable(&self) -> bool {
         match self {
-            TxnError::Deadlock { .. } | TxnError::LockTimeout | TxnError::Serialization => true,
+            TxnError::Deadlock { .. }
+            | TxnError::LockTimeout
+            | TxnError::Serialization
+            | TxnError::ReadWriteDependency => true,
             TxnError::StatementTimeout | TxnError::Canceled | TxnError::Shutdown => false,
             TxnError::Refused { state, .. } => *state == SqlState::SERIALIZATION_FAILURE,
             TxnError::Engine(e) => e.retryable(),

@@ -16,6 +16,7 @@
 mod advisory;
 mod aside;
 mod cancel;
+mod certify;
 mod error;
 mod manager;
 mod past;
@@ -26,6 +27,7 @@ mod waits;
 pub use advisory::{AdvisoryKey, AdvisoryLock, AdvisoryLocks, AdvisoryMode, NotLocked, Owner};
 pub use aside::{aside, aside_async};
 pub use cancel::{CancelReason, CancelToken, Limits};
+pub use certify::{SpaceWrites, Writes};
 pub use error::TxnError;
 pub use manager::{CommitHook, TxnManager, Verdict};
 pub use past::Past;

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use froglet_engine::{Engine, EngineError, Lsn, Ts, TxnId};
+use froglet_engine::{Engine, EngineError, Lsn, SpaceId, Ts, TxnId};
 
 use crate::advisory::{AdvisoryLocks, Owner};
 use crate::cancel::Limits;
+use crate::certify::{Certifier, Writes};
 use crate::error::TxnError;
 use crate::rowlocks::RowLocks;
 use crate::transaction::{Committed, Isolation, Transaction};
@@ -31,6 +32,11 @@ pub trait CommitHook: Send + Sync {
     async fn prepare(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError>;
     /// After it is taken. Must not wait.
     fn check(&self, txn: &mut Transaction, commit_ts: Ts) -> Verdict;
+    /// What a transaction that is about to commit has written, by the keys of rows before and after.
+    fn written(&self, txn: &Transaction) -> Writes;
+    /// Whether a space is no table's any more that a transaction has read: what became of its rows is not to be
+    /// found there. Must not wait.
+    fn is_replaced(&self, txn: &Transaction, space: SpaceId) -> bool;
     /// The transaction is visible to all.
     fn committed(&self, txn: &mut Transaction, commit_ts: Ts);
     /// The transaction will not commit; its rows are still held.
@@ -44,6 +50,7 @@ pub struct TxnManager {
     waits: WaitGraph,
     row_locks: RowLocks,
     advisory: AdvisoryLocks,
+    certifier: Certifier,
     hook: OnceLock<Arc<dyn CommitHook>>,
 }
 
@@ -56,6 +63,7 @@ impl TxnManager {
             waits: WaitGraph::default(),
             row_locks: RowLocks::default(),
             advisory: AdvisoryLocks::default(),
+            certifier: Certifier::default(),
             hook: OnceLock::new(),
         })
     }
@@ -87,6 +95,11 @@ impl TxnManager {
     /// Advisory locks.
     pub fn advisory(&self) -> &AdvisoryLocks {
         &self.advisory
+    }
+
+    /// What serializable transactions have read and written.
+    pub(crate) fn certifier(&self) -> &Certifier {
+        &self.certifier
     }
 
     /// An owner of advisory locks in a session, of which `current` is the transaction, or the last one. It is to be
@@ -147,13 +160,31 @@ impl TxnManager {
 
     /// `None` if the check says that the transaction has to prepare (again).
     fn check_and_commit(&self, txn: &mut Transaction) -> Option<Result<Committed, TxnError>> {
+        let Some(hook) = self.hook.get().filter(|_| txn.certified().is_some()) else {
+            let ts = self.take_timestamp(txn)?;
+            return Some(txn.finish(self.hook.get(), ts));
+        };
+        // Its rows are held: nobody changes them from here on.
+        let writes = hook.written(txn);
+        let mut certifying = self.certifier.certifying();
+        let replaced = |space| hook.is_replaced(txn, space);
+        if !certifying.allows(txn.certified()?, &replaced) {
+            return Some(Err(TxnError::ReadWriteDependency));
+        }
+        let ts = self.take_timestamp(txn)?;
+        certifying.committed(ts, writes);
+        drop(certifying);
+        Some(txn.finish(Some(hook), ts))
+    }
+
+    fn take_timestamp(&self, txn: &mut Transaction) -> Option<Ts> {
         let ts = txn.part().pre_commit();
         let verdict = match self.hook.get() {
             Some(hook) => hook.check(txn, ts),
             None => Verdict::Go,
         };
         match verdict {
-            Verdict::Go => Some(txn.finish(self.hook.get(), ts)),
+            Verdict::Go => Some(ts),
             Verdict::Retreat => {
                 txn.part().retreat();
                 None

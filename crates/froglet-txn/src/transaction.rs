@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::aside::aside;
 use crate::cancel::Limits;
+use crate::certify::Certified;
 use crate::error::TxnError;
 use crate::manager::{CommitHook, TxnManager};
 use crate::rowlocks::Strength;
@@ -28,6 +29,15 @@ pub enum Isolation {
     ReadCommitted,
     /// Snapshot isolation: one read view, first updater wins.
     RepeatableRead,
+    /// The same, and what was read is certified at the commit (`certify.rs`).
+    Serializable,
+}
+
+impl Isolation {
+    /// Whether all statements have one read view.
+    pub fn keeps_view(self) -> bool {
+        self != Isolation::ReadCommitted
+    }
 }
 
 /// A transaction wrote a table under this schema version.
@@ -77,6 +87,8 @@ pub struct Transaction {
     shared: Vec<(SpaceId, RowId)>,
     /// Schema versions it wrote under (Tesseract's schema set).
     schema_set: SmallVec<[SchemaUse; 4]>,
+    /// SERIALIZABLE: what it has read, to be certified.
+    certified: Option<Certified>,
     /// What a rollback to a savepoint may take back of it.
     carried_over: Vec<CarriedOver>,
     /// The read view that the statement under way began with, if it has moved on since: what a
@@ -98,6 +110,7 @@ impl Transaction {
             seen: Ts(0),
             shared: Vec::new(),
             schema_set: SmallVec::new(),
+            certified: None,
             carried_over: Vec::new(),
             behind: None,
             extension: None,
@@ -147,13 +160,11 @@ impl Transaction {
         if self.is_past {
             return;
         }
-        match (&mut self.part, self.isolation) {
-            (Some(part), Isolation::ReadCommitted) => part.refresh(),
-            (Some(_), Isolation::RepeatableRead) => {}
-            (None, Isolation::ReadCommitted) => self.view = Some(self.manager.engine().snapshot()),
-            (None, Isolation::RepeatableRead) => {
-                self.start_part();
-            }
+        match (&mut self.part, self.isolation.keeps_view()) {
+            (Some(part), false) => part.refresh(),
+            (Some(_), true) => {}
+            (None, false) => self.view = Some(self.manager.engine().snapshot()),
+            (None, true) => self.start_part(),
         }
     }
 
@@ -192,7 +203,15 @@ impl Transaction {
         self.note_seen();
         self.view = None;
         self.manager.waits().started(self.id);
-        self.part = Some(self.manager.engine().begin(self.id));
+        let begin = || self.manager.engine().begin(self.id);
+        self.part = Some(match self.isolation {
+            Isolation::ReadCommitted | Isolation::RepeatableRead => begin(),
+            Isolation::Serializable => {
+                let (part, certified) = self.manager.certifier().begin(begin);
+                self.certified = Some(certified);
+                part
+            }
+        });
     }
 
     fn note_seen(&mut self) {
@@ -236,6 +255,16 @@ impl Transaction {
             }
             self.behind = Some(undone.view);
         }
+    }
+
+    /// SERIALIZABLE: what it has read.
+    pub(crate) fn certified(&self) -> Option<&Certified> {
+        self.certified.as_ref()
+    }
+
+    /// The rows that it has written in a space, each once.
+    pub fn rows_written(&self, space: SpaceId) -> Vec<RowId> {
+        self.part.as_ref().map_or_else(Vec::new, |part| part.rows_written(space))
     }
 
     /// The schema versions that it wrote under.
@@ -298,6 +327,9 @@ impl Transaction {
             self.manager.row_locks().release(row, self.id);
         }
         self.manager.waits().ended(self.id);
+        if let Some(certified) = self.certified.take() {
+            self.manager.certifier().end(&certified);
+        }
     }
 
     pub(crate) fn end_read_only(&mut self) -> Committed {

@@ -178,7 +178,8 @@ impl Session {
         params: &[Value],
         convert: Option<Convert>,
     ) -> Option<Unstarted> {
-        if !self.pinning {
+        // What a serializable transaction reads, it reads before it is certified.
+        if !self.pinning || snapshot.reads().is_some() {
             return None;
         }
         // No result that is run later sees what its transaction writes until then.
