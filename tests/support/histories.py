@@ -26,6 +26,7 @@ from .processes import REPOSITORY
 
 SNAPSHOT = "strong-snapshot-isolation"
 COMMITTED = "strong-read-committed"
+SERIALIZABLE = "strict-serializable"
 # A key is not appended to any more when it has so many elements.
 LONGEST = 40
 
