@@ -406,11 +406,7 @@ impl Catalog {
         self.store.update(txn, locked, &ObjectDef::Plain(def.clone()), scope.limits).await?;
         if let PlainDef::Enum(_) = &def {
             self.store.unheld(txn, locked, scope.limits).await?;
-            let known = self.view(txn);
-            let is_new = |id: &ObjectId| !known.tables.contains_key(id);
-            if dependents(&self.latest(), &def).iter().any(is_new) {
-                return Err(unseen(txn));
-            }
+            self.all_seen(txn, &|catalog| dependents(catalog, &def))?;
         }
         local_set(txn, def.id(), Some(Changed::Plain(Arc::new(def.clone()))));
         if let PlainDef::Enum(def) = &def {
@@ -477,23 +473,23 @@ impl Catalog {
         let locked = self.store.lock(txn, id, scope.limits).await?;
         self.store.delete(txn, locked, scope.limits).await?;
         self.store.unheld(txn, locked, scope.limits).await?;
-        self.all_seen(txn, &dependents(&self.latest(), &def))?;
+        self.all_seen(txn, &|catalog| dependents(catalog, &def))?;
         local_set(txn, id, None);
         self.drop_comments(txn, scope, id, None).await
     }
 
-    /// What others have made of an object since the statement's view is in the way of what it does to it:
-    /// these are to be its own transaction's doing, or known to its view.
-    fn all_seen(&self, txn: &mut Transaction, objects: &[ObjectId]) -> Result<(), SchemaError> {
-        let view = self.view(txn);
+    /// What others have made rest on an object since the statement's view is in the way of what it does to it: all
+    /// that rests on it is to be its own transaction's doing, or to rest on it in its view.
+    fn all_seen(
+        &self,
+        txn: &mut Transaction,
+        resting: &dyn Fn(&CatalogVersion) -> Vec<ObjectId>,
+    ) -> Result<(), SchemaError> {
+        let seen = resting(&self.view(txn));
         let own = local(txn).map(|own| &own.changes.objects);
-        let is_seen = |id: &ObjectId| {
-            own.is_some_and(|own| own.contains_key(id))
-                || view.tables.contains_key(id)
-                || view.plain.contains_key(id)
-                || view.sequences.contains_key(id)
-        };
-        match objects.iter().all(is_seen) {
+        let is_seen =
+            |id: &ObjectId| seen.contains(id) || own.is_some_and(|own| own.contains_key(id));
+        match resting(&self.latest()).iter().all(is_seen) {
             true => Ok(()),
             false => Err(unseen(txn)),
         }
@@ -531,9 +527,10 @@ impl Catalog {
         gone: Gone<'_>,
         cascade: bool,
     ) -> Result<(), SchemaError> {
-        let latest = self.latest();
-        let broken = latest.views_over(gone.relation).filter(|view| gone.breaks(view));
-        self.all_seen(txn, &broken.map(|view| view.id).collect::<Vec<_>>())?;
+        self.all_seen(txn, &|catalog| {
+            let broken = catalog.views_over(gone.relation).filter(|view| gone.breaks(view));
+            broken.map(|view| view.id).collect()
+        })?;
         let view = self.view(txn);
         let over = view.views_over(gone.relation).filter(|view| gone.breaks(view));
         let over: Vec<(ObjectId, String)> = over.map(|v| (v.id, v.name.clone())).collect();

@@ -135,3 +135,23 @@ T1> create table gone.t (a int)
 T1> drop schema app cascade
 T1> select * from app.v
     ERROR 42P01
+
+== a type does not go from beneath a column that a table is getting
+setup> create type mood as enum ('sad', 'happy'); create table t (a int)
+T1> begin
+T1> alter table t add column m mood
+T2> drop type mood
+    waits
+T1> commit
+T2> ...
+    ERROR 2BP01: cannot drop type mood
+
+== a column does not go from beneath a view that is getting it
+setup> create table t (a int, b int); create view v as select a from t
+T1> begin
+T1> create or replace view v as select a, b from t
+T2> alter table t drop column b
+    waits
+T1> commit
+T2> ...
+    ERROR 2BP01: cannot drop column b of table t
