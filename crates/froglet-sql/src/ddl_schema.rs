@@ -193,6 +193,36 @@ impl Ddl<'_> {
         Ok(tag)
     }
 
+    /// OWNER TO, of an object and a role that there are.
+    pub(crate) fn set_owner(
+        &mut self,
+        kind: Option<Kind>,
+        if_exists: bool,
+        name: &ObjectName,
+        role: &str,
+    ) -> Result<String, Stop> {
+        let tag = match kind {
+            Some(kind) => {
+                if self.object(kind, if_exists, name)?.is_none() {
+                    return Ok(kind.tag("ALTER"));
+                }
+                kind.tag("ALTER")
+            }
+            None => {
+                let (_, schema) = Names::parts(name)?;
+                if self.version.schema(&schema).is_none() {
+                    return Err(no_schema(&schema).into());
+                }
+                "ALTER SCHEMA".to_owned()
+            }
+        };
+        let somebody = ["current_user", "current_role", "session_user", "pg_database_owner"];
+        if self.version.role(role).is_none() && !somebody.contains(&role) {
+            return Err(crate::roles::no_role(role).into());
+        }
+        Ok(tag)
+    }
+
     /// The object that ALTER names.
     pub(crate) fn object(
         &mut self,

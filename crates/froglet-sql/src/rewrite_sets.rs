@@ -22,6 +22,10 @@ pub const SERIES: &str = "froglet_series";
 /// The schema that marks a list which is not to be unnested.
 const LIST: &str = "froglet_list";
 
+/// Functions of a list that have two columns.
+const OPTIONS: &str = "pg_options_to_table";
+const EXPANDED: &str = "_pg_expandarray";
+
 /// A call in an expression.
 pub fn in_expression(expr: &mut Expr) {
     let Expr::Function(function) = expr else { return };
@@ -82,7 +86,8 @@ impl Call {
             _ => return None,
         };
         let function = function.0.last().and_then(|part| part.as_ident()).map(folded)?;
-        is_set(&function).then(|| Call {
+        let of_lists = ["unnest", OPTIONS, EXPANDED].contains(&&*function);
+        (is_set(&function) || of_lists).then(|| Call {
             constant: constant_type(&function, args),
             function,
             args: args.iter().map(|arg| arg.to_string()).collect(),
@@ -102,6 +107,9 @@ impl Call {
         // The alias of a function names its one column too.
         let table = self.alias.as_ref().map(|alias| alias.name.clone());
         let table = table.unwrap_or_else(|| ast::Ident::new(&self.function));
+        if [OPTIONS, EXPANDED].contains(&self.function.as_str()) {
+            return self.pairs(&args).map(|query| (query, table));
+        }
         let columns = self.alias.iter().flat_map(|alias| &alias.columns);
         let mut names = columns.map(|column| column.name.clone());
         let only = if lists.len() == 1 { &table } else { &ast::Ident::new(&self.function) };
@@ -122,6 +130,32 @@ impl Call {
         };
         let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
         parsed.ok().map(|query| (query, table))
+    }
+}
+
+/// Of a list: names and values of what `name=value` says; or its items and their numbers.
+impl Call {
+    fn pairs(&self, list: &str) -> Option<Box<ast::Query>> {
+        let named = |at: usize, name: &str| {
+            let column = self.alias.as_ref().and_then(|alias| alias.columns.get(at));
+            column.map_or_else(|| ast::Ident::new(name), |column| column.name.clone())
+        };
+        let text = match self.function.as_str() {
+            OPTIONS => format!(
+                "SELECT split_part(o, '=', 1) AS {}, \
+                 CASE WHEN strpos(o, '=') > 0 THEN substr(o, strpos(o, '=') + 1) END AS {} \
+                 FROM (SELECT unnest({list}) AS o) AS froglet_options",
+                named(0, "option_name"),
+                named(1, "option_value"),
+            ),
+            _ => format!(
+                "SELECT unnest({list}) AS {}, froglet_ordinals({list})::int4 AS {}",
+                named(0, "x"),
+                named(1, "n"),
+            ),
+        };
+        let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
+        parsed.ok()
     }
 }
 

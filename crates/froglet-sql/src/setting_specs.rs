@@ -116,6 +116,12 @@ pub(crate) const SPECS: &[Spec] = &[
     spec("enable_seqscan", Kind::Bool, "on", "Accepted; changes nothing."),
     spec("enable_indexscan", Kind::Bool, "on", "Accepted; changes nothing."),
     spec(
+        "quote_all_identifiers",
+        Kind::Bool,
+        "off",
+        "Accepted; names are quoted where they must be.",
+    ),
+    spec(
         "extra_float_digits",
         Kind::Int { min: -15, max: 3 },
         "1",

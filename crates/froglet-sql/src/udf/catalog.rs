@@ -279,6 +279,7 @@ fn privileges() -> Vec<Arc<ScalarUDF>> {
         "has_type_privilege",
         "pg_has_role",
     ];
+    let acl = Simple::new("acldefault", &[CHAR, OID], ACLITEM_ARRAY, default_acl).build();
     names
         .into_iter()
         .map(|name| {
@@ -286,6 +287,7 @@ fn privileges() -> Vec<Arc<ScalarUDF>> {
                 .optional(2)
                 .build()
         })
+        .chain([acl])
         .collect()
 }
 
@@ -314,6 +316,36 @@ fn texts() -> Vec<Arc<ScalarUDF>> {
         .optional(1)
         .build(),
     ]
+}
+
+/// acldefault: what may be done with an object of a kind that nothing has been granted on.
+fn default_acl(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out, SqlError> {
+    let owner = oid(cells, 1);
+    let owner = cluster::role_name(&session.catalog(), owner).unwrap_or_else(|| owner.to_string());
+    let owner = lookup::quote_ident(&owner);
+    // Of everybody, and of the owner.
+    let (world, own) = match text(cells, 0) {
+        "c" => ("", ""),
+        "r" => ("", "arwdDxt"),
+        "s" => ("", "rwU"),
+        "d" => ("Tc", "CTc"),
+        "f" => ("X", "X"),
+        "l" | "T" => ("U", "U"),
+        "L" => ("", "rw"),
+        "n" => ("", "UC"),
+        "p" => ("", "sA"),
+        "t" => ("", "C"),
+        "F" | "S" => ("", "U"),
+        other => {
+            let message = format!("unrecognized object type abbreviation: {other}");
+            return Err(SqlError::new(froglet_engine::SqlState::INTERNAL_ERROR, message));
+        }
+    };
+    let item = |who: &str, what: &str| format!("{who}={what}/{owner}");
+    let mut items = Vec::new();
+    items.extend((!world.is_empty()).then(|| item("", world)));
+    items.extend((!own.is_empty()).then(|| item(&owner, own)));
+    Ok(Out::Texts(items))
 }
 
 /// Functions over objects that do not exist here.
