@@ -74,7 +74,8 @@ impl Call {
             ast::TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } => {
                 let lateral = array_exprs.iter().any(has_columns);
                 // Of lists that stand there DataFusion makes a table by itself.
-                return (lateral || *with_ordinality).then(|| Call {
+                let several = array_exprs.len() > 1;
+                return (lateral || *with_ordinality || several).then(|| Call {
                     function: "unnest".to_owned(),
                     args: array_exprs.iter().map(|list| list.to_string()).collect(),
                     constant: None,
@@ -115,7 +116,15 @@ impl Call {
         let only = if lists.len() == 1 { &table } else { &ast::Ident::new(&self.function) };
         let mut items: Vec<String> = lists
             .iter()
-            .map(|list| format!("unnest({list}) AS {}", names.next().unwrap_or(only.clone())))
+            .enumerate()
+            .map(|(at, list)| {
+                // DataFusion wants different names, PostgreSQL gives them all the same.
+                let unnamed = || match at {
+                    0 => only.clone(),
+                    at => ast::Ident::new(format!("{}_{at}", only.value)),
+                };
+                format!("unnest({list}) AS {}", names.next().unwrap_or_else(unnamed))
+            })
             .collect();
         if self.with_ordinality {
             let name = names.next().unwrap_or_else(|| ast::Ident::new("ordinality"));

@@ -96,7 +96,7 @@ pub(crate) const SPECS: &[Spec] = &[
     spec(
         "default_table_access_method",
         Kind::Enum(&["memory", "heap"]),
-        "memory",
+        "heap",
         "The engine of new tables.",
     ),
     spec("default_tablespace", Kind::Text, "", "Accepted; there are no tablespaces."),

@@ -3,6 +3,7 @@
 //! | written | becomes |
 //! |---|---|
 //! | `x OPERATOR(pg_catalog.=) y` | `x = y`: sqlparser does not take it before ANY |
+//! | `trim(trailing from x)` | `trim(trailing x)` |
 //! | `ALTER COLUMN c SET STATISTICS 50`, `… SET STORAGE MAIN` | `ALTER COLUMN c SET (n_distinct = 0)`, which has no effect either |
 //! | `ALTER COLUMN c TYPE text COLLATE "C"` | without the collation: there is one |
 
@@ -36,6 +37,22 @@ pub(crate) fn operators(tokens: &mut Vec<TokenWithSpan>) {
                 tokens.drain(operator + 1..operator + 2);
                 tokens.drain(at..operator);
             }
+        }
+        at += 1;
+    }
+}
+
+/// `trim(trailing from x)` without its FROM.
+pub(crate) fn trims(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at + 3 < tokens.len() {
+        let sides = [Keyword::LEADING, Keyword::TRAILING, Keyword::BOTH];
+        let is_trim = is_keyword(&tokens[at], Keyword::TRIM)
+            && tokens[at + 1].token == Token::LParen
+            && sides.iter().any(|side| is_keyword(&tokens[at + 2], *side))
+            && is_keyword(&tokens[at + 3], Keyword::FROM);
+        if is_trim {
+            tokens.remove(at + 3);
         }
         at += 1;
     }

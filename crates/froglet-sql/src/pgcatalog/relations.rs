@@ -6,6 +6,7 @@ use froglet_schema::{
     CatalogVersion, ColumnDef, ConstraintKind, IndexDef, SequenceDef, TableDef, TableVersion,
 };
 
+use super::type_io::type_io;
 use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, objects, schema_oid_of};
 use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
@@ -141,25 +142,6 @@ fn index_class(scope: &QueryScope, table: &TableVersion, index: &IndexDef, rows:
     );
 }
 
-/// pg_attribute.attstorage
-fn storage(oid: u32) -> char {
-    match oid {
-        oids::NUMERIC => 'm',
-        oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::BYTEA => 'x',
-        _ => 'p',
-    }
-}
-
-/// Which character aligns a type; drivers do not look, dumps do.
-fn alignment(length: i16) -> char {
-    match length {
-        1 => 'c',
-        2 => 's',
-        8 => 'd',
-        _ => 'i',
-    }
-}
-
 pub(super) fn attribute(
     rows: &mut Rows,
     relation: u32,
@@ -169,7 +151,14 @@ pub(super) fn attribute(
     extra: impl IntoIterator<Item = (&'static str, super::V)>,
 ) {
     let info = names::type_row(ty.oid);
-    let length = info.map_or(-1, |t| t.length);
+    // An enum's value is its number.
+    let length = info.map_or(4, |t| t.length);
+    let by_length = match length {
+        -1 => ('i', 'x', false),
+        _ => ('i', 'p', true),
+    };
+    let (align, storage, by_value) =
+        type_io(ty.oid).map_or(by_length, |io| (io.align, io.storage, io.by_value));
     let base: [(&'static str, super::V); 13] = [
         ("attrelid", relation.into()),
         ("attname", name.into()),
@@ -179,9 +168,9 @@ pub(super) fn attribute(
         ("attnum", number.into()),
         ("attcacheoff", (-1).into()),
         ("atttypmod", ty.modifier.into()),
-        ("attbyval", ((1..=8).contains(&length)).into()),
-        ("attalign", alignment(length).into()),
-        ("attstorage", storage(ty.oid).into()),
+        ("attbyval", by_value.into()),
+        ("attalign", align.into()),
+        ("attstorage", storage.into()),
         ("attislocal", true.into()),
         ("attcollation", info.map_or(0, |t| t.collation).into()),
     ];
@@ -259,7 +248,7 @@ fn defaults(scope: &QueryScope, rows: &mut Rows) {
                 oid: i64::from(table.def.id.wrapping_mul(1_600).wrapping_add(1 << 31)) + number,
                 adrelid: table.def.id,
                 adnum: number,
-                adbin: deparse::default_text(column, &table.def),
+                adbin: deparse::default_text(&*scope.session, column, &table.def),
             );
         }
     }

@@ -54,7 +54,9 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
             .not_strict()
             .build(),
         Simple::new("pg_get_expr", &[TEXT, OID, BOOL], TEXT, |_, cells| {
-            Ok(Out::Text(text(cells, 0).to_owned()))
+            let written = text(cells, 0);
+            let pretty = truth(cells, 2) == Some(true);
+            Ok(Out::Text(if pretty { without_parentheses(written) } else { written }.to_owned()))
         })
         .optional(1)
         .build(),
@@ -105,6 +107,27 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
         .not_strict()
         .build(),
     ]
+}
+
+/// An expression without the parentheses around all of it.
+fn without_parentheses(text: &str) -> &str {
+    let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
+        return text;
+    };
+    let mut depth = 0_i32;
+    let mut quoted = false;
+    for c in inner.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            '(' if !quoted => depth += 1,
+            ')' if !quoted => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return text;
+        }
+    }
+    inner
 }
 
 fn serial_sequence(
@@ -201,6 +224,13 @@ fn sizes() -> Vec<Arc<ScalarUDF>> {
         Simple::new("pg_size_pretty", &[INT8], TEXT, |_, cells| {
             Ok(int(cells, 0).map(size_pretty).into())
         })
+        .build(),
+        // There are no tablespaces but the database's own.
+        Simple::new("pg_tablespace_size", &[ANY], INT8, |s, _| {
+            let total: u64 = s.catalog().tables.values().map(|t| t.table.bytes_estimate()).sum();
+            Ok(Out::Int(i64::try_from(total).unwrap_or(i64::MAX)))
+        })
+        .volatile()
         .build(),
         Simple::new("pg_column_size", &[ANY], INT4, |_, cells| {
             let mut out = Vec::new();

@@ -12,6 +12,7 @@ pub mod from_char;
 pub mod hash;
 pub mod intervals;
 pub mod json;
+pub(crate) mod lists;
 pub mod lookup;
 pub mod math;
 pub mod moments;
@@ -83,6 +84,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(spans::functions());
     all.extend(json::functions());
     all.extend(arrays::functions());
+    all.extend(lists::functions());
     all.extend(advisory::functions());
     all.extend(notify::functions());
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));
