@@ -24,7 +24,7 @@ const LIST: &str = "froglet_list";
 
 /// Functions of a list that have two columns.
 const OPTIONS: &str = "pg_options_to_table";
-const EXPANDED: &str = "_pg_expandarray";
+use crate::udf::lists::EXPAND as EXPANDED;
 
 /// A call in an expression.
 pub fn in_expression(expr: &mut Expr) {
@@ -36,6 +36,9 @@ pub fn in_expression(expr: &mut Expr) {
     }
     let name = parts.last().and_then(|part| part.as_ident()).map(folded);
     if name.is_some_and(|name| is_set(&name)) && function.over.is_none() {
+        // Functions have no schemas here.
+        let last = parts.len().saturating_sub(1);
+        parts.drain(..last);
         let list = std::mem::replace(expr, crate::rewrite::null());
         *expr = call("unnest", vec![list]);
     }

@@ -8,8 +8,11 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::{GetFieldAccess, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
@@ -50,6 +53,29 @@ impl ExprPlanner for Operators {
             return plan_arithmetic(op, arithmetic, left, right, schema);
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+
+    /// Subscripts of what PostgreSQL counts from 0: a name is an array of characters there.
+    fn plan_field_access(
+        &self,
+        raw: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        let RawFieldAccessExpr { expr, field_access } = raw;
+        let GetFieldAccess::ListIndex { key } = field_access else {
+            return Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }));
+        };
+        let field = expr.to_field(schema)?.1;
+        let key = match sql_type_of_field(&field).oid {
+            oids::NAME => {
+                let call = crate::udf::lists::name_char().call(vec![expr, *key]);
+                return Ok(PlannerResult::Planned(call));
+            }
+            oids::INT2VECTOR | oids::OIDVECTOR => Box::new(*key + lit(1_i64)),
+            _ => key,
+        };
+        let field_access = GetFieldAccess::ListIndex { key };
+        Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
     }
 }
 

@@ -74,7 +74,8 @@ static SIGNATURES: &[&[overload::Overload]] = &[
 
 /// Whether a function returns a set, as a list.
 pub fn is_set(name: &str) -> bool {
-    SIGNATURES.iter().flat_map(|table| table.iter()).any(|o| o.is_set_named(name))
+    name == lists::EXPAND
+        || SIGNATURES.iter().flat_map(|table| table.iter()).any(|o| o.is_set_named(name))
 }
 
 /// Scalar functions.
