@@ -68,6 +68,7 @@ struct Rewriter {
 impl Change for Rewriter {
     fn expr(&mut self, expr: &mut Expr) -> Flow {
         rewrite_quantified::rewrite(expr);
+        field_names(expr);
         GO_ON
     }
 
@@ -441,6 +442,17 @@ fn like(expr: Box<Expr>, pattern: Box<Expr>, negated: bool, case_insensitive: bo
         Expr::ILike { negated, any: false, expr, pattern, escape_char: None }
     } else {
         Expr::Like { negated, any: false, expr, pattern, escape_char: None }
+    }
+}
+
+/// `(x).y`: DataFusion knows fields by texts.
+fn field_names(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
+    for access in access_chain {
+        if let ast::AccessExpr::Dot(Expr::Identifier(name)) = access {
+            let text = ast::Value::SingleQuotedString(folded(name));
+            *access = ast::AccessExpr::Dot(Expr::value(text));
+        }
     }
 }
 

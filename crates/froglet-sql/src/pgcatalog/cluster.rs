@@ -5,12 +5,16 @@ use std::collections::BTreeSet;
 use froglet_schema::CatalogVersion;
 use froglet_txn::{AdvisoryKey, AdvisoryMode};
 
+use super::relations::PG_CLASS;
 use super::roles::DATABASE_OWNER;
 use super::type_io::type_io;
-use super::{OWNER, Rows, SCHEMAS, V, schema_oid_of};
+use super::{OWNER, Rows, SCHEMAS, SPECS, V, schema_oid_of};
 use crate::provider::QueryScope;
 use crate::system_row as row;
 use crate::types::names;
+
+/// pg_extension.oid of Froglet's own.
+const FROGLET: u32 = 13_979;
 
 pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
     if schema != "pg_catalog" {
@@ -27,6 +31,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         "pg_stat_activity" => activity,
         "pg_stat_progress_copy" => copies,
         "pg_locks" => locks,
+        "pg_extension" => extensions,
         _ => return None,
     })
 }
@@ -144,6 +149,39 @@ fn databases(scope: &QueryScope, rows: &mut Rows) {
             datcollate: "C.UTF-8",
             datctype: "C.UTF-8",
             datacl: acl,
+        );
+    }
+}
+
+/// The schema of Froglet's own views belongs to an extension that is built in, so that pg_dump leaves it out.
+fn extensions(_scope: &QueryScope, rows: &mut Rows) {
+    for (oid, name, schema, version) in
+        [(13_567, "plpgsql", 11, "1.0"), (FROGLET, "froglet", 13_980, env!("CARGO_PKG_VERSION"))]
+    {
+        row!(rows;
+            oid: oid,
+            extname: name,
+            extowner: OWNER,
+            extnamespace: schema,
+            extrelocatable: false,
+            extversion: version,
+        );
+    }
+}
+
+/// What belongs to that extension.
+pub(super) fn extension_members(rows: &mut Rows) {
+    let schema =
+        SCHEMAS.iter().filter(|(_, name)| *name == "froglet").map(|(oid, _)| (2_615, *oid));
+    let views =
+        SPECS.iter().filter(|spec| spec.schema == "froglet").map(|spec| (PG_CLASS, spec.oid));
+    for (class, oid) in schema.chain(views) {
+        row!(rows;
+            classid: class,
+            objid: oid,
+            refclassid: 3_079,
+            refobjid: FROGLET,
+            deptype: 'e',
         );
     }
 }

@@ -329,6 +329,7 @@ fn sequences(scope: &QueryScope, rows: &mut Rows) {
 /// Sequences depend on their columns: automatically (serial) or internally (identity).
 fn dependencies(scope: &QueryScope, rows: &mut Rows) {
     objects::view_dependencies(scope, rows);
+    super::cluster::extension_members(rows);
     for sequence in all_sequences(&scope.catalog) {
         let Some((table, column)) = sequence.owned_by else { continue };
         let Some(table) = scope.catalog.tables.get(&table) else { continue };

@@ -62,10 +62,11 @@ impl ExprPlanner for Operators {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
         let RawFieldAccessExpr { expr, field_access } = raw;
+        let field = expr.to_field(schema)?.1;
         let GetFieldAccess::ListIndex { key } = field_access else {
+            refuse_field(&field, &field_access)?;
             return Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }));
         };
-        let field = expr.to_field(schema)?.1;
         let key = match sql_type_of_field(&field).oid {
             oids::NAME => {
                 let call = crate::udf::lists::name_char().call(vec![expr, *key]);
@@ -77,6 +78,27 @@ impl ExprPlanner for Operators {
         let field_access = GetFieldAccess::ListIndex { key };
         Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
     }
+}
+
+/// 42809 for `(x).y` where x has no fields, and 42703 where it has no such one.
+fn refuse_field(field: &Field, access: &GetFieldAccess) -> Result<()> {
+    let GetFieldAccess::NamedStructField { name } = access else { return Ok(()) };
+    let Some(Some(name)) = name.try_as_str() else { return Ok(()) };
+    let error = match field.data_type() {
+        DataType::Struct(fields) if fields.find(name).is_some() => return Ok(()),
+        DataType::Struct(_) => SqlError::new(
+            SqlState::UNDEFINED_COLUMN,
+            format!("could not identify column \"{name}\" in record data type"),
+        ),
+        _ => SqlError::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!(
+                "column notation .{name} applied to type {}, which is not a composite type",
+                types::type_name(sql_type_of_field(field))
+            ),
+        ),
+    };
+    Err(error.into())
 }
 
 enum Shape {

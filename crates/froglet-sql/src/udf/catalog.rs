@@ -367,7 +367,7 @@ fn default_acl(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out
         "t" => ("", "C"),
         "F" | "S" => ("", "U"),
         other => {
-            let message = format!("unrecognized object type abbreviation: {other}");
+            let message = format!("unrecognized objtype abbreviation: {other}");
             return Err(SqlError::new(froglet_engine::SqlState::INTERNAL_ERROR, message));
         }
     };
