@@ -269,7 +269,8 @@ fn type_of(name: Option<&str>) -> u32 {
     }
 }
 
-fn draws_from(column: &froglet_schema::ColumnDef, sequence: &SequenceDef) -> bool {
+/// Whether a default takes its values from a sequence.
+pub(crate) fn draws_from(column: &froglet_schema::ColumnDef, sequence: &SequenceDef) -> bool {
     let Some(default) = &column.default else { return false };
     let text = &default.0;
     let name = quote(&sequence.name).replace('\'', "''");

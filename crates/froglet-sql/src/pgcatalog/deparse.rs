@@ -28,6 +28,9 @@ pub fn default_text(
 ) -> Option<String> {
     let text = stored::default_text(column, table)?;
     let Some(expr) = parse(&text) else { return Some(text) };
+    if matches!(&expr, Expr::Value(value) if value.value == ast::Value::Null) {
+        return None;
+    }
     let printer = Printer { table, pretty: false, session: Some(session) };
     Some(printer.default(&expr, column))
 }

@@ -8,6 +8,7 @@ use froglet_schema::{
 
 use super::type_io::type_io;
 use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, objects, schema_oid_of};
+use crate::ddl_sequence::draws_from;
 use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
 use crate::system_row as row;
@@ -217,9 +218,18 @@ fn attributes(scope: &QueryScope, rows: &mut Rows) {
     SPECS.iter().for_each(|spec| system_attributes(spec, rows));
 }
 
-/// Identity columns have no row in pg_attrdef, as in PostgreSQL.
+/// Identity columns have no row in pg_attrdef, as in PostgreSQL, nor has a default of NULL.
 fn has_default(column: &ColumnDef) -> bool {
-    matches!(default_kind(column), DefaultKind::Plain | DefaultKind::Generated)
+    let null = column.default.as_ref().is_some_and(|d| d.0.trim().eq_ignore_ascii_case("null"));
+    !null && matches!(default_kind(column), DefaultKind::Plain | DefaultKind::Generated)
+}
+
+/// pg_attrdef's own oid.
+const PG_ATTRDEF: u32 = 2_604;
+
+/// The oid of a column's default; no other object has the number.
+fn default_oid(table: &TableDef, number: i64) -> i64 {
+    i64::from(table.id.wrapping_mul(1_600).wrapping_add(1 << 31)) + number
 }
 
 fn index_attributes(table: &TableDef, index: &IndexDef, rows: &mut Rows) {
@@ -245,7 +255,7 @@ fn defaults(scope: &QueryScope, rows: &mut Rows) {
             }
             let number = at as i64 + 1;
             row!(rows;
-                oid: i64::from(table.def.id.wrapping_mul(1_600).wrapping_add(1 << 31)) + number,
+                oid: default_oid(&table.def, number),
                 adrelid: table.def.id,
                 adnum: number,
                 adbin: deparse::default_text(&*scope.session, column, &table.def),
@@ -326,8 +336,39 @@ fn sequences(scope: &QueryScope, rows: &mut Rows) {
     }
 }
 
+/// Defaults depend on their columns, and on the sequences that they draw from.
+fn default_dependencies(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        for (at, column) in table.def.columns.iter().enumerate() {
+            if !has_default(column) {
+                continue;
+            }
+            let number = at as i64 + 1;
+            row!(rows;
+                classid: PG_ATTRDEF,
+                objid: default_oid(&table.def, number),
+                refclassid: PG_CLASS,
+                refobjid: table.def.id,
+                refobjsubid: number,
+                deptype: 'a',
+            );
+            let drawn = all_sequences(&scope.catalog);
+            for sequence in drawn.into_iter().filter(|s| draws_from(column, s)) {
+                row!(rows;
+                    classid: PG_ATTRDEF,
+                    objid: default_oid(&table.def, number),
+                    refclassid: PG_CLASS,
+                    refobjid: sequence.id,
+                    deptype: 'n',
+                );
+            }
+        }
+    }
+}
+
 /// Sequences depend on their columns: automatically (serial) or internally (identity).
 fn dependencies(scope: &QueryScope, rows: &mut Rows) {
+    default_dependencies(scope, rows);
     objects::view_dependencies(scope, rows);
     super::cluster::extension_members(rows);
     for sequence in all_sequences(&scope.catalog) {

@@ -377,7 +377,7 @@ fn is_checks(scope: &QueryScope, rows: &mut Rows) {
             constraint_catalog: &database,
             constraint_schema: &table.schema,
             constraint_name: &constraint.name,
-            check_clause: format!("(({}))", deparse::check_text(check, table, false)),
+            check_clause: format!("({})", deparse::check_text(check, table, false)),
         );
     });
 }
