@@ -270,10 +270,11 @@ impl Ddl<'_> {
 
     async fn move_object(&mut self, object: ObjectId, schema: &str) -> Result<(), Stop> {
         if let Some(sequence) = self.version.sequences.get(&object) {
-            let mut def = (**sequence).clone();
+            let old = sequence.clone();
+            let mut def = (*old).clone();
             schema.clone_into(&mut def.schema);
-            self.apply(Change::AlterSequence(def)).await?;
-            return Ok(());
+            self.apply(Change::AlterSequence(def.clone())).await?;
+            return self.follow_sequence(&old, &def).await;
         }
         let mut def = (**self.version.plain.get(&object).ok_or(Stop::Restart)?).clone();
         match &mut def {

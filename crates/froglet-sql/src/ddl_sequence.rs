@@ -156,9 +156,38 @@ impl Ddl<'_> {
             self.catalog.set_value(&def, value, false)?;
         }
         if def != *sequence {
-            self.apply(Change::AlterSequence(def)).await?;
+            self.apply(Change::AlterSequence(def.clone())).await?;
+            self.follow_sequence(&sequence, &def).await?;
         }
         Ok("ALTER SEQUENCE".to_owned())
+    }
+
+    /// Defaults that draw from a sequence do so under its new name.
+    pub(crate) async fn follow_sequence(
+        &mut self,
+        old: &SequenceDef,
+        new: &SequenceDef,
+    ) -> Result<(), Stop> {
+        if (&old.schema, &old.name) == (&new.schema, &new.name) {
+            return Ok(());
+        }
+        let quoted = |name: &str| quote(name).replace('\'', "''");
+        let now = format!("'{}.{}'", quoted(&new.schema), quoted(&new.name));
+        let tables = self.version.tables.values();
+        let drawing: Vec<_> = tables
+            .flat_map(|table| table.def.columns.iter().map(|column| (table.def.id, column)))
+            .filter(|(_, column)| draws_from(column, old))
+            .map(|(table, column)| (table, column.clone()))
+            .collect();
+        for (table, column) in drawing {
+            let Some(default) = column.default else { continue };
+            let name = quoted(&old.name);
+            let qualified = format!("'{}.{name}'", quoted(&old.schema));
+            let text = default.0.replace(&qualified, &now).replace(&format!("'{name}'"), &now);
+            let default = Some(froglet_schema::Expression(text));
+            self.apply(Change::SetDefault { table, column: column.name, default }).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn drop_sequences(

@@ -30,6 +30,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("pg_catalog", "pg_index") => indexes,
         ("pg_catalog", "pg_sequence") => sequences,
         ("pg_catalog", "pg_depend") => dependencies,
+        ("pg_catalog", "pg_opclass") => operator_classes,
         _ => return None,
     })
 }
@@ -264,22 +265,51 @@ fn defaults(scope: &QueryScope, rows: &mut Rows) {
     }
 }
 
-/// PostgreSQL's oids of the default btree operator classes.
+/// The operator classes of btree that keys have without being told: pg_opclass's oid, name, family and type.
+const OPERATOR_CLASSES: &[(u32, &str, u32, u32)] = &[
+    (1_978, "int4_ops", 1_976, oids::INT4),
+    (1_979, "int2_ops", 1_976, oids::INT2),
+    (1_981, "oid_ops", 1_989, oids::OID),
+    (3_122, "date_ops", 434, oids::DATE),
+    (3_123, "float8_ops", 1_970, oids::FLOAT8),
+    (3_124, "int8_ops", 1_976, oids::INT8),
+    (3_125, "numeric_ops", 1_988, oids::NUMERIC),
+    (TEXT_OPS, "text_ops", 1_994, oids::TEXT),
+    (3_127, "timestamptz_ops", 434, oids::TIMESTAMPTZ),
+    (3_128, "timestamp_ops", 434, oids::TIMESTAMP),
+    (10_003, "bool_ops", 424, oids::BOOL),
+    (10_004, "bpchar_ops", 426, oids::BPCHAR),
+    (10_006, "bytea_ops", 428, oids::BYTEA),
+    (10_012, "float4_ops", 1_970, oids::FLOAT4),
+    (10_022, "interval_ops", 1_982, oids::INTERVAL),
+    (10_028, "name_ops", 1_994, oids::NAME),
+    (10_038, "time_ops", 1_996, oids::TIME),
+    (10_065, "uuid_ops", 2_968, oids::UUID),
+    (ENUM_OPS, "enum_ops", 3_522, 3_500),
+    (10_088, "jsonb_ops", 4_033, oids::JSONB),
+];
+const TEXT_OPS: u32 = 3_126;
+const ENUM_OPS: u32 = 10_069;
+
+/// The class of a key column of a type.
 fn operator_class(oid: u32) -> i64 {
-    match oid {
-        oids::INT2 => 1_979,
-        oids::INT4 => 1_978,
-        oids::INT8 => 3_124,
-        oids::FLOAT4 => 1_970,
-        oids::FLOAT8 => 3_123,
-        oids::NUMERIC => 3_125,
-        oids::DATE => 3_122,
-        oids::TIMESTAMP => 3_128,
-        oids::TIMESTAMPTZ => 3_127,
-        oids::UUID => 2_968,
-        oids::BOOL => 424,
-        oids::BYTEA => 428,
-        _ => 3_126,
+    let found = OPERATOR_CLASSES.iter().find(|(.., input)| *input == oid);
+    let users = if oid >= froglet_schema::def::FIRST_USER_ID { ENUM_OPS } else { TEXT_OPS };
+    found.map_or(users, |(class, ..)| *class).into()
+}
+
+fn operator_classes(_scope: &QueryScope, rows: &mut Rows) {
+    for (oid, name, family, input) in OPERATOR_CLASSES {
+        row!(rows;
+            oid: *oid,
+            opcmethod: BTREE,
+            opcname: *name,
+            opcnamespace: 11,
+            opcowner: OWNER,
+            opcfamily: *family,
+            opcintype: *input,
+            opcdefault: true,
+        );
     }
 }
 
