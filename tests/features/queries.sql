@@ -172,3 +172,14 @@ commit;
 create table t (a int primary key);
 explain (costs off, format json) select 1;
 explain analyze nothing;
+-- feature: LATERAL with ORDER BY and LIMIT
+create table p (id int primary key, name text);
+create table f (id int, pid int, g int);
+insert into p values (1, 'a'), (2, 'b'), (3, 'c');
+insert into f values (1, 1, 5), (2, 1, 9), (3, 2, 4);
+select p.name, h.id from p join lateral (select f.id from f where f.pid = p.id order by f.g desc limit 1) h on true order by 1;
+select p.name, h.id from p left join lateral (select f.id from f where f.pid = p.id and g < 9 limit 1) h on true order by 1;
+select p.name, (select f.id from f where f.pid = p.id order by f.g desc limit 1) from p order by 1;
+select p.name, array(select f.g from f where f.pid = p.id order by f.g desc) from p order by 1;
+select * from unnest(array[1, 2], array['a', 'b']) as q (a, b);
+select trim(trailing from 'abc  '), trim(leading from '  x'), trim(both from ' c ');

@@ -354,7 +354,8 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         "fetch" => cursor_parse::fetch(&mut cursor, false),
         "move" => cursor_parse::fetch(&mut cursor, true),
         "close" => cursor_parse::close(&mut cursor),
-        "lock" | "cluster" | "do" | "call" | "load" | "security" | "import" => {
+        "lock" => lock(&mut cursor),
+        "cluster" | "do" | "call" | "load" | "security" | "import" => {
             cursor.at = tokens.len();
             Ok(Command::Unsupported(first.to_ascii_uppercase()))
         }
@@ -774,6 +775,34 @@ fn parse_explained(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
         Some(Ok(Command::CreateTableAs(table_as))) => Ok(Statement::CreateTable(table_as.create)),
         Some(Err(e)) => Err(e),
         _ => parse_sql(tokens.to_vec()),
+    }
+}
+
+/// `LOCK [TABLE] [ONLY] name [*], … IN ACCESS SHARE MODE [NOWAIT]`: that nobody changes what the
+/// transaction sees, which nobody does anyway. What would keep others waiting is not supported.
+fn lock(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
+    cursor.skip("table");
+    let mut tables = Vec::new();
+    loop {
+        cursor.skip("only");
+        tables.push(cursor.object_name()?);
+        cursor.skip_token(&Token::Mul);
+        if !cursor.skip_token(&Token::Comma) {
+            break;
+        }
+    }
+    let mut mode = String::new();
+    if cursor.skip("in") {
+        while !cursor.skip("mode") {
+            mode.push_str(&cursor.name()?);
+            mode.push(' ');
+        }
+    }
+    cursor.skip("nowait");
+    match mode.as_str() {
+        "access share " => Ok(Command::Maintenance { tag: "LOCK TABLE", tables }),
+        "" => Ok(Command::Unsupported("LOCK TABLE".to_owned())),
+        mode => Ok(Command::Unsupported(format!("LOCK TABLE … IN {}MODE", mode.to_uppercase()))),
     }
 }
 

@@ -243,7 +243,7 @@ async fn prepare(
 ) -> Result<(), SqlError> {
     let mut oids = Vec::with_capacity(types.len());
     for ty in types {
-        oids.push(types::parse_type(ty)?.1.oid);
+        oids.push(types::names::parse_sql_type(ty)?.oid);
     }
     let sql: Arc<str> = Arc::from(text);
     let parsed =

@@ -107,7 +107,9 @@ impl Ddl<'_> {
             ObjectDdl::SetSchema { kind, if_exists, name, schema } => {
                 self.set_schema(*kind, *if_exists, name, schema).await
             }
-            ObjectDdl::Owner => Ok("ALTER".to_owned()),
+            ObjectDdl::Owner { kind, if_exists, name, role } => {
+                self.set_owner(*kind, *if_exists, name, role)
+            }
             ObjectDdl::CreateExtension { name, if_not_exists } => {
                 self.create_extension(name, *if_not_exists)
             }

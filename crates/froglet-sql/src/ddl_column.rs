@@ -111,10 +111,7 @@ fn apply_option(
         }
         ColumnOption::Collation(collation) => {
             let name = collation.to_string();
-            let plain = name.trim_matches('"').to_ascii_lowercase();
-            if !["c", "posix", "default", "pg_catalog.\"default\"", "c.utf-8", "ucs_basic"]
-                .contains(&plain.as_str())
-            {
+            if !crate::token_forms::is_known_collation(&name) {
                 return Err(SqlError::unsupported(format!("collation {name}")));
             }
         }

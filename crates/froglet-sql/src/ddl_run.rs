@@ -254,6 +254,12 @@ pub(crate) async fn maintain(
             "VACUUM cannot run inside a transaction block",
         ));
     }
+    if tag == "LOCK TABLE" && session.block != Block::Explicit {
+        return Err(SqlError::new(
+            SqlState::NO_ACTIVE_SQL_TRANSACTION,
+            "LOCK TABLE can only be used in transaction blocks",
+        ));
+    }
     let catalog = match &mut session.txn {
         Some(txn) => session.db.catalog().view(txn),
         None => session.db.catalog().latest(),

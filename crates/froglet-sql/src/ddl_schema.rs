@@ -193,6 +193,36 @@ impl Ddl<'_> {
         Ok(tag)
     }
 
+    /// OWNER TO, of an object and a role that there are.
+    pub(crate) fn set_owner(
+        &mut self,
+        kind: Option<Kind>,
+        if_exists: bool,
+        name: &ObjectName,
+        role: &str,
+    ) -> Result<String, Stop> {
+        let tag = match kind {
+            Some(kind) => {
+                if self.object(kind, if_exists, name)?.is_none() {
+                    return Ok(kind.tag("ALTER"));
+                }
+                kind.tag("ALTER")
+            }
+            None => {
+                let (_, schema) = Names::parts(name)?;
+                if self.version.schema(&schema).is_none() {
+                    return Err(no_schema(&schema).into());
+                }
+                "ALTER SCHEMA".to_owned()
+            }
+        };
+        let somebody = ["current_user", "current_role", "session_user", "pg_database_owner"];
+        if self.version.role(role).is_none() && !somebody.contains(&role) {
+            return Err(crate::roles::no_role(role).into());
+        }
+        Ok(tag)
+    }
+
     /// The object that ALTER names.
     pub(crate) fn object(
         &mut self,
@@ -240,10 +270,11 @@ impl Ddl<'_> {
 
     async fn move_object(&mut self, object: ObjectId, schema: &str) -> Result<(), Stop> {
         if let Some(sequence) = self.version.sequences.get(&object) {
-            let mut def = (**sequence).clone();
+            let old = sequence.clone();
+            let mut def = (*old).clone();
             schema.clone_into(&mut def.schema);
-            self.apply(Change::AlterSequence(def)).await?;
-            return Ok(());
+            self.apply(Change::AlterSequence(def.clone())).await?;
+            return self.follow_sequence(&old, &def).await;
         }
         let mut def = (**self.version.plain.get(&object).ok_or(Stop::Restart)?).clone();
         match &mut def {

@@ -10,7 +10,7 @@ use crate::error::SqlError;
 use crate::resolve::Names;
 use crate::sequence_ddl::{AlterSequence, CreateSequence, Options};
 use crate::types::oids;
-use crate::udf::lookup::quoted;
+use crate::udf::lookup::{quoted, split_name};
 
 impl Ddl<'_> {
     /// Makes the sequence of a serial column; its id, and the column's default.
@@ -20,17 +20,37 @@ impl Ddl<'_> {
         column: &NewColumn,
         options: &Options,
     ) -> Result<(ObjectId, String), Stop> {
-        let base = format!("{}_{}_seq", table.name, column.name);
-        let mut name = base.clone();
-        let mut n = 0;
-        while self.names().find(Some(&table.schema), &name).is_some() {
-            n += 1;
-            name = format!("{base}{n}");
-        }
+        let name = match &options.name {
+            Some(name) => self.sequence_name(table, name)?,
+            None => {
+                let base = format!("{}_{}_seq", table.name, column.name);
+                let mut name = base.clone();
+                let mut n = 0;
+                while self.names().find(Some(&table.schema), &name).is_some() {
+                    n += 1;
+                    name = format!("{base}{n}");
+                }
+                name
+            }
+        };
         let def = define(&table.schema, &name, column.sql_type.oid, options)?;
         let id = self.apply(Change::CreateSequence(def)).await?.ok_or(Stop::Restart)?;
         let path = format!("{}.{}", quote(&table.schema), quote(&name)).replace('\'', "''");
         Ok((id, format!("nextval('{path}'::regclass)")))
+    }
+
+    /// The name that SEQUENCE NAME gives.
+    fn sequence_name(&self, table: &TableDef, given: &str) -> Result<String, SqlError> {
+        let mut parts = split_name(given)?;
+        let name = parts.pop().unwrap_or_default();
+        if parts.pop().is_some_and(|schema| schema != table.schema) {
+            return Err(SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "sequence must be in same schema as table it is linked to",
+            ));
+        }
+        self.refuse_taken(&table.schema, &name)?;
+        Ok(name)
     }
 
     pub(crate) async fn create_sequence(
@@ -47,12 +67,7 @@ impl Ddl<'_> {
             }
             return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
         }
-        let oid = match create.ty.as_deref() {
-            None | Some("bigint" | "int8") => oids::INT8,
-            Some("integer" | "int" | "int4") => oids::INT4,
-            Some("smallint" | "int2") => oids::INT2,
-            Some(_) => 0,
-        };
+        let oid = type_of(create.ty.as_deref());
         let mut def = define(&schema, &sequence, oid, &create.options)?;
         if let Some(Some(column)) = &create.options.owned_by {
             def.owned_by = self.owner(column)?;
@@ -98,6 +113,15 @@ impl Ddl<'_> {
             self.refuse_taken(&def.schema, name)?;
             def.name.clone_from(name);
         }
+        if alter.ty.is_some() {
+            // Bounds that are the old type's become the new one's.
+            let (low, high) = bounds(def.type_oid, def.increment)?;
+            let oid = type_of(alter.ty.as_deref());
+            let (new_low, new_high) = bounds(oid, def.increment)?;
+            def.type_oid = oid;
+            def.min = if def.min == low { new_low } else { def.min };
+            def.max = if def.max == high { new_high } else { def.max };
+        }
         if let Some(increment) = alter.options.increment {
             def.increment = increment;
         }
@@ -132,9 +156,38 @@ impl Ddl<'_> {
             self.catalog.set_value(&def, value, false)?;
         }
         if def != *sequence {
-            self.apply(Change::AlterSequence(def)).await?;
+            self.apply(Change::AlterSequence(def.clone())).await?;
+            self.follow_sequence(&sequence, &def).await?;
         }
         Ok("ALTER SEQUENCE".to_owned())
+    }
+
+    /// Defaults that draw from a sequence do so under its new name.
+    pub(crate) async fn follow_sequence(
+        &mut self,
+        old: &SequenceDef,
+        new: &SequenceDef,
+    ) -> Result<(), Stop> {
+        if (&old.schema, &old.name) == (&new.schema, &new.name) {
+            return Ok(());
+        }
+        let quoted = |name: &str| quote(name).replace('\'', "''");
+        let now = format!("'{}.{}'", quoted(&new.schema), quoted(&new.name));
+        let tables = self.version.tables.values();
+        let drawing: Vec<_> = tables
+            .flat_map(|table| table.def.columns.iter().map(|column| (table.def.id, column)))
+            .filter(|(_, column)| draws_from(column, old))
+            .map(|(table, column)| (table, column.clone()))
+            .collect();
+        for (table, column) in drawing {
+            let Some(default) = column.default else { continue };
+            let name = quoted(&old.name);
+            let qualified = format!("'{}.{name}'", quoted(&old.schema));
+            let text = default.0.replace(&qualified, &now).replace(&format!("'{name}'"), &now);
+            let default = Some(froglet_schema::Expression(text));
+            self.apply(Change::SetDefault { table, column: column.name, default }).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn drop_sequences(
@@ -235,7 +288,18 @@ fn define(schema: &str, name: &str, oid: u32, options: &Options) -> Result<Seque
 }
 
 /// Whether a column's default is nextval() of a sequence.
-fn draws_from(column: &froglet_schema::ColumnDef, sequence: &SequenceDef) -> bool {
+/// The type of AS, bigint without; 0 for one that a sequence cannot have.
+fn type_of(name: Option<&str>) -> u32 {
+    match name {
+        None | Some("bigint" | "int8") => oids::INT8,
+        Some("integer" | "int" | "int4") => oids::INT4,
+        Some("smallint" | "int2") => oids::INT2,
+        Some(_) => 0,
+    }
+}
+
+/// Whether a default takes its values from a sequence.
+pub(crate) fn draws_from(column: &froglet_schema::ColumnDef, sequence: &SequenceDef) -> bool {
     let Some(default) = &column.default else { return false };
     let text = &default.0;
     let name = quote(&sequence.name).replace('\'', "''");

@@ -122,6 +122,7 @@ mod table_as_parse;
 mod table_query;
 mod target;
 mod temporary;
+mod token_forms;
 mod transaction;
 pub mod types;
 pub mod udf;

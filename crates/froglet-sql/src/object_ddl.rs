@@ -6,7 +6,7 @@
 //!   ALTER TABLE │ SEQUENCE … SET SCHEMA      REFRESH MATERIALIZED VIEW      COMMENT ON
 //! ```
 
-use datafusion::sql::sqlparser::ast::{ObjectName, Query, Statement};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Statement};
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use froglet_schema::plain::CheckOption;
@@ -61,7 +61,13 @@ pub enum ObjectDdl {
         schema: String,
     },
     /// Of a role that there is, it changes nothing.
-    Owner,
+    Owner {
+        /// None for a schema.
+        kind: Option<Kind>,
+        if_exists: bool,
+        name: ObjectName,
+        role: String,
+    },
     CreateExtension {
         name: String,
         if_not_exists: bool,
@@ -187,8 +193,8 @@ pub(crate) fn alter(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         return Some(finish(&mut cursor, |cursor| {
             let name = cursor.name()?;
             if cursor.skip("owner") {
-                cursor.at = cursor.tokens.len();
-                return Ok(ObjectDdl::Owner);
+                let name = ObjectName::from(vec![Ident::with_quote('"', name)]);
+                return owner(cursor, None, false, name);
             }
             cursor.expect("rename")?;
             cursor.expect("to")?;
@@ -206,19 +212,31 @@ pub(crate) fn alter(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
             Ok(ObjectDdl::SetSchema { kind, if_exists, name, schema: cursor.name()? })
         }));
     }
+    // One action among several is ALTER TABLE's.
+    let alone = !tokens.iter().any(|token| token.token == Token::Comma);
+    if kind != Kind::Type && alone && cursor.skip("owner") {
+        return Some(finish(&mut cursor, |cursor| owner(cursor, Some(kind), if_exists, name)));
+    }
     match kind {
         Kind::Table | Kind::Sequence => None,
         Kind::View | Kind::MaterializedView => Some(finish(&mut cursor, |cursor| {
-            if cursor.skip("owner") {
-                cursor.at = cursor.tokens.len();
-                return Ok(ObjectDdl::Owner);
-            }
             cursor.expect("rename")?;
             cursor.expect("to")?;
             Ok(ObjectDdl::Rename { kind, if_exists, name, to: cursor.name()? })
         })),
         Kind::Type => Some(finish(&mut cursor, |cursor| alter_type(cursor, name))),
     }
+}
+
+/// After `OWNER`.
+fn owner(
+    cursor: &mut Cursor<'_>,
+    kind: Option<Kind>,
+    if_exists: bool,
+    name: ObjectName,
+) -> Result<ObjectDdl, ParserError> {
+    cursor.expect("to")?;
+    Ok(ObjectDdl::Owner { kind, if_exists, name, role: cursor.name()? })
 }
 
 /// `REFRESH MATERIALIZED VIEW [CONCURRENTLY] name [WITH [NO] DATA]`
@@ -295,8 +313,7 @@ fn create_schema(cursor: &mut Cursor<'_>) -> Result<ObjectDdl, ParserError> {
 
 fn alter_type(cursor: &mut Cursor<'_>, name: ObjectName) -> Result<ObjectDdl, ParserError> {
     if cursor.skip("owner") {
-        cursor.at = cursor.tokens.len();
-        return Ok(ObjectDdl::Owner);
+        return owner(cursor, Some(Kind::Type), false, name);
     }
     if cursor.skip("rename") {
         if cursor.skip("value") {

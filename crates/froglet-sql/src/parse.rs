@@ -223,6 +223,9 @@ fn parse_guarded(tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
 }
 
 fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
+    crate::token_forms::operators(&mut tokens);
+    crate::token_forms::column_hints(&mut tokens);
+    crate::token_forms::trims(&mut tokens);
     crate::sequence_ddl::order_identity_options(&mut tokens);
     crate::storage_options::with_known_options(&mut tokens);
     match command::parse(&tokens) {

@@ -264,8 +264,12 @@ fn contexts_of(plan: LogicalPlan) -> Result<HashMap<usize, FieldRef>, DataFusion
 
 /// Results whose text needs the catalog (regclass, regtype) become that text here, of their own types.
 fn printable(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
-    let named =
-        |oid| matches!(oid, oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE | oids::REGROLE);
+    let named = |oid| {
+        matches!(
+            oid,
+            oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE | oids::REGROLE | oids::REGPROC
+        )
+    };
     let schema = plan.schema().clone();
     // A column of NULLs alone has no type; PostgreSQL calls it text.
     let textual =

@@ -6,7 +6,7 @@
 //! | `x OPERATOR(pg_catalog.~) y` | `x ~ y` | psql writes it so |
 //! | `x COLLATE "default"` | `x` | there is one collation |
 //! | `pg_catalog.f(x)` | `f(x)` | functions have no schemas here |
-//! | `ARRAY(SELECT …)` | `(SELECT array_agg(…) FROM (SELECT …))` | DataFusion has no array subquery; of no rows it is NULL instead of empty |
+//! | `ARRAY(SELECT …)` | `froglet_list((SELECT array_agg(…) FROM (SELECT …)))` | DataFusion has no array subquery; the function makes an empty list of NULL |
 //! | `(SELECT x FROM t)` | `(SELECT froglet_single_value(x) FROM t)` | DataFusion decorrelates aggregates only |
 //! | `SELECT EXISTS (SELECT …)` | `SELECT (SELECT count(*) …) > 0` | DataFusion knows EXISTS only as a condition |
 //! | conditions of correlated subqueries | [`crate::rewrite_correlated`] | DataFusion pulls up only equalities |
@@ -68,6 +68,7 @@ struct Rewriter {
 impl Change for Rewriter {
     fn expr(&mut self, expr: &mut Expr) -> Flow {
         rewrite_quantified::rewrite(expr);
+        field_names(expr);
         GO_ON
     }
 
@@ -102,9 +103,7 @@ impl Change for Rewriter {
     }
 
     fn query(&mut self, query: &mut ast::Query) {
-        if let ast::SetExpr::Select(select) = query.body.as_mut() {
-            rewrite_tableoid::resolve(select);
-        }
+        each_select(&mut query.body, &mut rewrite_tableoid::resolve);
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
     }
@@ -211,7 +210,9 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 restore_frame(spec);
             }
             match rewrite_subquery::array_subquery(function) {
-                Some(query) => *expr = rewrite_subquery::array_of(query),
+                Some(query) => {
+                    *expr = call(crate::udf::lists::NAME, vec![rewrite_subquery::array_of(query)])
+                }
                 None => rewrite_sets::in_expression(expr),
             }
             Ok(())
@@ -441,6 +442,29 @@ fn like(expr: Box<Expr>, pattern: Box<Expr>, negated: bool, case_insensitive: bo
         Expr::ILike { negated, any: false, expr, pattern, escape_char: None }
     } else {
         Expr::Like { negated, any: false, expr, pattern, escape_char: None }
+    }
+}
+
+/// `(x).y`: DataFusion knows fields by texts.
+fn field_names(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
+    for access in access_chain {
+        if let ast::AccessExpr::Dot(Expr::Identifier(name)) = access {
+            let text = ast::Value::SingleQuotedString(folded(name));
+            *access = ast::AccessExpr::Dot(Expr::value(text));
+        }
+    }
+}
+
+/// The selects of a set operation, or the one that there is.
+fn each_select(body: &mut ast::SetExpr, f: &mut impl FnMut(&mut ast::Select)) {
+    match body {
+        ast::SetExpr::Select(select) => f(select),
+        ast::SetExpr::SetOperation { left, right, .. } => {
+            each_select(left, f);
+            each_select(right, f);
+        }
+        _ => {}
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Options {
     pub restart: Option<Option<i64>>,
     pub cycle: Option<bool>,
     pub owned_by: Option<Option<ast::ObjectName>>,
+    /// SEQUENCE NAME of an identity column.
+    pub name: Option<String>,
 }
 
 /// `CREATE SEQUENCE [IF NOT EXISTS] name [AS type] …`
@@ -37,6 +39,7 @@ pub struct AlterSequence {
     pub name: ast::ObjectName,
     pub if_exists: bool,
     pub rename: Option<String>,
+    pub ty: Option<String>,
     pub options: Options,
 }
 
@@ -56,16 +59,24 @@ pub(crate) fn parse_create(cursor: &mut Cursor<'_>) -> Result<Command, ParserErr
 pub(crate) fn parse_alter(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     let if_exists = cursor.skip("if") && cursor.skip("exists");
     let name = cursor.object_name()?;
-    let mut alter = AlterSequence { name, if_exists, rename: None, options: Options::default() };
+    let mut alter =
+        AlterSequence { name, if_exists, rename: None, ty: None, options: Options::default() };
     if cursor.skip("rename") {
         cursor.skip("to");
         alter.rename = Some(cursor.name()?);
+    }
+    if cursor.skip("as") {
+        alter.ty = Some(cursor.name()?);
     }
     while cursor.peek().is_some() {
         action(cursor, &mut alter.options)?;
     }
     Ok(Command::AlterSequence(Box::new(alter)))
 }
+
+/// The places of two options in sqlparser's order.
+const CACHE: u8 = 4;
+const SEQUENCE_NAME: u8 = 8;
 
 /// Takes one option; its place in sqlparser's order.
 fn action(cursor: &mut Cursor<'_>, options: &mut Options) -> Result<u8, ParserError> {
@@ -89,7 +100,7 @@ fn action(cursor: &mut Cursor<'_>, options: &mut Options) -> Result<u8, ParserEr
     }
     if cursor.skip("cache") {
         cursor.integer()?;
-        return Ok(4);
+        return Ok(CACHE);
     }
     if cursor.skip("cycle") {
         options.cycle = Some(true);
@@ -106,6 +117,12 @@ fn action(cursor: &mut Cursor<'_>, options: &mut Options) -> Result<u8, ParserEr
         let owner = if cursor.skip("none") { None } else { Some(cursor.object_name()?) };
         options.owned_by = Some(owner);
         return Ok(7);
+    }
+    if cursor.skip("sequence") {
+        cursor.expect("name")?;
+        let name = cursor.object_name()?;
+        options.name = Some(name.to_string());
+        return Ok(SEQUENCE_NAME);
     }
     if cursor.skip("no") {
         if cursor.skip("minvalue") {
@@ -126,8 +143,9 @@ fn action(cursor: &mut Cursor<'_>, options: &mut Options) -> Result<u8, ParserEr
 }
 
 /// Brings the options after IDENTITY into the order that sqlparser takes. What does not look like
-/// options is left for it to complain about.
-pub(crate) fn order_identity_options(tokens: &mut [TokenWithSpan]) {
+/// options is left for it to complain about. It knows no SEQUENCE NAME: the name stands after CACHE,
+/// where nobody else can have written one.
+pub(crate) fn order_identity_options(tokens: &mut Vec<TokenWithSpan>) {
     let mut at = 0;
     while at + 1 < tokens.len() {
         let identity = matches!(&tokens[at].token, Token::Word(w)
@@ -140,23 +158,29 @@ pub(crate) fn order_identity_options(tokens: &mut [TokenWithSpan]) {
         let Some(length) = tokens[begin..].iter().position(|t| t.token == Token::RParen) else {
             return;
         };
-        let inside = &mut tokens[begin..begin + length];
-        let mut cursor = Cursor { tokens: inside, at: 0 };
-        let mut groups: Vec<(u8, Vec<TokenWithSpan>)> = Vec::new();
-        while cursor.peek().is_some() {
-            let from = cursor.at;
-            match action(&mut cursor, &mut Options::default()) {
-                Ok(place) => groups.push((place, cursor.tokens[from..cursor.at].to_vec())),
-                Err(_) => return,
-            }
-        }
-        groups.sort_by_key(|(place, _)| *place);
-        let ordered = groups.into_iter().flat_map(|(_, tokens)| tokens);
-        for (place, token) in inside.iter_mut().zip(ordered) {
-            *place = token;
-        }
-        at = begin + length;
+        let Some(ordered) = ordered(&tokens[begin..begin + length]) else { return };
+        at = begin + ordered.len();
+        tokens.splice(begin..begin + length, ordered);
     }
+}
+
+fn ordered(inside: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
+    let mut cursor = Cursor { tokens: inside, at: 0 };
+    let mut groups: Vec<(u8, Vec<TokenWithSpan>)> = Vec::new();
+    let mut options = Options::default();
+    while cursor.peek().is_some() {
+        let from = cursor.at;
+        let place = action(&mut cursor, &mut options).ok()?;
+        groups.push((place, inside[from..cursor.at].to_vec()));
+    }
+    if let Some(name) = options.name {
+        groups.retain(|(place, _)| ![CACHE, SEQUENCE_NAME].contains(place));
+        let span = inside[0].span;
+        let named = [Token::make_keyword("CACHE"), Token::Number(name, false)];
+        groups.push((CACHE, named.map(|token| TokenWithSpan { token, span }).to_vec()));
+    }
+    groups.sort_by_key(|(place, _)| *place);
+    Some(groups.into_iter().flat_map(|(_, tokens)| tokens).collect())
 }
 
 /// The options of an identity column, as sqlparser has them.
@@ -169,7 +193,10 @@ pub(crate) fn of_identity(given: &[SequenceOptions]) -> Result<Options, crate::S
             SequenceOptions::MinValue(value) => options.min = Some(number(value)?),
             SequenceOptions::MaxValue(value) => options.max = Some(number(value)?),
             SequenceOptions::StartWith(value, _) => options.start = Some(integer(value)?),
-            SequenceOptions::Cache(_) => {}
+            SequenceOptions::Cache(value) => {
+                let name = value.to_string();
+                options.name = name.parse::<i64>().is_err().then_some(name);
+            }
             // sqlparser's flag says NO CYCLE.
             SequenceOptions::Cycle(no) => options.cycle = Some(!no),
         }

@@ -96,7 +96,7 @@ pub(crate) const SPECS: &[Spec] = &[
     spec(
         "default_table_access_method",
         Kind::Enum(&["memory", "heap"]),
-        "memory",
+        "heap",
         "The engine of new tables.",
     ),
     spec("default_tablespace", Kind::Text, "", "Accepted; there are no tablespaces."),
@@ -115,6 +115,12 @@ pub(crate) const SPECS: &[Spec] = &[
     spec("default_transaction_deferrable", Kind::Bool, "off", "Accepted; changes nothing."),
     spec("enable_seqscan", Kind::Bool, "on", "Accepted; changes nothing."),
     spec("enable_indexscan", Kind::Bool, "on", "Accepted; changes nothing."),
+    spec(
+        "quote_all_identifiers",
+        Kind::Bool,
+        "off",
+        "Accepted; names are quoted where they must be.",
+    ),
     spec(
         "extra_float_digits",
         Kind::Int { min: -15, max: 3 },

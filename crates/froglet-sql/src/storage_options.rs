@@ -202,7 +202,7 @@ fn with_known_option(tokens: &mut Vec<TokenWithSpan>, at: usize) -> usize {
     last
 }
 
-fn is_keyword(token: &TokenWithSpan, keyword: Keyword) -> bool {
+pub(crate) fn is_keyword(token: &TokenWithSpan, keyword: Keyword) -> bool {
     matches!(&token.token, Token::Word(word) if word.quote_style.is_none() && word.keyword == keyword)
 }
 

@@ -269,6 +269,9 @@ fn error_fields(error: &SqlError) -> Vec<(u8, String)> {
     }
     optional(&mut fields, b'c', error.column.as_deref());
     optional(&mut fields, b'n', error.constraint.as_deref());
+    // By the name of PostgreSQL's routine drivers know that they may prepare the statement again.
+    let is_stale = error.message == "cached plan must not change result type";
+    optional(&mut fields, b'R', is_stale.then_some("RevalidateCachedQuery"));
     fields
 }
 

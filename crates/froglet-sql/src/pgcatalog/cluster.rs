@@ -5,11 +5,16 @@ use std::collections::BTreeSet;
 use froglet_schema::CatalogVersion;
 use froglet_txn::{AdvisoryKey, AdvisoryMode};
 
+use super::relations::PG_CLASS;
 use super::roles::DATABASE_OWNER;
-use super::{OWNER, Rows, SCHEMAS, V, schema_oid_of};
+use super::type_io::type_io;
+use super::{OWNER, Rows, SCHEMAS, SPECS, V, schema_oid_of};
 use crate::provider::QueryScope;
 use crate::system_row as row;
-use crate::types::{names, oids};
+use crate::types::names;
+
+/// pg_extension.oid of Froglet's own.
+const FROGLET: u32 = 13_979;
 
 pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
     if schema != "pg_catalog" {
@@ -26,6 +31,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         "pg_stat_activity" => activity,
         "pg_stat_progress_copy" => copies,
         "pg_locks" => locks,
+        "pg_extension" => extensions,
         _ => return None,
     })
 }
@@ -61,26 +67,34 @@ fn types(scope: &QueryScope, rows: &mut Rows) {
     enum_types(scope, rows);
     for ty in names::TYPES {
         let pseudo = ty.category == 'P' || ty.category == 'X';
+        let by_value = (1..=8).contains(&ty.length);
+        let letters = if ty.length == -1 { ('i', 'x') } else { ('i', 'p') };
+        let io = type_io(ty.oid);
+        let functions = io.map_or([0; 8], |io| io.functions);
         row!(rows;
             oid: ty.oid,
             typname: ty.name,
             typnamespace: 11,
             typowner: OWNER,
             typlen: ty.length,
-            typbyval: (1..=8).contains(&ty.length),
+            typbyval: io.map_or(by_value, |io| io.by_value),
             typtype: if pseudo { 'p' } else { 'b' },
             typcategory: ty.category,
-            typispreferred: matches!(
-                ty.oid,
-                oids::BOOL | oids::TEXT | oids::OID | oids::FLOAT8 | oids::TIMESTAMPTZ
-                    | oids::INTERVAL
-            ),
+            typispreferred: io.is_some_and(|io| io.preferred),
             typisdefined: true,
             typdelim: ',',
             typelem: ty.element,
             typarray: ty.array,
-            typalign: 'i',
-            typstorage: if ty.length == -1 { 'x' } else { 'p' },
+            typinput: functions[0],
+            typoutput: functions[1],
+            typreceive: functions[2],
+            typsend: functions[3],
+            typmodin: functions[4],
+            typmodout: functions[5],
+            typanalyze: functions[6],
+            typsubscript: functions[7],
+            typalign: io.map_or(letters.0, |io| io.align),
+            typstorage: io.map_or(letters.1, |io| io.storage),
             typtypmod: -1,
             typcollation: ty.collation,
         );
@@ -93,20 +107,23 @@ fn enum_types(scope: &QueryScope, rows: &mut Rows) {
         row!(rows;
             oid: def.id, typname: &def.name, typnamespace: schema, typowner: OWNER, typlen: 4,
             typbyval: true, typtype: 'e', typcategory: 'E', typispreferred: false,
-            typisdefined: true, typdelim: ',', typelem: 0, typarray: def.array, typalign: 'i',
+            typisdefined: true, typdelim: ',', typelem: 0, typarray: def.array, typinput: 3_506,
+            typoutput: 3_507, typreceive: 3_532, typsend: 3_533, typalign: 'i',
             typstorage: 'p', typtypmod: -1, typcollation: 0,
         );
         row!(rows;
             oid: def.array, typname: format!("_{}", def.name), typnamespace: schema, typowner: OWNER,
             typlen: -1, typbyval: false, typtype: 'b', typcategory: 'A', typispreferred: false,
-            typisdefined: true, typdelim: ',', typelem: def.id, typarray: 0, typalign: 'i',
+            typisdefined: true, typdelim: ',', typelem: def.id, typarray: 0, typinput: 750,
+            typoutput: 751, typreceive: 2_400, typsend: 2_401, typanalyze: 3_816,
+            typsubscript: 6_179, typalign: 'i',
             typstorage: 'x', typtypmod: -1, typcollation: 0,
         );
     }
 }
 
 fn access_methods(_scope: &QueryScope, rows: &mut Rows) {
-    row!(rows; oid: super::relations::MEMORY, amname: "memory", amtype: 't');
+    row!(rows; oid: super::relations::MEMORY, amname: "heap", amtype: 't');
     row!(rows; oid: super::relations::BTREE, amname: "btree", amtype: 'i');
 }
 
@@ -132,6 +149,39 @@ fn databases(scope: &QueryScope, rows: &mut Rows) {
             datcollate: "C.UTF-8",
             datctype: "C.UTF-8",
             datacl: acl,
+        );
+    }
+}
+
+/// The schema of Froglet's own views belongs to an extension that is built in, so that pg_dump leaves it out.
+fn extensions(_scope: &QueryScope, rows: &mut Rows) {
+    for (oid, name, schema, version) in
+        [(13_567, "plpgsql", 11, "1.0"), (FROGLET, "froglet", 13_980, env!("CARGO_PKG_VERSION"))]
+    {
+        row!(rows;
+            oid: oid,
+            extname: name,
+            extowner: OWNER,
+            extnamespace: schema,
+            extrelocatable: false,
+            extversion: version,
+        );
+    }
+}
+
+/// What belongs to that extension.
+pub(super) fn extension_members(rows: &mut Rows) {
+    let schema =
+        SCHEMAS.iter().filter(|(_, name)| *name == "froglet").map(|(oid, _)| (2_615, *oid));
+    let views =
+        SPECS.iter().filter(|spec| spec.schema == "froglet").map(|spec| (PG_CLASS, spec.oid));
+    for (class, oid) in schema.chain(views) {
+        row!(rows;
+            classid: class,
+            objid: oid,
+            refclassid: 3_079,
+            refobjid: FROGLET,
+            deptype: 'e',
         );
     }
 }

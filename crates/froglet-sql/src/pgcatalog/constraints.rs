@@ -151,7 +151,7 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
         }
         ConstraintKind::Check(check) => {
             let text = deparse::check_text(check, table, pretty);
-            if pretty { format!("CHECK ({text})") } else { format!("CHECK (({text}))") }
+            format!("CHECK ({text})")
         }
         ConstraintKind::ForeignKey(key) => {
             let parent = &catalog.tables.get(&key.parent)?.def;

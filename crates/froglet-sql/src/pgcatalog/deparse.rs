@@ -13,16 +13,25 @@
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr, UnaryOperator};
 use froglet_schema::{CheckDef, ColumnDef, TableDef};
 
+use crate::context::SessionFunctions;
 use crate::rewrite::folded;
+use crate::semantics::enums;
 use crate::stored;
 use crate::types::{names, oids, plain};
-use crate::udf::lookup::quote_ident;
+use crate::udf::lookup::{find_relation, quote_ident, relation_text};
 
-/// A column's default, as pg_get_expr prints it.
-pub fn default_text(column: &ColumnDef, table: &TableDef) -> Option<String> {
+/// A column's default, as pg_get_expr prints it for a session.
+pub fn default_text(
+    session: &dyn SessionFunctions,
+    column: &ColumnDef,
+    table: &TableDef,
+) -> Option<String> {
     let text = stored::default_text(column, table)?;
     let Some(expr) = parse(&text) else { return Some(text) };
-    let printer = Printer { table, pretty: false };
+    if matches!(&expr, Expr::Value(value) if value.value == ast::Value::Null) {
+        return None;
+    }
+    let printer = Printer { table, pretty: false, session: Some(session) };
     Some(printer.default(&expr, column))
 }
 
@@ -30,7 +39,7 @@ pub fn default_text(column: &ColumnDef, table: &TableDef) -> Option<String> {
 pub fn check_text(check: &CheckDef, table: &TableDef, pretty: bool) -> String {
     let text = stored::check_text(check, table);
     match parse(&text) {
-        Some(expr) => Printer { table, pretty }.print(&expr).trimmed(pretty),
+        Some(expr) => Printer { table, pretty, session: None }.print(&expr).trimmed(pretty),
         None => text,
     }
 }
@@ -72,6 +81,8 @@ impl Printed {
 struct Printer<'a> {
     table: &'a TableDef,
     pretty: bool,
+    /// Whose search path says which names are written with their schemas.
+    session: Option<&'a dyn SessionFunctions>,
 }
 
 impl Printer<'_> {
@@ -101,7 +112,7 @@ impl Printer<'_> {
     fn cast_text(&self, printed: &Printed, oid: u32) -> String {
         let name = match oid {
             oids::BPCHAR => "bpchar".to_owned(),
-            oid => names::type_name(plain(oid)),
+            oid => self.type_name(oid),
         };
         let constant = printed.text.starts_with('\'');
         if self.pretty || constant {
@@ -295,9 +306,9 @@ impl Printer<'_> {
         let sequence = matches!(function, "nextval" | "currval" | "setval");
         match (sequence, printed.oid) {
             (true, oids::UNKNOWN) if printed.text.starts_with('\'') => {
-                format!("{}::regclass", visible(&printed.text))
+                format!("{}::regclass", self.visible(&printed.text))
             }
-            (true, oids::REGCLASS) => visible(&printed.text),
+            (true, oids::REGCLASS) => self.visible(&printed.text),
             (false, oids::UNKNOWN) if printed.text.starts_with('\'') => {
                 self.cast_text(&printed, oids::TEXT)
             }
@@ -305,11 +316,26 @@ impl Printer<'_> {
             _ => printed.text,
         }
     }
-}
 
-/// A regclass constant prints without the schema that the search path finds anyway.
-fn visible(text: &str) -> String {
-    text.replacen("'public.", "'", 1)
+    /// A regclass constant prints without the schema that the search path finds anyway.
+    fn visible(&self, text: &str) -> String {
+        let quoted = text.strip_prefix('\'').and_then(|rest| rest.rsplit_once('\''));
+        let (Some(session), Some((name, rest))) = (self.session, quoted) else {
+            return text.to_owned();
+        };
+        match find_relation(session, &name.replace("''", "'")) {
+            Ok(Some(oid)) => {
+                format!("'{}'{rest}", relation_text(session, oid).replace('\'', "''"))
+            }
+            _ => text.to_owned(),
+        }
+    }
+
+    /// A type's name; that of a user's with its schema where it is not found without.
+    fn type_name(&self, oid: u32) -> String {
+        let users = self.session.and_then(|session| enums::name_in(session, oid));
+        users.unwrap_or_else(|| names::type_name(plain(oid)))
+    }
 }
 
 fn string_of(value: &ast::Value) -> Option<&str> {

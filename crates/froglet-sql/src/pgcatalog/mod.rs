@@ -10,6 +10,7 @@
 //!   roles.rs       roles and their members
 //!   views.rs       pg_tables, pg_indexes, information_schema, froglet.blocks, froglet.migrations, …
 //!   objects.rs     pg_views, pg_description, pg_enum; what depends on what
+//!   type_io.rs     the functions that types are read and written by
 //!   deparse.rs     expressions as PostgreSQL prints them
 //! ```
 //!
@@ -24,6 +25,7 @@ pub mod relations;
 mod roles;
 pub mod rows;
 pub mod specs;
+pub mod type_io;
 pub mod views;
 
 use std::collections::HashMap;

@@ -6,7 +6,9 @@ use froglet_schema::{
     CatalogVersion, ColumnDef, ConstraintKind, IndexDef, SequenceDef, TableDef, TableVersion,
 };
 
+use super::type_io::type_io;
 use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, objects, schema_oid_of};
+use crate::ddl_sequence::draws_from;
 use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
 use crate::system_row as row;
@@ -28,6 +30,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("pg_catalog", "pg_index") => indexes,
         ("pg_catalog", "pg_sequence") => sequences,
         ("pg_catalog", "pg_depend") => dependencies,
+        ("pg_catalog", "pg_opclass") => operator_classes,
         _ => return None,
     })
 }
@@ -141,25 +144,6 @@ fn index_class(scope: &QueryScope, table: &TableVersion, index: &IndexDef, rows:
     );
 }
 
-/// pg_attribute.attstorage
-fn storage(oid: u32) -> char {
-    match oid {
-        oids::NUMERIC => 'm',
-        oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::BYTEA => 'x',
-        _ => 'p',
-    }
-}
-
-/// Which character aligns a type; drivers do not look, dumps do.
-fn alignment(length: i16) -> char {
-    match length {
-        1 => 'c',
-        2 => 's',
-        8 => 'd',
-        _ => 'i',
-    }
-}
-
 pub(super) fn attribute(
     rows: &mut Rows,
     relation: u32,
@@ -169,7 +153,14 @@ pub(super) fn attribute(
     extra: impl IntoIterator<Item = (&'static str, super::V)>,
 ) {
     let info = names::type_row(ty.oid);
-    let length = info.map_or(-1, |t| t.length);
+    // An enum's value is its number.
+    let length = info.map_or(4, |t| t.length);
+    let by_length = match length {
+        -1 => ('i', 'x', false),
+        _ => ('i', 'p', true),
+    };
+    let (align, storage, by_value) =
+        type_io(ty.oid).map_or(by_length, |io| (io.align, io.storage, io.by_value));
     let base: [(&'static str, super::V); 13] = [
         ("attrelid", relation.into()),
         ("attname", name.into()),
@@ -179,9 +170,9 @@ pub(super) fn attribute(
         ("attnum", number.into()),
         ("attcacheoff", (-1).into()),
         ("atttypmod", ty.modifier.into()),
-        ("attbyval", ((1..=8).contains(&length)).into()),
-        ("attalign", alignment(length).into()),
-        ("attstorage", storage(ty.oid).into()),
+        ("attbyval", by_value.into()),
+        ("attalign", align.into()),
+        ("attstorage", storage.into()),
         ("attislocal", true.into()),
         ("attcollation", info.map_or(0, |t| t.collation).into()),
     ];
@@ -228,9 +219,18 @@ fn attributes(scope: &QueryScope, rows: &mut Rows) {
     SPECS.iter().for_each(|spec| system_attributes(spec, rows));
 }
 
-/// Identity columns have no row in pg_attrdef, as in PostgreSQL.
+/// Identity columns have no row in pg_attrdef, as in PostgreSQL, nor has a default of NULL.
 fn has_default(column: &ColumnDef) -> bool {
-    matches!(default_kind(column), DefaultKind::Plain | DefaultKind::Generated)
+    let null = column.default.as_ref().is_some_and(|d| d.0.trim().eq_ignore_ascii_case("null"));
+    !null && matches!(default_kind(column), DefaultKind::Plain | DefaultKind::Generated)
+}
+
+/// pg_attrdef's own oid.
+const PG_ATTRDEF: u32 = 2_604;
+
+/// The oid of a column's default; no other object has the number.
+fn default_oid(table: &TableDef, number: i64) -> i64 {
+    i64::from(table.id.wrapping_mul(1_600).wrapping_add(1 << 31)) + number
 }
 
 fn index_attributes(table: &TableDef, index: &IndexDef, rows: &mut Rows) {
@@ -256,31 +256,60 @@ fn defaults(scope: &QueryScope, rows: &mut Rows) {
             }
             let number = at as i64 + 1;
             row!(rows;
-                oid: i64::from(table.def.id.wrapping_mul(1_600).wrapping_add(1 << 31)) + number,
+                oid: default_oid(&table.def, number),
                 adrelid: table.def.id,
                 adnum: number,
-                adbin: deparse::default_text(column, &table.def),
+                adbin: deparse::default_text(&*scope.session, column, &table.def),
             );
         }
     }
 }
 
-/// PostgreSQL's oids of the default btree operator classes.
+/// The operator classes of btree that keys have without being told: pg_opclass's oid, name, family and type.
+const OPERATOR_CLASSES: &[(u32, &str, u32, u32)] = &[
+    (1_978, "int4_ops", 1_976, oids::INT4),
+    (1_979, "int2_ops", 1_976, oids::INT2),
+    (1_981, "oid_ops", 1_989, oids::OID),
+    (3_122, "date_ops", 434, oids::DATE),
+    (3_123, "float8_ops", 1_970, oids::FLOAT8),
+    (3_124, "int8_ops", 1_976, oids::INT8),
+    (3_125, "numeric_ops", 1_988, oids::NUMERIC),
+    (TEXT_OPS, "text_ops", 1_994, oids::TEXT),
+    (3_127, "timestamptz_ops", 434, oids::TIMESTAMPTZ),
+    (3_128, "timestamp_ops", 434, oids::TIMESTAMP),
+    (10_003, "bool_ops", 424, oids::BOOL),
+    (10_004, "bpchar_ops", 426, oids::BPCHAR),
+    (10_006, "bytea_ops", 428, oids::BYTEA),
+    (10_012, "float4_ops", 1_970, oids::FLOAT4),
+    (10_022, "interval_ops", 1_982, oids::INTERVAL),
+    (10_028, "name_ops", 1_994, oids::NAME),
+    (10_038, "time_ops", 1_996, oids::TIME),
+    (10_065, "uuid_ops", 2_968, oids::UUID),
+    (ENUM_OPS, "enum_ops", 3_522, 3_500),
+    (10_088, "jsonb_ops", 4_033, oids::JSONB),
+];
+const TEXT_OPS: u32 = 3_126;
+const ENUM_OPS: u32 = 10_069;
+
+/// The class of a key column of a type.
 fn operator_class(oid: u32) -> i64 {
-    match oid {
-        oids::INT2 => 1_979,
-        oids::INT4 => 1_978,
-        oids::INT8 => 3_124,
-        oids::FLOAT4 => 1_970,
-        oids::FLOAT8 => 3_123,
-        oids::NUMERIC => 3_125,
-        oids::DATE => 3_122,
-        oids::TIMESTAMP => 3_128,
-        oids::TIMESTAMPTZ => 3_127,
-        oids::UUID => 2_968,
-        oids::BOOL => 424,
-        oids::BYTEA => 428,
-        _ => 3_126,
+    let found = OPERATOR_CLASSES.iter().find(|(.., input)| *input == oid);
+    let users = if oid >= froglet_schema::def::FIRST_USER_ID { ENUM_OPS } else { TEXT_OPS };
+    found.map_or(users, |(class, ..)| *class).into()
+}
+
+fn operator_classes(_scope: &QueryScope, rows: &mut Rows) {
+    for (oid, name, family, input) in OPERATOR_CLASSES {
+        row!(rows;
+            oid: *oid,
+            opcmethod: BTREE,
+            opcname: *name,
+            opcnamespace: 11,
+            opcowner: OWNER,
+            opcfamily: *family,
+            opcintype: *input,
+            opcdefault: true,
+        );
     }
 }
 
@@ -337,9 +366,41 @@ fn sequences(scope: &QueryScope, rows: &mut Rows) {
     }
 }
 
+/// Defaults depend on their columns, and on the sequences that they draw from.
+fn default_dependencies(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        for (at, column) in table.def.columns.iter().enumerate() {
+            if !has_default(column) {
+                continue;
+            }
+            let number = at as i64 + 1;
+            row!(rows;
+                classid: PG_ATTRDEF,
+                objid: default_oid(&table.def, number),
+                refclassid: PG_CLASS,
+                refobjid: table.def.id,
+                refobjsubid: number,
+                deptype: 'a',
+            );
+            let drawn = all_sequences(&scope.catalog);
+            for sequence in drawn.into_iter().filter(|s| draws_from(column, s)) {
+                row!(rows;
+                    classid: PG_ATTRDEF,
+                    objid: default_oid(&table.def, number),
+                    refclassid: PG_CLASS,
+                    refobjid: sequence.id,
+                    deptype: 'n',
+                );
+            }
+        }
+    }
+}
+
 /// Sequences depend on their columns: automatically (serial) or internally (identity).
 fn dependencies(scope: &QueryScope, rows: &mut Rows) {
+    default_dependencies(scope, rows);
     objects::view_dependencies(scope, rows);
+    super::cluster::extension_members(rows);
     for sequence in all_sequences(&scope.catalog) {
         let Some((table, column)) = sequence.owned_by else { continue };
         let Some(table) = scope.catalog.tables.get(&table) else { continue };

@@ -243,6 +243,13 @@ pub const SPECS: &[Spec] = &[
         subconninfo text!, subslotname name, subsynccommit text!, subpublications _text!"),
     spec("pg_catalog", "pg_rules", 12_023, 'v', "\
         schemaname name, tablename name, rulename name, definition text"),
+    spec("pg_catalog", "pg_seclabels", 12_099, 'v', "\
+        objoid oid, classoid oid, objsubid int4, objtype text, objnamespace oid, objname text, \
+        provider text, label text"),
+    spec("pg_catalog", "pg_shseclabel", 3592, 'r', "\
+        objoid oid!, classoid oid!, provider text!, label text!"),
+    spec("pg_catalog", "pg_user_mappings", 12_263, 'v', "\
+        umid oid, srvid oid, srvname name, umuser oid, usename name, umoptions _text"),
     spec("pg_catalog", "pg_seclabel", 3596, 'r', "\
         objoid oid!, classoid oid!, objsubid int4!, provider text!, label text!"),
     spec("pg_catalog", "pg_db_role_setting", 2964, 'r', "\

@@ -177,7 +177,7 @@ fn is_columns(scope: &QueryScope, rows: &mut Rows) {
         let def = &table.def;
         for (at, column) in def.columns.iter().enumerate() {
             let kind = default_kind(column);
-            let text = deparse::default_text(column, def);
+            let text = deparse::default_text(&*scope.session, column, def);
             let generated = kind == DefaultKind::Generated;
             let identity = match kind {
                 DefaultKind::IdentityAlways => Some("ALWAYS"),
@@ -377,7 +377,7 @@ fn is_checks(scope: &QueryScope, rows: &mut Rows) {
             constraint_catalog: &database,
             constraint_schema: &table.schema,
             constraint_name: &constraint.name,
-            check_clause: format!("(({}))", deparse::check_text(check, table, false)),
+            check_clause: format!("({})", deparse::check_text(check, table, false)),
         );
     });
 }

@@ -257,7 +257,7 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
         oids::VARCHAR | oids::BPCHAR | oids::NUMERIC => target.modifier >= 4,
         _ => types::cast::has_length(target),
     };
-    let named = |oid| matches!(oid, oids::REGCLASS | oids::REGTYPE);
+    let named = |oid| matches!(oid, oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGROLE);
     if named(from.oid) != named(target.oid) {
         return false;
     }
@@ -445,7 +445,8 @@ pub fn cast_any(
         oids::REGNAMESPACE => {
             return to_oid(array, |text| lookup::schema_oid(session, text).map(Some));
         }
-        oids::REGPROC | oids::REGROLE => return to_oid(array, |text| input::oid(text).map(Some)),
+        oids::REGPROC => return to_oid(array, |text| lookup::function_oid(text).map(Some)),
+        oids::REGROLE => return to_oid(array, |text| lookup::role_oid(session, text).map(Some)),
         oids::CHAR if array.data_type().is_integer() => return to_char(array),
         _ => {}
     }

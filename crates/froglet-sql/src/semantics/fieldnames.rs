@@ -18,7 +18,10 @@ fn weak_name(expr: &Expr) -> Option<(String, bool)> {
         Expr::CompoundIdentifier(parts) => parts.last().map(|p| (folded(p), true)),
         Expr::Nested(inner) => weak_name(inner),
         Expr::Collate { expr, .. } => weak_name(expr),
-        Expr::CompoundFieldAccess { root, .. } => weak_name(root),
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last() {
+            Some(ast::AccessExpr::Dot(Expr::Identifier(name))) => Some((folded(name), true)),
+            _ => weak_name(root),
+        },
         Expr::Function(function) => {
             let name = function.name.0.last().and_then(|p| p.as_ident()).map(folded)?;
             (name != crate::semantics::arith::NEGATIVE).then_some((name, true))

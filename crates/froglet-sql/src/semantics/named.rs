@@ -19,7 +19,7 @@ use crate::udf::lookup;
 
 /// A column as its text. One of NULLs alone is text, too.
 pub fn shown(column: Expr, ty: SqlType) -> Expr {
-    if !matches!(ty.oid, oids::REGCLASS | oids::REGTYPE) {
+    if !matches!(ty.oid, oids::REGCLASS | oids::REGTYPE | oids::REGPROC) {
         return casts::call(column, plain(oids::TEXT));
     }
     let signature = Signature::any(1, Volatility::Stable);

@@ -8,8 +8,11 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::{GetFieldAccess, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
@@ -51,6 +54,51 @@ impl ExprPlanner for Operators {
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
+
+    /// Subscripts of what PostgreSQL counts from 0: a name is an array of characters there.
+    fn plan_field_access(
+        &self,
+        raw: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        let RawFieldAccessExpr { expr, field_access } = raw;
+        let field = expr.to_field(schema)?.1;
+        let GetFieldAccess::ListIndex { key } = field_access else {
+            refuse_field(&field, &field_access)?;
+            return Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }));
+        };
+        let key = match sql_type_of_field(&field).oid {
+            oids::NAME => {
+                let call = crate::udf::lists::name_char().call(vec![expr, *key]);
+                return Ok(PlannerResult::Planned(call));
+            }
+            oids::INT2VECTOR | oids::OIDVECTOR => Box::new(*key + lit(1_i64)),
+            _ => key,
+        };
+        let field_access = GetFieldAccess::ListIndex { key };
+        Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
+    }
+}
+
+/// 42809 for `(x).y` where x has no fields, and 42703 where it has no such one.
+fn refuse_field(field: &Field, access: &GetFieldAccess) -> Result<()> {
+    let GetFieldAccess::NamedStructField { name } = access else { return Ok(()) };
+    let Some(Some(name)) = name.try_as_str() else { return Ok(()) };
+    let error = match field.data_type() {
+        DataType::Struct(fields) if fields.find(name).is_some() => return Ok(()),
+        DataType::Struct(_) => SqlError::new(
+            SqlState::UNDEFINED_COLUMN,
+            format!("could not identify column \"{name}\" in record data type"),
+        ),
+        _ => SqlError::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!(
+                "column notation .{name} applied to type {}, which is not a composite type",
+                types::type_name(sql_type_of_field(field))
+            ),
+        ),
+    };
+    Err(error.into())
 }
 
 enum Shape {

@@ -54,7 +54,9 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
             .not_strict()
             .build(),
         Simple::new("pg_get_expr", &[TEXT, OID, BOOL], TEXT, |_, cells| {
-            Ok(Out::Text(text(cells, 0).to_owned()))
+            let written = text(cells, 0);
+            let pretty = truth(cells, 2) == Some(true);
+            Ok(Out::Text(if pretty { without_parentheses(written) } else { written }.to_owned()))
         })
         .optional(1)
         .build(),
@@ -105,6 +107,27 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
         .not_strict()
         .build(),
     ]
+}
+
+/// An expression without the parentheses around all of it.
+fn without_parentheses(text: &str) -> &str {
+    let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
+        return text;
+    };
+    let mut depth = 0_i32;
+    let mut quoted = false;
+    for c in inner.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            '(' if !quoted => depth += 1,
+            ')' if !quoted => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return text;
+        }
+    }
+    inner
 }
 
 fn serial_sequence(
@@ -202,6 +225,13 @@ fn sizes() -> Vec<Arc<ScalarUDF>> {
             Ok(int(cells, 0).map(size_pretty).into())
         })
         .build(),
+        // There are no tablespaces but the database's own.
+        Simple::new("pg_tablespace_size", &[ANY], INT8, |s, _| {
+            let total: u64 = s.catalog().tables.values().map(|t| t.table.bytes_estimate()).sum();
+            Ok(Out::Int(i64::try_from(total).unwrap_or(i64::MAX)))
+        })
+        .volatile()
+        .build(),
         Simple::new("pg_column_size", &[ANY], INT4, |_, cells| {
             let mut out = Vec::new();
             crate::types::binary::cell_binary(&cells[0], 0, &mut out);
@@ -279,6 +309,7 @@ fn privileges() -> Vec<Arc<ScalarUDF>> {
         "has_type_privilege",
         "pg_has_role",
     ];
+    let acl = Simple::new("acldefault", &[CHAR, OID], ACLITEM_ARRAY, default_acl).build();
     names
         .into_iter()
         .map(|name| {
@@ -286,6 +317,7 @@ fn privileges() -> Vec<Arc<ScalarUDF>> {
                 .optional(2)
                 .build()
         })
+        .chain([acl])
         .collect()
 }
 
@@ -314,6 +346,36 @@ fn texts() -> Vec<Arc<ScalarUDF>> {
         .optional(1)
         .build(),
     ]
+}
+
+/// acldefault: what may be done with an object of a kind that nothing has been granted on.
+fn default_acl(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out, SqlError> {
+    let owner = oid(cells, 1);
+    let owner = cluster::role_name(&session.catalog(), owner).unwrap_or_else(|| owner.to_string());
+    let owner = lookup::quote_ident(&owner);
+    // Of everybody, and of the owner.
+    let (world, own) = match text(cells, 0) {
+        "c" => ("", ""),
+        "r" => ("", "arwdDxt"),
+        "s" => ("", "rwU"),
+        "d" => ("Tc", "CTc"),
+        "f" => ("X", "X"),
+        "l" | "T" => ("U", "U"),
+        "L" => ("", "rw"),
+        "n" => ("", "UC"),
+        "p" => ("", "sA"),
+        "t" => ("", "C"),
+        "F" | "S" => ("", "U"),
+        other => {
+            let message = format!("unrecognized objtype abbreviation: {other}");
+            return Err(SqlError::new(froglet_engine::SqlState::INTERNAL_ERROR, message));
+        }
+    };
+    let item = |who: &str, what: &str| format!("{who}={what}/{owner}");
+    let mut items = Vec::new();
+    items.extend((!world.is_empty()).then(|| item("", world)));
+    items.extend((!own.is_empty()).then(|| item(&owner, own)));
+    Ok(Out::Texts(items))
 }
 
 /// Functions over objects that do not exist here.

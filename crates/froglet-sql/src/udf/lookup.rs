@@ -101,6 +101,38 @@ pub fn find_type(session: &dyn SessionFunctions, text: &str) -> Result<Option<u3
     Ok(found.map(|def| if is_array { def.array } else { def.id }))
 }
 
+/// The oid of a function by name. Those that types are read and written by have one.
+pub fn function_oid(text: &str) -> Result<u32, SqlError> {
+    if let Ok(oid) = text.trim().parse::<u32>() {
+        return Ok(oid);
+    }
+    if text.trim() == "-" {
+        return Ok(0);
+    }
+    let mut parts = split_name(text)?;
+    let name = parts.pop().unwrap_or_default();
+    let found = match parts.pop().as_deref() {
+        None | Some("pg_catalog") => crate::pgcatalog::type_io::function_oid(&name),
+        Some(_) => None,
+    };
+    found.ok_or_else(|| {
+        SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))
+    })
+}
+
+/// The oid of a role by name.
+pub fn role_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
+    if let Ok(oid) = text.trim().parse::<u32>() {
+        return Ok(oid);
+    }
+    if text.trim() == "-" {
+        return Ok(0);
+    }
+    let name = split_name(text)?.pop().unwrap_or_default();
+    let catalog = session.catalog();
+    catalog.role(&name).map(|role| role.id).ok_or_else(|| crate::roles::no_role(&name))
+}
+
 /// The oid of a schema by name.
 pub fn schema_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
     crate::pgcatalog::schema_oid(&session.catalog(), text).ok_or_else(|| {
@@ -260,7 +292,12 @@ pub fn names_of(session: &dyn SessionFunctions, kind: u32, array: &ArrayRef) -> 
             },
             oids::REGNAMESPACE => crate::pgcatalog::schema_name(&session.catalog(), oid)
                 .unwrap_or_else(|| oid.to_string()),
-            oids::REGROLE if oid == 10 => "postgres".to_owned(),
+            oids::REGROLE if oid == 0 => "-".to_owned(),
+            oids::REGROLE => crate::pgcatalog::cluster::role_name(&session.catalog(), oid)
+                .map_or_else(|| oid.to_string(), |name| quote_ident(&name)),
+            oids::REGPROC if oid == 0 => "-".to_owned(),
+            oids::REGPROC => crate::pgcatalog::type_io::function_name(oid)
+                .map_or_else(|| oid.to_string(), str::to_owned),
             _ => oid.to_string(),
         });
     }

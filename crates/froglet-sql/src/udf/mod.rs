@@ -12,6 +12,7 @@ pub mod from_char;
 pub mod hash;
 pub mod intervals;
 pub mod json;
+pub(crate) mod lists;
 pub mod lookup;
 pub mod math;
 pub mod moments;
@@ -73,7 +74,8 @@ static SIGNATURES: &[&[overload::Overload]] = &[
 
 /// Whether a function returns a set, as a list.
 pub fn is_set(name: &str) -> bool {
-    SIGNATURES.iter().flat_map(|table| table.iter()).any(|o| o.is_set_named(name))
+    name == lists::EXPAND
+        || SIGNATURES.iter().flat_map(|table| table.iter()).any(|o| o.is_set_named(name))
 }
 
 /// Scalar functions.
@@ -83,6 +85,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(spans::functions());
     all.extend(json::functions());
     all.extend(arrays::functions());
+    all.extend(lists::functions());
     all.extend(advisory::functions());
     all.extend(notify::functions());
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));

@@ -1,0 +1,179 @@
+//! What PostgreSQL writes otherwise than sqlparser reads it, put into its words before it is parsed.
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `x OPERATOR(pg_catalog.=) y` | `x = y`: sqlparser does not take it before ANY |
+//! | `trim(trailing from x)` | `trim(trailing x)` |
+//! | `ALTER COLUMN c SET STATISTICS 50`, `… SET STORAGE MAIN` | `ALTER COLUMN c SET (n_distinct = 0)`, which has no effect either |
+//! | `ALTER COLUMN c TYPE text COLLATE "C"` | without the collation: there is one |
+
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::storage_options::is_keyword;
+
+/// What the one order of texts is called: by bytes.
+const COLLATIONS: [&str; 5] = ["c", "posix", "default", "c.utf-8", "ucs_basic"];
+
+/// Whether a collation is the one that there is; it may stand in its schema, and in quotes.
+pub(crate) fn is_known_collation(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('"', "");
+    COLLATIONS.contains(&name.strip_prefix("pg_catalog.").unwrap_or(&name))
+}
+
+/// `OPERATOR([schema.]op)` as the operator alone. There are no operators but the system's.
+pub(crate) fn operators(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at + 3 < tokens.len() {
+        let here =
+            is_keyword(&tokens[at], Keyword::OPERATOR) && tokens[at + 1].token == Token::LParen;
+        if here {
+            let qualified = matches!(&tokens[at + 2].token, Token::Word(w)
+                if w.value.eq_ignore_ascii_case("pg_catalog"))
+                && tokens[at + 3].token == Token::Period;
+            let operator = if qualified { at + 4 } else { at + 2 };
+            let is_end = tokens.get(operator + 1).is_some_and(|t| t.token == Token::RParen);
+            if is_end && !matches!(tokens[operator].token, Token::Word(_)) {
+                tokens.drain(operator + 1..operator + 2);
+                tokens.drain(at..operator);
+            }
+        }
+        at += 1;
+    }
+}
+
+/// `trim(trailing from x)` without its FROM.
+pub(crate) fn trims(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at + 3 < tokens.len() {
+        let sides = [Keyword::LEADING, Keyword::TRAILING, Keyword::BOTH];
+        let is_trim = is_keyword(&tokens[at], Keyword::TRIM)
+            && tokens[at + 1].token == Token::LParen
+            && sides.iter().any(|side| is_keyword(&tokens[at + 2], *side))
+            && is_keyword(&tokens[at + 3], Keyword::FROM);
+        if is_trim {
+            tokens.remove(at + 3);
+        }
+        at += 1;
+    }
+}
+
+/// Actions of ALTER TABLE that change how a column is stored and sorted, which here is one way.
+pub(crate) fn column_hints(tokens: &mut Vec<TokenWithSpan>) {
+    let is_table = matches!(tokens.as_slice(), [alter, table, ..]
+        if is_keyword(alter, Keyword::ALTER) && is_keyword(table, Keyword::TABLE));
+    if !is_table {
+        return;
+    }
+    let mut at = 2;
+    while at < tokens.len() {
+        if is_keyword(&tokens[at], Keyword::ALTER) {
+            let is_word = tokens.get(at + 1).is_some_and(|t| is_keyword(t, Keyword::COLUMN));
+            let action = at + 2 + usize::from(is_word);
+            hint(tokens, action);
+            collation(tokens, action);
+        }
+        at += 1;
+    }
+}
+
+fn hint(tokens: &mut Vec<TokenWithSpan>, action: usize) {
+    let word = |at: usize, words: &[&str]| {
+        matches!(tokens.get(at).map(|t| &t.token), Some(Token::Word(w))
+            if w.quote_style.is_none() && words.iter().any(|word| w.value.eq_ignore_ascii_case(word)))
+    };
+    let number = |at: usize| matches!(tokens.get(at).map(|t| &t.token), Some(Token::Number(..)));
+    if !word(action, &["set"]) {
+        return;
+    }
+    let minus = matches!(tokens.get(action + 2).map(|t| &t.token), Some(Token::Minus));
+    let length = if word(action + 1, &["statistics"]) && minus && number(action + 3) {
+        3
+    } else if word(action + 1, &["statistics"]) && number(action + 2)
+        || word(action + 1, &["storage"])
+            && word(action + 2, &["plain", "external", "extended", "main"])
+        || word(action + 1, &["compression"]) && word(action + 2, &["default", "pglz", "lz4"])
+    {
+        2
+    } else {
+        return;
+    };
+    let span = tokens[action].span;
+    let name = Token::make_word("n_distinct", None);
+    let none = Token::Number("0".to_owned(), false);
+    let known = [Token::LParen, name, Token::Eq, none, Token::RParen];
+    let known = known.map(|token| TokenWithSpan { token, span });
+    tokens.splice(action + 1..=action + length, known);
+}
+
+fn collation(tokens: &mut Vec<TokenWithSpan>, action: usize) {
+    let is = |at: usize, word| tokens.get(at).is_some_and(|t| is_keyword(t, word));
+    let data = is(action, Keyword::SET) && is(action + 1, Keyword::DATA);
+    if !is(if data { action + 2 } else { action }, Keyword::TYPE) {
+        return;
+    }
+    let mut depth = 0_usize;
+    for at in action..tokens.len() {
+        match &tokens[at].token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            Token::Comma if depth == 0 => return,
+            _ if is(at, Keyword::USING) => return,
+            _ if is(at, Keyword::COLLATE) => {
+                let mut end = at + 2;
+                if tokens.get(end).is_some_and(|t| t.token == Token::Period) {
+                    end += 2;
+                }
+                let Some(name) = tokens.get(at + 1..end) else { return };
+                let name: String = name.iter().map(|t| t.token.to_string()).collect();
+                if is_known_collation(&name) {
+                    tokens.drain(at..end);
+                }
+                return;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    fn tokens(sql: &str) -> Vec<TokenWithSpan> {
+        let all = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().unwrap();
+        all.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect()
+    }
+
+    fn text(tokens: &[TokenWithSpan]) -> String {
+        tokens.iter().map(|t| t.token.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn operators_stand_alone() {
+        let mut given = tokens(
+            "a OPERATOR(pg_catalog.=) ANY (b) and c operator(||) d or operator(x) or operator",
+        );
+        operators(&mut given);
+        assert_eq!(
+            text(&given).trim_end_matches(" EOF"),
+            "a = ANY ( b ) and c || d or operator ( x ) or operator"
+        );
+    }
+
+    #[test]
+    fn hints_have_no_effect() {
+        let mut given = tokens(
+            "ALTER TABLE t ALTER a SET STATISTICS -1, ALTER COLUMN b SET STORAGE MAIN, ALTER c SET STORAGE nowhere, \
+             ALTER d TYPE text COLLATE pg_catalog.\"C\" USING d COLLATE \"de\"",
+        );
+        column_hints(&mut given);
+        assert_eq!(
+            text(&given).trim_end_matches(" EOF"),
+            "ALTER TABLE t ALTER a SET ( n_distinct = 0 ) , ALTER COLUMN b SET ( n_distinct = 0 ) , \
+             ALTER c SET STORAGE nowhere , ALTER d TYPE text USING d COLLATE \"de\""
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! Lists as PostgreSQL has them.
+//!
+//! | function | what it is for |
+//! |---|---|
+//! | `froglet_list(x)` | `ARRAY(SELECT …)` of no rows: an empty list, where the aggregate in its place has NULL |
+//! | `_pg_expandarray(x)` | the items of an array and their numbers, as a list of rows that the query unnests |
+//! | `froglet_name_char(n, i)` | `n[i]` of a name: its characters are counted from 0 |
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int32Array, ListArray, MutableArrayData, StructArray, make_array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::common::ScalarValue;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+
+use super::simple::{Out, Simple, int, text};
+use crate::types::oids::{CHAR, INT4, INT8, NAME as NAME_TYPE};
+use crate::types::{plain, sql_field};
+
+/// The name of what makes empty lists.
+pub const NAME: &str = "froglet_list";
+
+/// The function that makes rows of an array.
+pub const EXPAND: &str = "_pg_expandarray";
+
+/// The functions.
+pub fn functions() -> Vec<Arc<ScalarUDF>> {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let expand = ExpandArray { signature: signature.clone() };
+    vec![
+        Arc::new(ScalarUDF::new_from_impl(NotNull { signature })),
+        Arc::new(ScalarUDF::new_from_impl(expand)),
+    ]
+}
+
+/// `n[i]` of a name, NULL outside of the 64 characters that it has.
+pub fn name_char() -> Arc<ScalarUDF> {
+    Simple::new("froglet_name_char", &[NAME_TYPE, INT8], CHAR, |_, cells| {
+        let at = int(cells, 1).and_then(|at| usize::try_from(at).ok()).filter(|at| *at < 64);
+        Ok(at.map_or(Out::Null, |at| {
+            let found = text(cells, 0).chars().nth(at);
+            Out::Text(found.map(String::from).unwrap_or_default())
+        }))
+    })
+    .build()
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ExpandArray {
+    signature: Signature,
+}
+
+impl ExpandArray {
+    fn item(list: &DataType) -> Option<(Fields, FieldRef)> {
+        let DataType::List(item) = list else { return None };
+        let x = Arc::new(item.as_ref().clone().with_name("x").with_nullable(true));
+        let n = sql_field("n", plain(INT4), DataType::Int32, true);
+        let fields = Fields::from(vec![x, n]);
+        let item = Arc::new(Field::new("item", DataType::Struct(fields.clone()), true));
+        Some((fields, item))
+    }
+}
+
+impl ScalarUDFImpl for ExpandArray {
+    fn name(&self) -> &str {
+        EXPAND
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        match given.first().and_then(Self::item) {
+            Some((_, item)) => Ok(DataType::List(item)),
+            None => Err(DataFusionError::Plan(format!("{EXPAND} is of an array"))),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let array = args.args[0].to_array(args.number_rows)?;
+        let Some((fields, item)) = Self::item(array.data_type()) else {
+            return Err(DataFusionError::Plan(format!("{EXPAND} is of an array")));
+        };
+        let array = filled(&array)?;
+        let lists = array.as_list::<i32>();
+        let offsets = lists.value_offsets();
+        let (from, to) = (offsets[0] as usize, offsets[lists.len()] as usize);
+        let numbers = offsets.windows(2).flat_map(|pair| 1..=pair[1] - pair[0]);
+        let numbers: ArrayRef = Arc::new(Int32Array::from_iter_values(numbers));
+        let columns = vec![lists.values().slice(from, to - from), numbers];
+        let rows = StructArray::try_new(fields, columns, None)?;
+        let lengths =
+            OffsetBuffer::from_lengths(offsets.windows(2).map(|p| (p[1] - p[0]) as usize));
+        let list = ListArray::try_new(item, lengths, Arc::new(rows), None)?;
+        Ok(ColumnarValue::Array(Arc::new(list)))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NotNull {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for NotNull {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(given.first().cloned().unwrap_or(DataType::Null))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::clone(&args.arg_fields[0]))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(match &args.args[0] {
+            ColumnarValue::Array(array) => ColumnarValue::Array(filled(array)?),
+            ColumnarValue::Scalar(scalar) if scalar.is_null() => {
+                let array = filled(&scalar.to_array()?)?;
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)
+            }
+            scalar => scalar.clone(),
+        })
+    }
+}
+
+/// The same lists, with an empty one in place of each NULL. What is no list stays as it is.
+fn filled(array: &ArrayRef) -> Result<ArrayRef> {
+    let DataType::List(item) = array.data_type() else { return Ok(array.clone()) };
+    if array.null_count() == 0 {
+        return Ok(array.clone());
+    }
+    let lists = array.as_list::<i32>();
+    let values = lists.values().to_data();
+    let mut items = MutableArrayData::new(vec![&values], false, values.len());
+    let mut lengths = Vec::with_capacity(lists.len());
+    for row in 0..lists.len() {
+        let offsets = lists.value_offsets();
+        let (from, to) = (offsets[row] as usize, offsets[row + 1] as usize);
+        let length = if lists.is_null(row) { 0 } else { to - from };
+        items.try_extend(0, from, from + length)?;
+        lengths.push(length);
+    }
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(Arc::new(ListArray::try_new(item.clone(), offsets, make_array(items.freeze()), None)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::Int32Type;
+
+    #[test]
+    fn null_is_an_empty_list() {
+        let of = |rows: Vec<Option<Vec<Option<i32>>>>| -> ArrayRef {
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows))
+        };
+        let given = of(vec![Some(vec![Some(1), None]), None, Some(vec![Some(2)])]);
+        let wanted = of(vec![Some(vec![Some(1), None]), Some(vec![]), Some(vec![Some(2)])]);
+        assert_eq!(&filled(&given).unwrap(), &wanted);
+    }
+}
