@@ -221,6 +221,14 @@ impl Domain {
         };
         let mut order: Vec<SortExpr> = Vec::new();
         let mut input = limit.input.as_ref();
+        // Keys that are not selected are sorted by below the select list.
+        let mut selected = None;
+        if let LogicalPlan::Projection(projection) = input
+            && matches!(*projection.input, LogicalPlan::Sort(_))
+        {
+            selected = Some(self.read_all(&projection.expr)?);
+            input = projection.input.as_ref();
+        }
         if let LogicalPlan::Sort(sort) = input {
             order = sort.expr.clone();
             input = sort.input.as_ref();
@@ -229,12 +237,17 @@ impl Domain {
             key.expr = self.read(key.expr.clone())?;
         }
         let Some(over) = self.over(input)? else { return Ok(None) };
-        let columns: Vec<Expr> = over.schema().iter().map(Expr::from).collect();
+        let columns: Vec<Expr> = match selected {
+            Some(selected) => self.exprs().chain(selected).collect(),
+            None => over.schema().iter().map(Expr::from).collect(),
+        };
         let row_number = WindowFunctionDefinition::WindowUDF(row_number_udwf());
         let row_number = Expr::from(WindowFunction::new(row_number, Vec::new()))
-            .partition_by(self.exprs().collect())
-            .order_by(order)
-            .build()?;
+            .partition_by(self.exprs().collect());
+        let row_number = match order.is_empty() {
+            true => row_number.build()?,
+            false => row_number.order_by(order).build()?,
+        };
         let name = format!("froglet number {}", self.columns[0].name);
         let number = Expr::Column(Column::new_unqualified(&name));
         let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);

@@ -225,6 +225,7 @@ fn parse_guarded(tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
 fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::sequence_ddl::order_identity_options(&mut tokens);
     crate::storage_options::with_known_options(&mut tokens);
+    order_by_operators(&mut tokens);
     match command::parse(&tokens) {
         Some(Ok(command)) => return Ok(command),
         Some(Err(error)) => return Err(Failure { error, tokens }),
@@ -239,6 +240,25 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
         }
         Ok(statement) => Ok(Command::from_statement(statement)),
         Err(error) => Err(Failure { error, tokens }),
+    }
+}
+
+/// `ORDER BY x USING <` is ORDER BY x ASC.
+fn order_by_operators(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 1;
+    while at < tokens.len() {
+        let direction = match &tokens[at].token {
+            Token::Lt => Some("ASC"),
+            Token::Gt => Some("DESC"),
+            _ => None,
+        };
+        let before = matches!(&tokens[at - 1].token, Token::Word(w)
+            if w.quote_style.is_none() && w.keyword == Keyword::USING);
+        if let (Some(direction), true) = (direction, before) {
+            tokens[at].token = Token::make_keyword(direction);
+            tokens.remove(at - 1);
+        }
+        at += 1;
     }
 }
 

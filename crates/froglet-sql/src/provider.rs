@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
-use datafusion::common::{Statistics, TableReference};
+use datafusion::common::{Constraint, Constraints, Statistics, TableReference};
 use datafusion::datasource::{TableProvider, TableType, provider_as_source};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableSource};
@@ -169,6 +169,8 @@ pub struct BaseTable {
     table: Arc<TableVersion>,
     schema: SchemaRef,
     row_ids: bool,
+    /// The primary key, on which all columns depend.
+    constraints: Constraints,
 }
 
 impl fmt::Debug for BaseTable {
@@ -180,19 +182,29 @@ impl fmt::Debug for BaseTable {
 impl BaseTable {
     fn new(table: Arc<TableVersion>) -> BaseTable {
         let schema = Arc::new(Schema::new(fields_of(&table)));
-        BaseTable { table, schema, row_ids: false }
+        let constraints = constraints_of(&table);
+        BaseTable { table, schema, row_ids: false, constraints }
     }
 
     fn with_row_ids(table: Arc<TableVersion>) -> BaseTable {
         let mut fields = fields_of(&table);
         fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
-        BaseTable { table, schema: Arc::new(Schema::new(fields)), row_ids: true }
+        let schema = Arc::new(Schema::new(fields));
+        BaseTable { table, schema, row_ids: true, constraints: Constraints::default() }
     }
 
     /// The table version.
     pub fn table(&self) -> &Arc<TableVersion> {
         &self.table
     }
+}
+
+fn constraints_of(table: &TableVersion) -> Constraints {
+    let place = |id| table.def.columns.iter().position(|column| column.id == id);
+    let key = table.def.primary_key().and_then(|index| {
+        index.spec.key.iter().map(|part| place(part.column)).collect::<Option<Vec<usize>>>()
+    });
+    Constraints::new_unverified(key.map(Constraint::PrimaryKey).into_iter().collect())
 }
 
 fn fields_of(table: &TableVersion) -> Vec<Arc<Field>> {
@@ -211,6 +223,10 @@ impl TableProvider for BaseTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
     }
 
     async fn scan(

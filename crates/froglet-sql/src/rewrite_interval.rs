@@ -44,3 +44,14 @@ fn fields(from: &DateTimeField, to: &DateTimeField) -> Option<IntervalFields> {
         _ => return None,
     })
 }
+
+/// The text of an interval that stands there: DataFusion reads offsets of frames itself.
+pub(crate) fn text_of(expr: &Expr) -> Option<Expr> {
+    let Expr::Cast { expr, data_type: DataType::Interval { fields, .. }, .. } = expr else {
+        return None;
+    };
+    let Expr::Value(value) = &**expr else { return None };
+    let ast::Value::SingleQuotedString(text) = &value.value else { return None };
+    let text = fields.as_ref().map_or_else(|| text.clone(), |field| format!("{text} {field}"));
+    Some(Expr::Value(ast::Value::SingleQuotedString(text).with_empty_span()))
+}

@@ -69,8 +69,9 @@ impl Call {
             }
             ast::TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } => {
                 let lateral = array_exprs.iter().any(has_columns);
-                // Of lists that stand there DataFusion makes a table by itself.
-                return (lateral || *with_ordinality).then(|| Call {
+                let twice = (1..array_exprs.len()).any(|at| array_exprs[..at].contains(&array_exprs[at]));
+                // Of different lists that stand there DataFusion makes a table by itself.
+                return (lateral || *with_ordinality || twice).then(|| Call {
                     function: "unnest".to_owned(),
                     args: array_exprs.iter().map(|list| list.to_string()).collect(),
                     constant: None,
@@ -111,7 +112,15 @@ impl Call {
             .collect();
         if self.with_ordinality {
             let name = names.next().unwrap_or_else(|| ast::Ident::new("ordinality"));
-            items.push(format!("froglet_ordinals({}) AS {name}", lists.first()?));
+            items.push(match &lists[..] {
+                [list] => format!("froglet_ordinals({list}) AS {name}"),
+                lists => {
+                    // As many as the longest list has items.
+                    let lengths = lists.iter().map(|list| format!("cardinality({list})"));
+                    let longest = lengths.collect::<Vec<_>>().join(", ");
+                    format!("generate_series(1::int8, greatest({longest})::int8) AS {name}")
+                }
+            });
         }
         let text = match (self.constant, self.with_ordinality) {
             (Some(ty), false) => {

@@ -8,8 +8,10 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, GetFieldAccess};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
@@ -50,6 +52,24 @@ impl ExprPlanner for Operators {
             return plan_arithmetic(op, arithmetic, left, right, schema);
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+
+    /// DataFusion would make of `(array_agg(x))[1]` an nth_value, which is not always one.
+    fn plan_field_access(
+        &self,
+        raw: RawFieldAccessExpr,
+        _schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        let element = crate::planning::registry().scalar("array_element");
+        match (raw, element) {
+            (RawFieldAccessExpr { expr, field_access: GetFieldAccess::ListIndex { key } }, Some(f))
+                if matches!(expr, Expr::AggregateFunction(_)) =>
+            {
+                let call = ScalarFunction::new_udf(f.clone(), vec![expr, *key]);
+                Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+            }
+            (raw, _) => Ok(PlannerResult::Original(raw)),
+        }
     }
 }
 

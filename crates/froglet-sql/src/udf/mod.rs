@@ -25,6 +25,7 @@ pub mod regexp;
 pub mod session;
 pub mod sets;
 pub mod simple;
+pub mod nothing;
 pub mod single;
 pub mod spans;
 pub mod statistics;
@@ -84,6 +85,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(json::functions());
     all.extend(arrays::functions());
     all.extend(advisory::functions());
+    all.extend(nothing::functions());
     all.extend(notify::functions());
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));
     all.push(pad());
