@@ -125,7 +125,7 @@ fn values_of(source: Option<&Query>) -> Body<'_> {
     let Some(query) = source else { return Body::Defaults };
     match query.body.as_ref() {
         SetExpr::Values(values)
-            if query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none() =>
+            if query.order_by.is_none() && query.limit_clause.is_none() =>
         {
             let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
             if rows.iter().any(|row| row.iter().any(crate::target::has_subquery)) {
@@ -147,7 +147,9 @@ fn union_of(values: &Query, rows: &[&[Expr]]) -> Query {
     let text = selects.join(" UNION ALL ");
     let parsed =
         Parser::new(&Postgres).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
-    parsed.map_or_else(|_| values.clone(), |query| *query)
+    let mut union = parsed.map_or_else(|_| values.clone(), |query| *query);
+    union.with.clone_from(&values.with);
+    union
 }
 
 /// Without a column list a row may be shorter than the table, and never longer.

@@ -90,6 +90,7 @@ pub mod query_run;
 mod quick;
 mod resolve;
 mod returning;
+mod returned;
 mod revert;
 pub mod rewrite;
 pub mod rewrite_calls;
@@ -130,6 +131,7 @@ mod units;
 mod view;
 mod violation;
 mod walk;
+mod with_plan;
 
 pub use copy::directory::CopyDirectory;
 pub use copy::{CopyIn, CopyOut, CopyRows};

@@ -56,9 +56,8 @@ impl QuerySource {
         writer: &mut Writer<'_>,
         view: &Snapshot,
     ) -> Result<Targets, Stop> {
-        let snapshot = writer.txn.part().snapshot().clone();
-        let (session, params, limits) = (writer.session, writer.eval.values(), writer.limits);
-        let mut stream = self.plan.run(session, snapshot, params, limits).await?;
+        let limits = writer.limits;
+        let mut stream = self.plan.run_within(writer).await?;
         let mut targets = Targets::new();
         let mut seen = HashSet::new();
         while let Some(batch) = next(&mut stream, limits).await? {
@@ -177,7 +176,10 @@ fn query(
     for other in modification.others {
         from.push_str(&format!(", {other}"));
     }
-    let mut text = format!("SELECT {qualifier}.{ROW_ID}");
+    let mut text = match &modification.with {
+        Some(with) => format!("{with} SELECT {qualifier}.{ROW_ID}"),
+        None => format!("SELECT {qualifier}.{ROW_ID}"),
+    };
     for (at, value) in selected.iter().enumerate() {
         text.push_str(&format!(", {value} AS \"value {at}\""));
     }

@@ -69,7 +69,8 @@ impl OnConflict {
         let def = &table.def;
         let scope = Scope::table_and_excluded(def, alias);
         let mut sets: Vec<(usize, &Expr)> = Vec::new();
-        for assignment in &update.assignments {
+        let assignments = crate::modify_plan::single(&update.assignments);
+        for assignment in &*assignments {
             let AssignmentTarget::ColumnName(name) = &assignment.target else {
                 return Err(SqlError::unsupported("this form of multiple assignment"));
             };

@@ -11,6 +11,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -32,6 +33,7 @@ use crate::provider_access::{self, Access};
 use crate::provider_exec::TableScan;
 use crate::prune;
 use crate::resolve;
+use crate::returned::{RETURNED_SCHEMA, ReturnedTable};
 use crate::system_row as row;
 use crate::temporary::{ALIAS, is_temporary};
 use crate::types::{computed_type, sql_field};
@@ -53,6 +55,8 @@ pub struct QueryScope {
     pub catalog: Arc<CatalogVersion>,
     /// The session.
     pub session: Arc<dyn SessionFunctions>,
+    /// What parts of the statement have returned.
+    pub(crate) returned: Vec<RecordBatch>,
 }
 
 /// The scope of the run under way.
@@ -73,6 +77,8 @@ pub struct CatalogTables {
     pub options: Arc<ConfigOptions>,
     /// So many views are around.
     pub depth: usize,
+    /// What parts of the statement return.
+    pub(crate) returned: Vec<SchemaRef>,
 }
 
 impl Tables for CatalogTables {
@@ -117,6 +123,11 @@ impl CatalogTables {
     fn lookup(&self, schema: &str, name: &str) -> Option<Found> {
         if let Some(system) = pgcatalog::system_table(schema, name) {
             return Some(Ok(provider_as_source(system)));
+        }
+        if schema == RETURNED_SCHEMA {
+            let at: usize = name.parse().ok()?;
+            let schema = self.returned.get(at)?.clone();
+            return Some(Ok(provider_as_source(Arc::new(ReturnedTable { at, schema }))));
         }
         if schema == ROW_ID_SCHEMA {
             let table = self.catalog.tables.get(&name.parse::<ObjectId>().ok()?)?;

@@ -412,8 +412,8 @@ fn restore_frame(spec: &mut ast::WindowSpec) {
         | ast::WindowFrameBound::Following(Some(count)) = bound
         {
             unmark(count);
-            if let Some(text) = rewrite_interval::text_of(count) {
-                **count = text;
+            if let Some(interval) = rewrite_interval::written(count) {
+                **count = interval;
             }
         }
     }

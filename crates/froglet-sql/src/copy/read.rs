@@ -51,7 +51,7 @@ impl Reading {
         session.state.set_catalog(&version, txn.id().0, &limits);
         let (query, table) = query(&copy.source, &Names { catalog: &version, path: &path })?;
         let mut planner =
-            Planner { catalog: &version, path: &path, fast: false, session: &session.state };
+            Planner { catalog: &version, path: &path, fast: false, session: &session.state, returned: Vec::new() };
         let error = |stop| match stop {
             Stop::Error(e) => e,
             Stop::Restart => SqlError::from(SchemaError::Stale),
