@@ -127,11 +127,13 @@ pub(crate) struct Targets {
     pub(crate) values: Vec<NewValues>,
     /// What the statement keeps of the row it read (for RETURNING and foreign keys).
     pub(crate) olds: Vec<Row>,
+    /// What RETURNING reads of other tables beside each row.
+    pub(crate) others: Vec<Row>,
 }
 
 impl Targets {
     pub(crate) fn new() -> Targets {
-        Targets { rids: Vec::new(), values: Vec::new(), olds: Vec::new() }
+        Targets { rids: Vec::new(), values: Vec::new(), olds: Vec::new(), others: Vec::new() }
     }
 
     fn write<'v>(&'v self, at: usize, kind: Kind<'v>) -> RowWrite<'v> {
@@ -152,7 +154,7 @@ impl Targets {
         }
         let mut flags = keep.iter();
         self.rids.retain(|_| *flags.next().expect("a flag for each row"));
-        for list in [&mut self.values, &mut self.olds] {
+        for list in [&mut self.values, &mut self.olds, &mut self.others] {
             if !list.is_empty() {
                 let mut flags = keep.iter();
                 list.retain(|_| *flags.next().expect("a flag for each row"));

@@ -371,9 +371,14 @@ impl ModifyPlan {
         context: &EvalContext,
     ) -> Result<Vec<Row>, SqlError> {
         (0..targets.rids.len())
-            .map(|at| match self.new_row(targets, at) {
-                Some(row) => list.row(&row, context),
-                None => list.row(&targets.olds[at], context),
+            .map(|at| match (self.new_row(targets, at), targets.others.get(at)) {
+                (Some(row), None) => list.row(&row, context),
+                (None, None) => list.row(&targets.olds[at], context),
+                (row, Some(others)) => {
+                    let mut row = row.unwrap_or_else(|| targets.olds[at].clone());
+                    row.extend(others.iter().cloned());
+                    list.row(&row, context)
+                }
             })
             .collect()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Delete, Expr, FromTable, FunctionArg, FunctionArgExpr,
-    FunctionArguments, SelectItem, SetExpr, TableWithJoins, Update, UpdateTableFromKind, With,
+    FunctionArguments, Query, SelectItem, SetExpr, TableWithJoins, Update, UpdateTableFromKind, With,
 };
 use froglet_engine::SqlState;
 use froglet_schema::{SqlType, TableDef, TableVersion};
@@ -14,13 +14,14 @@ use crate::access;
 use crate::apply::Stop;
 use crate::bound::{BoundExpr, projection_of};
 use crate::error::SqlError;
-use crate::expr::{RowExpr, Scope, infer_params};
+use crate::expr::{Other, RowExpr, Scope, infer_params};
 use crate::foreignkey::Key;
 use crate::modify::{Change, ModifyPlan, SetValue, Source, wants_whole};
 use crate::modify_query::{self, QuerySource};
 use crate::plan::Planner;
 use crate::resolve;
 use crate::returning::{self, OutputList};
+use crate::rewrite_subquery::is_grouped;
 use crate::stored::DefaultKind;
 use crate::table::{Compiled, compiled};
 use crate::target::{TableRef, has_subquery, is_default, written_table};
@@ -114,7 +115,10 @@ fn values_of(value: &Expr, count: usize) -> Option<Vec<Expr>> {
                     select.projection = vec![item.clone()];
                 }
                 match item {
-                    SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. } => {
+                    // Beside an aggregate, what is none would be of every row.
+                    SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+                        if is_aggregate(&one) == is_aggregate(query) =>
+                    {
                         Some(Expr::Subquery(one))
                     }
                     _ => None,
@@ -130,6 +134,10 @@ fn values_of(value: &Expr, count: usize) -> Option<Vec<Expr>> {
         _ => return None,
     };
     (values.len() == count).then_some(values)
+}
+
+fn is_aggregate(query: &Query) -> bool {
+    matches!(&*query.body, SetExpr::Select(select) if is_grouped(select))
 }
 
 /// One `column = value` of SET.
@@ -200,9 +208,17 @@ pub(crate) async fn plan(
         short(&mut plan, &scope, sets.as_deref(), modification, &params)?;
     }
     if let Some(list) = modification.returning {
+        let others: &[Other] = match &plan.source {
+            Source::Query(query) => &query.others,
+            Source::Short { .. } => &[],
+        };
+        let scope = scope.beside(others)?;
         params = infer_params(&scope, &expressions(list), &params)?;
-        let outputs = returning::compile(list, &table.def, alias, &scope, &params)?;
-        let all: Vec<usize> = (0..table.def.columns.len()).collect();
+        let outputs = match others.is_empty() {
+            true => returning::compile(list, &table.def, alias, &scope, &params)?,
+            false => returning::compile_beside(list, &table.def, alias, others, &scope, &params)?,
+        };
+        let all: Vec<usize> = (0..table.def.columns.len() + others.len()).collect();
         plan.returning = Some(OutputList::bind(outputs, &all));
     }
     Ok((plan, params))

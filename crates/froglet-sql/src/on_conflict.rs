@@ -221,7 +221,12 @@ impl DoUpdate {
         let Some(values) = self.new_values(inserter, &existing, proposed, eval)? else {
             return Ok(Some(None));
         };
-        let mut targets = Targets { rids: vec![other], values: vec![values], olds: vec![existing] };
+        let mut targets = Targets {
+            rids: vec![other],
+            values: vec![values],
+            olds: vec![existing],
+            ..Targets::new()
+        };
         let mut recheck = |view: &Snapshot, rid: RowId| {
             let mut row = Row::new();
             if !table.table.read_row(view, rid, &all, &mut row) {

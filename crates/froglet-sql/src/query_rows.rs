@@ -68,6 +68,12 @@ impl QueryPlan {
         &self.fields
     }
 
+    /// The table of a column of its result.
+    pub(crate) fn qualifier(&self, at: usize) -> Option<String> {
+        let (qualifier, _) = self.planned.logical().schema().iter().nth(at)?;
+        qualifier.map(|qualifier| qualifier.table().to_owned())
+    }
+
     /// The Arrow schema of its batches.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.planned.schema()

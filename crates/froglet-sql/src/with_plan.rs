@@ -204,7 +204,9 @@ fn refuse_conflicts(parts: &[Part], query: &ast::Query) -> Result<(), SqlError> 
     for part in parts {
         let Plan::Insert(insert) = &part.plan else { continue };
         let table = &insert.inserter.table.def.name;
-        let mentioned = || query.to_string().to_lowercase().matches(&table.to_lowercase()).count();
+        let text = query.to_string().to_lowercase();
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let mentioned = || words.filter(|word| *word == table.to_lowercase()).count();
         if insert.on_conflict.is_some() && mentioned() > 1 {
             return Err(SqlError::unsupported(format!(
                 "INSERT INTO {table} … ON CONFLICT within a WITH that mentions {table} again"
