@@ -252,7 +252,7 @@ insert into t values (1, 10, 'x'), (2, 20, 'y');
 update t set (a, b) = (select 500, 501) where a = 1 returning *;
 update t set (b, c) = (select max(x), string_agg(x::text, ',') from generate_series(1, 3) x where x <= t.a) where a = 2 returning *;
 update t set (a, b) = row (b, a) where a = 500 returning *;
-update t set (b, c) = (b + 1, 'z') returning a, b, c;
+update t set (b, c) = (b + 1, 'z') where a = 2 returning a, b, c;
 update t set (b, c) = (select g, 'many' from generate_series(1, 2) g);
 update t set (b, c) = (select g, 'none' from generate_series(1, 0) g) returning b, c;
 insert into t values (2, 7) on conflict (a) do update set (b, c) = row (excluded.b + 1, 'u') returning *;

@@ -113,7 +113,11 @@ pub(crate) fn plan_still_good(
 pub(crate) fn plannable(command: &Command) -> bool {
     matches!(
         command,
-        Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_) | Command::With(_)
+        Command::Query(_)
+            | Command::Insert(_)
+            | Command::Update(_)
+            | Command::Delete(_)
+            | Command::With(_)
     )
 }
 
@@ -203,8 +207,13 @@ pub(crate) async fn plan_now(
     let hot = session.settings.hot();
     let path = hot.search_path.clone();
     session.state.set_planning(catalog);
-    let mut planner =
-        Planner { catalog, path: &path, fast: hot.fast_path, session: &session.state, returned: Vec::new() };
+    let mut planner = Planner {
+        catalog,
+        path: &path,
+        fast: hot.fast_path,
+        session: &session.state,
+        returned: Vec::new(),
+    };
     match plan::plan(&mut planner, command, given).await? {
         Some(planned) => Ok(planned),
         None => Err(SqlError::unsupported("this statement").into()),

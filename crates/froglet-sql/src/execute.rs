@@ -53,10 +53,11 @@ pub(crate) async fn run(
         ));
     }
     match &*command {
-        Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_)
-        | Command::With(_) => {
-            pin!(run_planned(session, prepared, params)).await
-        }
+        Command::Query(_)
+        | Command::Insert(_)
+        | Command::Update(_)
+        | Command::Delete(_)
+        | Command::With(_) => pin!(run_planned(session, prepared, params)).await,
         Command::Execute { name, arguments } => {
             let target = bind::named(session, name)?.clone();
             let params = control::arguments(session, &target, arguments)?;

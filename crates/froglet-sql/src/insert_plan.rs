@@ -1,7 +1,8 @@
 //! Planning of INSERT.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Insert, ObjectName, OnInsert, Query, SetExpr, Setting, TableObject, UnaryOperator, Value as Ast,
+    Expr, Ident, Insert, ObjectName, OnInsert, Query, SetExpr, Setting, TableObject, UnaryOperator,
+    Value as Ast,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use froglet_engine::{ColumnType, SqlState, Value};
@@ -83,10 +84,8 @@ pub(crate) async fn plan(
 const OVERRIDING: &str = "overriding";
 
 pub(crate) fn override_with(insert: &mut Insert, value: &str) {
-    let setting = Setting {
-        key: Ident::new(OVERRIDING),
-        value: Expr::Identifier(Ident::new(value)),
-    };
+    let setting =
+        Setting { key: Ident::new(OVERRIDING), value: Expr::Identifier(Ident::new(value)) };
     insert.settings = Some(vec![setting]);
 }
 
@@ -160,9 +159,7 @@ enum Body<'a> {
 fn values_of(source: Option<&Query>) -> Body<'_> {
     let Some(query) = source else { return Body::Defaults };
     match query.body.as_ref() {
-        SetExpr::Values(values)
-            if query.order_by.is_none() && query.limit_clause.is_none() =>
-        {
+        SetExpr::Values(values) if query.order_by.is_none() && query.limit_clause.is_none() => {
             let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
             if rows.iter().any(|row| row.iter().any(crate::target::has_subquery)) {
                 return Body::Query(std::borrow::Cow::Owned(union_of(query, &rows)));

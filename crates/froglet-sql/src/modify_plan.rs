@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Delete, Expr, FromTable, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Query, SelectItem, SetExpr, TableWithJoins, Update, UpdateTableFromKind, With,
+    FunctionArguments, Query, SelectItem, SetExpr, TableWithJoins, Update, UpdateTableFromKind,
+    With,
 };
 use froglet_engine::SqlState;
 use froglet_schema::{SqlType, TableDef, TableVersion};
@@ -130,6 +131,7 @@ fn values_of(value: &Expr, count: usize) -> Option<Vec<Expr>> {
             }
             select.projection.iter().map(item).collect::<Option<_>>()?
         }
+        Expr::Tuple(values) => values.clone(),
         Expr::Nested(inner) => return values_of(inner, count),
         _ => return None,
     };

@@ -59,7 +59,10 @@ impl Plan {
             {
                 &plan.table
             }
-            Plan::Query(_) | Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_)
+            Plan::Query(_)
+            | Plan::Insert(_)
+            | Plan::Update(_)
+            | Plan::Delete(_)
             | Plan::With(_) => return None,
         };
         Some(&table.def)

@@ -352,13 +352,12 @@ impl PlannedQuery {
         params: &[Value],
     ) -> Result<(LogicalPlan, SessionState), SqlError> {
         let plan = self.bound(params)?;
-        let scope =
-            QueryScope {
-                snapshot,
-                catalog: env.catalog.clone(),
-                session: env.session.clone(),
-                returned: env.returned.clone(),
-            };
+        let scope = QueryScope {
+            snapshot,
+            catalog: env.catalog.clone(),
+            session: env.session.clone(),
+            returned: env.returned.clone(),
+        };
         Ok((plan, query_run::state(env, Some(scope))))
     }
 

@@ -15,6 +15,7 @@ use crate::error::SqlError;
 use crate::expr::{Other, RowExpr, Scope};
 use crate::prepared::Field;
 use crate::semantics::fieldnames::figure_name;
+use crate::walk;
 
 /// An output column, before it is bound to places.
 #[derive(Debug)]
@@ -172,6 +173,7 @@ pub(crate) fn compile_beside(
             }
             other => return Err(SqlError::unsupported(format!("the output column {other}"))),
         };
+        refuse_ambiguous(expr, (0..own + others.len()).map(|at| field(at).name))?;
         let expr = RowExpr::compile(scope, expr, params)?;
         let field = match expr.is_column() {
             true => Field { name, ..field(expr.inputs()[0]) },
@@ -183,6 +185,27 @@ pub(crate) fn compile_beside(
         outputs.push(Output { expr, field });
     }
     Ok(outputs)
+}
+
+/// 42702 where a name without a table is that of several columns.
+fn refuse_ambiguous(expr: &Expr, names: impl Iterator<Item = String>) -> Result<(), SqlError> {
+    let names: Vec<String> = names.collect();
+    let mut found = None;
+    walk::each_expr(expr, |part| {
+        if let Expr::Identifier(ident) = part {
+            let name = fold(ident);
+            if names.iter().filter(|known| **known == name).count() > 1 {
+                found.get_or_insert(name);
+            }
+        }
+    });
+    match found {
+        None => Ok(()),
+        Some(name) => Err(SqlError::new(
+            SqlState::AMBIGUOUS_COLUMN,
+            format!("column reference \"{name}\" is ambiguous"),
+        )),
+    }
 }
 
 pub(crate) fn column_expr(

@@ -376,9 +376,8 @@ fn in_place(key: &mut Expr, list: &[ast::SelectItem]) {
     let Some(Expr::Value(number)) = marked(key) else { return };
     let ast::Value::Number(digits, _) = &number.value else { return };
     let place = digits.parse::<usize>().ok().and_then(|at| list.get(at.checked_sub(1)?));
-    if let Some(
-        ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. },
-    ) = place
+    if let Some(ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) =
+        place
     {
         *key = expr.clone();
     }

@@ -69,7 +69,8 @@ impl Call {
             }
             ast::TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } => {
                 let lateral = array_exprs.iter().any(has_columns);
-                let twice = (1..array_exprs.len()).any(|at| array_exprs[..at].contains(&array_exprs[at]));
+                let twice =
+                    (1..array_exprs.len()).any(|at| array_exprs[..at].contains(&array_exprs[at]));
                 // Of different lists that stand there DataFusion makes a table by itself.
                 return (lateral || *with_ordinality || twice).then(|| Call {
                     function: "unnest".to_owned(),

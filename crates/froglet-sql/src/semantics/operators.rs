@@ -62,9 +62,10 @@ impl ExprPlanner for Operators {
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
         let element = crate::planning::registry().scalar("array_element");
         match (raw, element) {
-            (RawFieldAccessExpr { expr, field_access: GetFieldAccess::ListIndex { key } }, Some(f))
-                if matches!(expr, Expr::AggregateFunction(_)) =>
-            {
+            (
+                RawFieldAccessExpr { expr, field_access: GetFieldAccess::ListIndex { key } },
+                Some(f),
+            ) if matches!(expr, Expr::AggregateFunction(_)) => {
                 let call = ScalarFunction::new_udf(f.clone(), vec![expr, *key]);
                 Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
             }
