@@ -183,3 +183,94 @@ select p.name, (select f.id from f where f.pid = p.id order by f.g desc limit 1)
 select p.name, array(select f.g from f where f.pid = p.id order by f.g desc) from p order by 1;
 select * from unnest(array[1, 2], array['a', 'b']) as q (a, b);
 select trim(trailing from 'abc  '), trim(leading from '  x'), trim(both from ' c ');
+-- feature: GROUP BY a primary key
+create table c (id int primary key, name text not null, city text);
+create table o (id int primary key, c_id int references c, total numeric(10, 2));
+create table i (o_id int, n int, sku text, primary key (o_id, n));
+insert into c values (1, 'Ann', 'Oslo'), (2, 'Bob', null), (3, 'Cid', 'Rome');
+insert into o values (1, 1, 10.50), (2, 1, 20), (3, 2, 5.25), (4, null, 7);
+insert into i values (1, 1, 'x'), (1, 2, 'y'), (3, 1, 'z');
+select name from c group by id order by id;
+select c.*, count(o.id) from c left join o on o.c_id = c.id group by c.id order by c.id;
+select c.name, c.city || '!' as loc, max(o.total) from c, o where o.c_id = c.id group by c.id having count(*) > 0 order by c.name;
+select c.name, o.total, count(*) from c join o on o.c_id = c.id join i on i.o_id = o.id group by c.id, o.id order by 1, 2;
+select sku, count(*) from i group by o_id, n order by 1;
+select sku, count(*) from i group by o_id;
+select c.name from c group by rollup (c.id);
+select o.id, c.name from c right join o on o.c_id = c.id group by o.id, c.id order by 1;
+-- feature: subqueries that find nothing
+create table t (id int primary key, v text not null);
+insert into t values (1, 'a'), (2, 'b');
+select (select 1 where false) is null, (select id from t where id > 9 limit 1) is null, (select id from t where id > 9 group by id) is null, (select distinct id from t where id = 1) is null;
+select array(select id from t where false), array(select 1 where false), array(select v from t order by id desc);
+select id, array(select x.v from t x where x.id > t.id order by x.v) from t order by id;
+select id, (select x.v from t x where x.id > t.id order by x.id limit 1) is null as nothing from t order by id;
+-- feature: LATERAL with ORDER BY what is not selected
+create table t (id int primary key, k int, v int);
+insert into t values (1, 1, 30), (2, 1, 10), (3, 2, 20);
+select g, l.id from generate_series(1, 3) g left join lateral (select t.id from t where t.k = g order by t.v desc limit 1) l on true order by g;
+select g, l.id from generate_series(1, 3) g, lateral (select t.id from t where t.k <= g order by t.v offset 1 limit 1) l order by g;
+-- feature: rows in subqueries
+create table t (a int, b int);
+insert into t values (1, 1), (2, null), (3, 3);
+select a from t where (a, b) in (select b, a from t) order by a;
+select a from t where (a, b) not in (select 1, 1) order by a;
+select a from t where (a, a) not in (select b, b from t) order by a;
+-- feature: UNION of literals and other types
+select 1 union select '2' order by 1;
+select null union all select 1;
+select date '2024-01-01' union select '2024-02-01' order by 1;
+select 1 union select 'x';
+select 'a' union all select null;
+-- feature: WITH ORDINALITY of several lists, and of json
+select * from unnest(array['a', 'b'], array[1, 2, 3]) with ordinality as t (a, b, n);
+select value, ordinality from jsonb_array_elements('[10, 20]') with ordinality;
+select * from jsonb_each_text('{"a": 1, "b": "x"}') with ordinality as e (k, v, n) order by n;
+select g, e.v, e.n from generate_series(1, 2) g, jsonb_array_elements('[5, 6]') with ordinality as e (v, n) order by 1, 3;
+prepare p as select * from unnest($1::int[], $1::int[]) as t (a, b);
+execute p ('{1, 2}');
+deallocate p;
+-- feature: ORDER BY USING, COLLATE after a cast, an element of an aggregate
+select x from generate_series(1, 3) x order by x using >;
+select x, y from (values (1, 2), (1, 1), (2, 1)) v (x, y) order by x desc, y using <;
+select 'a'::text collate "C" < 'b';
+select (array_agg(x order by x desc))[1] from generate_series(1, 3) x;
+-- feature: WITH that writes: order, snapshot, main statements
+create table t (a int primary key, b int);
+create table log (a int, note text);
+insert into t values (1, 10), (2, 20);
+with i as (insert into t values (3, 30) returning *) select i.*, (select count(*) from t) as seen from i;
+with u as (update t set b = b + 1 returning a, b) select t.a, t.b, u.b from t join u using (a) order by 1;
+with d as (delete from t where a = 2 returning a, b) insert into t select a, b + 100 from d returning *;
+with a as (insert into t values (20, 1) returning a), b as (insert into t select a + 1, 2 from a returning a) select * from a union all select * from b order by 1;
+with u as (update t set b = 1 where a = 20 returning a), v as (update t set b = 2 where a = 20 returning a) select count(*) from u;
+with x (v) as (insert into log values (7, 'n') returning a), n as (select count(*) as c from x) select v, c from x, n;
+with i as (insert into log values (8, 'm')) select count(*) from log;
+with moved as (delete from log returning *) select * from moved order by a;
+with i as (insert into t values (20, 1) returning a) select 1;
+with up as (insert into t values (20, 5), (30, 6) on conflict (a) do update set b = excluded.b returning a, b) select * from up order by a;
+select * from t order by a;
+prepare p as with i as (insert into t (a, b) values ($1, 1) returning a) insert into log (a, note) select a, $2 from i returning *;
+execute p (50, 'z');
+deallocate p;
+begin read only;
+with i as (insert into t values (60, 1) returning a) select * from i;
+rollback;
+create table p (id int generated by default as identity primary key, n text unique);
+create table ch (p_id int not null references p, w int);
+with x as (insert into p (n) values ('one') returning id) insert into ch select id, 5 from x returning p_id;
+with d as (delete from ch returning p_id) delete from p using d where p.id = d.p_id returning n;
+with i as (insert into t values (900, 1) returning a as x, array[1, 2] as l, 1.50 as d, '2024-01-01'::date + 1 as e, b::text) select * from i;
+with recursive r as (select 1 as n union all select n + 1 from r where n < 3), i as (insert into log select n, 'r' from r returning a) select sum(a) from i;
+select * from (with i as (insert into t values (901, 1) returning a) select * from i) s;
+-- feature: WITH before INSERT, UPDATE, DELETE
+create table t (a int primary key, b int);
+insert into t values (1, 10), (2, 20), (3, 30);
+with k as (select 2 as a) delete from t using k where t.a = k.a returning t.a, t.b;
+with k as (select 3 as a) update t set b = 0 where a in (select a from k) returning *;
+with k as (select 9 as a, 90 as b) insert into t select * from k;
+with k as (select 5 as a) insert into t values ((select a from k), 50), (6, 60) returning a, b;
+select * from t order by a;
+-- feature: window frames of intervals
+select x, sum(x) over (order by d range between interval '1' month preceding and current row) from (values (1, date '2024-01-01'), (2, date '2024-01-20'), (3, date '2024-03-01')) v (x, d) order by x;
+select x, count(*) over (order by d range between interval '2 hours' preceding and interval '1 hour' following) from (values (1, timestamp '2024-01-01 01:00'), (2, timestamp '2024-01-01 02:30'), (3, timestamp '2024-01-01 09:00')) v (x, d) order by x;

@@ -22,6 +22,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use froglet_engine::{IdSet, Row, RowId, RowWrite, Snapshot, SqlState, Ts, Value, WriteStop};
 use froglet_schema::{Catalog, CatalogVersion, SchemaError, TableVersion};
 use froglet_txn::{Isolation, Limits, SchemaUse, Shared, Strength, Transaction, TxnError};
@@ -94,6 +95,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) first_view: Option<Arc<Snapshot>>,
     /// Which of the rows of an insert is the duplicate that it failed with.
     pub(crate) duplicate: Option<usize>,
+    /// What parts of the statement have returned ([`crate::with_plan`]).
+    pub(crate) returned: Vec<RecordBatch>,
 }
 
 /// The values a row takes; nothing for a delete or a lock.
@@ -124,11 +127,13 @@ pub(crate) struct Targets {
     pub(crate) values: Vec<NewValues>,
     /// What the statement keeps of the row it read (for RETURNING and foreign keys).
     pub(crate) olds: Vec<Row>,
+    /// What RETURNING reads of other tables beside each row.
+    pub(crate) others: Vec<Row>,
 }
 
 impl Targets {
     pub(crate) fn new() -> Targets {
-        Targets { rids: Vec::new(), values: Vec::new(), olds: Vec::new() }
+        Targets { rids: Vec::new(), values: Vec::new(), olds: Vec::new(), others: Vec::new() }
     }
 
     fn write<'v>(&'v self, at: usize, kind: Kind<'v>) -> RowWrite<'v> {
@@ -140,7 +145,8 @@ impl Targets {
         }
     }
 
-    fn remove(&mut self, rows: &[usize]) {
+    /// Takes out the rows at these places, which ascend.
+    pub(crate) fn remove(&mut self, rows: &[usize]) {
         let mut doomed = rows.iter().copied().peekable();
         let mut keep = Vec::with_capacity(self.rids.len());
         for at in 0..self.rids.len() {
@@ -148,7 +154,7 @@ impl Targets {
         }
         let mut flags = keep.iter();
         self.rids.retain(|_| *flags.next().expect("a flag for each row"));
-        for list in [&mut self.values, &mut self.olds] {
+        for list in [&mut self.values, &mut self.olds, &mut self.others] {
             if !list.is_empty() {
                 let mut flags = keep.iter();
                 list.retain(|_| *flags.next().expect("a flag for each row"));

@@ -113,7 +113,11 @@ pub(crate) fn plan_still_good(
 pub(crate) fn plannable(command: &Command) -> bool {
     matches!(
         command,
-        Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_)
+        Command::Query(_)
+            | Command::Insert(_)
+            | Command::Update(_)
+            | Command::Delete(_)
+            | Command::With(_)
     )
 }
 
@@ -171,6 +175,7 @@ fn undetermined(command: &Command, oids: &[u32], params: usize) -> Option<usize>
     };
     match command {
         Command::Query(query) => walk::each_expr(&**query, &mut visit),
+        Command::With(query) => walk::each_expr(&**query, &mut visit),
         Command::Insert(insert) => walk::each_expr(&**insert, &mut visit),
         Command::Update(update) => walk::each_expr(&**update, &mut visit),
         Command::Delete(delete) => walk::each_expr(&**delete, &mut visit),
@@ -202,8 +207,13 @@ pub(crate) async fn plan_now(
     let hot = session.settings.hot();
     let path = hot.search_path.clone();
     session.state.set_planning(catalog);
-    let mut planner =
-        Planner { catalog, path: &path, fast: hot.fast_path, session: &session.state };
+    let mut planner = Planner {
+        catalog,
+        path: &path,
+        fast: hot.fast_path,
+        session: &session.state,
+        returned: Vec::new(),
+    };
     match plan::plan(&mut planner, command, given).await? {
         Some(planned) => Ok(planned),
         None => Err(SqlError::unsupported("this statement").into()),

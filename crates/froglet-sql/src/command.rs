@@ -17,6 +17,7 @@ use crate::parse::parse_sql;
 use crate::revert::run::{self as revert, Revert, Undrop};
 use crate::roles::parse::{self as role_parse, RoleCommand};
 use crate::table_as_parse::{self, TableAs};
+use crate::with_plan;
 
 /// `ISOLATION LEVEL …`, `READ ONLY`, `READ WRITE` of BEGIN and SET TRANSACTION.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,6 +155,8 @@ pub enum Command {
         statement: Box<Statement>,
     },
     Query(Box<ast::Query>),
+    /// WITH, and something in it or after it writes.
+    With(Box<ast::Query>),
     Insert(Box<ast::Insert>),
     Update(Box<ast::Update>),
     Delete(Box<ast::Delete>),
@@ -226,6 +229,7 @@ impl Command {
                 let table = TableAs { create, names: Vec::new(), with_data: true };
                 Command::CreateTableAs(Box::new(table))
             }
+            Statement::Query(query) if with_plan::writes(&query) => Command::With(query),
             Statement::Query(query) => match query.body.as_ref() {
                 ast::SetExpr::Select(select) if select.into.is_some() => {
                     crate::table_as_parse::of_select_into(query)

@@ -175,8 +175,6 @@ impl Domain {
                 builder.project(columns)?.build()?
             }
             LogicalPlan::Distinct(Distinct::All(_)) => builder.distinct()?.build()?,
-            // In FROM beside nothing, or behind LATERAL.
-            LogicalPlan::Subquery(_) => builder.build()?,
             // The order of a subquery's rows matters where they are counted, and there it is kept.
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => builder.build()?,
             LogicalPlan::Unnest(unnest) => builder
@@ -221,19 +219,16 @@ impl Domain {
         else {
             return Ok(None);
         };
-        // A column that is sorted by, and not selected, is taken away after the rows are counted.
-        if let LogicalPlan::Projection(projection) = limit.input.as_ref()
-            && matches!(projection.input.as_ref(), LogicalPlan::Sort(_))
-        {
-            let mut counted = limit.clone();
-            counted.input = Arc::clone(&projection.input);
-            let Some(over) = self.over_limit(&counted)? else { return Ok(None) };
-            let exprs = self.read_all(&projection.expr)?;
-            let builder = LogicalPlanBuilder::from(over).project(self.exprs().chain(exprs))?;
-            return builder.build().map(Some);
-        }
         let mut order: Vec<SortExpr> = Vec::new();
         let mut input = limit.input.as_ref();
+        // Keys that are not selected are sorted by below the select list.
+        let mut selected = None;
+        if let LogicalPlan::Projection(projection) = input
+            && matches!(*projection.input, LogicalPlan::Sort(_))
+        {
+            selected = Some(self.read_all(&projection.expr)?);
+            input = projection.input.as_ref();
+        }
         if let LogicalPlan::Sort(sort) = input {
             order = sort.expr.clone();
             input = sort.input.as_ref();
@@ -242,13 +237,17 @@ impl Domain {
             key.expr = self.read(key.expr.clone())?;
         }
         let Some(over) = self.over(input)? else { return Ok(None) };
-        let columns: Vec<Expr> = over.schema().iter().map(Expr::from).collect();
+        let columns: Vec<Expr> = match selected {
+            Some(selected) => self.exprs().chain(selected).collect(),
+            None => over.schema().iter().map(Expr::from).collect(),
+        };
         let row_number = WindowFunctionDefinition::WindowUDF(row_number_udwf());
         let row_number = Expr::from(WindowFunction::new(row_number, Vec::new()))
             .partition_by(self.exprs().collect());
-        // A frame of a window that has no order counts rows, not values.
-        let row_number = if order.is_empty() { row_number } else { row_number.order_by(order) };
-        let row_number = row_number.build()?;
+        let row_number = match order.is_empty() {
+            true => row_number.build()?,
+            false => row_number.order_by(order).build()?,
+        };
         let name = format!("froglet number {}", self.columns[0].name);
         let number = Expr::Column(Column::new_unqualified(&name));
         let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);

@@ -70,6 +70,12 @@ impl Dialect for Postgres {
         if let Some(negated) = symmetric(parser) {
             return Some(self.parse_symmetric(parser, left, negated));
         }
+        // sqlparser knows it after a name or a literal, not after a cast.
+        if parser.parse_keyword(Keyword::COLLATE) {
+            let collation = parser.parse_object_name(false);
+            let expr = Box::new(left.clone());
+            return Some(collation.map(|collation| Expr::Collate { expr, collation }));
+        }
         let distinct = [Keyword::IS, Keyword::DISTINCT, Keyword::FROM];
         let same = [Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM];
         let expr: fn(Box<Expr>, Box<Expr>) -> Expr = if parser.parse_keywords(&distinct) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use froglet_engine::{SqlState, Value};
 use froglet_txn::{Limits, Transaction, TxnError, aside_async};
+use futures::StreamExt;
 
 use crate::apply::{Stop, Writer};
 use crate::columnar::{Convert, converted};
@@ -26,6 +27,7 @@ use crate::query_run::read_to_the_end;
 use crate::select::Found;
 use crate::session::Session;
 use crate::stream::{Outcome, RowStream, TagKind};
+use crate::with_plan::{self, WithPlan};
 use crate::{advisory, bind, control, copy, cursor, ddl_run, explain_run};
 
 /// Restarts of one statement before it is told to give up.
@@ -51,9 +53,11 @@ pub(crate) async fn run(
         ));
     }
     match &*command {
-        Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_) => {
-            pin!(run_planned(session, prepared, params)).await
-        }
+        Command::Query(_)
+        | Command::Insert(_)
+        | Command::Update(_)
+        | Command::Delete(_)
+        | Command::With(_) => pin!(run_planned(session, prepared, params)).await,
         Command::Execute { name, arguments } => {
             let target = bind::named(session, name)?.clone();
             let params = control::arguments(session, &target, arguments)?;
@@ -141,6 +145,7 @@ pub(crate) fn writes(command: &Command) -> Option<&'static str> {
         Command::Insert(_) => Some("INSERT"),
         Command::Update(_) => Some("UPDATE"),
         Command::Delete(_) => Some("DELETE"),
+        Command::With(query) => Some(with_plan::name_of(query)),
         Command::Query(query) if !query.locks.is_empty() => Some("SELECT FOR UPDATE"),
         _ => None,
     }
@@ -214,6 +219,10 @@ async fn attempt(
     let outcome = match &cached.plan {
         Plan::Select(_) | Plan::Query(_) => {
             pin!(read(session, prepared, &cached, context, limits)).await
+        }
+        Plan::With(plan) => {
+            let running = write_with(session, prepared, &cached, plan, context, limits, version);
+            Box::pin(running).await
         }
         Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
             pin!(write(session, prepared, &cached, context, limits, version)).await
@@ -298,6 +307,7 @@ async fn long_read(
         path: &path,
         fast: false,
         session: &session.state,
+        returned: Vec::new(),
     };
     let (plan, _) = crate::query_rows::QueryPlan::plan(&mut planner, query, params).await?;
     let today = crate::convert::origins(plan.fields(), &version);
@@ -343,6 +353,37 @@ async fn write(
         Plan::Delete(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Delete),
         _ => return Err(SqlError::unsupported("this statement").into()),
     };
+    outcome_of(prepared, cached, written, tag)
+}
+
+async fn write_with(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+    cached: &Arc<CachedPlan>,
+    plan: &WithPlan,
+    context: &EvalContext,
+    limits: &Limits,
+    version: Arc<froglet_schema::CatalogVersion>,
+) -> Result<Outcome, Stop> {
+    let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
+    let mut writer = session.writer(version, limits, context)?;
+    match plan.run(&mut writer).await? {
+        with_plan::Done::Written(written, tag) => outcome_of(prepared, cached, written, tag),
+        with_plan::Done::Batches(batches) => {
+            let stream = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
+            let stream = converted(stream, conversion_of(cached));
+            let fields = fields_of(prepared, cached);
+            Ok(Outcome::Rows(RowStream::batches(fields, stream, snapshot, limits.clone())))
+        }
+    }
+}
+
+fn outcome_of(
+    prepared: &Prepared,
+    cached: &CachedPlan,
+    written: Written,
+    tag: TagKind,
+) -> Result<Outcome, Stop> {
     let Written { rows, returned } = written;
     let Some(mut returned) = returned else { return Ok(Outcome::Done(tag.with(rows))) };
     if let Some(conversion) = &cached.conversion {
@@ -373,6 +414,7 @@ impl Session {
             session: &self.state,
             first_view: None,
             duplicate: None,
+            returned: Vec::new(),
         })
     }
 }

@@ -39,6 +39,7 @@ pub(crate) async fn run(
         path: &hot.search_path,
         fast: hot.fast_path,
         session: &session.state,
+        returned: Vec::new(),
     };
     let planned = plan::plan(&mut planner, &command, &[]).await.map_err(|stop| match stop {
         Stop::Error(e) => e,
@@ -71,6 +72,7 @@ pub(crate) async fn run(
         Plan::Insert(insert) => vec![format!("Insert on {}", insert.inserter.table.def.name)],
         Plan::Update(modify) => describe("Update", modify),
         Plan::Delete(modify) => describe("Delete", modify),
+        Plan::With(_) => return Err(SqlError::unsupported("EXPLAIN of WITH that writes")),
     };
     if let Some(txn) = &mut session.txn {
         catalog.end_statement(txn);

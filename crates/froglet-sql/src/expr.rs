@@ -56,6 +56,12 @@ pub struct Scope {
     columns: Arc<[(ColumnType, SqlType)]>,
 }
 
+/// A column of a table beside the one that a statement writes.
+pub(crate) struct Other {
+    pub(crate) qualifier: String,
+    pub(crate) column: (String, ColumnType, SqlType),
+}
+
 impl Scope {
     /// No columns.
     pub fn empty() -> Scope {
@@ -76,6 +82,22 @@ impl Scope {
         let mut scope = Scope::table(def, alias);
         scope.extend(&TableReference::bare("excluded"), def);
         scope
+    }
+
+    /// Columns of other tables after these; 42712 where two have the same name.
+    pub(crate) fn beside(&self, others: &[Other]) -> Result<Scope, SqlError> {
+        let more = others.iter().map(|other| {
+            let (_, ty, sql_type) = other.column;
+            let arrow = types::computed_type(sql_type, ty);
+            let qualifier = TableReference::bare(other.qualifier.as_str());
+            (Some(qualifier), sql_field(&other.column.0, sql_type, arrow, true))
+        });
+        let old = self.schema.iter().map(|(q, f)| (q.cloned(), f.clone()));
+        let schema = DFSchema::new_with_metadata(old.chain(more).collect(), Default::default())
+            .map_err(map_df_error)?;
+        let columns = others.iter().map(|other| (other.column.1, other.column.2));
+        let columns = self.columns.iter().copied().chain(columns).collect();
+        Ok(Scope { schema: Arc::new(schema), columns })
     }
 
     fn extend(&mut self, qualifier: &TableReference, def: &TableDef) {

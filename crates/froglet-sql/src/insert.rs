@@ -118,10 +118,7 @@ impl Inserter {
 
 impl InsertPlan {
     pub(crate) async fn run(&self, writer: &mut Writer<'_>) -> Result<Written, Stop> {
-        let rows = match &self.source {
-            Source::Values(rows) => self.values(rows, writer.eval)?,
-            Source::Query(query) => Box::pin(self.queried(query, writer)).await?,
-        };
+        let rows = self.rows(writer).await?;
         let (count, returned) = match &self.on_conflict {
             None => {
                 self.inserter.insert(writer, &rows).await?;
@@ -134,6 +131,14 @@ impl InsertPlan {
         };
         let returned = self.returned(&returned, writer.eval)?;
         Ok(Written { rows: count as u64, returned })
+    }
+
+    /// The complete rows, before any is inserted.
+    pub(crate) async fn rows(&self, writer: &mut Writer<'_>) -> Result<Vec<Row>, Stop> {
+        match &self.source {
+            Source::Values(rows) => Ok(self.values(rows, writer.eval)?),
+            Source::Query(query) => Box::pin(self.queried(query, writer)).await,
+        }
     }
 
     /// See `at_once.rs`.
@@ -157,7 +162,11 @@ impl InsertPlan {
     }
 
     /// RETURNING.
-    fn returned(&self, rows: &[Row], context: &EvalContext) -> Result<Option<Vec<Row>>, SqlError> {
+    pub(crate) fn returned(
+        &self,
+        rows: &[Row],
+        context: &EvalContext,
+    ) -> Result<Option<Vec<Row>>, SqlError> {
         let Some(list) = &self.returning else { return Ok(None) };
         rows.iter().map(|row| list.row(row, context)).collect::<Result<_, _>>().map(Some)
     }

@@ -1,7 +1,8 @@
 //! Planning of INSERT.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Insert, ObjectName, OnInsert, Query, SetExpr, TableObject, UnaryOperator, Value as Ast,
+    Expr, Ident, Insert, ObjectName, OnInsert, Query, SetExpr, Setting, TableObject, UnaryOperator,
+    Value as Ast,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use froglet_engine::{ColumnType, SqlState, Value};
@@ -43,7 +44,13 @@ pub(crate) async fn plan(
             let (query, params) = RowsQuery::plan(planner, &query, given, &types).await?;
             let columns = shortened(&table.def, insert, columns, query.width())?;
             for column in &columns {
-                refuse_given(&table.def, &compiled, *column)?;
+                let kind = compiled.kinds[*column];
+                if is_overridden(insert, kind) {
+                    return Err(SqlError::unsupported("OVERRIDING USER VALUE of a query").into());
+                }
+                if !is_let(insert, kind) {
+                    refuse_given(&table.def, &compiled, *column)?;
+                }
             }
             let targets = columns.iter().map(|c| target_of(&table.def.columns[*c])).collect();
             (Source::Query(Box::new(query.cast_to(targets)?)), columns, params)
@@ -71,6 +78,34 @@ pub(crate) async fn plan(
     };
     let inserter = Inserter::new(&table, compiled, columns, planner.catalog);
     Ok((InsertPlan { inserter, source, on_conflict, returning }, params))
+}
+
+/// OVERRIDING … VALUE is kept among an INSERT's settings, of which PostgreSQL has none.
+const OVERRIDING: &str = "overriding";
+
+pub(crate) fn override_with(insert: &mut Insert, value: &str) {
+    let setting =
+        Setting { key: Ident::new(OVERRIDING), value: Expr::Identifier(Ident::new(value)) };
+    insert.settings = Some(vec![setting]);
+}
+
+/// `system`, `user`
+fn overriding(insert: &Insert) -> Option<&str> {
+    let setting = insert.settings.iter().flatten().find(|s| s.key.value == OVERRIDING)?;
+    match &setting.value {
+        Expr::Identifier(value) => Some(&value.value),
+        _ => None,
+    }
+}
+
+/// Whether a value given for a column is not used: OVERRIDING USER VALUE.
+fn is_overridden(insert: &Insert, kind: DefaultKind) -> bool {
+    let identity = matches!(kind, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault);
+    identity && overriding(insert) == Some("user")
+}
+
+fn is_let(insert: &Insert, kind: DefaultKind) -> bool {
+    kind == DefaultKind::IdentityAlways && overriding(insert) == Some("system")
 }
 
 /// A column as the target of a cast: name, stored type, SQL type.
@@ -124,9 +159,7 @@ enum Body<'a> {
 fn values_of(source: Option<&Query>) -> Body<'_> {
     let Some(query) = source else { return Body::Defaults };
     match query.body.as_ref() {
-        SetExpr::Values(values)
-            if query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none() =>
-        {
+        SetExpr::Values(values) if query.order_by.is_none() && query.limit_clause.is_none() => {
             let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
             if rows.iter().any(|row| row.iter().any(crate::target::has_subquery)) {
                 return Body::Query(std::borrow::Cow::Owned(union_of(query, &rows)));
@@ -147,7 +180,9 @@ fn union_of(values: &Query, rows: &[&[Expr]]) -> Query {
     let text = selects.join(" UNION ALL ");
     let parsed =
         Parser::new(&Postgres).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
-    parsed.map_or_else(|_| values.clone(), |query| *query)
+    let mut union = parsed.map_or_else(|_| values.clone(), |query| *query);
+    union.with.clone_from(&values.with);
+    union
 }
 
 /// Without a column list a row may be shorter than the table, and never longer.
@@ -199,11 +234,14 @@ fn values(
     for row in rows {
         let mut values = Vec::with_capacity(width);
         for (column, expr) in columns.iter().zip(*row) {
-            if is_default(expr) {
+            let kind = compiled.kinds[*column];
+            if is_default(expr) || is_overridden(insert, kind) {
                 values.push(None);
                 continue;
             }
-            refuse_given(&table.def, compiled, *column)?;
+            if !is_let(insert, kind) {
+                refuse_given(&table.def, compiled, *column)?;
+            }
             values.push(Some(value(&scope, expr, &params, &table.def.columns[*column])?));
         }
         source.push(values);

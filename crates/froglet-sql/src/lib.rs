@@ -89,6 +89,7 @@ mod query_rows;
 pub mod query_run;
 mod quick;
 mod resolve;
+mod returned;
 mod returning;
 mod revert;
 pub mod rewrite;
@@ -131,6 +132,7 @@ mod units;
 mod view;
 mod violation;
 mod walk;
+mod with_plan;
 
 pub use copy::directory::CopyDirectory;
 pub use copy::{CopyIn, CopyOut, CopyRows};

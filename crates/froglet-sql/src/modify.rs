@@ -95,8 +95,19 @@ pub(crate) struct Written {
 
 impl ModifyPlan {
     pub(crate) async fn run(&self, writer: &mut Writer<'_>) -> Result<Written, Stop> {
+        let (view, mut targets) = self.gather(writer).await?;
+        self.write(writer, &view, &mut targets, true).await?;
+        let returned = self.all_returned(&targets, writer.eval)?;
+        Ok(Written { rows: targets.rids.len() as u64, returned })
+    }
+
+    /// The rows under the statement's view, and their new values.
+    pub(crate) async fn gather(
+        &self,
+        writer: &mut Writer<'_>,
+    ) -> Result<(Arc<Snapshot>, Targets), Stop> {
         let view = writer.txn.part().snapshot().clone();
-        let mut targets = match &self.source {
+        let targets = match &self.source {
             Source::Short { access, residual, sets, .. } => {
                 let (access, residual) = (access.as_ref(), residual.as_ref());
                 self.collect(writer, &view, access, residual, sets, usize::MAX)?
@@ -104,18 +115,35 @@ impl ModifyPlan {
             }
             Source::Query(query) => Box::pin(query.collect(self, writer, &view)).await?,
         };
-        if !targets.rids.is_empty() {
-            writer.note(&self.table);
-            self.apply(writer, &view, &mut targets).await?;
-            if !self.child_keys.is_empty() || !self.parent_keys.is_empty() {
-                Box::pin(self.keys(writer, &targets)).await?;
-            }
+        Ok((view, targets))
+    }
+
+    /// Writes them. Rows that somebody has changed are looked at again, or the statement restarts.
+    pub(crate) async fn write(
+        &self,
+        writer: &mut Writer<'_>,
+        view: &Snapshot,
+        targets: &mut Targets,
+        looks_again: bool,
+    ) -> Result<(), Stop> {
+        if targets.rids.is_empty() {
+            return Ok(());
         }
-        let returned = match &self.returning {
-            Some(list) => Some(self.returned(list, &targets, writer.eval)?),
-            None => None,
-        };
-        Ok(Written { rows: targets.rids.len() as u64, returned })
+        writer.note(&self.table);
+        self.apply(writer, view, targets, looks_again).await?;
+        if !self.child_keys.is_empty() || !self.parent_keys.is_empty() {
+            Box::pin(self.keys(writer, targets)).await?;
+        }
+        Ok(())
+    }
+
+    /// RETURNING, of all rows.
+    pub(crate) fn all_returned(
+        &self,
+        targets: &Targets,
+        context: &EvalContext,
+    ) -> Result<Option<Vec<Row>>, SqlError> {
+        self.returning.as_ref().map(|list| self.returned(list, targets, context)).transpose()
     }
 
     /// See `at_once.rs`.
@@ -247,6 +275,7 @@ impl ModifyPlan {
         writer: &mut Writer<'_>,
         view: &Snapshot,
         targets: &mut Targets,
+        looks_again: bool,
     ) -> Result<(), Stop> {
         let kind = self.change.kind();
         let eval = writer.eval;
@@ -257,8 +286,8 @@ impl ModifyPlan {
             Source::Query(_) => unreachable!("a query is not asked about one row"),
         };
         let recheck: Option<Recheck<'_>> = match &self.source {
-            Source::Short { .. } => Some(&mut again),
-            Source::Query(_) => None,
+            Source::Short { .. } if looks_again => Some(&mut again),
+            Source::Short { .. } | Source::Query(_) => None,
         };
         writer.modify(&self.table, kind, view.ts, targets, OnBusy::Wait, recheck).await
     }
@@ -342,9 +371,14 @@ impl ModifyPlan {
         context: &EvalContext,
     ) -> Result<Vec<Row>, SqlError> {
         (0..targets.rids.len())
-            .map(|at| match self.new_row(targets, at) {
-                Some(row) => list.row(&row, context),
-                None => list.row(&targets.olds[at], context),
+            .map(|at| match (self.new_row(targets, at), targets.others.get(at)) {
+                (Some(row), None) => list.row(&row, context),
+                (None, None) => list.row(&targets.olds[at], context),
+                (row, Some(others)) => {
+                    let mut row = row.unwrap_or_else(|| targets.olds[at].clone());
+                    row.extend(others.iter().cloned());
+                    list.row(&row, context)
+                }
             })
             .collect()
     }

@@ -1,10 +1,12 @@
 //! Planning of UPDATE and DELETE.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Delete, Expr, FromTable, SelectItem, TableWithJoins, Update,
-    UpdateTableFromKind,
+    Assignment, AssignmentTarget, Delete, Expr, FromTable, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Query, SelectItem, SetExpr, TableWithJoins, Update, UpdateTableFromKind,
+    With,
 };
 use froglet_engine::SqlState;
 use froglet_schema::{SqlType, TableDef, TableVersion};
@@ -13,13 +15,14 @@ use crate::access;
 use crate::apply::Stop;
 use crate::bound::{BoundExpr, projection_of};
 use crate::error::SqlError;
-use crate::expr::{RowExpr, Scope, infer_params};
+use crate::expr::{Other, RowExpr, Scope, infer_params};
 use crate::foreignkey::Key;
 use crate::modify::{Change, ModifyPlan, SetValue, Source, wants_whole};
 use crate::modify_query::{self, QuerySource};
 use crate::plan::Planner;
 use crate::resolve;
 use crate::returning::{self, OutputList};
+use crate::rewrite_subquery::is_grouped;
 use crate::stored::DefaultKind;
 use crate::table::{Compiled, compiled};
 use crate::target::{TableRef, has_subquery, is_default, written_table};
@@ -27,7 +30,8 @@ use crate::target::{TableRef, has_subquery, is_default, written_table};
 /// A statement's parts, whichever of the two it is.
 pub(crate) struct Modification<'a> {
     pub(crate) target: TableRef<'a>,
-    pub(crate) assignments: Option<&'a [Assignment]>,
+    pub(crate) with: Option<With>,
+    pub(crate) assignments: Option<Cow<'a, [Assignment]>>,
     pub(crate) others: &'a [TableWithJoins],
     pub(crate) selection: Option<&'a Expr>,
     pub(crate) returning: Option<&'a [SelectItem]>,
@@ -43,7 +47,8 @@ pub(crate) fn of_update(update: &Update) -> Result<Modification<'_>, SqlError> {
     };
     Ok(Modification {
         target: written_table(&update.table)?,
-        assignments: Some(&update.assignments),
+        with: None,
+        assignments: Some(single(&update.assignments)),
         others,
         selection: update.selection.as_ref(),
         returning: update.returning.as_deref(),
@@ -60,11 +65,81 @@ pub(crate) fn of_delete(delete: &Delete) -> Result<Modification<'_>, SqlError> {
     };
     Ok(Modification {
         target: written_table(target)?,
+        with: None,
         assignments: None,
         others: delete.using.as_deref().unwrap_or(&[]),
         selection: delete.selection.as_ref(),
         returning: delete.returning.as_deref(),
     })
+}
+
+/// `(a, b) = (SELECT x, y …)` as `a = (SELECT x …), b = (SELECT y …)`, `(a, b) = ROW (…)` alike.
+pub(crate) fn single(assignments: &[Assignment]) -> Cow<'_, [Assignment]> {
+    let is_plain = |a: &Assignment| matches!(a.target, AssignmentTarget::ColumnName(_));
+    if assignments.iter().all(is_plain) {
+        return Cow::Borrowed(assignments);
+    }
+    let mut all = Vec::with_capacity(assignments.len());
+    for assignment in assignments {
+        let AssignmentTarget::Tuple(names) = &assignment.target else {
+            all.push(assignment.clone());
+            continue;
+        };
+        let Some(values) = values_of(&assignment.value, names.len()) else {
+            all.push(assignment.clone());
+            continue;
+        };
+        all.extend(names.iter().zip(values).map(|(name, value)| Assignment {
+            target: AssignmentTarget::ColumnName(name.clone()),
+            value,
+        }));
+    }
+    Cow::Owned(all)
+}
+
+/// The values of a row, or of a query of one row.
+fn values_of(value: &Expr, count: usize) -> Option<Vec<Expr>> {
+    let values: Vec<Expr> = match value {
+        Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => {
+            let FunctionArguments::List(list) = &f.args else { return None };
+            let value = |arg: &FunctionArg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            };
+            list.args.iter().map(value).collect::<Option<_>>()?
+        }
+        Expr::Subquery(query) => {
+            let SetExpr::Select(select) = &*query.body else { return None };
+            let item = |item: &SelectItem| {
+                let mut one = query.clone();
+                if let SetExpr::Select(select) = &mut *one.body {
+                    select.projection = vec![item.clone()];
+                }
+                match item {
+                    // Beside an aggregate, what is none would be of every row.
+                    SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+                        if is_aggregate(&one) == is_aggregate(query) =>
+                    {
+                        Some(Expr::Subquery(one))
+                    }
+                    _ => None,
+                }
+            };
+            // Which row of several would be taken, is not said for each column alone.
+            if select.distinct.is_some() {
+                return None;
+            }
+            select.projection.iter().map(item).collect::<Option<_>>()?
+        }
+        Expr::Tuple(values) => values.clone(),
+        Expr::Nested(inner) => return values_of(inner, count),
+        _ => return None,
+    };
+    (values.len() == count).then_some(values)
+}
+
+fn is_aggregate(query: &Query) -> bool {
+    matches!(&*query.body, SetExpr::Select(select) if is_grouped(select))
 }
 
 /// One `column = value` of SET.
@@ -82,11 +157,12 @@ pub(crate) async fn plan(
     let table = planner.names().table(modification.target.name)?.clone();
     let compiled = compiled(&table)?;
     let alias = modification.target.alias.as_deref();
-    let sets = match modification.assignments {
+    let sets = match &modification.assignments {
         Some(assignments) => Some(sets(&table.def, &compiled, assignments)?),
         None => None,
     };
     let long = !planner.fast
+        || modification.with.is_some()
         || !modification.others.is_empty()
         || modification.selection.is_some_and(has_subquery)
         || sets.iter().flatten().any(|set| has_subquery(set.value));
@@ -134,9 +210,17 @@ pub(crate) async fn plan(
         short(&mut plan, &scope, sets.as_deref(), modification, &params)?;
     }
     if let Some(list) = modification.returning {
+        let others: &[Other] = match &plan.source {
+            Source::Query(query) => &query.others,
+            Source::Short { .. } => &[],
+        };
+        let scope = scope.beside(others)?;
         params = infer_params(&scope, &expressions(list), &params)?;
-        let outputs = returning::compile(list, &table.def, alias, &scope, &params)?;
-        let all: Vec<usize> = (0..table.def.columns.len()).collect();
+        let outputs = match others.is_empty() {
+            true => returning::compile(list, &table.def, alias, &scope, &params)?,
+            false => returning::compile_beside(list, &table.def, alias, others, &scope, &params)?,
+        };
+        let all: Vec<usize> = (0..table.def.columns.len() + others.len()).collect();
         plan.returning = Some(OutputList::bind(outputs, &all));
     }
     Ok((plan, params))

@@ -9,14 +9,16 @@
 
 use std::collections::HashSet;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, Statement};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Statement, TableFactor, TableWithJoins};
 use datafusion::sql::sqlparser::parser::Parser;
-use froglet_engine::{RowId, Snapshot, SqlState, Value};
+use froglet_engine::{ColumnType, RowId, Snapshot, SqlState, Value};
 use froglet_schema::{SqlType, TableDef};
 
 use crate::apply::{Stop, Targets, Writer};
+use crate::command::fold;
 use crate::dialect::Postgres;
 use crate::error::SqlError;
+use crate::expr::Other;
 use crate::insert_plan::{CastTarget, target_of};
 use crate::modify::{Change, ModifyPlan};
 use crate::modify_plan::{Modification, Set};
@@ -25,7 +27,7 @@ use crate::provider::{ROW_ID, ROW_ID_SCHEMA};
 use crate::query_rows::{QueryPlan, next};
 use crate::target::is_default;
 use crate::types::cast::{CastContext, assignable, not_assignable};
-use crate::types::{cast_array, value_at};
+use crate::types::{self, cast_array, value_at};
 use crate::udf::lookup::quoted;
 
 /// A query for the rows of an UPDATE or DELETE.
@@ -35,6 +37,8 @@ pub(crate) struct QuerySource {
     sets: Vec<Place>,
     /// The types of the values that the query computes.
     targets: Vec<CastTarget>,
+    /// The columns after those, of other tables, for RETURNING.
+    pub(crate) others: Vec<Other>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,9 +60,8 @@ impl QuerySource {
         writer: &mut Writer<'_>,
         view: &Snapshot,
     ) -> Result<Targets, Stop> {
-        let snapshot = writer.txn.part().snapshot().clone();
-        let (session, params, limits) = (writer.session, writer.eval.values(), writer.limits);
-        let mut stream = self.plan.run(session, snapshot, params, limits).await?;
+        let limits = writer.limits;
+        let mut stream = self.plan.run_within(writer).await?;
         let mut targets = Targets::new();
         let mut seen = HashSet::new();
         while let Some(batch) = next(&mut stream, limits).await? {
@@ -66,6 +69,11 @@ impl QuerySource {
             for (at, (_, ty, sql_type)) in self.targets.iter().enumerate() {
                 let array = batch.column(1 + at);
                 computed.push((cast_array(array, *ty, *sql_type, CastContext::Assignment)?, *ty));
+            }
+            let mut others = Vec::with_capacity(self.others.len());
+            for (at, Other { column: (_, ty, sql_type), .. }) in self.others.iter().enumerate() {
+                let array = batch.column(1 + self.targets.len() + at);
+                others.push((cast_array(array, *ty, *sql_type, CastContext::Assignment)?, *ty));
             }
             for row in 0..batch.num_rows() {
                 let rid = row_id(&batch, row)?;
@@ -92,6 +100,10 @@ impl QuerySource {
                     targets.values.push(values);
                 }
                 targets.rids.push(rid);
+                if !others.is_empty() {
+                    let values = others.iter().map(|(a, ty)| value_at(a.as_ref(), row, *ty));
+                    targets.others.push(values.collect());
+                }
                 if plan.whole {
                     targets.olds.push(old);
                 }
@@ -136,14 +148,56 @@ pub(crate) async fn plan(
             });
         }
     }
-    let query = query(def, modification, &selected)?;
+    if modification.returning.is_some() {
+        for name in names(modification.others)? {
+            selected.push(format!("{}.*", quoted(&name)));
+        }
+    }
+    let query = query(def, modification, &selected, targets.len())?;
     let (query, params) = QueryPlan::plan(planner, &query, given).await?;
     for (field, (name, _, to)) in query.fields()[1..].iter().zip(&targets) {
         if !assignable(field.sql_type.oid, to.oid) {
             return Err(not_assignable(name, *to, field.sql_type).into());
         }
     }
-    Ok((QuerySource { plan: query, sets: places, targets }, params))
+    let others = (1 + targets.len()..query.fields().len()).map(|at| other(&query, at));
+    let others = others.collect::<Result<_, _>>()?;
+    Ok((QuerySource { plan: query, sets: places, targets, others }, params))
+}
+
+/// A column of another table.
+fn other(query: &QueryPlan, at: usize) -> Result<Other, SqlError> {
+    let field = &query.fields()[at];
+    let ty = field.sql_type;
+    let stored = match types::array::is_array(ty.oid) {
+        true => Some(ColumnType::Text),
+        false => field.ty.or_else(|| types::column_type_of(ty.oid, ty.modifier)),
+    };
+    match (query.qualifier(at), stored) {
+        (Some(qualifier), Some(stored)) => {
+            Ok(Other { qualifier, column: (field.name.clone(), stored, ty) })
+        }
+        _ => Err(SqlError::unsupported(format!("RETURNING beside column \"{}\"", field.name))),
+    }
+}
+
+/// The names under which other tables go.
+fn names(others: &[TableWithJoins]) -> Result<Vec<String>, SqlError> {
+    fn tables(item: &TableWithJoins) -> impl Iterator<Item = &TableFactor> {
+        std::iter::once(&item.relation).chain(item.joins.iter().map(|join| &join.relation))
+    }
+    let name = |factor: &TableFactor| match factor {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. }
+        | TableFactor::Function { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. } => Ok(fold(&alias.name)),
+        TableFactor::Table { name, .. } | TableFactor::Function { name, .. } => {
+            let last = name.0.last().and_then(|part| part.as_ident()).map(fold);
+            last.ok_or_else(|| SqlError::unsupported(format!("RETURNING beside {factor}")))
+        }
+        other => Err(SqlError::unsupported(format!("RETURNING beside {other}"))),
+    };
+    others.iter().flat_map(tables).map(name).collect()
 }
 
 /// A literal or parameter without a type takes the column's.
@@ -170,6 +224,7 @@ fn query(
     def: &TableDef,
     modification: &Modification<'_>,
     selected: &[String],
+    values: usize,
 ) -> Result<Query, SqlError> {
     let name = modification.target.alias.as_deref().unwrap_or(&def.name);
     let qualifier = quoted(name);
@@ -177,9 +232,15 @@ fn query(
     for other in modification.others {
         from.push_str(&format!(", {other}"));
     }
-    let mut text = format!("SELECT {qualifier}.{ROW_ID}");
+    let mut text = match &modification.with {
+        Some(with) => format!("{with} SELECT {qualifier}.{ROW_ID}"),
+        None => format!("SELECT {qualifier}.{ROW_ID}"),
+    };
     for (at, value) in selected.iter().enumerate() {
-        text.push_str(&format!(", {value} AS \"value {at}\""));
+        match at < values {
+            true => text.push_str(&format!(", {value} AS \"value {at}\"")),
+            false => text.push_str(&format!(", {value}")),
+        }
     }
     text.push_str(&format!(" FROM {from}"));
     if let Some(condition) = modification.selection {

@@ -69,7 +69,8 @@ impl OnConflict {
         let def = &table.def;
         let scope = Scope::table_and_excluded(def, alias);
         let mut sets: Vec<(usize, &Expr)> = Vec::new();
-        for assignment in &update.assignments {
+        let assignments = crate::modify_plan::single(&update.assignments);
+        for assignment in &*assignments {
             let AssignmentTarget::ColumnName(name) = &assignment.target else {
                 return Err(SqlError::unsupported("this form of multiple assignment"));
             };
@@ -222,7 +223,12 @@ impl DoUpdate {
         let Some(values) = self.new_values(inserter, &existing, proposed, eval)? else {
             return Ok(Some(None));
         };
-        let mut targets = Targets { rids: vec![other], values: vec![values], olds: vec![existing] };
+        let mut targets = Targets {
+            rids: vec![other],
+            values: vec![values],
+            olds: vec![existing],
+            ..Targets::new()
+        };
         let mut recheck = |view: &Snapshot, rid: RowId| {
             let mut row = Row::new();
             if !table.table.read_row(view, rid, &all, &mut row) {

@@ -22,6 +22,7 @@ use froglet_engine::SqlState;
 use crate::command::{self, Command};
 use crate::dialect::Postgres;
 use crate::error::{Notice, SqlError};
+use crate::insert_plan;
 
 /// The longest text of one message.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
@@ -228,6 +229,9 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::token_forms::trims(&mut tokens);
     crate::sequence_ddl::order_identity_options(&mut tokens);
     crate::storage_options::with_known_options(&mut tokens);
+    order_by_operators(&mut tokens);
+    without_unlogged(&mut tokens);
+    let overriding = overriding(&mut tokens);
     match command::parse(&tokens) {
         Some(Ok(command)) => return Ok(command),
         Some(Err(error)) => return Err(Failure { error, tokens }),
@@ -240,8 +244,59 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
             let text = format!("Expected: a statement at Line: {}, Column: {}", at.line, at.column);
             Err(Failure { error: ParserError::ParserError(text), tokens })
         }
-        Ok(statement) => Ok(Command::from_statement(statement)),
+        Ok(mut statement) => {
+            if let (Statement::Insert(insert), Some(value)) = (&mut statement, overriding) {
+                insert_plan::override_with(insert, value);
+            }
+            Ok(Command::from_statement(statement))
+        }
         Err(error) => Err(Failure { error, tokens }),
+    }
+}
+
+fn is_word(token: &TokenWithSpan, text: &str) -> bool {
+    matches!(&token.token, Token::Word(w)
+        if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(text))
+}
+
+/// CREATE UNLOGGED TABLE makes an ordinary table: it keeps more than it has to.
+fn without_unlogged(tokens: &mut Vec<TokenWithSpan>) {
+    if let [create, unlogged, table, ..] = &tokens[..]
+        && is_word(create, "create")
+        && is_word(unlogged, "unlogged")
+        && is_word(table, "table")
+    {
+        tokens.remove(1);
+    }
+}
+
+/// Takes OVERRIDING SYSTEM VALUE or USER VALUE out of an INSERT; sqlparser does not know it.
+fn overriding(tokens: &mut Vec<TokenWithSpan>) -> Option<&'static str> {
+    tokens.first().filter(|first| is_word(first, "insert"))?;
+    let at = tokens
+        .windows(3)
+        .position(|three| is_word(&three[0], "overriding") && is_word(&three[2], "value"))?;
+    let value = ["system", "user"].into_iter().find(|value| is_word(&tokens[at + 1], value))?;
+    tokens.drain(at..at + 3);
+    Some(value)
+}
+
+/// `ORDER BY x USING <` is ORDER BY x ASC.
+fn order_by_operators(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 1;
+    while at < tokens.len() {
+        let direction = match &tokens[at].token {
+            Token::Lt => Some("ASC"),
+            Token::Gt => Some("DESC"),
+            _ => None,
+        };
+        let before = matches!(&tokens[at - 1].token, Token::Word(w)
+            if w.quote_style.is_none() && w.keyword == Keyword::USING);
+        if let (Some(direction), true) = (direction, before) {
+            tokens[at].token = Token::make_keyword(direction);
+            tokens.remove(at - 1);
+        }
+        at += 1;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use froglet_schema::{CatalogVersion, SqlType, TableDef};
 
 use crate::apply::Stop;
@@ -15,6 +16,7 @@ use crate::prepared::Field;
 use crate::query_rows::QueryPlan;
 use crate::resolve::Names;
 use crate::select::SelectPlan;
+use crate::with_plan::{self, WithPlan};
 use crate::{insert, insert_plan, modify, modify_plan, select};
 
 /// What a statement is planned against.
@@ -24,6 +26,8 @@ pub(crate) struct Planner<'a> {
     /// `froglet.fast_path`
     pub(crate) fast: bool,
     pub(crate) session: &'a Arc<SessionState>,
+    /// What parts of the statement return that are planned already ([`crate::with_plan`]).
+    pub(crate) returned: Vec<SchemaRef>,
 }
 
 impl<'a> Planner<'a> {
@@ -39,6 +43,7 @@ pub(crate) enum Plan {
     Insert(Box<InsertPlan>),
     Update(Box<ModifyPlan>),
     Delete(Box<ModifyPlan>),
+    With(Box<WithPlan>),
 }
 
 impl Plan {
@@ -54,7 +59,11 @@ impl Plan {
             {
                 &plan.table
             }
-            Plan::Query(_) | Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => return None,
+            Plan::Query(_)
+            | Plan::Insert(_)
+            | Plan::Update(_)
+            | Plan::Delete(_)
+            | Plan::With(_) => return None,
         };
         Some(&table.def)
     }
@@ -64,6 +73,7 @@ impl Plan {
         match self {
             Plan::Select(plan) => Some(&plan.outputs.fields),
             Plan::Query(plan) => Some(plan.fields()),
+            Plan::With(plan) => plan.fields(),
             Plan::Insert(plan) => plan.returning.as_ref().map(|list| &list.fields),
             Plan::Update(plan) | Plan::Delete(plan) => {
                 plan.returning.as_ref().map(|list| &list.fields)
@@ -96,6 +106,10 @@ async fn plan_here(
                 (Plan::Query(Box::new(plan)), params)
             }
         },
+        Command::With(query) => {
+            let (plan, params) = Box::pin(with_plan::plan(planner, query, given)).await?;
+            (Plan::With(Box::new(plan)), params)
+        }
         Command::Insert(insert) => {
             let (plan, params) = insert_plan::plan(planner, insert, given).await?;
             (Plan::Insert(Box::new(plan)), params)

@@ -11,12 +11,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
-use datafusion::common::{Statistics, TableReference};
+use datafusion::common::{Constraint, Constraints, Statistics, TableReference};
 use datafusion::datasource::{TableProvider, TableType, provider_as_source};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableSource};
@@ -32,6 +33,7 @@ use crate::provider_access::{self, Access};
 use crate::provider_exec::TableScan;
 use crate::prune;
 use crate::resolve;
+use crate::returned::{RETURNED_SCHEMA, ReturnedTable};
 use crate::system_row as row;
 use crate::temporary::{ALIAS, is_temporary};
 use crate::types::{computed_type, sql_field};
@@ -53,6 +55,8 @@ pub struct QueryScope {
     pub catalog: Arc<CatalogVersion>,
     /// The session.
     pub session: Arc<dyn SessionFunctions>,
+    /// What parts of the statement have returned.
+    pub(crate) returned: Vec<RecordBatch>,
 }
 
 /// The scope of the run under way.
@@ -73,6 +77,8 @@ pub struct CatalogTables {
     pub options: Arc<ConfigOptions>,
     /// So many views are around.
     pub depth: usize,
+    /// What parts of the statement return.
+    pub(crate) returned: Vec<SchemaRef>,
 }
 
 impl Tables for CatalogTables {
@@ -117,6 +123,11 @@ impl CatalogTables {
     fn lookup(&self, schema: &str, name: &str) -> Option<Found> {
         if let Some(system) = pgcatalog::system_table(schema, name) {
             return Some(Ok(provider_as_source(system)));
+        }
+        if schema == RETURNED_SCHEMA {
+            let at: usize = name.parse().ok()?;
+            let schema = self.returned.get(at)?.clone();
+            return Some(Ok(provider_as_source(Arc::new(ReturnedTable { at, schema }))));
         }
         if schema == ROW_ID_SCHEMA {
             let table = self.catalog.tables.get(&name.parse::<ObjectId>().ok()?)?;
@@ -169,6 +180,8 @@ pub struct BaseTable {
     table: Arc<TableVersion>,
     schema: SchemaRef,
     row_ids: bool,
+    /// The primary key, on which all columns depend.
+    constraints: Constraints,
 }
 
 impl fmt::Debug for BaseTable {
@@ -180,19 +193,29 @@ impl fmt::Debug for BaseTable {
 impl BaseTable {
     fn new(table: Arc<TableVersion>) -> BaseTable {
         let schema = Arc::new(Schema::new(fields_of(&table)));
-        BaseTable { table, schema, row_ids: false }
+        let constraints = constraints_of(&table);
+        BaseTable { table, schema, row_ids: false, constraints }
     }
 
     fn with_row_ids(table: Arc<TableVersion>) -> BaseTable {
         let mut fields = fields_of(&table);
         fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
-        BaseTable { table, schema: Arc::new(Schema::new(fields)), row_ids: true }
+        let schema = Arc::new(Schema::new(fields));
+        BaseTable { table, schema, row_ids: true, constraints: Constraints::default() }
     }
 
     /// The table version.
     pub fn table(&self) -> &Arc<TableVersion> {
         &self.table
     }
+}
+
+fn constraints_of(table: &TableVersion) -> Constraints {
+    let place = |id| table.def.columns.iter().position(|column| column.id == id);
+    let key = table.def.primary_key().and_then(|index| {
+        index.spec.key.iter().map(|part| place(part.column)).collect::<Option<Vec<usize>>>()
+    });
+    Constraints::new_unverified(key.map(Constraint::PrimaryKey).into_iter().collect())
 }
 
 fn fields_of(table: &TableVersion) -> Vec<Arc<Field>> {
@@ -211,6 +234,10 @@ impl TableProvider for BaseTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
     }
 
     async fn scan(

@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
@@ -49,12 +50,22 @@ pub struct QueryEnv {
     pub session: Arc<dyn SessionFunctions>,
     /// Partitions of a scan; 1 runs a query on one thread.
     pub target_partitions: usize,
+    /// What parts of the statement return that are before the query ([`crate::with_plan`]).
+    pub(crate) returned_schemas: Vec<SchemaRef>,
+    /// Their rows, when it runs.
+    pub(crate) returned: Vec<RecordBatch>,
 }
 
 impl QueryEnv {
     /// On one thread.
     pub fn new(catalog: Arc<CatalogVersion>, session: Arc<dyn SessionFunctions>) -> QueryEnv {
-        QueryEnv { catalog, session, target_partitions: 1 }
+        QueryEnv {
+            catalog,
+            session,
+            target_partitions: 1,
+            returned_schemas: Vec::new(),
+            returned: Vec::new(),
+        }
     }
 
     pub(crate) fn tables(&self) -> CatalogTables {
@@ -64,6 +75,7 @@ impl QueryEnv {
             database: self.session.database(),
             options: query_run::options(self),
             depth: 0,
+            returned: self.returned_schemas.clone(),
         }
     }
 }
@@ -344,8 +356,12 @@ impl PlannedQuery {
         params: &[Value],
     ) -> Result<(LogicalPlan, SessionState), SqlError> {
         let plan = self.bound(params)?;
-        let scope =
-            QueryScope { snapshot, catalog: env.catalog.clone(), session: env.session.clone() };
+        let scope = QueryScope {
+            snapshot,
+            catalog: env.catalog.clone(),
+            session: env.session.clone(),
+            returned: env.returned.clone(),
+        };
         Ok((plan, query_run::state(env, Some(scope))))
     }
 

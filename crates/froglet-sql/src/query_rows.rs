@@ -50,7 +50,8 @@ impl QueryPlan {
         given: &[SqlType],
         targets: &[SqlType],
     ) -> Result<(QueryPlan, Vec<SqlType>), SqlError> {
-        let env = QueryEnv::new(planner.catalog.clone(), planner.session.clone());
+        let mut env = QueryEnv::new(planner.catalog.clone(), planner.session.clone());
+        env.returned_schemas.clone_from(&planner.returned);
         let planned = query::plan(query, &env, given, targets)?;
         let params = planned.params().to_vec();
         let mut fields = planned.fields().to_vec();
@@ -65,6 +66,12 @@ impl QueryPlan {
 
     pub(crate) fn fields(&self) -> &Arc<[Field]> {
         &self.fields
+    }
+
+    /// The table of a column of its result.
+    pub(crate) fn qualifier(&self, at: usize) -> Option<String> {
+        let (qualifier, _) = self.planned.logical().schema().iter().nth(at)?;
+        qualifier.map(|qualifier| qualifier.table().to_owned())
     }
 
     /// The Arrow schema of its batches.
@@ -99,6 +106,16 @@ impl QueryPlan {
         // Parameters of RETURNING, say, are not the query's.
         let params = &params[..params.len().min(self.planned.params().len())];
         Ok(self.planned.run(&env, snapshot, params, limits)?.boxed())
+    }
+
+    /// Starts it within a statement that writes.
+    pub(crate) async fn run_within(&self, writer: &mut Writer<'_>) -> Result<BatchStream, Stop> {
+        let snapshot = writer.txn.part().snapshot().clone();
+        let mut env = QueryEnv::new(writer.session.catalog_now(), writer.session.clone());
+        env.returned.clone_from(&writer.returned);
+        let params = writer.eval.values();
+        let params = &params[..params.len().min(self.planned.params().len())];
+        Ok(self.planned.run(&env, snapshot, params, writer.limits)?.boxed())
     }
 
     /// The lines of EXPLAIN.
@@ -150,9 +167,8 @@ impl RowsQuery {
 
     /// All its rows, cast.
     pub(crate) async fn rows(&self, writer: &mut Writer<'_>) -> Result<Vec<Row>, Stop> {
-        let snapshot = writer.txn.part().snapshot().clone();
-        let (session, params, limits) = (writer.session, writer.eval.values(), writer.limits);
-        let mut stream = self.plan.run(session, snapshot, params, limits).await?;
+        let limits = writer.limits;
+        let mut stream = self.plan.run_within(writer).await?;
         let mut rows = Vec::new();
         while let Some(batch) = next(&mut stream, limits).await? {
             self.append(&batch, &mut rows)?;

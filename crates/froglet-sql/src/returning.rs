@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, SelectItem, SelectItemQualifiedWildcardKind,
+    Expr, Ident, ObjectName, SelectItem, SelectItemQualifiedWildcardKind,
 };
 use froglet_engine::{Row, SqlState, Value};
 use froglet_schema::{SqlType, TableDef};
@@ -12,9 +12,10 @@ use crate::bound::BoundExpr;
 use crate::command::fold;
 use crate::context::EvalContext;
 use crate::error::SqlError;
-use crate::expr::{RowExpr, Scope};
+use crate::expr::{Other, RowExpr, Scope};
 use crate::prepared::Field;
 use crate::semantics::fieldnames::figure_name;
+use crate::walk;
 
 /// An output column, before it is bound to places.
 #[derive(Debug)]
@@ -122,12 +123,96 @@ pub(crate) fn compile(
     Ok(outputs)
 }
 
+/// Compiles an output list over a table and columns of others, which follow the table's.
+pub(crate) fn compile_beside(
+    list: &[SelectItem],
+    table: &TableDef,
+    alias: Option<&str>,
+    others: &[Other],
+    scope: &Scope,
+    params: &[SqlType],
+) -> Result<Vec<Output>, SqlError> {
+    let own = table.columns.len();
+    let qualifier = alias.unwrap_or(&table.name);
+    let field = |at: usize| match at.checked_sub(own).and_then(|at| others.get(at)) {
+        None => column_field(table, at),
+        Some(Other { column: (name, ty, sql_type), .. }) => {
+            Field { name: name.clone(), sql_type: *sql_type, ty: Some(*ty), table: 0, attnum: 0 }
+        }
+    };
+    let column = |at: usize| {
+        let other = at.checked_sub(own).and_then(|at| others.get(at));
+        let table = other.map_or(qualifier, |other| &other.qualifier);
+        let parts = [table, &field(at).name].map(|part| Ident::with_quote('"', part));
+        let expr = RowExpr::compile(scope, &Expr::CompoundIdentifier(parts.to_vec()), &[])?;
+        Ok(Output { expr, field: field(at) })
+    };
+    let mut outputs: Vec<Output> = Vec::new();
+    for item in list {
+        let (expr, name) = match item {
+            SelectItem::UnnamedExpr(expr) => (expr, figure_name(expr)),
+            SelectItem::ExprWithAlias { expr, alias } => (expr, fold(alias)),
+            SelectItem::Wildcard(options) if options.to_string().is_empty() => {
+                let all = (0..own + others.len()).map(column);
+                outputs.extend(all.collect::<Result<Vec<_>, SqlError>>()?);
+                continue;
+            }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                let named = name.0.last().and_then(|part| part.as_ident()).map(fold);
+                let of_other = |at: &usize| Some(&others[at - own].qualifier) == named.as_ref();
+                let places: Vec<usize> = match named.as_deref() == Some(qualifier) {
+                    true => (0..own).collect(),
+                    false => (own..own + others.len()).filter(of_other).collect(),
+                };
+                if places.is_empty() {
+                    require_qualifier(name, table, alias)?;
+                }
+                let all = places.into_iter().map(column);
+                outputs.extend(all.collect::<Result<Vec<_>, SqlError>>()?);
+                continue;
+            }
+            other => return Err(SqlError::unsupported(format!("the output column {other}"))),
+        };
+        refuse_ambiguous(expr, (0..own + others.len()).map(|at| field(at).name))?;
+        let expr = RowExpr::compile(scope, expr, params)?;
+        let field = match expr.is_column() {
+            true => Field { name, ..field(expr.inputs()[0]) },
+            false => {
+                let (sql_type, ty) = (expr.sql_type(), expr.column_type());
+                Field { name, sql_type, ty, table: 0, attnum: 0 }
+            }
+        };
+        outputs.push(Output { expr, field });
+    }
+    Ok(outputs)
+}
+
+/// 42702 where a name without a table is that of several columns.
+fn refuse_ambiguous(expr: &Expr, names: impl Iterator<Item = String>) -> Result<(), SqlError> {
+    let names: Vec<String> = names.collect();
+    let mut found = None;
+    walk::each_expr(expr, |part| {
+        if let Expr::Identifier(ident) = part {
+            let name = fold(ident);
+            if names.iter().filter(|known| **known == name).count() > 1 {
+                found.get_or_insert(name);
+            }
+        }
+    });
+    match found {
+        None => Ok(()),
+        Some(name) => Err(SqlError::new(
+            SqlState::AMBIGUOUS_COLUMN,
+            format!("column reference \"{name}\" is ambiguous"),
+        )),
+    }
+}
+
 pub(crate) fn column_expr(
     table: &TableDef,
     column: usize,
     scope: &Scope,
 ) -> Result<RowExpr, SqlError> {
-    use datafusion::sql::sqlparser::ast::Ident;
     let ident = Ident::with_quote('"', table.columns[column].name.clone());
     RowExpr::compile(scope, &Expr::Identifier(ident), &[])
 }

@@ -69,6 +69,7 @@ impl Change for Rewriter {
     fn expr(&mut self, expr: &mut Expr) -> Flow {
         rewrite_quantified::rewrite(expr);
         field_names(expr);
+        rewrite_tuple::in_subquery(expr);
         GO_ON
     }
 
@@ -371,10 +372,28 @@ fn restore_counts(query: &mut ast::Query) {
     }
 }
 
+/// A position in the select list, within a grouping set, as what stands there.
+fn in_place(key: &mut Expr, list: &[ast::SelectItem]) {
+    let Some(Expr::Value(number)) = marked(key) else { return };
+    let ast::Value::Number(digits, _) = &number.value else { return };
+    let place = digits.parse::<usize>().ok().and_then(|at| list.get(at.checked_sub(1)?));
+    if let Some(ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) =
+        place
+    {
+        *key = expr.clone();
+    }
+}
+
 /// Numbers that are positions in the select list.
 fn restore_positions(select: &mut ast::Select) {
     if let ast::GroupByExpr::Expressions(keys, _) = &mut select.group_by {
-        keys.iter_mut().for_each(unmark);
+        for key in keys {
+            unmark(key);
+            let (Expr::GroupingSets(sets) | Expr::Cube(sets) | Expr::Rollup(sets)) = key else {
+                continue;
+            };
+            sets.iter_mut().flatten().for_each(|key| in_place(key, &select.projection));
+        }
     }
     select.sort_by.iter_mut().for_each(|key| unmark(&mut key.expr));
     for ast::NamedWindowDefinition(_, window) in &mut select.named_window {
@@ -393,6 +412,9 @@ fn restore_frame(spec: &mut ast::WindowSpec) {
         | ast::WindowFrameBound::Following(Some(count)) = bound
         {
             unmark(count);
+            if let Some(interval) = rewrite_interval::written(count) {
+                **count = interval;
+            }
         }
     }
 }

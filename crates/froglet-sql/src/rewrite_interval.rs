@@ -44,3 +44,21 @@ fn fields(from: &DateTimeField, to: &DateTimeField) -> Option<IntervalFields> {
         _ => return None,
     })
 }
+
+/// A cast back to the keyword's form, in which DataFusion reads offsets of frames.
+pub(crate) fn written(expr: &Expr) -> Option<Expr> {
+    let Expr::Cast { expr, data_type: DataType::Interval { fields, .. }, .. } = expr else {
+        return None;
+    };
+    let Expr::Value(value) = &**expr else { return None };
+    let ast::Value::SingleQuotedString(text) = &value.value else { return None };
+    let text = fields.as_ref().map_or_else(|| text.clone(), |field| format!("{text} {field}"));
+    let value = Expr::Value(ast::Value::SingleQuotedString(text).with_empty_span());
+    Some(Expr::Interval(ast::Interval {
+        value: Box::new(value),
+        leading_field: None,
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
+    }))
+}

@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::dialect::Postgres;
 use crate::rewrite::call;
 use crate::udf::json::{MEMBER, PART};
 use crate::walk;
@@ -52,9 +53,13 @@ fn only_argument(args: &[FunctionArg]) -> Option<&Expr> {
 
 /// A function in FROM.
 pub(crate) fn rewrite_table(factor: &mut TableFactor) {
-    let (name, args, alias) = match &*factor {
-        TableFactor::Table { name, args: Some(args), alias, .. } => (name, &args.args, alias),
-        TableFactor::Function { name, args, alias, .. } => (name, args, alias),
+    let (name, args, alias, with_ordinality) = match &*factor {
+        TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } => {
+            (name, &args.args, alias, *with_ordinality)
+        }
+        TableFactor::Function { name, args, alias, with_ordinality, .. } => {
+            (name, args, alias, *with_ordinality)
+        }
         _ => return,
     };
     let Some(function) = folded(name) else { return };
@@ -77,6 +82,7 @@ pub(crate) fn rewrite_table(factor: &mut TableFactor) {
         };
         alias.columns = names
             .into_iter()
+            .chain(with_ordinality.then(|| "ordinality".to_owned()))
             .map(|name| ast::TableAliasColumnDef {
                 name: ast::Ident::with_quote('"', name),
                 data_type: None,
@@ -86,6 +92,13 @@ pub(crate) fn rewrite_table(factor: &mut TableFactor) {
     let lateral = walk::any_expr(argument, |expr| {
         matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
     });
+    if with_ordinality {
+        let lists = lists.iter().map(|list| format!("{prefix}{list}({argument})")).collect();
+        if let Some(numbered) = numbered(lists, json_column(&function), alias, lateral) {
+            *factor = numbered;
+        }
+        return;
+    }
     let unnested = TableFactor::UNNEST {
         alias: Some(alias.clone()),
         array_exprs,
@@ -97,6 +110,26 @@ pub(crate) fn rewrite_table(factor: &mut TableFactor) {
         Some(ty) => typed(unnested, alias, ty),
         None => unnested,
     };
+}
+
+/// WITH ORDINALITY: the lists' items, and their numbers from 1.
+fn numbered(
+    lists: Vec<String>,
+    last_type: Option<&str>,
+    alias: ast::TableAlias,
+    lateral: bool,
+) -> Option<TableFactor> {
+    let last = lists.len().checked_sub(1)?;
+    let mut items: Vec<String> = lists.iter().map(|list| format!("unnest({list})")).collect();
+    if let Some(ty) = last_type {
+        items[last] = format!("{}::{ty}", items[last]);
+    }
+    items.push(format!("froglet_ordinals({})", lists[0]));
+    let named = items.iter().enumerate().map(|(at, item)| format!("{item} AS c{at}"));
+    let text = format!("SELECT {}", named.collect::<Vec<_>>().join(", "));
+    let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
+    let subquery = parsed.ok()?;
+    Some(TableFactor::Derived { lateral, subquery, alias: Some(alias), sample: None })
 }
 
 /// The type of a function's last column, if it is json or jsonb.

@@ -143,7 +143,15 @@ impl Call {
         }
         if self.with_ordinality {
             let name = names.next().unwrap_or_else(|| ast::Ident::new("ordinality"));
-            items.push(format!("froglet_ordinals({}) AS froglet_ordinality", lists.first()?));
+            items.push(match &lists[..] {
+                [list] => format!("froglet_ordinals({list}) AS froglet_ordinality"),
+                lists => {
+                    // As many as the longest list has items.
+                    let lengths = lists.iter().map(|list| format!("cardinality({list})"));
+                    let longest = lengths.collect::<Vec<_>>().join(", ");
+                    format!("generate_series(1::int8, greatest({longest})::int8) AS froglet_ordinality")
+                }
+            });
             outer.push(format!("froglet_ordinality AS {name}"));
         }
         let text = match (self.constant, self.with_ordinality) {

@@ -5,17 +5,20 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::planning::registry;
 use crate::rewrite::{call, figure_alias, folded, null};
+use crate::udf::nothing::{OR_EMPTY, OR_NULL};
 use crate::udf::single;
 use crate::walk::{self, Change, Flow, GO_ON, Look, STOP};
 
 /// A scalar subquery's column becomes the aggregate that holds the one value, unless it is an
-/// aggregate already.
+/// aggregate already, or has a limit: then only its type says that it may be NULL, of no row.
 pub fn single_value(query: &mut ast::Query) {
     let limited = query.limit_clause.is_some() || query.fetch.is_some();
     let ast::SetExpr::Select(select) = &mut *query.body else { return };
-    if limited || select.distinct.is_some() || select.from.is_empty() || is_grouped(select) {
+    let one_row = select.from.is_empty() && select.selection.is_none() && !limited;
+    if one_row && !is_grouped(select) {
         return;
     }
+    let as_it_is = limited || select.distinct.is_some() || is_grouped(select);
     let [item] = &mut select.projection[..] else { return };
     let (expr, alias) = match item {
         ast::SelectItem::UnnamedExpr(expr) => (take(expr), None),
@@ -23,6 +26,11 @@ pub fn single_value(query: &mut ast::Query) {
         _ => return,
     };
     let alias = alias.unwrap_or_else(|| figure_alias(&expr));
+    if as_it_is {
+        let expr = call(OR_NULL, vec![expr]);
+        *item = ast::SelectItem::ExprWithAlias { expr, alias };
+        return;
+    }
     *item = ast::SelectItem::ExprWithAlias { expr: call(single::NAME, vec![expr]), alias };
     // The order of one row does not matter, and its keys may not be selected any more.
     query.order_by = None;
@@ -75,13 +83,17 @@ pub fn array_subquery(function: &ast::Function) -> Option<&ast::Query> {
     }
 }
 
-/// `(SELECT array_agg(s.c) FROM (query) s(c))`; a query that finds nothing is `'{}'::text[]`.
+/// `(SELECT array_agg(s.c) FROM (query) s(c))`, and an empty array of no rows; a query that finds nothing is `'{}'::text[]`.
 pub fn array_of(query: &ast::Query) -> Expr {
     if let ast::SetExpr::Select(select) = &*query.body
         && finds_nothing(select)
     {
         return empty_array();
     }
+    call(OR_EMPTY, vec![array_or_null(query)])
+}
+
+fn array_or_null(query: &ast::Query) -> Expr {
     let mut simple = query.clone();
     if crate::rewrite_correlated::aggregate_array(&mut simple) {
         let outside = crate::rewrite_correlated::separate(&mut simple);

@@ -8,6 +8,9 @@
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr, UnaryOperator};
 
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::dialect::Postgres;
 use crate::error::SqlError;
 use crate::rewrite::{call, null};
 
@@ -49,6 +52,30 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
         _ => {}
     }
     Ok(())
+}
+
+/// `(a, b) IN (SELECT …)` as an EXISTS; before its parts are rewritten.
+pub fn in_subquery(expr: &mut Expr) {
+    let Expr::InSubquery { expr: row, subquery, negated } = expr else { return };
+    let Some(fields) = fields(row) else { return };
+    let names: Vec<String> = (0..fields.len()).map(|at| format!("c{at}")).collect();
+    let equal = fields.iter().zip(&names);
+    let equal: Vec<String> =
+        equal.map(|(field, name)| format!("froglet_in.{name} = ({field})")).collect();
+    let (exists, test) = match negated {
+        false => ("EXISTS", ""),
+        // A row that may be the same is no row that is not there.
+        true => ("NOT EXISTS", " IS NOT FALSE"),
+    };
+    let text = format!(
+        "{exists} (SELECT 1 FROM ({subquery}) AS froglet_in ({}) WHERE ({}){test})",
+        names.join(", "),
+        equal.join(" AND "),
+    );
+    let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_expr());
+    if let Ok(parsed) = parsed {
+        *expr = parsed;
+    }
 }
 
 /// A row in a select list, as a call of the function that makes its text.

@@ -601,7 +601,7 @@ impl SelectPlan {
             if locked.len() >= wanted {
                 break;
             }
-            let mut one = Targets { rids: vec![rid], values: Vec::new(), olds: vec![old] };
+            let mut one = Targets { rids: vec![rid], olds: vec![old], ..Targets::new() };
             self.lock_all(writer, view, &mut one).await?;
             locked.append(&mut one.olds);
         }

@@ -148,6 +148,7 @@ impl DividedQuery {
             snapshot: rows.snapshot(),
             catalog: env.catalog.clone(),
             session: env.session.clone(),
+            returned: Vec::new(),
         });
         let is_kept = env.target_partitions == 1 && scope.is_none();
         let mut state = query_run::state(&env, scope);

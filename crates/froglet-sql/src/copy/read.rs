@@ -50,8 +50,13 @@ impl Reading {
         let version = db.catalog().begin_statement(txn, false, &limits).await?;
         session.state.set_catalog(&version, txn.id().0, &limits);
         let (query, table) = query(&copy.source, &Names { catalog: &version, path: &path })?;
-        let mut planner =
-            Planner { catalog: &version, path: &path, fast: false, session: &session.state };
+        let mut planner = Planner {
+            catalog: &version,
+            path: &path,
+            fast: false,
+            session: &session.state,
+            returned: Vec::new(),
+        };
         let error = |stop| match stop {
             Stop::Error(e) => e,
             Stop::Restart => SqlError::from(SchemaError::Stale),

@@ -22,3 +22,4 @@ pub mod operators;
 pub mod param;
 pub mod time_arith;
 pub mod type_names;
+pub mod unions;

@@ -67,6 +67,13 @@ impl ExprPlanner for Operators {
             refuse_field(&field, &field_access)?;
             return Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }));
         };
+        // DataFusion would make of `(array_agg(x))[1]` an nth_value, which is not always one.
+        if matches!(expr, Expr::AggregateFunction(_))
+            && let Some(element) = crate::planning::registry().scalar("array_element")
+        {
+            let call = ScalarFunction::new_udf(element.clone(), vec![expr, *key]);
+            return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
+        }
         let key = match sql_type_of_field(&field).oid {
             oids::NAME => {
                 let call = crate::udf::lists::name_char().call(vec![expr, *key]);

@@ -16,6 +16,7 @@ pub(crate) mod lists;
 pub mod lookup;
 pub mod math;
 pub mod moments;
+pub mod nothing;
 pub mod notify;
 pub mod ntile;
 pub mod number_format;
@@ -87,6 +88,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(arrays::functions());
     all.extend(lists::functions());
     all.extend(advisory::functions());
+    all.extend(nothing::functions());
     all.extend(notify::functions());
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));
     all.push(pad());

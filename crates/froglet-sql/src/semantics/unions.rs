@@ -1,0 +1,66 @@
+//! Literals of no type of their own in a branch of a UNION: they have the type of the column in the
+//! first branch that says one. (DataFusion would make text of `SELECT 1 UNION SELECT '2'`.)
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
+use froglet_schema::SqlType;
+
+use super::casts;
+use super::operators::unknown_literal;
+use crate::types::{oids, sql_type_of_field};
+
+/// Gives such literals their types.
+pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Union(union) = plan else { return Ok(plan) };
+    let width = union.schema.fields().len();
+    let types: Vec<Option<SqlType>> = (0..width).map(|at| type_of(&union, at)).collect();
+    let needed = union.inputs.iter().any(|input| {
+        (0..width).any(|at| types[at].is_some_and(|ty| is_open(input, at) && ty.oid != oids::TEXT))
+    });
+    if !needed {
+        return Ok(LogicalPlan::Union(union));
+    }
+    let typed = union.inputs.iter().map(|input| typed(input, &types)).collect::<Result<_>>()?;
+    Union::try_new_with_loose_types(typed).map(LogicalPlan::Union)
+}
+
+/// The type of a column in the first branch that has one.
+fn type_of(union: &Union, at: usize) -> Option<SqlType> {
+    let known = union.inputs.iter().find(|input| !is_open(input, at))?;
+    let ty = sql_type_of_field(known.schema().fields().get(at)?);
+    (ty.oid != oids::UNKNOWN && ty.oid != oids::NUMERIC).then_some(ty)
+}
+
+/// Whether a branch has a literal without a type in a column.
+fn is_open(input: &LogicalPlan, at: usize) -> bool {
+    let LogicalPlan::Projection(projection) = input else { return false };
+    projection.expr.get(at).is_some_and(|expr| literal(expr).is_some())
+}
+
+fn literal(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::Alias(alias) => literal(&alias.expr),
+        Expr::Literal(ScalarValue::Null, _) => Some(expr),
+        other => unknown_literal(other).map(|_| expr),
+    }
+}
+
+fn typed(input: &Arc<LogicalPlan>, types: &[Option<SqlType>]) -> Result<Arc<LogicalPlan>> {
+    let LogicalPlan::Projection(projection) = &**input else { return Ok(input.clone()) };
+    let mut exprs = projection.expr.clone();
+    for (at, expr) in exprs.iter_mut().enumerate() {
+        let (Some(value), Some(Some(ty))) = (literal(expr), types.get(at)) else { continue };
+        let read = match value {
+            Expr::Literal(value, _) => casts::literal(value, *ty)?,
+            _ => None,
+        };
+        let value = read.unwrap_or_else(|| casts::call(value.clone(), *ty));
+        let (qualifier, field) = projection.schema.qualified_field(at);
+        *expr = value.alias_qualified(qualifier.cloned(), field.name());
+    }
+    let projection = Projection::try_new(exprs, projection.input.clone())?;
+    Ok(Arc::new(LogicalPlan::Projection(projection)))
+}

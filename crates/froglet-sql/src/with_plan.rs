@@ -1,0 +1,314 @@
+//! WITH whose parts write, and WITH in front of a statement that writes.
+//!
+//! ```text
+//!   WITH a AS (INSERT … RETURNING x), b AS (SELECT … FROM a) DELETE FROM t USING b …
+//!
+//!   plan   in order; what a part returns is a table for those after it (returned.rs)
+//!   run    every part collects its rows, and what it returns, under the statement's view;
+//!          then all is written, in order
+//! ```
+//!
+//! So no part sees what another writes, as PostgreSQL promises. A row that somebody has changed in the
+//! meantime makes the statement begin again: what was returned of it may have been read. INSERT … ON
+//! CONFLICT knows what it does only when it does it, so it writes in its turn, and its table may not be
+//! mentioned in parts after it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::sql::sqlparser::ast::{self, Cte, SetExpr, Statement, With};
+use froglet_engine::{Row, RowId, Snapshot, SpaceId};
+use froglet_schema::SqlType;
+
+use crate::apply::{Stop, Targets, Writer};
+use crate::error::SqlError;
+use crate::expr::param_index;
+use crate::insert::InsertPlan;
+use crate::modify::{ModifyPlan, Written};
+use crate::plan::{Plan, Planner};
+use crate::prepared::Field;
+use crate::query_rows::{QueryPlan, next};
+use crate::returned::{RETURNED_SCHEMA, batch_of, schema_of};
+use crate::stream::TagKind;
+use crate::{insert_plan, modify_plan, walk};
+
+/// Whether a query writes: its own body, or a part of its WITH.
+pub(crate) fn writes(query: &ast::Query) -> bool {
+    let parts = query.with.iter().flat_map(|with| &with.cte_tables);
+    is_write(&query.body) || parts.into_iter().any(|part| is_write(&part.query.body))
+}
+
+fn is_write(body: &SetExpr) -> bool {
+    matches!(body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
+}
+
+/// What a read-only transaction calls it.
+pub(crate) fn name_of(query: &ast::Query) -> &'static str {
+    match &*query.body {
+        SetExpr::Insert(_) => "INSERT",
+        SetExpr::Update(_) => "UPDATE",
+        SetExpr::Delete(_) => "DELETE",
+        _ => "SELECT",
+    }
+}
+
+/// A part that writes.
+struct Part {
+    plan: Plan,
+    /// Of what it returns, if others may read it.
+    schema: Option<SchemaRef>,
+}
+
+/// A planned statement.
+pub(crate) struct WithPlan {
+    parts: Vec<Part>,
+    main: Plan,
+}
+
+/// What it has come to.
+pub(crate) enum Done {
+    Written(Written, TagKind),
+    Batches(Vec<RecordBatch>),
+}
+
+impl WithPlan {
+    pub(crate) fn fields(&self) -> Option<&Arc<[Field]>> {
+        self.main.fields()
+    }
+}
+
+/// Plans it; with it the types of its parameters.
+pub(crate) async fn plan(
+    planner: &mut Planner<'_>,
+    query: &ast::Query,
+    given: &[SqlType],
+) -> Result<(WithPlan, Vec<SqlType>), Stop> {
+    let mut params = given.to_vec();
+    let plan = plan_once(planner, query, &mut params).await?;
+    if params.is_empty() {
+        return Ok((plan, params));
+    }
+    // A part knows only its own parameters: now each is told those of the others.
+    let mut known = params.clone();
+    Ok((plan_once(planner, query, &mut known).await?, params))
+}
+
+async fn plan_once(
+    planner: &mut Planner<'_>,
+    query: &ast::Query,
+    params: &mut Vec<SqlType>,
+) -> Result<WithPlan, Stop> {
+    planner.returned.clear();
+    let mut with = query.with.clone();
+    let mut before: Vec<Cte> = Vec::new();
+    let mut parts = Vec::new();
+    let ctes = with.as_mut().map(|with| std::mem::take(&mut with.cte_tables)).unwrap_or_default();
+    for mut cte in ctes {
+        if !is_write(&cte.query.body) {
+            before.push(cte);
+            continue;
+        }
+        let own = cte.query.with.take().map(|with| with.cte_tables).unwrap_or_default();
+        let here = before.iter().cloned().chain(own).collect();
+        let plan = plan_write(planner, &cte.query.body, with_of(&with, here), params).await?;
+        let schema = plan.fields().map(|fields| schema_of(fields)).transpose()?;
+        if let Some(schema) = &schema {
+            let at = planner.returned.len();
+            planner.returned.push(schema.clone());
+            let text = format!("SELECT * FROM \"{RETURNED_SCHEMA}\".\"{at}\"");
+            *cte.query = crate::parse::parse_query(&text)?;
+            before.push(cte);
+        }
+        parts.push(Part { plan, schema });
+    }
+    let main = match is_write(&query.body) {
+        true => {
+            let with = with_of(&with, before);
+            plan_write(planner, &query.body, with, params).await?
+        }
+        false => {
+            let query = ast::Query { with: with_of(&with, before), ..query.clone() };
+            if !query.locks.is_empty() {
+                return Err(SqlError::unsupported("FOR UPDATE beside WITH that writes").into());
+            }
+            let (plan, found) = QueryPlan::plan(planner, &query, params).await?;
+            adopt(params, &found, &query);
+            Plan::Query(Box::new(plan))
+        }
+    };
+    refuse_conflicts(&parts, query)?;
+    Ok(WithPlan { parts, main })
+}
+
+fn with_of(with: &Option<With>, ctes: Vec<Cte>) -> Option<With> {
+    let with = with.as_ref().filter(|_| !ctes.is_empty())?;
+    Some(With { cte_tables: ctes, ..with.clone() })
+}
+
+/// Plans a part, or the statement, that writes.
+async fn plan_write(
+    planner: &mut Planner<'_>,
+    body: &SetExpr,
+    with: Option<With>,
+    params: &mut Vec<SqlType>,
+) -> Result<Plan, Stop> {
+    let (plan, found) = match body {
+        SetExpr::Insert(Statement::Insert(insert)) => {
+            let mut insert = insert.clone();
+            if let (Some(source), Some(mut with)) = (&mut insert.source, with) {
+                let own = source.with.take().map(|with| with.cte_tables);
+                with.cte_tables.extend(own.unwrap_or_default());
+                source.with = Some(with);
+            }
+            let (plan, found) = insert_plan::plan(planner, &insert, params).await?;
+            (Plan::Insert(Box::new(plan)), found)
+        }
+        SetExpr::Update(Statement::Update(update)) => {
+            let parts = modify_plan::Modification { with, ..modify_plan::of_update(update)? };
+            let (plan, found) = modify_plan::plan(planner, &parts, params).await?;
+            (Plan::Update(Box::new(plan)), found)
+        }
+        SetExpr::Delete(Statement::Delete(delete)) => {
+            let parts = modify_plan::Modification { with, ..modify_plan::of_delete(delete)? };
+            let (plan, found) = modify_plan::plan(planner, &parts, params).await?;
+            (Plan::Delete(Box::new(plan)), found)
+        }
+        _ => return Err(SqlError::unsupported("this statement in WITH").into()),
+    };
+    adopt(params, &found, body);
+    Ok(plan)
+}
+
+/// Types found for the parameters that stand in a part.
+fn adopt(params: &mut Vec<SqlType>, found: &[SqlType], part: &impl ast::Visit) {
+    walk::each_expr(part, |expr| {
+        if let ast::Expr::Value(value) = expr
+            && let ast::Value::Placeholder(name) = &value.value
+            && let Some(at) = param_index(name)
+            && let Some(ty) = found.get(at)
+        {
+            if params.len() <= at {
+                params.resize(at + 1, crate::types::plain(0));
+            }
+            if params[at].oid == 0 {
+                params[at] = *ty;
+            }
+        }
+    });
+}
+
+/// See the module.
+fn refuse_conflicts(parts: &[Part], query: &ast::Query) -> Result<(), SqlError> {
+    for part in parts {
+        let Plan::Insert(insert) = &part.plan else { continue };
+        let table = &insert.inserter.table.def.name;
+        let text = query.to_string().to_lowercase();
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let mentioned = || words.filter(|word| *word == table.to_lowercase()).count();
+        if insert.on_conflict.is_some() && mentioned() > 1 {
+            return Err(SqlError::unsupported(format!(
+                "INSERT INTO {table} … ON CONFLICT within a WITH that mentions {table} again"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What is still to be written.
+enum Pending<'p> {
+    Insert(&'p InsertPlan, Vec<Row>),
+    Modify(&'p ModifyPlan, Arc<Snapshot>, Targets),
+}
+
+type Seen = HashSet<(SpaceId, RowId)>;
+
+impl WithPlan {
+    pub(crate) async fn run(&self, writer: &mut Writer<'_>) -> Result<Done, Stop> {
+        let mut pending = Vec::new();
+        let mut seen = Seen::new();
+        writer.returned.clear();
+        for part in &self.parts {
+            let written = Box::pin(collect(&part.plan, writer, &mut pending, &mut seen)).await?;
+            if let (Some(schema), Some(fields)) = (&part.schema, part.plan.fields()) {
+                let rows = written.returned.unwrap_or_default();
+                writer.returned.push(batch_of(fields, schema, &rows)?);
+            }
+        }
+        let done = match &self.main {
+            Plan::Query(query) => Done::Batches(Box::pin(read(query, writer)).await?),
+            plan => {
+                let written = Box::pin(collect(plan, writer, &mut pending, &mut seen)).await?;
+                Done::Written(written, tag_of(plan))
+            }
+        };
+        for part in pending {
+            match part {
+                Pending::Insert(plan, rows) => plan.inserter.insert(writer, &rows).await?,
+                Pending::Modify(plan, view, mut targets) => {
+                    let count = targets.rids.len();
+                    Box::pin(plan.write(writer, &view, &mut targets, false)).await?;
+                    if targets.rids.len() < count {
+                        return Err(Stop::Restart);
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+fn tag_of(plan: &Plan) -> TagKind {
+    match plan {
+        Plan::Insert(_) => TagKind::Insert,
+        Plan::Update(_) => TagKind::Update,
+        Plan::Delete(_) => TagKind::Delete,
+        Plan::Select(_) | Plan::Query(_) | Plan::With(_) => TagKind::Select,
+    }
+}
+
+/// All rows of the query at the end.
+async fn read(query: &QueryPlan, writer: &mut Writer<'_>) -> Result<Vec<RecordBatch>, Stop> {
+    let mut stream = query.run_within(writer).await?;
+    let mut batches = Vec::new();
+    while let Some(batch) = next(&mut stream, writer.limits).await? {
+        batches.push(batch);
+    }
+    Ok(batches)
+}
+
+/// The rows that a part writes, and returns.
+async fn collect<'p>(
+    plan: &'p Plan,
+    writer: &mut Writer<'_>,
+    pending: &mut Vec<Pending<'p>>,
+    seen: &mut Seen,
+) -> Result<Written, Stop> {
+    match plan {
+        Plan::Insert(plan) if plan.on_conflict.is_some() => plan.run(writer).await,
+        Plan::Insert(plan) => {
+            let rows = plan.rows(writer).await?;
+            let returned = plan.returned(&rows, writer.eval)?;
+            let written = Written { rows: rows.len() as u64, returned };
+            pending.push(Pending::Insert(plan, rows));
+            Ok(written)
+        }
+        Plan::Update(plan) | Plan::Delete(plan) => {
+            let (view, mut targets) = plan.gather(writer).await?;
+            // Of two parts that write a row the first one does.
+            let space = plan.table.def.space;
+            let again = targets.rids.iter().enumerate();
+            let again = again.filter(|(_, rid)| !seen.insert((space, **rid)));
+            let again: Vec<usize> = again.map(|(at, _)| at).collect();
+            targets.remove(&again);
+            let returned = plan.all_returned(&targets, writer.eval)?;
+            let written = Written { rows: targets.rids.len() as u64, returned };
+            pending.push(Pending::Modify(plan, view, targets));
+            Ok(written)
+        }
+        Plan::Select(_) | Plan::Query(_) | Plan::With(_) => {
+            Err(SqlError::unsupported("this statement in WITH").into())
+        }
+    }
+}
