@@ -102,6 +102,7 @@ pub mod rewrite_sets;
 pub mod rewrite_subquery;
 mod rewrite_tableoid;
 pub mod rewrite_tuple;
+mod rewrite_values;
 pub mod roles;
 mod sample;
 mod scan;

@@ -23,6 +23,7 @@
 //! | `-x` | a checked call | DataFusion's minus wraps |
 //! | `extract(…)`, `a ^ b`, … | calls | [`crate::rewrite_calls`] |
 //! | functions that return sets | lists, unnested | [`crate::rewrite_sets`] |
+//! | `VALUES (date '2024-01-01'), ('2024-01-02')`, `x IS DISTINCT FROM '1'` | types are given to literals, a call | [`crate::rewrite_values`] |
 //! | `x > ALL (SELECT …)` | comparisons with extremes | [`crate::rewrite_quantified`] |
 //! | `1e20`, `1e308` | digits, or a double precision where no decimal holds them | DataFusion makes decimals of negative scale |
 
@@ -68,6 +69,8 @@ struct Rewriter {
 impl Change for Rewriter {
     fn expr(&mut self, expr: &mut Expr) -> Flow {
         rewrite_quantified::rewrite(expr);
+        crate::semantics::quantified::call_of(expr);
+        crate::rewrite_values::distinct(expr);
         GO_ON
     }
 
@@ -105,6 +108,7 @@ impl Change for Rewriter {
         if let ast::SetExpr::Select(select) = query.body.as_mut() {
             rewrite_tableoid::resolve(select);
         }
+        crate::rewrite_values::type_columns(&mut query.body);
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
     }

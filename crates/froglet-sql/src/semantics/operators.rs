@@ -15,7 +15,7 @@ use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 
 use super::arith::{self, Op};
-use super::{array_ops, casts, json_ops, time_arith};
+use super::{array_ops, casts, common, json_ops, time_arith};
 use crate::error::SqlError;
 use crate::types::{self, oids, sql_type_of_field};
 
@@ -50,6 +50,14 @@ impl ExprPlanner for Operators {
             return plan_arithmetic(op, arithmetic, left, right, schema);
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+
+    fn plan_array_literal(
+        &self,
+        exprs: Vec<Expr>,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<Vec<Expr>>> {
+        common::array(exprs, schema).map(PlannerResult::Planned)
     }
 }
 
