@@ -117,6 +117,7 @@ mod stages;
 mod statement_cache;
 mod storage_options;
 pub mod stored;
+mod stored_names;
 pub mod stream;
 mod table;
 mod table_as_parse;

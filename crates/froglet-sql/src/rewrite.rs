@@ -6,7 +6,7 @@
 //! | `x OPERATOR(pg_catalog.~) y` | `x ~ y` | psql writes it so |
 //! | `x COLLATE "default"` | `x` | there is one collation |
 //! | `pg_catalog.f(x)` | `f(x)` | functions have no schemas here |
-//! | `ARRAY(SELECT …)` | `(SELECT array_agg(…) FROM (SELECT …))` | DataFusion has no array subquery; of no rows it is NULL instead of empty |
+//! | `ARRAY(SELECT …)` | `(SELECT array_agg(…) FROM (SELECT …))` | DataFusion has no array subquery; of no rows it is empty |
 //! | `(SELECT x FROM t)` | `(SELECT froglet_single_value(x) FROM t)` | DataFusion decorrelates aggregates only |
 //! | `SELECT EXISTS (SELECT …)` | `SELECT (SELECT count(*) …) > 0` | DataFusion knows EXISTS only as a condition |
 //! | conditions of correlated subqueries | [`crate::rewrite_correlated`] | DataFusion pulls up only equalities |
@@ -71,6 +71,7 @@ impl Change for Rewriter {
         rewrite_quantified::rewrite(expr);
         crate::semantics::quantified::call_of(expr);
         crate::rewrite_values::distinct(expr);
+        crate::rewrite_values::slices(expr);
         GO_ON
     }
 
@@ -145,6 +146,8 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 *expr = cast_mark(take(expr));
             } else if digits.contains(['e', 'E']) {
                 match crate::types::numeric::parse(digits) {
+                    // A decimal has not so many digits.
+                    Ok((0, _)) if is_small(digits) => *expr = float_literal(digits.clone()),
                     Ok((unscaled, scale)) => *digits = decimal_text(unscaled, scale),
                     // More digits than a decimal holds.
                     Err(_) => *expr = float_literal(digits.clone()),
@@ -215,7 +218,11 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 restore_frame(spec);
             }
             match rewrite_subquery::array_subquery(function) {
-                Some(query) => *expr = rewrite_subquery::array_of(query),
+                Some(query) => {
+                    let found = rewrite_subquery::array_of(query);
+                    let none = ast::Value::SingleQuotedString("{}".to_owned()).with_empty_span();
+                    *expr = call("coalesce", vec![found, Expr::Value(none)]);
+                }
                 None => rewrite_sets::in_expression(expr),
             }
             Ok(())
@@ -280,6 +287,12 @@ fn cast_mark(number: Expr) -> Expr {
         array: false,
         format: None,
     }
+}
+
+/// Whether digits with an exponent are of a number that is not zero.
+fn is_small(digits: &str) -> bool {
+    let mantissa = digits.split(['e', 'E']).next().unwrap_or_default();
+    mantissa.contains(|c: char| matches!(c, '1'..='9'))
 }
 
 fn decimal_text(unscaled: i128, scale: i8) -> String {

@@ -83,15 +83,20 @@ pub(crate) fn rewrite_table(factor: &mut TableFactor) {
             })
             .collect();
     }
-    let lateral = walk::any_expr(argument, |expr| {
-        matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
-    });
+    let with_ordinality = match &*factor {
+        TableFactor::Table { with_ordinality, .. } => *with_ordinality,
+        _ => false,
+    };
+    let lateral = with_ordinality
+        || walk::any_expr(argument, |expr| {
+            matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        });
     let unnested = TableFactor::UNNEST {
         alias: Some(alias.clone()),
         array_exprs,
         with_offset: false,
         with_offset_alias: None,
-        with_ordinality: false,
+        with_ordinality,
     };
     *factor = match json_column(&function).filter(|_| !lateral) {
         Some(ty) => typed(unnested, alias, ty),

@@ -52,6 +52,21 @@ fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
     }
 }
 
+/// A slice without a bound is one from the first element, or to the last.
+pub fn slices(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
+    let number = |n: i32| Expr::Value(ast::Value::Number(n.to_string(), false).with_empty_span());
+    for access in access_chain {
+        if let ast::AccessExpr::Subscript(ast::Subscript::Slice {
+            lower_bound, upper_bound, ..
+        }) = access
+        {
+            lower_bound.get_or_insert_with(|| number(1));
+            upper_bound.get_or_insert_with(|| number(i32::MAX));
+        }
+    }
+}
+
 /// IS DISTINCT FROM a literal.
 pub fn distinct(expr: &mut Expr) {
     let (left, right, negated) = match expr {

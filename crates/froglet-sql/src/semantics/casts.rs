@@ -68,6 +68,8 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
     expr.transform_up(|node| match node {
         Expr::Cast(cast) => rewrite_cast(cast, schema),
         Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_) => {
+            let mut node = node;
+            common::compared_with(&mut node, schema)?;
             let mut compared = enums::compare(node, schema)?;
             compared.transformed |= measures::compare(&mut compared.data, schema)?;
             Ok(compared)
@@ -337,7 +339,8 @@ impl ScalarUDFImpl for CastFunction {
             }
             let cast = cast_any(array, from, self.target(), session.as_ref())?;
             if let Some(labels) = &self.labels {
-                enums::check_array(&cast, labels, self.target())?;
+                let name = enums::name_in(session.as_ref(), self.oid);
+                enums::check_array(&cast, labels, name.as_deref().unwrap_or("???"))?;
             }
             Ok(cast)
         };

@@ -322,7 +322,7 @@ fn compared(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<
     Ok(expr)
 }
 
-fn case(when_then: Vec<(Expr, Expr)>, otherwise: Expr) -> Expr {
+pub(super) fn case(when_then: Vec<(Expr, Expr)>, otherwise: Expr) -> Expr {
     let when_then = when_then.into_iter().map(|(when, then)| (Box::new(when), Box::new(then)));
     Expr::Case(Case::new(None, when_then.collect(), Some(Box::new(otherwise))))
 }
@@ -342,6 +342,29 @@ fn extreme(kind: Kind, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
         best = case(vec![(best.clone().is_null(), next.clone()), (stays, best)], next);
     }
     Ok(best)
+}
+
+/// Gives the literals of IN and BETWEEN the type of what they are compared with, but where it is a text.
+pub fn compared_with(expr: &mut Expr, schema: &DFSchema) -> Result<()> {
+    let (value, others): (_, Vec<&mut Expr>) = match expr {
+        Expr::InList(list) => (&list.expr, list.list.iter_mut().collect()),
+        Expr::Between(between) => (&between.expr, vec![&mut between.low, &mut between.high]),
+        _ => return Ok(()),
+    };
+    if !others.iter().any(|other| operators::unknown_literal(other).is_some()) {
+        return Ok(());
+    }
+    let Ok((_, field)) = value.to_field(schema) else { return Ok(()) };
+    let ty = plain(sql_type_of_field(&field).oid);
+    if is_untyped(value) || field.data_type().is_string() || is_registered(ty.oid) {
+        return Ok(());
+    }
+    for other in others {
+        if operators::unknown_literal(other).is_some() {
+            *other = bring(std::mem::take(other), ty, schema)?;
+        }
+    }
+    Ok(())
 }
 
 /// Brings the results of a CASE to one type; the type, if that changed any.

@@ -8,8 +8,10 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, GetFieldAccess};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
@@ -52,6 +54,14 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
 
+    fn plan_field_access(
+        &self,
+        raw: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        subscript(raw, schema)
+    }
+
     fn plan_array_literal(
         &self,
         exprs: Vec<Expr>,
@@ -59,6 +69,47 @@ impl ExprPlanner for Operators {
     ) -> Result<PlannerResult<Vec<Expr>>> {
         common::array(exprs, schema).map(PlannerResult::Planned)
     }
+}
+
+/// `j['a']` of jsonb is `j -> 'a'`; an array has no element before the first.
+fn subscript(
+    raw: RawFieldAccessExpr,
+    schema: &DFSchema,
+) -> Result<PlannerResult<RawFieldAccessExpr>> {
+    let RawFieldAccessExpr { expr, field_access } = raw;
+    if json_ops::oid_of(&expr, schema) == Some(oids::JSONB) {
+        let key = match field_access {
+            GetFieldAccess::NamedStructField { name } => Expr::Literal(name, None),
+            GetFieldAccess::ListIndex { key } => *key,
+            GetFieldAccess::ListRange { .. } => {
+                return Err(SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    "jsonb subscript does not support slices",
+                )
+                .into());
+            }
+        };
+        let call = json_ops::call("jsonb_object_field", vec![expr, key]);
+        return Ok(PlannerResult::Planned(call.expect("the function is registered")));
+    }
+    let field_access = match field_access {
+        GetFieldAccess::ListIndex { key } => {
+            let first = |key: Expr| {
+                let none = Expr::Literal(ScalarValue::Int64(Some(0)), None);
+                common::case(vec![(key.clone().gt(none.clone()), key)], none)
+            };
+            let key = match *key {
+                one @ Expr::Literal(
+                    ScalarValue::Int32(Some(1..)) | ScalarValue::Int64(Some(1..)),
+                    _,
+                ) => Box::new(one),
+                other => Box::new(first(other)),
+            };
+            GetFieldAccess::ListIndex { key }
+        }
+        other => other,
+    };
+    Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
 }
 
 enum Shape {
@@ -129,12 +180,22 @@ fn concatenated(
         let call = ScalarFunction::new_udf(function.clone(), vec![left, right]);
         return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
     }
-    let text = |expr: Expr, oid| match oid {
-        Some(oids::BPCHAR) => casts::call(expr, types::plain(oids::TEXT)),
+    // Of two values one is a text; the other becomes what it is printed as.
+    let is_text = |expr: &Expr| type_of(expr, schema).is_some_and(|ty| ty.is_string());
+    let printed = is_text(&left) || is_text(&right);
+    let text = |expr: Expr, oid| match type_of(&expr, schema) {
+        _ if oid == Some(oids::BPCHAR) => casts::call(expr, types::plain(oids::TEXT)),
+        Some(ty) if printed && !ty.is_string() && !ty.is_null() && !is_nested(&ty) => {
+            casts::call(expr, types::plain(oids::TEXT))
+        }
         _ => expr,
     };
     let (left, right) = (text(left, l), text(right, r));
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+fn is_nested(ty: &DataType) -> bool {
+    ty.is_nested() || matches!(ty, DataType::UInt32)
 }
 
 fn plan_arithmetic(
@@ -190,6 +251,18 @@ fn unify(op: &BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Res
     let (Some(l), Some(r)) = (type_of(&left, schema), type_of(&right, schema)) else {
         return Ok((left, right));
     };
+    if let Shape::Comparison = shape_of(op) {
+        // Beside a point in time a local one is that of the session's zone.
+        let is_point = |ty: &DataType| matches!(ty, DataType::Timestamp(_, Some(_)));
+        let is_local =
+            |ty: &DataType| matches!(ty, DataType::Timestamp(_, None) | DataType::Date32);
+        if is_point(&l) && is_local(&r) {
+            return Ok((left, common::bring(right, types::plain(oids::TIMESTAMPTZ), schema)?));
+        }
+        if is_local(&l) && is_point(&r) {
+            return Ok((common::bring(left, types::plain(oids::TIMESTAMPTZ), schema)?, right));
+        }
+    }
     let string = |t: &DataType| t.is_string();
     let strange =
         |t: &DataType| t.is_numeric() || is_time(t) || matches!(t, DataType::FixedSizeBinary(_));
