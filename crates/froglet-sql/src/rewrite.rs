@@ -599,9 +599,11 @@ pub fn type_targets(query: &mut ast::Query, targets: &[froglet_schema::SqlType])
             v.value,
             ast::Value::Placeholder(_) | ast::Value::SingleQuotedString(_) | ast::Value::Null
         ));
-        let name = crate::types::names::type_row(target.oid).map(|row| row.name);
+        let name = match crate::types::names::type_row(target.oid) {
+            Some(row) => Some(ast::ObjectName::from(vec![ast::Ident::new(row.name)])),
+            None => crate::stored_names::enum_named(target.oid),
+        };
         if let (true, Some(name)) = (untyped, name) {
-            let name = ast::ObjectName::from(vec![ast::Ident::new(name)]);
             *expr = Expr::Cast {
                 kind: ast::CastKind::DoubleColon,
                 expr: Box::new(take(expr)),

@@ -33,8 +33,7 @@ pub(crate) fn to_numbers(node: &mut impl VisitMut, names: &Names<'_>) {
                 type_by_name(&i.value).is_some()
             }));
             let def = names.enum_type(name).ok().flatten().filter(|_| !builtin)?;
-            let parts = vec![Ident::new(SCHEMA), Ident::with_quote('"', def.id.to_string())];
-            Some(ObjectName::from(parts))
+            Some(numbered(def.id))
         },
         &mut |text| {
             let mut parts = lookup::split_name(text).ok()?;
@@ -45,6 +44,15 @@ pub(crate) fn to_numbers(node: &mut impl VisitMut, names: &Names<'_>) {
             }
         },
     );
+}
+
+fn numbered(id: ObjectId) -> ObjectName {
+    ObjectName::from(vec![Ident::new(SCHEMA), Ident::with_quote('"', id.to_string())])
+}
+
+/// What means the enum type of an oid, whatever its name.
+pub(crate) fn enum_named(oid: u32) -> Option<ObjectName> {
+    session_here()?.catalog().enum_type(oid).map(|def| numbered(def.id))
 }
 
 /// Puts today's names in the place of numbers, as far as there is a session to say them.

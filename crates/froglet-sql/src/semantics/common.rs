@@ -156,6 +156,15 @@ pub fn common_type(what: &str, fields: &[FieldRef]) -> Result<Option<SqlType>, S
             None => ty,
             Some(one) if one == ty => one,
             Some(one) if one.oid == ty.oid => plain(ty.oid),
+            Some(one) if types::array::is_array(one.oid) && types::array::is_array(ty.oid) => {
+                let element = |ty: SqlType| types::element_oid(ty.oid).and_then(rank);
+                match (element(one), element(ty)) {
+                    (Some((kind, a)), Some((other, b))) if kind == other => {
+                        plain(if a < b { ty.oid } else { one.oid })
+                    }
+                    _ => return Err(no_match(what, one, ty)),
+                }
+            }
             Some(one) => match (rank(one.oid), rank(ty.oid)) {
                 (Some((kind, a)), Some((other, b))) if kind == other => {
                     plain(if a < b { ty.oid } else { one.oid })
@@ -215,13 +224,18 @@ pub(super) fn bring(expr: Expr, ty: SqlType, schema: &DFSchema) -> Result<Expr> 
     let arrow =
         types::arrow_of(target).ok_or_else(|| SqlError::unsupported(types::type_name(target)))?;
     let field = sql_field("", target, arrow.clone(), true);
+    let is_number = |oid| matches!(rank(oid), Some((0, _)));
+    let is_null = matches!(&expr, Expr::Literal(value, _) if value.is_null());
+    if is_null && is_number(ty.oid) {
+        // Of NULL's type there are no digits that the others would get.
+        return Ok(expr);
+    }
     if is_untyped(&expr) {
         // A literal beside a number is read in the number's type.
         let cast = Cast::new_from_field(Box::new(expr), field);
         return Ok(casts::rewrite_cast(cast, schema)?.data);
     }
     let from = sql_type_of_field(&expr.to_field(schema)?.1);
-    let is_number = |oid| matches!(rank(oid), Some((0, _)));
     if from.oid == ty.oid || is_number(from.oid) || is_registered(from.oid) {
         return Ok(expr);
     }

@@ -4,7 +4,7 @@
 //! untyped parameter has the type of the other side, text and number do not meet (42883), and
 //! arithmetic is checked ([`super::arith`]).
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
@@ -293,8 +293,8 @@ fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Re
             let typed = types::sql_field("", ty, known, true);
             Ok(Expr::Placeholder(Placeholder { id, field: Some(typed) }))
         }
-        literal => match (unknown_literal(&literal), other.to_field(schema)) {
-            (Some(text), Ok((_, field))) if gives_type(&field) => {
+        literal => match (unknown_literal(&literal), field_of(other, schema)) {
+            (Some(text), Some(field)) if gives_type(&field) => {
                 let ty = operand_type(op, &field);
                 match casts::literal(&ScalarValue::Utf8(Some(text.to_owned())), ty)? {
                     Some(typed) => Ok(typed),
@@ -303,6 +303,14 @@ fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Re
             }
             _ => Ok(literal),
         },
+    }
+}
+
+/// The field of an operand; of a cast the one that it is to, which has no more of the operand's.
+fn field_of(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
+    match expr {
+        Expr::Cast(cast) => Some(cast.field.clone()),
+        _ => expr.to_field(schema).ok().map(|(_, field)| field),
     }
 }
 

@@ -17,14 +17,19 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 use froglet_engine::SqlState;
+use froglet_schema::SqlType;
+use froglet_schema::def::FIRST_USER_ID;
 
 use super::{common, json_ops, operators};
 use crate::error::SqlError;
 use crate::types::array::is_array;
+use crate::types::cell::{Cell, cell_at};
+use crate::types::datetime::DAY_US;
 use crate::types::{element_oid, oids, plain, sql_field, sql_type_of_field};
 
 /// `x op ANY (array)`, of three arguments.
@@ -104,8 +109,9 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     let Some(op) = OPERATORS.iter().copied().find(|known| *known == text) else {
         return Err(SqlError::unsupported(format!("{text} ANY")).into());
     };
-    let (left, right) = typed(left, right, schema)?;
-    if op == "=" && !all {
+    let (left, right, ty) = typed(left, right, schema)?;
+    // Intervals are equal that Arrow takes for different ones.
+    if op == "=" && !all && ty.oid != oids::INTERVAL {
         let call = json_ops::call("array_has", vec![right, left]);
         return Ok(Transformed::yes(call.expect("the function is registered")));
     }
@@ -114,7 +120,7 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
 }
 
 /// The operands as a value of a type and an array of it.
-fn typed(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+fn typed(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr, SqlType)> {
     let (value, list) = (json_ops::oid_of(&left, schema), json_ops::oid_of(&right, schema));
     let is_null = |expr: &Expr| matches!(expr, Expr::Literal(v, _) if v.is_null());
     let (value, list) = (value.filter(|_| !is_null(&left)), list.filter(|_| !is_null(&right)));
@@ -140,6 +146,8 @@ fn typed(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
     let both = [value, element].into_iter().flatten().map(field).collect::<Vec<_>>();
     let one = match common::common_type("=", &both) {
         Ok(ty) => ty.unwrap_or(plain(oids::TEXT)),
+        // A parameter beside an enum is a text.
+        Err(_) if is_label(value, element) => return Ok((left, right, plain(oids::TEXT))),
         Err(_) => {
             let name = |oid: Option<u32>| crate::types::type_name(plain(oid.unwrap_or(oids::TEXT)));
             let message = format!("operator does not exist: {} = {}", name(value), name(element));
@@ -160,14 +168,37 @@ fn typed(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
         Some(_) => right,
         None => common::bring(right, wanted, schema)?,
     };
-    Ok((left, right))
+    let (left, right) = match one.oid {
+        oids::NUMERIC => same_scale(left, right, schema)?,
+        _ => (left, right),
+    };
+    Ok((left, right, one))
+}
+
+fn is_label(value: Option<u32>, element: Option<u32>) -> bool {
+    value.is_some_and(|oid| oid >= FIRST_USER_ID) && element == Some(oids::TEXT)
+}
+
+/// Decimals of one scale, that of numeric without precision where theirs differ.
+fn same_scale(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    let (Ok(value), Ok(DataType::List(item))) = (left.get_type(schema), right.get_type(schema))
+    else {
+        return Ok((left, right));
+    };
+    if value == *item.data_type() {
+        return Ok((left, right));
+    }
+    let decimal = crate::types::UNCONSTRAINED.arrow();
+    let list = DataType::List(Arc::new(item.as_ref().clone().with_data_type(decimal.clone())));
+    let brought = |expr, ty| Expr::Cast(Cast::new(Box::new(expr), ty));
+    Ok((brought(left, decimal), brought(right, list)))
 }
 
 fn cast(expr: Expr, oid: u32, schema: &DFSchema) -> Result<Expr> {
     let arrow = crate::types::arrow_of(plain(oid))
         .ok_or_else(|| SqlError::unsupported(crate::types::type_name(plain(oid))))?;
     let field = sql_field("", plain(oid), arrow, true);
-    let cast = datafusion::logical_expr::Cast::new_from_field(Box::new(expr), field);
+    let cast = Cast::new_from_field(Box::new(expr), field);
     Ok(super::casts::rewrite_cast(cast, schema)?.data)
 }
 
@@ -233,6 +264,10 @@ impl Quantified {
             Some(labels) => (places(value, labels)?, places(&items, labels)?),
             None => (value.clone(), items),
         };
+        let (value, items) = match value.data_type() {
+            DataType::Interval(_) => (spans(&value), spans(&items)),
+            _ => (value, items),
+        };
         let value = Scalar::new(value);
         use datafusion::arrow::compute::kernels::comparison as like;
         let held = match self.op {
@@ -255,6 +290,19 @@ impl Quantified {
             (false, false) => Some(self.all),
         })
     }
+}
+
+/// Intervals as their lengths, of months of 30 days.
+fn spans(intervals: &ArrayRef) -> ArrayRef {
+    let span = |row| match cell_at(intervals.as_ref(), row) {
+        Cell::Interval(months, days, us) => {
+            let days = i128::from(months) * 30 + i128::from(days);
+            Some(days * i128::from(DAY_US) + i128::from(us))
+        }
+        _ => None,
+    };
+    let spans = (0..intervals.len()).map(span);
+    Arc::new(spans.collect::<arrow::array::Decimal128Array>())
 }
 
 /// Labels as their places among those of their type.
