@@ -231,3 +231,53 @@ create table co (s text collate "C");
 insert into co values ('b'), ('B'), ('a');
 select s from co order by s;
 select s from co order by s collate "C" desc;
+-- feature: literals without a type beside values of one
+select coalesce(null::time, '10:00'), greatest(date '2024-01-01', '2024-02-01'), nullif(interval '1 day', '24 hours'), least(interval '1 mon', '29 days'), case when true then date '2024-01-01' else '2024-01-02' end;
+select t from (values (time '10:00'), ('09:00'), (null)) v(t) order by t;
+select v from (values ('1'::jsonb), ('"x"'), (null), ('[1, 2]')) t(v) order by v;
+select coalesce('{"a": 1}'::jsonb -> 'b', '{}'), nullif('1'::jsonb, '1.0'), greatest('1'::jsonb, '2');
+select array[time '10:00', '11:00'], array[true, 'f'], array['{"a": 1}'::jsonb, '2'], array['2024-01-01'::date, null];
+select interval '1 day' is distinct from '24 hours', date '2024-01-01' is not distinct from '2024-01-01';
+select 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid in ('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11');
+select coalesce(1, date '2024-01-01');
+create type shade as enum ('light', 'dark');
+select greatest('light'::shade, 'dark'), least('dark'::shade, 'light'), coalesce(null::shade, 'dark'), nullif('dark'::shade, 'dark');
+-- feature: ANY and ALL over arrays
+select '10:00' = any (array[time '10:00']), interval '1 day' = any ('{24:00}'), 1.5 = any (array[1, 2]), 1 = any (array[1.0]), 5 > all (array[1, 2]), null = any (array[1]), 5 = any ('{}'::int[]), 3 <> all (array[1, 2]);
+select 'a' like any (array['b%', 'a%']), 'a' not like all (array['b%', 'c%']), 'A' ilike any ('{a,b}');
+select 1 = any (1);
+-- feature: subscripts and slices
+select (array[1, 2, 3])[0], (array[1, 2, 3])[-1], (array[1, 2, 3])[2:], (array[1, 2, 3])[:2], (array[1, 2, 3])[2:10];
+select ('{"a": {"b": [1, 2]}}'::jsonb)['a']['b'][1];
+select array(select 1 where false);
+-- feature: texts of values in ||
+select interval '1 day' || 'x', timestamp '2024-01-01 10:00' || '', 1e-7::float8 || '', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid || 'x', '{"a": 1}'::jsonb::text || 'x';
+select 1e-300::float8;
+-- feature: infinite dates, local times beside points in time
+set timezone = 'Europe/Berlin';
+select date 'infinity' + 1, date '-infinity' - 1;
+select date 'infinity' - date '2024-01-01';
+select timestamp '2024-07-01 12:00' = timestamptz '2024-07-01 12:00', date '2024-07-01' < timestamptz '2024-07-01 00:30', timestamptz '2024-07-01 12:00+00' at time zone '+03';
+-- feature: stored expressions after types and sequences are renamed
+create type mood as enum ('sad', 'ok');
+create sequence sq;
+create table t (id int primary key default nextval('sq'), m mood default 'ok'::mood, check (m <> 'sad'::mood));
+create view v as select id, m from t where m = 'ok'::mood;
+alter type mood rename to feeling;
+alter sequence sq rename to sq2;
+create schema s;
+alter sequence sq2 set schema s;
+alter type feeling set schema s;
+insert into t default values returning *;
+select * from v;
+insert into t (m) values ('sad');
+select column_default from information_schema.columns where table_name = 't' order by ordinal_position;
+select pg_get_constraintdef(oid) from pg_constraint where conname = 't_m_check';
+drop sequence s.sq2;
+drop type s.feeling;
+create table ser (id serial primary key, b int);
+alter sequence ser_id_seq rename to other;
+insert into ser (b) values (1) returning *;
+drop sequence other;
+drop sequence other cascade;
+insert into ser (b) values (1);

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     RenameTableNameKind,
 };
 use froglet_engine::SqlState;
-use froglet_schema::{Change, Expression, Fill, ObjectId, SqlType, TableDef, TableVersion};
+use froglet_schema::{Change, Fill, ObjectId, SqlType, TableDef, TableVersion};
 
 use crate::apply::Stop;
 use crate::command::fold;
@@ -267,7 +267,7 @@ impl Ddl<'_> {
                 refuse_default(kind, table, def)?;
                 let new = new_column(def);
                 self.check_default(value, &new)?;
-                let default = Some(Expression(stored::text_of(value)));
+                let default = Some(self.default_of(value));
                 Change::SetDefault { table: id, column, default }
             }
             AlterColumnOperation::DropDefault => {

@@ -13,7 +13,7 @@ use crate::ddl::Ddl;
 use crate::ddl_column::refuse_deferrable;
 use crate::ddl_compile::violated_by_some_row;
 use crate::error::SqlError;
-use crate::{stored, types};
+use crate::{stored, stored_names, types};
 
 impl Ddl<'_> {
     /// A constraint of a table: one that is yet to be made, described by `def` alone, or one
@@ -61,7 +61,9 @@ impl Ddl<'_> {
             return Err(SqlError::unsupported("a constraint that is NOT ENFORCED"));
         }
         let exists = |name: &str| def.column(name).is_some();
-        let (expression, columns) = stored::store_check(&check.expr, &def.name, &exists)?;
+        let mut numbered = (*check.expr).clone();
+        stored_names::to_numbers(&mut numbered, &self.names());
+        let (expression, columns) = stored::store_check(&numbered, &def.name, &exists)?;
         let compiled = self.condition(&check.expr, def)?;
         let given = name_of(&check.name);
         let Some(_) = rows else {

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::ObjectName;
 use froglet_engine::SqlState;
 use froglet_schema::plain::{EnumDef, PlainDef};
-use froglet_schema::{Change, ObjectId};
+use froglet_schema::{Change, ConstraintKind, ObjectId};
 
 use crate::apply::Stop;
 use crate::ddl::Ddl;
@@ -11,6 +11,7 @@ use crate::ddl_schema::no_type;
 use crate::error::SqlError;
 use crate::object_ddl::Place;
 use crate::resolve::Names;
+use crate::stored_names;
 
 /// The longest label, in bytes, as in PostgreSQL.
 const MAX_LABEL_BYTES: usize = 63;
@@ -112,10 +113,67 @@ impl Ddl<'_> {
             .hint("Use DROP ... CASCADE to drop the dependent objects too.")
             .into());
         }
+        self.release_type(object, &def.name, cascade).await?;
         for (table, _, column) in columns {
             self.apply(Change::DropColumn { table, column, cascade: true }).await?;
         }
         self.apply(Change::DropPlain { object }).await?;
+        Ok(())
+    }
+}
+
+impl Ddl<'_> {
+    /// Defaults, checks and views that mention a type go before it, or keep it.
+    async fn release_type(
+        &mut self,
+        object: ObjectId,
+        name: &str,
+        cascade: bool,
+    ) -> Result<(), Stop> {
+        let refuse = |detail: String| {
+            let message = format!("cannot drop type {name} because other objects depend on it");
+            SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+                .detail(format!("{detail} depends on type {name}"))
+                .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+        };
+        let version = self.version.clone();
+        let mentions = |text: &str| stored_names::mentions(text, &version, object);
+        for table in version.tables.values() {
+            let (id, of) = (table.def.id, &table.def.name);
+            let own = |oid: u32| version.enum_of(oid).is_some_and(|def| def.id == object);
+            // What goes with its column needs no more.
+            let kept = table.def.columns.iter().filter(|c| !own(c.sql_type.oid));
+            for column in kept {
+                if !column.default.as_ref().is_some_and(|default| mentions(&default.0)) {
+                    continue;
+                }
+                if !cascade {
+                    let what = format!("default value for column {} of table {of}", column.name);
+                    return Err(refuse(what).into());
+                }
+                let column = column.name.clone();
+                self.apply(Change::SetDefault { table: id, column, default: None }).await?;
+            }
+            for constraint in &table.def.constraints {
+                let ConstraintKind::Check(check) = &constraint.kind else { continue };
+                if !mentions(&check.expression.0) {
+                    continue;
+                }
+                let name = constraint.name.clone();
+                if !cascade {
+                    return Err(refuse(format!("constraint {name} on table {of}")).into());
+                }
+                self.apply(Change::DropConstraint { table: id, name, cascade: true }).await?;
+            }
+        }
+        for view in version.views() {
+            if mentions(&view.query.0) {
+                if !cascade {
+                    return Err(refuse(format!("view {}", view.name)).into());
+                }
+                self.drop_view(view.id, true).await?;
+            }
+        }
         Ok(())
     }
 }

@@ -35,8 +35,7 @@ impl Ddl<'_> {
         };
         let def = define(&table.schema, &name, column.sql_type.oid, options)?;
         let id = self.apply(Change::CreateSequence(def)).await?.ok_or(Stop::Restart)?;
-        let path = format!("{}.{}", quote(&table.schema), quote(&name)).replace('\'', "''");
-        Ok((id, format!("nextval('{path}'::regclass)")))
+        Ok((id, format!("nextval('{id}'::regclass)")))
     }
 
     /// The name that SEQUENCE NAME gives.
@@ -303,7 +302,11 @@ pub(crate) fn draws_from(column: &froglet_schema::ColumnDef, sequence: &Sequence
     let Some(default) = &column.default else { return false };
     let text = &default.0;
     let name = quote(&sequence.name).replace('\'', "''");
-    let forms = [format!("'{name}'"), format!("'{}.{name}'", quote(&sequence.schema))];
+    let forms = [
+        format!("'{}'", sequence.id),
+        format!("'{name}'"),
+        format!("'{}.{name}'", quote(&sequence.schema)),
+    ];
     text.contains("nextval(") && forms.iter().any(|form| text.contains(form.as_str()))
 }
 

@@ -1,7 +1,7 @@
 //! CREATE TABLE, DROP TABLE, TRUNCATE.
 
 use datafusion::sql::sqlparser::ast::{
-    CascadeOption, CreateTable, ObjectName, TableConstraint, Truncate, TruncateIdentityOption,
+    self, CascadeOption, CreateTable, ObjectName, TableConstraint, Truncate, TruncateIdentityOption,
 };
 use froglet_engine::SqlState;
 use froglet_schema::{Change, NewColumn, NewTable, ObjectId, TableDef};
@@ -12,7 +12,7 @@ use crate::ddl_column::{self, ColumnPlan, Source};
 use crate::error::SqlError;
 use crate::resolve::{self, Names};
 use crate::temporary::{AtCommit, is_temporary};
-use crate::{storage_options, stored};
+use crate::{storage_options, stored, stored_names};
 
 /// The most columns of a table, as in PostgreSQL.
 const MAX_COLUMNS: usize = 1600;
@@ -83,6 +83,13 @@ impl Ddl<'_> {
         Ok(owned)
     }
 
+    /// A default as it is stored.
+    pub(crate) fn default_of(&self, expr: &ast::Expr) -> froglet_schema::Expression {
+        let mut expr = expr.clone();
+        stored_names::to_numbers(&mut expr, &self.names());
+        froglet_schema::Expression(stored::text_of(&expr))
+    }
+
     /// Writes one column's default. A serial column's sequence is made, and returned.
     pub(crate) async fn compile_source(
         &mut self,
@@ -93,7 +100,7 @@ impl Ddl<'_> {
             Source::Nothing => Ok(None),
             Source::Default(expr) => {
                 self.check_default(&expr, &plan.column)?;
-                plan.column.default = Some(froglet_schema::Expression(stored::text_of(&expr)));
+                plan.column.default = Some(self.default_of(&expr));
                 Ok(None)
             }
             Source::Sequence(serial) => {
@@ -107,6 +114,8 @@ impl Ddl<'_> {
             }
             Source::Generated(expr) => {
                 self.check_generated(&expr, draft, &plan.column)?;
+                let mut expr = expr;
+                stored_names::to_numbers(&mut expr, &self.names());
                 let id_of = |name: &str| draft.column(name).map(|c| c.id);
                 plan.column.default = Some(stored::store_generated(&expr, &draft.name, &id_of)?);
                 Ok(None)

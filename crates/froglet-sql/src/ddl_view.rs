@@ -45,12 +45,14 @@ impl Ddl<'_> {
         let env = QueryEnv::new(self.version.clone(), self.session.clone());
         let columns = columns(&create.query, &create.columns, &env)?;
         let sources = sources(&create.query, &env)?;
+        let mut query = create.query.clone();
+        crate::stored_names::to_numbers(&mut query, &self.names());
         let def = ViewDef {
             id: before.as_ref().map_or(0, |view| view.id),
             schema,
             name,
             columns,
-            query: Expression(create.query.to_string()),
+            query: Expression(query.to_string()),
             path: self.path.to_vec(),
             sources,
             check_option: create.check_option,

@@ -115,8 +115,8 @@ fn plan_as_is(
     targets: &[SqlType],
 ) -> Result<PlannedQuery, SqlError> {
     let mut query = crate::rewrite::rewrite_query(query)?;
-    crate::rewrite::type_targets(&mut query, targets);
     EvalContext::new(env.session.clone()).enter(|| {
+        crate::rewrite::type_targets(&mut query, targets);
         let found = infer(&query, env, params)?;
         let logical = to_logical(&query, env, &found)?;
         let logical = copies::number_copies(logical).map_err(map_df_error)?;

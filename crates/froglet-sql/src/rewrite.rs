@@ -23,6 +23,7 @@
 //! | `-x` | a checked call | DataFusion's minus wraps |
 //! | `extract(…)`, `a ^ b`, … | calls | [`crate::rewrite_calls`] |
 //! | functions that return sets | lists, unnested | [`crate::rewrite_sets`] |
+//! | `VALUES (date '2024-01-01'), ('2024-01-02')`, `x IS DISTINCT FROM '1'` | types are given to literals, a call | [`crate::rewrite_values`] |
 //! | `x > ALL (SELECT …)` | comparisons with extremes | [`crate::rewrite_quantified`] |
 //! | `1e20`, `1e308` | digits, or a double precision where no decimal holds them | DataFusion makes decimals of negative scale |
 
@@ -70,6 +71,9 @@ impl Change for Rewriter {
         rewrite_quantified::rewrite(expr);
         field_names(expr);
         rewrite_tuple::in_subquery(expr);
+        crate::semantics::quantified::call_of(expr);
+        crate::rewrite_values::distinct(expr);
+        crate::rewrite_values::slices(expr);
         GO_ON
     }
 
@@ -105,6 +109,7 @@ impl Change for Rewriter {
 
     fn query(&mut self, query: &mut ast::Query) {
         each_select(&mut query.body, &mut rewrite_tableoid::resolve);
+        crate::rewrite_values::type_columns(&mut query.body);
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
     }
@@ -141,6 +146,8 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 *expr = cast_mark(take(expr));
             } else if digits.contains(['e', 'E']) {
                 match crate::types::numeric::parse(digits) {
+                    // A decimal has not so many digits.
+                    Ok((0, _)) if is_small(digits) => *expr = float_literal(digits.clone()),
                     Ok((unscaled, scale)) => *digits = decimal_text(unscaled, scale),
                     // More digits than a decimal holds.
                     Err(_) => *expr = float_literal(digits.clone()),
@@ -278,6 +285,12 @@ fn cast_mark(number: Expr) -> Expr {
         array: false,
         format: None,
     }
+}
+
+/// Whether digits with an exponent are of a number that is not zero.
+fn is_small(digits: &str) -> bool {
+    let mantissa = digits.split(['e', 'E']).next().unwrap_or_default();
+    mantissa.contains(|c: char| matches!(c, '1'..='9'))
 }
 
 fn decimal_text(unscaled: i128, scale: i8) -> String {
@@ -628,9 +641,11 @@ pub fn type_targets(query: &mut ast::Query, targets: &[froglet_schema::SqlType])
             v.value,
             ast::Value::Placeholder(_) | ast::Value::SingleQuotedString(_) | ast::Value::Null
         ));
-        let name = crate::types::names::type_row(target.oid).map(|row| row.name);
+        let name = match crate::types::names::type_row(target.oid) {
+            Some(row) => Some(ast::ObjectName::from(vec![ast::Ident::new(row.name)])),
+            None => crate::stored_names::enum_named(target.oid),
+        };
         if let (true, Some(name)) = (untyped, name) {
-            let name = ast::ObjectName::from(vec![ast::Ident::new(name)]);
             *expr = Expr::Cast {
                 kind: ast::CastKind::DoubleColon,
                 expr: Box::new(take(expr)),

@@ -104,7 +104,7 @@ pub(crate) fn rewrite_table(factor: &mut TableFactor) {
         array_exprs,
         with_offset: false,
         with_offset_alias: None,
-        with_ordinality: false,
+        with_ordinality,
     };
     *factor = match json_column(&function).filter(|_| !lateral) {
         Some(ty) => typed(unnested, alias, ty),

@@ -149,7 +149,9 @@ impl Call {
                     // As many as the longest list has items.
                     let lengths = lists.iter().map(|list| format!("cardinality({list})"));
                     let longest = lengths.collect::<Vec<_>>().join(", ");
-                    format!("generate_series(1::int8, greatest({longest})::int8) AS froglet_ordinality")
+                    format!(
+                        "generate_series(1::int8, greatest({longest})::int8) AS froglet_ordinality"
+                    )
                 }
             });
             outer.push(format!("froglet_ordinality AS {name}"));

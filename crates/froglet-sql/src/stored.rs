@@ -19,6 +19,7 @@ use froglet_schema::{CheckDef, ColumnDef, Expression, TableDef};
 use crate::command::fold;
 use crate::error::SqlError;
 use crate::parse::parse_expression;
+use crate::stored_names;
 use crate::walk::{self, GO_ON, STOP};
 
 const GENERATED: &str = "/*generated*/ ";
@@ -63,18 +64,30 @@ pub fn default_text(column: &ColumnDef, table: &TableDef) -> Option<String> {
     match kind {
         DefaultKind::Generated => {
             let expr = generated(text, table);
-            Some(expr.map_or_else(|_| text.to_owned(), |expr| expr.to_string()))
+            Some(expr.map_or_else(|_| text.to_owned(), named))
         }
-        _ => Some(text.to_owned()),
+        _ => Some(match parse_expression(text) {
+            Ok(mut expr) => {
+                stored_names::to_names(&mut expr);
+                text_of(&expr)
+            }
+            Err(_) => text.to_owned(),
+        }),
     }
 }
 
 /// A check's condition as a user would write it.
 pub fn check_text(check: &CheckDef, table: &TableDef) -> String {
     match check_expression(check, table) {
-        Ok(expr) => expr.to_string(),
+        Ok(expr) => named(expr),
         Err(_) => check.expression.0.clone(),
     }
+}
+
+/// The text of an expression under the names that types and sequences have.
+fn named(mut expr: Expr) -> String {
+    stored_names::to_names(&mut expr);
+    expr.to_string()
 }
 
 /// A column's default, to be compiled; the kind says what it is.

@@ -207,6 +207,7 @@ pub(crate) fn definition(
     let Ok(mut query) = parse_query(&view.query.0) else { return view.query.0.clone() };
     let path = session.search_path();
     walk::change(&mut query, &mut Renaming { catalog, view, path: &path });
+    crate::stored_names::to_names(&mut query);
     format!(" {query};")
 }
 

@@ -43,6 +43,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use froglet_schema::CatalogVersion;
 use froglet_schema::plain::PlainDef;
 
+use crate::context::EvalContext;
 use crate::provider::{QueryScope, scope_of};
 pub use objects::comment_on;
 pub use rows::{Columns, Rows, V};
@@ -111,7 +112,8 @@ pub fn system_table(schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> 
     let columns = Columns::parse(spec.columns);
     let fill: Fill = match fill_of(spec.schema, spec.name) {
         Some(fill) => Arc::new(move |scope: &QueryScope, rows: &mut Rows| {
-            fill(scope, rows);
+            // Types are called by the names that the session knows.
+            EvalContext::new(scope.session.clone()).enter(|| fill(scope, rows));
             Ok(())
         }),
         None => Arc::new(|_: &QueryScope, _: &mut Rows| Ok(())),

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::*;
 use arrow::compute::kernels::numeric;
-use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, i256};
+use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, Int32Type, i256};
 use arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
@@ -20,6 +20,7 @@ use datafusion::physical_expr_common::datum::apply;
 use froglet_engine::SqlState;
 
 use crate::error::SqlError;
+use crate::types::datetime::{DATE_INFINITY, DATE_MINUS_INFINITY};
 use crate::types::numeric::power;
 
 /// Most digits after the point that a product keeps.
@@ -337,6 +338,10 @@ fn dates(op: Op, a: &dyn Datum, b: &dyn Datum, result: &DataType) -> Result<Arra
         arrow::compute::cast(&make_array(d.get().0.to_data()), &DataType::Int32)
     };
     let (left, right) = (plain(a)?, plain(b)?);
+    let is_date = |d: &dyn Datum| *d.get().0.data_type() == DataType::Date32;
+    if [(&left, a), (&right, b)].iter().any(|(days, of)| is_date(*of) && has_infinity(days)) {
+        return infinite_dates(op, (a, &left), (b, &right), result);
+    }
     let (left_scalar, right_scalar) = (a.get().1, b.get().1);
     let days = match (left_scalar, right_scalar) {
         (false, false) => integers(op, &left, &right),
@@ -344,6 +349,52 @@ fn dates(op: Op, a: &dyn Datum, b: &dyn Datum, result: &DataType) -> Result<Arra
         (false, true) => integers(op, &left, &Scalar::new(right)),
         (true, true) => integers(op, &Scalar::new(left), &Scalar::new(right)),
     }?;
+    arrow::compute::cast(&days, result)
+}
+
+fn has_infinity(days: &ArrayRef) -> bool {
+    days.as_primitive::<Int32Type>().iter().flatten().any(|day| day_of(day).is_none())
+}
+
+/// A day that is one; `None` for the infinities.
+fn day_of(day: i32) -> Option<i32> {
+    (day != DATE_INFINITY && day != DATE_MINUS_INFINITY).then_some(day)
+}
+
+/// As [`dates`], where some are infinite: they stay so, and have no difference.
+fn infinite_dates(
+    op: Op,
+    (a, left): (&dyn Datum, &ArrayRef),
+    (b, right): (&dyn Datum, &ArrayRef),
+    result: &DataType,
+) -> Result<ArrayRef, ArrowError> {
+    let range = |text: &str| external(SqlError::new(SqlState::new("22008"), text));
+    let rows = if a.get().1 { right.len() } else { left.len() };
+    let (left, right) = (left.as_primitive::<Int32Type>(), right.as_primitive::<Int32Type>());
+    let is_date = |d: &dyn Datum| *d.get().0.data_type() == DataType::Date32;
+    let mut days = Int32Builder::with_capacity(rows);
+    for row in 0..rows {
+        let at = |d: &dyn Datum| if d.get().1 { 0 } else { row };
+        let (l, r) = (at(a), at(b));
+        if left.is_null(l) || right.is_null(r) {
+            days.append_null();
+            continue;
+        }
+        let (x, y) = (left.value(l), right.value(r));
+        let infinite = [(x, is_date(a)), (y, is_date(b))]
+            .into_iter()
+            .find(|(day, date)| *date && day_of(*day).is_none());
+        let value = match infinite {
+            Some(_) if is_date(a) && is_date(b) => {
+                return Err(range("cannot subtract infinite dates"));
+            }
+            Some((day, _)) => Some(day),
+            None if op == Op::Sub => x.checked_sub(y),
+            None => x.checked_add(y),
+        };
+        days.append_value(value.ok_or_else(|| range("date out of range"))?);
+    }
+    let days: ArrayRef = Arc::new(days.finish());
     arrow::compute::cast(&days, result)
 }
 

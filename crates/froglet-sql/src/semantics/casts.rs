@@ -25,7 +25,7 @@ use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
-use super::{calls, enums, measures};
+use super::{calls, common, enums, measures, quantified};
 use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
@@ -69,6 +69,8 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
     expr.transform_up(|node| match node {
         Expr::Cast(cast) => rewrite_cast(cast, schema),
         Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_) => {
+            let mut node = node;
+            common::compared_with(&mut node, schema)?;
             let mut compared = enums::compare(node, schema)?;
             compared.transformed |= measures::compare(&mut compared.data, schema)?;
             Ok(compared)
@@ -79,10 +81,14 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         Expr::ScalarFunction(call) if call.func.name() == "pg_typeof" => {
             calls::type_named(call, schema)
         }
-        Expr::ScalarFunction(mut call) => {
-            let list = call.func.name() == "array_has";
-            let changed = type_arguments(&mut call.args, list, schema);
-            Ok(mark(Expr::ScalarFunction(call), changed))
+        Expr::ScalarFunction(call) => {
+            let resolved = quantified::resolve(call, schema)?;
+            match resolved.data {
+                Expr::ScalarFunction(call) if !resolved.transformed => {
+                    common::resolve(call, schema)
+                }
+                other => Ok(Transformed::yes(other)),
+            }
         }
         Expr::AggregateFunction(mut call) => {
             enums::refuse_extreme(&call, schema)?;
@@ -106,80 +112,16 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             let changed = swapped | super::aggregates::widen(&name, &mut call.params.args, schema);
             Ok(mark(Expr::WindowFunction(call), changed))
         }
-        Expr::Case(mut case) => {
-            let changed = type_branches(&mut case, schema);
-            Ok(mark(Expr::Case(case), changed))
-        }
+        Expr::Case(mut case) => match common::branches(&mut case, schema)? {
+            Some(ty) => Ok(Transformed::yes(common::marked(Expr::Case(case), ty))),
+            None => Ok(Transformed::no(Expr::Case(case))),
+        },
         _ => Ok(Transformed::no(node)),
     })
 }
 
 fn mark(expr: Expr, changed: bool) -> Transformed<Expr> {
     if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
-}
-
-fn is_untyped(expr: &Expr) -> bool {
-    matches!(expr, Expr::Placeholder(Placeholder { field: None, .. }))
-}
-
-/// The field an untyped parameter beside this expression takes.
-fn sibling_field(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
-    let (_, field) = expr.to_field(schema).ok()?;
-    let oid = match sql_type_of_field(&field).oid {
-        oids::VARCHAR | oids::NAME => oids::TEXT,
-        oid => oid,
-    };
-    let arrow = types::arrow_of(types::plain(oid))?;
-    (!field.data_type().is_null()).then(|| sql_field("", types::plain(oid), arrow, true))
-}
-
-fn give(expr: &mut Expr, field: &FieldRef) {
-    if let Expr::Placeholder(Placeholder { field: unknown @ None, .. }) = expr {
-        *unknown = Some(field.clone());
-    }
-}
-
-/// An untyped parameter among a function's arguments has the type of the first typed one:
-/// coalesce, nullif, greatest. Of `= ANY($1)` it is an array of the other side's.
-fn type_arguments(args: &mut [Expr], list: bool, schema: &DFSchema) -> bool {
-    if !args.iter().any(is_untyped) {
-        return false;
-    }
-    if list {
-        let [haystack, needle] = args else { return false };
-        let element = needle.to_field(schema).ok().map(|(_, f)| sql_type_of_field(&f).oid);
-        let array = element.and_then(|oid| match oid {
-            oids::VARCHAR | oids::NAME | oids::BPCHAR => Some(oids::TEXT_ARRAY),
-            oid => names::type_row(oid).map(|row| row.array),
-        });
-        let Some(arrow) = array.and_then(|oid| types::arrow_of(types::plain(oid))) else {
-            return false;
-        };
-        let ty = types::plain(array.unwrap_or(oids::TEXT_ARRAY));
-        give(haystack, &sql_field("", ty, arrow, true));
-        return true;
-    }
-    let typed = args.iter().find(|a| !is_untyped(a)).and_then(|a| sibling_field(a, schema));
-    let Some(field) = typed else { return false };
-    args.iter_mut().for_each(|arg| give(arg, &field));
-    true
-}
-
-/// An untyped parameter among the results of CASE has the type of the first typed one.
-fn type_branches(case: &mut datafusion::logical_expr::Case, schema: &DFSchema) -> bool {
-    let results = || case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
-    if !results().any(|e| is_untyped(e)) {
-        return false;
-    }
-    let typed = results().find(|e| !is_untyped(e)).and_then(|e| sibling_field(e, schema));
-    let Some(field) = typed else { return false };
-    for (_, then) in &mut case.when_then_expr {
-        give(then, &field);
-    }
-    if let Some(otherwise) = &mut case.else_expr {
-        give(otherwise, &field);
-    }
-    true
 }
 
 pub(super) fn rewrite_cast(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -398,7 +340,8 @@ impl ScalarUDFImpl for CastFunction {
             }
             let cast = cast_any(array, from, self.target(), session.as_ref())?;
             if let Some(labels) = &self.labels {
-                enums::check_array(&cast, labels, self.target())?;
+                let name = enums::name_in(session.as_ref(), self.oid);
+                enums::check_array(&cast, labels, name.as_deref().unwrap_or("???"))?;
             }
             Ok(cast)
         };

@@ -21,7 +21,6 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::ObjectName;
 use froglet_engine::SqlState;
-use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
 use crate::context::{SessionFunctions, session_here};
@@ -43,9 +42,17 @@ pub(crate) fn labels_of(oid: u32) -> Option<Arc<[String]>> {
 /// The enum type that a name means here.
 pub(crate) fn type_named(name: &ObjectName) -> Option<u32> {
     let session = session_here()?;
+    if let Some(id) = crate::stored_names::number_of(name) {
+        return session.catalog().enum_type(id).map(|def| def.id);
+    }
     let (catalog, path) = (session.catalog(), session.search_path());
     let found = Names { catalog: &catalog, path: &path }.enum_type(name).ok()?;
     found.map(|def| def.id)
+}
+
+/// The name of an enum type alone.
+pub(crate) fn bare_name(oid: u32) -> Option<String> {
+    Some(session_here()?.catalog().enum_of(oid)?.name.clone())
 }
 
 /// An enum type as errors call it.
@@ -73,14 +80,10 @@ pub(crate) fn not_a_label(ty: &str, text: &str) -> SqlError {
 }
 
 /// 22P02 if a text of an array is none of the labels.
-pub(crate) fn check_array(
-    array: &ArrayRef,
-    labels: &[String],
-    ty: SqlType,
-) -> Result<(), SqlError> {
+pub(crate) fn check_array(array: &ArrayRef, labels: &[String], ty: &str) -> Result<(), SqlError> {
     let Some(texts) = array.as_any().downcast_ref::<StringViewArray>() else { return Ok(()) };
     let unknown = texts.iter().flatten().find(|text| !labels.iter().any(|label| label == text));
-    unknown.map_or(Ok(()), |text| Err(not_a_label(&types::type_name(ty), text)))
+    unknown.map_or(Ok(()), |text| Err(not_a_label(ty, text)))
 }
 
 /// The enum type of an expression.

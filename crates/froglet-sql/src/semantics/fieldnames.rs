@@ -72,7 +72,10 @@ fn type_name(ty: &ast::DataType) -> Option<String> {
     let oid = types::names::parse_sql_type(ty).ok()?.oid;
     // An array's is that of its elements.
     let named = matches!(ty, ast::DataType::Array(_)).then(|| types::element_oid(oid)).flatten();
-    types::names::type_row(named.unwrap_or(oid)).map(|row| row.name.to_owned())
+    match types::names::type_row(named.unwrap_or(oid)) {
+        Some(row) => Some(row.name.to_owned()),
+        None => crate::semantics::enums::bare_name(oid),
+    }
 }
 
 fn subquery_name(query: &ast::Query) -> Option<String> {

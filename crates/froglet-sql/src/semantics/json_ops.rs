@@ -23,6 +23,8 @@ pub(super) fn oid_of(expr: &Expr, schema: &DFSchema) -> Option<u32> {
     match expr {
         Expr::Placeholder(Placeholder { field: None, .. }) => None,
         _ if operators::unknown_literal(expr).is_some() => None,
+        // Its field would have what the operand's says of its type, too.
+        Expr::Cast(cast) => Some(sql_type_of_field(&cast.field).oid),
         _ => expr.to_field(schema).ok().map(|(_, field)| sql_type_of_field(&field).oid),
     }
 }

@@ -4,7 +4,7 @@
 //! untyped parameter has the type of the other side, text and number do not meet (42883), and
 //! arithmetic is checked ([`super::arith`]).
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
@@ -18,7 +18,7 @@ use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 
 use super::arith::{self, Op};
-use super::{array_ops, casts, json_ops, time_arith};
+use super::{array_ops, casts, common, json_ops, time_arith};
 use crate::error::SqlError;
 use crate::types::{self, oids, sql_type_of_field};
 
@@ -55,36 +55,83 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
 
-    /// Subscripts of what PostgreSQL counts from 0: a name is an array of characters there.
     fn plan_field_access(
         &self,
         raw: RawFieldAccessExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
-        let RawFieldAccessExpr { expr, field_access } = raw;
-        let field = expr.to_field(schema)?.1;
-        let GetFieldAccess::ListIndex { key } = field_access else {
-            refuse_field(&field, &field_access)?;
-            return Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }));
+        subscript(raw, schema)
+    }
+
+    fn plan_array_literal(
+        &self,
+        exprs: Vec<Expr>,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<Vec<Expr>>> {
+        common::array(exprs, schema).map(PlannerResult::Planned)
+    }
+}
+
+/// `j['a']` of jsonb is `j -> 'a'`; an array has no element before the first.
+fn subscript(
+    raw: RawFieldAccessExpr,
+    schema: &DFSchema,
+) -> Result<PlannerResult<RawFieldAccessExpr>> {
+    let RawFieldAccessExpr { expr, field_access } = raw;
+    if json_ops::oid_of(&expr, schema) == Some(oids::JSONB) {
+        let key = match field_access {
+            GetFieldAccess::NamedStructField { name } => Expr::Literal(name, None),
+            GetFieldAccess::ListIndex { key } => *key,
+            GetFieldAccess::ListRange { .. } => {
+                return Err(SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    "jsonb subscript does not support slices",
+                )
+                .into());
+            }
         };
+        let call = json_ops::call("jsonb_object_field", vec![expr, key]);
+        return Ok(PlannerResult::Planned(call.expect("the function is registered")));
+    }
+    let field = expr.to_field(schema)?.1;
+    let field_access = match field_access {
         // DataFusion would make of `(array_agg(x))[1]` an nth_value, which is not always one.
-        if matches!(expr, Expr::AggregateFunction(_))
-            && let Some(element) = crate::planning::registry().scalar("array_element")
-        {
-            let call = ScalarFunction::new_udf(element.clone(), vec![expr, *key]);
+        GetFieldAccess::ListIndex { key } if matches!(expr, Expr::AggregateFunction(_)) => {
+            let element = crate::planning::registry().scalar("array_element");
+            let element = element.expect("DataFusion has it").clone();
+            let call = ScalarFunction::new_udf(element, vec![expr, *key]);
             return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
         }
-        let key = match sql_type_of_field(&field).oid {
-            oids::NAME => {
-                let call = crate::udf::lists::name_char().call(vec![expr, *key]);
-                return Ok(PlannerResult::Planned(call));
-            }
-            oids::INT2VECTOR | oids::OIDVECTOR => Box::new(*key + lit(1_i64)),
-            _ => key,
-        };
-        let field_access = GetFieldAccess::ListIndex { key };
-        Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
-    }
+        // A name is an array of characters there; it and these are counted from 0.
+        GetFieldAccess::ListIndex { key } if sql_type_of_field(&field).oid == oids::NAME => {
+            let call = crate::udf::lists::name_char().call(vec![expr, *key]);
+            return Ok(PlannerResult::Planned(call));
+        }
+        GetFieldAccess::ListIndex { key }
+            if matches!(sql_type_of_field(&field).oid, oids::INT2VECTOR | oids::OIDVECTOR) =>
+        {
+            GetFieldAccess::ListIndex { key: Box::new(*key + lit(1_i64)) }
+        }
+        GetFieldAccess::ListIndex { key } => {
+            let first = |key: Expr| {
+                let none = Expr::Literal(ScalarValue::Int64(Some(0)), None);
+                common::case(vec![(key.clone().gt(none.clone()), key)], none)
+            };
+            let key = match *key {
+                one @ Expr::Literal(
+                    ScalarValue::Int32(Some(1..)) | ScalarValue::Int64(Some(1..)),
+                    _,
+                ) => Box::new(one),
+                other => Box::new(first(other)),
+            };
+            GetFieldAccess::ListIndex { key }
+        }
+        other => {
+            refuse_field(&field, &other)?;
+            other
+        }
+    };
+    Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
 }
 
 /// 42809 for `(x).y` where x has no fields, and 42703 where it has no such one.
@@ -176,12 +223,22 @@ fn concatenated(
         let call = ScalarFunction::new_udf(function.clone(), vec![left, right]);
         return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
     }
-    let text = |expr: Expr, oid| match oid {
-        Some(oids::BPCHAR) => casts::call(expr, types::plain(oids::TEXT)),
+    // Of two values one is a text; the other becomes what it is printed as.
+    let is_text = |expr: &Expr| type_of(expr, schema).is_some_and(|ty| ty.is_string());
+    let printed = is_text(&left) || is_text(&right);
+    let text = |expr: Expr, oid| match type_of(&expr, schema) {
+        _ if oid == Some(oids::BPCHAR) => casts::call(expr, types::plain(oids::TEXT)),
+        Some(ty) if printed && !ty.is_string() && !ty.is_null() && !is_nested(&ty) => {
+            casts::call(expr, types::plain(oids::TEXT))
+        }
         _ => expr,
     };
     let (left, right) = (text(left, l), text(right, r));
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+fn is_nested(ty: &DataType) -> bool {
+    ty.is_nested() || matches!(ty, DataType::UInt32)
 }
 
 fn plan_arithmetic(
@@ -237,6 +294,18 @@ fn unify(op: &BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Res
     let (Some(l), Some(r)) = (type_of(&left, schema), type_of(&right, schema)) else {
         return Ok((left, right));
     };
+    if let Shape::Comparison = shape_of(op) {
+        // Beside a point in time a local one is that of the session's zone.
+        let is_point = |ty: &DataType| matches!(ty, DataType::Timestamp(_, Some(_)));
+        let is_local =
+            |ty: &DataType| matches!(ty, DataType::Timestamp(_, None) | DataType::Date32);
+        if is_point(&l) && is_local(&r) {
+            return Ok((left, common::bring(right, types::plain(oids::TIMESTAMPTZ), schema)?));
+        }
+        if is_local(&l) && is_point(&r) {
+            return Ok((common::bring(left, types::plain(oids::TIMESTAMPTZ), schema)?, right));
+        }
+    }
     let string = |t: &DataType| t.is_string();
     let strange =
         |t: &DataType| t.is_numeric() || is_time(t) || matches!(t, DataType::FixedSizeBinary(_));
@@ -267,8 +336,8 @@ fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Re
             let typed = types::sql_field("", ty, known, true);
             Ok(Expr::Placeholder(Placeholder { id, field: Some(typed) }))
         }
-        literal => match (unknown_literal(&literal), other.to_field(schema)) {
-            (Some(text), Ok((_, field))) if gives_type(&field) => {
+        literal => match (unknown_literal(&literal), field_of(other, schema)) {
+            (Some(text), Some(field)) if gives_type(&field) => {
                 let ty = operand_type(op, &field);
                 match casts::literal(&ScalarValue::Utf8(Some(text.to_owned())), ty)? {
                     Some(typed) => Ok(typed),
@@ -277,6 +346,14 @@ fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Re
             }
             _ => Ok(literal),
         },
+    }
+}
+
+/// The field of an operand; of a cast the one that it is to, which has no more of the operand's.
+fn field_of(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
+    match expr {
+        Expr::Cast(cast) => Some(cast.field.clone()),
+        _ => expr.to_field(schema).ok().map(|(_, field)| field),
     }
 }
 

@@ -49,7 +49,7 @@ pub use binary::from_binary;
 pub use cast::{CastContext, assignable, cast_array, cast_value};
 pub use convert::{array_of, scalar_of, value_at, value_of_scalar};
 pub use input::from_text;
-pub use names::{parse_type, type_name};
+pub use names::{parse_type, type_name, type_row};
 pub use output::{value_binary, value_text, write_binary, write_text};
 pub use zone::Zone;
 
@@ -240,6 +240,11 @@ pub fn array_oid(element: u32) -> u32 {
         .map(|row| row.array)
         .filter(|oid| *oid != 0)
         .unwrap_or(oids::TEXT_ARRAY)
+}
+
+/// The array type of an element type, if it has one.
+pub fn array_type_of(element: u32) -> Option<u32> {
+    names::type_row(element).map(|row| row.array).filter(|oid| names::type_row(*oid).is_some())
 }
 
 /// The element type of an array type.

@@ -107,7 +107,15 @@ fn field_of(name: &str) -> Option<Field> {
 
 /// The zone of a name; 22023 if there is none.
 pub fn zone_of(name: &str) -> Result<Zone, SqlError> {
-    let known = zone::canonical(name).and_then(|name| Zone::parse(&name));
+    // A bare number is POSIX's here, which counts westwards.
+    let bare = name
+        .trim()
+        .strip_prefix(['+', '-'])
+        .is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()));
+    let known = match bare {
+        true => Zone::parse(name.trim()),
+        false => zone::canonical(name).and_then(|name| Zone::parse(&name)),
+    };
     known.ok_or_else(|| invalid(format!("time zone \"{name}\" not recognized")))
 }
 

@@ -40,6 +40,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 use crate::semantics::arith::Negative;
+use crate::semantics::{common, quantified};
 use crate::types::oids;
 use simple::{Out, Simple};
 
@@ -93,6 +94,8 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));
     all.push(pad());
     all.extend(overload::functions(SIGNATURES));
+    all.extend(common::functions());
+    all.extend(quantified::functions());
     all
 }
 

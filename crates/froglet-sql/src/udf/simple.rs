@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 };
 use froglet_engine::SqlState;
 
-use crate::context::{SessionFunctions, current_session};
+use crate::context::{EvalContext, SessionFunctions, current_session, session_here};
 use crate::error::SqlError;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::{arrow_of, numeric, oids, plain, sql_field};
@@ -225,11 +225,18 @@ pub fn evaluate(
             ColumnarValue::Scalar(scalar) => scalar.to_array_of_size(rows),
         })
         .collect::<Result<Vec<_>>>()?;
+    // What is called deeper finds the session on its thread.
+    let alone = session_here().is_none().then(|| EvalContext::new(session.clone()));
     let mut out = Vec::with_capacity(rows);
     for row in 0..rows {
         let cells: Vec<Cell<'_>> = arrays.iter().map(|a| cell_at(a.as_ref(), row)).collect();
         let null = strict && cells.iter().any(|cell| matches!(cell, Cell::Null));
-        out.push(if null { Out::Null } else { body(session.as_ref(), &cells)? });
+        let call = || body(session.as_ref(), &cells);
+        out.push(match (null, &alone) {
+            (true, _) => Out::Null,
+            (false, Some(context)) => context.enter(call)?,
+            (false, None) => call()?,
+        });
     }
     let array = array_of(args.return_field.data_type(), out)?;
     if once {

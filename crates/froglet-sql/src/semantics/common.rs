@@ -1,0 +1,424 @@
+//! Values of several expressions that come to one type: COALESCE, GREATEST, LEAST, NULLIF, CASE, ARRAY,
+//! IS DISTINCT FROM, and the operands of ANY and ALL over an array.
+//!
+//! ```text
+//!   coalesce(t, '10:00')  ─ planned as Common, which takes any types ─▶ common_type: time
+//!                         ─ casts::rewrite_expr ─▶ coalesce(t, time '10:00'), DataFusion's
+//! ```
+//!
+//! The rule is PostgreSQL's (section 10.5 of its manual): literals and parameters without a type take the
+//! type of the others. DataFusion would bring the others to text. Where Arrow's type does not tell the
+//! SQL type (jsonb, enums) the result is marked with it ([`marked`]).
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::{
+    BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use froglet_engine::SqlState;
+use froglet_schema::SqlType;
+use froglet_schema::def::FIRST_USER_ID;
+
+use super::{casts, enums, measures, operators};
+use crate::error::SqlError;
+use crate::types::{self, oids, plain, sql_field, sql_type_of_field};
+
+/// The most arguments of GREATEST and LEAST of a type that is not compared as Arrow compares it.
+const MOST_MEASURED: usize = 6;
+
+/// What a call stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Coalesce,
+    Greatest,
+    Least,
+    NullIf,
+    Distinct,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Coalesce => "coalesce",
+            Kind::Greatest => "greatest",
+            Kind::Least => "least",
+            Kind::NullIf => "nullif",
+            Kind::Distinct => DISTINCT,
+        }
+    }
+}
+
+/// `a IS DISTINCT FROM b` as a call.
+pub const DISTINCT: &str = "froglet_distinct";
+
+/// The functions, in the place of DataFusion's.
+pub fn functions() -> Vec<Arc<ScalarUDF>> {
+    [Kind::Coalesce, Kind::Greatest, Kind::Least, Kind::NullIf, Kind::Distinct]
+        .map(|kind| {
+            let signature = Signature::variadic_any(Volatility::Immutable);
+            Arc::new(ScalarUDF::new_from_impl(Common { kind, signature }))
+        })
+        .to_vec()
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Common {
+    kind: Kind,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Common {
+    fn name(&self) -> &str {
+        self.kind.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(given.first().cloned().unwrap_or(DataType::Utf8View))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        if self.kind == Kind::Distinct {
+            return Ok(sql_field(DISTINCT, plain(oids::BOOL), DataType::Boolean, false));
+        }
+        let typed = args.arg_fields.iter().zip(args.scalar_arguments).filter(|(field, value)| {
+            let literal =
+                matches!(value, Some(ScalarValue::Utf8(_))) && field.metadata().is_empty();
+            !literal && !field.data_type().is_null()
+        });
+        let typed: Vec<FieldRef> = typed.map(|(field, _)| field.clone()).collect();
+        let given: Vec<DataType> = typed.iter().map(|f| f.data_type().clone()).collect();
+        let field = match common_type(self.name(), &typed)? {
+            None => sql_field(self.name(), plain(oids::TEXT), DataType::Utf8View, true),
+            Some(ty) => {
+                let numeric = given.iter().all(DataType::is_numeric);
+                let inner = numeric.then(|| inner(self.kind)).flatten();
+                let arrow = match inner.and_then(|f| f.coerce_types(&given).ok()) {
+                    Some(coerced) if !coerced.is_empty() => coerced[0].clone(),
+                    _ => same(&given).or_else(|| types::arrow_of(ty)).unwrap_or(DataType::Utf8View),
+                };
+                sql_field(self.name(), ty, arrow, true)
+            }
+        };
+        Ok(field)
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Err(SqlError::unsupported(format!("{} in this place", self.name())).into())
+    }
+}
+
+/// The one type of all, if they have one.
+fn same(given: &[DataType]) -> Option<DataType> {
+    let first = given.first()?;
+    given.iter().all(|ty| ty == first).then(|| first.clone())
+}
+
+fn inner(kind: Kind) -> Option<Arc<ScalarUDF>> {
+    use datafusion::functions::core;
+    Some(match kind {
+        Kind::Coalesce => core::coalesce(),
+        Kind::Greatest => core::greatest(),
+        Kind::Least => core::least(),
+        Kind::NullIf => core::nullif(),
+        Kind::Distinct => return None,
+    })
+}
+
+/// The place of a type among those of its kind, of which the last is what the others are brought to.
+fn rank(oid: u32) -> Option<(u8, usize)> {
+    const KINDS: [&[u32]; 3] = [
+        &[oids::INT2, oids::INT4, oids::INT8, oids::NUMERIC, oids::FLOAT4, oids::FLOAT8],
+        &[oids::CHAR, oids::NAME, oids::BPCHAR, oids::VARCHAR, oids::TEXT],
+        &[oids::DATE, oids::TIMESTAMP, oids::TIMESTAMPTZ],
+    ];
+    KINDS.iter().enumerate().find_map(|(kind, members)| {
+        let place = members.iter().position(|member| *member == oid)?;
+        Some((u8::try_from(kind).ok()?, place))
+    })
+}
+
+/// The type that values of these fields come to; 42804 if they come to none.
+pub fn common_type(what: &str, fields: &[FieldRef]) -> Result<Option<SqlType>, SqlError> {
+    let mut found: Option<SqlType> = None;
+    for field in fields {
+        let ty = sql_type_of_field(field);
+        found = Some(match found {
+            None => ty,
+            Some(one) if one == ty => one,
+            Some(one) if one.oid == ty.oid => plain(ty.oid),
+            Some(one) if types::array::is_array(one.oid) && types::array::is_array(ty.oid) => {
+                let element = |ty: SqlType| types::element_oid(ty.oid).and_then(rank);
+                match (element(one), element(ty)) {
+                    (Some((kind, a)), Some((other, b))) if kind == other => {
+                        plain(if a < b { ty.oid } else { one.oid })
+                    }
+                    _ => return Err(no_match(what, one, ty)),
+                }
+            }
+            Some(one) => match (rank(one.oid), rank(ty.oid)) {
+                (Some((kind, a)), Some((other, b))) if kind == other => {
+                    plain(if a < b { ty.oid } else { one.oid })
+                }
+                // Names of objects are numbers here; DataFusion knows what to do.
+                _ if is_registered(one.oid) || is_registered(ty.oid) => one,
+                _ => return Err(no_match(what, one, ty)),
+            },
+        });
+    }
+    Ok(found)
+}
+
+fn is_registered(oid: u32) -> bool {
+    use oids::*;
+    matches!(oid, OID | XID | REGCLASS | REGTYPE | REGPROC | REGNAMESPACE | REGROLE | VOID | RECORD)
+        || types::type_row(oid).is_none() && oid < FIRST_USER_ID
+}
+
+fn no_match(what: &str, one: SqlType, other: SqlType) -> SqlError {
+    let (one, other) = (types::input::input_name(one), types::input::input_name(other));
+    SqlError::new(
+        SqlState::DATATYPE_MISMATCH,
+        format!("{} types {one} and {other} cannot be matched", what.to_uppercase()),
+    )
+}
+
+fn is_untyped(expr: &Expr) -> bool {
+    operators::unknown_literal(expr).is_some()
+        || matches!(expr, Expr::Placeholder(Placeholder { field: None, .. }))
+        || matches!(expr, Expr::Literal(value, _) if value.is_null() && value.data_type().is_null())
+}
+
+/// The type that expressions come to. `None` if none has a type, or one is of another schema.
+fn type_of<'a>(
+    what: &str,
+    exprs: impl IntoIterator<Item = &'a Expr>,
+    schema: &DFSchema,
+) -> Result<Option<SqlType>> {
+    let mut fields = Vec::new();
+    for expr in exprs {
+        if is_untyped(expr) {
+            continue;
+        }
+        let Ok((_, field)) = expr.to_field(schema) else { return Ok(None) };
+        if !field.data_type().is_null() {
+            fields.push(field);
+        }
+    }
+    Ok(common_type(what, &fields)?)
+}
+
+/// An expression as a value of a type: what has no type gets it, what has another one is cast, but a
+/// number beside numbers, which DataFusion brings to one type.
+pub(super) fn bring(expr: Expr, ty: SqlType, schema: &DFSchema) -> Result<Expr> {
+    let target = plain(ty.oid);
+    let arrow =
+        types::arrow_of(target).ok_or_else(|| SqlError::unsupported(types::type_name(target)))?;
+    let field = sql_field("", target, arrow.clone(), true);
+    let is_number = |oid| matches!(rank(oid), Some((0, _)));
+    let is_null = matches!(&expr, Expr::Literal(value, _) if value.is_null());
+    if is_null && is_number(ty.oid) {
+        // Of NULL's type there are no digits that the others would get.
+        return Ok(expr);
+    }
+    if is_untyped(&expr) {
+        // A literal beside a number is read in the number's type.
+        let cast = Cast::new_from_field(Box::new(expr), field);
+        return Ok(casts::rewrite_cast(cast, schema)?.data);
+    }
+    let from = sql_type_of_field(&expr.to_field(schema)?.1);
+    if from.oid == ty.oid || is_number(from.oid) || is_registered(from.oid) {
+        return Ok(expr);
+    }
+    let cast = Cast::new_from_field(Box::new(expr), field);
+    Ok(casts::rewrite_cast(cast, schema)?.data)
+}
+
+/// Whether Arrow's type of such values tells their SQL type.
+fn is_told(ty: SqlType) -> bool {
+    types::arrow_of(ty).is_none_or(|arrow| types::oid_of_arrow(&arrow) == ty.oid)
+}
+
+/// An expression whose field says of which type it is.
+pub fn marked(expr: Expr, ty: SqlType) -> Expr {
+    if is_told(ty) {
+        return expr;
+    }
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Arc::new(ScalarUDF::new_from_impl(Marked { oid: ty.oid, signature }));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr]))
+}
+
+/// The same value, known to be of a type.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Marked {
+    oid: u32,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Marked {
+    fn name(&self) -> &str {
+        "froglet_typed"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(given.first().cloned().unwrap_or(DataType::Utf8View))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let field = &args.arg_fields[0];
+        let nullable = field.is_nullable();
+        Ok(sql_field(self.name(), plain(self.oid), field.data_type().clone(), nullable))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let mut args = args.args;
+        args.pop().ok_or_else(|| crate::planning::internal("a marked value is there"))
+    }
+}
+
+/// Puts what computes a call in its place, if it is of one of these functions.
+pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Some(common) = call.func.inner().downcast_ref::<Common>() else {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    };
+    let kind = common.kind;
+    let known = |arg: &Expr| is_untyped(arg) || arg.to_field(schema).is_ok();
+    if !call.args.iter().all(known) {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    }
+    let ty = type_of(kind.name(), &call.args, schema)?.unwrap_or(plain(oids::TEXT));
+    let args = call.args.into_iter().map(|arg| bring(arg, ty, schema));
+    let args = args.collect::<Result<Vec<_>>>()?;
+    let measured = ty.oid >= FIRST_USER_ID || matches!(ty.oid, oids::JSONB | oids::INTERVAL);
+    let expr = match kind {
+        Kind::Distinct => {
+            let [left, right] = two(args)?;
+            compared(left, Operator::IsDistinctFrom, right, schema)?
+        }
+        Kind::NullIf if measured => {
+            let [left, right] = two(args)?;
+            let is_same = compared(left.clone(), Operator::Eq, right, schema)?;
+            case(vec![(is_same, Expr::Literal(ScalarValue::Null, None))], left)
+        }
+        Kind::Greatest | Kind::Least if measured => extreme(kind, args, schema)?,
+        _ => {
+            let function = inner(kind).ok_or_else(|| crate::planning::internal("a function"))?;
+            Expr::ScalarFunction(ScalarFunction::new_udf(function, args))
+        }
+    };
+    let expr = if kind == Kind::Distinct { expr } else { marked(expr, ty) };
+    Ok(Transformed::yes(expr))
+}
+
+fn two(args: Vec<Expr>) -> Result<[Expr; 2], SqlError> {
+    args.try_into().map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, "two arguments are wanted"))
+}
+
+/// A comparison as the types of its sides are compared.
+fn compared(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Expr> {
+    let expr = Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)));
+    let mut expr = enums::compare(expr, schema)?.data;
+    measures::compare(&mut expr, schema)?;
+    Ok(expr)
+}
+
+pub(super) fn case(when_then: Vec<(Expr, Expr)>, otherwise: Expr) -> Expr {
+    let when_then = when_then.into_iter().map(|(when, then)| (Box::new(when), Box::new(then)));
+    Expr::Case(Case::new(None, when_then.collect(), Some(Box::new(otherwise))))
+}
+
+/// `CASE WHEN a IS NULL THEN b WHEN b IS NULL OR a >= b THEN a ELSE b END`, and so on.
+fn extreme(kind: Kind, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
+    if args.len() > MOST_MEASURED {
+        let what = format!("{} of more than {MOST_MEASURED} such values", kind.name());
+        return Err(SqlError::unsupported(what).into());
+    }
+    let op = if kind == Kind::Greatest { Operator::GtEq } else { Operator::LtEq };
+    let mut args = args.into_iter();
+    let mut best = args.next().ok_or_else(|| crate::df_error::no_function(kind.name()))?;
+    for next in args {
+        let stays = compared(best.clone(), op, next.clone(), schema)?;
+        let stays = next.clone().is_null().or(stays);
+        best = case(vec![(best.clone().is_null(), next.clone()), (stays, best)], next);
+    }
+    Ok(best)
+}
+
+/// Gives the literals of IN and BETWEEN the type of what they are compared with, but where it is a text.
+pub fn compared_with(expr: &mut Expr, schema: &DFSchema) -> Result<()> {
+    let (value, others): (_, Vec<&mut Expr>) = match expr {
+        Expr::InList(list) => (&list.expr, list.list.iter_mut().collect()),
+        Expr::Between(between) => (&between.expr, vec![&mut between.low, &mut between.high]),
+        _ => return Ok(()),
+    };
+    if !others.iter().any(|other| operators::unknown_literal(other).is_some()) {
+        return Ok(());
+    }
+    let Ok((_, field)) = value.to_field(schema) else { return Ok(()) };
+    let ty = plain(sql_type_of_field(&field).oid);
+    if is_untyped(value) || field.data_type().is_string() || is_registered(ty.oid) {
+        return Ok(());
+    }
+    for other in others {
+        if operators::unknown_literal(other).is_some() {
+            *other = bring(std::mem::take(other), ty, schema)?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings the results of a CASE to one type; the type, if that changed any.
+pub fn branches(case: &mut Case, schema: &DFSchema) -> Result<Option<SqlType>> {
+    let results = || case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    let known = results().all(|e| is_untyped(e) || e.to_field(schema).is_ok());
+    let Some(ty) = type_of("CASE", results().map(|e| &**e), schema)?.filter(|_| known) else {
+        return Ok(None);
+    };
+    let take = |expr: &mut Box<Expr>| -> Result<()> {
+        let inner = std::mem::take(&mut **expr);
+        **expr = bring(inner, ty, schema)?;
+        Ok(())
+    };
+    case.when_then_expr.iter_mut().try_for_each(|(_, then)| take(then))?;
+    case.else_expr.iter_mut().try_for_each(take)?;
+    Ok(Some(ty))
+}
+
+/// `ARRAY[…]`: its elements in one type.
+pub fn array(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
+    let fields =
+        exprs.iter().filter(|e| !is_untyped(e)).map(|e| e.to_field(schema).map(|(_, f)| f));
+    let fields = fields.collect::<Result<Vec<_>>>().unwrap_or_default();
+    let ty = common_type("ARRAY", &fields)?;
+    let exprs = match ty {
+        Some(ty) => exprs.into_iter().map(|expr| bring(expr, ty, schema)).collect::<Result<_>>()?,
+        None => exprs,
+    };
+    let array = datafusion::functions_nested::make_array::make_array(exprs);
+    let element = ty.filter(|ty| !types::array::is_array(ty.oid));
+    let of = element.and_then(|ty| types::array_type_of(ty.oid));
+    Ok(of.map_or(array.clone(), |oid| marked(array, plain(oid))))
+}
+
+/// The array type of elements that a field has.
+pub fn array_type(field: &FieldRef) -> Option<SqlType> {
+    let oid = match sql_type_of_field(field).oid {
+        oids::VARCHAR | oids::NAME | oids::BPCHAR | oids::UNKNOWN => oids::TEXT,
+        oid => oid,
+    };
+    types::array_type_of(oid).map(plain)
+}
