@@ -6,7 +6,7 @@
 //! | `x OPERATOR(pg_catalog.~) y` | `x ~ y` | psql writes it so |
 //! | `x COLLATE "default"` | `x` | there is one collation |
 //! | `pg_catalog.f(x)` | `f(x)` | functions have no schemas here |
-//! | `ARRAY(SELECT …)` | `(SELECT array_agg(…) FROM (SELECT …))` | DataFusion has no array subquery; of no rows it is empty |
+//! | `ARRAY(SELECT …)` | `(SELECT array_agg(…) FROM (SELECT …))` | DataFusion has no array subquery; of no rows it is NULL instead of empty |
 //! | `(SELECT x FROM t)` | `(SELECT froglet_single_value(x) FROM t)` | DataFusion decorrelates aggregates only |
 //! | `SELECT EXISTS (SELECT …)` | `SELECT (SELECT count(*) …) > 0` | DataFusion knows EXISTS only as a condition |
 //! | conditions of correlated subqueries | [`crate::rewrite_correlated`] | DataFusion pulls up only equalities |
@@ -218,11 +218,7 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 restore_frame(spec);
             }
             match rewrite_subquery::array_subquery(function) {
-                Some(query) => {
-                    let found = rewrite_subquery::array_of(query);
-                    let none = ast::Value::SingleQuotedString("{}".to_owned()).with_empty_span();
-                    *expr = call("coalesce", vec![found, Expr::Value(none)]);
-                }
+                Some(query) => *expr = rewrite_subquery::array_of(query),
                 None => rewrite_sets::in_expression(expr),
             }
             Ok(())
