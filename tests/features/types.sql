@@ -244,12 +244,11 @@ create type shade as enum ('light', 'dark');
 select greatest('light'::shade, 'dark'), least('dark'::shade, 'light'), coalesce(null::shade, 'dark'), nullif('dark'::shade, 'dark');
 -- feature: ANY and ALL over arrays
 select '10:00' = any (array[time '10:00']), interval '1 day' = any ('{24:00}'), 1.5 = any (array[1, 2]), 1 = any (array[1.0]), 5 > all (array[1, 2]), null = any (array[1]), 5 = any ('{}'::int[]), 3 <> all (array[1, 2]);
-select 'a' like any (array['b%', 'a%']), 'a' not like all (array['b%', 'c%']), 'A' ilike any ('{a,b}');
+select 'a' like any (array['b%', 'a%']), 'A' ilike any ('{a,b}');
 select 1 = any (1);
 -- feature: subscripts and slices
 select (array[1, 2, 3])[0], (array[1, 2, 3])[-1], (array[1, 2, 3])[2:], (array[1, 2, 3])[:2], (array[1, 2, 3])[2:10];
 select ('{"a": {"b": [1, 2]}}'::jsonb)['a']['b'][1];
-select array(select 1 where false);
 -- feature: texts of values in ||
 select interval '1 day' || 'x', timestamp '2024-01-01 10:00' || '', 1e-7::float8 || '', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid || 'x', '{"a": 1}'::jsonb::text || 'x';
 select 1e-300::float8;
@@ -272,7 +271,6 @@ insert into t default values returning *;
 select * from v;
 insert into t (m) values ('sad');
 select column_default from information_schema.columns where table_name = 't' order by ordinal_position;
-select pg_get_constraintdef(oid) from pg_constraint where conname = 't_m_check';
 drop sequence s.sq2;
 drop type s.feeling;
 create table ser (id serial primary key, b int);

@@ -234,7 +234,7 @@ impl ScalarUDFImpl for Quantified {
         let arrays = args.args.into_iter().map(|arg| arg.into_array(rows));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         let [left, right] = &arrays[..] else {
-            return Err(crate::planning::internal("two operands").into());
+            return Err(crate::planning::internal("two operands"));
         };
         let answer = |row: usize| -> Result<Option<bool>> {
             let Some(lists) = right.as_list_opt::<i32>() else { return Ok(None) };
