@@ -183,3 +183,4 @@ select p.name, (select f.id from f where f.pid = p.id order by f.g desc limit 1)
 select p.name, array(select f.g from f where f.pid = p.id order by f.g desc) from p order by 1;
 select * from unnest(array[1, 2], array['a', 'b']) as q (a, b);
 select trim(trailing from 'abc  '), trim(leading from '  x'), trim(both from ' c ');
+select p.name from only p join only f on f.pid = p.id order by 1;
