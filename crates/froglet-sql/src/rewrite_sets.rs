@@ -63,15 +63,9 @@ struct Call {
     with_ordinality: bool,
     lateral: bool,
     alias: Option<ast::TableAlias>,
-    /// `::type` of the items of each list that says it.
-    elements: Vec<String>,
 }
 
 impl Call {
-    fn element(&self, at: usize) -> &str {
-        self.elements.get(at).map_or("", String::as_str)
-    }
-
     fn of(factor: &ast::TableFactor) -> Option<Call> {
         let (function, args, alias, ordinality) = match factor {
             ast::TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } => {
@@ -91,7 +85,6 @@ impl Call {
                     with_ordinality: *with_ordinality,
                     lateral,
                     alias: alias.clone(),
-                    elements: array_exprs.iter().map(element_of).collect(),
                 });
             }
             _ => return None,
@@ -105,7 +98,6 @@ impl Call {
             with_ordinality: ordinality,
             lateral: args.iter().any(has_columns),
             alias: alias.clone(),
-            elements: Vec::new(),
         })
     }
 
@@ -125,37 +117,28 @@ impl Call {
         let columns = self.alias.iter().flat_map(|alias| &alias.columns);
         let mut names = columns.map(|column| column.name.clone());
         let only = if lists.len() == 1 { &table } else { &ast::Ident::new(&self.function) };
-        let mut items: Vec<String> = Vec::new();
-        // DataFusion wants different names, where PostgreSQL gives columns all the same, and makes one
-        // column of lists that are written the same.
-        let mut outer: Vec<String> = Vec::new();
-        for (at, list) in lists.iter().enumerate() {
-            let unnamed = || match at {
-                0 => only.clone(),
-                at => ast::Ident::new(format!("{}_{at}", only.value)),
-            };
-            let name = names.next().unwrap_or_else(unnamed);
-            let first = lists.iter().position(|other| other == list).unwrap_or(at);
-            outer.push(format!("froglet_{first}{} AS {name}", self.element(first)));
-            if first == at {
-                items.push(format!("unnest({list}) AS froglet_{at}"));
-            }
-        }
+        let mut items: Vec<String> = lists
+            .iter()
+            .enumerate()
+            .map(|(at, list)| {
+                // DataFusion wants different names, PostgreSQL gives them all the same.
+                let unnamed = || match at {
+                    0 => only.clone(),
+                    at => ast::Ident::new(format!("{}_{at}", only.value)),
+                };
+                format!("unnest({list}) AS {}", names.next().unwrap_or_else(unnamed))
+            })
+            .collect();
         if self.with_ordinality {
             let name = names.next().unwrap_or_else(|| ast::Ident::new("ordinality"));
-            items.push(format!("froglet_ordinals({}) AS froglet_ordinality", lists.first()?));
-            outer.push(format!("froglet_ordinality AS {name}"));
+            items.push(format!("froglet_ordinals({}) AS {name}", lists.first()?));
         }
         let text = match (self.constant, self.with_ordinality) {
             (Some(ty), false) => {
                 let name = columns_or(&self.alias, &table);
                 format!("SELECT value::{ty} AS {name} FROM {SERIES}({args})")
             }
-            _ => format!(
-                "SELECT {} FROM (SELECT {}) AS froglet_unnested",
-                outer.join(", "),
-                items.join(", ")
-            ),
+            _ => format!("SELECT {}", items.join(", ")),
         };
         let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
         parsed.ok().map(|query| (query, table))
@@ -185,18 +168,6 @@ impl Call {
         };
         let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
         parsed.ok()
-    }
-}
-
-/// The items of `x::json[]` are of type json, which their values do not show.
-fn element_of(list: &Expr) -> String {
-    match list {
-        Expr::Nested(inner) => element_of(inner),
-        Expr::Cast {
-            data_type: ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, _)),
-            ..
-        } => format!("::{element}"),
-        _ => String::new(),
     }
 }
 
