@@ -198,3 +198,7 @@ begin;
 lock table only t in access share mode nowait;
 lock table nothing in access share mode;
 rollback;
+-- feature: types of catalog columns in casts and unions
+select relkind::text as k, relname::text as n from pg_class where relname = 'pg_class';
+select 'pg_class'::regclass::oid as c union all select 'pg_class'::regclass;
+select 1259::oid as c union all select 'pg_class'::regclass order by 1;

@@ -274,6 +274,20 @@ fn contexts_of(plan: LogicalPlan) -> Result<HashMap<usize, FieldRef>, DataFusion
     Ok(found)
 }
 
+/// Whether a union's column has several types: numbers and names of objects together are numbers.
+fn is_mixed(plan: &LogicalPlan, at: usize) -> bool {
+    match plan {
+        LogicalPlan::Union(union) => {
+            let types =
+                union.inputs.iter().map(|i| sql_type_of_field(&i.schema().fields()[at]).oid);
+            let all: std::collections::HashSet<u32> = types.collect();
+            all.len() > 1
+        }
+        LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => is_mixed(plan.inputs()[0], at),
+        _ => false,
+    }
+}
+
 /// Results whose text needs the catalog (regclass, regtype) become that text here, of their own types.
 fn printable(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
     let named = |oid| {
@@ -291,9 +305,12 @@ fn printable(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
     }
     let columns: Vec<Expr> = schema
         .iter()
-        .map(|(qualifier, field)| {
+        .enumerate()
+        .map(|(at, (qualifier, field))| {
             let column = Expr::from((qualifier, field));
             match textual(field) {
+                true if is_mixed(&plan, at) => casts::call(column, types::plain(oids::OID))
+                    .alias_qualified(qualifier.cloned(), field.name()),
                 true => named::shown(column, sql_type_of_field(field))
                     .alias_qualified(qualifier.cloned(), field.name()),
                 false => column,

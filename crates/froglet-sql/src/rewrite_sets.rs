@@ -22,10 +22,6 @@ pub const SERIES: &str = "froglet_series";
 /// The schema that marks a list which is not to be unnested.
 const LIST: &str = "froglet_list";
 
-/// Functions of a list that have two columns.
-const OPTIONS: &str = "pg_options_to_table";
-use crate::udf::lists::EXPAND as EXPANDED;
-
 /// A call in an expression.
 pub fn in_expression(expr: &mut Expr) {
     let Expr::Function(function) = expr else { return };
@@ -36,9 +32,6 @@ pub fn in_expression(expr: &mut Expr) {
     }
     let name = parts.last().and_then(|part| part.as_ident()).map(folded);
     if name.is_some_and(|name| is_set(&name)) && function.over.is_none() {
-        // Functions have no schemas here.
-        let last = parts.len().saturating_sub(1);
-        parts.drain(..last);
         let list = std::mem::replace(expr, crate::rewrite::null());
         *expr = call("unnest", vec![list]);
     }
@@ -63,15 +56,9 @@ struct Call {
     with_ordinality: bool,
     lateral: bool,
     alias: Option<ast::TableAlias>,
-    /// `::type` of the items of each list that says it.
-    elements: Vec<String>,
 }
 
 impl Call {
-    fn element(&self, at: usize) -> &str {
-        self.elements.get(at).map_or("", String::as_str)
-    }
-
     fn of(factor: &ast::TableFactor) -> Option<Call> {
         let (function, args, alias, ordinality) = match factor {
             ast::TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } => {
@@ -82,30 +69,28 @@ impl Call {
             }
             ast::TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } => {
                 let lateral = array_exprs.iter().any(has_columns);
-                // Of lists that stand there DataFusion makes a table by itself.
-                let several = array_exprs.len() > 1;
-                return (lateral || *with_ordinality || several).then(|| Call {
+                let twice =
+                    (1..array_exprs.len()).any(|at| array_exprs[..at].contains(&array_exprs[at]));
+                // Of different lists that stand there DataFusion makes a table by itself.
+                return (lateral || *with_ordinality || twice).then(|| Call {
                     function: "unnest".to_owned(),
                     args: array_exprs.iter().map(|list| list.to_string()).collect(),
                     constant: None,
                     with_ordinality: *with_ordinality,
                     lateral,
                     alias: alias.clone(),
-                    elements: array_exprs.iter().map(element_of).collect(),
                 });
             }
             _ => return None,
         };
         let function = function.0.last().and_then(|part| part.as_ident()).map(folded)?;
-        let of_lists = ["unnest", OPTIONS, EXPANDED].contains(&&*function);
-        (is_set(&function) || of_lists).then(|| Call {
+        is_set(&function).then(|| Call {
             constant: constant_type(&function, args),
             function,
             args: args.iter().map(|arg| arg.to_string()).collect(),
             with_ordinality: ordinality,
             lateral: args.iter().any(has_columns),
             alias: alias.clone(),
-            elements: Vec::new(),
         })
     }
 
@@ -119,94 +104,34 @@ impl Call {
         // The alias of a function names its one column too.
         let table = self.alias.as_ref().map(|alias| alias.name.clone());
         let table = table.unwrap_or_else(|| ast::Ident::new(&self.function));
-        if [OPTIONS, EXPANDED].contains(&self.function.as_str()) {
-            return self.pairs(&args).map(|query| (query, table));
-        }
         let columns = self.alias.iter().flat_map(|alias| &alias.columns);
         let mut names = columns.map(|column| column.name.clone());
         let only = if lists.len() == 1 { &table } else { &ast::Ident::new(&self.function) };
-        let mut items: Vec<String> = Vec::new();
-        // DataFusion wants different names, where PostgreSQL gives columns all the same, and makes one
-        // column of lists that are written the same.
-        let mut outer: Vec<String> = Vec::new();
-        for (at, list) in lists.iter().enumerate() {
-            let unnamed = || match at {
-                0 => only.clone(),
-                at => ast::Ident::new(format!("{}_{at}", only.value)),
-            };
-            let name = names.next().unwrap_or_else(unnamed);
-            let first = lists.iter().position(|other| other == list).unwrap_or(at);
-            outer.push(format!("froglet_{first}{} AS {name}", self.element(first)));
-            if first == at {
-                items.push(format!("unnest({list}) AS froglet_{at}"));
-            }
-        }
+        let mut items: Vec<String> = lists
+            .iter()
+            .map(|list| format!("unnest({list}) AS {}", names.next().unwrap_or(only.clone())))
+            .collect();
         if self.with_ordinality {
             let name = names.next().unwrap_or_else(|| ast::Ident::new("ordinality"));
             items.push(match &lists[..] {
-                [list] => format!("froglet_ordinals({list}) AS froglet_ordinality"),
+                [list] => format!("froglet_ordinals({list}) AS {name}"),
                 lists => {
                     // As many as the longest list has items.
                     let lengths = lists.iter().map(|list| format!("cardinality({list})"));
                     let longest = lengths.collect::<Vec<_>>().join(", ");
-                    format!(
-                        "generate_series(1::int8, greatest({longest})::int8) AS froglet_ordinality"
-                    )
+                    format!("generate_series(1::int8, greatest({longest})::int8) AS {name}")
                 }
             });
-            outer.push(format!("froglet_ordinality AS {name}"));
         }
         let text = match (self.constant, self.with_ordinality) {
             (Some(ty), false) => {
                 let name = columns_or(&self.alias, &table);
                 format!("SELECT value::{ty} AS {name} FROM {SERIES}({args})")
             }
-            _ => format!(
-                "SELECT {} FROM (SELECT {}) AS froglet_unnested",
-                outer.join(", "),
-                items.join(", ")
-            ),
+            _ => format!("SELECT {}", items.join(", ")),
         };
         let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
         parsed.ok().map(|query| (query, table))
-    }
-}
-
-/// Of a list: names and values of what `name=value` says; or its items and their numbers.
-impl Call {
-    fn pairs(&self, list: &str) -> Option<Box<ast::Query>> {
-        let named = |at: usize, name: &str| {
-            let column = self.alias.as_ref().and_then(|alias| alias.columns.get(at));
-            column.map_or_else(|| ast::Ident::new(name), |column| column.name.clone())
-        };
-        let text = match self.function.as_str() {
-            OPTIONS => format!(
-                "SELECT split_part(o, '=', 1) AS {}, \
-                 CASE WHEN strpos(o, '=') > 0 THEN substr(o, strpos(o, '=') + 1) END AS {} \
-                 FROM (SELECT unnest({list}) AS o) AS froglet_options",
-                named(0, "option_name"),
-                named(1, "option_value"),
-            ),
-            _ => format!(
-                "SELECT unnest({list}) AS {}, froglet_ordinals({list})::int4 AS {}",
-                named(0, "x"),
-                named(1, "n"),
-            ),
-        };
-        let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
-        parsed.ok()
-    }
-}
-
-/// The items of `x::json[]` are of type json, which their values do not show.
-fn element_of(list: &Expr) -> String {
-    match list {
-        Expr::Nested(inner) => element_of(inner),
-        Expr::Cast {
-            data_type: ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, _)),
-            ..
-        } => format!("::{element}"),
-        _ => String::new(),
     }
 }
 

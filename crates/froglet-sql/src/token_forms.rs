@@ -3,6 +3,7 @@
 //! | written | becomes |
 //! |---|---|
 //! | `x OPERATOR(pg_catalog.=) y` | `x = y`: sqlparser does not take it before ANY |
+//! | `FROM ONLY t` | `FROM t` |
 //! | `trim(trailing from x)` | `trim(trailing x)` |
 //! | `ALTER COLUMN c SET STATISTICS 50`, `… SET STORAGE MAIN` | `ALTER COLUMN c SET (n_distinct = 0)`, which has no effect either |
 //! | `ALTER COLUMN c TYPE text COLLATE "C"` | without the collation: there is one |
@@ -53,6 +54,23 @@ pub(crate) fn trims(tokens: &mut Vec<TokenWithSpan>) {
             && is_keyword(&tokens[at + 3], Keyword::FROM);
         if is_trim {
             tokens.remove(at + 3);
+        }
+        at += 1;
+    }
+}
+
+/// `FROM ONLY t`: no table has others beneath it.
+pub(crate) fn only(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at + 2 < tokens.len() {
+        let before =
+            [Keyword::FROM, Keyword::JOIN].iter().any(|word| is_keyword(&tokens[at], *word));
+        let name = matches!(&tokens[at + 2].token, Token::Word(w)
+            if w.quote_style.is_some() || !matches!(w.keyword, Keyword::AS | Keyword::WHERE));
+        let is_only = matches!(&tokens[at + 1].token, Token::Word(w)
+            if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("only"));
+        if before && is_only && name {
+            tokens.remove(at + 1);
         }
         at += 1;
     }

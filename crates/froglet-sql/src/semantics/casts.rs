@@ -213,6 +213,10 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
     if from.oid == oids::BPCHAR && target.oid != oids::BPCHAR {
         return false;
     }
+    // Arrow has one type for all of them, and would keep what it was.
+    if matches!(from.oid, oids::NAME | oids::CHAR) && target.oid == oids::TEXT {
+        return source.data_type().is_null();
+    }
     match (source.data_type(), field.data_type()) {
         (Null, _) => true,
         (a, b) if a == b => match from.oid >= FIRST_USER_ID || target.oid >= FIRST_USER_ID {
