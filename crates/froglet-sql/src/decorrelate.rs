@@ -175,6 +175,8 @@ impl Domain {
                 builder.project(columns)?.build()?
             }
             LogicalPlan::Distinct(Distinct::All(_)) => builder.distinct()?.build()?,
+            // In FROM beside nothing, or behind LATERAL.
+            LogicalPlan::Subquery(_) => builder.build()?,
             // The order of a subquery's rows matters where they are counted, and there it is kept.
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => builder.build()?,
             LogicalPlan::Unnest(unnest) => builder

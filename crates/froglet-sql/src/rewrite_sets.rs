@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::dialect::Postgres;
 use crate::rewrite::{call, folded};
 use crate::udf::is_set;
+use crate::udf::lists::EXPAND;
 use crate::walk;
 
 /// The name under which DataFusion's series is registered.
@@ -21,6 +22,9 @@ pub const SERIES: &str = "froglet_series";
 
 /// The schema that marks a list which is not to be unnested.
 const LIST: &str = "froglet_list";
+
+/// Functions of a list that have two columns.
+const OPTIONS: &str = "pg_options_to_table";
 
 /// A call in an expression.
 pub fn in_expression(expr: &mut Expr) {
@@ -32,6 +36,9 @@ pub fn in_expression(expr: &mut Expr) {
     }
     let name = parts.last().and_then(|part| part.as_ident()).map(folded);
     if name.is_some_and(|name| is_set(&name)) && function.over.is_none() {
+        // Functions have no schemas here.
+        let last = parts.len().saturating_sub(1);
+        parts.drain(..last);
         let list = std::mem::replace(expr, crate::rewrite::null());
         *expr = call("unnest", vec![list]);
     }
@@ -69,10 +76,9 @@ impl Call {
             }
             ast::TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } => {
                 let lateral = array_exprs.iter().any(has_columns);
-                let twice =
-                    (1..array_exprs.len()).any(|at| array_exprs[..at].contains(&array_exprs[at]));
-                // Of different lists that stand there DataFusion makes a table by itself.
-                return (lateral || *with_ordinality || twice).then(|| Call {
+                // Of lists that stand there DataFusion makes a table by itself.
+                let several = array_exprs.len() > 1;
+                return (lateral || *with_ordinality || several).then(|| Call {
                     function: "unnest".to_owned(),
                     args: array_exprs.iter().map(|list| list.to_string()).collect(),
                     constant: None,
@@ -84,7 +90,8 @@ impl Call {
             _ => return None,
         };
         let function = function.0.last().and_then(|part| part.as_ident()).map(folded)?;
-        is_set(&function).then(|| Call {
+        let of_lists = ["unnest", OPTIONS, EXPAND].contains(&&*function);
+        (is_set(&function) || of_lists).then(|| Call {
             constant: constant_type(&function, args),
             function,
             args: args.iter().map(|arg| arg.to_string()).collect(),
@@ -104,12 +111,23 @@ impl Call {
         // The alias of a function names its one column too.
         let table = self.alias.as_ref().map(|alias| alias.name.clone());
         let table = table.unwrap_or_else(|| ast::Ident::new(&self.function));
+        if [OPTIONS, EXPAND].contains(&self.function.as_str()) {
+            return self.pairs(&args).map(|query| (query, table));
+        }
         let columns = self.alias.iter().flat_map(|alias| &alias.columns);
         let mut names = columns.map(|column| column.name.clone());
         let only = if lists.len() == 1 { &table } else { &ast::Ident::new(&self.function) };
         let mut items: Vec<String> = lists
             .iter()
-            .map(|list| format!("unnest({list}) AS {}", names.next().unwrap_or(only.clone())))
+            .enumerate()
+            .map(|(at, list)| {
+                // DataFusion wants different names, PostgreSQL gives them all the same.
+                let unnamed = || match at {
+                    0 => only.clone(),
+                    at => ast::Ident::new(format!("{}_{at}", only.value)),
+                };
+                format!("unnest({list}) AS {}", names.next().unwrap_or_else(unnamed))
+            })
             .collect();
         if self.with_ordinality {
             let name = names.next().unwrap_or_else(|| ast::Ident::new("ordinality"));
@@ -132,6 +150,32 @@ impl Call {
         };
         let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
         parsed.ok().map(|query| (query, table))
+    }
+}
+
+/// Of a list: names and values of what `name=value` says; or its items and their numbers.
+impl Call {
+    fn pairs(&self, list: &str) -> Option<Box<ast::Query>> {
+        let named = |at: usize, name: &str| {
+            let column = self.alias.as_ref().and_then(|alias| alias.columns.get(at));
+            column.map_or_else(|| ast::Ident::new(name), |column| column.name.clone())
+        };
+        let text = match self.function.as_str() {
+            OPTIONS => format!(
+                "SELECT split_part(o, '=', 1) AS {}, \
+                 CASE WHEN strpos(o, '=') > 0 THEN substr(o, strpos(o, '=') + 1) END AS {} \
+                 FROM (SELECT unnest({list}) AS o) AS froglet_options",
+                named(0, "option_name"),
+                named(1, "option_value"),
+            ),
+            _ => format!(
+                "SELECT unnest({list}) AS {}, froglet_ordinals({list})::int4 AS {}",
+                named(0, "x"),
+                named(1, "n"),
+            ),
+        };
+        let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
+        parsed.ok()
     }
 }
 
