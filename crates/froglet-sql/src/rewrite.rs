@@ -482,7 +482,11 @@ fn like(expr: Box<Expr>, pattern: Box<Expr>, negated: bool, case_insensitive: bo
 
 /// `(x).y`: DataFusion knows fields by texts.
 fn field_names(expr: &mut Expr) {
-    let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
+    // `t.x[1]`: what stands before the subscript is a column.
+    if matches!(**root, Expr::Identifier(_)) {
+        return;
+    }
     for access in access_chain {
         if let ast::AccessExpr::Dot(Expr::Identifier(name)) = access {
             let text = ast::Value::SingleQuotedString(folded(name));

@@ -182,7 +182,7 @@ impl<'a> Planner<'a> {
         let mut expected = Vec::new();
         let mut conditions = Vec::new();
         if let ColumnSource::Constant(value) = &compiled(now)?.sources[at] {
-            let text = stored::default_text(column, after);
+            let text = self.default_text(column, after);
             if let (false, Some(text)) = (value.is_null(), text) {
                 conditions.push(format!("{own} IS NOT DISTINCT FROM {text}"));
                 expected.push(value.clone());
@@ -231,7 +231,7 @@ impl<'a> Planner<'a> {
         let (was, is) = (pair.before, pair.after);
         let column = quote_ident(&was.name);
         let alter = format!("ALTER TABLE {name} ALTER COLUMN {column}");
-        let defaults = [(was, before), (is, after)].map(|(c, def)| stored::default_text(c, def));
+        let defaults = [(was, before), (is, after)].map(|(c, def)| self.default_text(c, def));
         let kinds = [was, is].map(stored::default_kind);
         let is_plain = |kind| matches!(kind, DefaultKind::None | DefaultKind::Plain);
         let has_other_default = defaults[0] != defaults[1] && is_plain(kinds[1]);
@@ -286,7 +286,7 @@ impl<'a> Planner<'a> {
         let kind = stored::default_kind(column);
         let own = quote_ident(&column.name);
         let alter = format!("ALTER TABLE {name} ALTER COLUMN {own}");
-        let default = stored::default_text(column, before);
+        let default = self.default_text(column, before);
         if kind == DefaultKind::Generated {
             let text = text::column(column, before);
             let sql = format!("ALTER TABLE {name} ADD COLUMN {text}");

@@ -36,7 +36,7 @@ use froglet_engine::{Snapshot, SqlState};
 use froglet_schema::def::ForeignKeyDef;
 use froglet_schema::plain::PlainDef;
 use froglet_schema::{
-    CatalogVersion, MigrationPhase, MigrationStatus, ObjectChange, ObjectDef, ObjectId,
+    CatalogVersion, ColumnDef, MigrationPhase, MigrationStatus, ObjectChange, ObjectDef, ObjectId,
     SchemaChange, SequenceDef, TableDef, TableVersion,
 };
 
@@ -366,6 +366,18 @@ impl<'a> Planner<'a> {
             None => self.sql(Phase::Restore, format!("ALTER SEQUENCE {name} OWNED BY NONE")),
             Some(_) => self.own_again(was, &name),
         }
+    }
+
+    /// A column's default; a sequence that is made again has its name there, for its number is another.
+    fn default_text(&self, column: &ColumnDef, table: &TableDef) -> Option<String> {
+        let mut text = stored::default_text(column, table)?;
+        for object in &self.change.objects {
+            if let (Some(ObjectDef::Sequence(def)), None) = (&object.before, &object.after) {
+                let name = self.relation(&def.schema, &def.name).replace('\'', "''");
+                text = text.replace(&format!("'{}'", def.id), &format!("'{name}'"));
+            }
+        }
+        Some(text)
     }
 
     /// Whether a sequence is that of an identity column of a table that is gone.

@@ -321,7 +321,7 @@ impl<'a> Planner<'a> {
             }
             match kind {
                 DefaultKind::Plain => {
-                    let default = stored::default_text(column, def).unwrap_or_default();
+                    let default = self.default_text(column, def).unwrap_or_default();
                     self.sql(Phase::Columns, format!("{alter} SET DEFAULT {default}"));
                 }
                 DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault => {
