@@ -297,6 +297,12 @@ impl<'a> Planner<'a> {
             let step = Step::of(format!("ALTER TABLE {name} UNDROP COLUMN {own}"));
             let note = "rows that were written since have no value in it";
             self.push(Phase::Columns, step.noting(note));
+            // It comes back with the number of a sequence that is made again.
+            if default != stored::default_text(column, before)
+                && let Some(default) = &default
+            {
+                self.sql(Phase::Columns, format!("{alter} SET DEFAULT {default}"));
+            }
             if column.not_null
                 && kind == DefaultKind::Plain
                 && is_constant(column)
