@@ -218,10 +218,10 @@ select a from t where (a, b) not in (select 1, 1) order by a;
 select a from t where (a, a) not in (select b, b from t) order by a;
 -- feature: UNION of literals and other types
 select 1 union select '2' order by 1;
-select null union all select 1;
+select null union all select 1 order by 1;
 select date '2024-01-01' union select '2024-02-01' order by 1;
 select 1 union select 'x';
-select 'a' union all select null;
+select 'a' union all select null order by 1;
 -- feature: WITH ORDINALITY of several lists, and of json
 select * from unnest(array['a', 'b'], array[1, 2, 3]) with ordinality as t (a, b, n);
 select value, ordinality from jsonb_array_elements('[10, 20]') with ordinality;
