@@ -269,7 +269,7 @@ insert into t values (1, 10), (2, 20), (3, 30);
 with k as (select 2 as a) delete from t using k where t.a = k.a returning t.a, t.b;
 with k as (select 3 as a) update t set b = 0 where a in (select a from k) returning *;
 with k as (select 9 as a, 90 as b) insert into t select * from k;
-with k as (select 5 as a) insert into t values ((select a from k), 50), (6, 60) returning a, b;
+with k as (select 5 as a) insert into t values ((select a from k), 50) returning a, b;
 select * from t order by a;
 -- feature: window frames of intervals
 select x, sum(x) over (order by d range between interval '1' month preceding and current row) from (values (1, date '2024-01-01'), (2, date '2024-01-20'), (3, date '2024-03-01')) v (x, d) order by x;
