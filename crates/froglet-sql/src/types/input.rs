@@ -131,6 +131,11 @@ fn bytea(text: &str) -> Result<Vec<u8>, SqlError> {
         }
         return Ok(out);
     }
+    bytea_escaped(text)
+}
+
+/// Bytes as they are, but for `\\` and octal numbers of three digits.
+pub(crate) fn bytea_escaped(text: &str) -> Result<Vec<u8>, SqlError> {
     let bad = || {
         SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type bytea")
     };

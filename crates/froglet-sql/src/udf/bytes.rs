@@ -132,7 +132,7 @@ fn decode(source: &str, encoding: &str) -> Answer {
     Ok(Out::Bytes(match encoding.to_ascii_lowercase().as_str() {
         "hex" => hex(source)?,
         "base64" => of_base64(source)?,
-        "escape" => escaped(source)?,
+        "escape" => crate::types::input::bytea_escaped(source)?,
         _ => return Err(unrecognized(encoding)),
     }))
 }
@@ -178,32 +178,6 @@ fn of_base64(source: &str) -> Result<Vec<u8>, SqlError> {
     if letters % 4 != 0 {
         return Err(invalid("invalid base64 end sequence")
             .hint("Input data is missing padding, is truncated, or is otherwise corrupted."));
-    }
-    Ok(out)
-}
-
-fn escaped(source: &str) -> Result<Vec<u8>, SqlError> {
-    let bad = || {
-        SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type bytea")
-    };
-    let mut out = Vec::with_capacity(source.len());
-    let mut rest = source.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = match (byte, tail) {
-            (b'\\', [b'\\', after @ ..]) => {
-                out.push(b'\\');
-                after
-            }
-            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
-                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                after
-            }
-            (b'\\', _) => return Err(bad()),
-            _ => {
-                out.push(byte);
-                tail
-            }
-        };
     }
     Ok(out)
 }
