@@ -156,11 +156,6 @@ fn named_arguments(function: &mut ast::Function) -> Result<(), SqlError> {
             ast::FunctionArg::Named { name, arg: ast::FunctionArgExpr::Expr(value), .. } => {
                 (names.iter().position(|known| *known == folded(&name)), value)
             }
-            ast::FunctionArg::ExprNamed {
-                name: Expr::Identifier(name),
-                arg: ast::FunctionArgExpr::Expr(value),
-                ..
-            } => (names.iter().position(|known| *known == folded(&name)), value),
             other => return Err(SqlError::unsupported(format!("the argument {other}"))),
         };
         let place = at.and_then(|at| args.get_mut(at));

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::{AggregateUDF, Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::{AggregateUDF, Cast, Expr};
 
+use super::fields::arrow_type_of;
 use crate::udf::intervals;
 
 /// Scale of an average's argument; DataFusion adds 4.
@@ -20,7 +21,7 @@ const AVERAGE_SCALE: i8 = 12;
 /// Puts what computes an aggregate in the place of what it was planned with; whether that is another.
 pub fn compute(function: &mut Arc<AggregateUDF>, args: &[Expr], schema: &DFSchema) -> bool {
     let [arg] = args else { return false };
-    let Ok(ty) = arg.get_type(schema) else { return false };
+    let Ok(ty) = arrow_type_of(arg, schema) else { return false };
     match intervals::computed(function, &ty) {
         Some(other) => {
             *function = other;
@@ -33,7 +34,7 @@ pub fn compute(function: &mut Arc<AggregateUDF>, args: &[Expr], schema: &DFSchem
 /// Casts the argument of an aggregate whose result DataFusion would give another type.
 pub fn widen(function: &str, args: &mut [Expr], schema: &DFSchema) -> bool {
     let [arg] = args else { return false };
-    let Ok(ty) = arg.get_type(schema) else { return false };
+    let Ok(ty) = arrow_type_of(arg, schema) else { return false };
     let wanted = match (function, &ty) {
         ("sum", DataType::Int64 | DataType::UInt64 | DataType::UInt32) => {
             DataType::Decimal128(20, 0)

@@ -17,14 +17,14 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    Cast, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
+use super::fields::arrow_type_of;
 use super::{common, json_ops, operators};
 use crate::error::SqlError;
 use crate::types::array::is_array;
@@ -181,7 +181,8 @@ fn is_label(value: Option<u32>, element: Option<u32>) -> bool {
 
 /// Decimals of one scale, that of numeric without precision where theirs differ.
 fn same_scale(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
-    let (Ok(value), Ok(DataType::List(item))) = (left.get_type(schema), right.get_type(schema))
+    let (Ok(value), Ok(DataType::List(item))) =
+        (arrow_type_of(&left, schema), arrow_type_of(&right, schema))
     else {
         return Ok((left, right));
     };
