@@ -35,7 +35,15 @@ pub fn compute(function: &mut Arc<AggregateUDF>, args: &[Expr], schema: &DFSchem
 pub fn widen(function: &str, args: &mut [Expr], schema: &DFSchema) -> bool {
     let [arg] = args else { return false };
     let Ok(ty) = arrow_type_of(arg, schema) else { return false };
-    let wanted = match (function, &ty) {
+    let Some(wanted) = wider(function, &ty) else { return false };
+    let inner = std::mem::replace(arg, Expr::Literal(datafusion::common::ScalarValue::Null, None));
+    *arg = Expr::Cast(Cast::new(Box::new(inner), wanted));
+    true
+}
+
+/// The type that an aggregate's argument is cast to; `None` where it is right as it is.
+pub fn wider(function: &str, argument: &DataType) -> Option<DataType> {
+    Some(match (function, argument) {
         ("sum", DataType::Int64 | DataType::UInt64 | DataType::UInt32) => {
             DataType::Decimal128(20, 0)
         }
@@ -43,9 +51,6 @@ pub fn widen(function: &str, args: &mut [Expr], schema: &DFSchema) -> bool {
         ("avg" | "mean", DataType::Decimal128(_, scale)) if *scale < AVERAGE_SCALE => {
             DataType::Decimal128(34, AVERAGE_SCALE)
         }
-        _ => return false,
-    };
-    let inner = std::mem::replace(arg, Expr::Literal(datafusion::common::ScalarValue::Null, None));
-    *arg = Expr::Cast(Cast::new(Box::new(inner), wanted));
-    true
+        _ => return None,
+    })
 }

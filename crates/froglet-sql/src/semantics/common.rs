@@ -157,6 +157,8 @@ pub fn common_type(what: &str, fields: &[FieldRef]) -> Result<Option<SqlType>, S
             None => ty,
             Some(one) if one == ty => one,
             Some(one) if one.oid == ty.oid => plain(ty.oid),
+            // Each becomes the other without being asked to: the first stays.
+            Some(one) if what != "=" && is_text(one.oid) && is_text(ty.oid) => plain(one.oid),
             Some(one) if types::array::is_array(one.oid) && types::array::is_array(ty.oid) => {
                 let element = |ty: SqlType| types::element_oid(ty.oid).and_then(rank);
                 match (element(one), element(ty)) {
@@ -177,6 +179,24 @@ pub fn common_type(what: &str, fields: &[FieldRef]) -> Result<Option<SqlType>, S
         });
     }
     Ok(found)
+}
+
+fn is_text(oid: u32) -> bool {
+    matches!(oid, oids::TEXT | oids::VARCHAR | oids::BPCHAR)
+}
+
+/// 42804 for an operand of AND, and the like, that is known to be no boolean.
+pub(super) fn boolean(clause: &str, expr: &Expr, schema: &DFSchema) -> Result<()> {
+    if is_untyped(expr) {
+        return Ok(());
+    }
+    let Ok(field) = field_of(expr, schema) else { return Ok(()) };
+    if matches!(field.data_type(), DataType::Boolean | DataType::Null) {
+        return Ok(());
+    }
+    let ty = types::input::input_name(sql_type_of_field(&field));
+    let message = format!("argument of {clause} must be type boolean, not type {ty}");
+    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).into())
 }
 
 fn is_registered(oid: u32) -> bool {
@@ -396,7 +416,11 @@ pub fn compared_with(expr: &mut Expr, schema: &DFSchema) -> Result<()> {
 
 /// Brings the results of a CASE to one type; the type, if that changed any.
 pub fn branches(case: &mut Case, schema: &DFSchema) -> Result<Option<SqlType>> {
-    let results = || case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    if case.expr.is_none() {
+        case.when_then_expr.iter().try_for_each(|(when, _)| boolean("CASE/WHEN", when, schema))?;
+    }
+    // PostgreSQL looks at ELSE first.
+    let results = || case.else_expr.iter().chain(case.when_then_expr.iter().map(|(_, then)| then));
     let known = results().all(|e| is_untyped(e) || field_of(e, schema).is_ok());
     let Some(ty) = type_of("CASE", results().map(|e| &**e), schema)?.filter(|_| known) else {
         return Ok(None);

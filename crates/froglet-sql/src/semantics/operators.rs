@@ -34,6 +34,11 @@ impl ExprPlanner for Operators {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = raw;
+        if matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+            let clause = op.to_string();
+            common::boolean(&clause, &left, schema)?;
+            common::boolean(&clause, &right, schema)?;
+        }
         if let Some(call) = json_ops::plan(&op, &left, &right, schema)? {
             return Ok(PlannerResult::Planned(call));
         }
