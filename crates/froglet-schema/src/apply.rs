@@ -458,6 +458,7 @@ impl Catalog {
             dictionary: new.dictionary,
             lazy: None,
             lazy_columns: vec![],
+            hidden: vec![],
         };
         for (id, column) in (1..).map(ColumnId).zip(new.columns) {
             let fill = Fill::Constant(froglet_engine::Value::Null);

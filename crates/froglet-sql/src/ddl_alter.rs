@@ -275,7 +275,14 @@ impl Ddl<'_> {
                 Change::SetDefault { table: id, column, default: None }
             }
             AlterColumnOperation::SetDataType { data_type, using, .. } => {
-                return self.alter_type(table, &column, data_type, using.as_ref()).await;
+                let again = self.drop_computed_from(table, def.id).await?;
+                let changed = self.table_by_id(id)?;
+                self.alter_type(&changed, &column, data_type, using.as_ref()).await?;
+                for index in &again {
+                    let new = self.index_again(&table.def, index, &self.table_by_id(id)?)?;
+                    self.apply(Change::CreateIndex { table: id, index: new }).await?;
+                }
+                return Ok(());
             }
             AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
                 use datafusion::sql::sqlparser::ast::GeneratedAs;
@@ -291,6 +298,22 @@ impl Ddl<'_> {
         };
         self.apply(change).await?;
         Ok(())
+    }
+
+    /// Drops the indexes with expressions and predicates that read a column; its type makes them others.
+    async fn drop_computed_from(
+        &mut self,
+        table: &Arc<TableVersion>,
+        column: froglet_engine::ColumnId,
+    ) -> Result<Vec<froglet_schema::IndexDef>, Stop> {
+        let reads = |id| table.def.hidden_column(id).is_some_and(|h| h.inputs.contains(&column));
+        let indexes = table.def.indexes.iter();
+        let dropped: Vec<froglet_schema::IndexDef> =
+            indexes.filter(|i| i.spec.key.iter().any(|part| reads(part.column))).cloned().collect();
+        for index in &dropped {
+            self.apply(Change::DropIndex { table: table.def.id, index: index.id }).await?;
+        }
+        Ok(dropped)
     }
 
     async fn add_identity(

@@ -95,7 +95,7 @@ impl OnConflict {
         let params = infer_params(&scope, &exprs, params)?;
         let mut columns = Vec::new();
         let mut values = Vec::new();
-        for at in 0..def.columns.len() {
+        for at in 0..def.width() {
             let set = sets.iter().find(|(column, _)| *column == at);
             if set.is_none() && !compiled.generated.contains(&at) {
                 continue;

@@ -11,9 +11,11 @@
 //! What is not known here is printed as sqlparser prints it.
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr, UnaryOperator};
-use froglet_schema::{CheckDef, ColumnDef, TableDef};
+use froglet_engine::ColumnId;
+use froglet_schema::{CheckDef, ColumnDef, IndexDef, TableDef};
 
 use crate::context::SessionFunctions;
+use crate::index_expr;
 use crate::rewrite::folded;
 use crate::semantics::enums;
 use crate::stored;
@@ -42,6 +44,55 @@ pub fn check_text(check: &CheckDef, table: &TableDef, pretty: bool) -> String {
         Some(expr) => Printer { table, pretty, session: None }.print(&expr).trimmed(pretty),
         None => text,
     }
+}
+
+/// A column of an index's key: its name, or the expression that a hidden one has, in parentheses unless it is
+/// a function's call.
+pub fn key_text(table: &TableDef, column: ColumnId, pretty: bool) -> String {
+    let Some(hidden) = table.hidden_column(column) else {
+        return table.column_by_id(column).map_or_else(String::new, |c| quote_ident(&c.name));
+    };
+    let Ok(expr) = index_expr::expression(table, hidden) else { return String::new() };
+    let text = expr_text(table, &expr, pretty);
+    match stripped(&expr) {
+        Expr::Function(_)
+        | Expr::Trim { .. }
+        | Expr::Substring { .. }
+        | Expr::Extract { .. }
+        | Expr::Position { .. }
+        | Expr::Overlay { .. }
+        | Expr::Ceil { .. }
+        | Expr::Floor { .. } => text,
+        _ => format!("({text})"),
+    }
+}
+
+fn stripped(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => stripped(inner),
+        other => other,
+    }
+}
+
+/// The expressions of an index, as pg_get_expr prints them.
+pub fn index_expressions(table: &TableDef, index: &IndexDef) -> Option<String> {
+    let hidden = index.written_parts().iter().filter_map(|p| table.hidden_column(p.column));
+    let texts: Vec<String> = hidden
+        .filter_map(|hidden| index_expr::expression(table, hidden).ok())
+        .map(|expr| expr_text(table, &expr, false))
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
+/// The predicate of a partial index.
+pub fn predicate_text(table: &TableDef, index: &IndexDef, pretty: bool) -> Option<String> {
+    Some(expr_text(table, &index_expr::predicate(table, index)?, pretty))
+}
+
+fn expr_text(table: &TableDef, expr: &Expr, pretty: bool) -> String {
+    let mut expr = expr.clone();
+    crate::stored_names::to_names(&mut expr);
+    Printer { table, pretty, session: None }.print(&expr).trimmed(pretty)
 }
 
 fn parse(text: &str) -> Option<Expr> {
