@@ -289,6 +289,8 @@ pub struct NewHidden {
     pub column: NewColumn,
     /// What computes it.
     pub transform: Arc<dyn Transform>,
+    /// Its expression, as errors show it.
+    pub shown: String,
 }
 
 /// One part of a new index, by column name.
@@ -343,6 +345,13 @@ pub enum NewConstraint {
     },
     /// UNIQUE
     Unique {
+        /// Its name.
+        name: Option<String>,
+        /// Its columns.
+        columns: Vec<String>,
+    },
+    /// UNIQUE NULLS NOT DISTINCT
+    UniqueNulls {
         /// Its name.
         name: Option<String>,
         /// Its columns.
@@ -463,6 +472,24 @@ pub enum Change {
         table: ObjectId,
         column: Option<String>,
         dictionary: Option<Dictionary>,
+    },
+    /// NOT VALID: rows that are there are not looked at.
+    AddNotValid {
+        table: ObjectId,
+        constraint: NewConstraint,
+    },
+    /// VALIDATE CONSTRAINT, with the check's condition.
+    ValidateConstraint {
+        table: ObjectId,
+        name: String,
+        check: Option<Arc<dyn Check>>,
+    },
+    /// A constraint by a unique index that is there, under the name of the constraint.
+    AddConstraintOfIndex {
+        table: ObjectId,
+        index: ObjectId,
+        name: String,
+        primary: bool,
     },
     AddConstraint {
         table: ObjectId,

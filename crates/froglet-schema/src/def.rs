@@ -64,6 +64,8 @@ pub struct HiddenColumn {
     pub column: ColumnDef,
     /// The columns that it is computed from.
     pub inputs: Vec<ColumnId>,
+    /// Its expression as it was when the index was made, for the errors of that.
+    pub shown: String,
 }
 
 /// What was said of an index that its key does not have.

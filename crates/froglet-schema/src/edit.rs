@@ -49,7 +49,7 @@ pub struct Edited {
 }
 
 impl Edited {
-    fn of(def: &TableDef) -> Edited {
+    pub(crate) fn of(def: &TableDef) -> Edited {
         Edited { def: def.clone(), work: vec![], old_indexes: vec![] }
     }
 }
@@ -444,7 +444,7 @@ fn add_hidden(
     next_id: NextId<'_>,
 ) -> Result<Vec<ColumnId>, SchemaError> {
     let mut ids = Vec::with_capacity(new.len());
-    for NewHidden { column, transform } in new {
+    for NewHidden { column, transform, shown } in new {
         let id = ColumnId(next_id()?);
         ids.push(id);
         let inputs = transform.inputs().to_vec();
@@ -461,7 +461,7 @@ fn add_hidden(
             dictionary: None,
             labels: Vec::new(),
         };
-        edited.def.hidden.push(HiddenColumn { column, inputs });
+        edited.def.hidden.push(HiddenColumn { column, inputs, shown: shown.clone() });
     }
     Ok(ids)
 }
@@ -527,6 +527,14 @@ pub fn add_constraint(
                 ConstraintKind::Unique(index),
             )
         }
+        NewConstraint::UniqueNulls { name, columns } => {
+            let index = key_index(&mut edited, name, &columns, "key", around, next_id)?;
+            edited.def.indexes.last_mut().expect("just added").spec.nulls = NullKeys::Equal;
+            (
+                edited.def.index_by_id(index).expect("just added").name.clone(),
+                ConstraintKind::Unique(index),
+            )
+        }
         NewConstraint::Check { name, expression, columns, check } => {
             let ids = bind_columns(def, &columns)?;
             let taken = |n: &str| def.constraint(n).is_some();
@@ -571,7 +579,7 @@ fn key_index(
 }
 
 /// A primary key's columns become NOT NULL; those that were not are verified.
-fn set_key_not_null(edited: &mut Edited, column: &str) -> Result<(), SchemaError> {
+pub(crate) fn set_key_not_null(edited: &mut Edited, column: &str) -> Result<(), SchemaError> {
     let table = edited.def.name.clone();
     let target = column_mut(&mut edited.def, column)?;
     if !std::mem::replace(&mut target.not_null, true) {

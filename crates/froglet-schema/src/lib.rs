@@ -32,6 +32,7 @@ pub mod def;
 mod delegate;
 mod derive;
 mod edit;
+mod edit_constraint;
 pub mod error;
 mod flip;
 mod front;

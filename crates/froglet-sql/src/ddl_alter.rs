@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident,
-    RenameTableNameKind,
+    RenameTableNameKind, TableConstraint,
 };
 use froglet_engine::SqlState;
 use froglet_schema::{Change, Fill, ObjectId, SqlType, TableDef, TableVersion};
@@ -55,11 +55,30 @@ impl Ddl<'_> {
                 return self.alter_column(&table, column_name, op).await;
             }
             Op::AddConstraint { constraint, not_valid } => {
-                if *not_valid {
-                    return Err(SqlError::unsupported("NOT VALID").into());
+                if let TableConstraint::PrimaryKeyUsingIndex(of)
+                | TableConstraint::UniqueUsingIndex(of) = constraint
+                {
+                    let primary = matches!(constraint, TableConstraint::PrimaryKeyUsingIndex(_));
+                    return self.constraint_of_index(&table, of, primary).await;
                 }
-                let constraint = self.constraint(constraint, &table.def, Some(&table), &[])?;
-                Change::AddConstraint { table: id, constraint }
+                let new = self.constraint(constraint, &table.def, Some(&table), &[])?;
+                match constraint {
+                    TableConstraint::Check(_) | TableConstraint::ForeignKey(_) if *not_valid => {
+                        Change::AddNotValid { table: id, constraint: new }
+                    }
+                    TableConstraint::PrimaryKey(_) | TableConstraint::Unique(_) if *not_valid => {
+                        let kind = match constraint {
+                            TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
+                            _ => "UNIQUE",
+                        };
+                        return Err(SqlError::new(
+                            SqlState::FEATURE_NOT_SUPPORTED,
+                            format!("{kind} constraints cannot be marked NOT VALID"),
+                        )
+                        .into());
+                    }
+                    _ => Change::AddConstraint { table: id, constraint: new },
+                }
             }
             Op::DropConstraint { if_exists, name, drop_behavior } => {
                 let name = fold(name);
@@ -106,8 +125,13 @@ impl Ddl<'_> {
                 }
                 return Ok(());
             }
-            Op::OwnerTo { .. } | Op::ReplicaIdentity { .. } | Op::ValidateConstraint { .. } => {
+            Op::OwnerTo { .. } | Op::ReplicaIdentity { .. } => {
                 return Ok(());
+            }
+            Op::ValidateConstraint { name } => {
+                let name = fold(name);
+                let Some(check) = self.validation(&table.def, &name)? else { return Ok(()) };
+                Change::ValidateConstraint { table: id, name, check }
             }
             other => return Err(SqlError::unsupported(format!("ALTER TABLE … {other}")).into()),
         };

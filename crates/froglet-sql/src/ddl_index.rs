@@ -19,6 +19,7 @@ use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, has_subquery};
 use crate::index_expr;
 use crate::lazy_column::{self, From};
+use crate::pgcatalog::deparse;
 use crate::resolve::{self, Names, Relation};
 use crate::semantics::fieldnames::figure_name;
 use crate::types::oids;
@@ -192,7 +193,8 @@ impl Ddl<'_> {
         let column = NewColumn { name, ty, sql_type, not_null: false, default };
         let from = From::Expression(expr);
         let computed = lazy_column::computation(self.session, from, &table.def, &column)?;
-        Ok(NewHidden { column, transform: computed.transform })
+        let shown = deparse::expression_text(&table.def, expr, true);
+        Ok(NewHidden { column, transform: computed.transform, shown })
     }
 
     /// The index of a definition, to be made again over a table that has its columns: `named` says by which names.

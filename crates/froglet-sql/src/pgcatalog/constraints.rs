@@ -77,7 +77,7 @@ fn plain_constraint(
         conname: &constraint.name,
         connamespace: schema_oid_of(catalog, &table.schema),
         contype: kind(constraint),
-        convalidated: true,
+        convalidated: !constraint.not_valid,
         conrelid: table.id,
         conindid: index.map_or(0, |i| i.id),
         confupdtype: ' ',
@@ -106,7 +106,7 @@ fn foreign_key(
         contype: 'f',
         condeferrable: key.timing != Timing::NotDeferrable,
         condeferred: key.timing == Timing::InitiallyDeferred,
-        convalidated: true,
+        convalidated: !constraint.not_valid,
         conrelid: table.id,
         conindid: index.map_or(0, |i| i.id),
         confrelid: key.parent,
@@ -143,11 +143,21 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
         let found = t.def.constraints.iter().find(|c| c.id == oid)?;
         Some((&t.def, found))
     })?;
-    Some(match &constraint.kind {
+    let text = match &constraint.kind {
         ConstraintKind::PrimaryKey(_) | ConstraintKind::Unique(_) => {
             let word = if kind(constraint) == 'p' { "PRIMARY KEY" } else { "UNIQUE" };
-            let key = index_of(table, constraint)?.spec.key.iter().map(|p| p.column);
-            format!("{word} ({})", column_list(table, key))
+            let index = index_of(table, constraint)?;
+            let key = index.spec.key.iter().map(|p| p.column);
+            let nulls = match index.spec.nulls {
+                NullKeys::Distinct => "",
+                NullKeys::Equal | NullKeys::EqualButFirst => " NULLS NOT DISTINCT",
+            };
+            let mut text = format!("{word}{nulls} ({})", column_list(table, key));
+            if !index.notes.include.is_empty() {
+                let included = column_list(table, index.notes.include.iter().copied());
+                text.push_str(&format!(" INCLUDE ({included})"));
+            }
+            text
         }
         ConstraintKind::Check(check) => {
             let text = deparse::check_text(check, table, pretty);
@@ -164,7 +174,8 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
             text.push_str(&actions_text(key));
             text
         }
-    })
+    };
+    Some(if constraint.not_valid { text + " NOT VALID" } else { text })
 }
 
 /// ` ON UPDATE … ON DELETE … DEFERRABLE …`, of what is not the default.
