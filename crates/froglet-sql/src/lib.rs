@@ -56,6 +56,7 @@ mod find;
 mod foreignkey;
 mod frozen;
 pub mod functions;
+mod index_expr;
 mod insert;
 mod insert_plan;
 mod integers;

@@ -169,12 +169,8 @@ pub(crate) async fn plan(
     let change = match &sets {
         None => Change::Delete,
         Some(sets) => {
-            let mut columns: Vec<usize> = sets
-                .iter()
-                .map(|set| set.column)
-                .chain(compiled.generated.iter().copied())
-                .collect();
-            columns.sort_unstable();
+            let set: Vec<usize> = sets.iter().map(|set| set.column).collect();
+            let columns = compiled.with_generated(&table.def, &set);
             Change::Update(columns)
         }
     };

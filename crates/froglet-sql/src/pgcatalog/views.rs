@@ -64,7 +64,7 @@ fn pg_indexes(scope: &QueryScope, rows: &mut Rows) {
                 schemaname: &table.def.schema,
                 tablename: &table.def.name,
                 indexname: &index.name,
-                indexdef: index_text(&scope.catalog, index.id, 0),
+                indexdef: index_text(&scope.catalog, index.id, 0, false),
             );
         }
     }

@@ -62,7 +62,8 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
         .build(),
         Simple::new("pg_get_indexdef", &[OID, INT4, BOOL], TEXT, |s, cells| {
             let column = int(cells, 1).unwrap_or(0);
-            Ok(constraints::index_text(&s.catalog(), oid(cells, 0), column).into())
+            let pretty = truth(cells, 2) == Some(true);
+            Ok(constraints::index_text(&s.catalog(), oid(cells, 0), column, pretty).into())
         })
         .optional(2)
         .build(),
