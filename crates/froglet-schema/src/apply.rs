@@ -513,7 +513,11 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         let base = scope.table(id)?.clone();
         self.store.lock(txn, id, scope.limits).await?;
-        let what = format!("table {}", base.def.name);
+        let query = scope.view.materialized(id);
+        let what = match query {
+            Some(view) => scope.view.called(view),
+            None => format!("table {}", base.def.name),
+        };
         let gone = Gone { relation: id, column: None, what: &what };
         self.release_views(txn, scope, gone, cascade).await?;
         let children: Vec<ObjectId> =
@@ -567,6 +571,9 @@ impl Catalog {
         self.sync_index_rows(txn, scope, Some(&base.def), None).await?;
         self.drop_object(txn, scope, id).await?;
         local_mut(txn).changes.replaced.push(Remains::Space(base.def.space));
+        if let Some(query) = query {
+            self.drop_plain(txn, scope, query.id).await?;
+        }
         Ok(())
     }
 

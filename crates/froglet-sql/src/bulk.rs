@@ -76,6 +76,10 @@ impl Bulk {
         session.state.set_catalog(&version, txn.id().0, &limits);
         let names = Names { catalog: &version, path: &path };
         let table = names.table(table_name)?.clone();
+        if version.materialized(table.def.id).is_some() {
+            let message = format!("cannot copy to materialized view \"{}\"", table.def.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
         let compiled = compiled(&table)?;
         let mut positions = Vec::new();
         for ident in columns {

@@ -32,10 +32,36 @@ impl Ddl<'_> {
         let id = self.table(&alter.name)?.def.id;
         let mut operations: Vec<&AlterTableOperation> = alter.operations.iter().collect();
         operations.sort_by_key(|operation| pass(operation));
+        if self.version.materialized(id).is_some() {
+            operations.iter().try_for_each(|operation| self.refuse_of_view(id, operation))?;
+        }
         for operation in operations {
             self.alter(id, operation).await?;
         }
         Ok("ALTER TABLE".to_owned())
+    }
+
+    /// 42809 of what a materialized view has no part in.
+    fn refuse_of_view(&self, id: ObjectId, operation: &AlterTableOperation) -> Result<(), Stop> {
+        use AlterTableOperation as Op;
+        let text = operation.to_string();
+        if matches!(
+            operation,
+            Op::RenameTable { .. } | Op::RenameColumn { .. } | Op::OwnerTo { .. }
+        ) {
+            return Ok(());
+        }
+        let words = text.split_whitespace();
+        let words = words.take_while(|word| word.chars().all(|c| c.is_ascii_uppercase()));
+        let action = match operation {
+            Op::AddConstraint { .. } => "ADD CONSTRAINT".to_owned(),
+            _ => words.take(2).collect::<Vec<_>>().join(" "),
+        };
+        let name = self.table_by_id(id)?.def.name.clone();
+        let message = format!("ALTER action {action} cannot be performed on relation \"{name}\"");
+        Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+            .detail("This operation is not supported for materialized views.")
+            .into())
     }
 
     async fn alter(&mut self, id: ObjectId, operation: &AlterTableOperation) -> Result<(), Stop> {

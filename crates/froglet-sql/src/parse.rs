@@ -234,7 +234,7 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     order_by_operators(&mut tokens);
     without_unlogged(&mut tokens);
     let overriding = overriding(&mut tokens);
-    match command::parse(&tokens) {
+    match command::parse(&tokens).or_else(|| crate::merge_parse::parse(&tokens)) {
         Some(Ok(command)) => return Ok(command),
         Some(Err(error)) => return Err(Failure { error, tokens }),
         None => {}

@@ -101,6 +101,7 @@ fn classes(scope: &QueryScope, rows: &mut Rows) {
 fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
     let def = &table.def;
     let foreign = def.foreign_keys().next().is_some() || !def.referenced_by.is_empty();
+    let view = scope.catalog.materialized(def.id);
     row!(rows;
         oid: def.id,
         relname: &def.name,
@@ -113,12 +114,13 @@ fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
         relallvisible: i64::from(table.table.block_count()),
         relhasindex: !def.indexes.is_empty(),
         relpersistence: if is_temporary(&def.schema) { 't' } else { 'p' },
-        relkind: 'r',
+        relkind: if view.is_some() { 'm' } else { 'r' },
+        relhasrules: view.is_some(),
         relnatts: def.columns.len(),
         relchecks: def.checks().count(),
         // Foreign keys are triggers in PostgreSQL; psql asks for them only where this says so.
         relhastriggers: foreign,
-        relispopulated: true,
+        relispopulated: view.and_then(|view| view.materialized).is_none_or(|m| m.populated),
         relreplident: 'd',
         reloptions: storage_options(def.dictionary),
     );

@@ -341,7 +341,8 @@ fn texts() -> Vec<Arc<ScalarUDF>> {
         .build(),
         Simple::new("pg_get_viewdef", &[RELATION, ANY], TEXT, |s, cells| {
             let catalog = s.catalog();
-            let view = catalog.view(oid(cells, 0));
+            let relation = oid(cells, 0);
+            let view = catalog.view(relation).or_else(|| catalog.materialized(relation));
             Ok(view.map(|view| crate::view::definition(s, &catalog, view)).into())
         })
         .optional(1)
