@@ -99,6 +99,8 @@ pub struct CatalogVersion {
     pub schemas: HashMap<String, ObjectId>,
     /// Types by schema and name.
     pub types: HashMap<(String, String), ObjectId>,
+    /// What is said of owners and grants, by the system catalog of an object and its id.
+    pub(crate) access: HashMap<(ObjectId, ObjectId), ObjectId>,
 }
 
 impl CatalogVersion {
@@ -177,6 +179,7 @@ impl CatalogVersion {
         self.names.clear();
         self.schemas.clear();
         self.types.clear();
+        self.access.clear();
         for (id, def) in &self.plain {
             match &**def {
                 PlainDef::Schema(def) => {
@@ -188,7 +191,10 @@ impl CatalogVersion {
                 PlainDef::Enum(def) => {
                     self.types.insert((def.schema.clone(), def.name.clone()), *id);
                 }
-                PlainDef::Comment(_) => {}
+                PlainDef::Access(def) => {
+                    self.access.insert((def.class, def.object), *id);
+                }
+                PlainDef::Comment(_) | PlainDef::DefaultAccess(_) => {}
             }
         }
         for (id, table) in &self.tables {

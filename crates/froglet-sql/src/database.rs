@@ -241,7 +241,9 @@ impl Database {
         let catalog = self.catalog.latest();
         let role = login::may_connect(&catalog, &options.user).map_err(fatal)?;
         let mut settings = self.defaults.clone();
-        settings.connect(&options, &role.settings).map_err(fatal)?;
+        let said = [&role.settings[..], &role.database_settings].concat();
+        settings.connect(&options, &said).map_err(fatal)?;
+        login::may_use_database(&catalog, &role)?;
         login::take_role(&mut settings, &catalog, &role).map_err(fatal)?;
         let limit = usize::try_from(role.connection_limit).ok().filter(|_| !role.superuser);
         let shared = self.register_as(&options.user, &settings, limit, options.ends)?;

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident,
+    AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident, Owner,
     RenameTableNameKind,
 };
 use froglet_engine::SqlState;
+use froglet_schema::access::PG_CLASS;
 use froglet_schema::{Change, Fill, ObjectId, SqlType, TableDef, TableVersion};
 
 use crate::apply::Stop;
@@ -106,7 +107,15 @@ impl Ddl<'_> {
                 }
                 return Ok(());
             }
-            Op::OwnerTo { .. } | Op::ReplicaIdentity { .. } | Op::ValidateConstraint { .. } => {
+            Op::OwnerTo { new_owner } => {
+                let role = match new_owner {
+                    Owner::Ident(name) => fold(name),
+                    Owner::CurrentRole | Owner::CurrentUser => "current_user".to_owned(),
+                    Owner::SessionUser => "session_user".to_owned(),
+                };
+                return self.change_owner(PG_CLASS, id, &role).await;
+            }
+            Op::ReplicaIdentity { .. } | Op::ValidateConstraint { .. } => {
                 return Ok(());
             }
             other => return Err(SqlError::unsupported(format!("ALTER TABLE … {other}")).into()),

@@ -293,6 +293,7 @@ impl Command {
                 | Command::AlterSequence(_)
                 | Command::Object(_)
                 | Command::Role(_)
+                | Command::Privileges(_)
                 | Command::Revert(_)
                 | Command::Undrop(_)
         )

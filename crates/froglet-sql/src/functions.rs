@@ -22,6 +22,7 @@ use crate::database::{Database, Ends, SessionShared};
 use crate::error::{Notice, SqlError};
 use crate::notify::Said;
 use crate::plan::read_only;
+use crate::privileges::{self, Kind, Who, bits};
 use crate::roles;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
 use crate::types::Zone;
@@ -49,8 +50,17 @@ struct Inner {
     /// Sequence id → the last value given here.
     given: HashMap<ObjectId, i64>,
     last_given: Option<ObjectId>,
+    allowed: Allowed,
     notices: Vec<Notice>,
     cursors: Vec<CursorRow>,
+}
+
+/// What a user may do with sequences under a catalog version, as far as it was asked.
+#[derive(Default)]
+struct Allowed {
+    stamp: u64,
+    user: Arc<str>,
+    sequences: HashMap<ObjectId, u16>,
 }
 
 impl SessionState {
@@ -72,6 +82,7 @@ impl SessionState {
                 limits: Limits::none(),
                 given: HashMap::new(),
                 last_given: None,
+                allowed: Allowed::default(),
                 notices: Vec::new(),
                 cursors: Vec::new(),
             }),
@@ -138,6 +149,34 @@ impl SessionState {
     /// The catalog of the statement under way.
     pub(crate) fn catalog_now(&self) -> Arc<CatalogVersion> {
         self.inner.lock().catalog.clone()
+    }
+
+    /// Whether statements read a time gone by.
+    pub(crate) fn reads_past(&self) -> bool {
+        self.inner.lock().settings.hot().as_of.is_some()
+    }
+
+    /// 42501 if the user may not do this with a sequence. It is asked once for a catalog version.
+    fn check_sequence(&self, id: ObjectId, privilege: u16) -> Result<(), SqlError> {
+        let (catalog, user) = {
+            let mut inner = self.inner.lock();
+            let user = inner.settings.hot().user.clone();
+            let stamp = inner.catalog.stamp;
+            if inner.allowed.stamp != stamp || inner.allowed.user != user {
+                inner.allowed = Allowed { stamp, user: user.clone(), sequences: HashMap::new() };
+            }
+            if inner.allowed.sequences.get(&id).is_some_and(|known| known & privilege != 0) {
+                return Ok(());
+            }
+            (inner.catalog.clone(), user)
+        };
+        let given = Who::named(&catalog, &user).privileges(Kind::Sequence, id);
+        if given & privilege == 0 {
+            let (what, name) = privileges::called(&catalog, id);
+            return Err(privileges::no_privilege(what, &name));
+        }
+        self.inner.lock().allowed.sequences.insert(id, given);
+        Ok(())
     }
 
     /// Sequences have no past, and are not to be written from there.
@@ -300,6 +339,7 @@ impl SessionFunctions for SessionState {
         self.refuse_in_the_past("nextval()")?;
         self.set_may_restart(false);
         let def = self.sequence(sequence)?;
+        self.check_sequence(sequence, bits::USAGE | bits::UPDATE)?;
         let value = self.db.catalog().next_value(&def)?;
         let mut inner = self.inner.lock();
         inner.given.insert(sequence, value);
@@ -309,6 +349,7 @@ impl SessionFunctions for SessionState {
 
     fn current_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
         let def = self.sequence(sequence)?;
+        self.check_sequence(sequence, bits::USAGE | bits::SELECT)?;
         self.inner.lock().given.get(&sequence).copied().ok_or_else(|| {
             SqlError::new(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -318,6 +359,10 @@ impl SessionFunctions for SessionState {
     }
 
     fn last_value(&self) -> Result<i64, SqlError> {
+        let last = self.inner.lock().last_given;
+        if let Some(id) = last {
+            self.check_sequence(id, bits::USAGE | bits::SELECT)?;
+        }
         let inner = self.inner.lock();
         inner.last_given.and_then(|id| inner.given.get(&id).copied()).ok_or_else(|| {
             SqlError::new(
@@ -331,6 +376,7 @@ impl SessionFunctions for SessionState {
         self.refuse_in_the_past("setval()")?;
         self.set_may_restart(false);
         let def = self.sequence(sequence)?;
+        self.check_sequence(sequence, bits::UPDATE)?;
         if !(def.min..=def.max).contains(&value) {
             return Err(SqlError::new(
                 SqlState::NUMERIC_VALUE_OUT_OF_RANGE,

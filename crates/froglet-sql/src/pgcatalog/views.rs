@@ -6,8 +6,8 @@ use froglet_schema::def::Timing;
 use froglet_schema::{ConstraintDef, ConstraintKind, ForeignKeyAction, TableDef};
 
 use super::constraints::{index_of, index_text};
-use super::relations::{all_sequences, tables};
-use super::{Rows, SPECS, V, cluster, deparse};
+use super::relations::{PG_CLASS, all_sequences, tables};
+use super::{Rows, SPECS, V, cluster, deparse, privileges};
 use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
 use crate::system_row as row;
@@ -44,7 +44,7 @@ fn pg_tables(scope: &QueryScope, rows: &mut Rows) {
         row!(rows;
             schemaname: &def.schema,
             tablename: &def.name,
-            tableowner: "postgres",
+            tableowner: privileges::owner_name(&scope.catalog, PG_CLASS, def.id),
             hasindexes: !def.indexes.is_empty(),
             hasrules: false,
             hastriggers: def.foreign_keys().next().is_some() || !def.referenced_by.is_empty(),
@@ -76,7 +76,7 @@ fn pg_sequences(scope: &QueryScope, rows: &mut Rows) {
         row!(rows;
             schemaname: &sequence.schema,
             sequencename: &sequence.name,
-            sequenceowner: "postgres",
+            sequenceowner: privileges::owner_name(&scope.catalog, PG_CLASS, sequence.id),
             data_type: sequence.type_oid,
             start_value: sequence.start,
             min_value: sequence.min,
@@ -388,7 +388,7 @@ fn is_schemata(scope: &QueryScope, rows: &mut Rows) {
         row!(rows;
             catalog_name: &database,
             schema_name: &name,
-            schema_owner: if name == "public" { "pg_database_owner" } else { "postgres" },
+            schema_owner: privileges::schema_owner(&scope.catalog, &name),
         );
     }
 }
