@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use froglet_engine::{BlockCounts, SpaceId, SqlState, TxnId};
+use froglet_schema::access::PG_CLASS;
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef,
 };
@@ -25,6 +26,7 @@ use crate::plan::read_only;
 use crate::privileges::{self, Kind, Who, bits};
 use crate::roles;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
+use crate::stored::{DefaultKind, default_kind};
 use crate::types::Zone;
 
 /// A setting that a function has set: name, value, local.
@@ -53,6 +55,22 @@ struct Inner {
     allowed: Allowed,
     notices: Vec<Notice>,
     cursors: Vec<CursorRow>,
+}
+
+/// Whether a sequence is an identity column's of a table that somebody may insert into.
+fn inserts_identity(who: &Who<'_>, catalog: &CatalogVersion, sequence: ObjectId) -> bool {
+    let owner = catalog.sequences.get(&sequence).and_then(|sequence| sequence.owned_by);
+    let Some((table, column)) = owner else { return false };
+    let def = catalog.tables.get(&table).and_then(|table| table.def.column_by_id(column));
+    let identity = def.is_some_and(|def| {
+        let kind = default_kind(def);
+        matches!(kind, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault)
+    });
+    let access = catalog.access(PG_CLASS, table);
+    let of_columns = access.iter().flat_map(|access| &access.columns);
+    identity
+        && (who.on_relation(table) & bits::INSERT != 0
+            || of_columns.into_iter().any(|(id, _)| who.on_column(access, *id) & bits::INSERT != 0))
 }
 
 /// What a user may do with sequences under a catalog version, as far as it was asked.
@@ -170,7 +188,12 @@ impl SessionState {
             }
             (inner.catalog.clone(), user)
         };
-        let given = Who::named(&catalog, &user).privileges(Kind::Sequence, id);
+        let who = Who::named(&catalog, &user);
+        let mut given = who.privileges(Kind::Sequence, id);
+        if given & privilege == 0 && inserts_identity(&who, &catalog, id) {
+            // Who inserts rows need not ask for the numbers that they get.
+            given |= bits::USAGE;
+        }
         if given & privilege == 0 {
             let (what, name) = privileges::called(&catalog, id);
             return Err(privileges::no_privilege(what, &name));

@@ -6,7 +6,6 @@ use froglet_schema::{CatalogVersion, ObjectId};
 
 use super::cluster::role_name;
 use super::{OWNER, Rows};
-use crate::context::SessionFunctions;
 use crate::privileges::acl::{all_printed, effective, said};
 use crate::privileges::{Kind, PRIVILEGES, Who, bits, kind_of};
 use crate::provider::QueryScope;

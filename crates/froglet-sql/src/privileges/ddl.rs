@@ -186,13 +186,14 @@ impl Check<'_> {
     fn linked(&self, owned_by: &Option<Option<ObjectName>>) -> Result<(), SqlError> {
         let Some(Some(column)) = owned_by else { return Ok(()) };
         let parts = &column.0[..column.0.len().saturating_sub(1)];
+        if parts.is_empty() {
+            return Ok(());
+        }
         match self.find(&ObjectName(parts.to_vec()))? {
-            Some(table) if !parts.is_empty() && !self.who.owns_relation(table) => {
-                Err(SqlError::new(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    "sequence must have same owner as table it is linked to",
-                ))
-            }
+            Some(table) if !self.who.owns_relation(table) => Err(SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "sequence must have same owner as table it is linked to",
+            )),
             _ => Ok(()),
         }
     }

@@ -269,7 +269,8 @@ impl Ddl<'_> {
                 "sequence \"{}\" only supports USAGE, SELECT, and UPDATE privileges",
                 object.name
             );
-            self.notices.push(Notice::new("WARNING", SqlState::new("01007"), message));
+            let state = SqlState::INVALID_GRANT_OPERATION;
+            self.notices.push(Notice::new("WARNING", state, message));
             wanted.whole &= Kind::Sequence.all();
         }
         let whole = effective(object.kind, &known);

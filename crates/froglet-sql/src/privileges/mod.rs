@@ -25,7 +25,7 @@ mod owned;
 pub mod parse;
 mod who;
 
-pub(crate) use owned::{Makes, relation_acl, relation_owner};
+pub(crate) use owned::Makes;
 pub(crate) use who::Who;
 
 use froglet_schema::access::{PG_CLASS, PG_DATABASE, PG_NAMESPACE, PG_TYPE};

@@ -227,27 +227,45 @@ impl<'a> Walk<'a> {
         columns
     }
 
-    /// FOR UPDATE: of what the query itself reads.
+    /// FOR UPDATE: of what stands in FROM, under that name if one is given.
     fn lock(&mut self, first: usize, body: &SetExpr, of: Option<&str>) {
-        let mut wanted: Option<BTreeSet<ObjectId>> = None;
-        if let (Some(of), SetExpr::Select(select)) = (of, body) {
-            let mut found = BTreeSet::new();
-            for table in &select.from {
-                let factors = std::iter::once(&table.relation);
-                for factor in factors.chain(table.joins.iter().map(|join| &join.relation)) {
-                    let TableFactor::Table { name, alias, .. } = factor else { continue };
-                    let bare = Names::parts(name).map(|(_, bare)| bare).unwrap_or_default();
-                    let called = alias.as_ref().map_or(bare, |alias| fold(&alias.name));
-                    if called == of {
-                        found.extend(self.found(name).into_iter().map(|(id, ..)| id));
-                    }
-                }
-            }
-            wanted = Some(found);
-        }
+        let mut locked = BTreeSet::new();
+        self.locked(body, of, &mut locked);
         for need in &mut self.needs[first..] {
-            if wanted.as_ref().is_none_or(|wanted| wanted.contains(&need.relation)) {
+            if locked.contains(&need.relation) {
                 need.required |= bits::UPDATE;
+            }
+        }
+    }
+
+    fn locked(&self, body: &SetExpr, of: Option<&str>, found: &mut BTreeSet<ObjectId>) {
+        let from = match body {
+            SetExpr::Select(select) => &select.from,
+            SetExpr::Query(query) => return self.locked(&query.body, of, found),
+            _ => return,
+        };
+        let mut left: Vec<&TableWithJoins> = from.iter().collect();
+        while let Some(table) = left.pop() {
+            let first = std::iter::once(&table.relation);
+            for factor in first.chain(table.joins.iter().map(|join| &join.relation)) {
+                let is_meant = |alias: &Option<TableAlias>, name: &str| match (of, alias) {
+                    (None, _) => true,
+                    (Some(of), Some(alias)) => fold(&alias.name) == of,
+                    (Some(of), None) => name == of,
+                };
+                match factor {
+                    TableFactor::Table { name, alias, args: None, .. } => {
+                        let bare = Names::parts(name).unwrap_or_default().1;
+                        if is_meant(alias, &bare) {
+                            found.extend(self.found(name).into_iter().map(|(id, ..)| id));
+                        }
+                    }
+                    TableFactor::Derived { subquery, alias, .. } if is_meant(alias, "") => {
+                        self.locked(&subquery.body, None, found);
+                    }
+                    TableFactor::NestedJoin { table_with_joins, .. } => left.push(table_with_joins),
+                    _ => {}
+                }
             }
         }
     }
@@ -464,9 +482,12 @@ impl<'a> Walk<'a> {
                     TableFactor::TableFunction { alias, .. }
                     | TableFactor::Function { alias, .. }
                     | TableFactor::UNNEST { alias, .. } => (alias.as_ref(), String::new()),
-                    _ => (None, String::new()),
+                    _ => {
+                        self.unknown = true;
+                        (None, String::new())
+                    }
                 };
-                let columns = vec![alias.map_or(name.clone(), |alias| fold(&alias.name))];
+                let columns = vec![alias.map_or_else(|| name.clone(), |alias| fold(&alias.name))];
                 self.made(columns, alias, &name)
             }
         };
@@ -489,8 +510,7 @@ impl<'a> Walk<'a> {
         if let Some(alias) = alias {
             source.name = fold(&alias.name);
             source.schema = None;
-            let names = alias.columns.iter().map(|column| fold(&column.name));
-            source.columns.extend(names.collect::<Vec<_>>());
+            source.columns.extend(alias.columns.iter().map(|column| fold(&column.name)));
         }
         source
     }
@@ -555,8 +575,9 @@ impl<'a> Walk<'a> {
             }
             if let OnConflictAction::DoUpdate(update) = &conflict.action {
                 let name = "excluded".to_owned();
-                // What was to be inserted is known to whoever inserts it.
-                self.push(Source { schema: None, name, columns: Vec::new(), needs: Vec::new() });
+                // As in PostgreSQL, what was to be inserted is read as the table is.
+                let columns = self.scopes.last().map_or_else(Vec::new, |s| s[0].columns.clone());
+                self.push(Source { schema: None, name, columns, needs: needs.clone() });
                 self.assign(&needs, &update.assignments);
                 update.selection.iter().for_each(|expr| self.expr(expr));
                 if let Some(scope) = self.scopes.last_mut() {

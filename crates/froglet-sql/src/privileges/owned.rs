@@ -4,7 +4,6 @@ use froglet_engine::SqlState;
 use froglet_schema::access::{
     AccessDef, DATABASE_OWNER, DefaultAccess, Grant, PG_CLASS, PG_DATABASE, PG_NAMESPACE, PG_TYPE,
 };
-use froglet_schema::def::FIRST_USER_ID;
 use froglet_schema::plain::PlainDef;
 use froglet_schema::role::INITIAL_ROLE;
 use froglet_schema::{CatalogVersion, Change, ObjectId, RoleDef};
@@ -356,21 +355,4 @@ fn schema_of(catalog: &CatalogVersion, object: ObjectId) -> Option<String> {
     let sequence = || catalog.sequences.get(&object).map(|sequence| sequence.schema.clone());
     let plain = || catalog.plain.get(&object)?.schema().map(str::to_owned);
     table().or_else(sequence).or_else(plain)
-}
-
-/// Who owns a relation, as pg_class has it.
-pub(crate) fn relation_owner(catalog: &CatalogVersion, relation: ObjectId) -> ObjectId {
-    if relation < FIRST_USER_ID {
-        return INITIAL_ROLE;
-    }
-    catalog.owner(PG_CLASS, relation)
-}
-
-/// relacl
-pub(crate) fn relation_acl(catalog: &CatalogVersion, relation: ObjectId) -> Option<Vec<String>> {
-    if relation < FIRST_USER_ID {
-        return None;
-    }
-    let access = catalog.access(PG_CLASS, relation)?;
-    acl::all_printed(catalog, access.grants.as_deref())
 }
