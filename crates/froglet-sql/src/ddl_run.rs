@@ -295,7 +295,8 @@ fn may_maintain(who: &Who<'_>, tag: &str, table: &TableDef) -> Result<Option<Not
         "ANALYZE" => "analyze",
         _ => return Err(not_owner("table", &table.name)),
     };
-    let message = format!("permission denied to {verb} \"{}\", skipping it", table.name);
+    let message =
+        format!("skipping \"{}\" --- only table or database owner can {verb} it", table.name);
     Ok(Some(Notice::new("WARNING", SqlState::WARNING, message)))
 }
 

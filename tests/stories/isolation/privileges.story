@@ -35,7 +35,7 @@ T1> update t set v = 11
     ERROR 42501
 T1> rollback
 T1> select has_table_privilege('story_app', 't', 'select')
-    False
+    f
 setup> drop role story_app
 
 == who has begun to write before a REVOKE goes on, and is refused what comes after it

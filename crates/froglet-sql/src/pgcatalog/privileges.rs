@@ -40,11 +40,8 @@ pub(super) fn of(
 pub(super) fn of_schema(catalog: &CatalogVersion, name: &str) -> (ObjectId, Option<Vec<String>>) {
     match catalog.schema(name) {
         Some(def) => of(catalog, PG_NAMESPACE, def.id),
-        None if name == "pg_toast" => (OWNER, None),
-        None => {
-            let owner = role_name(catalog, OWNER).unwrap_or_default();
-            (OWNER, Some(vec![format!("{owner}=UC/{owner}"), format!("=U/{owner}")]))
-        }
+        // What they begin with, pg_dump would take for granted by somebody.
+        None => (OWNER, None),
     }
 }
 

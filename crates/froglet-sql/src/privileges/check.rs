@@ -130,6 +130,7 @@ fn refusal(
     }
     let user = state.user();
     let who = Who::named(roles, &user);
+    walk.needs.sort_by_key(|need| need.depth);
     for need in &walk.needs {
         check_schema(&who, names, need)?;
     }
@@ -174,6 +175,7 @@ fn check(
         let names = used.map(|(name, _)| name.clone()).collect();
         let below = Need {
             relation: source.relation,
+            depth: 0,
             schema: String::new(),
             qualified: false,
             required: bits::SELECT,

@@ -197,7 +197,15 @@ fn role<'a>(catalog: &'a CatalogVersion, cell: &Cell<'_>) -> Result<Option<Who<'
 /// A relation by name or oid; none of an oid that there is not.
 fn relation(s: &dyn SessionFunctions, cell: &Cell<'_>) -> Result<Option<ObjectId>, SqlError> {
     match cell {
-        Cell::Text(name) => lookup::relation_oid(s, name).map(Some),
+        Cell::Text(name) => {
+            let catalog = s.catalog();
+            if let [.., schema, _] = lookup::split_name(name)?.as_slice()
+                && !Who::named(&catalog, &s.user()).may_in_schema(schema, bits::USAGE)
+            {
+                return Err(super::no_privilege("schema", schema));
+            }
+            lookup::relation_oid(s, name).map(Some)
+        }
         _ => {
             let id = oid(std::slice::from_ref(cell), 0);
             Ok(lookup::relation_of(&s.catalog(), id).map(|_| id))

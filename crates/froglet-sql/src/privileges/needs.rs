@@ -37,6 +37,8 @@ pub(super) struct Marked {
 #[derive(Clone, Debug)]
 pub(super) struct Need {
     pub(super) relation: ObjectId,
+    /// So many queries are around it: outer ones are asked for first, as in PostgreSQL.
+    pub(super) depth: usize,
     /// The schema that its name was found in.
     pub(super) schema: String,
     /// Whether the statement says the schema.
@@ -65,6 +67,7 @@ pub(super) struct Walk<'a> {
     with: Vec<HashMap<String, Vec<String>>>,
     /// So many queries are around the expression that is looked at, beside that which it is of.
     within: usize,
+    depth: usize,
     /// There is a statement of which it is not known what it needs.
     pub(super) unknown: bool,
 }
@@ -80,6 +83,7 @@ impl<'a> Walk<'a> {
             scopes: Vec::new(),
             with: Vec::new(),
             within: 0,
+            depth: 0,
             unknown: false,
         }
     }
@@ -122,6 +126,7 @@ impl<'a> Walk<'a> {
             source.columns.extend(columns);
             self.needs.push(Need {
                 relation,
+                depth: self.depth,
                 schema: place,
                 qualified: schema.is_some(),
                 required,
@@ -200,6 +205,7 @@ impl<'a> Walk<'a> {
     pub(super) fn query(&mut self, query: &Query) -> Vec<String> {
         let within = std::mem::take(&mut self.within);
         self.with.push(HashMap::new());
+        self.depth += 1;
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
             let name = fold(&cte.alias.name);
             let recursive = query.with.as_ref().is_some_and(|with| with.recursive);
@@ -211,6 +217,7 @@ impl<'a> Walk<'a> {
             self.add_with(name, renamed(columns, &cte.alias));
         }
         let first = self.needs.len();
+        self.depth -= 1;
         let columns = self.set_expr(&query.body, query.order_by.as_ref());
         // What LIMIT and the like say has no columns, but may have subqueries.
         if let Some(limit) = &query.limit_clause {
@@ -224,6 +231,14 @@ impl<'a> Walk<'a> {
         }
         self.with.pop();
         self.within = within;
+        columns
+    }
+
+    /// A query within another.
+    fn deeper(&mut self, query: &Query) -> Vec<String> {
+        self.depth += 1;
+        let columns = Walk::query(self, query);
+        self.depth -= 1;
         columns
     }
 
@@ -452,7 +467,7 @@ impl<'a> Walk<'a> {
                 self.aliased(source, alias.as_ref())
             }
             TableFactor::Derived { subquery, alias, .. } => {
-                let columns = self.query(subquery);
+                let columns = self.deeper(subquery);
                 self.made(columns, alias.as_ref(), "")
             }
             TableFactor::NestedJoin { table_with_joins, alias } => {
@@ -544,7 +559,7 @@ impl<'a> Walk<'a> {
         let last = |name: &ObjectName| name.0.last()?.as_ident().map(fold);
         let mut into: Vec<String> = insert.columns.iter().filter_map(last).collect();
         let mut values = match &insert.source {
-            Some(source) => self.query(source).len(),
+            Some(source) => self.deeper(source).len(),
             None => 0,
         };
         if into.is_empty() {
@@ -694,7 +709,7 @@ impl Look for Walk<'_> {
     fn query(&mut self, query: &Query) -> Flow {
         // A query in an expression sees its scopes; what is within it, it has looked at itself.
         if self.within == 0 {
-            Walk::query(self, query);
+            self.deeper(query);
         }
         self.within += 1;
         GO_ON

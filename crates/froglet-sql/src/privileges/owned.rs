@@ -278,28 +278,33 @@ impl Ddl<'_> {
 
     /// 2BP01 if a role owns something, or something is granted to it.
     pub(crate) fn refuse_owner(&self, role: &RoleDef) -> Result<(), SqlError> {
-        let mut lines = Vec::new();
+        let mut lines: Vec<(ObjectId, String)> = Vec::new();
         for access in self.version.all_access() {
-            let Some((what, name)) = named_object(&self.version, access.class, access.object)
-            else {
+            let object = access.object;
+            let Some((what, name)) = named_object(&self.version, access.class, object) else {
                 continue;
             };
+            let name = match schema_of(&self.version, object) {
+                Some(schema) if !self.path.contains(&schema) => format!("{schema}.{name}"),
+                _ => name,
+            };
             if access.owner == role.id {
-                lines.push(format!("owner of {what} {name}"));
+                lines.push((object, format!("owner of {what} {name}")));
                 continue;
             }
             let names = |grants: &[Grant]| {
-                grants.iter().any(|g| g.grantee == role.id || g.grantor == role.id)
+                grants.iter().any(|grant| grant.grantee == role.id || grant.grantor == role.id)
             };
             if access.grants.as_deref().is_some_and(names) {
-                lines.push(format!("privileges for {what} {name}"));
+                lines.push((object, format!("privileges for {what} {name}")));
             }
             for (column, grants) in &access.columns {
                 if names(grants)
-                    && let Some(table) = self.version.tables.get(&access.object)
+                    && let Some(table) = self.version.tables.get(&object)
                     && let Some(column) = table.def.column_by_id(*column)
                 {
-                    lines.push(format!("privileges for column {} of {what} {name}", column.name));
+                    let text = format!("privileges for column {} of {what} {name}", column.name);
+                    lines.push((object, text));
                 }
             }
         }
@@ -316,11 +321,13 @@ impl Ddl<'_> {
             let place = place.map_or_else(String::new, |(_, name)| format!(" in schema {name}"));
             let of = format!("default privileges on new {kind} belonging to role {owner}{place}");
             if def.role == role.id {
-                lines.push(format!("owner of {of}"));
+                lines.push((def.id, format!("owner of {of}")));
             } else if def.grants.iter().any(|g| g.grantee == role.id) {
-                lines.push(format!("privileges for {of}"));
+                lines.push((def.id, format!("privileges for {of}")));
             }
         }
+        lines.sort();
+        let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
         match lines.is_empty() {
             true => Ok(()),
             false => Err(SqlError::new(
