@@ -153,6 +153,7 @@ def run(connection, statement):
 
 def attempt(connection, database, grants, statement):
     """What the statement comes to, run by a role with these grants: `None`, or the error. Nothing is left of it."""
+    connection.prepare_threshold = None
     try:
         connection.execute("begin")
         connection.execute(SETUP)
@@ -266,9 +267,9 @@ def test_a_view_is_read_as_its_owner(server):
 
 
 GRANTS = """
-    select relname, pg_get_userbyid(relowner), relacl::text from pg_class where relname in ('t', 't_id_seq', 'v')
-    union all select attname, '', attacl::text from pg_attribute where attrelid = 't'::regclass and attacl is not null
-    union all select nspname, pg_get_userbyid(nspowner), nspacl::text from pg_namespace where nspname in ('s', 'public')
+    select relname, pg_get_userbyid(relowner), array_to_string(relacl, ',') from pg_class where relname in ('t', 't_id_seq', 'v')
+    union all select attname, '', array_to_string(attacl, ',') from pg_attribute where attrelid = 't'::regclass and attacl is not null
+    union all select nspname, pg_get_userbyid(nspowner), array_to_string(nspacl, ',') from pg_namespace where nspname in ('s', 'public')
     order by 1, 2"""
 
 
@@ -342,3 +343,12 @@ def test_settings_of_a_role_in_a_database(froglet):
     froglet.run("alter role app in database postgres reset work_mem")
     with login(froglet, "app") as app:
         assert app.execute("show work_mem").fetchone() == ("6MB",)
+
+
+def test_a_view_of_somebody_who_may_not_is_nobodys(server):
+    """A superuser reads a view as its owner, too."""
+    server.run("create table t (a int)", "create view v as select a from t", "create role poor_owner",
+               "grant create on schema public to poor_owner", "alter view v owner to poor_owner")
+    with server.connect() as connection, pytest.raises(errors.InsufficientPrivilege, match="denied for table t"):
+        connection.execute("select * from v")
+    server.run("drop owned by poor_owner", "drop role poor_owner")

@@ -132,6 +132,7 @@ impl Ddl<'_> {
     ) -> Result<(), Stop> {
         let id = table.def.id;
         let mut plan = ddl_column::plan(def)?;
+        self.check_type(plan.column.sql_type.oid)?;
         if table.def.column(&plan.column.name).is_some() {
             let message = format!(
                 "column \"{}\" of relation \"{}\" already exists",
@@ -342,6 +343,7 @@ impl Ddl<'_> {
         let def = table.def.column(column).expect("found by the caller");
         let at = table.def.columns.iter().position(|c| c.id == def.id).expect("just found");
         let (ty, sql_type) = types::parse_type(data_type)?;
+        self.check_type(sql_type.oid)?;
         if let Some((_, generated)) =
             crate::table::generated_from(&table.def, at)?.into_iter().find(|(g, _)| *g != at)
         {

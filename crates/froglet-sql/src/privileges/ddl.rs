@@ -19,6 +19,7 @@ use crate::error::SqlError;
 use crate::object_ddl::{Commented, Kind, ObjectDdl};
 use crate::resolve::{Names, Relation};
 use crate::roles::denied;
+use crate::temporary::is_temporary;
 
 impl Ddl<'_> {
     /// 42501 if the user may not do this [W1].
@@ -83,6 +84,16 @@ impl Ddl<'_> {
         }
     }
 
+    /// 42501 if the user may not make a column of a type.
+    pub(crate) fn check_type(&self, oid: ObjectId) -> Result<(), SqlError> {
+        let Some(def) = self.version.enum_of(oid) else { return Ok(()) };
+        let who = Who::named(&self.version, &self.session.user());
+        match who.privileges(super::Kind::Type, def.id) & bits::USAGE != 0 {
+            true => Ok(()),
+            false => Err(no_privilege("type", &def.name)),
+        }
+    }
+
     /// 42501 if the user may not make something in a schema.
     pub(crate) fn check_make_in(&self, schema: &str) -> Result<(), SqlError> {
         let who = Who::named(&self.version, &self.session.user());
@@ -135,7 +146,8 @@ impl Check<'_> {
 
     fn owns_schema(&self, schema: &str) -> bool {
         let def = self.ddl.version.schema(schema);
-        def.is_some_and(|def| self.who.owns(PG_NAMESPACE, def.id))
+        let own = is_temporary(schema) && self.ddl.path.iter().any(|known| known == schema);
+        own || def.is_some_and(|def| self.who.owns(PG_NAMESPACE, def.id))
     }
 
     fn schema_of(&self, name: &ObjectName) -> Result<Option<String>, SqlError> {

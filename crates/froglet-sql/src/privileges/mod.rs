@@ -13,7 +13,7 @@
 //!
 //! W1: what runs for a user asks here first, under the catalog version that it runs under. Of the past, that of now
 //!     is asked.
-//! W2: nothing is asked for superusers.
+//! W2: nothing is asked for superusers, but for what others' views read.
 
 pub(crate) mod acl;
 pub(crate) mod check;

@@ -14,9 +14,9 @@ use std::collections::{BTreeSet, HashMap};
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, FunctionArg,
     FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Insert, Join, JoinConstraint,
-    JoinOperator, ObjectName, OnConflictAction, OnInsert, OrderBy, OrderByKind, Query, Select,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableFactor,
-    TableObject, TableWithJoins, Update, UpdateTableFromKind,
+    JoinOperator, Merge, MergeAction, MergeInsertKind, ObjectName, OnConflictAction, OnInsert,
+    OrderBy, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    Statement, TableAlias, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind,
 };
 use froglet_schema::ObjectId;
 
@@ -537,6 +537,7 @@ impl<'a> Walk<'a> {
             Statement::Update(update) => self.update(update),
             Statement::Delete(delete) => self.delete(delete),
             Statement::Query(query) => self.query(query),
+            Statement::Merge(merge) => self.merge(merge),
             _ => {
                 self.unknown = true;
                 Vec::new()
@@ -665,6 +666,47 @@ impl<'a> Walk<'a> {
         let columns = self.returning(update.returning.as_ref());
         self.scopes.pop();
         columns
+    }
+
+    pub(super) fn merge(&mut self, merge: &Merge) -> Vec<String> {
+        self.scopes.push(Vec::new());
+        let needs = self.target(&merge.table, 0);
+        self.factor(&merge.source);
+        self.expr(&merge.on);
+        let last = |name: &ObjectName| name.0.last()?.as_ident().map(fold);
+        for clause in &merge.clauses {
+            clause.predicate.iter().for_each(|expr| self.expr(expr));
+            match &clause.action {
+                MergeAction::Delete { .. } => self.require(&needs, bits::DELETE),
+                // DO NOTHING
+                MergeAction::Update(update) if update.assignments.is_empty() => {}
+                MergeAction::Update(update) => self.assign(&needs, &update.assignments),
+                MergeAction::Insert(insert) => {
+                    self.require(&needs, bits::INSERT);
+                    let all = self.scopes.last().map_or_else(Vec::new, |s| s[0].columns.clone());
+                    let named: Vec<String> = insert.columns.iter().filter_map(last).collect();
+                    let into = if named.is_empty() { all } else { named };
+                    let mut width = 0;
+                    if let MergeInsertKind::Values(values) = &insert.kind {
+                        for row in &values.rows {
+                            row.iter().for_each(|expr| self.expr(expr));
+                            width = row.iter().count();
+                        }
+                    }
+                    for need in &needs {
+                        self.needs[*need].inserted.names.extend(into.iter().take(width).cloned());
+                    }
+                }
+            }
+        }
+        self.scopes.pop();
+        Vec::new()
+    }
+
+    fn require(&mut self, needs: &[usize], privilege: u16) {
+        for need in needs {
+            self.needs[*need].required |= privilege;
+        }
     }
 
     pub(super) fn delete(&mut self, delete: &Delete) -> Vec<String> {
