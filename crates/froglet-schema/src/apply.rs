@@ -137,7 +137,9 @@ impl Catalog {
                     self.note_retyped(txn, table, from, edited.def.columns[at].id);
                 }
                 self.release_references(txn, scope, &base.def, &edited, cascade).await?;
+                let after = edited.def.clone();
                 self.alter(txn, scope, &base, locked, edited).await?;
+                self.follow_columns(txn, scope, &base.def, &after).await?;
                 Ok(None)
             }
         }
@@ -585,7 +587,9 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         let locked = self.store.lock(txn, id, scope.limits).await?;
         self.store.delete(txn, locked, scope.limits).await?;
+        self.store.unheld(txn, locked, scope.limits).await?;
         local_set(txn, id, None);
+        self.drop_access(txn, scope, id).await?;
         self.drop_comments(txn, scope, id, None).await
     }
 

@@ -17,6 +17,7 @@
 //! This crate knows no SQL text. Expressions pass through it as opaque strings
 //! ([`def::Expression`]) and come back compiled, as [`Transform`] and [`Check`].
 
+pub mod access;
 mod apply;
 mod apply_as;
 mod background;

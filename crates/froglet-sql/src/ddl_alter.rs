@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident,
+    AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident, Owner,
     RenameTableNameKind, TableConstraint,
 };
 use froglet_engine::SqlState;
+use froglet_schema::access::PG_CLASS;
 use froglet_schema::{Change, Fill, ObjectId, SqlType, TableDef, TableVersion};
 
 use crate::apply::Stop;
@@ -151,7 +152,15 @@ impl Ddl<'_> {
                 }
                 return Ok(());
             }
-            Op::OwnerTo { .. } | Op::ReplicaIdentity { .. } => {
+            Op::OwnerTo { new_owner } => {
+                let role = match new_owner {
+                    Owner::Ident(name) => fold(name),
+                    Owner::CurrentRole | Owner::CurrentUser => "current_user".to_owned(),
+                    Owner::SessionUser => "session_user".to_owned(),
+                };
+                return self.change_owner(PG_CLASS, id, &role).await;
+            }
+            Op::ReplicaIdentity { .. } => {
                 return Ok(());
             }
             Op::ValidateConstraint { name } => {
@@ -173,6 +182,7 @@ impl Ddl<'_> {
     ) -> Result<(), Stop> {
         let id = table.def.id;
         let mut plan = ddl_column::plan(def)?;
+        self.check_type(plan.column.sql_type.oid)?;
         if table.def.column(&plan.column.name).is_some() {
             let message = format!(
                 "column \"{}\" of relation \"{}\" already exists",
@@ -406,6 +416,7 @@ impl Ddl<'_> {
         let def = table.def.column(column).expect("found by the caller");
         let at = table.def.columns.iter().position(|c| c.id == def.id).expect("just found");
         let (ty, sql_type) = types::parse_type(data_type)?;
+        self.check_type(sql_type.oid)?;
         if let Some((_, generated)) =
             crate::table::generated_from(&table.def, at)?.into_iter().find(|(g, _)| *g != at)
         {

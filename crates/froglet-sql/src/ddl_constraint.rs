@@ -202,6 +202,9 @@ impl Ddl<'_> {
         for column in &parent_columns {
             require(parent_def, column, "referenced in foreign key constraint does not exist")?;
         }
+        if parent.is_some() {
+            self.check_references(parent_def, &parent_columns)?;
+        }
         let name = name_of(&key.name);
         comparable(&name, def, &columns, parent_def, &parent_columns)?;
         let key = NewForeignKey {

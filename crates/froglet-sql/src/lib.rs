@@ -85,6 +85,7 @@ pub mod pgcatalog;
 mod plan;
 pub mod planning;
 pub mod prepared;
+pub mod privileges;
 pub mod provider;
 pub mod provider_access;
 pub mod provider_exec;

@@ -8,7 +8,7 @@ use froglet_schema::{
 };
 
 use super::type_io::type_io;
-use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, objects, schema_oid_of};
+use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, objects, privileges, schema_oid_of};
 use crate::ddl_sequence::draws_from;
 use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
@@ -65,11 +65,13 @@ fn classes(scope: &QueryScope, rows: &mut Rows) {
         }
     }
     for sequence in all_sequences(&scope.catalog) {
+        let (owner, acl) = privileges::of(&scope.catalog, PG_CLASS, sequence.id);
         row!(rows;
             oid: sequence.id,
             relname: &sequence.name,
             relnamespace: schema_oid_of(&scope.catalog, &sequence.schema),
-            relowner: OWNER,
+            relowner: owner,
+            relacl: acl,
             relfilenode: sequence.id,
             relpages: 1,
             reltuples: 1.0,
@@ -102,11 +104,13 @@ fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
     let def = &table.def;
     let foreign = def.foreign_keys().next().is_some() || !def.referenced_by.is_empty();
     let view = scope.catalog.materialized(def.id);
+    let (owner, acl) = privileges::of(&scope.catalog, PG_CLASS, def.id);
     row!(rows;
         oid: def.id,
         relname: &def.name,
         relnamespace: schema_oid_of(&scope.catalog, &def.schema),
-        relowner: OWNER,
+        relowner: owner,
+        relacl: acl,
         relam: MEMORY,
         relfilenode: def.id,
         relpages: i64::from(table.table.block_count()),
@@ -136,7 +140,7 @@ fn index_class(scope: &QueryScope, table: &TableVersion, index: &IndexDef, rows:
         oid: index.id,
         relname: &index.name,
         relnamespace: schema_oid_of(&scope.catalog, &table.def.schema),
-        relowner: OWNER,
+        relowner: scope.catalog.owner(PG_CLASS, table.def.id),
         relam: if index.notes.method.is_some() { HASH } else { BTREE },
         relfilenode: index.id,
         relpages: 1,
@@ -206,6 +210,10 @@ fn attributes(scope: &QueryScope, rows: &mut Rows) {
                     ("atthasdef", has_default(column).into()),
                     ("attidentity", identity.into()),
                     ("attgenerated", generated.into()),
+                    (
+                        "attacl",
+                        privileges::of_column(&scope.catalog, table.def.id, column.id).into(),
+                    ),
                 ],
             );
         }
