@@ -76,7 +76,9 @@ impl Bulk {
         session.state.set_catalog(&version, txn.id().0, &limits);
         let names = Names { catalog: &version, path: &path };
         let table = names.table(table_name)?.clone();
-        let compiled = compiled(&table)?;
+        // Defaults name types by their numbers, which the session tells.
+        let context = EvalContext::new(session.state.clone());
+        let compiled = context.enter(|| compiled(&table))?;
         let mut positions = Vec::new();
         for ident in columns {
             let at = resolve::column(&table.def, ident)?;
@@ -99,7 +101,6 @@ impl Bulk {
         });
         let columns = described.collect();
         let inserter = Inserter::new(&table, compiled, positions, &version);
-        let context = EvalContext::new(session.state.clone());
         Ok(Bulk { inserter, version, columns, context, limits, rows: 0 })
     }
 

@@ -219,11 +219,12 @@ pub fn index_text(catalog: &CatalogVersion, oid: u32, column: i64) -> Option<Str
         })
         .collect();
     Some(format!(
-        "CREATE {}INDEX {} ON {}.{} USING btree ({})",
+        "CREATE {}INDEX {} ON {}.{} USING {} ({})",
         if index.spec.unique { "UNIQUE " } else { "" },
         quote_ident(&index.name),
         quote_ident(&table.schema),
         quote_ident(&table.name),
+        quote_ident("btree"),
         parts.join(", ")
     ))
 }
