@@ -27,3 +27,4 @@ pub mod quantified;
 pub mod time_arith;
 pub mod type_names;
 pub mod unions;
+mod unnested;
