@@ -2,7 +2,8 @@
 
 Froglet may refuse what it does not have yet (0A000). Rows are compared as a multiset, because most queries have no
 order. A server may meet another error than its peer where a statement has several (22…), or one that the peer's
-plan never comes to.
+plan never comes to. Digits of a numeric that are zeros at its end do not count: Froglet's have the scale of their
+type, PostgreSQL's of the value. All texts are ASCII, because the two servers' default collations are not the same.
 
     FROGLET_TEST_SEEDS=N    so many seeds of 60 statements instead of 10
     FROGLET_TEST_SEED=S     begin with this seed
@@ -39,7 +40,7 @@ def rows_of(rng):
     def some(*values):
         return rng.choice([*values, "null"])
 
-    words = ["'a'", "'b'", "'Abc'", "''", "' b a'", "'a_b%c'", "'zz'", "'ä'"]
+    words = ["'a'", "'b'", "'Abc'", "''", "' b a'", "'a_b%c'", "'zz'"]
     days = ["'2024-02-29'", "'2023-12-31'", "'2024-03-01'"]
     times = ["'2024-02-29 12:30'", "'2024-03-01 00:00'", "'1999-12-31 23:59:59.5'"]
     for n in range(1, 13):
@@ -57,9 +58,21 @@ LISTS = ["'{1,2,3}'", "'{}'", "'{NULL,5}'"]
 
 
 def shape(seen):
-    """An outcome of which the order of rows does not count."""
+    """An outcome of which the order of rows does not count, nor the scale of numerics."""
     head, *rows = seen.split("\n")
-    return head, sorted(rows)
+    numeric = [column.endswith(":1700") for column in head.split(", ")]
+
+    def plain(row):
+        values = row.split("|")
+        if len(values) != len(numeric):
+            return row
+        return "|".join(without_zeros(v) if is_numeric else v for v, is_numeric in zip(values, numeric))
+
+    return head, sorted(map(plain, rows))
+
+
+def without_zeros(number):
+    return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 def is_alike(ours, theirs):

@@ -4,7 +4,7 @@
     catalog(connection)                    tables and their columns, as information_schema has them
 
 Expressions are made from the type that is wanted down to columns and literals, so that nearly all statements are
-right; a few are wrong on purpose, by an operand of another type. Numbers are small, divisors may be zero, and
+right (wrong ones have tests of their own). Numbers are small, divisors may be zero, and
 texts hold what is special to LIKE, to regular expressions and to sorting.
 """
 
@@ -68,7 +68,7 @@ CALLS = {
                   "coalesce({timestamp}, {date})", "case when {bool} then {timestamp} end"],
     "interval": ["{interval} + {interval}", "{timestamp} - {timestamp}", "{interval} * 2", "- {interval}", "make_interval(days => {int})", "age({date}::timestamp, {date}::timestamp)",
                  "justify_days({interval})", "justify_hours({interval})", "coalesce({interval}, '1 day')"],
-    "jsonb": ["{jsonb} -> 'b'", "{jsonb} || '{{\"z\": 1}}'", "{jsonb} - 'a'", "jsonb_build_object('k', {int}, 't', {text})", "to_jsonb({int})", "to_jsonb({text})",
+    "jsonb": ["{jsonb} -> 'b'", "{jsonb} || '{{\"z\": 1}}'", "{jsonb} - 'a'", "jsonb_build_object('k', {int}, 't', {text})", "to_jsonb({int})", "to_jsonb({text}::text)",
               "coalesce({jsonb}, '[]')", "jsonb_build_array({int}, {bool})", "jsonb_set({jsonb}, '{{a}}', '2')", "to_jsonb({int[]})", "jsonb_strip_nulls({jsonb})"],
     "int[]": ["{int[]} || {int}", "array[{int}, {int}]", "{int[]} || {int[]}", "array_remove({int[]}, {int})", "coalesce({int[]}, '{{}}')", "array_append({int[]}, 7)", "({int[]})[1:2]",
               "array_prepend({int}, {int[]})", "array_cat({int[]}, {int[]})", "array(select {subint} from {table} order by 1)", "string_to_array('1,2', ',')::int[]"],
@@ -82,7 +82,7 @@ LITERALS = {
     "smallint": ["3::smallint"],
     "numeric": ["0.5", "1.25", "-2.75", "100.00", "3::numeric"],
     "float8": ["0.5::float8", "-2.25::float8", "4::float8"],
-    "text": ["'a'", "'Abc'", "''", "' b a'", "'a_b%c'", "'ä'", "null::text"],
+    "text": ["'a'", "'Abc'", "''", "' b a'", "'a_b%c'", "null::text"],
     "bool": ["true", "false", "null::bool"],
     "date": ["date '2024-02-29'", "date '2023-12-31'", "null::date"],
     "timestamp": ["timestamp '2024-02-29 12:30:00'", "timestamp '2000-01-01'"],
@@ -151,9 +151,6 @@ def catalog(connection):
 
 class Grammar:
     """Makes statements; `rng` alone decides which."""
-
-    # Of a hundred expressions so many have an operand of another type.
-    WRONG_PERCENT = 0.3
 
     def __init__(self, rng, tables):
         self.rng, self.tables = rng, tables
@@ -244,7 +241,8 @@ class Grammar:
             return self.fill(self.rng.choice(WINDOWS[type]), scope, 1)
         if type == "int" and self.rng.random() < 0.1:
             inner = self.relation()
-            return f"(select max({self.expression('int', [inner, *scope], 1)}) from {self.aliased(inner)} where {self.expression('bool', [inner, *scope], 1)})"
+            # An aggregate of outer columns alone would be the outer query's.
+            return f"(select max({self.column('int', [inner])}) from {self.aliased(inner)} where {self.expression('bool', [inner, *scope], 1)})"
         return self.expression(type, scope, depth)
 
     def sources(self, depth, given):
@@ -286,8 +284,6 @@ class Grammar:
     # Expressions --------------------------------------------------------------------------------
 
     def expression(self, type, scope, depth):
-        if self.rng.random() * 100 < self.WRONG_PERCENT:
-            type = self.rng.choice(SCALARS)
         column = self.column(type, scope)
         if depth <= 0 or self.rng.random() < 0.25:
             return column if column and self.rng.random() < 0.8 else self.literal(type)

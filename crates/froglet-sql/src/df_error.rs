@@ -38,6 +38,9 @@ pub fn map_df_error(e: DataFusionError) -> SqlError {
             SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("not supported: {text}"))
         }
         DataFusionError::Plan(text) => plan(&text),
+        DataFusionError::Internal(text) if text.contains("in BETWEEN expression") => {
+            between_of(&text)
+        }
         DataFusionError::Execution(text) => execution(&text),
         DataFusionError::ResourcesExhausted(text) => SqlError::new(SqlState::OUT_OF_MEMORY, text),
         DataFusionError::ExecutionJoin(e) if e.is_panic() => {
@@ -76,6 +79,14 @@ fn external(e: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
         Ok(own) => (*own).into(),
         Err(e) => SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()),
     }
+}
+
+/// 42883 for BETWEEN of types that are not compared, which DataFusion takes for a mistake of its own.
+fn between_of(text: &str) -> SqlError {
+    let left = between(text, "coerce types ", " and ").map_or("unknown".to_owned(), sql_name);
+    let right = between(text, " and ", " in BETWEEN").map_or("unknown".to_owned(), sql_name);
+    let message = format!("operator does not exist: {left} >= {right}");
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, message).hint(FUNCTION_HINT)
 }
 
 /// An error that somebody else holds too: cloned where it is ours, else by its kind.

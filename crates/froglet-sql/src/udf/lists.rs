@@ -5,14 +5,17 @@
 //! | `froglet_list(x)` | `ARRAY(SELECT …)` of no rows: an empty list, where the aggregate in its place has NULL |
 //! | `_pg_expandarray(x)` | the items of an array and their numbers, as a list of rows that the query unnests |
 //! | `froglet_nth(x, i)` | `x` under another name: DataFusion tells lists that it unnests together by their names, in which are no types |
+//! | `array_remove(x, i)` | of NULL, too: DataFusion's answers NULL then |
 //! | `froglet_name_char(n, i)` | `n[i]` of a name: its characters are counted from 0 |
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Int32Array, ListArray, MutableArrayData, StructArray, make_array,
+    Array, ArrayRef, AsArray, Int32Array, ListArray, MutableArrayData, Scalar, StructArray,
+    make_array,
 };
 use arrow::buffer::OffsetBuffer;
+use arrow::compute::kernels::cmp;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
@@ -41,6 +44,9 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     vec![
         Arc::new(ScalarUDF::new_from_impl(NotNull { signature })),
         Arc::new(ScalarUDF::new_from_impl(expand)),
+        Arc::new(ScalarUDF::new_from_impl(Remove {
+            signature: Signature::any(2, Volatility::Immutable),
+        })),
         Arc::new(ScalarUDF::new_from_impl(Nth {
             signature: Signature::any(2, Volatility::Immutable),
         })),
@@ -143,6 +149,72 @@ impl ScalarUDFImpl for NotNull {
             scalar => scalar.clone(),
         })
     }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Remove {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Remove {
+    fn name(&self) -> &str {
+        "array_remove"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        match given.first() {
+            Some(list @ DataType::List(_)) => Ok(list.clone()),
+            Some(DataType::Null) => Ok(DataType::Null),
+            _ => Err(crate::df_error::no_function(self.name()).into()),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let ty = self.return_type(std::slice::from_ref(args.arg_fields[0].data_type()))?;
+        let field = args.arg_fields[0].as_ref().clone();
+        Ok(Arc::new(field.with_name(self.name()).with_data_type(ty).with_nullable(true)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let arrays = args.args.into_iter().map(|arg| arg.into_array(rows));
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        match &arrays[..] {
+            [lists, _] if lists.data_type().is_null() => Ok(ColumnarValue::Array(lists.clone())),
+            [lists, item] => Ok(ColumnarValue::Array(without(lists, item)?)),
+            _ => Err(crate::planning::internal("an array and an item")),
+        }
+    }
+}
+
+/// Each list without the elements that are not distinct from the row's item.
+fn without(array: &ArrayRef, item: &ArrayRef) -> Result<ArrayRef> {
+    let DataType::List(field) = array.data_type() else {
+        return Err(crate::planning::internal("an array"));
+    };
+    let item = arrow::compute::cast(item, field.data_type())?;
+    let lists = array.as_list::<i32>();
+    let mut kept = Vec::with_capacity(lists.len());
+    for (row, items) in lists.iter().enumerate() {
+        let Some(items) = items else {
+            kept.push(arrow::array::new_empty_array(field.data_type()));
+            continue;
+        };
+        let stays = cmp::distinct(&items, &Scalar::new(item.slice(row, 1)))?;
+        kept.push(arrow::compute::filter(&items, &stays)?);
+    }
+    let offsets = OffsetBuffer::from_lengths(kept.iter().map(|items| items.len()));
+    let all: Vec<&dyn Array> = kept.iter().map(AsRef::as_ref).collect();
+    let values = match all.is_empty() {
+        true => arrow::array::new_empty_array(field.data_type()),
+        false => arrow::compute::concat(&all)?,
+    };
+    let nulls = lists.nulls().cloned();
+    Ok(Arc::new(ListArray::try_new(field.clone(), offsets, values, nulls)?))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
