@@ -123,6 +123,7 @@ mod stored_names;
 pub mod stream;
 mod table;
 mod table_as_parse;
+mod table_like;
 mod table_query;
 mod target;
 mod temporary;

@@ -114,7 +114,7 @@ fn conflict_target(tokens: &[TokenWithSpan], open: usize) -> Option<(usize, usiz
 }
 
 /// Tokens as text that is read as the same tokens.
-fn text_of(tokens: &[TokenWithSpan]) -> String {
+pub(crate) fn text_of(tokens: &[TokenWithSpan]) -> String {
     let text = |t: &TokenWithSpan| match &t.token {
         Token::SingleQuotedString(s) => format!("'{}'", s.replace('\'', "''")),
         Token::Word(w) if w.quote_style.is_some() => {
