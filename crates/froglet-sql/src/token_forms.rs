@@ -219,6 +219,25 @@ mod tests {
     }
 
     #[test]
+    fn a_conflict_target_is_one_name() {
+        let read = |sql: &str| {
+            let mut tokens = tokens(sql);
+            conflict_targets(&mut tokens);
+            let named = tokens.iter().find_map(|t| match &t.token {
+                Token::Word(w) if w.value.starts_with('\0') => Some(w.value.clone()),
+                _ => None,
+            });
+            named.map(|name| name.replace(' ', ""))
+        };
+        assert_eq!(read("insert into t values (1) on conflict (a, \"b\") do nothing"), None);
+        let expression = "insert into t values (1) on conflict (lower(a), b) do nothing";
+        assert_eq!(read(expression).as_deref(), Some("\0lower(a),b\0"));
+        let partial = "insert into t values (1) on conflict (a) where b = 'it''s' do nothing";
+        assert_eq!(read(partial).as_deref(), Some("\0a\0b='it''s'"));
+        assert_eq!(read("insert into t values (1) on conflict (a"), None);
+    }
+
+    #[test]
     fn operators_stand_alone() {
         let mut given = tokens(
             "a OPERATOR(pg_catalog.=) ANY (b) and c operator(||) d or operator(x) or operator",
