@@ -11,6 +11,7 @@ use crate::ddl::Ddl;
 use crate::ddl_column::{self, ColumnPlan, Source};
 use crate::error::SqlError;
 use crate::resolve::{self, Names};
+use crate::table_like::Like;
 use crate::temporary::{AtCommit, is_temporary};
 use crate::{storage_options, stored, stored_names};
 
@@ -24,16 +25,25 @@ impl Ddl<'_> {
             return Ok("CREATE TABLE".to_owned());
         };
         let mut plans = Vec::with_capacity(create.columns.len());
+        let mut likes = Vec::new();
         for column in &create.columns {
-            let plan = ddl_column::plan(column)?;
-            self.check_type(plan.column.sql_type.oid)?;
-            plans.push(plan);
+            match self.like(column)? {
+                Some((like, columns)) => {
+                    plans.extend(columns);
+                    likes.push(like);
+                }
+                None => {
+                    let plan = ddl_column::plan(column)?;
+                    self.check_type(plan.column.sql_type.oid)?;
+                    plans.push(plan);
+                }
+            }
         }
         refuse_duplicates(plans.iter().map(|plan| plan.column.name.as_str()))?;
         let owned = self.compile_sources(&schema, &name, &mut plans).await?;
         let columns: Vec<NewColumn> = plans.iter().map(|plan| plan.column.clone()).collect();
         let draft = ddl_column::draft(&schema, &name, &columns);
-        let mut constraints = Vec::new();
+        let mut constraints: Vec<_> = likes.iter().flat_map(Like::constraints).collect();
         for constraint in written(&plans, &create.constraints) {
             constraints.push(self.constraint(constraint, &draft, None, &constraints)?);
         }
@@ -41,6 +51,9 @@ impl Ddl<'_> {
         let id = self.apply(Change::CreateTable(new)).await?.ok_or(Stop::Restart)?;
         self.on_commit.extend(AtCommit::of(id, create.on_commit));
         self.own_sequences(id, owned).await?;
+        for like in &likes {
+            self.indexes_like(like, id).await?;
+        }
         Ok("CREATE TABLE".to_owned())
     }
 

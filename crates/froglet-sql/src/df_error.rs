@@ -83,8 +83,8 @@ fn external(e: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
 
 /// 42883 for BETWEEN of types that are not compared, which DataFusion takes for a mistake of its own.
 fn between_of(text: &str) -> SqlError {
-    let left = between(text, "coerce types ", " and ").map_or("unknown".to_owned(), sql_name);
-    let right = between(text, " and ", " in BETWEEN").map_or("unknown".to_owned(), sql_name);
+    let left = between(text, "coerce types ", " and ").map_or("unknown", sql_name);
+    let right = between(text, " and ", " in BETWEEN").map_or("unknown", sql_name);
     let message = format!("operator does not exist: {left} >= {right}");
     SqlError::new(SqlState::UNDEFINED_FUNCTION, message).hint(FUNCTION_HINT)
 }

@@ -129,6 +129,7 @@ pub mod stream;
 mod subplan;
 mod table;
 mod table_as_parse;
+mod table_like;
 mod table_query;
 mod target;
 mod temporary;

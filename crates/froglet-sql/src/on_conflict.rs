@@ -4,13 +4,16 @@
 //! that row; the other row may be gone again when it is looked at, and then the insert is tried
 //! again.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, ConflictTarget, Expr, Ident, OnConflict as Clause, OnConflictAction,
     SelectItem, SetExpr,
 };
-use froglet_engine::{ColumnId, IndexId, Row, RowId, Snapshot, SqlState, Value, WriteStop};
+use froglet_engine::{
+    ColumnId, Direction, IndexId, KeyRange, Row, RowId, Snapshot, SqlState, Value, WriteStop, key,
+};
 use froglet_schema::def::Timing;
 use froglet_schema::{ConstraintDef, IndexDef, SqlType, TableDef, TableVersion};
 use froglet_txn::{Isolation, TxnError};
@@ -167,9 +170,14 @@ impl OnConflict {
             };
             match stop {
                 WriteStop::Busy { holder } => writer.wait_for(holder).await?,
-                WriteStop::Duplicate { index, other } => {
+                WriteStop::Duplicate { index, mut other } => {
                     if self.indexes.as_ref().is_some_and(|wanted| !wanted.contains(&index)) {
-                        return Err(violation::unique(&table.def, index, &row).into());
+                        // A conflict that is meant comes before one that is not.
+                        let view = writer.fresh_view().await?;
+                        match self.meant(table, &view, &row) {
+                            Some(row) => other = row,
+                            None => return Err(violation::unique(&table.def, index, &row).into()),
+                        }
                     }
                     let Some(update) = &self.update else { return Ok(None) };
                     if touched.contains(&other) {
@@ -186,6 +194,30 @@ impl OnConflict {
                 }
             }
         }
+    }
+}
+
+impl OnConflict {
+    /// The row that shares its key in one of the indexes meant with a row that is proposed.
+    fn meant(&self, table: &TableVersion, view: &Snapshot, row: &Row) -> Option<RowId> {
+        let layout = table.table.layout();
+        self.indexes.iter().flatten().find_map(|id| {
+            let position = layout.index_position(*id)?;
+            let spec = &layout.indexes[position];
+            let values: Row = layout.key_positions(spec).map(|at| row[at].clone()).collect();
+            let is_apart =
+                |(part, value): (usize, &Value)| value.is_null() && spec.nulls.sets_apart(part);
+            if values.iter().enumerate().any(is_apart) {
+                return None;
+            }
+            let range = KeyRange::prefix(key::encode(&values, &spec.key));
+            let mut found = None;
+            table.table.seek(view, position, &range, Direction::Forward, &[], &mut |rid, _| {
+                found = Some(rid);
+                ControlFlow::Break(())
+            });
+            found
+        })
     }
 }
 

@@ -114,7 +114,7 @@ fn conflict_target(tokens: &[TokenWithSpan], open: usize) -> Option<(usize, usiz
 }
 
 /// Tokens as text that is read as the same tokens.
-fn text_of(tokens: &[TokenWithSpan]) -> String {
+pub(crate) fn text_of(tokens: &[TokenWithSpan]) -> String {
     let text = |t: &TokenWithSpan| match &t.token {
         Token::SingleQuotedString(s) => format!("'{}'", s.replace('\'', "''")),
         Token::Word(w) if w.quote_style.is_some() => {
@@ -216,6 +216,25 @@ mod tests {
 
     fn text(tokens: &[TokenWithSpan]) -> String {
         tokens.iter().map(|t| t.token.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_conflict_target_is_one_name() {
+        let read = |sql: &str| {
+            let mut tokens = tokens(sql);
+            conflict_targets(&mut tokens);
+            let named = tokens.iter().find_map(|t| match &t.token {
+                Token::Word(w) if w.value.starts_with('\0') => Some(w.value.clone()),
+                _ => None,
+            });
+            named.map(|name| name.replace(' ', ""))
+        };
+        assert_eq!(read("insert into t values (1) on conflict (a, \"b\") do nothing"), None);
+        let expression = "insert into t values (1) on conflict (lower(a), b) do nothing";
+        assert_eq!(read(expression).as_deref(), Some("\0lower(a),b\0"));
+        let partial = "insert into t values (1) on conflict (a) where b = 'it''s' do nothing";
+        assert_eq!(read(partial).as_deref(), Some("\0a\0b='it''s'"));
+        assert_eq!(read("insert into t values (1) on conflict (a"), None);
     }
 
     #[test]
