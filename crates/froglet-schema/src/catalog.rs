@@ -24,7 +24,7 @@ use crate::lazy_driver::Retired;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::{Migration, spawn_in_background};
 use crate::own_view::OwnView;
-use crate::plain::PlainDef;
+use crate::plain::{PlainDef, ViewDef};
 use crate::role::RoleDef;
 use crate::sequence::Sequences;
 use crate::status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
@@ -99,6 +99,8 @@ pub struct CatalogVersion {
     pub schemas: HashMap<String, ObjectId>,
     /// Types by schema and name.
     pub types: HashMap<(String, String), ObjectId>,
+    /// The queries of materialized views by their tables.
+    pub materialized: HashMap<ObjectId, ObjectId>,
     /// What is said of owners and grants, by the system catalog of an object and its id.
     pub(crate) access: HashMap<(ObjectId, ObjectId), ObjectId>,
 }
@@ -179,11 +181,15 @@ impl CatalogVersion {
         self.names.clear();
         self.schemas.clear();
         self.types.clear();
+        self.materialized.clear();
         self.access.clear();
         for (id, def) in &self.plain {
             match &**def {
                 PlainDef::Schema(def) => {
                     self.schemas.insert(def.name.clone(), *id);
+                }
+                PlainDef::View(ViewDef { materialized: Some(materialized), .. }) => {
+                    self.materialized.insert(materialized.table, *id);
                 }
                 PlainDef::View(def) => {
                     self.names.insert((def.schema.clone(), def.name.clone()), *id);

@@ -33,6 +33,7 @@ pub mod def;
 mod delegate;
 mod derive;
 mod edit;
+mod edit_constraint;
 pub mod error;
 mod flip;
 mod front;
@@ -79,13 +80,13 @@ pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
     Change, Check, Fill, LazyFill, LazyQuery, LazyVerify, Lookup, Made, Makes, NewColumn,
-    NewConstraint, NewForeignKey, NewIndex, NewTable, RowQuery, Stage, TableQuery, Transform,
-    UnitInput, UnitQuery, UnitRows,
+    NewConstraint, NewForeignKey, NewHidden, NewIndex, NewTable, RowQuery, Stage, TableQuery,
+    Transform, UnitInput, UnitQuery, UnitRows,
 };
 pub use change_log::{KeptColumn, MadeOf, MadeRows, ObjectChange, Retyped, SchemaChange};
 pub use def::{
-    CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,
-    ObjectDef, ObjectId, SequenceDef, SqlType, TableDef,
+    CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, HiddenColumn,
+    IndexDef, IndexNotes, ObjectDef, ObjectId, SequenceDef, SqlType, TableDef,
 };
 pub use error::SchemaError;
 pub use lazy_driver::Recompile;

@@ -87,6 +87,18 @@ pub struct ViewDef {
     pub sources: Vec<ViewSource>,
     /// WITH CHECK OPTION
     pub check_option: Option<CheckOption>,
+    /// Of a materialized view. Its schema and name are then those of its table, and only there.
+    #[serde(default)]
+    pub materialized: Option<Materialized>,
+}
+
+/// What a materialized view has beside its query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Materialized {
+    /// The table of its rows, which has its name, its indexes, and is what others read.
+    pub table: ObjectId,
+    /// Whether its query has been run.
+    pub populated: bool,
 }
 
 /// Whether rows that are written through a view must be seen through it.
@@ -181,6 +193,7 @@ impl PlainDef {
             | PlainDef::Comment(_)
             | PlainDef::Access(_)
             | PlainDef::DefaultAccess(_) => None,
+            PlainDef::View(def) if def.materialized.is_some() => None,
             PlainDef::View(def) => Some(&def.schema),
             PlainDef::Enum(def) => Some(&def.schema),
         }
@@ -190,7 +203,10 @@ impl PlainDef {
     pub(crate) fn key(&self) -> String {
         match self {
             PlainDef::Schema(def) => format!("\x01schema\x01{}", def.name),
-            PlainDef::View(def) => format!("{}.{}", def.schema, def.name),
+            PlainDef::View(def) => match def.materialized {
+                Some(materialized) => format!("\x01query\x01{}", materialized.table),
+                None => format!("{}.{}", def.schema, def.name),
+            },
             PlainDef::Enum(def) => format!("\x01type\x01{}.{}", def.schema, def.name),
             PlainDef::Comment(def) => {
                 format!("\x01comment\x01{}.{}.{}", def.class, def.object, def.column.0)
@@ -248,15 +264,38 @@ impl CatalogVersion {
 
     /// Views, in the order of their ids: after those that they read.
     pub fn views(&self) -> Vec<&ViewDef> {
+        let mut all = self.views_of_all_kinds();
+        all.retain(|view| view.materialized.is_none());
+        all
+    }
+
+    /// Materialized views too.
+    pub fn views_of_all_kinds(&self) -> Vec<&ViewDef> {
         let mut all: Vec<_> = self.plain.keys().filter_map(|id| self.view(*id)).collect();
         all.sort_by_key(|view| view.id);
         all
     }
 
+    /// What a table has the rows of, if it is a materialized view's.
+    pub fn materialized(&self, table: ObjectId) -> Option<&ViewDef> {
+        if self.materialized.is_empty() {
+            return None;
+        }
+        self.view(*self.materialized.get(&table)?)
+    }
+
+    /// What errors call a view.
+    pub fn called(&self, view: &ViewDef) -> String {
+        match view.materialized.and_then(|m| self.tables.get(&m.table)) {
+            Some(table) => format!("materialized view {}", table.def.name),
+            None => format!("view {}", view.name),
+        }
+    }
+
     /// The views that read a relation.
     pub fn views_over(&self, relation: ObjectId) -> impl Iterator<Item = &ViewDef> {
         let reads = move |view: &&ViewDef| view.sources.iter().any(|s| s.relation == relation);
-        self.views().into_iter().filter(reads)
+        self.views_of_all_kinds().into_iter().filter(reads)
     }
 
     /// The enum type of an id, its own or that of its array type.
@@ -361,12 +400,12 @@ pub(crate) fn not_in_views(
     id: ColumnId,
 ) -> Result<(), SchemaError> {
     let gone = Gone { relation: table, column: Some(id), what: column };
-    let Some(view) = view.views_over(table).find(|view| gone.breaks(view)) else { return Ok(()) };
+    let Some(over) = view.views_over(table).find(|view| gone.breaks(view)) else { return Ok(()) };
     Err(SchemaError::refused(
         SqlState::FEATURE_NOT_SUPPORTED,
         "cannot alter type of a column used by a view or rule",
     )
-    .with_detail(format!("view {} depends on column \"{column}\"", view.name)))
+    .with_detail(format!("rule _RETURN on {} depends on column \"{column}\"", view.called(over))))
 }
 
 impl Catalog {
@@ -395,6 +434,7 @@ impl Catalog {
         }
         self.hold_named(txn, scope, &def).await?;
         if let PlainDef::View(view) = &def
+            && view.materialized.is_none()
             && scope.view.names.contains_key(&(view.schema.clone(), view.name.clone()))
         {
             return Err(def.already_exists());
@@ -552,19 +592,27 @@ impl Catalog {
         })?;
         let view = self.view(txn);
         let over = view.views_over(gone.relation).filter(|view| gone.breaks(view));
-        let over: Vec<(ObjectId, String)> = over.map(|v| (v.id, v.name.clone())).collect();
+        let over: Vec<(ObjectId, String)> = over.map(|v| (v.id, view.called(v))).collect();
         let Some((_, first)) = over.first() else { return Ok(()) };
         if !cascade {
             return Err(SchemaError::refused(
                 SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
                 format!("cannot drop {} because other objects depend on it", gone.what),
             )
-            .with_detail(format!("view {first} depends on {}", gone.what))
+            .with_detail(format!("{first} depends on {}", gone.what))
             .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
-        for (id, name) in over {
-            if self.view(txn).view(id).is_some() {
-                let what = format!("view {name}");
+        for (id, what) in over {
+            let Some(over) = self.view(txn).view(id).cloned() else { continue };
+            if let Some(materialized) = over.materialized {
+                let now = Scope {
+                    view: self.view(txn),
+                    options: scope.options,
+                    limits: scope.limits,
+                    then: scope.then,
+                };
+                Box::pin(self.drop_table(txn, &now, materialized.table, true)).await?;
+            } else {
                 let gone = Gone { relation: id, column: None, what: &what };
                 Box::pin(self.release_views(txn, scope, gone, true)).await?;
                 self.drop_plain(txn, scope, id).await?;

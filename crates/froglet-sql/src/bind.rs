@@ -118,6 +118,7 @@ pub(crate) fn plannable(command: &Command) -> bool {
             | Command::Insert(_)
             | Command::Update(_)
             | Command::Delete(_)
+            | Command::Merge(_)
             | Command::With(_)
     )
 }
@@ -176,7 +177,7 @@ fn undetermined(command: &Command, oids: &[u32], params: usize) -> Option<usize>
     };
     match command {
         Command::Query(query) => walk::each_expr(&**query, &mut visit),
-        Command::With(query) => walk::each_expr(&**query, &mut visit),
+        Command::With(query) | Command::Merge(query) => walk::each_expr(&**query, &mut visit),
         Command::Insert(insert) => walk::each_expr(&**insert, &mut visit),
         Command::Update(update) => walk::each_expr(&**update, &mut visit),
         Command::Delete(delete) => walk::each_expr(&**delete, &mut visit),

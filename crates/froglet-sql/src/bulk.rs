@@ -78,7 +78,13 @@ impl Bulk {
         session.state.set_catalog(&version, txn.id().0, &limits);
         let names = Names { catalog: &version, path: &path };
         let table = names.table(table_name)?.clone();
-        let compiled = compiled(&table)?;
+        if version.materialized(table.def.id).is_some() {
+            let message = format!("cannot copy to materialized view \"{}\"", table.def.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        // Defaults name types by their numbers, which the session tells.
+        let context = EvalContext::new(session.state.clone());
+        let compiled = context.enter(|| compiled(&table))?;
         let mut positions = Vec::new();
         for ident in columns {
             let at = resolve::column(&table.def, ident)?;
@@ -103,7 +109,6 @@ impl Bulk {
         });
         let columns = described.collect();
         let inserter = Inserter::new(&table, compiled, positions, &version);
-        let context = EvalContext::new(session.state.clone());
         Ok(Bulk { inserter, version, columns, context, limits, rows: 0 })
     }
 

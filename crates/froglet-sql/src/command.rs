@@ -12,13 +12,13 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use froglet_txn::Isolation;
 
 use crate::cursor_parse::{self, CursorOptions, Direction};
-use crate::object_ddl;
 use crate::parse::parse_sql;
 use crate::privileges::parse::{self as privilege_parse, PrivilegeCommand};
 use crate::revert::run::{self as revert, Revert, Undrop};
 use crate::roles::parse::{self as role_parse, RoleCommand};
 use crate::table_as_parse::{self, TableAs};
 use crate::with_plan;
+use crate::{merge_parse, object_ddl};
 
 /// `ISOLATION LEVEL …`, `READ ONLY`, `READ WRITE` of BEGIN and SET TRANSACTION.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +161,8 @@ pub enum Command {
     Insert(Box<ast::Insert>),
     Update(Box<ast::Update>),
     Delete(Box<ast::Delete>),
+    /// A query whose body is MERGE.
+    Merge(Box<ast::Query>),
     Copy(Box<crate::copy::Copy>),
     Ddl(Box<Statement>),
     CreateTableAs(Box<crate::table_as_parse::TableAs>),
@@ -231,6 +233,13 @@ impl Command {
             Statement::CreateTable(create) if create.query.is_some() => {
                 let table = TableAs { create, names: Vec::new(), with_data: true };
                 Command::CreateTableAs(Box::new(table))
+            }
+            s @ Statement::Merge(_) => match crate::merge_parse::query_of(s, None) {
+                Ok(query) => Command::Merge(query),
+                Err(_) => Command::Unsupported("MERGE".to_owned()),
+            },
+            Statement::Query(query) if matches!(*query.body, ast::SetExpr::Merge(_)) => {
+                Command::Merge(query)
             }
             Statement::Query(query) if with_plan::writes(&query) => Command::With(query),
             Statement::Query(query) => match query.body.as_ref() {
@@ -839,15 +848,19 @@ fn prepare(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
         cursor.at = cursor.tokens.len();
         return Ok(Command::Unsupported("two-phase commit".to_owned()));
     }
-    let statement = parse_sql(cursor.tokens.to_vec())?;
+    let mut tokens = cursor.tokens.to_vec();
+    let merge = merge_parse::take(&mut tokens).transpose()?;
+    let statement = parse_sql(tokens)?;
     cursor.at = cursor.tokens.len();
     match statement {
-        Statement::Prepare { name, data_types, statement } => Ok(Command::Prepare {
-            name: fold(&name),
-            types: data_types,
-            text: statement.to_string(),
-            statement: Arc::new(Command::from_statement(*statement)),
-        }),
+        Statement::Prepare { name, data_types, statement } => {
+            let (text, command) = match merge {
+                Some(query) => (query.to_string(), Command::Merge(Box::new(query))),
+                None => (statement.to_string(), Command::from_statement(*statement)),
+            };
+            let (name, types) = (fold(&name), data_types);
+            Ok(Command::Prepare { name, types, text, statement: Arc::new(command) })
+        }
         other => Ok(Command::Unsupported(name_of(&other))),
     }
 }

@@ -79,6 +79,9 @@ impl Ddl<'_> {
                 ObjectType::Index => self.drop_indexes(names, *if_exists, *cascade).await,
                 ObjectType::Sequence => self.drop_sequences(names, *if_exists, *cascade).await,
                 ObjectType::View => self.drop_views(names, *if_exists, *cascade).await,
+                ObjectType::MaterializedView => {
+                    self.drop_materialized_views(names, *if_exists, *cascade).await
+                }
                 ObjectType::Schema => self.drop_schemas(names, *if_exists, *cascade).await,
                 ObjectType::Type => self.drop_types(names, *if_exists, *cascade).await,
                 other => Err(SqlError::unsupported(format!("DROP {other}")).into()),
@@ -94,8 +97,11 @@ impl Ddl<'_> {
             }
             ObjectDdl::RenameSchema { name, to } => self.rename_schema(name, to).await,
             ObjectDdl::CreateView(create) => self.create_view(create).await,
-            ObjectDdl::Refresh { .. } => {
-                Err(SqlError::unsupported("REFRESH MATERIALIZED VIEW").into())
+            ObjectDdl::Refresh { view, concurrently, with_data } => {
+                self.refresh(view, *concurrently, *with_data).await
+            }
+            ObjectDdl::RenameColumn { kind, if_exists, name, column, to } => {
+                self.rename_view_column(*kind, *if_exists, name, column, to).await
             }
             ObjectDdl::CreateEnum { name, labels } => self.create_enum(name, labels).await,
             ObjectDdl::AddLabel { name, if_not_exists, label, place } => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident, Owner,
-    RenameTableNameKind,
+    RenameTableNameKind, TableConstraint,
 };
 use froglet_engine::SqlState;
 use froglet_schema::access::PG_CLASS;
@@ -33,10 +33,36 @@ impl Ddl<'_> {
         let id = self.table(&alter.name)?.def.id;
         let mut operations: Vec<&AlterTableOperation> = alter.operations.iter().collect();
         operations.sort_by_key(|operation| pass(operation));
+        if self.version.materialized(id).is_some() {
+            operations.iter().try_for_each(|operation| self.refuse_of_view(id, operation))?;
+        }
         for operation in operations {
             self.alter(id, operation).await?;
         }
         Ok("ALTER TABLE".to_owned())
+    }
+
+    /// 42809 of what a materialized view has no part in.
+    fn refuse_of_view(&self, id: ObjectId, operation: &AlterTableOperation) -> Result<(), Stop> {
+        use AlterTableOperation as Op;
+        let text = operation.to_string();
+        if matches!(
+            operation,
+            Op::RenameTable { .. } | Op::RenameColumn { .. } | Op::OwnerTo { .. }
+        ) {
+            return Ok(());
+        }
+        let words = text.split_whitespace();
+        let words = words.take_while(|word| word.chars().all(|c| c.is_ascii_uppercase()));
+        let action = match operation {
+            Op::AddConstraint { .. } => "ADD CONSTRAINT".to_owned(),
+            _ => words.take(2).collect::<Vec<_>>().join(" "),
+        };
+        let name = self.table_by_id(id)?.def.name.clone();
+        let message = format!("ALTER action {action} cannot be performed on relation \"{name}\"");
+        Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+            .detail("This operation is not supported for materialized views.")
+            .into())
     }
 
     async fn alter(&mut self, id: ObjectId, operation: &AlterTableOperation) -> Result<(), Stop> {
@@ -56,11 +82,30 @@ impl Ddl<'_> {
                 return self.alter_column(&table, column_name, op).await;
             }
             Op::AddConstraint { constraint, not_valid } => {
-                if *not_valid {
-                    return Err(SqlError::unsupported("NOT VALID").into());
+                if let TableConstraint::PrimaryKeyUsingIndex(of)
+                | TableConstraint::UniqueUsingIndex(of) = constraint
+                {
+                    let primary = matches!(constraint, TableConstraint::PrimaryKeyUsingIndex(_));
+                    return self.constraint_of_index(&table, of, primary).await;
                 }
-                let constraint = self.constraint(constraint, &table.def, Some(&table), &[])?;
-                Change::AddConstraint { table: id, constraint }
+                let new = self.constraint(constraint, &table.def, Some(&table), &[])?;
+                match constraint {
+                    TableConstraint::Check(_) | TableConstraint::ForeignKey(_) if *not_valid => {
+                        Change::AddNotValid { table: id, constraint: new }
+                    }
+                    TableConstraint::PrimaryKey(_) | TableConstraint::Unique(_) if *not_valid => {
+                        let kind = match constraint {
+                            TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
+                            _ => "UNIQUE",
+                        };
+                        return Err(SqlError::new(
+                            SqlState::FEATURE_NOT_SUPPORTED,
+                            format!("{kind} constraints cannot be marked NOT VALID"),
+                        )
+                        .into());
+                    }
+                    _ => Change::AddConstraint { table: id, constraint: new },
+                }
             }
             Op::DropConstraint { if_exists, name, drop_behavior } => {
                 let name = fold(name);
@@ -115,8 +160,13 @@ impl Ddl<'_> {
                 };
                 return self.change_owner(PG_CLASS, id, &role).await;
             }
-            Op::ReplicaIdentity { .. } | Op::ValidateConstraint { .. } => {
+            Op::ReplicaIdentity { .. } => {
                 return Ok(());
+            }
+            Op::ValidateConstraint { name } => {
+                let name = fold(name);
+                let Some(check) = self.validation(&table.def, &name)? else { return Ok(()) };
+                Change::ValidateConstraint { table: id, name, check }
             }
             other => return Err(SqlError::unsupported(format!("ALTER TABLE … {other}")).into()),
         };
@@ -285,7 +335,14 @@ impl Ddl<'_> {
                 Change::SetDefault { table: id, column, default: None }
             }
             AlterColumnOperation::SetDataType { data_type, using, .. } => {
-                return self.alter_type(table, &column, data_type, using.as_ref()).await;
+                let again = self.drop_computed_from(table, def.id).await?;
+                let changed = self.table_by_id(id)?;
+                self.alter_type(&changed, &column, data_type, using.as_ref()).await?;
+                for index in &again {
+                    let new = self.index_again(&table.def, index, &self.table_by_id(id)?)?;
+                    self.apply(Change::CreateIndex { table: id, index: new }).await?;
+                }
+                return Ok(());
             }
             AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
                 use datafusion::sql::sqlparser::ast::GeneratedAs;
@@ -301,6 +358,22 @@ impl Ddl<'_> {
         };
         self.apply(change).await?;
         Ok(())
+    }
+
+    /// Drops the indexes with expressions and predicates that read a column; its type makes them others.
+    async fn drop_computed_from(
+        &mut self,
+        table: &Arc<TableVersion>,
+        column: froglet_engine::ColumnId,
+    ) -> Result<Vec<froglet_schema::IndexDef>, Stop> {
+        let reads = |id| table.def.hidden_column(id).is_some_and(|h| h.inputs.contains(&column));
+        let indexes = table.def.indexes.iter();
+        let dropped: Vec<froglet_schema::IndexDef> =
+            indexes.filter(|i| i.spec.key.iter().any(|part| reads(part.column))).cloned().collect();
+        for index in &dropped {
+            self.apply(Change::DropIndex { table: table.def.id, index: index.id }).await?;
+        }
+        Ok(dropped)
     }
 
     async fn add_identity(

@@ -166,10 +166,10 @@ impl Ddl<'_> {
                 self.apply(Change::DropConstraint { table: id, name, cascade: true }).await?;
             }
         }
-        for view in version.views() {
+        for view in version.views_of_all_kinds() {
             if mentions(&view.query.0) {
                 if !cascade {
-                    return Err(refuse(format!("view {}", view.name)).into());
+                    return Err(refuse(version.called(view)).into());
                 }
                 self.drop_view(view.id, true).await?;
             }

@@ -119,6 +119,10 @@ impl Ddl<'_> {
             self.drop_view(view, true).await?;
         }
         for table in contents.tables {
+            // A materialized view may have gone with what it reads.
+            if !self.version.tables.contains_key(&table) {
+                continue;
+            }
             self.apply(Change::DropTable { table, cascade: true }).await?;
         }
         for sequence in contents.sequences {
@@ -145,7 +149,11 @@ impl Ddl<'_> {
         tables.sort_by_key(|table| table.def.id);
         for table in tables {
             contents.tables.push(table.def.id);
-            contents.names.push(format!("table {}", table.def.name));
+            let what = match catalog.materialized(table.def.id) {
+                Some(view) => catalog.called(view),
+                None => format!("table {}", table.def.name),
+            };
+            contents.names.push(what);
         }
         let mut sequences: Vec<_> =
             catalog.sequences.values().filter(|sequence| sequence.schema == schema).collect();
@@ -243,6 +251,12 @@ impl Ddl<'_> {
         let (_, bare) = Names::parts(name)?;
         let found = match (kind, self.names().relation(name)?) {
             (Kind::Type, _) => self.names().enum_type(name)?.map(|def| def.id),
+            (Kind::MaterializedView, Some(Relation::Table(table)))
+                if self.version.materialized(table.def.id).is_none() =>
+            {
+                let message = format!("\"{bare}\" is not a materialized view");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+            }
             (_, Some(Relation::Table(table))) if kind != Kind::Sequence && kind != Kind::View => {
                 Some(table.def.id)
             }

@@ -151,7 +151,11 @@ impl Ddl<'_> {
         let mut tables = Vec::new();
         for name in names {
             match self.names().relation(name)? {
-                Some(_) => tables.push(self.table(name)?.def.id),
+                Some(_) => {
+                    let found = self.names().plain_table(name);
+                    let hint = self.how_to_drop(name)?;
+                    tables.push(found.map_err(|e| e.hint(hint))?.def.id);
+                }
                 None if if_exists => self.skip("table", name)?,
                 None => {
                     let (_, table) = Names::parts(name)?;
@@ -186,7 +190,7 @@ impl Ddl<'_> {
         let cascade = truncate.cascade == Some(CascadeOption::Cascade);
         let mut tables: Vec<ObjectId> = Vec::new();
         for target in &truncate.table_names {
-            let id = self.table(&target.name)?.def.id;
+            let id = self.names().plain_table(&target.name)?.def.id;
             if !tables.contains(&id) {
                 tables.push(id);
             }

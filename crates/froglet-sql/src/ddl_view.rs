@@ -22,7 +22,7 @@ use crate::walk::{self, Flow, GO_ON, Look};
 impl Ddl<'_> {
     pub(crate) async fn create_view(&mut self, create: &CreateView) -> Result<String, Stop> {
         if create.materialized {
-            return Err(SqlError::unsupported("CREATE MATERIALIZED VIEW").into());
+            return self.create_materialized_view(create).await;
         }
         let (schema, name) = Names::parts(&create.name)?;
         let schema = match create.temporary {
@@ -56,6 +56,7 @@ impl Ddl<'_> {
             path: self.path.to_vec(),
             sources,
             check_option: create.check_option,
+            materialized: None,
         };
         match before {
             None => {
@@ -100,6 +101,13 @@ impl Ddl<'_> {
         let tag = kind.tag("ALTER");
         let Some(object) = self.object(kind, if_exists, name)? else { return Ok(tag) };
         crate::ddl_column::check_name(to)?;
+        if let Some(table) = self.version.tables.get(&object) {
+            let schema = table.def.schema.clone();
+            self.refuse_taken(&schema, to)?;
+            let name = to.to_owned();
+            self.apply(Change::RenameTable { table: object, schema, name }).await?;
+            return Ok(tag);
+        }
         let mut def = (**self.version.plain.get(&object).ok_or(Stop::Restart)?).clone();
         match &mut def {
             PlainDef::View(view) => {
@@ -119,6 +127,45 @@ impl Ddl<'_> {
         Ok(tag)
     }
 
+    pub(crate) async fn rename_view_column(
+        &mut self,
+        kind: Kind,
+        if_exists: bool,
+        name: &ObjectName,
+        column: &str,
+        to: &str,
+    ) -> Result<String, Stop> {
+        let tag = kind.tag("ALTER");
+        let Some(object) = self.object(kind, if_exists, name)? else { return Ok(tag) };
+        crate::ddl_column::check_name(to)?;
+        let relation = Names::parts(name)?.1;
+        let names: Vec<String> = match self.version.tables.get(&object) {
+            Some(table) => table.def.columns.iter().map(|c| c.name.clone()).collect(),
+            None => self
+                .version
+                .view(object)
+                .map(|view| view.columns.iter().map(|c| c.name.clone()).collect())
+                .unwrap_or_default(),
+        };
+        let Some(at) = names.iter().position(|known| known == column) else {
+            let message = format!("column \"{column}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message).into());
+        };
+        if names.iter().any(|known| known == to) {
+            let message = format!("column \"{to}\" of relation \"{relation}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());
+        }
+        if self.version.tables.contains_key(&object) {
+            let (column, name) = (column.to_owned(), to.to_owned());
+            self.apply(Change::RenameColumn { table: object, column, name }).await?;
+            return Ok(tag);
+        }
+        let Some(mut def) = self.version.view(object).cloned() else { return Err(Stop::Restart) };
+        to.clone_into(&mut def.columns[at].name);
+        self.apply(Change::ReplacePlain(PlainDef::View(def))).await?;
+        Ok(tag)
+    }
+
     pub(crate) async fn drop_views(
         &mut self,
         names: &[ObjectName],
@@ -132,7 +179,9 @@ impl Ddl<'_> {
                 Some(Relation::View(view)) => views.push(view.id),
                 Some(_) => {
                     let message = format!("\"{bare}\" is not a view");
-                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                        .hint(self.how_to_drop(name)?)
+                        .into());
                 }
                 None if if_exists => self.skip("view", name)?,
                 None => {
@@ -152,18 +201,38 @@ impl Ddl<'_> {
         Ok("DROP VIEW".to_owned())
     }
 
+    /// The hint of a DROP that is not for the kind of relation that a name means.
+    pub(crate) fn how_to_drop(&self, name: &ObjectName) -> Result<String, SqlError> {
+        let what = match self.names().relation(name)? {
+            Some(Relation::Table(table)) if self.version.materialized(table.def.id).is_some() => {
+                "a materialized view"
+            }
+            Some(Relation::Table(_)) | None => "a table",
+            Some(Relation::View(_)) => "a view",
+            Some(Relation::Sequence(_)) => "a sequence",
+            Some(Relation::Index(..)) => "an index",
+        };
+        let words = what.split_once(' ').map_or(what, |(_, words)| words);
+        Ok(format!("Use DROP {} to remove {what}.", words.to_uppercase()))
+    }
+
     /// A view that may have gone already.
     pub(crate) async fn drop_view(&mut self, view: ObjectId, cascade: bool) -> Result<(), Stop> {
         let Some(def) = self.version.view(view) else { return Ok(()) };
+        if let Some(materialized) = def.materialized {
+            let table = materialized.table;
+            self.apply(Change::DropTable { table, cascade }).await?;
+            return Ok(());
+        }
         let name = def.name.clone();
         let over: Vec<(ObjectId, String)> =
-            self.version.views_over(view).map(|v| (v.id, v.name.clone())).collect();
+            self.version.views_over(view).map(|v| (v.id, self.version.called(v))).collect();
         if let (Some((_, other)), false) = (over.first(), cascade) {
             return Err(SqlError::new(
                 SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
                 format!("cannot drop view {name} because other objects depend on it"),
             )
-            .detail(format!("view {other} depends on view {name}"))
+            .detail(format!("{other} depends on view {name}"))
             .hint("Use DROP ... CASCADE to drop the dependent objects too.")
             .into());
         }
@@ -176,7 +245,7 @@ impl Ddl<'_> {
 }
 
 /// The columns of a view's query, the first of which have these names.
-fn columns(
+pub(crate) fn columns(
     query: &ast::Query,
     names: &[String],
     env: &QueryEnv,
@@ -211,7 +280,7 @@ fn columns(
 
 /// What a view's query reads. Which of the columns it needs is said by their names: a column of which the
 /// query has no name, and which no `*` stands for, it can be without.
-fn sources(query: &ast::Query, env: &QueryEnv) -> Result<Vec<ViewSource>, SqlError> {
+pub(crate) fn sources(query: &ast::Query, env: &QueryEnv) -> Result<Vec<ViewSource>, SqlError> {
     let mut sources = view::sources(query, env)?;
     let mut mentioned = Mentioned::default();
     walk::look(query, &mut mentioned);

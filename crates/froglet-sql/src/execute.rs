@@ -57,6 +57,7 @@ pub(crate) async fn run(
         | Command::Insert(_)
         | Command::Update(_)
         | Command::Delete(_)
+        | Command::Merge(_)
         | Command::With(_) => pin!(run_planned(session, prepared, params)).await,
         Command::Execute { name, arguments } => {
             let target = bind::named(session, name)?.clone();
@@ -145,6 +146,7 @@ pub(crate) fn writes(command: &Command) -> Option<&'static str> {
         Command::Insert(_) => Some("INSERT"),
         Command::Update(_) => Some("UPDATE"),
         Command::Delete(_) => Some("DELETE"),
+        Command::Merge(_) => Some("MERGE"),
         Command::With(query) => Some(with_plan::name_of(query)),
         Command::Query(query) if !query.locks.is_empty() => Some("SELECT FOR UPDATE"),
         _ => None,
@@ -227,7 +229,7 @@ async fn attempt(
             let running = write_with(session, prepared, &cached, plan, context, limits, version);
             Box::pin(running).await
         }
-        Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
+        Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::Merge(_) => {
             pin!(write(session, prepared, &cached, context, limits, version)).await
         }
     };
@@ -354,6 +356,7 @@ async fn write(
         Plan::Insert(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Insert),
         Plan::Update(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Update),
         Plan::Delete(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Delete),
+        Plan::Merge(plan) => (Box::pin(plan.run(&mut writer)).await?, TagKind::Merge),
         _ => return Err(SqlError::unsupported("this statement").into()),
     };
     outcome_of(prepared, cached, written, tag)

@@ -75,6 +75,7 @@ pub(crate) async fn run(
         Plan::Insert(insert) => vec![format!("Insert on {}", insert.inserter.table.def.name)],
         Plan::Update(modify) => describe("Update", modify),
         Plan::Delete(modify) => describe("Delete", modify),
+        Plan::Merge(merge) => vec![format!("Merge on {}", merge.name)],
         Plan::With(_) => return Err(SqlError::unsupported("EXPLAIN of WITH that writes")),
     };
     if let Some(txn) = &mut session.txn {

@@ -31,10 +31,10 @@ pub(crate) async fn plan(
     given: &[SqlType],
 ) -> Result<(InsertPlan, Vec<SqlType>), Stop> {
     let name = target(insert)?;
-    let table = planner.names().table(name)?.clone();
+    let table = planner.names().written(name)?.clone();
     let compiled = compiled(&table)?;
     let alias = insert.table_alias.as_ref().map(|alias| fold(&alias.alias));
-    let columns = columns(&table.def, &insert.columns)?;
+    let columns = columns_named(&table.def, &insert.columns)?;
     let (source, columns, mut params) = match values_of(insert.source.as_deref()) {
         Body::Defaults => (Source::Values(vec![Vec::new()]), Vec::new(), given.to_vec()),
         Body::Values(rows) => values(&table, &compiled, insert, columns, &rows, given)?,
@@ -42,13 +42,13 @@ pub(crate) async fn plan(
             let types: Vec<SqlType> =
                 columns.iter().map(|c| table.def.columns[*c].sql_type).collect();
             let (query, params) = RowsQuery::plan(planner, &query, given, &types).await?;
-            let columns = shortened(&table.def, insert, columns, query.width())?;
+            let columns = shortened(!insert.columns.is_empty(), columns, query.width())?;
             for column in &columns {
                 let kind = compiled.kinds[*column];
-                if is_overridden(insert, kind) {
+                if is_overridden(overriding(insert), kind) {
                     return Err(SqlError::unsupported("OVERRIDING USER VALUE of a query").into());
                 }
-                if !is_let(insert, kind) {
+                if !is_let(overriding(insert), kind) {
                     refuse_given(&table.def, &compiled, *column)?;
                 }
             }
@@ -99,13 +99,13 @@ fn overriding(insert: &Insert) -> Option<&str> {
 }
 
 /// Whether a value given for a column is not used: OVERRIDING USER VALUE.
-fn is_overridden(insert: &Insert, kind: DefaultKind) -> bool {
+pub(crate) fn is_overridden(overriding: Option<&str>, kind: DefaultKind) -> bool {
     let identity = matches!(kind, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault);
-    identity && overriding(insert) == Some("user")
+    identity && overriding == Some("user")
 }
 
-fn is_let(insert: &Insert, kind: DefaultKind) -> bool {
-    kind == DefaultKind::IdentityAlways && overriding(insert) == Some("system")
+pub(crate) fn is_let(overriding: Option<&str>, kind: DefaultKind) -> bool {
+    kind == DefaultKind::IdentityAlways && overriding == Some("system")
 }
 
 /// A column as the target of a cast: name, stored type, SQL type.
@@ -126,7 +126,7 @@ fn target(insert: &Insert) -> Result<&ObjectName, SqlError> {
 }
 
 /// The columns named, or all of them.
-fn columns(def: &TableDef, names: &[ObjectName]) -> Result<Vec<usize>, SqlError> {
+pub(crate) fn columns_named(def: &TableDef, names: &[ObjectName]) -> Result<Vec<usize>, SqlError> {
     if names.is_empty() {
         return Ok((0..def.columns.len()).collect());
     }
@@ -186,21 +186,19 @@ fn union_of(values: &Query, rows: &[&[Expr]]) -> Query {
 }
 
 /// Without a column list a row may be shorter than the table, and never longer.
-fn shortened(
-    def: &TableDef,
-    insert: &Insert,
+pub(crate) fn shortened(
+    named: bool,
     mut columns: Vec<usize>,
     width: usize,
 ) -> Result<Vec<usize>, SqlError> {
     let message = if width > columns.len() {
         "INSERT has more expressions than target columns"
-    } else if width < columns.len() && !insert.columns.is_empty() {
+    } else if width < columns.len() && named {
         "INSERT has more target columns than expressions"
     } else {
         columns.truncate(width);
         return Ok(columns);
     };
-    let _ = def;
     Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
 }
 
@@ -219,7 +217,7 @@ fn values(
             "VALUES lists must all be the same length",
         ));
     }
-    let columns = shortened(&table.def, insert, columns, width)?;
+    let columns = shortened(!insert.columns.is_empty(), columns, width)?;
     let scope = Scope::empty();
     let mut exprs: Vec<(&Expr, Option<SqlType>)> = Vec::new();
     for row in rows {
@@ -235,11 +233,11 @@ fn values(
         let mut values = Vec::with_capacity(width);
         for (column, expr) in columns.iter().zip(*row) {
             let kind = compiled.kinds[*column];
-            if is_default(expr) || is_overridden(insert, kind) {
+            if is_default(expr) || is_overridden(overriding(insert), kind) {
                 values.push(None);
                 continue;
             }
-            if !is_let(insert, kind) {
+            if !is_let(overriding(insert), kind) {
                 refuse_given(&table.def, compiled, *column)?;
             }
             values.push(Some(value(&scope, expr, &params, &table.def.columns[*column])?));

@@ -154,7 +154,7 @@ pub(crate) async fn plan(
     modification: &Modification<'_>,
     given: &[SqlType],
 ) -> Result<(ModifyPlan, Vec<SqlType>), Stop> {
-    let table = planner.names().table(modification.target.name)?.clone();
+    let table = planner.names().written(modification.target.name)?.clone();
     let compiled = compiled(&table)?;
     let alias = modification.target.alias.as_deref();
     let sets = match &modification.assignments {
@@ -166,18 +166,7 @@ pub(crate) async fn plan(
         || !modification.others.is_empty()
         || modification.selection.is_some_and(has_subquery)
         || sets.iter().flatten().any(|set| has_subquery(set.value));
-    let change = match &sets {
-        None => Change::Delete,
-        Some(sets) => {
-            let mut columns: Vec<usize> = sets
-                .iter()
-                .map(|set| set.column)
-                .chain(compiled.generated.iter().copied())
-                .collect();
-            columns.sort_unstable();
-            Change::Update(columns)
-        }
-    };
+    let change = change_of(&table.def, &compiled, sets.as_deref());
     let scope = Scope::table(&table.def, alias);
     let params = match long {
         true => given.to_vec(),
@@ -224,6 +213,34 @@ pub(crate) async fn plan(
         plan.returning = Some(OutputList::bind(outputs, &all));
     }
     Ok((plan, params))
+}
+
+fn change_of(def: &TableDef, compiled: &Compiled, sets: Option<&[Set<'_>]>) -> Change {
+    let Some(sets) = sets else { return Change::Delete };
+    let set: Vec<usize> = sets.iter().map(|set| set.column).collect();
+    Change::Update(compiled.with_generated(def, &set))
+}
+
+/// An UPDATE, or without `sets` a DELETE, of rows that somebody else finds; it is given whole rows.
+pub(crate) fn of_found_rows(
+    planner: &Planner<'_>,
+    table: &Arc<TableVersion>,
+    compiled: &Arc<Compiled>,
+    sets: Option<&[Set<'_>]>,
+) -> ModifyPlan {
+    let change = change_of(&table.def, compiled, sets);
+    let (child_keys, parent_keys) = keys(table, &change, planner);
+    ModifyPlan {
+        table: table.clone(),
+        compiled: compiled.clone(),
+        change,
+        source: Source::Short { access: None, residual: None, condition: None, sets: Vec::new() },
+        projection: (0..table.def.columns.len()).collect(),
+        whole: true,
+        child_keys,
+        parent_keys,
+        returning: None,
+    }
 }
 
 /// The expressions of an output list, as [`infer_params`] takes them.
@@ -275,7 +292,7 @@ fn keys(table: &Arc<TableVersion>, change: &Change, planner: &Planner<'_>) -> (V
 }
 
 /// The columns that SET names, with their values; ascending.
-fn sets<'a>(
+pub(crate) fn sets<'a>(
     def: &TableDef,
     compiled: &Compiled,
     assignments: &'a [Assignment],

@@ -201,7 +201,7 @@ fn names(others: &[TableWithJoins]) -> Result<Vec<String>, SqlError> {
 }
 
 /// A literal or parameter without a type takes the column's.
-fn typed(value: &Expr, column: &froglet_schema::ColumnDef) -> String {
+pub(crate) fn typed(value: &Expr, column: &froglet_schema::ColumnDef) -> String {
     use datafusion::sql::sqlparser::ast::Value as V;
     let untyped = match value {
         Expr::Value(v) => matches!(
@@ -246,10 +246,15 @@ fn query(
     if let Some(condition) = modification.selection {
         text.push_str(&format!(" WHERE {condition}"));
     }
+    parse_written(&text)
+}
+
+/// Parses a query that was put together.
+pub(crate) fn parse_written(text: &str) -> Result<Query, SqlError> {
     let statements = stacker::maybe_grow(1 << 20, 64 << 20, || {
         Parser::new(&Postgres)
             .with_recursion_limit(512)
-            .try_with_sql(&text)
+            .try_with_sql(text)
             .and_then(|mut parser| parser.parse_statements())
     })
     // What was parsed once and is not when it is written out (`u. 3`) was no SQL the first time.

@@ -32,7 +32,16 @@ pub enum ObjectDdl {
     CreateView(CreateView),
     Refresh {
         view: ObjectName,
+        concurrently: bool,
         with_data: bool,
+    },
+    /// ALTER [MATERIALIZED] VIEW … RENAME COLUMN
+    RenameColumn {
+        kind: Kind,
+        if_exists: bool,
+        name: ObjectName,
+        column: String,
+        to: String,
     },
     CreateEnum {
         name: ObjectName,
@@ -222,8 +231,18 @@ pub(crate) fn alter(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         Kind::Table | Kind::Sequence => None,
         Kind::View | Kind::MaterializedView => Some(finish(&mut cursor, |cursor| {
             cursor.expect("rename")?;
+            let is_named_to = matches!(cursor.tokens.get(cursor.at + 1), Some(token)
+                if matches!(&token.token, Token::Word(w) if w.value.eq_ignore_ascii_case("to")));
+            if cursor.peek_word("to") && !is_named_to {
+                cursor.expect("to")?;
+                return Ok(ObjectDdl::Rename { kind, if_exists, name, to: cursor.name()? });
+            }
+            if !is_named_to {
+                cursor.expect("column")?;
+            }
+            let column = cursor.name()?;
             cursor.expect("to")?;
-            Ok(ObjectDdl::Rename { kind, if_exists, name, to: cursor.name()? })
+            Ok(ObjectDdl::RenameColumn { kind, if_exists, name, column, to: cursor.name()? })
         })),
         Kind::Type => Some(finish(&mut cursor, |cursor| alter_type(cursor, name))),
     }
@@ -244,14 +263,14 @@ fn owner(
 pub(crate) fn refresh(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     cursor.expect("materialized")?;
     cursor.expect("view")?;
-    cursor.skip("concurrently");
+    let concurrently = cursor.skip("concurrently");
     let view = cursor.object_name()?;
     let mut with_data = true;
     if cursor.skip("with") {
         with_data = !cursor.skip("no");
         cursor.expect("data")?;
     }
-    Ok(Command::Object(Box::new(ObjectDdl::Refresh { view, with_data })))
+    Ok(Command::Object(Box::new(ObjectDdl::Refresh { view, concurrently, with_data })))
 }
 
 /// `COMMENT ON kind name IS 'text' | NULL`

@@ -228,12 +228,13 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::token_forms::column_hints(&mut tokens);
     crate::token_forms::trims(&mut tokens);
     crate::token_forms::only(&mut tokens);
+    crate::token_forms::conflict_targets(&mut tokens);
     crate::sequence_ddl::order_identity_options(&mut tokens);
     crate::storage_options::with_known_options(&mut tokens);
     order_by_operators(&mut tokens);
     without_unlogged(&mut tokens);
     let overriding = overriding(&mut tokens);
-    match command::parse(&tokens) {
+    match command::parse(&tokens).or_else(|| crate::merge_parse::parse(&tokens)) {
         Some(Ok(command)) => return Ok(command),
         Some(Err(error)) => return Err(Failure { error, tokens }),
         None => {}

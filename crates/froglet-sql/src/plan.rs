@@ -11,13 +11,14 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::functions::SessionState;
 use crate::insert::InsertPlan;
+use crate::merge::MergePlan;
 use crate::modify::ModifyPlan;
 use crate::prepared::Field;
 use crate::query_rows::QueryPlan;
 use crate::resolve::Names;
 use crate::select::SelectPlan;
 use crate::with_plan::{self, WithPlan};
-use crate::{insert, insert_plan, modify, modify_plan, select};
+use crate::{insert, insert_plan, merge_plan, modify, modify_plan, select};
 
 /// What a statement is planned against.
 pub(crate) struct Planner<'a> {
@@ -43,6 +44,7 @@ pub(crate) enum Plan {
     Insert(Box<InsertPlan>),
     Update(Box<ModifyPlan>),
     Delete(Box<ModifyPlan>),
+    Merge(Box<MergePlan>),
     With(Box<WithPlan>),
 }
 
@@ -63,6 +65,7 @@ impl Plan {
             | Plan::Insert(_)
             | Plan::Update(_)
             | Plan::Delete(_)
+            | Plan::Merge(_)
             | Plan::With(_) => return None,
         };
         Some(&table.def)
@@ -74,6 +77,7 @@ impl Plan {
             Plan::Select(plan) => Some(&plan.outputs.fields),
             Plan::Query(plan) => Some(plan.fields()),
             Plan::With(plan) => plan.fields(),
+            Plan::Merge(_) => None,
             Plan::Insert(plan) => plan.returning.as_ref().map(|list| &list.fields),
             Plan::Update(plan) | Plan::Delete(plan) => {
                 plan.returning.as_ref().map(|list| &list.fields)
@@ -123,6 +127,10 @@ async fn plan_here(
             let parts = modify_plan::of_delete(delete)?;
             let (plan, params) = modify_plan::plan(planner, &parts, given).await?;
             (Plan::Delete(Box::new(plan)), params)
+        }
+        Command::Merge(query) => {
+            let (plan, params) = Box::pin(merge_plan::plan(planner, query, given)).await?;
+            (Plan::Merge(Box::new(plan)), params)
         }
         _ => return Ok(None),
     }))

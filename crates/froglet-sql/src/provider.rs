@@ -26,6 +26,7 @@ use froglet_engine::Snapshot;
 use froglet_schema::{CatalogVersion, ColumnDef, ObjectId, SequenceDef, TableVersion};
 
 use crate::context::SessionFunctions;
+use crate::ddl_materialized::unpopulated;
 use crate::error::SqlError;
 use crate::pgcatalog::{self, Columns, Fill, Rows};
 use crate::planning::{Tables, internal};
@@ -248,6 +249,10 @@ impl TableProvider for BaseTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let scope = scope_of(state)?;
+        let view = scope.catalog.materialized(self.table.def.id);
+        if view.and_then(|view| view.materialized).is_some_and(|m| !m.populated) {
+            return Err(unpopulated(&self.table.def.name).into());
+        }
         let width = self.table.def.columns.len();
         let wanted: Vec<usize> = match projection {
             Some(columns) => columns.clone(),

@@ -108,6 +108,26 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// The table of a name, for a statement that writes it.
+    pub(crate) fn written(&self, name: &ObjectName) -> Result<&'a Arc<TableVersion>, SqlError> {
+        let table = self.table(name)?;
+        if self.catalog.materialized(table.def.id).is_some() {
+            let message = format!("cannot change materialized view \"{}\"", table.def.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        Ok(table)
+    }
+
+    /// The table of a name, for what materialized views have no part in.
+    pub(crate) fn plain_table(&self, name: &ObjectName) -> Result<&'a Arc<TableVersion>, SqlError> {
+        let table = self.table(name)?;
+        if self.catalog.materialized(table.def.id).is_some() {
+            let message = format!("\"{}\" is not a table", table.def.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        Ok(table)
+    }
+
     fn missing(&self, name: &ObjectName) -> SqlError {
         let Ok((schema, relation)) = Self::parts(name) else {
             return no_relation(&name.to_string());

@@ -93,6 +93,15 @@ pub(crate) fn plan(
         _ if shape.lock.is_some() => return Err(cannot_lock()),
         _ => return Ok(None),
     };
+    if let Some(view) = planner.catalog.materialized(table.def.id) {
+        if shape.lock.is_some() {
+            let message = format!("cannot lock rows in materialized view \"{}\"", table.def.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        if view.materialized.is_some_and(|m| !m.populated) {
+            return Ok(None);
+        }
+    }
     match bind(&table, &shape, given) {
         Ok(None) if shape.lock.is_some() => Err(cannot_lock()),
         Err(e) if shape.lock.is_some() => Err(e),

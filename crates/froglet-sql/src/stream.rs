@@ -73,6 +73,7 @@ pub(crate) enum TagKind {
     Insert,
     Update,
     Delete,
+    Merge,
     Fetch,
     /// SHOW, EXPLAIN: the word alone.
     Word(&'static str),
@@ -85,6 +86,7 @@ impl TagKind {
             TagKind::Insert => "INSERT 0 ",
             TagKind::Update => "UPDATE ",
             TagKind::Delete => "DELETE ",
+            TagKind::Merge => "MERGE ",
             TagKind::Fetch => "FETCH ",
             TagKind::Word(word) => return word.into(),
         };

@@ -148,6 +148,10 @@ fn of_rows(
         return Ok(None);
     }
     let source = names.table(from.name)?;
+    let view = names.catalog.materialized(source.def.id);
+    if view.and_then(|view| view.materialized).is_some_and(|m| !m.populated) {
+        return Err(crate::ddl_materialized::unpopulated(&source.def.name));
+    }
     let scope = Scope::table(&source.def, from.alias.as_deref());
     let condition = select.selection.as_ref();
     let condition = condition
@@ -461,7 +465,7 @@ fn output(
     Ok((column, expr))
 }
 
-fn new_column(name: String, sql_type: SqlType) -> Result<NewColumn, SqlError> {
+pub(crate) fn new_column(name: String, sql_type: SqlType) -> Result<NewColumn, SqlError> {
     let Some(ty) = types::column_type_of(sql_type.oid, sql_type.modifier) else {
         return Err(SqlError::unsupported(format!(
             "a column of type {}",

@@ -24,6 +24,7 @@ use froglet_engine::ColumnId;
 use froglet_schema::plain::{ViewDef, ViewSource};
 use froglet_schema::{CatalogVersion, ObjectId};
 
+use crate::command::fold;
 use crate::context::SessionFunctions;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
@@ -33,6 +34,7 @@ use crate::provider::CatalogTables;
 use crate::query::QueryEnv;
 use crate::resolve::Names;
 use crate::rewrite_subquery;
+use crate::semantics::fieldnames::figure_name;
 use crate::semantics::{casts, copies};
 use crate::stack;
 use crate::types::sql_type_of_field;
@@ -208,7 +210,30 @@ pub(crate) fn definition(
     let path = session.search_path();
     walk::change(&mut query, &mut Renaming { catalog, view, path: &path });
     crate::stored_names::to_names(&mut query);
+    name_outputs(&mut query, catalog, view);
     format!(" {query};")
+}
+
+/// Gives what a query selects the names that the view's columns have, where they are others.
+fn name_outputs(query: &mut ast::Query, catalog: &CatalogVersion, view: &ViewDef) {
+    let relation = view.materialized.map_or(view.id, |m| m.table);
+    let ast::SetExpr::Select(select) = &mut *query.body else { return };
+    let Some(columns) = columns_of(catalog, relation) else { return };
+    if columns.len() != select.projection.len() {
+        return;
+    }
+    for (item, (name, _)) in select.projection.iter_mut().zip(&columns) {
+        let alias = ast::Ident::new(quote_ident(name));
+        match item {
+            ast::SelectItem::UnnamedExpr(expr) if figure_name(expr) != *name => {
+                *item = ast::SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+            }
+            ast::SelectItem::ExprWithAlias { alias: known, .. } if fold(known) != *name => {
+                *known = alias;
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Puts relations under today's names in place of those that a view's text knows.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::{self, Cte, SetExpr, Statement, With};
-use froglet_engine::{Row, RowId, Snapshot, SpaceId};
+use froglet_engine::{Row, RowId, Snapshot, SpaceId, SqlState};
 use froglet_schema::SqlType;
 
 use crate::apply::{Stop, Targets, Writer};
@@ -175,6 +175,10 @@ async fn plan_write(
             let (plan, found) = modify_plan::plan(planner, &parts, params).await?;
             (Plan::Delete(Box::new(plan)), found)
         }
+        SetExpr::Merge(_) => {
+            let message = "MERGE not supported in WITH query";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+        }
         _ => return Err(SqlError::unsupported("this statement in WITH").into()),
     };
     adopt(params, &found, body);
@@ -264,6 +268,7 @@ fn tag_of(plan: &Plan) -> TagKind {
         Plan::Insert(_) => TagKind::Insert,
         Plan::Update(_) => TagKind::Update,
         Plan::Delete(_) => TagKind::Delete,
+        Plan::Merge(_) => TagKind::Merge,
         Plan::Select(_) | Plan::Query(_) | Plan::With(_) => TagKind::Select,
     }
 }
@@ -307,7 +312,7 @@ async fn collect<'p>(
             pending.push(Pending::Modify(plan, view, targets));
             Ok(written)
         }
-        Plan::Select(_) | Plan::Query(_) | Plan::With(_) => {
+        Plan::Select(_) | Plan::Query(_) | Plan::With(_) | Plan::Merge(_) => {
             Err(SqlError::unsupported("this statement in WITH").into())
         }
     }

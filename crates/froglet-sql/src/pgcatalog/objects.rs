@@ -22,6 +22,7 @@ const PG_CONSTRAINT: u32 = 2_606;
 pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
     Some(match (schema, name) {
         ("pg_catalog", "pg_views") => views,
+        ("pg_catalog", "pg_matviews") => materialized_views,
         ("pg_catalog", "pg_rewrite") => rules,
         ("pg_catalog", "pg_description") => descriptions,
         ("pg_catalog", "pg_shdescription") => shared_descriptions,
@@ -45,6 +46,25 @@ fn views(scope: &QueryScope, rows: &mut Rows) {
             definition: view::definition(&*scope.session, &scope.catalog, def),
         );
     }
+}
+
+fn materialized_views(scope: &QueryScope, rows: &mut Rows) {
+    for table in super::relations::tables(&scope.catalog) {
+        let Some(view) = scope.catalog.materialized(table.def.id) else { continue };
+        row!(rows;
+            schemaname: &table.def.schema,
+            matviewname: &table.def.name,
+            matviewowner: "postgres",
+            hasindexes: !table.def.indexes.is_empty(),
+            ispopulated: view.materialized.is_none_or(|m| m.populated),
+            definition: view::definition(&*scope.session, &scope.catalog, view),
+        );
+    }
+}
+
+/// The relation whose rule a view's query is.
+fn ruled(view: &ViewDef) -> ObjectId {
+    view.materialized.map_or(view.id, |m| m.table)
 }
 
 fn is_views(scope: &QueryScope, rows: &mut Rows) {
@@ -71,11 +91,11 @@ fn is_views(scope: &QueryScope, rows: &mut Rows) {
 }
 
 fn rules(scope: &QueryScope, rows: &mut Rows) {
-    for def in scope.catalog.views() {
+    for def in scope.catalog.views_of_all_kinds() {
         row!(rows;
             oid: rule_oid(def),
             rulename: "_RETURN",
-            ev_class: def.id,
+            ev_class: ruled(def),
             ev_type: '1',
             ev_enabled: 'O',
             is_instead: true,
@@ -124,12 +144,12 @@ pub(super) fn view_attributes(scope: &QueryScope, rows: &mut Rows) {
 
 /// Views depend, by their rules, on the columns that they read.
 pub(super) fn view_dependencies(scope: &QueryScope, rows: &mut Rows) {
-    for def in scope.catalog.views() {
+    for def in scope.catalog.views_of_all_kinds() {
         row!(rows;
             classid: PG_REWRITE,
             objid: rule_oid(def),
             refclassid: PG_CLASS,
-            refobjid: def.id,
+            refobjid: ruled(def),
             deptype: 'i',
         );
         for source in &def.sources {

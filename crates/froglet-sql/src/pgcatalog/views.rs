@@ -3,7 +3,9 @@
 
 use froglet_engine::ColumnId;
 use froglet_schema::def::Timing;
-use froglet_schema::{ConstraintDef, ConstraintKind, ForeignKeyAction, TableDef};
+use froglet_schema::{
+    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, TableDef, TableVersion,
+};
 
 use super::constraints::{index_of, index_text};
 use super::relations::{PG_CLASS, all_sequences, tables};
@@ -39,8 +41,13 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
     })
 }
 
+/// Tables but for those of materialized views.
+fn plain_tables(catalog: &CatalogVersion) -> impl Iterator<Item = &TableVersion> {
+    tables(catalog).into_iter().filter(|table| catalog.materialized(table.def.id).is_none())
+}
+
 fn pg_tables(scope: &QueryScope, rows: &mut Rows) {
-    for table in tables(&scope.catalog) {
+    for table in plain_tables(&scope.catalog) {
         let def = &table.def;
         row!(rows;
             schemaname: &def.schema,
@@ -65,7 +72,7 @@ fn pg_indexes(scope: &QueryScope, rows: &mut Rows) {
                 schemaname: &table.def.schema,
                 tablename: &table.def.name,
                 indexname: &index.name,
-                indexdef: index_text(&scope.catalog, index.id, 0),
+                indexdef: index_text(&scope.catalog, index.id, 0, false),
             );
         }
     }
@@ -113,7 +120,7 @@ fn is_tables(scope: &QueryScope, rows: &mut Rows) {
             is_typed: "NO",
         );
     };
-    for table in tables(&scope.catalog) {
+    for table in plain_tables(&scope.catalog) {
         add(&table.def.schema, &table.def.name, "BASE TABLE", "YES");
     }
     for view in scope.catalog.views() {
@@ -174,7 +181,7 @@ fn limits(ty: froglet_schema::SqlType) -> Limits {
 
 fn is_columns(scope: &QueryScope, rows: &mut Rows) {
     let database = scope.session.database();
-    for table in tables(&scope.catalog) {
+    for table in plain_tables(&scope.catalog) {
         let def = &table.def;
         for (at, column) in def.columns.iter().enumerate() {
             let kind = default_kind(column);

@@ -39,9 +39,9 @@ fn format_type(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Out {
             let modifier = int(cells, 1).and_then(|m| i32::try_from(m).ok());
             let name = match (id, modifier) {
                 // A column of type bpchar without a length is not a character(1).
-                (BPCHAR, Some(-1)) => "bpchar".to_owned(),
+                (BPCHAR, Some(-1)) => lookup::quote_ident("bpchar"),
                 (_, modifier) => {
-                    names::type_name(SqlType { oid: id, modifier: modifier.unwrap_or(-1) })
+                    names::shown_type_name(SqlType { oid: id, modifier: modifier.unwrap_or(-1) })
                 }
             };
             Out::Text(name)
@@ -63,7 +63,8 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
         .build(),
         Simple::new("pg_get_indexdef", &[OID, INT4, BOOL], TEXT, |s, cells| {
             let column = int(cells, 1).unwrap_or(0);
-            Ok(constraints::index_text(&s.catalog(), oid(cells, 0), column).into())
+            let pretty = truth(cells, 2) == Some(true);
+            Ok(constraints::index_text(&s.catalog(), oid(cells, 0), column, pretty).into())
         })
         .optional(2)
         .build(),
@@ -325,7 +326,8 @@ fn texts() -> Vec<Arc<ScalarUDF>> {
         .build(),
         Simple::new("pg_get_viewdef", &[RELATION, ANY], TEXT, |s, cells| {
             let catalog = s.catalog();
-            let view = catalog.view(oid(cells, 0));
+            let relation = oid(cells, 0);
+            let view = catalog.view(relation).or_else(|| catalog.materialized(relation));
             Ok(view.map(|view| crate::view::definition(s, &catalog, view)).into())
         })
         .optional(1)
