@@ -27,7 +27,7 @@ def driver():
 
 
 def test_jdbc(flight, driver):
-    flight.run("create role anna login")
+    flight.run("create role anna login", "grant create on schema public to anna")
     done = subprocess.run(
         ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", driver, PROGRAM,
          f"{flight.host}:{flight.flight_port}"],

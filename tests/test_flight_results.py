@@ -20,6 +20,7 @@ def large(start):
         "create role anna login",
         "create table large (id int primary key, v int, s text)",
         f"insert into large select i, 1, 'a text of row ' || i from generate_series(1, {ROWS}) as g(i)",
+        "grant all on large to anna",
     )
     yield server
     assert server.alive()

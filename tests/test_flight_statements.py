@@ -17,7 +17,8 @@ from support.processes import wait_until
 @pytest.fixture
 def table(flight):
     flight.run("create role anna login", "create table t (id int primary key, v int, s text)",
-               "insert into t select i, 0, 'row ' || i from generate_series(1, 100) as g(i)")
+               "insert into t select i, 0, 'row ' || i from generate_series(1, 100) as g(i)",
+               "grant all on t to anna", "grant create on schema public to anna")
     return flight
 
 
