@@ -15,6 +15,7 @@ pub mod common;
 pub mod copies;
 pub mod enums;
 pub mod fieldnames;
+pub mod grouping_sets;
 mod json_ops;
 pub mod measures;
 pub mod merged_columns;
