@@ -253,6 +253,40 @@ def test_giant_and_deep_queries(froglet):
     assert froglet.value("select 1") == 1
 
 
+# Each within itself: were planning one of them twice as long at each level, it would not end.
+NESTED = {
+    "abs({})": "n",
+    "upper({})": "s",
+    "coalesce({}, s)": "s",
+    "coalesce(n, {})": "n",
+    "({})": "n",
+    "(n + {})": "n",
+    "cast({} as bigint)": "n",
+    "- {}": "n",
+    "case when n = 1 then {} else 2 end": "n",
+    "array_length(array[{}], 1)": "n",
+    "greatest({}, n)": "n",
+    "nullif({}, 9)": "n",
+    "replace({}, 'a', s)": "s",
+    "to_char(length({}), '9')": "s",
+    "({} || s)": "s",
+    "({})::text::int": "n",
+}
+
+
+@pytest.mark.parametrize("call, innermost", NESTED.items())
+def test_calls_within_calls(froglet, postgres, call, innermost):
+    answers = []
+    for server in [froglet, postgres]:
+        with server.connect() as connection:
+            connection.execute("create temporary table t as select 1 as n, 'a' as s")
+            expression = innermost
+            for _ in range(24):
+                expression = call.format(expression)
+            answers.append(connection.execute(f"select {expression} from t").fetchone())
+    assert answers[0] == answers[1]
+
+
 def test_many_columns_and_long_names(froglet):
     with froglet.connect() as connection:
         notices = []

@@ -8,6 +8,7 @@
 //!   ddl       a worker's throughput while a schema changes       Tesseract (paper 000), figure 4
 //!   tpccd     TPC-C over SQL while one schema change runs        Tesseract, figures 4 to 10
 //!             --approach: clients that use the new schema         BullFrog (paper 002), 4.3 to 4.12
+//!   wire      TPC-C over SQL beside PostgreSQL 15                issue 6, "Measure"
 //!   mainlining  transformation to Arrow: what it costs, how    mainlining, figures 8 to 15
 //!             fast it is, what it gives
 //!   memory    bytes of 10 million rows against their raw size    issue 2, "Speed and memory"
@@ -39,6 +40,7 @@ pub mod stats;
 pub mod store;
 pub mod tpcc;
 pub mod tpccd;
+pub mod wire;
 
 use std::path::PathBuf;
 
@@ -60,6 +62,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "copy", about: copy::ABOUT, run: copy::run },
     Benchmark { name: "ddl", about: ddl::ABOUT, run: ddl::run },
     Benchmark { name: "tpccd", about: tpccd::ABOUT, run: tpccd::run },
+    Benchmark { name: "wire", about: wire::ABOUT, run: wire::run },
     Benchmark { name: "mainlining", about: mainlining::ABOUT, run: mainlining::run },
     Benchmark { name: "memory", about: memory::ABOUT, run: memory::run },
 ];
@@ -93,7 +96,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Vec<u16>,
 
-    /// Scale: warehouses (tpcc, tpccd; at least the workers), pgbench's -s (pgbench, 10)
+    /// Scale: warehouses (tpcc, tpccd; at least the workers; wire: 4), pgbench's -s (pgbench, 10)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub scale: Option<u16>,
 
@@ -101,17 +104,18 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
-    /// Interleaved rounds of each measurement, of which the median counts (pgbench: 3, copy: 5,
-    /// tpccd: 1)
+    /// Interleaved rounds of each measurement, of which the median counts (pgbench and wire:
+    /// 3, copy: 5, tpccd: 1)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
 
-    /// Only what has this in its name: approach (tpcc), experiment (pgbench), operation (copy),
+    /// Only what has this in its name: approach (tpcc), experiment (pgbench, wire), operation (copy),
     /// change (ddl, tpccd)
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 
-    /// A population that loads in no time, for trying out (tpcc, tpccd, mainlining)
+    /// A population that loads in no time, for trying out (tpcc, tpccd, wire,
+    /// mainlining)
     #[arg(long)]
     pub small: bool,
 
@@ -128,11 +132,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 
-    /// The froglet binary to serve with (pgbench, copy, tpccd, mainlining; this one if not given)
+    /// The froglet binary to serve with (pgbench, copy, tpccd, wire, mainlining; this one if not given)
     #[arg(long, value_name = "PATH")]
     pub froglet: Option<PathBuf>,
 
-    /// PostgreSQL's bin directory (pgbench, copy, tpccd, mainlining)
+    /// PostgreSQL's bin directory (pgbench, copy, tpccd, wire, mainlining)
     #[arg(long, value_name = "DIR", default_value = "/usr/lib/postgresql/15/bin")]
     pub postgres: PathBuf,
 

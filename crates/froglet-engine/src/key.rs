@@ -26,7 +26,7 @@ use arrow_array::{
 use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
 
 use crate::id::ColumnId;
-use crate::layout::KeyPart;
+use crate::layout::{KeyPart, NullKeys};
 use crate::value::{ColumnType, Interval, Value};
 
 const NULL_FIRST: u8 = 0;
@@ -127,7 +127,10 @@ fn encode_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// The parts of a key as columns of a batch: keys of many rows without a [`Value`] for each.
-pub struct KeyColumns<'a>(Vec<(KeyPart, Option<&'a NullBuffer>, Cells<'a>)>);
+pub struct KeyColumns<'a> {
+    parts: Vec<(KeyPart, Option<&'a NullBuffer>, Cells<'a>)>,
+    nulls: NullKeys,
+}
 
 /// The cells of one part.
 enum Cells<'a> {
@@ -172,16 +175,23 @@ impl<'a> KeyColumns<'a> {
             }
         };
         let nulls = |array: &'a ArrayRef| array.nulls().filter(|nulls| nulls.null_count() > 0);
-        KeyColumns(parts.map(|(part, array, ty)| (part, nulls(array), cells(array, ty))).collect())
+        let parts = parts.map(|(part, array, ty)| (part, nulls(array), cells(array, ty))).collect();
+        KeyColumns { parts, nulls: NullKeys::Distinct }
     }
 
-    /// Appends the key of one row; whether a part of it is NULL.
+    /// For an index in which NULLs are what is said.
+    pub fn with_nulls(mut self, nulls: NullKeys) -> KeyColumns<'a> {
+        self.nulls = nulls;
+        self
+    }
+
+    /// Appends the key of one row; whether a NULL makes it unlike every other.
     #[inline]
     pub fn append(&self, row: usize, out: &mut Vec<u8>) -> bool {
         let mut has_null = false;
-        for (part, nulls, cells) in &self.0 {
+        for (at, (part, nulls, cells)) in self.parts.iter().enumerate() {
             let is_null = nulls.is_some_and(|nulls| nulls.is_null(row));
-            has_null |= is_null;
+            has_null |= is_null && self.nulls.sets_apart(at);
             encode_with(out, part, is_null, |out| match cells {
                 Cells::Bool(array) => out.push(u8::from(array.value(row))),
                 Cells::I16(cells) => out.extend_from_slice(&i16_body(cells[row])),

@@ -63,6 +63,30 @@ pub struct KeyPart {
     pub nulls_first: bool,
 }
 
+/// What NULLs do to the keys of a unique index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum NullKeys {
+    /// A key with a NULL is unlike every other.
+    #[default]
+    Distinct,
+    /// NULLs are equal.
+    Equal,
+    /// NULLs are equal, but a key whose first part is NULL is unlike every other.
+    EqualButFirst,
+}
+
+impl NullKeys {
+    /// Whether a NULL in a part, counted from 0, makes a key unlike every other.
+    #[inline]
+    pub fn sets_apart(self, part: usize) -> bool {
+        match self {
+            NullKeys::Distinct => true,
+            NullKeys::Equal => false,
+            NullKeys::EqualButFirst => part == 0,
+        }
+    }
+}
+
 /// One index of a layout.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct IndexSpec {
@@ -70,8 +94,11 @@ pub struct IndexSpec {
     pub id: IndexId,
     /// Major part first; never empty.
     pub key: Vec<KeyPart>,
-    /// No two rows visible at once may share a key without NULLs.
+    /// No two rows visible at once may share a key without NULLs, or as `nulls` says.
     pub unique: bool,
+    /// What NULLs do to its keys, if it is unique.
+    #[serde(default)]
+    pub nulls: NullKeys,
 }
 
 /// The columns and indexes of a row space under one schema version.

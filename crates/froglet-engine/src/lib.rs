@@ -35,6 +35,6 @@ pub use engine::{
 };
 pub use error::{EngineError, ReadFailed, SqlState};
 pub use id::{ColumnId, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
-pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout};
+pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout, NullKeys};
 pub use reads::{Reads, SpaceReads};
 pub use value::{ColumnType, Interval, Row, Value};

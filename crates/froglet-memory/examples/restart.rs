@@ -29,6 +29,7 @@ fn layout(types: &[ColumnType], keys: &[&[u32]], first_index: u32) -> Arc<Layout
         id: IndexId(id),
         key: key.iter().map(part).collect(),
         unique: true,
+        nulls: Default::default(),
     };
     Arc::new(Layout {
         columns: (1..).zip(types).map(column).collect(),

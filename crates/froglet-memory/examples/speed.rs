@@ -30,7 +30,12 @@ fn layout() -> Arc<Layout> {
     let part = KeyPart { column: ColumnId(1), descending: false, nulls_first: false };
     Arc::new(Layout {
         columns: types.iter().enumerate().map(column).collect(),
-        indexes: vec![IndexSpec { id: IndexId(1), key: vec![part], unique: true }],
+        indexes: vec![IndexSpec {
+            id: IndexId(1),
+            key: vec![part],
+            unique: true,
+            nulls: Default::default(),
+        }],
     })
 }
 

@@ -51,7 +51,7 @@ impl std::fmt::Debug for Index {
 }
 
 impl Index {
-    /// The key of values given by part.
+    /// The key of values given by part; whether a NULL makes it unlike every other.
     pub fn key_of<'v>(
         &self,
         mut value: impl FnMut(usize) -> std::borrow::Cow<'v, Value>,
@@ -61,7 +61,7 @@ impl Index {
         let mut has_null = false;
         for (i, part) in self.spec.key.iter().enumerate() {
             let value = value(i);
-            has_null |= value.is_null();
+            has_null |= value.is_null() && self.spec.nulls.sets_apart(i);
             encode_part(out, &value, part);
         }
         has_null

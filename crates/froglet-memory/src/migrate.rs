@@ -340,7 +340,8 @@ impl MemoryTable {
     pub(crate) fn key_columns<'a>(&self, at: usize, batch: &'a RecordBatch) -> KeyColumns<'a> {
         let index = self.index(at);
         let parts = index.spec.key.iter().zip(batch.columns()).zip(&index.parts);
-        KeyColumns::new(parts.map(|((part, column), wanted)| (*part, column, wanted.ty)))
+        let parts = parts.map(|((part, column), wanted)| (*part, column, wanted.ty));
+        KeyColumns::new(parts).with_nulls(index.spec.nulls)
     }
 
     /// Layout positions of the columns of an index's key.

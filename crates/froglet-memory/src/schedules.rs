@@ -31,7 +31,7 @@ fn layout() -> Arc<Layout> {
     };
     let index = |id, column, unique| {
         let part = KeyPart { column: ColumnId(column), descending: false, nulls_first: false };
-        IndexSpec { id: IndexId(id), key: vec![part], unique }
+        IndexSpec { id: IndexId(id), key: vec![part], unique, nulls: Default::default() }
     };
     Arc::new(Layout {
         columns: types.iter().enumerate().map(column).collect(),
@@ -581,7 +581,12 @@ fn a_key_that_is_being_written_is_not_read_torn() {
 fn layout_to_be() -> Arc<Layout> {
     let mut layout = Layout::clone(&layout());
     let part = KeyPart { column: ColumnId(1), descending: false, nulls_first: false };
-    layout.indexes.push(IndexSpec { id: IndexId(4), key: vec![part], unique: false });
+    layout.indexes.push(IndexSpec {
+        id: IndexId(4),
+        key: vec![part],
+        unique: false,
+        nulls: Default::default(),
+    });
     Arc::new(layout)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
+use froglet_engine::{ColumnId, IndexId, Layout, SpaceId, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::apply_as::Into;
@@ -11,6 +11,7 @@ use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{Change, Fill, NewTable, TableQuery};
 use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::edit::{self, Edited, NewType, Surroundings, Work};
+use crate::edit_constraint;
 use crate::error::SchemaError;
 use crate::local::{Changed, Remains, local, local_mut};
 use crate::plain::{Gone, not_in_views};
@@ -136,7 +137,9 @@ impl Catalog {
                     self.note_retyped(txn, table, from, edited.def.columns[at].id);
                 }
                 self.release_references(txn, scope, &base.def, &edited, cascade).await?;
+                let after = edited.def.clone();
                 self.alter(txn, scope, &base, locked, edited).await?;
+                self.follow_columns(txn, scope, &base.def, &after).await?;
                 Ok(None)
             }
         }
@@ -195,6 +198,18 @@ impl Catalog {
                 let table = |id| scope.view.tables.get(&id).map(|t| t.def.clone());
                 let around = Surroundings { taken: &taken, table: &table };
                 edit::add_constraint(def, constraint, &around, next_id)?
+            }
+            Change::AddNotValid { constraint, .. } => {
+                let taken = scope.taken(&def.schema);
+                let table = |id| scope.view.tables.get(&id).map(|t| t.def.clone());
+                let around = Surroundings { taken: &taken, table: &table };
+                edit_constraint::add_not_valid(def, constraint, &around, next_id)?
+            }
+            Change::ValidateConstraint { name, check, .. } => {
+                edit_constraint::validate_constraint(def, &name, check)?
+            }
+            Change::AddConstraintOfIndex { index, name, primary, .. } => {
+                edit_constraint::add_constraint_of_index(def, index, name, primary, next_id)?
             }
             Change::DropIndex { index, .. } => edit::drop_index(def, index)?,
             Change::RenameTable { schema, name, .. } => rename(def, |d| {
@@ -458,6 +473,7 @@ impl Catalog {
             dictionary: new.dictionary,
             lazy: None,
             lazy_columns: vec![],
+            hidden: vec![],
         };
         for (id, column) in (1..).map(ColumnId).zip(new.columns) {
             let fill = Fill::Constant(froglet_engine::Value::Null);
@@ -571,7 +587,9 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         let locked = self.store.lock(txn, id, scope.limits).await?;
         self.store.delete(txn, locked, scope.limits).await?;
+        self.store.unheld(txn, locked, scope.limits).await?;
         local_set(txn, id, None);
+        self.drop_access(txn, scope, id).await?;
         self.drop_comments(txn, scope, id, None).await
     }
 
@@ -699,6 +717,9 @@ impl Change {
             | Change::SetDefault { table, .. }
             | Change::SetDictionary { table, .. }
             | Change::AddConstraint { table, .. }
+            | Change::AddNotValid { table, .. }
+            | Change::ValidateConstraint { table, .. }
+            | Change::AddConstraintOfIndex { table, .. }
             | Change::DropConstraint { table, .. }
             | Change::RenameConstraint { table, .. }
             | Change::CreateIndex { table, .. }
@@ -819,6 +840,16 @@ fn union(before: &TableDef, after: &TableDef) -> Layout {
     layout
 }
 
+/// The columns and expressions of an index's key.
+fn key_shown(def: &TableDef, index: IndexId) -> String {
+    let index = def.index_by_id(index).expect("the edit added the index");
+    let shown = index.written_parts().iter().filter_map(|part| {
+        let hidden = def.hidden_column(part.column).map(|hidden| hidden.shown.as_str());
+        hidden.or_else(|| Some(&def.column_by_id(part.column)?.name))
+    });
+    shown.collect::<Vec<&str>>().join(", ")
+}
+
 fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
     match work {
         Work::Fill { target, transform, not_null, .. } => {
@@ -836,6 +867,8 @@ fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
         Work::Index(id) => StepKind::Index {
             position: rows.layout().index_position(id).expect("the layout has the new index"),
             name: def.index_by_id(id).expect("the edit added the index").name.clone(),
+            key: key_shown(def, id),
+            unwritten: usize::from(def.index_by_id(id).is_some_and(|index| index.notes.partial)),
         },
         Work::ForeignKey(_) => unreachable!("a foreign key has two steps, made by the caller"),
     }

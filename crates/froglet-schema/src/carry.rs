@@ -330,7 +330,7 @@ pub(crate) async fn carry_rows(
         StepKind::Verify { source, check } => {
             Ok(verify_rows(&*step.table, &snapshot, rows, source, &**check)?)
         }
-        StepKind::Index { position, name } => {
+        StepKind::Index { position, name, .. } => {
             for rid in rows {
                 loop {
                     match step.table.index_row(txn.part(), *rid, &[*position]) {

@@ -101,6 +101,8 @@ pub struct CatalogVersion {
     pub types: HashMap<(String, String), ObjectId>,
     /// The queries of materialized views by their tables.
     pub materialized: HashMap<ObjectId, ObjectId>,
+    /// What is said of owners and grants, by the system catalog of an object and its id.
+    pub(crate) access: HashMap<(ObjectId, ObjectId), ObjectId>,
 }
 
 impl CatalogVersion {
@@ -180,6 +182,7 @@ impl CatalogVersion {
         self.schemas.clear();
         self.types.clear();
         self.materialized.clear();
+        self.access.clear();
         for (id, def) in &self.plain {
             match &**def {
                 PlainDef::Schema(def) => {
@@ -194,7 +197,10 @@ impl CatalogVersion {
                 PlainDef::Enum(def) => {
                     self.types.insert((def.schema.clone(), def.name.clone()), *id);
                 }
-                PlainDef::Comment(_) => {}
+                PlainDef::Access(def) => {
+                    self.access.insert((def.class, def.object), *id);
+                }
+                PlainDef::Comment(_) | PlainDef::DefaultAccess(_) => {}
             }
         }
         for (id, table) in &self.tables {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use froglet_engine::{BlockRows, ColumnId, ColumnType, Dictionary, KeyPart, Snapshot, Value};
 
-use crate::def::{ColumnDef, Expression, ForeignKeyAction, ObjectId, SequenceDef, SqlType, Timing};
+use crate::def::{
+    ColumnDef, Expression, ForeignKeyAction, IndexNotes, ObjectId, SequenceDef, SqlType, Timing,
+};
 use crate::plain::PlainDef;
 use crate::role::RoleChange;
 
@@ -261,7 +263,7 @@ pub struct NewColumn {
 }
 
 /// An index to be made. `None` names are chosen as PostgreSQL does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default)]
 pub struct NewIndex {
     /// Its name.
     pub name: Option<String>,
@@ -270,6 +272,25 @@ pub struct NewIndex {
     pub columns: Vec<NewKeyPart>,
     /// UNIQUE
     pub unique: bool,
+    /// NULLS NOT DISTINCT
+    pub nulls_equal: bool,
+    /// Hidden columns, by whose names `columns` may name them.
+    pub hidden: Vec<NewHidden>,
+    /// What its name is made of, if it has none; the columns', if this is empty.
+    pub name_parts: Vec<String>,
+    /// What else is said of it.
+    pub notes: IndexNotes,
+}
+
+/// A hidden column of a new index.
+#[derive(Clone)]
+pub struct NewHidden {
+    /// The column. Its name begins with a NUL.
+    pub column: NewColumn,
+    /// What computes it.
+    pub transform: Arc<dyn Transform>,
+    /// Its expression, as errors show it.
+    pub shown: String,
 }
 
 /// One part of a new index, by column name.
@@ -324,6 +345,13 @@ pub enum NewConstraint {
     },
     /// UNIQUE
     Unique {
+        /// Its name.
+        name: Option<String>,
+        /// Its columns.
+        columns: Vec<String>,
+    },
+    /// UNIQUE NULLS NOT DISTINCT
+    UniqueNulls {
         /// Its name.
         name: Option<String>,
         /// Its columns.
@@ -444,6 +472,24 @@ pub enum Change {
         table: ObjectId,
         column: Option<String>,
         dictionary: Option<Dictionary>,
+    },
+    /// NOT VALID: rows that are there are not looked at.
+    AddNotValid {
+        table: ObjectId,
+        constraint: NewConstraint,
+    },
+    /// VALIDATE CONSTRAINT, with the check's condition.
+    ValidateConstraint {
+        table: ObjectId,
+        name: String,
+        check: Option<Arc<dyn Check>>,
+    },
+    /// A constraint by a unique index that is there, under the name of the constraint.
+    AddConstraintOfIndex {
+        table: ObjectId,
+        index: ObjectId,
+        name: String,
+        primary: bool,
     },
     AddConstraint {
         table: ObjectId,

@@ -6,8 +6,8 @@ use crate::lazy_columns::LazyColumnDef;
 use crate::plain::{PlainDef, TEMPORARY_PREFIX};
 use crate::role::{ROLE_NAMES, RoleDef};
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Dictionary, IndexId, IndexSpec, Layout, SpaceId, SqlState,
-    Value,
+    ColumnId, ColumnSpec, ColumnType, Dictionary, IndexId, IndexSpec, KeyPart, Layout, SpaceId,
+    SqlState, Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,33 @@ pub struct ColumnDef {
     pub labels: Vec<String>,
 }
 
+/// A column that nobody sees, for indexes: an expression of theirs, or the predicate of a partial one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HiddenColumn {
+    /// A generated column. Its name begins with a NUL, which no user's name has.
+    pub column: ColumnDef,
+    /// The columns that it is computed from.
+    pub inputs: Vec<ColumnId>,
+    /// Its expression as it was when the index was made, for the errors of that.
+    pub shown: String,
+}
+
+/// What was said of an index that its key does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IndexNotes {
+    /// The first part of its key is a hidden column that is NULL in rows which the index is not to have.
+    pub partial: bool,
+    /// The access method, if it is not btree.
+    pub method: Option<String>,
+    /// INCLUDE
+    pub include: Vec<ColumnId>,
+    /// Operator classes that are not their types' own, by part of the key.
+    pub classes: Vec<Option<String>>,
+    /// WITH
+    pub options: Vec<String>,
+}
+
 /// One index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexDef {
@@ -66,6 +93,21 @@ pub struct IndexDef {
     pub name: String,
     /// What the engine keeps.
     pub spec: IndexSpec,
+    /// What else was said of it.
+    #[serde(default)]
+    pub notes: IndexNotes,
+}
+
+impl IndexDef {
+    /// Whether it is unique, or will be when a transaction ends.
+    pub fn is_unique(&self, table: &TableDef) -> bool {
+        self.spec.unique || table.constraint_of_index(self.spec.id).is_some()
+    }
+
+    /// The parts of its key that were written.
+    pub fn written_parts(&self) -> &[KeyPart] {
+        &self.spec.key[usize::from(self.notes.partial)..]
+    }
 }
 
 /// What a foreign key does when its parent goes.
@@ -147,6 +189,12 @@ pub struct ConstraintDef {
     pub name: String,
     /// What it demands.
     pub kind: ConstraintKind,
+    /// Rows that were there before it need not obey it (NOT VALID).
+    #[serde(default)]
+    pub not_valid: bool,
+    /// When a key is checked; a foreign key has its own.
+    #[serde(default)]
+    pub timing: Timing,
 }
 
 /// A table.
@@ -164,6 +212,9 @@ pub struct TableDef {
     pub space: SpaceId,
     /// In order.
     pub columns: Vec<ColumnDef>,
+    /// What indexes are made over beside them; behind them in the layout.
+    #[serde(default)]
+    pub hidden: Vec<HiddenColumn>,
     /// All of them, those of constraints too.
     pub indexes: Vec<IndexDef>,
     /// In order of creation.
@@ -187,9 +238,37 @@ impl TableDef {
         self.columns.iter().find(|c| c.name == name)
     }
 
-    /// The column of an id.
+    /// The column of an id, a hidden one too.
     pub fn column_by_id(&self, id: ColumnId) -> Option<&ColumnDef> {
-        self.columns.iter().find(|c| c.id == id)
+        self.all_columns().find(|c| c.id == id)
+    }
+
+    /// The columns of the layout.
+    pub fn all_columns(&self) -> impl Iterator<Item = &ColumnDef> {
+        self.columns.iter().chain(self.hidden.iter().map(|hidden| &hidden.column))
+    }
+
+    /// How many columns the layout has.
+    pub fn width(&self) -> usize {
+        self.columns.len() + self.hidden.len()
+    }
+
+    /// The column at a position of the layout.
+    pub fn column_at(&self, position: usize) -> &ColumnDef {
+        match position.checked_sub(self.columns.len()) {
+            None => &self.columns[position],
+            Some(at) => &self.hidden[at].column,
+        }
+    }
+
+    /// The position of a column in the layout.
+    pub fn position_of(&self, id: ColumnId) -> Option<usize> {
+        self.all_columns().position(|c| c.id == id)
+    }
+
+    /// The hidden column of an id.
+    pub fn hidden_column(&self, id: ColumnId) -> Option<&HiddenColumn> {
+        self.hidden.iter().find(|hidden| hidden.column.id == id)
     }
 
     /// The constraint of a name.
@@ -237,8 +316,7 @@ impl TableDef {
     /// Columns and indexes as the engine sees them.
     pub fn layout(&self) -> Layout {
         let columns = self
-            .columns
-            .iter()
+            .all_columns()
             .map(|c| ColumnSpec { id: c.id, ty: c.ty, missing: c.missing.clone() })
             .collect();
         Layout { columns, indexes: self.indexes.iter().map(|i| i.spec.clone()).collect() }

@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
-use froglet_engine::{ColumnId, ColumnType, Dictionary, IndexId, IndexSpec, SqlState, Value};
+use froglet_engine::{
+    ColumnId, ColumnType, Dictionary, IndexId, IndexSpec, NullKeys, SqlState, Value,
+};
 
 use crate::change::{
-    Check, Fill, LazyFill, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewKeyPart, Transform,
+    Check, Fill, LazyFill, NewColumn, NewConstraint, NewForeignKey, NewHidden, NewIndex,
+    NewKeyPart, Transform,
 };
 use crate::def::{
-    CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyDef, IndexDef,
-    ObjectId, SqlType, TableDef,
+    CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyDef, HiddenColumn,
+    IndexDef, ObjectId, SqlType, TableDef, Timing,
 };
 use crate::error::SchemaError;
 
@@ -46,7 +49,7 @@ pub struct Edited {
 }
 
 impl Edited {
-    fn of(def: &TableDef) -> Edited {
+    pub(crate) fn of(def: &TableDef) -> Edited {
         Edited { def: def.clone(), work: vec![], old_indexes: vec![] }
     }
 }
@@ -158,12 +161,8 @@ pub fn not_null_violation(table: &str, column: &str) -> Arc<dyn Fn() -> SchemaEr
 pub fn drop_column(def: &TableDef, column: &str) -> Result<Edited, SchemaError> {
     let mut edited = Edited::of(def);
     let id = column_mut(&mut edited.def, column)?.id;
-    let gone: Vec<IndexId> = def
-        .indexes
-        .iter()
-        .filter(|i| i.spec.key.iter().any(|part| part.column == id))
-        .map(|i| i.spec.id)
-        .collect();
+    let gone: Vec<IndexId> =
+        def.indexes.iter().filter(|i| uses(def, i, id)).map(|i| i.spec.id).collect();
     edited.def.constraints.retain(|c| match &c.kind {
         ConstraintKind::PrimaryKey(i) | ConstraintKind::Unique(i) => !gone.contains(i),
         ConstraintKind::Check(check) => !check.columns.contains(&id),
@@ -174,10 +173,22 @@ pub fn drop_column(def: &TableDef, column: &str) -> Result<Edited, SchemaError> 
     Ok(edited)
 }
 
+/// Whether an index is over a column, includes it, or is computed from it.
+pub fn uses(def: &TableDef, index: &IndexDef, column: ColumnId) -> bool {
+    index.notes.include.contains(&column)
+        || index.spec.key.iter().any(|part| {
+            let hidden = def.hidden_column(part.column);
+            part.column == column || hidden.is_some_and(|h| h.inputs.contains(&column))
+        })
+}
+
 fn drop_indexes(edited: &mut Edited, gone: &[IndexId]) {
     let (old, kept) =
         edited.def.indexes.drain(..).partition(|i: &IndexDef| gone.contains(&i.spec.id));
     edited.def.indexes = kept;
+    let TableDef { hidden, indexes, .. } = &mut edited.def;
+    let is_used = |id| indexes.iter().any(|i| i.spec.key.iter().any(|part| part.column == id));
+    hidden.retain(|hidden| is_used(hidden.column.id));
     edited.old_indexes.extend::<Vec<_>>(old);
 }
 
@@ -278,6 +289,7 @@ pub fn alter_type(
     }
     let mut renamed = Vec::new();
     for index in &mut edited.def.indexes {
+        replace(&mut index.notes.include, old_id, new_id);
         if !index.spec.key.iter().any(|part| part.column == old_id) {
             continue;
         }
@@ -388,9 +400,25 @@ fn add_index(
     taken: &dyn Fn(&str) -> bool,
     next_id: NextId<'_>,
 ) -> Result<IndexId, SchemaError> {
-    let names: Vec<String> = new.columns.iter().map(|part| part.column.clone()).collect();
-    let ids = bind_columns(&edited.def, &names)?;
-    let key = new.columns.iter().zip(&ids).map(|(part, id)| part.bound(*id)).collect();
+    let hidden = add_hidden(edited, &new.hidden, next_id)?;
+    let is_hidden = |name: &String| new.hidden.iter().position(|h| h.column.name == *name);
+    let mut key = Vec::with_capacity(new.columns.len());
+    for part in &new.columns {
+        let id = match is_hidden(&part.column) {
+            Some(at) => hidden[at],
+            None => bind_columns(&edited.def, std::slice::from_ref(&part.column))?[0],
+        };
+        key.push(part.bound(id));
+    }
+    let names: Vec<String> = match new.name_parts.is_empty() {
+        true => new.columns.iter().map(|part| part.column.clone()).collect(),
+        false => new.name_parts.clone(),
+    };
+    let nulls = match (new.nulls_equal, new.notes.partial) {
+        (false, _) => NullKeys::Distinct,
+        (true, false) => NullKeys::Equal,
+        (true, true) => NullKeys::EqualButFirst,
+    };
     let object = next_id()?;
     let id = IndexId(object);
     let name = match &new.name {
@@ -398,13 +426,44 @@ fn add_index(
         None if suffix == "pkey" => choose_name(&edited.def.name, &[], suffix, taken),
         None => choose_name(&edited.def.name, &names, suffix, taken),
     };
+    let notes = new.notes.clone();
     edited.def.indexes.push(IndexDef {
         id: object,
         name,
-        spec: IndexSpec { id, key, unique: new.unique },
+        spec: IndexSpec { id, key, unique: new.unique, nulls },
+        notes,
     });
     edited.work.push(Work::Index(id));
     Ok(id)
+}
+
+/// Hidden columns of a new index, computed for every row before it is built.
+fn add_hidden(
+    edited: &mut Edited,
+    new: &[NewHidden],
+    next_id: NextId<'_>,
+) -> Result<Vec<ColumnId>, SchemaError> {
+    let mut ids = Vec::with_capacity(new.len());
+    for NewHidden { column, transform, shown } in new {
+        let id = ColumnId(next_id()?);
+        ids.push(id);
+        let inputs = transform.inputs().to_vec();
+        let transform = transform.clone();
+        edited.work.push(Work::Fill { target: id, transform, not_null: false, lazily: None });
+        let column = ColumnDef {
+            id,
+            name: column.name.clone(),
+            ty: column.ty,
+            sql_type: column.sql_type,
+            not_null: false,
+            default: column.default.clone(),
+            missing: Value::Null,
+            dictionary: None,
+            labels: Vec::new(),
+        };
+        edited.def.hidden.push(HiddenColumn { column, inputs, shown: shown.clone() });
+    }
+    Ok(ids)
 }
 
 /// PostgreSQL's way of naming: table_column_suffix, then a number.
@@ -468,6 +527,14 @@ pub fn add_constraint(
                 ConstraintKind::Unique(index),
             )
         }
+        NewConstraint::UniqueNulls { name, columns } => {
+            let index = key_index(&mut edited, name, &columns, "key", around, next_id)?;
+            edited.def.indexes.last_mut().expect("just added").spec.nulls = NullKeys::Equal;
+            (
+                edited.def.index_by_id(index).expect("just added").name.clone(),
+                ConstraintKind::Unique(index),
+            )
+        }
         NewConstraint::Check { name, expression, columns, check } => {
             let ids = bind_columns(def, &columns)?;
             let taken = |n: &str| def.constraint(n).is_some();
@@ -493,7 +560,8 @@ pub fn add_constraint(
             format!("constraint \"{name}\" for relation \"{}\" already exists", def.name),
         ));
     }
-    edited.def.constraints.push(ConstraintDef { id, name, kind });
+    let (not_valid, timing) = (false, Timing::NotDeferrable);
+    edited.def.constraints.push(ConstraintDef { id, name, kind, not_valid, timing });
     Ok(edited)
 }
 
@@ -506,11 +574,12 @@ fn key_index(
     next_id: NextId<'_>,
 ) -> Result<IndexId, SchemaError> {
     let columns = columns.iter().map(NewKeyPart::plain).collect();
-    add_index(edited, &NewIndex { name, columns, unique: true }, suffix, around.taken, next_id)
+    let new = NewIndex { name, columns, unique: true, ..NewIndex::default() };
+    add_index(edited, &new, suffix, around.taken, next_id)
 }
 
 /// A primary key's columns become NOT NULL; those that were not are verified.
-fn set_key_not_null(edited: &mut Edited, column: &str) -> Result<(), SchemaError> {
+pub(crate) fn set_key_not_null(edited: &mut Edited, column: &str) -> Result<(), SchemaError> {
     let table = edited.def.name.clone();
     let target = column_mut(&mut edited.def, column)?;
     if !std::mem::replace(&mut target.not_null, true) {

@@ -17,6 +17,7 @@
 //! This crate knows no SQL text. Expressions pass through it as opaque strings
 //! ([`def::Expression`]) and come back compiled, as [`Transform`] and [`Check`].
 
+pub mod access;
 mod apply;
 mod apply_as;
 mod background;
@@ -32,6 +33,7 @@ pub mod def;
 mod delegate;
 mod derive;
 mod edit;
+mod edit_constraint;
 pub mod error;
 mod flip;
 mod front;
@@ -78,13 +80,13 @@ pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
     Change, Check, Fill, LazyFill, LazyQuery, LazyVerify, Lookup, Made, Makes, NewColumn,
-    NewConstraint, NewForeignKey, NewIndex, NewTable, RowQuery, Stage, TableQuery, Transform,
-    UnitInput, UnitQuery, UnitRows,
+    NewConstraint, NewForeignKey, NewHidden, NewIndex, NewTable, RowQuery, Stage, TableQuery,
+    Transform, UnitInput, UnitQuery, UnitRows,
 };
 pub use change_log::{KeptColumn, MadeOf, MadeRows, ObjectChange, Retyped, SchemaChange};
 pub use def::{
-    CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, IndexDef,
-    ObjectDef, ObjectId, SequenceDef, SqlType, TableDef,
+    CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyAction, HiddenColumn,
+    IndexDef, IndexNotes, ObjectDef, ObjectId, SequenceDef, SqlType, TableDef,
 };
 pub use error::SchemaError;
 pub use lazy_driver::Recompile;

@@ -21,6 +21,7 @@ use froglet_txn::{Isolation, Transaction, TxnError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use crate::access::{AccessDef, DefaultAccess};
 use crate::apply::{Scope, local_set};
 use crate::catalog::{Catalog, CatalogVersion};
 use crate::def::{ColumnDef, Expression, FIRST_USER_ID, ObjectDef, ObjectId, SqlType, TableDef};
@@ -147,6 +148,8 @@ pub enum PlainDef {
     View(ViewDef),
     Enum(EnumDef),
     Comment(CommentDef),
+    Access(AccessDef),
+    DefaultAccess(DefaultAccess),
 }
 
 impl PlainDef {
@@ -157,6 +160,8 @@ impl PlainDef {
             PlainDef::View(def) => def.id,
             PlainDef::Enum(def) => def.id,
             PlainDef::Comment(def) => def.id,
+            PlainDef::Access(def) => def.id,
+            PlainDef::DefaultAccess(def) => def.id,
         }
     }
 
@@ -166,6 +171,8 @@ impl PlainDef {
             PlainDef::View(def) => def.id = id,
             PlainDef::Enum(def) => def.id = id,
             PlainDef::Comment(def) => def.id = id,
+            PlainDef::Access(def) => def.id = id,
+            PlainDef::DefaultAccess(def) => def.id = id,
         }
     }
 
@@ -175,14 +182,17 @@ impl PlainDef {
             PlainDef::Schema(def) => &def.name,
             PlainDef::View(def) => &def.name,
             PlainDef::Enum(def) => &def.name,
-            PlainDef::Comment(_) => "",
+            PlainDef::Comment(_) | PlainDef::Access(_) | PlainDef::DefaultAccess(_) => "",
         }
     }
 
     /// The schema that it is in, if it is in one.
     pub fn schema(&self) -> Option<&str> {
         match self {
-            PlainDef::Schema(_) | PlainDef::Comment(_) => None,
+            PlainDef::Schema(_)
+            | PlainDef::Comment(_)
+            | PlainDef::Access(_)
+            | PlainDef::DefaultAccess(_) => None,
             PlainDef::View(def) if def.materialized.is_some() => None,
             PlainDef::View(def) => Some(&def.schema),
             PlainDef::Enum(def) => Some(&def.schema),
@@ -201,6 +211,10 @@ impl PlainDef {
             PlainDef::Comment(def) => {
                 format!("\x01comment\x01{}.{}.{}", def.class, def.object, def.column.0)
             }
+            PlainDef::Access(def) => format!("\x01access\x01{}.{}", def.class, def.object),
+            PlainDef::DefaultAccess(def) => {
+                format!("\x01defaults\x01{}.{}.{}", def.role, def.schema, def.kind)
+            }
         }
     }
 
@@ -215,6 +229,8 @@ impl PlainDef {
             }
             PlainDef::Enum(def) => (SqlState::DUPLICATE_OBJECT, format!("type \"{}\"", def.name)),
             PlainDef::Comment(_) => (SqlState::DUPLICATE_OBJECT, "a comment on it".to_owned()),
+            // Somebody else has granted something on it meanwhile.
+            PlainDef::Access(_) | PlainDef::DefaultAccess(_) => return SchemaError::Stale,
         };
         SchemaError::refused(state, format!("{what} already exists"))
     }
@@ -372,7 +388,7 @@ fn dependents(catalog: &CatalogVersion, def: &PlainDef) -> Vec<ObjectId> {
             tables.filter(has_it).map(|table| table.id).collect()
         }
         PlainDef::View(view) => catalog.views_over(view.id).map(|view| view.id).collect(),
-        PlainDef::Comment(_) => Vec::new(),
+        PlainDef::Comment(_) | PlainDef::Access(_) | PlainDef::DefaultAccess(_) => Vec::new(),
     }
 }
 
@@ -416,6 +432,7 @@ impl Catalog {
         for relation in def.rests_on().collect::<Vec<_>>() {
             self.store.lock(txn, relation, scope.limits).await?;
         }
+        self.hold_named(txn, scope, &def).await?;
         if let PlainDef::View(view) = &def
             && view.materialized.is_none()
             && scope.view.names.contains_key(&(view.schema.clone(), view.name.clone()))
@@ -440,6 +457,7 @@ impl Catalog {
         for relation in def.rests_on().collect::<Vec<_>>() {
             self.store.lock(txn, relation, scope.limits).await?;
         }
+        self.hold_named(txn, scope, &def).await?;
         if let PlainDef::Enum(def) = &mut def {
             self.number_labels(def)?;
         }
@@ -515,12 +533,13 @@ impl Catalog {
         self.store.unheld(txn, locked, scope.limits).await?;
         self.all_seen(txn, &|catalog| dependents(catalog, &def))?;
         local_set(txn, id, None);
+        self.drop_access(txn, scope, id).await?;
         self.drop_comments(txn, scope, id, None).await
     }
 
     /// What others have made rest on an object since the statement's view is in the way of what it does to it: all
     /// that rests on it is to be its own transaction's doing, or to rest on it in its view.
-    fn all_seen(
+    pub(crate) fn all_seen(
         &self,
         txn: &mut Transaction,
         resting: &dyn Fn(&CatalogVersion) -> Vec<ObjectId>,

@@ -92,7 +92,7 @@ fn refuse(
                 None => Ok(()),
             }
         }
-        StepKind::Index { position, name } if !step.is_built() => rows
+        StepKind::Index { position, name, .. } if !step.is_built() => rows
             .iter()
             .try_for_each(|row| refuse_duplicate(step, *position, name, own, relaxed, *row)),
         _ => Ok(()),
@@ -112,7 +112,8 @@ fn refuse_duplicate(
     let places: Vec<usize> = layout.key_positions(index).collect();
     let mut values = Row::new();
     let is_there = step.table.read_row(own, row, &places, &mut values);
-    if !index.unique || !is_there || values.iter().any(Value::is_null) {
+    let sets_apart = |(at, value): (usize, &Value)| value.is_null() && index.nulls.sets_apart(at);
+    if !index.unique || !is_there || values.iter().enumerate().any(sets_apart) {
         return Ok(());
     }
     let range = KeyRange::prefix(key::encode(&values, &index.key));

@@ -57,6 +57,9 @@ pub struct RoleDef {
     /// What its sessions begin with: settings and their values.
     #[serde(default)]
     pub settings: Vec<(String, String)>,
+    /// The same in the one database that there is, before the others.
+    #[serde(default)]
+    pub database_settings: Vec<(String, String)>,
 }
 
 /// That a role is a member of another.
@@ -99,6 +102,7 @@ impl RoleDef {
             valid_until_us: None,
             member_of: Vec::new(),
             settings: Vec::new(),
+            database_settings: Vec::new(),
         }
     }
 
@@ -184,6 +188,9 @@ impl Catalog {
             RoleChange::Drop(id) => {
                 let locked = self.store.lock(txn, id, scope.limits).await?;
                 self.store.delete(txn, locked, scope.limits).await?;
+                self.store.unheld(txn, locked, scope.limits).await?;
+                self.all_seen(txn, &|catalog| catalog.naming(id))?;
+                self.drop_comments(txn, scope, id, None).await?;
                 (id, None)
             }
         };

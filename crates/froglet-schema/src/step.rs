@@ -68,6 +68,10 @@ pub enum StepKind {
         position: usize,
         /// Its name.
         name: String,
+        /// Its key, as errors show it.
+        key: String,
+        /// Parts of the key that were not written: the predicate of a partial index.
+        unwritten: usize,
     },
     /// Looks for every child's parent.
     Child(Arc<ForeignKeyWatch>),
@@ -314,7 +318,7 @@ impl Step {
     pub fn run_block(&self, owner: TxnId, block: u32) -> Result<u64, SchemaError> {
         self.front.claim(block);
         let (position, name) = match &self.kind {
-            StepKind::Index { position, name } => (position, name),
+            StepKind::Index { position, name, .. } => (position, name),
             StepKind::Copy(copy) => return copy.run_block(block),
             _ => return self.run(owner, block, None),
         };
@@ -332,7 +336,7 @@ impl Step {
         let rows = &*self.without_those_to_be_scanned(rows);
         let mut blocks = rows.chunk_by(|a, b| a.block() == b.block());
         let (position, name) = match &self.kind {
-            StepKind::Index { position, name } => (position, name),
+            StepKind::Index { position, name, .. } => (position, name),
             StepKind::Copy(copy) => return copy.run_rows(rows),
             StepKind::Derive(derivation) => return derivation.run_rows(self.table.space(), rows),
             _ => {
@@ -515,9 +519,27 @@ impl Step {
     /// Rows that share a key with another.
     fn suspect(&self, owner: TxnId, found: &[(RowId, RowId)], position: usize, name: &str) {
         for (rid, other) in found {
-            let error = Some(self.duplicate(owner, *rid, position, name));
+            let error = self.duplicate(owner, *rid, position, name);
             self.suspects.lock().insert(*rid, Suspect { other: Some(*other), error });
         }
+    }
+
+    fn duplicate(
+        &self,
+        owner: TxnId,
+        rid: RowId,
+        position: usize,
+        name: &str,
+    ) -> Option<SchemaError> {
+        let StepKind::Index { key, unwritten, .. } = &self.kind else { return None };
+        let error = SchemaError::refused(
+            SqlState::UNIQUE_VIOLATION,
+            format!("could not create unique index \"{name}\""),
+        );
+        Some(match self.key_shown(owner, rid, position, *unwritten) {
+            Some(values) => error.with_detail(format!("Key ({key})=({values}) is duplicated.")),
+            None => error,
+        })
     }
 
     /// Rows that may share a key, to be looked at once the index can be asked. All of them: where
@@ -538,25 +560,30 @@ impl Step {
         owner: TxnId,
         candidates: &[(RowId, RowId)],
     ) -> Option<(RowId, RowId, SchemaError)> {
-        let StepKind::Index { position, name } = &self.kind else { return None };
+        let StepKind::Index { position, name, .. } = &self.kind else { return None };
         let shared = |(a, b): &&(RowId, RowId)| self.table.share_key(owner, *position, *a, *b);
         let (a, b) = *candidates.iter().find(shared)?;
-        Some((a, b, self.duplicate(owner, a, *position, name)))
+        let error = self.duplicate(owner, a, *position, name)?;
+        Some((a, b, error))
     }
 
-    fn duplicate(&self, owner: TxnId, rid: RowId, position: usize, name: &str) -> SchemaError {
+    /// The values of the key of a row, as errors show them.
+    fn key_shown(
+        &self,
+        owner: TxnId,
+        rid: RowId,
+        position: usize,
+        unwritten: usize,
+    ) -> Option<String> {
         let layout = self.table.layout();
         let columns: Vec<usize> = layout.key_positions(&layout.indexes[position]).collect();
         let mut row = Row::new();
-        let error = SchemaError::refused(
-            SqlState::UNIQUE_VIOLATION,
-            format!("could not create unique index \"{name}\""),
-        );
-        if !self.table.read_row(&self.engine.relaxed(owner), rid, &columns, &mut row) {
-            return error;
+        let view = self.engine.relaxed(owner);
+        if !self.table.read_row(&view, rid, &columns[unwritten..], &mut row) {
+            return None;
         }
         let values: Vec<String> = row.iter().map(show).collect();
-        error.with_detail(format!("Key ({}) is duplicated.", values.join(", ")))
+        Some(values.join(", "))
     }
 
     fn watch_parents(&self, owner: TxnId, watch: &ForeignKeyWatch, rows: &[RowId]) -> u64 {

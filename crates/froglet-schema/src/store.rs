@@ -48,8 +48,13 @@ fn layout() -> Layout {
             column(3, ColumnType::Text),
         ],
         indexes: vec![
-            IndexSpec { id: IndexId(0), key: vec![part(1)], unique: true },
-            IndexSpec { id: BY_NAME, key: vec![part(3)], unique: true },
+            IndexSpec {
+                id: IndexId(0),
+                key: vec![part(1)],
+                unique: true,
+                nulls: Default::default(),
+            },
+            IndexSpec { id: BY_NAME, key: vec![part(3)], unique: true, nulls: Default::default() },
         ],
     }
 }

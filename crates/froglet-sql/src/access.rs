@@ -11,6 +11,7 @@
 
 use std::ops::Bound;
 
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use froglet_engine::{ColumnType, KeyRange, Value, key as keys};
 use froglet_schema::{SqlType, TableDef, TableVersion};
@@ -20,8 +21,12 @@ use crate::command::fold;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
+use crate::index_expr;
 use crate::key::{self, Fit, fit};
-use crate::types::oids;
+use crate::types::{self, oids};
+
+/// The place of what is no condition, but implied by some.
+const NO_CONJUNCT: usize = usize::MAX;
 
 /// A comparison that an index may answer.
 #[derive(Debug)]
@@ -103,6 +108,7 @@ pub(crate) fn choose(
     for (conjunct, condition) in conditions.iter().enumerate() {
         compare(&table.def, condition, conjunct, params, &mut comparisons)?;
     }
+    implied_predicates(&table.def, conditions, &mut comparisons)?;
     let indexes = &table.table.layout().indexes;
     let best = (0..indexes.len())
         .filter_map(|index| Some((score(table, index, &comparisons)?, index)))
@@ -115,6 +121,27 @@ pub(crate) fn choose(
         .filter(|conjunct| !access.answers(*conjunct, conditions[*conjunct]))
         .collect();
     Ok((Some(access), residual))
+}
+
+/// The first part of a partial index is true, where the conditions imply its predicate.
+fn implied_predicates(
+    table: &TableDef,
+    conditions: &[&Expr],
+    out: &mut Vec<Comparison>,
+) -> Result<(), SqlError> {
+    for index in table.indexes.iter().filter(|index| index.notes.partial) {
+        let Some(predicate) = index_expr::predicate(table, index) else { continue };
+        let Some(column) = table.position_of(index.spec.key[0].column) else { continue };
+        if index_expr::implied(table, &predicate, conditions) {
+            let boolean = types::plain(oids::BOOL);
+            let yes = ScalarValue::Boolean(Some(true));
+            let expr = RowExpr::constant(yes, ColumnType::Bool, boolean)?;
+            let value = KeyValue { expr: BoundExpr::new(expr, &[]), from: ColumnType::Bool };
+            let (op, conjunct) = (Op::Equal, NO_CONJUNCT);
+            out.push(Comparison { column, op, values: vec![value], conjunct, exact: true });
+        }
+    }
+    Ok(())
 }
 
 /// How much of an index the comparisons use; `None` for nothing.
@@ -179,9 +206,9 @@ fn compare(
     out: &mut Vec<Comparison>,
 ) -> Result<(), SqlError> {
     let add = |column: &Expr, op: Op, values: &[&Expr], out: &mut Vec<Comparison>| {
-        let Some(position) = column_of(table, column) else { return Ok(()) };
+        let Some(position) = key_column_of(table, column) else { return Ok(()) };
         let mut compiled = Vec::with_capacity(values.len());
-        let def = &table.columns[position];
+        let def = table.column_at(position);
         let mut exact = true;
         for value in values {
             let Some(value) = key_value(def, value, params)? else { return Ok(()) };
@@ -205,7 +232,7 @@ fn compare(
                 BinaryOperator::GtEq => (Op::GreaterOrEqual, Op::LessOrEqual),
                 _ => return Ok(()),
             };
-            if column_of(table, left).is_some() {
+            if key_column_of(table, left).is_some() {
                 add(left, straight, &[right], out)
             } else {
                 add(right, mirrored, &[left], out)
@@ -231,6 +258,11 @@ fn column_of(table: &TableDef, expr: &Expr) -> Option<usize> {
         _ => return None,
     };
     table.columns.iter().position(|c| c.name == name)
+}
+
+/// The column that an expression is, or the hidden one that has it.
+fn key_column_of(table: &TableDef, expr: &Expr) -> Option<usize> {
+    column_of(table, expr).or_else(|| index_expr::column_of(table, expr))
 }
 
 /// A value to compare a column with: no columns in it, and the same however often it is asked.
@@ -315,7 +347,7 @@ impl Access {
     ) -> Result<UniqueKey, SqlError> {
         let spec = &table.table.layout().indexes[self.index];
         for (comparison, part) in self.equal.iter().zip(&spec.key) {
-            let to = table.def.columns[comparison.column].ty;
+            let to = table.def.column_at(comparison.column).ty;
             let [value] = &comparison.values[..] else { return Ok(UniqueKey::Unusable) };
             match fit(value.expr.eval(&[], context)?, value.from, to) {
                 Fit::Exact(Value::Null) | Fit::Below | Fit::Above => return Ok(UniqueKey::None),
@@ -336,7 +368,7 @@ impl Access {
         let spec = &table.table.layout().indexes[self.index];
         let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
         for (comparison, part) in self.equal.iter().zip(&spec.key) {
-            let to = table.def.columns[comparison.column].ty;
+            let to = table.def.column_at(comparison.column).ty;
             let mut next = Vec::new();
             for value in &comparison.values {
                 match fit(value.expr.eval(&[], context)?, value.from, to) {
@@ -378,7 +410,7 @@ impl Access {
         context: &EvalContext,
     ) -> Result<Option<Bound<Value>>, SqlError> {
         let Some(comparison) = comparison else { return Ok(Some(Bound::Unbounded)) };
-        let to = table.def.columns[comparison.column].ty;
+        let to = table.def.column_at(comparison.column).ty;
         let value = &comparison.values[0];
         let upper = matches!(comparison.op, Op::Less | Op::LessOrEqual);
         Ok(match fit(value.expr.eval(&[], context)?, value.from, to) {

@@ -419,7 +419,7 @@ impl Writer<'_> {
         at: usize,
         targets: &Targets,
     ) -> Row {
-        let all: Vec<usize> = (0..table.def.columns.len()).collect();
+        let all: Vec<usize> = (0..table.def.width()).collect();
         let mut row = Row::new();
         let view = self.txn.part().snapshot().clone();
         if !table.table.read_row(&view, targets.rids[at], &all, &mut row) {

@@ -74,7 +74,8 @@ impl Session {
         params: &mut Vec<Value>,
     ) -> Option<Outcome> {
         let cached = prepared.plan.lock().clone()?;
-        if cached.conversion.is_some() || !cached.plan.may_run_at_once() {
+        let ordinary = cached.conversion.is_none() && cached.denied.is_none();
+        if !ordinary || !cached.plan.may_run_at_once() {
             return None;
         }
         self.begin_at_once(prepared)?;

@@ -74,7 +74,8 @@ pub(crate) async fn prepare(
     prepared.undetermined = undetermined(&statement.command, param_oids, prepared.params.len());
     prepared.fields = plan.fields().cloned();
     prepared.origins = origins(prepared.fields.as_deref().unwrap_or_default(), &catalog).into();
-    let cached = CachedPlan::new(plan, catalog.stamp, session.settings.hot());
+    let cached = CachedPlan::new(plan, catalog.stamp, session.settings.hot())
+        .that_may(session.refusal(&statement.command, &catalog));
     prepared.plan = Mutex::new(Some(Arc::new(cached)));
     Ok(prepared)
 }
@@ -253,7 +254,8 @@ pub(crate) async fn new_plan(
         }
         _ => None,
     };
-    let new = CachedPlan::new(plan, catalog.stamp, session.settings.hot());
+    let new = CachedPlan::new(plan, catalog.stamp, session.settings.hot())
+        .that_may(session.refusal(&command, catalog));
     let new = Arc::new(CachedPlan { conversion, ..new });
     *prepared.plan.lock() = Some(new.clone());
     Ok(new)
@@ -269,7 +271,8 @@ pub(crate) async fn bound_again(
     let (plan, _) = plan_now(session, &command, catalog, given).await?;
     let fields = plan.fields().cloned();
     let origins = origins(fields.as_deref().unwrap_or_default(), catalog).into();
-    let cached = Arc::new(CachedPlan::new(plan, catalog.stamp, session.settings.hot()));
+    let cached = CachedPlan::new(plan, catalog.stamp, session.settings.hot());
+    let cached = Arc::new(cached.that_may(session.refusal(&command, catalog)));
     let prepared = Prepared {
         statement: prepared.statement.clone(),
         params: prepared.params.clone(),

@@ -24,6 +24,8 @@ use crate::error::SqlError;
 use crate::insert::Inserter;
 use crate::insert_plan::refuse_given;
 use crate::plan::read_only;
+use crate::privileges::bits;
+use crate::privileges::check::check_columns;
 use crate::resolve::{self, Names};
 use crate::session::Session;
 use crate::table::compiled;
@@ -97,6 +99,8 @@ impl Bulk {
             let given = (0..table.def.columns.len()).filter(|at| !compiled.generated.contains(at));
             positions.extend(given);
         }
+        let into: Vec<_> = positions.iter().map(|at| table.def.columns[*at].id).collect();
+        check_columns(&session.state, &version, table.def.id, bits::INSERT, &into)?;
         let described = positions.iter().map(|at| {
             let column = &table.def.columns[*at];
             (column.name.clone(), column.ty, column.sql_type)

@@ -13,6 +13,7 @@ use froglet_txn::Isolation;
 
 use crate::cursor_parse::{self, CursorOptions, Direction};
 use crate::parse::parse_sql;
+use crate::privileges::parse::{self as privilege_parse, PrivilegeCommand};
 use crate::revert::run::{self as revert, Revert, Undrop};
 use crate::roles::parse::{self as role_parse, RoleCommand};
 use crate::table_as_parse::{self, TableAs};
@@ -171,6 +172,8 @@ pub enum Command {
     Object(Box<crate::object_ddl::ObjectDdl>),
     /// CREATE ROLE and its kind
     Role(Box<RoleCommand>),
+    /// GRANT and REVOKE of privileges, and who owns what.
+    Privileges(Box<PrivilegeCommand>),
     /// SELECT froglet.revert_migration(…)
     Revert(Box<Revert>),
     /// ALTER TABLE … UNDROP COLUMN
@@ -324,6 +327,15 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
             cursor.at = tokens.len();
             command
         }
+        "alter" if cursor.peek_word("default") => {
+            cursor.at += 1;
+            cursor.expect("privileges").and_then(|()| privilege_parse::defaults(&mut cursor))
+        }
+        "drop" if cursor.peek_word("owned") => {
+            cursor.at += 1;
+            privilege_parse::drop_owned(&mut cursor)
+        }
+        "reassign" => privilege_parse::reassign(&mut cursor),
         "create" if role_parse::is_next(&cursor) => role_parse::create(&mut cursor),
         "alter" if role_parse::is_next(&cursor) => role_parse::alter(&mut cursor),
         "drop" if role_parse::is_next(&cursor) => role_parse::drop(&mut cursor),
@@ -333,8 +345,8 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
                 _ => role_parse::revoke(&mut cursor),
             };
             of_roles.unwrap_or_else(|| {
-                cursor.at = tokens.len();
-                Ok(Command::Unsupported(first.to_ascii_uppercase()))
+                cursor.at = 1;
+                privilege_parse::change(&mut cursor, first == "grant")
             })
         }
         "alter" if cursor.peek_word("sequence") => {

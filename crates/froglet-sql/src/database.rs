@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use froglet_engine::{Engine, Snapshot, SqlState, TxnId};
+use froglet_schema::role::INITIAL_ROLE;
 use froglet_schema::{
     Catalog, CatalogVersion, LazyQuery, Recompile, SchemaError, TableDef, Transform,
 };
@@ -31,7 +32,7 @@ use crate::functions::SessionState;
 use crate::notify::{Channels, Mail};
 use crate::roles::login::{self, Logins};
 use crate::session::Session;
-use crate::settings::Settings;
+use crate::settings::{SESSION_AUTHORIZATION, Settings};
 
 /// What a configuration file, the environment and the command line say.
 #[derive(Clone, Debug, Default)]
@@ -217,7 +218,12 @@ impl Database {
 
     /// A session of the database's own: no role, and no default that somebody has set, limits it.
     pub(crate) fn own_session(self: &Arc<Self>) -> Result<Session, SqlError> {
-        self.session_with(Settings::default())
+        let mut settings = Settings::default();
+        // Whatever the superuser is called by now.
+        if let Some(role) = self.catalog.latest().role_by_id(INITIAL_ROLE) {
+            settings.set_default(SESSION_AUTHORIZATION, &role.name)?;
+        }
+        self.session_with(settings)
     }
 
     fn session_with(self: &Arc<Self>, settings: Settings) -> Result<Session, SqlError> {
@@ -241,7 +247,9 @@ impl Database {
         let catalog = self.catalog.latest();
         let role = login::may_connect(&catalog, &options.user).map_err(fatal)?;
         let mut settings = self.defaults.clone();
-        settings.connect(&options, &role.settings).map_err(fatal)?;
+        let said = [&role.settings[..], &role.database_settings].concat();
+        settings.connect(&options, &said).map_err(fatal)?;
+        login::may_use_database(&catalog, &role)?;
         login::take_role(&mut settings, &catalog, &role).map_err(fatal)?;
         let limit = usize::try_from(role.connection_limit).ok().filter(|_| !role.superuser);
         let shared = self.register_as(&options.user, &settings, limit, options.ends)?;

@@ -27,6 +27,7 @@ use crate::error::{Notice, SqlError};
 use crate::functions::SessionState;
 use crate::lazy_query::Mode;
 use crate::object_ddl::ObjectDdl;
+use crate::privileges::Makes;
 use crate::resolve::{Names, Relation};
 use crate::temporary::AtCommit;
 
@@ -52,11 +53,13 @@ pub(crate) struct Ddl<'a> {
 impl Ddl<'_> {
     /// Runs a statement; its command tag.
     pub(crate) async fn run(&mut self, command: &Command) -> Result<String, Stop> {
+        self.check_ddl(command)?;
         match command {
             Command::CreateTableAs(table) => self.create_table_as(table).await,
             Command::CreateSequence(create) => self.create_sequence(create).await,
             Command::AlterSequence(alter) => self.alter_sequence(alter).await,
             Command::Role(role) => self.role(role).await,
+            Command::Privileges(command) => self.privileges(command).await,
             Command::Undrop(undrop) => self.undrop_column(undrop).await,
             Command::Ddl(statement) => self.statement(statement).await,
             Command::Object(object) => self.object_ddl(object).await,
@@ -89,8 +92,8 @@ impl Ddl<'_> {
 
     async fn object_ddl(&mut self, statement: &ObjectDdl) -> Result<String, Stop> {
         match statement {
-            ObjectDdl::CreateSchema { name, if_not_exists } => {
-                self.create_schema(name, *if_not_exists).await
+            ObjectDdl::CreateSchema { name, if_not_exists, owner } => {
+                self.create_schema_of(name, *if_not_exists, owner.as_deref()).await
             }
             ObjectDdl::RenameSchema { name, to } => self.rename_schema(name, to).await,
             ObjectDdl::CreateView(create) => self.create_view(create).await,
@@ -114,7 +117,7 @@ impl Ddl<'_> {
                 self.set_schema(*kind, *if_exists, name, schema).await
             }
             ObjectDdl::Owner { kind, if_exists, name, role } => {
-                self.set_owner(*kind, *if_exists, name, role)
+                self.set_owner(*kind, *if_exists, name, role).await
             }
             ObjectDdl::CreateExtension { name, if_not_exists } => {
                 self.create_extension(name, *if_not_exists)
@@ -144,6 +147,16 @@ impl Ddl<'_> {
 
     /// The same, of a change that may make rows.
     pub(crate) async fn apply_counted(&mut self, change: Change) -> Result<Applied, Stop> {
+        let makes = Makes::of(&change);
+        let made = self.apply_alone(change).await?;
+        if let (Some(makes), Some(id)) = (makes, made.object) {
+            Box::pin(self.own(&makes, id)).await?;
+        }
+        Ok(made)
+    }
+
+    /// The same, of a change that makes nothing that somebody owns.
+    pub(crate) async fn apply_alone(&mut self, change: Change) -> Result<Applied, Stop> {
         let made = self.catalog.apply(self.txn, change, &self.options, self.limits).await?;
         self.version = self.catalog.view(self.txn);
         self.session.set_planning(&self.version);

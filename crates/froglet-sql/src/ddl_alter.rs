@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident,
-    RenameTableNameKind,
+    AlterColumnOperation, AlterTable, AlterTableOperation, DropBehavior, Expr, Ident, Owner,
+    RenameTableNameKind, TableConstraint,
 };
 use froglet_engine::SqlState;
+use froglet_schema::access::PG_CLASS;
 use froglet_schema::{Change, Fill, ObjectId, SqlType, TableDef, TableVersion};
 
 use crate::apply::Stop;
@@ -81,11 +82,30 @@ impl Ddl<'_> {
                 return self.alter_column(&table, column_name, op).await;
             }
             Op::AddConstraint { constraint, not_valid } => {
-                if *not_valid {
-                    return Err(SqlError::unsupported("NOT VALID").into());
+                if let TableConstraint::PrimaryKeyUsingIndex(of)
+                | TableConstraint::UniqueUsingIndex(of) = constraint
+                {
+                    let primary = matches!(constraint, TableConstraint::PrimaryKeyUsingIndex(_));
+                    return self.constraint_of_index(&table, of, primary).await;
                 }
-                let constraint = self.constraint(constraint, &table.def, Some(&table), &[])?;
-                Change::AddConstraint { table: id, constraint }
+                let new = self.constraint(constraint, &table.def, Some(&table), &[])?;
+                match constraint {
+                    TableConstraint::Check(_) | TableConstraint::ForeignKey(_) if *not_valid => {
+                        Change::AddNotValid { table: id, constraint: new }
+                    }
+                    TableConstraint::PrimaryKey(_) | TableConstraint::Unique(_) if *not_valid => {
+                        let kind = match constraint {
+                            TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
+                            _ => "UNIQUE",
+                        };
+                        return Err(SqlError::new(
+                            SqlState::FEATURE_NOT_SUPPORTED,
+                            format!("{kind} constraints cannot be marked NOT VALID"),
+                        )
+                        .into());
+                    }
+                    _ => Change::AddConstraint { table: id, constraint: new },
+                }
             }
             Op::DropConstraint { if_exists, name, drop_behavior } => {
                 let name = fold(name);
@@ -132,8 +152,21 @@ impl Ddl<'_> {
                 }
                 return Ok(());
             }
-            Op::OwnerTo { .. } | Op::ReplicaIdentity { .. } | Op::ValidateConstraint { .. } => {
+            Op::OwnerTo { new_owner } => {
+                let role = match new_owner {
+                    Owner::Ident(name) => fold(name),
+                    Owner::CurrentRole | Owner::CurrentUser => "current_user".to_owned(),
+                    Owner::SessionUser => "session_user".to_owned(),
+                };
+                return self.change_owner(PG_CLASS, id, &role).await;
+            }
+            Op::ReplicaIdentity { .. } => {
                 return Ok(());
+            }
+            Op::ValidateConstraint { name } => {
+                let name = fold(name);
+                let Some(check) = self.validation(&table.def, &name)? else { return Ok(()) };
+                Change::ValidateConstraint { table: id, name, check }
             }
             other => return Err(SqlError::unsupported(format!("ALTER TABLE … {other}")).into()),
         };
@@ -149,6 +182,7 @@ impl Ddl<'_> {
     ) -> Result<(), Stop> {
         let id = table.def.id;
         let mut plan = ddl_column::plan(def)?;
+        self.check_type(plan.column.sql_type.oid)?;
         if table.def.column(&plan.column.name).is_some() {
             let message = format!(
                 "column \"{}\" of relation \"{}\" already exists",
@@ -301,7 +335,14 @@ impl Ddl<'_> {
                 Change::SetDefault { table: id, column, default: None }
             }
             AlterColumnOperation::SetDataType { data_type, using, .. } => {
-                return self.alter_type(table, &column, data_type, using.as_ref()).await;
+                let again = self.drop_computed_from(table, def.id).await?;
+                let changed = self.table_by_id(id)?;
+                self.alter_type(&changed, &column, data_type, using.as_ref()).await?;
+                for index in &again {
+                    let new = self.index_again(&table.def, index, &self.table_by_id(id)?)?;
+                    self.apply(Change::CreateIndex { table: id, index: new }).await?;
+                }
+                return Ok(());
             }
             AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
                 use datafusion::sql::sqlparser::ast::GeneratedAs;
@@ -317,6 +358,22 @@ impl Ddl<'_> {
         };
         self.apply(change).await?;
         Ok(())
+    }
+
+    /// Drops the indexes with expressions and predicates that read a column; its type makes them others.
+    async fn drop_computed_from(
+        &mut self,
+        table: &Arc<TableVersion>,
+        column: froglet_engine::ColumnId,
+    ) -> Result<Vec<froglet_schema::IndexDef>, Stop> {
+        let reads = |id| table.def.hidden_column(id).is_some_and(|h| h.inputs.contains(&column));
+        let indexes = table.def.indexes.iter();
+        let dropped: Vec<froglet_schema::IndexDef> =
+            indexes.filter(|i| i.spec.key.iter().any(|part| reads(part.column))).cloned().collect();
+        for index in &dropped {
+            self.apply(Change::DropIndex { table: table.def.id, index: index.id }).await?;
+        }
+        Ok(dropped)
     }
 
     async fn add_identity(
@@ -359,6 +416,7 @@ impl Ddl<'_> {
         let def = table.def.column(column).expect("found by the caller");
         let at = table.def.columns.iter().position(|c| c.id == def.id).expect("just found");
         let (ty, sql_type) = types::parse_type(data_type)?;
+        self.check_type(sql_type.oid)?;
         if let Some((_, generated)) =
             crate::table::generated_from(&table.def, at)?.into_iter().find(|(g, _)| *g != at)
         {

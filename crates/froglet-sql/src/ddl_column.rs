@@ -216,6 +216,7 @@ pub(crate) fn draft(schema: &str, name: &str, columns: &[NewColumn]) -> TableDef
         dictionary: None,
         lazy: None,
         lazy_columns: Vec::new(),
+        hidden: Vec::new(),
     };
     for column in columns {
         add_to_draft(&mut def, column);

@@ -13,6 +13,7 @@ use crate::error::SqlError;
 use crate::object_ddl::Commented;
 use crate::pgcatalog::relations::PG_CLASS;
 use crate::resolve::{Names, Relation, no_relation};
+use crate::roles::parse::Name;
 
 /// The oids of pg_type, pg_constraint, pg_namespace, pg_database and pg_authid.
 const PG_TYPE: u32 = 1247;
@@ -20,6 +21,7 @@ const PG_CONSTRAINT: u32 = 2606;
 /// pg_namespace's own oid.
 pub(crate) const PG_NAMESPACE: u32 = 2615;
 const PG_DATABASE: u32 = 1262;
+const PG_AUTHID: u32 = 1260;
 
 /// What a comment is about: the oid of its system catalog, the object, a column of it.
 type About = (ObjectId, ObjectId, ColumnId);
@@ -118,7 +120,10 @@ impl Ddl<'_> {
                 (PG_TYPE, found.ok_or_else(missing)?.id, whole)
             }
             Commented::Database => (PG_DATABASE, 5, whole),
-            Commented::Role => return Err(SqlError::unsupported("COMMENT ON ROLE").into()),
+            Commented::Role => {
+                let role = self.known_role(&Name::Role(Names::parts(name)?.1))?;
+                (PG_AUTHID, role.id, whole)
+            }
         })
     }
 }

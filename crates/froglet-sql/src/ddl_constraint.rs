@@ -1,18 +1,26 @@
 //! Constraints, as CREATE TABLE and ALTER TABLE have them.
 
-use datafusion::sql::sqlparser::ast::{
-    CheckConstraint, ConstraintCharacteristics, ConstraintReferenceMatchKind, DeferrableInitial,
-    Expr, ForeignKeyConstraint, Ident, IndexColumn, ReferentialAction, TableConstraint,
-};
-use froglet_engine::SqlState;
-use froglet_schema::def::Timing;
-use froglet_schema::{ForeignKeyAction, NewConstraint, NewForeignKey, TableDef, TableVersion};
+use std::sync::Arc;
 
+use datafusion::sql::sqlparser::ast::{
+    CheckConstraint, ConstraintCharacteristics, ConstraintReferenceMatchKind, ConstraintUsingIndex,
+    DeferrableInitial, Expr, ForeignKeyConstraint, Ident, IndexColumn, NullsDistinctOption,
+    ReferentialAction, TableConstraint,
+};
+use froglet_engine::{KeyPart, SqlState};
+use froglet_schema::def::Timing;
+use froglet_schema::{
+    Change, Check, ConstraintKind, ForeignKeyAction, NewConstraint, NewForeignKey, TableDef,
+    TableVersion,
+};
+
+use crate::apply::Stop;
 use crate::command::fold;
 use crate::ddl::Ddl;
 use crate::ddl_column::refuse_deferrable;
 use crate::ddl_compile::violated_by_some_row;
 use crate::error::SqlError;
+use crate::resolve::Relation;
 use crate::{stored, stored_names, types};
 
 impl Ddl<'_> {
@@ -39,13 +47,18 @@ impl Ddl<'_> {
             }
             TableConstraint::Unique(key) => {
                 refuse_deferrable(&key.characteristics)?;
-                let columns = key_columns(&key.columns, def)?;
-                Ok(NewConstraint::Unique { name: name_of(&key.name), columns })
+                let (name, columns) = (name_of(&key.name), key_columns(&key.columns, def)?);
+                Ok(match key.nulls_distinct {
+                    NullsDistinctOption::NotDistinct => {
+                        NewConstraint::UniqueNulls { name, columns }
+                    }
+                    _ => NewConstraint::Unique { name, columns },
+                })
             }
             TableConstraint::Check(check) => self.check_constraint(check, def, rows),
             TableConstraint::ForeignKey(key) => self.foreign_key(key, def),
             TableConstraint::PrimaryKeyUsingIndex(_) | TableConstraint::UniqueUsingIndex(_) => {
-                Err(SqlError::unsupported("a constraint USING INDEX"))
+                Err(SqlError::unsupported("a constraint USING INDEX of a table to be made"))
             }
             other => Err(SqlError::unsupported(format!("the constraint {other}"))),
         }
@@ -74,6 +87,96 @@ impl Ddl<'_> {
         Ok(NewConstraint::Check { name: Some(name), expression, columns, check: Some(check) })
     }
 
+    /// What VALIDATE CONSTRAINT looks at, beside a foreign key's rows; `None` where nothing is left to be looked at.
+    pub(crate) fn validation(
+        &self,
+        def: &TableDef,
+        name: &str,
+    ) -> Result<Option<Option<Arc<dyn Check>>>, SqlError> {
+        let constraint = def.constraint(name).ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("constraint \"{name}\" of relation \"{}\" does not exist", def.name),
+            )
+        })?;
+        let check = match &constraint.kind {
+            ConstraintKind::Check(check) => {
+                let expr = stored::check_expression(check, def)?;
+                let compiled = self.condition(&expr, def)?;
+                Some(self.row_check(compiled, def, violated_by_some_row(def, name)))
+            }
+            ConstraintKind::ForeignKey(_) => None,
+            ConstraintKind::PrimaryKey(_) | ConstraintKind::Unique(_) => {
+                return Err(SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!(
+                        "constraint \"{name}\" of relation \"{}\" is not a foreign key or check constraint",
+                        def.name
+                    ),
+                ));
+            }
+        };
+        Ok(constraint.not_valid.then_some(check))
+    }
+
+    /// ADD CONSTRAINT … USING INDEX
+    pub(crate) async fn constraint_of_index(
+        &mut self,
+        table: &TableVersion,
+        of: &ConstraintUsingIndex,
+        primary: bool,
+    ) -> Result<(), Stop> {
+        refuse_deferrable(&of.characteristics)?;
+        let def = &table.def;
+        let index = fold(&of.index_name);
+        let refused = |state, message: String| SqlError::new(state, message);
+        let Some(found) = def.indexes.iter().find(|known| known.name == index) else {
+            let (state, message) = match self.names().find(Some(&def.schema), &index) {
+                Some(Relation::Index(..)) => (
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("index \"{index}\" does not belong to table \"{}\"", def.name),
+                ),
+                _ => (SqlState::UNDEFINED_OBJECT, format!("index \"{index}\" does not exist")),
+            };
+            return Err(refused(state, message).into());
+        };
+        if def.constraint_of_index(found.spec.id).is_some() {
+            let message = format!("index \"{index}\" is already associated with a constraint");
+            return Err(refused(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+        }
+        let is_hidden = |part: &KeyPart| def.hidden_column(part.column).is_some();
+        let sorted = |part: &KeyPart| part.descending || part.nulls_first;
+        let number = found.written_parts().iter().position(sorted).map(|at| at + 1);
+        let why = match () {
+            () if !found.spec.unique => Some(format!("\"{index}\" is not a unique index")),
+            () if found.written_parts().iter().any(is_hidden) => {
+                Some(format!("index \"{index}\" contains expressions"))
+            }
+            () if found.notes.partial => Some(format!("\"{index}\" is a partial index")),
+            () => number.map(|number| {
+                format!("index \"{index}\" column number {number} does not have default sorting behavior")
+            }),
+        };
+        if let Some(why) = why {
+            return Err(refused(SqlState::WRONG_OBJECT_TYPE, why)
+                .detail("Cannot create a primary key or unique constraint using such an index.")
+                .into());
+        }
+        let name = name_of(&of.name).unwrap_or_else(|| index.clone());
+        if name != index {
+            self.refuse_taken(&def.schema, &name)?;
+            self.notice(
+                SqlState::SUCCESSFUL_COMPLETION,
+                format!(
+                    "ALTER TABLE / ADD CONSTRAINT USING INDEX will rename index \"{index}\" to \"{name}\""
+                ),
+            );
+        }
+        let (table, index) = (def.id, found.id);
+        self.apply(Change::AddConstraintOfIndex { table, index, name, primary }).await?;
+        Ok(())
+    }
+
     fn foreign_key(
         &self,
         key: &ForeignKeyConstraint,
@@ -98,6 +201,9 @@ impl Ddl<'_> {
         let parent_columns: Vec<String> = key.referred_columns.iter().map(fold).collect();
         for column in &parent_columns {
             require(parent_def, column, "referenced in foreign key constraint does not exist")?;
+        }
+        if parent.is_some() {
+            self.check_references(parent_def, &parent_columns)?;
         }
         let name = name_of(&key.name);
         comparable(&name, def, &columns, parent_def, &parent_columns)?;

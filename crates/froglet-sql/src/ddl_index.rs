@@ -1,22 +1,37 @@
 //! CREATE, ALTER and DROP INDEX.
 
+use std::sync::Arc;
+
 use datafusion::sql::sqlparser::ast::{
-    AlterIndexOperation, CreateIndex, Expr, IndexType, ObjectName, OrderByExpr,
+    AlterIndexOperation, BinaryOperator, CreateIndex, Expr, Ident, IndexColumn, IndexType,
+    ObjectName,
 };
-use froglet_engine::SqlState;
-use froglet_schema::change::NewKeyPart;
-use froglet_schema::{Change, NewIndex, TableVersion};
+use froglet_engine::{ColumnId, ColumnType, SqlState};
+use froglet_schema::change::{NewHidden, NewKeyPart};
+use froglet_schema::{
+    Change, IndexDef, IndexNotes, NewColumn, NewIndex, SqlType, TableDef, TableVersion,
+};
 
 use crate::apply::Stop;
 use crate::command::fold;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
+use crate::expr::{RowExpr, Scope, has_subquery};
+use crate::index_expr;
+use crate::lazy_column::{self, From};
+use crate::pgcatalog::deparse;
 use crate::resolve::{self, Names, Relation};
+use crate::semantics::fieldnames::figure_name;
+use crate::types::oids;
+use crate::{stored, stored_names, types};
+
+/// An expression or a predicate of an index is not what may be one.
+const INVALID_OBJECT_DEFINITION: SqlState = SqlState::new("42P17");
 
 impl Ddl<'_> {
     /// CONCURRENTLY is accepted: no index here blocks anybody.
     pub(crate) async fn create_index(&mut self, create: &CreateIndex) -> Result<String, Stop> {
-        refuse_forms(create)?;
+        let method = method(create)?;
         let table = self.table(&create.table_name)?;
         let name = match &create.name {
             Some(name) => Some(Names::parts(name)?.1),
@@ -32,19 +47,192 @@ impl Ddl<'_> {
             }
             return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
         }
-        let columns = key_parts(&create.columns.iter().map(|c| &c.column).collect::<Vec<_>>())?;
-        for part in &columns {
-            if table.def.column(&part.column).is_none() {
-                return Err(SqlError::new(
-                    SqlState::UNDEFINED_COLUMN,
-                    format!("column \"{}\" does not exist", part.column),
-                )
-                .into());
-            }
-        }
-        let index = NewIndex { name, columns, unique: create.unique };
+        let mut index = self.index_of(&table, create)?;
+        index.name = name;
+        index.notes.method = method;
         self.apply(Change::CreateIndex { table: table.def.id, index }).await?;
         Ok("CREATE INDEX".to_owned())
+    }
+
+    /// What is to be made of the columns and clauses of CREATE INDEX.
+    fn index_of(
+        &self,
+        table: &Arc<TableVersion>,
+        create: &CreateIndex,
+    ) -> Result<NewIndex, SqlError> {
+        let mut index = NewIndex {
+            unique: create.unique,
+            nulls_equal: create.nulls_distinct == Some(false),
+            ..NewIndex::default()
+        };
+        if let Some(predicate) = &create.predicate {
+            index.hidden.push(self.hidden_predicate(table, predicate)?);
+            index.notes.partial = true;
+            index.columns.push(NewKeyPart::plain(index.hidden[0].column.name.clone()));
+            index.notes.classes.push(None);
+        }
+        for column in &create.columns {
+            self.add_part(table, column, &mut index)?;
+        }
+        for ident in &create.include {
+            index.notes.include.push(key_column(&table.def, ident)?);
+            index.name_parts.push(fold(ident));
+        }
+        if index.notes.classes.iter().all(Option::is_none) {
+            index.notes.classes.clear();
+        }
+        index.notes.options = options(&create.with)?;
+        Ok(index)
+    }
+
+    fn add_part(
+        &self,
+        table: &Arc<TableVersion>,
+        part: &IndexColumn,
+        index: &mut NewIndex,
+    ) -> Result<(), SqlError> {
+        let order = &part.column.options;
+        let descending = order.asc == Some(false);
+        let nulls_first = order.nulls_first.unwrap_or(descending);
+        let mut bare = &part.column.expr;
+        while let Expr::Nested(inner) = bare {
+            bare = inner;
+        }
+        if let Expr::Collate { expr, collation } = bare {
+            let name = collation.to_string();
+            if !crate::token_forms::is_known_collation(&name) {
+                return Err(SqlError::unsupported(format!("collation {name}")));
+            }
+            bare = expr;
+        }
+        let (column, oid) = match bare {
+            Expr::Identifier(ident) => {
+                key_column(&table.def, ident)?;
+                let name = fold(ident);
+                index.name_parts.push(name.clone());
+                let oid = table.def.column(&name).map_or(0, |c| c.sql_type.oid);
+                (name, oid)
+            }
+            expr => {
+                let name = match figure_name(expr) {
+                    name if name == "?column?" => "expr".to_owned(),
+                    name => name,
+                };
+                let name = free(name, &index.name_parts);
+                index.name_parts.push(name.clone());
+                let hidden = self.hidden(table, expr, format!("\0{name}"))?;
+                let found = (hidden.column.name.clone(), hidden.column.sql_type.oid);
+                index.hidden.push(hidden);
+                found
+            }
+        };
+        index.columns.push(NewKeyPart { column, descending, nulls_first });
+        index.notes.classes.push(operator_class(part, oid)?);
+        Ok(())
+    }
+
+    /// The hidden column of an expression of an index.
+    fn hidden(
+        &self,
+        table: &Arc<TableVersion>,
+        expr: &Expr,
+        name: String,
+    ) -> Result<NewHidden, SqlError> {
+        if has_subquery(expr) {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cannot use subquery in index expression",
+            ));
+        }
+        let compiled = RowExpr::compile(&Scope::table(&table.def, None), expr, &[])
+            .map_err(|e| in_words(e, "index expressions"))?;
+        if !is_immutable(&compiled, expr) {
+            return Err(not_immutable("expression"));
+        }
+        let (ty, sql_type) = match compiled.column_type() {
+            Some(ty) if compiled.sql_type().oid != oids::UNKNOWN => (ty, compiled.sql_type()),
+            _ => (ColumnType::Text, types::plain(oids::TEXT)),
+        };
+        self.new_hidden(table, expr, name, ty, sql_type)
+    }
+
+    fn hidden_predicate(
+        &self,
+        table: &Arc<TableVersion>,
+        predicate: &Expr,
+    ) -> Result<NewHidden, SqlError> {
+        if has_subquery(predicate) {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cannot use subquery in index predicate",
+            ));
+        }
+        let scope = Scope::table(&table.def, None);
+        let compiled = RowExpr::compile_condition(&scope, predicate, &[], "WHERE")
+            .map_err(|e| in_words(e, "index predicates"))?;
+        if !is_immutable(&compiled, predicate) {
+            return Err(not_immutable("predicate"));
+        }
+        let expr = index_expr::of_predicate(predicate.clone());
+        let ty = (ColumnType::Bool, types::plain(oids::BOOL));
+        self.new_hidden(table, &expr, "\0".to_owned(), ty.0, ty.1)
+    }
+
+    fn new_hidden(
+        &self,
+        table: &Arc<TableVersion>,
+        expr: &Expr,
+        name: String,
+        ty: ColumnType,
+        sql_type: SqlType,
+    ) -> Result<NewHidden, SqlError> {
+        let mut numbered = expr.clone();
+        stored_names::to_numbers(&mut numbered, &self.names());
+        let id_of = |name: &str| table.def.column(name).map(|c| c.id);
+        let default = Some(stored::store_generated(&numbered, &table.def.name, &id_of)?);
+        let column = NewColumn { name, ty, sql_type, not_null: false, default };
+        let from = From::Expression(expr);
+        let computed = lazy_column::computation(self.session, from, &table.def, &column)?;
+        let shown = deparse::expression_text(&table.def, expr, true);
+        Ok(NewHidden { column, transform: computed.transform, shown })
+    }
+
+    /// The index of a definition, to be made again over a table that has its columns: `named` says by which names.
+    pub(crate) fn index_again(
+        &self,
+        of: &TableDef,
+        index: &IndexDef,
+        table: &Arc<TableVersion>,
+    ) -> Result<NewIndex, SqlError> {
+        let name_of = |id: ColumnId| of.column_by_id(id).map(|c| c.name.clone());
+        let mut again = NewIndex {
+            name: Some(index.name.clone()),
+            unique: index.spec.unique,
+            nulls_equal: index.spec.nulls != froglet_engine::NullKeys::Distinct,
+            notes: IndexNotes { include: Vec::new(), ..index.notes.clone() },
+            ..NewIndex::default()
+        };
+        for part in &index.spec.key {
+            let mut column = name_of(part.column).ok_or_else(lost)?;
+            if let Some(hidden) = of.hidden_column(part.column) {
+                let expr = index_expr::expression(of, hidden)?;
+                let new = match index_expr::predicate(of, index) {
+                    Some(predicate) if again.hidden.is_empty() && column == "\0" => {
+                        self.hidden_predicate(table, &predicate)?
+                    }
+                    _ => self.hidden(table, &expr, column)?,
+                };
+                column = new.column.name.clone();
+                again.hidden.push(new);
+            }
+            let (descending, nulls_first) = (part.descending, part.nulls_first);
+            again.columns.push(NewKeyPart { column, descending, nulls_first });
+        }
+        for id in &index.notes.include {
+            let column = name_of(*id).and_then(|name| table.def.column(&name).map(|c| c.id));
+            again.notes.include.push(column.ok_or_else(lost)?);
+        }
+        Ok(again)
     }
 
     pub(crate) async fn alter_index(
@@ -139,65 +327,210 @@ fn missing(name: &ObjectName) -> SqlError {
     }
 }
 
-/// Operator classes of the order that every index has: values by PostgreSQL's comparison, texts by their bytes.
-const DEFAULT_CLASSES: &[&str] = &[
-    "bool_ops",
-    "bpchar_ops",
-    "bpchar_pattern_ops",
-    "bytea_ops",
-    "date_ops",
-    "float4_ops",
-    "float8_ops",
-    "int2_ops",
-    "int4_ops",
-    "int8_ops",
-    "numeric_ops",
-    "text_ops",
-    "text_pattern_ops",
-    "timestamp_ops",
-    "timestamptz_ops",
-    "uuid_ops",
-    "varchar_ops",
-    "varchar_pattern_ops",
-];
-
-fn refuse_forms(create: &CreateIndex) -> Result<(), SqlError> {
-    match &create.using {
-        None | Some(IndexType::BTree) => {}
-        Some(other) => return Err(SqlError::unsupported(format!("index method {other}"))),
-    }
-    if create.predicate.is_some() {
-        return Err(SqlError::unsupported("a partial index"));
-    }
-    if !create.include.is_empty() {
-        return Err(SqlError::unsupported("INCLUDE"));
-    }
-    if create.nulls_distinct == Some(false) {
-        return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
-    }
-    for class in create.columns.iter().filter_map(|c| c.operator_class.as_ref()) {
-        let (_, name) = Names::parts(class)?;
-        if !DEFAULT_CLASSES.contains(&name.as_str()) {
-            return Err(SqlError::unsupported(format!("operator class {name}")));
-        }
-    }
-    Ok(())
+fn lost() -> SqlError {
+    SqlError::new(SqlState::DATA_CORRUPTED, "a column of an index is not in its table")
 }
 
-/// Columns with their order, as keys and indexes list them.
-pub(crate) fn key_parts(columns: &[&OrderByExpr]) -> Result<Vec<NewKeyPart>, SqlError> {
-    columns
-        .iter()
-        .map(|column| {
-            let Expr::Identifier(ident) = &column.expr else {
-                return Err(SqlError::unsupported("an index on an expression"));
-            };
-            let descending = column.options.asc == Some(false);
-            Ok(NewKeyPart {
-                column: fold(ident),
-                descending,
-                nulls_first: column.options.nulls_first.unwrap_or(descending),
-            })
-        })
-        .collect()
+fn key_column(def: &TableDef, ident: &Ident) -> Result<ColumnId, SqlError> {
+    let name = fold(ident);
+    def.column(&name).map(|column| column.id).ok_or_else(|| {
+        SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+    })
+}
+
+/// A name that no other part has: `expr`, `expr1`, …
+fn free(name: String, taken: &[String]) -> String {
+    if !taken.contains(&name) {
+        return name;
+    }
+    let numbered = (1..).map(|n| format!("{name}{n}")).find(|name| !taken.contains(name));
+    numbered.expect("numbers do not run out")
+}
+
+/// An error of an expression, said of indexes.
+fn in_words(e: SqlError, place: &str) -> SqlError {
+    if e.state == SqlState::GROUPING_ERROR {
+        let message = format!("aggregate functions are not allowed in {place}");
+        return SqlError::new(SqlState::GROUPING_ERROR, message);
+    }
+    e
+}
+
+fn not_immutable(what: &str) -> SqlError {
+    SqlError::new(
+        INVALID_OBJECT_DEFINITION,
+        format!("functions in index {what} must be marked IMMUTABLE"),
+    )
+}
+
+/// Whether an expression has the same value whoever asks, and whenever.
+fn is_immutable(compiled: &RowExpr, expr: &Expr) -> bool {
+    !compiled.volatile() && !compiled.reads_catalog() && !reads_session(expr)
+}
+
+/// Functions that are stable in PostgreSQL, and what is a function without parentheses.
+fn reads_session(expr: &Expr) -> bool {
+    use datafusion::sql::sqlparser::ast::visit_expressions;
+    use std::ops::ControlFlow;
+    const STABLE: &[&str] = &[
+        "now",
+        "transaction_timestamp",
+        "statement_timestamp",
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "localtime",
+        "localtimestamp",
+        "current_user",
+        "session_user",
+        "user",
+        "current_schema",
+        "current_setting",
+        "current_database",
+        "to_char",
+        "to_date",
+        "to_timestamp",
+        "age",
+        "concat",
+        "concat_ws",
+        "format",
+        "pg_backend_pid",
+        "txid_current",
+    ];
+    visit_expressions(expr, |e| match e {
+        Expr::Function(function)
+            if function
+                .name
+                .0
+                .last()
+                .and_then(|part| part.as_ident())
+                .is_some_and(|ident| STABLE.contains(&fold(ident).as_str())) =>
+        {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
+/// Operator classes of the order that every index has: values by PostgreSQL's comparison, texts by their bytes.
+/// With the types that take them; the first of a type is its own.
+const CLASSES: &[(&str, &[u32])] = &[
+    ("bool_ops", &[oids::BOOL]),
+    ("bpchar_ops", &[oids::BPCHAR]),
+    ("bpchar_pattern_ops", &[oids::BPCHAR]),
+    ("bytea_ops", &[oids::BYTEA]),
+    ("date_ops", &[oids::DATE]),
+    ("float4_ops", &[oids::FLOAT4]),
+    ("float8_ops", &[oids::FLOAT8]),
+    ("int2_ops", &[oids::INT2]),
+    ("int4_ops", &[oids::INT4]),
+    ("int8_ops", &[oids::INT8]),
+    ("interval_ops", &[oids::INTERVAL]),
+    ("numeric_ops", &[oids::NUMERIC]),
+    ("text_ops", &[oids::TEXT, oids::VARCHAR]),
+    ("text_pattern_ops", &[oids::TEXT, oids::VARCHAR]),
+    ("time_ops", &[oids::TIME]),
+    ("timestamp_ops", &[oids::TIMESTAMP]),
+    ("timestamptz_ops", &[oids::TIMESTAMPTZ]),
+    ("uuid_ops", &[oids::UUID]),
+    ("varchar_ops", &[oids::TEXT, oids::VARCHAR]),
+    ("varchar_pattern_ops", &[oids::TEXT, oids::VARCHAR]),
+];
+
+/// The operator class that was given to a part, if it is not its type's own.
+fn operator_class(part: &IndexColumn, oid: u32) -> Result<Option<String>, SqlError> {
+    let Some(class) = &part.operator_class else { return Ok(None) };
+    let (_, name) = Names::parts(class)?;
+    let Some((_, takes)) = CLASSES.iter().find(|(known, _)| *known == name) else {
+        return Err(SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("operator class \"{name}\" does not exist for access method \"btree\""),
+        ));
+    };
+    if !takes.contains(&oid) {
+        let ty = types::type_name(types::plain(oid));
+        return Err(SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!("operator class \"{name}\" does not accept data type {ty}"),
+        ));
+    }
+    let own = CLASSES.iter().find(|(_, takes)| takes.contains(&oid)).map(|(own, _)| *own);
+    Ok((own != Some(name.as_str())).then_some(name))
+}
+
+/// The access method, if it is not btree. A hash index is kept as the one structure that there is.
+fn method(create: &CreateIndex) -> Result<Option<String>, SqlError> {
+    let said = match &create.using {
+        None | Some(IndexType::BTree) => return Ok(None),
+        Some(IndexType::Custom(name)) => fold(name),
+        Some(other) => other.to_string().to_ascii_lowercase(),
+    };
+    match said.as_str() {
+        "btree" => return Ok(None),
+        "hash" => {}
+        "gin" | "gist" | "spgist" | "brin" => {
+            return Err(SqlError::unsupported(format!("index method {said}")));
+        }
+        _ => {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("access method \"{said}\" does not exist"),
+            ));
+        }
+    }
+    let has = |what: fn(&IndexColumn) -> bool| create.columns.iter().any(what);
+    let lacks = [
+        (create.unique, "unique indexes"),
+        (!create.include.is_empty(), "included columns"),
+        (create.columns.len() > 1, "multicolumn indexes"),
+        (has(|c| c.column.options.asc.is_some()), "ASC/DESC options"),
+        (has(|c| c.column.options.nulls_first.is_some()), "NULLS FIRST/LAST options"),
+    ];
+    match lacks.iter().find(|(said, _)| *said) {
+        Some((_, what)) => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("access method \"{said}\" does not support {what}"),
+        )),
+        None => Ok(Some(said)),
+    }
+}
+
+/// What WITH says, as pg_class.reloptions has it. Nothing of it has an effect.
+fn options(with: &[Expr]) -> Result<Vec<String>, SqlError> {
+    let invalid = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    let mut kept = Vec::new();
+    for option in with {
+        let (name, value) = match option {
+            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => (&**left, right.to_string()),
+            name => (name, "true".to_owned()),
+        };
+        let name = name.to_string().to_ascii_lowercase();
+        let value = value.trim_matches('\'').to_ascii_lowercase();
+        match name.as_str() {
+            "fillfactor" => match value.parse::<i64>() {
+                Ok(10..=100) => {}
+                Ok(_) => {
+                    let message = format!("value {value} out of bounds for option \"fillfactor\"");
+                    let error = invalid(message);
+                    return Err(error.detail("Valid values are between \"10\" and \"100\"."));
+                }
+                Err(_) => {
+                    let message =
+                        format!("invalid value for integer option \"fillfactor\": {value}");
+                    return Err(invalid(message));
+                }
+            },
+            "deduplicate_items" => {
+                if !matches!(value.as_str(), "on" | "off" | "true" | "false" | "1" | "0") {
+                    let message =
+                        format!("invalid value for boolean option \"deduplicate_items\": {value}");
+                    return Err(invalid(message));
+                }
+            }
+            _ => return Err(invalid(format!("unrecognized parameter \"{name}\""))),
+        }
+        kept.push(format!("{name}={value}"));
+    }
+    Ok(kept)
 }

@@ -5,19 +5,23 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use froglet_engine::{SqlState, Value};
-use froglet_schema::{Catalog, MigrationOptions, TableVersion};
+use froglet_schema::access::PG_CLASS;
+use froglet_schema::{Catalog, MigrationOptions, TableDef, TableVersion};
 use froglet_txn::{Limits, aside_async};
 
 use crate::apply::Stop;
 use crate::bind::text_fields;
 use crate::command::Command;
-use crate::context::EvalContext;
+use crate::context::{EvalContext, SessionFunctions};
 use crate::ddl::Ddl;
 use crate::error::{Notice, SqlError};
 use crate::execute::StatementMark;
+use crate::functions::SessionState;
 use crate::plan::read_only;
 use crate::prepared::Prepared;
-use crate::resolve::Names;
+use crate::privileges::check::check_query;
+use crate::privileges::{Who, bits, no_privilege, not_owner};
+use crate::resolve::{Names, Relation};
 use crate::revert::run as revert;
 use crate::session::{Block, Session};
 use crate::settings::Hot;
@@ -198,7 +202,10 @@ async fn attempt(
         session: &session.state,
     };
     let outcome = match revert {
-        Some((id, lossy)) => ddl.revert(id, lossy).await.map(Done::Number),
+        Some((id, lossy)) => match ddl.check_ddl(&prepared.statement.command) {
+            Ok(()) => ddl.revert(id, lossy).await.map(Done::Number),
+            Err(e) => Err(e.into()),
+        },
         None => eval.clone().within(ddl.run(&prepared.statement.command)).await.map(Done::Tag),
     };
     let notices = std::mem::take(&mut ddl.notices);
@@ -208,6 +215,35 @@ async fn attempt(
     }
     session.on_commit.extend(on_commit);
     Ok((outcome?, notices))
+}
+
+/// 42501 if the user may not make the change that is explained.
+fn may_explain(
+    state: &SessionState,
+    names: &Names<'_>,
+    statement: &Statement,
+) -> Result<(), SqlError> {
+    let who = Who::named(names.catalog, &state.user());
+    match statement {
+        _ if who.superuser => Ok(()),
+        Statement::AlterTable(alter) => match names.relation(&alter.name)? {
+            Some(Relation::Table(table)) if !who.owns(PG_CLASS, table.def.id) => {
+                Err(not_owner("table", &table.def.name))
+            }
+            _ => Ok(()),
+        },
+        Statement::CreateTable(create) => match &create.query {
+            Some(query) => check_query(state, names, query),
+            None => Ok(()),
+        },
+        Statement::CreateIndex(create) => match names.relation(&create.table_name)? {
+            Some(Relation::Table(table)) if !who.owns(PG_CLASS, table.def.id) => {
+                Err(not_owner("table", &table.def.name))
+            }
+            _ => Ok(()),
+        },
+        _ => Err(SqlError::unsupported("EXPLAIN of this statement, but for superusers,")),
+    }
 }
 
 /// EXPLAIN of a schema change: what it would cost, without making it.
@@ -225,6 +261,7 @@ pub(crate) async fn explain(
     session.state.set_catalog(&version, txn.id().0, &limits);
     let names = Names { catalog: &version, path: &hot.search_path };
     let (settings, state) = (&session.settings, &session.state);
+    may_explain(state, &names, statement)?;
     let snapshot = txn.snapshot();
     let hindrance = |query: &_| catalog.lazy_hindrance(txn, &version, query);
     let lines =
@@ -239,6 +276,28 @@ fn vacuum(catalog: &Catalog, table: &TableVersion) -> Result<(), SqlError> {
     catalog.compact(table.def.id, false)?;
     catalog.engine().freeze(table.def.space);
     Ok(())
+}
+
+/// 42501, or a warning, if the user may not do this to a table.
+fn may_maintain(who: &Who<'_>, tag: &str, table: &TableDef) -> Result<Option<Notice>, SqlError> {
+    if tag == "LOCK TABLE" {
+        let any = bits::SELECT | bits::INSERT | bits::UPDATE | bits::DELETE | bits::TRUNCATE;
+        return match who.on_relation(table.id) & any != 0 {
+            true => Ok(None),
+            false => Err(no_privilege("table", &table.name)),
+        };
+    }
+    if who.owns(PG_CLASS, table.id) {
+        return Ok(None);
+    }
+    let verb = match tag {
+        "VACUUM" => "vacuum",
+        "ANALYZE" => "analyze",
+        _ => return Err(not_owner("table", &table.name)),
+    };
+    let message =
+        format!("skipping \"{}\" --- only table or database owner can {verb} it", table.name);
+    Ok(Some(Notice::new("WARNING", SqlState::WARNING, message)))
 }
 
 /// VACUUM compacts and freezes, however recently rows were written. ANALYZE, REINDEX, CLUSTER: indexes are kept all the time, so only the
@@ -267,12 +326,26 @@ pub(crate) async fn maintain(
     let path = session.settings.hot().search_path.clone();
     let names = Names { catalog: &catalog, path: &path };
     let mut found = Vec::with_capacity(tables.len());
+    let mut warnings = Vec::new();
+    let who = Who::named(&catalog, &session.state.user());
     for table in tables {
-        found.push(names.table(table)?.clone());
+        let table = names.table(table)?.clone();
+        if !who.superuser {
+            match may_maintain(&who, tag, &table.def)? {
+                None => {}
+                Some(warning) => {
+                    warnings.push(warning);
+                    continue;
+                }
+            }
+        }
+        found.push(table);
     }
+    session.notices.extend(warnings);
     if tag == "VACUUM" {
-        if found.is_empty() {
-            found.extend(catalog.tables.values().cloned());
+        if tables.is_empty() {
+            let all = catalog.tables.values();
+            found.extend(all.filter(|table| who.owns(PG_CLASS, table.def.id)).cloned());
         }
         let catalog = session.db.catalog().clone();
         let vacuum = move || found.iter().try_for_each(|table| vacuum(&catalog, table));
@@ -293,6 +366,7 @@ impl Command {
                 | Command::AlterSequence(_)
                 | Command::Object(_)
                 | Command::Role(_)
+                | Command::Privileges(_)
                 | Command::Revert(_)
                 | Command::Undrop(_)
         )

@@ -2,6 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::ObjectName;
 use froglet_engine::SqlState;
+use froglet_schema::access::{PG_CLASS, PG_NAMESPACE, PG_TYPE};
 use froglet_schema::plain::{PlainDef, SchemaDef};
 use froglet_schema::{Change, ObjectId};
 
@@ -23,6 +24,23 @@ struct Contents {
 }
 
 impl Ddl<'_> {
+    /// CREATE SCHEMA … AUTHORIZATION
+    pub(crate) async fn create_schema_of(
+        &mut self,
+        name: &str,
+        if_not_exists: bool,
+        owner: Option<&str>,
+    ) -> Result<String, Stop> {
+        let owner = owner.map(|role| self.new_owner(role)).transpose()?;
+        let is_new = self.version.schema(name).is_none();
+        let tag = self.create_schema(name, if_not_exists).await?;
+        if let (Some(owner), true) = (owner, is_new) {
+            let id = self.version.schema(name).ok_or(Stop::Restart)?.id;
+            self.give(PG_NAMESPACE, id, owner).await?;
+        }
+        Ok(tag)
+    }
+
     pub(crate) async fn create_schema(
         &mut self,
         name: &str,
@@ -76,7 +94,7 @@ impl Ddl<'_> {
         Ok("DROP SCHEMA".to_owned())
     }
 
-    async fn empty_schema(&mut self, schema: &str, cascade: bool) -> Result<(), Stop> {
+    pub(crate) async fn empty_schema(&mut self, schema: &str, cascade: bool) -> Result<(), Stop> {
         let contents = self.contents(schema);
         if let (Some(first), false) = (contents.names.first(), cascade) {
             return Err(SqlError::new(
@@ -166,6 +184,7 @@ impl Ddl<'_> {
         for object in contents.sequences.into_iter().chain(contents.views).chain(contents.types) {
             self.move_object(object, to).await?;
         }
+        self.move_access(def.id, to).await?;
         self.apply(Change::DropPlain { object: def.id }).await?;
         Ok("ALTER SCHEMA".to_owned())
     }
@@ -201,34 +220,25 @@ impl Ddl<'_> {
         Ok(tag)
     }
 
-    /// OWNER TO, of an object and a role that there are.
-    pub(crate) fn set_owner(
+    /// OWNER TO, of an object that the user owns.
+    pub(crate) async fn set_owner(
         &mut self,
         kind: Option<Kind>,
         if_exists: bool,
         name: &ObjectName,
         role: &str,
     ) -> Result<String, Stop> {
-        let tag = match kind {
-            Some(kind) => {
-                if self.object(kind, if_exists, name)?.is_none() {
-                    return Ok(kind.tag("ALTER"));
-                }
-                kind.tag("ALTER")
-            }
-            None => {
-                let (_, schema) = Names::parts(name)?;
-                if self.version.schema(&schema).is_none() {
-                    return Err(no_schema(&schema).into());
-                }
-                "ALTER SCHEMA".to_owned()
-            }
+        let Some(kind) = kind else {
+            let (_, schema) = Names::parts(name)?;
+            let def = self.version.schema(&schema).ok_or_else(|| no_schema(&schema))?;
+            self.change_owner(PG_NAMESPACE, def.id, role).await?;
+            return Ok("ALTER SCHEMA".to_owned());
         };
-        let somebody = ["current_user", "current_role", "session_user", "pg_database_owner"];
-        if self.version.role(role).is_none() && !somebody.contains(&role) {
-            return Err(crate::roles::no_role(role).into());
+        if let Some(object) = self.object(kind, if_exists, name)? {
+            let class = if kind == Kind::Type { PG_TYPE } else { PG_CLASS };
+            self.change_owner(class, object, role).await?;
         }
-        Ok(tag)
+        Ok(kind.tag("ALTER"))
     }
 
     /// The object that ALTER names.
@@ -294,7 +304,7 @@ impl Ddl<'_> {
         match &mut def {
             PlainDef::View(view) => schema.clone_into(&mut view.schema),
             PlainDef::Enum(def) => schema.clone_into(&mut def.schema),
-            PlainDef::Schema(_) | PlainDef::Comment(_) => return Err(Stop::Restart),
+            _ => return Err(Stop::Restart),
         }
         self.apply(Change::ReplacePlain(def)).await?;
         Ok(())

@@ -215,7 +215,11 @@ impl Ddl<'_> {
     }
 
     /// Defaults that draw from a sequence go before it, or keep it.
-    async fn release_default(&mut self, sequence: &SequenceDef, cascade: bool) -> Result<(), Stop> {
+    pub(crate) async fn release_default(
+        &mut self,
+        sequence: &SequenceDef,
+        cascade: bool,
+    ) -> Result<(), Stop> {
         loop {
             let used = self.version.tables.values().find_map(|table| {
                 let mut columns = table.def.columns.iter();

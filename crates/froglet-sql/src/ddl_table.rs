@@ -25,7 +25,9 @@ impl Ddl<'_> {
         };
         let mut plans = Vec::with_capacity(create.columns.len());
         for column in &create.columns {
-            plans.push(ddl_column::plan(column)?);
+            let plan = ddl_column::plan(column)?;
+            self.check_type(plan.column.sql_type.oid)?;
+            plans.push(plan);
         }
         refuse_duplicates(plans.iter().map(|plan| plan.column.name.as_str()))?;
         let owned = self.compile_sources(&schema, &name, &mut plans).await?;

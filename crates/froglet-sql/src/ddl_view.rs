@@ -127,7 +127,7 @@ impl Ddl<'_> {
                 }
                 to.clone_into(&mut def.name);
             }
-            PlainDef::Schema(_) | PlainDef::Comment(_) => return Err(Stop::Restart),
+            _ => return Err(Stop::Restart),
         }
         self.apply(Change::ReplacePlain(def)).await?;
         Ok(tag)

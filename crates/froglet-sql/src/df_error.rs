@@ -275,6 +275,8 @@ fn plan(text: &str) -> SqlError {
     } else if text.contains("Cannot coerce")
         || text.contains("common argument type")
         || text.contains("Cannot infer common")
+        || text.contains("Can not find compatible types")
+        || text.contains("Failed to coerce types")
         || text.contains("requires a boolean expression")
         || text.contains("only supports signed numeric")
     {

@@ -57,6 +57,12 @@ macro_rules! as_theirs {
 }
 
 impl Dialect for Postgres {
+    /// The name of an argument is an identifier. Were it any expression, sqlparser would read each
+    /// argument twice, and those of calls in it four times.
+    fn supports_named_fn_args_with_expr_name(&self) -> bool {
+        false
+    }
+
     fn dialect(&self) -> TypeId {
         TypeId::of::<PostgreSqlDialect>()
     }
@@ -135,7 +141,6 @@ impl Dialect for Postgres {
         supports_comment_on,
         supports_load_extension,
         supports_named_fn_args_with_colon_operator,
-        supports_named_fn_args_with_expr_name,
         supports_empty_projections,
         supports_nested_comments,
         supports_string_escape_constant,

@@ -218,6 +218,9 @@ async fn attempt(
         }
         None => (prepared, Box::pin(bind::new_plan(session, prepared, &version)).await?),
     };
+    if let Some(denied) = &cached.denied {
+        return Err(Stop::Error((**denied).clone()));
+    }
     let outcome = match &cached.plan {
         Plan::Select(_) | Plan::Query(_) => {
             pin!(read(session, prepared, &cached, context, limits)).await

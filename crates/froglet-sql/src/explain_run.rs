@@ -48,6 +48,9 @@ pub(crate) async fn run(
     let Some((plan, _)) = planned else {
         return Err(SqlError::unsupported("EXPLAIN of this statement"));
     };
+    if let Some(denied) = session.refusal(&command, &version) {
+        return Err(*denied);
+    }
     let lines = match &plan {
         Plan::Query(query) => {
             let snapshot = session.txn.as_mut().expect("just begun").snapshot();

@@ -58,6 +58,7 @@ fn table() -> TableDef {
         dictionary: None,
         lazy: None,
         lazy_columns: Vec::new(),
+        hidden: Vec::new(),
     }
 }
 

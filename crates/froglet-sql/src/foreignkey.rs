@@ -381,25 +381,35 @@ impl Writer<'_> {
         let mut pairs: Vec<(usize, Value)> =
             key.child_columns().iter().copied().zip(values.iter().cloned()).collect();
         pairs.sort_by_key(|(column, _)| *column);
-        let columns: Vec<usize> = pairs.iter().map(|(column, _)| *column).collect();
-        let set: Vec<Value> = pairs.into_iter().map(|(_, value)| value).collect();
+        let compiled = crate::table::compiled(child)?;
+        let set: Vec<usize> = pairs.iter().map(|(column, _)| *column).collect();
+        let columns = compiled.with_generated(&child.def, &set);
+        let eval = self.eval;
+        // The row, and the values of the columns that are set.
         let renew = |old: &Row| {
             let mut row = old.clone();
-            for (column, value) in columns.iter().zip(&set) {
+            row.resize(child.def.width(), Value::Null);
+            for (column, value) in &pairs {
                 row[*column] = value.clone();
             }
-            row
+            compiled.generate(&mut row, eval)?;
+            let values: Vec<Value> = columns.iter().map(|column| row[*column].clone()).collect();
+            row.truncate(child.def.columns.len());
+            Ok::<_, SqlError>((row, values))
         };
-        let compiled = crate::table::compiled(child)?;
         for old in &targets.olds {
-            compiled.check(&child.def, &renew(old), self.eval)?;
-            targets.values.push(set.clone());
+            let (row, values) = renew(old)?;
+            compiled.check(&child.def, &row, self.eval)?;
+            targets.values.push(values);
         }
         let all: Vec<usize> = (0..child.def.columns.len()).collect();
         let mut recheck = |view: &Snapshot, rid: RowId| {
             let mut row = Row::new();
             let there = child.table.read_row(view, rid, &all, &mut row);
-            Ok((there && matches(key, &row, wanted)).then_some((set.clone(), row)))
+            if !there || !matches(key, &row, wanted) {
+                return Ok(None);
+            }
+            Ok(Some((renew(&row)?.1, row)))
         };
         let kind = Kind::Update(&columns);
         self.modify(child, kind, base.ts, &mut targets, OnBusy::Wait, Some(&mut recheck)).await?;
@@ -410,8 +420,11 @@ impl Writer<'_> {
             .rids
             .iter()
             .zip(&targets.olds)
-            .map(|(rid, old)| ChangedParent { rid: *rid, old: old.clone(), new: Some(renew(old)) })
-            .collect();
+            .map(|(rid, old)| {
+                let new = Some(renew(old)?.0);
+                Ok(ChangedParent { rid: *rid, old: old.clone(), new })
+            })
+            .collect::<Result<_, SqlError>>()?;
         self.parents_changed(child, grandchildren, &rows, depth + 1).await
     }
 

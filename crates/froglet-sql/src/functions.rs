@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use froglet_engine::{BlockCounts, SpaceId, SqlState, TxnId};
+use froglet_schema::access::PG_CLASS;
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef,
 };
@@ -22,8 +23,10 @@ use crate::database::{Database, Ends, SessionShared};
 use crate::error::{Notice, SqlError};
 use crate::notify::Said;
 use crate::plan::read_only;
+use crate::privileges::{self, Kind, Who, bits};
 use crate::roles;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
+use crate::stored::{DefaultKind, default_kind};
 use crate::types::Zone;
 
 /// A setting that a function has set: name, value, local.
@@ -49,8 +52,33 @@ struct Inner {
     /// Sequence id → the last value given here.
     given: HashMap<ObjectId, i64>,
     last_given: Option<ObjectId>,
+    allowed: Allowed,
     notices: Vec<Notice>,
     cursors: Vec<CursorRow>,
+}
+
+/// Whether a sequence is an identity column's of a table that somebody may insert into.
+fn inserts_identity(who: &Who<'_>, catalog: &CatalogVersion, sequence: ObjectId) -> bool {
+    let owner = catalog.sequences.get(&sequence).and_then(|sequence| sequence.owned_by);
+    let Some((table, column)) = owner else { return false };
+    let def = catalog.tables.get(&table).and_then(|table| table.def.column_by_id(column));
+    let identity = def.is_some_and(|def| {
+        let kind = default_kind(def);
+        matches!(kind, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault)
+    });
+    let access = catalog.access(PG_CLASS, table);
+    let of_columns = access.iter().flat_map(|access| &access.columns);
+    identity
+        && (who.on_relation(table) & bits::INSERT != 0
+            || of_columns.into_iter().any(|(id, _)| who.on_column(access, *id) & bits::INSERT != 0))
+}
+
+/// What a user may do with sequences under a catalog version, as far as it was asked.
+#[derive(Default)]
+struct Allowed {
+    stamp: u64,
+    user: Arc<str>,
+    sequences: HashMap<ObjectId, u16>,
 }
 
 impl SessionState {
@@ -72,6 +100,7 @@ impl SessionState {
                 limits: Limits::none(),
                 given: HashMap::new(),
                 last_given: None,
+                allowed: Allowed::default(),
                 notices: Vec::new(),
                 cursors: Vec::new(),
             }),
@@ -138,6 +167,39 @@ impl SessionState {
     /// The catalog of the statement under way.
     pub(crate) fn catalog_now(&self) -> Arc<CatalogVersion> {
         self.inner.lock().catalog.clone()
+    }
+
+    /// Whether statements read a time gone by.
+    pub(crate) fn reads_past(&self) -> bool {
+        self.inner.lock().settings.hot().as_of.is_some()
+    }
+
+    /// 42501 if the user may not do this with a sequence. It is asked once for a catalog version.
+    fn check_sequence(&self, id: ObjectId, privilege: u16) -> Result<(), SqlError> {
+        let (catalog, user) = {
+            let mut inner = self.inner.lock();
+            let user = inner.settings.hot().user.clone();
+            let stamp = inner.catalog.stamp;
+            if inner.allowed.stamp != stamp || inner.allowed.user != user {
+                inner.allowed = Allowed { stamp, user: user.clone(), sequences: HashMap::new() };
+            }
+            if inner.allowed.sequences.get(&id).is_some_and(|known| known & privilege != 0) {
+                return Ok(());
+            }
+            (inner.catalog.clone(), user)
+        };
+        let who = Who::named(&catalog, &user);
+        let mut given = who.privileges(Kind::Sequence, id);
+        if given & privilege == 0 && inserts_identity(&who, &catalog, id) {
+            // Who inserts rows need not ask for the numbers that they get.
+            given |= bits::USAGE;
+        }
+        if given & privilege == 0 {
+            let (what, name) = privileges::called(&catalog, id);
+            return Err(privileges::no_privilege(what, &name));
+        }
+        self.inner.lock().allowed.sequences.insert(id, given);
+        Ok(())
     }
 
     /// Sequences have no past, and are not to be written from there.
@@ -300,6 +362,7 @@ impl SessionFunctions for SessionState {
         self.refuse_in_the_past("nextval()")?;
         self.set_may_restart(false);
         let def = self.sequence(sequence)?;
+        self.check_sequence(sequence, bits::USAGE | bits::UPDATE)?;
         let value = self.db.catalog().next_value(&def)?;
         let mut inner = self.inner.lock();
         inner.given.insert(sequence, value);
@@ -309,6 +372,7 @@ impl SessionFunctions for SessionState {
 
     fn current_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
         let def = self.sequence(sequence)?;
+        self.check_sequence(sequence, bits::USAGE | bits::SELECT)?;
         self.inner.lock().given.get(&sequence).copied().ok_or_else(|| {
             SqlError::new(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -318,6 +382,10 @@ impl SessionFunctions for SessionState {
     }
 
     fn last_value(&self) -> Result<i64, SqlError> {
+        let last = self.inner.lock().last_given;
+        if let Some(id) = last {
+            self.check_sequence(id, bits::USAGE | bits::SELECT)?;
+        }
         let inner = self.inner.lock();
         inner.last_given.and_then(|id| inner.given.get(&id).copied()).ok_or_else(|| {
             SqlError::new(
@@ -331,6 +399,7 @@ impl SessionFunctions for SessionState {
         self.refuse_in_the_past("setval()")?;
         self.set_may_restart(false);
         let def = self.sequence(sequence)?;
+        self.check_sequence(sequence, bits::UPDATE)?;
         if !(def.min..=def.max).contains(&value) {
             return Err(SqlError::new(
                 SqlState::NUMERIC_VALUE_OUT_OF_RANGE,

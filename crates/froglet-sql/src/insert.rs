@@ -74,7 +74,7 @@ impl Inserter {
         values: impl Iterator<Item = Result<Option<Value>, SqlError>>,
         context: &EvalContext,
     ) -> Result<Row, SqlError> {
-        let mut row = vec![Value::Null; self.table.def.columns.len()];
+        let mut row = vec![Value::Null; self.table.def.width()];
         for (column, value) in self.columns.iter().zip(values) {
             row[*column] = match value? {
                 Some(value) => value,

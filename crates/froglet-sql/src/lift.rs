@@ -227,6 +227,10 @@ impl Finder<'_> {
     /// Whether a column is compared with a literal of a kind that it is compared with as it is.
     fn compared(&self, column: &ColumnDef, value: &Expr, found: &mut Vec<(usize, Slot)>) -> bool {
         let Some((at, negative)) = self.literal(value) else { return false };
+        if crate::index_expr::in_predicate(self.table, column.id) {
+            // Whether the predicate of an index is implied depends on the value.
+            return true;
+        }
         let fits = match self.literals[at].class {
             Class::Int4 | Class::Int8 => is_integer(column) || column.sql_type.oid == oids::FLOAT8,
             Class::Text => matches!(column.sql_type.oid, oids::TEXT | oids::VARCHAR),

@@ -247,6 +247,7 @@ impl ModifyPlan {
     ) -> Result<(), SqlError> {
         if self.whole {
             let mut new = overlaid(row, columns, values);
+            new.resize(self.table.def.width(), Value::Null);
             self.compiled.generate(&mut new, context)?;
             for column in &self.compiled.generated {
                 if let Some(at) = columns.iter().position(|c| c == column) {
@@ -258,7 +259,7 @@ impl ModifyPlan {
             return checks.map(|c| c.check(&self.table.def, &new, context)).collect();
         }
         for (column, value) in columns.iter().zip(values.iter()) {
-            if value.is_null() && self.table.def.columns[*column].not_null {
+            if value.is_null() && self.table.def.column_at(*column).not_null {
                 let old = self.whole_row(view, rid);
                 let new = overlaid(&old, columns, values);
                 return Err(violation::not_null(&self.table.def, *column, &new));
@@ -364,7 +365,9 @@ impl ModifyPlan {
         match &self.change {
             Change::Delete => None,
             Change::Update(columns) => {
-                Some(overlaid(&targets.olds[at], columns, &targets.values[at]))
+                let mut row = overlaid(&targets.olds[at], columns, &targets.values[at]);
+                row.truncate(self.table.def.columns.len());
+                Some(row)
             }
         }
     }
@@ -390,9 +393,15 @@ impl ModifyPlan {
     }
 }
 
-/// A row with some columns replaced.
+/// A row with some columns, ascending, replaced.
 pub(crate) fn overlaid(row: &[Value], columns: &[usize], values: &[Value]) -> Row {
     let mut new = row.to_vec();
+    // What was read of a row has no hidden columns; what is set may.
+    if let Some(last) = columns.last()
+        && *last >= new.len()
+    {
+        new.resize(last + 1, Value::Null);
+    }
     for (column, value) in columns.iter().zip(values) {
         new[*column] = value.clone();
     }
@@ -404,5 +413,5 @@ pub(crate) fn wants_whole(compiled: &Compiled, columns: &[usize]) -> bool {
     let touched = |inputs: &[usize]| inputs.iter().any(|c| columns.contains(c));
     compiled.checks.iter().any(|(_, _, inputs)| touched(inputs))
         || touched(&compiled.labelled)
-        || compiled.sources.iter().any(|s| matches!(s, ColumnSource::Generated(_)))
+        || columns.iter().any(|c| matches!(compiled.sources[*c], ColumnSource::Generated(_)))
 }

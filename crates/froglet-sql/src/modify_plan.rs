@@ -179,7 +179,7 @@ pub(crate) async fn plan(
         || !modification.others.is_empty()
         || modification.selection.is_some_and(has_subquery)
         || sets.iter().flatten().any(|set| has_subquery(set.value));
-    let change = change_of(&compiled, sets.as_deref());
+    let change = change_of(&table.def, &compiled, sets.as_deref());
     let scope = Scope::table(&table.def, alias);
     let params = match long {
         true => given.to_vec(),
@@ -231,12 +231,10 @@ pub(crate) async fn plan(
     Ok((plan, params))
 }
 
-fn change_of(compiled: &Compiled, sets: Option<&[Set<'_>]>) -> Change {
+fn change_of(def: &TableDef, compiled: &Compiled, sets: Option<&[Set<'_>]>) -> Change {
     let Some(sets) = sets else { return Change::Delete };
-    let set = sets.iter().map(|set| set.column);
-    let mut columns: Vec<usize> = set.chain(compiled.generated.iter().copied()).collect();
-    columns.sort_unstable();
-    Change::Update(columns)
+    let set: Vec<usize> = sets.iter().map(|set| set.column).collect();
+    Change::Update(compiled.with_generated(def, &set))
 }
 
 /// An UPDATE, or without `sets` a DELETE, of rows that somebody else finds; it is given whole rows.
@@ -246,7 +244,7 @@ pub(crate) fn of_found_rows(
     compiled: &Arc<Compiled>,
     sets: Option<&[Set<'_>]>,
 ) -> ModifyPlan {
-    let change = change_of(compiled, sets);
+    let change = change_of(&table.def, compiled, sets);
     let (child_keys, parent_keys) = keys(table, &change, planner);
     ModifyPlan {
         table: table.clone(),

@@ -24,6 +24,8 @@ pub enum ObjectDdl {
     CreateSchema {
         name: String,
         if_not_exists: bool,
+        /// AUTHORIZATION
+        owner: Option<String>,
     },
     RenameSchema {
         name: String,
@@ -71,7 +73,6 @@ pub enum ObjectDdl {
         name: ObjectName,
         schema: String,
     },
-    /// Of a role that there is, it changes nothing.
     Owner {
         /// None for a schema.
         kind: Option<Kind>,
@@ -347,8 +348,8 @@ fn create_schema(cursor: &mut Cursor<'_>) -> Result<ObjectDdl, ParserError> {
     let if_not_exists = if_not_exists(cursor)?;
     let name = if cursor.peek_word("authorization") { None } else { Some(cursor.name()?) };
     let owner = if cursor.skip("authorization") { Some(cursor.name()?) } else { None };
-    match name.or(owner) {
-        Some(name) => Ok(ObjectDdl::CreateSchema { name, if_not_exists }),
+    match name.or_else(|| owner.clone()) {
+        Some(name) => Ok(ObjectDdl::CreateSchema { name, if_not_exists, owner }),
         None => cursor.wrong("a name"),
     }
 }

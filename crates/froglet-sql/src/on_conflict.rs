@@ -7,18 +7,22 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, ConflictTarget, Expr, OnConflict as Clause, OnConflictAction,
+    AssignmentTarget, ConflictTarget, Expr, Ident, OnConflict as Clause, OnConflictAction,
+    SelectItem, SetExpr,
 };
-use froglet_engine::{IndexId, Row, RowId, Snapshot, SqlState, Value, WriteStop};
-use froglet_schema::{SqlType, TableDef, TableVersion};
+use froglet_engine::{ColumnId, IndexId, Row, RowId, Snapshot, SqlState, Value, WriteStop};
+use froglet_schema::def::Timing;
+use froglet_schema::{ConstraintDef, IndexDef, SqlType, TableDef, TableVersion};
 use froglet_txn::{Isolation, TxnError};
 
+use crate::access::conjuncts;
 use crate::apply::{Kind, OnBusy, Stop, Targets, Writer, internal};
 use crate::bound::BoundExpr;
 use crate::command::fold;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, infer_params};
 use crate::foreignkey::{ChangedParent, Key};
+use crate::index_expr;
 use crate::insert::Inserter;
 use crate::modify::overlaid;
 use crate::plan::Planner;
@@ -29,8 +33,8 @@ use crate::violation;
 
 /// What a conflict does.
 pub(crate) struct OnConflict {
-    /// The unique index whose conflicts are meant; `None` for any (DO NOTHING only).
-    index: Option<IndexId>,
+    /// The unique indexes whose conflicts are meant; `None` for any (DO NOTHING only).
+    indexes: Option<Vec<IndexId>>,
     update: Option<DoUpdate>,
 }
 
@@ -52,14 +56,14 @@ impl OnConflict {
         params: &[SqlType],
         planner: &Planner<'_>,
     ) -> Result<(OnConflict, Vec<SqlType>), SqlError> {
-        let index = match &clause.conflict_target {
+        let indexes = match &clause.conflict_target {
             None => None,
-            Some(target) => Some(arbiter(&table.def, target)?),
+            Some(target) => Some(arbiters(&table.def, target)?),
         };
         let OnConflictAction::DoUpdate(update) = &clause.action else {
-            return Ok((OnConflict { index, update: None }, params.to_vec()));
+            return Ok((OnConflict { indexes, update: None }, params.to_vec()));
         };
-        if index.is_none() {
+        if indexes.is_none() {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
                 "ON CONFLICT DO UPDATE requires inference specification or constraint name",
@@ -95,7 +99,7 @@ impl OnConflict {
         let params = infer_params(&scope, &exprs, params)?;
         let mut columns = Vec::new();
         let mut values = Vec::new();
-        for at in 0..def.columns.len() {
+        for at in 0..def.width() {
             let set = sets.iter().find(|(column, _)| *column == at);
             if set.is_none() && !compiled.generated.contains(&at) {
                 continue;
@@ -123,7 +127,7 @@ impl OnConflict {
             .filter(|key| key.parent_columns().iter().any(|c| columns.contains(c)))
             .collect();
         let update = Some(DoUpdate { columns, values, condition, parents });
-        Ok((OnConflict { index, update }, params))
+        Ok((OnConflict { indexes, update }, params))
     }
 
     /// Inserts or updates each row; returns those that were written, as they are now.
@@ -164,7 +168,7 @@ impl OnConflict {
             match stop {
                 WriteStop::Busy { holder } => writer.wait_for(holder).await?,
                 WriteStop::Duplicate { index, other } => {
-                    if self.index.is_some_and(|wanted| wanted != index) {
+                    if self.indexes.as_ref().is_some_and(|wanted| !wanted.contains(&index)) {
                         return Err(violation::unique(&table.def, index, &row).into());
                     }
                     let Some(update) = &self.update else { return Ok(None) };
@@ -284,33 +288,41 @@ impl DoUpdate {
     }
 }
 
-/// The unique index that a conflict target means.
-fn arbiter(def: &TableDef, target: &ConflictTarget) -> Result<IndexId, SqlError> {
+/// The unique indexes that a conflict target means.
+fn arbiters(def: &TableDef, target: &ConflictTarget) -> Result<Vec<IndexId>, SqlError> {
     match target {
         ConflictTarget::Columns(columns) => {
-            let mut wanted = Vec::new();
-            for ident in columns {
-                wanted.push(def.columns[resolve::column(def, ident)?].id);
-            }
-            wanted.sort_unstable();
-            wanted.dedup();
-            let index = def.indexes.iter().find(|index| {
-                let mut key: Vec<_> = index.spec.key.iter().map(|part| part.column).collect();
+            let (wanted, predicate) = inference(def, columns)?;
+            let conditions = predicate.as_ref().map(conjuncts).unwrap_or_default();
+            let is_meant = |index: &IndexDef| {
+                let implied = index_expr::predicate(def, index)
+                    .is_none_or(|predicate| index_expr::implied(def, &predicate, &conditions));
+                let mut key: Vec<_> = index.written_parts().iter().map(|p| p.column).collect();
                 key.sort_unstable();
-                index.spec.unique && key == wanted
-            });
-            index.map(|index| index.spec.id).ok_or_else(|| {
-                SqlError::new(
+                key.dedup();
+                index.spec.unique && implied && is_same(def, &key, &wanted)
+            };
+            let meant = def.indexes.iter().filter(|index| is_meant(index));
+            let meant: Vec<IndexId> = meant.map(|index| index.spec.id).collect();
+            if meant.is_empty() {
+                return Err(SqlError::new(
                     SqlState::INVALID_COLUMN_REFERENCE,
                     "there is no unique or exclusion constraint matching the ON CONFLICT specification",
-                )
-            })
+                ));
+            }
+            Ok(meant)
         }
         ConflictTarget::OnConstraint(name) => {
             use froglet_schema::ConstraintKind as K;
             let name = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
-            match def.constraint(&name).map(|c| &c.kind) {
-                Some(K::PrimaryKey(id) | K::Unique(id)) => Ok(*id),
+            match def.constraint(&name) {
+                Some(c) if c.timing != Timing::NotDeferrable => Err(SqlError::new(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+                )),
+                Some(ConstraintDef { kind: K::PrimaryKey(id) | K::Unique(id), .. }) => {
+                    Ok(vec![*id])
+                }
                 _ => Err(SqlError::new(
                     SqlState::UNDEFINED_OBJECT,
                     format!("constraint \"{name}\" for table \"{}\" does not exist", def.name),
@@ -318,4 +330,71 @@ fn arbiter(def: &TableDef, target: &ConflictTarget) -> Result<IndexId, SqlError>
             }
         }
     }
+}
+
+/// What a conflict target has: a column, or an expression.
+enum Inferred {
+    Column(ColumnId),
+    Expression(Expr),
+}
+
+/// The parts of a conflict target's key, each once, and its predicate (see `token_forms::conflict_targets`).
+fn inference(def: &TableDef, names: &[Ident]) -> Result<(Vec<Inferred>, Option<Expr>), SqlError> {
+    let mut exprs: Vec<Expr> = Vec::new();
+    let mut predicate = None;
+    match names {
+        [one] if one.value.starts_with('\0') => {
+            let (list, given) = one.value[1..].split_once('\0').unwrap_or_default();
+            let query = crate::parse::parse_query(&format!("SELECT {list}"))?;
+            if let SetExpr::Select(select) = *query.body {
+                for item in select.projection {
+                    match item {
+                        SelectItem::UnnamedExpr(expr) => exprs.push(expr),
+                        // What looks like an alias is an operator class; there is one order.
+                        SelectItem::ExprWithAlias { expr, .. } => exprs.push(expr),
+                        other => {
+                            return Err(SqlError::unsupported(format!("ON CONFLICT ({other})")));
+                        }
+                    }
+                }
+            }
+            if !given.is_empty() {
+                predicate = Some(crate::parse::parse_expression(given)?);
+            }
+        }
+        names => exprs.extend(names.iter().cloned().map(Expr::Identifier)),
+    }
+    let mut found: Vec<Inferred> = Vec::new();
+    for mut expr in exprs {
+        while let Expr::Nested(inner) | Expr::Collate { expr: inner, .. } = expr {
+            expr = *inner;
+        }
+        found.push(match &expr {
+            Expr::Identifier(ident) => {
+                Inferred::Column(def.columns[resolve::column(def, ident)?].id)
+            }
+            other => match index_expr::canonical(def, other) {
+                Some(canonical) => Inferred::Expression(canonical),
+                None => {
+                    RowExpr::compile(&Scope::table(def, None), other, &[])?;
+                    return Err(SqlError::unsupported(format!("ON CONFLICT ({other})")));
+                }
+            },
+        });
+    }
+    Ok((found, predicate))
+}
+
+/// Whether the key of an index has what was inferred, and nothing else.
+fn is_same(def: &TableDef, key: &[ColumnId], wanted: &[Inferred]) -> bool {
+    let is_it = |id: ColumnId, wanted: &Inferred| match (def.hidden_column(id), wanted) {
+        (None, Inferred::Column(column)) => *column == id,
+        (Some(hidden), Inferred::Expression(expr)) => index_expr::expression(def, hidden)
+            .ok()
+            .and_then(|known| index_expr::canonical(def, &known))
+            .is_some_and(|known| known == *expr),
+        _ => false,
+    };
+    key.iter().all(|id| wanted.iter().any(|wanted| is_it(*id, wanted)))
+        && wanted.iter().all(|wanted| key.iter().any(|id| is_it(*id, wanted)))
 }

@@ -228,6 +228,7 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::token_forms::column_hints(&mut tokens);
     crate::token_forms::trims(&mut tokens);
     crate::token_forms::only(&mut tokens);
+    crate::token_forms::conflict_targets(&mut tokens);
     crate::sequence_ddl::order_identity_options(&mut tokens);
     crate::storage_options::with_known_options(&mut tokens);
     order_by_operators(&mut tokens);

@@ -66,6 +66,10 @@ pub(crate) struct CachedPlan {
     pub(crate) fast: bool,
     /// `search_path`
     pub(crate) path: Arc<[String]>,
+    /// Who runs it.
+    pub(crate) user: Arc<str>,
+    /// Why he may not.
+    pub(crate) denied: Option<Box<SqlError>>,
     /// `timezone`, in which literals were read.
     pub(crate) timezone: Arc<str>,
     pub(crate) plan: Plan,
@@ -74,12 +78,19 @@ pub(crate) struct CachedPlan {
 }
 
 impl CachedPlan {
+    /// The same, which the user may run or not.
+    pub(crate) fn that_may(self, denied: Option<Box<SqlError>>) -> CachedPlan {
+        CachedPlan { denied, ..self }
+    }
+
     /// A plan made under the catalog of this stamp, and with these settings.
     pub(crate) fn new(plan: Plan, stamp: u64, hot: &Hot) -> CachedPlan {
         CachedPlan {
             stamp,
             fast: hot.fast_path,
             path: hot.search_path.clone(),
+            user: hot.user.clone(),
+            denied: None,
             timezone: hot.timezone.clone(),
             plan,
             conversion: None,
@@ -91,6 +102,7 @@ impl CachedPlan {
         self.stamp == stamp
             && self.fast == hot.fast_path
             && self.path == hot.search_path
+            && self.user == hot.user
             && self.timezone == hot.timezone
     }
 }

@@ -75,7 +75,10 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
             Some(name) => call(name, vec![part(left), part(right)]),
             None => return Ok(()),
         },
-        Expr::Function(function) => return named_arguments(function),
+        Expr::Function(function) => {
+            sorted_if_distinct(function);
+            return named_arguments(function);
+        }
         _ => return Ok(()),
     };
     Ok(())
@@ -138,6 +141,27 @@ fn binary(op: &BinaryOperator) -> Option<&'static str> {
 const NAMED: &[(&str, &[&str])] =
     &[("make_interval", &["years", "months", "weeks", "days", "hours", "mins", "secs"])];
 
+/// Aggregates whose answer tells in which order they saw the values.
+const ORDERED: &[&str] = &["array_agg", "string_agg", "json_agg", "jsonb_agg"];
+
+/// PostgreSQL sorts values to find those that are the same, and so their list is sorted.
+fn sorted_if_distinct(function: &mut ast::Function) {
+    let ast::FunctionArguments::List(list) = &mut function.args else { return };
+    let distinct = Some(ast::DuplicateTreatment::Distinct);
+    if list.duplicate_treatment != distinct || !list.clauses.is_empty() {
+        return;
+    }
+    let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded);
+    if !name.is_some_and(|name| ORDERED.contains(&name.as_str())) {
+        return;
+    }
+    if let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value))) = list.args.first() {
+        let options = ast::OrderByOptions::default();
+        let key = ast::OrderByExpr { expr: value.clone(), options, with_fill: None };
+        list.clauses.push(ast::FunctionArgumentClause::OrderBy(vec![key]));
+    }
+}
+
 fn named_arguments(function: &mut ast::Function) -> Result<(), SqlError> {
     let ast::FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
     let is_named = |arg: &ast::FunctionArg| !matches!(arg, ast::FunctionArg::Unnamed(_));
@@ -156,11 +180,6 @@ fn named_arguments(function: &mut ast::Function) -> Result<(), SqlError> {
             ast::FunctionArg::Named { name, arg: ast::FunctionArgExpr::Expr(value), .. } => {
                 (names.iter().position(|known| *known == folded(&name)), value)
             }
-            ast::FunctionArg::ExprNamed {
-                name: Expr::Identifier(name),
-                arg: ast::FunctionArgExpr::Expr(value),
-                ..
-            } => (names.iter().position(|known| *known == folded(&name)), value),
             other => return Err(SqlError::unsupported(format!("the argument {other}"))),
         };
         let place = at.and_then(|at| args.get_mut(at));

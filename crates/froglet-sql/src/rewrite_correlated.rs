@@ -164,14 +164,15 @@ pub fn exists_as_count(expr: &mut Expr) {
             select.distinct = None;
             select.projection = vec![ast::SelectItem::UnnamedExpr(count)];
             subquery.order_by = None;
-            let op = if *negated { Op::Eq } else { Op::Gt };
             let query = subquery.clone();
             let zero = ast::Value::Number("0".to_owned(), false).with_empty_span();
-            *expr = Expr::BinaryOp {
+            let some = Box::new(Expr::BinaryOp {
                 left: Box::new(Expr::Subquery(query)),
-                op,
+                op: Op::Gt,
                 right: Box::new(Expr::Value(zero)),
-            };
+            });
+            // A condition on the outer row alone, where it does not hold, leaves no count.
+            *expr = if *negated { Expr::IsNotTrue(some) } else { Expr::IsTrue(some) };
         }
         Expr::BinaryOp { left, right, .. } => {
             exists_as_count(left);

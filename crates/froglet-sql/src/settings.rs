@@ -22,6 +22,7 @@ use crate::command::IsolationName;
 use crate::database::ConnectOptions;
 use crate::error::SqlError;
 use crate::lazy_query::Mode;
+use crate::roles::NO_ROLE;
 use crate::setting_specs::{Kind, SPECS, Spec};
 use crate::types::zone::{self, Zone};
 
@@ -66,7 +67,9 @@ pub struct Hot {
     pub as_of: Option<Arc<str>>,
     /// `froglet.on_violation`
     pub reject_writers: bool,
-    /// `search_path` with `"$user"` left out
+    /// Who the session is: `role`, or `session_authorization` if that is none
+    pub user: Arc<str>,
+    /// `search_path`
     pub search_path: Arc<[String]>,
     /// `timezone`
     pub timezone: Arc<str>,
@@ -377,6 +380,10 @@ impl Hot {
             Some(0) | None => None,
             Some(ms) => Some(Duration::from_millis(ms)),
         };
+        let user = match get("role") {
+            NO_ROLE => get(SESSION_AUTHORIZATION),
+            role => role,
+        };
         Hot {
             fast_path: on("froglet.fast_path"),
             plan_cache: on("froglet.plan_cache"),
@@ -401,7 +408,8 @@ impl Hot {
             scan_rows_per_second: get("froglet.migration_rows_per_second").parse().unwrap_or(0),
             as_of: Some(get("froglet.as_of")).filter(|text| !text.is_empty()).map(Arc::from),
             reject_writers: get("froglet.on_violation") == "reject_writers",
-            search_path: search_path(get("search_path")),
+            search_path: search_path(get("search_path"), user),
+            user: Arc::from(user),
             timezone: Arc::from(get("TimeZone")),
             zone: Zone::parse(get("TimeZone")).unwrap_or(Zone::Utc),
             notices: !matches!(get("client_min_messages"), "warning" | "error"),
@@ -410,11 +418,12 @@ impl Hot {
     }
 }
 
-fn search_path(value: &str) -> Arc<[String]> {
+fn search_path(value: &str, user: &str) -> Arc<[String]> {
     value
         .split(',')
-        .map(|part| part.trim().trim_matches('"').to_owned())
-        .filter(|part| !part.is_empty() && part != "$user")
+        .map(|part| part.trim().trim_matches('"'))
+        .filter(|part| !part.is_empty())
+        .map(|part| if part == "$user" { user.to_owned() } else { part.to_owned() })
         .collect()
 }
 

@@ -54,6 +54,11 @@ pub(crate) fn for_query<T>(
     stacker::maybe_grow(room, STACK_BYTES, run)
 }
 
+/// Runs what recurses over a statement that has been parsed.
+pub(crate) fn with_room<T>(run: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(BIG_ROOM_BYTES, STACK_BYTES, run)
+}
+
 /// How a query nests.
 #[derive(Default)]
 struct Shape {

@@ -379,7 +379,10 @@ impl Session {
             param_types: types.collect::<Result<_, _>>().ok()?,
             params: params.into(),
             origins: prepared.origins.clone(),
-            plan: Arc::new(CachedPlan::new(plan, catalog.stamp, self.settings.hot())),
+            plan: Arc::new(
+                CachedPlan::new(plan, catalog.stamp, self.settings.hot())
+                    .that_may(self.refusal(&statement.command, &catalog)),
+            ),
         })
     }
 }

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Expr;
-use froglet_engine::{SqlState, Value};
+use froglet_engine::{ColumnId, SqlState, Value};
 use froglet_schema::{ColumnDef, TableDef, TableVersion};
 
 use crate::bound::BoundExpr;
@@ -30,11 +30,11 @@ pub(crate) enum ColumnSource {
 /// A table version's compiled part.
 #[derive(Debug)]
 pub(crate) struct Compiled {
-    /// For each column.
+    /// For each column of the layout.
     pub(crate) sources: Vec<ColumnSource>,
-    /// For each column: what statements may say of it.
+    /// For each column of the layout: what statements may say of it.
     pub(crate) kinds: Vec<DefaultKind>,
-    /// Positions of generated columns.
+    /// Positions of generated columns, hidden ones among them.
     pub(crate) generated: Vec<usize>,
     /// By name.
     pub(crate) checks: Vec<(String, BoundExpr, Vec<usize>)>,
@@ -67,6 +67,11 @@ impl Compiled {
         let mut kinds = Vec::with_capacity(def.columns.len());
         for column in &def.columns {
             let (kind, source) = source_of(def, column, &scope)?;
+            kinds.push(kind);
+            sources.push(source);
+        }
+        for hidden in &def.hidden {
+            let (kind, source) = source_of(def, &hidden.column, &scope)?;
             kinds.push(kind);
             sources.push(source);
         }
@@ -109,6 +114,23 @@ impl Compiled {
             }
         }
         Ok(())
+    }
+
+    /// Columns that are set, and those that are computed anew with them; ascending.
+    pub(crate) fn with_generated(&self, def: &TableDef, set: &[usize]) -> Vec<usize> {
+        let visible = def.columns.len();
+        let computed = self.generated.iter().copied().filter(|at| *at < visible);
+        let mut columns: Vec<usize> = set.iter().copied().chain(computed).collect();
+        let is_set = |id: &ColumnId| columns.iter().any(|at| def.columns[*at].id == *id);
+        let hidden: Vec<usize> = (visible..)
+            .zip(&def.hidden)
+            .filter(|(_, hidden)| hidden.inputs.iter().any(is_set))
+            .map(|(at, _)| at)
+            .collect();
+        columns.extend(hidden);
+        columns.sort_unstable();
+        columns.dedup();
+        columns
     }
 
     /// 23502, 23514, 22P02 where a row in layout order breaks a rule of its own.

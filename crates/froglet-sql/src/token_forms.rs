@@ -6,6 +6,7 @@
 //! | `FROM ONLY t` | `FROM t` |
 //! | `trim(trailing from x)` | `trim(trailing x)` |
 //! | `ALTER COLUMN c SET STATISTICS 50`, `… SET STORAGE MAIN` | `ALTER COLUMN c SET (n_distinct = 0)`, which has no effect either |
+//! | `ON CONFLICT (lower(a)) WHERE b DO …` | `ON CONFLICT ("…") DO …`, one name that has all of it |
 //! | `ALTER COLUMN c TYPE text COLLATE "C"` | without the collation: there is one |
 
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -74,6 +75,54 @@ pub(crate) fn only(tokens: &mut Vec<TokenWithSpan>) {
         }
         at += 1;
     }
+}
+
+/// The target of ON CONFLICT with expressions, or with a predicate, as one name: a NUL, the list, a NUL, the
+/// predicate. sqlparser reads names alone there.
+pub(crate) fn conflict_targets(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at + 3 < tokens.len() {
+        let is_target = is_keyword(&tokens[at], Keyword::ON)
+            && is_keyword(&tokens[at + 1], Keyword::CONFLICT)
+            && tokens[at + 2].token == Token::LParen;
+        if is_target && let Some((close, end)) = conflict_target(tokens, at + 2) {
+            let list = text_of(&tokens[at + 3..close]);
+            let predicate = text_of(&tokens[(close + 2).min(end)..end]);
+            let name = format!("\0{list}\0{predicate}");
+            let span = tokens[at + 3].span;
+            let word = Token::make_word(&name, Some('"'));
+            let close = tokens[close].clone();
+            tokens.splice(at + 3..end, [TokenWithSpan::new(word, span), close]);
+        }
+        at += 1;
+    }
+}
+
+/// Where a target's list is closed, and where the target ends, if it is no list of names.
+fn conflict_target(tokens: &[TokenWithSpan], open: usize) -> Option<(usize, usize)> {
+    let mut depth = 0;
+    let closing = tokens[open..].iter().position(|t| {
+        depth += i32::from(t.token == Token::LParen) - i32::from(t.token == Token::RParen);
+        depth == 0
+    });
+    let close = open + closing?;
+    let end = close + tokens[close..].iter().position(|t| is_keyword(t, Keyword::DO))?;
+    let is_name = |t: &TokenWithSpan| matches!(t.token, Token::Word(_) | Token::Comma);
+    let names = tokens[open + 1..close].iter().all(is_name);
+    let is_plain = names && !is_keyword(&tokens[close + 1], Keyword::WHERE);
+    (!is_plain).then_some((close, end))
+}
+
+/// Tokens as text that is read as the same tokens.
+fn text_of(tokens: &[TokenWithSpan]) -> String {
+    let text = |t: &TokenWithSpan| match &t.token {
+        Token::SingleQuotedString(s) => format!("'{}'", s.replace('\'', "''")),
+        Token::Word(w) if w.quote_style.is_some() => {
+            format!("\"{}\"", w.value.replace('"', "\"\""))
+        }
+        token => token.to_string(),
+    };
+    tokens.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
 /// Actions of ALTER TABLE that change how a column is stored and sorted, which here is one way.

@@ -5,6 +5,7 @@ use froglet_schema::TableDef;
 use froglet_schema::def::ForeignKeyDef;
 
 use crate::error::SqlError;
+use crate::pgcatalog::deparse;
 use crate::types::output::display_value;
 
 /// The longest value that an error shows, in characters.
@@ -55,13 +56,10 @@ pub(crate) fn unique(table: &TableDef, index: IndexId, row: &[Value]) -> SqlErro
         )
     };
     let Some(index) = index else { return error };
-    let columns: Vec<ColumnId> = index.spec.key.iter().map(|part| part.column).collect();
-    let values: Vec<Value> = columns
-        .iter()
-        .map(|id| {
-            table.columns.iter().position(|c| c.id == *id).map_or(Value::Null, |at| row[at].clone())
-        })
-        .collect();
+    let columns: Vec<ColumnId> = index.written_parts().iter().map(|part| part.column).collect();
+    let value = |at: usize| row.get(at).cloned().unwrap_or(Value::Null);
+    let values: Vec<Value> =
+        columns.iter().map(|id| table.position_of(*id).map_or(Value::Null, value)).collect();
     error.detail(format!("{} already exists.", key(table, &columns, &values)))
 }
 
@@ -118,8 +116,11 @@ fn key(table: &TableDef, columns: &[ColumnId], values: &[Value]) -> String {
     let mut names = Vec::new();
     let mut texts = Vec::new();
     for (id, value) in columns.iter().zip(values) {
-        if let Some(at) = table.columns.iter().position(|c| c.id == *id) {
-            names.push(table.columns[at].name.as_str());
+        if let Some(at) = table.position_of(*id) {
+            names.push(match table.hidden_column(*id) {
+                Some(_) => deparse::key_text(table, *id, true),
+                None => table.columns[at].name.clone(),
+            });
             texts.push(shown(table, at, value));
         }
     }
@@ -128,8 +129,12 @@ fn key(table: &TableDef, columns: &[ColumnId], values: &[Value]) -> String {
 
 /// `Failing row contains (1, null).`
 pub(crate) fn failing_row(table: &TableDef, row: &[Value]) -> String {
-    let values: Vec<String> =
-        row.iter().enumerate().map(|(at, value)| shown(table, at, value)).collect();
+    let values: Vec<String> = row
+        .iter()
+        .take(table.columns.len())
+        .enumerate()
+        .map(|(at, value)| shown(table, at, value))
+        .collect();
     format!("Failing row contains ({}).", values.join(", "))
 }
 
@@ -137,7 +142,7 @@ fn shown(table: &TableDef, column: usize, value: &Value) -> String {
     if value.is_null() {
         return "null".to_owned();
     }
-    let text = display_value(value, table.columns[column].ty);
+    let text = display_value(value, table.column_at(column).ty);
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,

@@ -39,7 +39,7 @@ fn descending(id: u32) -> KeyPart {
 }
 
 fn index(id: u32, key: Vec<KeyPart>, unique: bool) -> IndexSpec {
-    IndexSpec { id: IndexId(id), key, unique }
+    IndexSpec { id: IndexId(id), key, unique, nulls: Default::default() }
 }
 
 fn table(
@@ -126,13 +126,13 @@ pub(crate) fn row_of(spec: &TableSpec, wide: bool, codes: &[u8; COLUMNS_MAX]) ->
     spec.wide.columns.iter().enumerate().map(of).collect()
 }
 
-/// The key of a row in an index, and whether a part of it is NULL.
+/// The key of a row in an index, and whether a NULL makes it unlike every other.
 pub(crate) fn key_of(spec: &TableSpec, index: &IndexSpec, row: &[Value]) -> (Vec<u8>, bool) {
     let mut key = Vec::new();
     let mut has_null = false;
-    for part in &index.key {
+    for (i, part) in index.key.iter().enumerate() {
         let at = spec.wide.position(part.column).expect("an index is over columns of its table");
-        has_null |= row[at].is_null();
+        has_null |= row[at].is_null() && index.nulls.sets_apart(i);
         encode_part(&mut key, &row[at], part);
     }
     (key, has_null)

@@ -135,6 +135,7 @@ pub const CASES: [Case; 12] = [
                 name: Some("bench_grp_idx".to_owned()),
                 columns: vec![NewKeyPart::plain("grp")],
                 unique: false,
+                ..NewIndex::default()
             },
         },
         undo: Some(|def, made| Change::DropIndex {

@@ -56,7 +56,7 @@ mod summary;
 mod svg;
 mod sweep;
 mod system;
-mod transactions;
+pub(crate) mod transactions;
 pub mod workload;
 
 use std::fs;

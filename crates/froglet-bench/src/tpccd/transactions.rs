@@ -50,6 +50,18 @@ enum Input {
     StockLevel(StockLevel),
 }
 
+impl Input {
+    fn kind(&self) -> Kind {
+        match self {
+            Input::NewOrder(_) => Kind::NewOrder,
+            Input::Payment(_) => Kind::Payment,
+            Input::OrderStatus(_) => Kind::OrderStatus,
+            Input::Delivery(_) => Kind::Delivery,
+            Input::StockLevel(_) => Kind::StockLevel,
+        }
+    }
+}
+
 /// How a transaction that did not fail ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -70,20 +82,27 @@ impl Session {
         self.statements.follow(&self.client, version).await
     }
 
-    /// One transaction of the mix. After an error it is rolled back.
-    pub async fn transaction(&mut self) -> Result<(), Error> {
-        self.unfinished = Some(self.enter());
-        self.again().await
+    /// One transaction of the mix; returns of which type. After an error it is rolled back.
+    pub async fn transaction(&mut self) -> Result<Kind, Error> {
+        let input = self.enter();
+        self.attempt(input).await
     }
 
-    /// Runs the transaction that failed once more.
-    pub async fn again(&mut self) -> Result<(), Error> {
-        let Some(input) = self.unfinished.take() else { return Ok(()) };
+    /// Runs the transaction that failed once more; a new one if none has.
+    pub async fn again(&mut self) -> Result<Kind, Error> {
+        match self.unfinished.take() {
+            Some(input) => self.attempt(input).await,
+            None => self.transaction().await,
+        }
+    }
+
+    async fn attempt(&mut self, input: Input) -> Result<Kind, Error> {
         let ended = self.run(&input).await;
+        let kind = input.kind();
         if ended.is_err() {
             self.unfinished = Some(input);
         }
-        ended
+        ended.map(|()| kind)
     }
 
     /// What the terminal enters next.

@@ -76,7 +76,7 @@ impl Session {
     /// Runs a transaction. After an error it is rolled back.
     pub async fn transaction(&mut self) -> Result<(), Error> {
         match self {
-            Session::Tpcc(session) => session.transaction().await,
+            Session::Tpcc(session) => session.transaction().await.map(drop),
             Session::Micro(session) => session.transaction().await,
         }
     }
@@ -84,7 +84,7 @@ impl Session {
     /// Runs the transaction that failed once more.
     pub async fn again(&mut self) -> Result<(), Error> {
         match self {
-            Session::Tpcc(session) => session.again().await,
+            Session::Tpcc(session) => session.again().await.map(drop),
             Session::Micro(session) => session.transaction().await,
         }
     }

@@ -22,7 +22,12 @@ pub fn column(id: u32, ty: ColumnType) -> ColumnSpec {
 /// An ascending index over columns.
 pub fn index(id: u32, columns: &[u32], unique: bool) -> IndexSpec {
     let part = |&c: &u32| KeyPart { column: ColumnId(c), descending: false, nulls_first: false };
-    IndexSpec { id: IndexId(id), key: columns.iter().map(part).collect(), unique }
+    IndexSpec {
+        id: IndexId(id),
+        key: columns.iter().map(part).collect(),
+        unique,
+        nulls: Default::default(),
+    }
 }
 
 /// id bigint primary key, name text, n bigint; an index over n.

@@ -128,6 +128,7 @@ async fn an_index_being_built_finds_what_the_snapshot_sees() {
             name: Some("t_v".to_owned()),
             columns: vec![NewKeyPart::plain("v")],
             unique: false,
+            ..NewIndex::default()
         };
         world.change(&mut ddl, Change::CreateIndex { table: world.table, index }).await.unwrap();
         let rows = by_scan(&world, &mut ddl).await;

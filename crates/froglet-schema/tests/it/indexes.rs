@@ -22,6 +22,7 @@ fn create_index(world: &World) -> Change {
             name: Some("t_v".to_owned()),
             columns: vec![NewKeyPart::plain("v"), NewKeyPart::plain("s")],
             unique: false,
+            ..NewIndex::default()
         },
     }
 }

@@ -18,6 +18,7 @@ use crate::dialect::Postgres;
 use crate::error::SqlError;
 use crate::plan::Planner;
 use crate::prepared::Field;
+use crate::privileges::check::check_query;
 use crate::query_rows::{self, BatchStream, QueryPlan};
 use crate::resolve::{self, Names};
 use crate::session::Session;
@@ -49,7 +50,9 @@ impl Reading {
         let txn = session.txn.as_mut().expect("just begun");
         let version = db.catalog().begin_statement(txn, false, &limits).await?;
         session.state.set_catalog(&version, txn.id().0, &limits);
-        let (query, table) = query(&copy.source, &Names { catalog: &version, path: &path })?;
+        let names = Names { catalog: &version, path: &path };
+        let (query, table) = query(&copy.source, &names)?;
+        check_query(&session.state, &names, &query)?;
         let mut planner = Planner {
             catalog: &version,
             path: &path,

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use froglet_schema::CatalogVersion;
+use froglet_schema::access::{PG_DATABASE, PG_TYPE};
 use froglet_txn::{AdvisoryKey, AdvisoryMode};
 
 use super::relations::PG_CLASS;
 use super::roles::DATABASE_OWNER;
 use super::type_io::type_io;
-use super::{OWNER, Rows, SCHEMAS, SPECS, V, schema_oid_of};
+use super::{OWNER, Rows, SCHEMAS, SPECS, V, privileges, schema_oid_of};
+use crate::privileges::DATABASE_OID;
 use crate::provider::QueryScope;
 use crate::system_row as row;
 use crate::types::names;
@@ -52,13 +54,12 @@ pub fn schema_names(scope: &QueryScope) -> BTreeSet<String> {
 
 fn schemas(scope: &QueryScope, rows: &mut Rows) {
     for name in schema_names(scope) {
-        let public = name == "public";
-        let acl = |owner: &str| vec![format!("{owner}=UC/{owner}"), format!("=U/{owner}")];
+        let (owner, acl) = privileges::of_schema(&scope.catalog, &name);
         row!(rows;
             oid: schema_oid_of(&scope.catalog, &name),
             nspname: &name,
-            nspowner: if public { DATABASE_OWNER } else { OWNER },
-            nspacl: public.then(|| acl("pg_database_owner")),
+            nspowner: owner,
+            nspacl: acl,
         );
     }
 }
@@ -104,15 +105,16 @@ fn types(scope: &QueryScope, rows: &mut Rows) {
 fn enum_types(scope: &QueryScope, rows: &mut Rows) {
     for def in scope.catalog.enum_types() {
         let schema = schema_oid_of(&scope.catalog, &def.schema);
+        let (owner, acl) = privileges::of(&scope.catalog, PG_TYPE, def.id);
         row!(rows;
-            oid: def.id, typname: &def.name, typnamespace: schema, typowner: OWNER, typlen: 4,
+            oid: def.id, typname: &def.name, typnamespace: schema, typowner: owner, typacl: acl, typlen: 4,
             typbyval: true, typtype: 'e', typcategory: 'E', typispreferred: false,
             typisdefined: true, typdelim: ',', typelem: 0, typarray: def.array, typinput: 3_506,
             typoutput: 3_507, typreceive: 3_532, typsend: 3_533, typalign: 'i',
             typstorage: 'p', typtypmod: -1, typcollation: 0,
         );
         row!(rows;
-            oid: def.array, typname: format!("_{}", def.name), typnamespace: schema, typowner: OWNER,
+            oid: def.array, typname: format!("_{}", def.name), typnamespace: schema, typowner: owner,
             typlen: -1, typbyval: false, typtype: 'b', typcategory: 'A', typispreferred: false,
             typisdefined: true, typdelim: ',', typelem: def.id, typarray: 0, typinput: 750,
             typoutput: 751, typreceive: 2_400, typsend: 2_401, typanalyze: 3_816,
@@ -125,13 +127,14 @@ fn enum_types(scope: &QueryScope, rows: &mut Rows) {
 fn access_methods(_scope: &QueryScope, rows: &mut Rows) {
     row!(rows; oid: super::relations::MEMORY, amname: "heap", amtype: 't');
     row!(rows; oid: super::relations::BTREE, amname: "btree", amtype: 'i');
+    row!(rows; oid: super::relations::HASH, amname: "hash", amtype: 'i');
 }
 
 fn databases(scope: &QueryScope, rows: &mut Rows) {
     let name = scope.session.database();
     let acl = || vec!["=c/postgres".to_owned(), "postgres=CTc/postgres".to_owned()];
     for (oid, name, template, acl) in [
-        (5, name.as_str(), false, None),
+        (5, name.as_str(), false, privileges::of(&scope.catalog, PG_DATABASE, DATABASE_OID).1),
         (1, "template1", true, Some(acl())),
         (4, "template0", true, Some(acl())),
     ] {

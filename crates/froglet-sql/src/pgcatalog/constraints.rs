@@ -1,6 +1,6 @@
 //! pg_constraint, and the texts of constraints and indexes.
 
-use froglet_engine::KeyPart;
+use froglet_engine::{KeyPart, NullKeys};
 use froglet_schema::{
     CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, IndexDef, TableDef,
 };
@@ -77,7 +77,7 @@ fn plain_constraint(
         conname: &constraint.name,
         connamespace: schema_oid_of(catalog, &table.schema),
         contype: kind(constraint),
-        convalidated: true,
+        convalidated: !constraint.not_valid,
         conrelid: table.id,
         conindid: index.map_or(0, |i| i.id),
         confupdtype: ' ',
@@ -106,7 +106,7 @@ fn foreign_key(
         contype: 'f',
         condeferrable: key.timing != Timing::NotDeferrable,
         condeferred: key.timing == Timing::InitiallyDeferred,
-        convalidated: true,
+        convalidated: !constraint.not_valid,
         conrelid: table.id,
         conindid: index.map_or(0, |i| i.id),
         confrelid: key.parent,
@@ -143,11 +143,21 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
         let found = t.def.constraints.iter().find(|c| c.id == oid)?;
         Some((&t.def, found))
     })?;
-    Some(match &constraint.kind {
+    let text = match &constraint.kind {
         ConstraintKind::PrimaryKey(_) | ConstraintKind::Unique(_) => {
             let word = if kind(constraint) == 'p' { "PRIMARY KEY" } else { "UNIQUE" };
-            let key = index_of(table, constraint)?.spec.key.iter().map(|p| p.column);
-            format!("{word} ({})", column_list(table, key))
+            let index = index_of(table, constraint)?;
+            let key = index.spec.key.iter().map(|p| p.column);
+            let nulls = match index.spec.nulls {
+                NullKeys::Distinct => "",
+                NullKeys::Equal | NullKeys::EqualButFirst => " NULLS NOT DISTINCT",
+            };
+            let mut text = format!("{word}{nulls} ({})", column_list(table, key));
+            if !index.notes.include.is_empty() {
+                let included = column_list(table, index.notes.include.iter().copied());
+                text.push_str(&format!(" INCLUDE ({included})"));
+            }
+            text
         }
         ConstraintKind::Check(check) => {
             let text = deparse::check_text(check, table, pretty);
@@ -164,7 +174,8 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
             text.push_str(&actions_text(key));
             text
         }
-    })
+    };
+    Some(if constraint.not_valid { text + " NOT VALID" } else { text })
 }
 
 /// ` ON UPDATE … ON DELETE … DEFERRABLE …`, of what is not the default.
@@ -200,30 +211,60 @@ pub fn order_text(part: &KeyPart) -> &'static str {
 }
 
 /// pg_get_indexdef; `column` from 1 is one key column alone.
-pub fn index_text(catalog: &CatalogVersion, oid: u32, column: i64) -> Option<String> {
+pub fn index_text(catalog: &CatalogVersion, oid: u32, column: i64, pretty: bool) -> Option<String> {
     let (table, index) = catalog.tables.values().find_map(|t| {
         let found = t.def.indexes.iter().find(|i| i.id == oid)?;
         Some((&t.def, found))
     })?;
     if column > 0 {
-        let part = index.spec.key.get(usize::try_from(column - 1).ok()?)?;
-        return table.column_by_id(part.column).map(|c| quote_ident(&c.name));
+        let at = usize::try_from(column - 1).ok()?;
+        let included = || at.checked_sub(index.written_parts().len());
+        let id = match index.written_parts().get(at) {
+            Some(part) => part.column,
+            None => *index.notes.include.get(included()?)?,
+        };
+        return Some(deparse::key_text(table, id, pretty));
     }
-    let parts: Vec<String> = index
-        .spec
-        .key
-        .iter()
-        .filter_map(|part| {
-            let name = quote_ident(&table.column_by_id(part.column)?.name);
-            Some(format!("{name}{}", order_text(part)))
-        })
-        .collect();
     Some(format!(
-        "CREATE {}INDEX {} ON {}.{} USING btree ({})",
-        if index.spec.unique { "UNIQUE " } else { "" },
+        "CREATE {}INDEX {} ON {}.{} {}",
+        if index.is_unique(table) { "UNIQUE " } else { "" },
         quote_ident(&index.name),
         quote_ident(&table.schema),
         quote_ident(&table.name),
-        parts.join(", ")
+        index_clauses(table, index, pretty),
     ))
+}
+
+/// `USING …` and what follows, of an index's text.
+pub fn index_clauses(table: &TableDef, index: &IndexDef, pretty: bool) -> String {
+    let skipped = usize::from(index.notes.partial);
+    let parts: Vec<String> = index
+        .written_parts()
+        .iter()
+        .enumerate()
+        .map(|(at, part)| {
+            let class = index.notes.classes.get(at + skipped).and_then(Option::as_ref);
+            let class = class.map_or_else(String::new, |class| format!(" {class}"));
+            let key = deparse::key_text(table, part.column, pretty);
+            format!("{key}{class}{}", order_text(part))
+        })
+        .collect();
+    let method = index.notes.method.as_deref().unwrap_or("btree");
+    let mut text = format!("USING {method} ({})", parts.join(", "));
+    if !index.notes.include.is_empty() {
+        let included = column_list(table, index.notes.include.iter().copied());
+        text.push_str(&format!(" INCLUDE ({included})"));
+    }
+    if index.spec.nulls != NullKeys::Distinct {
+        text.push_str(" NULLS NOT DISTINCT");
+    }
+    let options = index.notes.options.iter().filter_map(|option| option.split_once('='));
+    let options: Vec<String> = options.map(|(name, value)| format!("{name}='{value}'")).collect();
+    if !options.is_empty() {
+        text.push_str(&format!(" WITH ({})", options.join(", ")));
+    }
+    if let Some(predicate) = deparse::predicate_text(table, index, pretty) {
+        text.push_str(&format!(" WHERE {predicate}"));
+    }
+    text
 }

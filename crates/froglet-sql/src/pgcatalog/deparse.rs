@@ -11,9 +11,11 @@
 //! What is not known here is printed as sqlparser prints it.
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr, UnaryOperator};
-use froglet_schema::{CheckDef, ColumnDef, TableDef};
+use froglet_engine::ColumnId;
+use froglet_schema::{CheckDef, ColumnDef, IndexDef, TableDef};
 
 use crate::context::SessionFunctions;
+use crate::index_expr;
 use crate::rewrite::folded;
 use crate::semantics::enums;
 use crate::stored;
@@ -42,6 +44,60 @@ pub fn check_text(check: &CheckDef, table: &TableDef, pretty: bool) -> String {
         Some(expr) => Printer { table, pretty, session: None }.print(&expr).trimmed(pretty),
         None => text,
     }
+}
+
+/// A column of an index's key: its name, or the expression that a hidden one has, in parentheses unless it is
+/// a function's call.
+pub fn key_text(table: &TableDef, column: ColumnId, pretty: bool) -> String {
+    let Some(hidden) = table.hidden_column(column) else {
+        return table.column_by_id(column).map_or_else(String::new, |c| quote_ident(&c.name));
+    };
+    let Ok(expr) = index_expr::expression(table, hidden) else { return String::new() };
+    expression_text(table, &expr, pretty)
+}
+
+/// The expression of a part of a key.
+pub fn expression_text(table: &TableDef, expr: &Expr, pretty: bool) -> String {
+    let text = expr_text(table, expr, pretty);
+    match stripped(expr) {
+        Expr::Function(_)
+        | Expr::Trim { .. }
+        | Expr::Substring { .. }
+        | Expr::Extract { .. }
+        | Expr::Position { .. }
+        | Expr::Overlay { .. }
+        | Expr::Ceil { .. }
+        | Expr::Floor { .. } => text,
+        _ => format!("({text})"),
+    }
+}
+
+fn stripped(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => stripped(inner),
+        other => other,
+    }
+}
+
+/// The expressions of an index, as pg_get_expr prints them.
+pub fn index_expressions(table: &TableDef, index: &IndexDef) -> Option<String> {
+    let hidden = index.written_parts().iter().filter_map(|p| table.hidden_column(p.column));
+    let texts: Vec<String> = hidden
+        .filter_map(|hidden| index_expr::expression(table, hidden).ok())
+        .map(|expr| expr_text(table, &expr, false))
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
+/// The predicate of a partial index.
+pub fn predicate_text(table: &TableDef, index: &IndexDef, pretty: bool) -> Option<String> {
+    Some(expr_text(table, &index_expr::predicate(table, index)?, pretty))
+}
+
+fn expr_text(table: &TableDef, expr: &Expr, pretty: bool) -> String {
+    let mut expr = expr.clone();
+    crate::stored_names::to_names(&mut expr);
+    Printer { table, pretty, session: None }.print(&expr).trimmed(pretty)
 }
 
 fn parse(text: &str) -> Option<Expr> {
@@ -155,6 +211,9 @@ impl Printer<'_> {
                 self.operator(&self.print(inner), op, &self.print(pattern))
             }
             Expr::Function(function) => self.function(function),
+            Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref())
+            }
             other => Printed::loose(other.to_string(), oids::UNKNOWN),
         }
     }
@@ -215,8 +274,9 @@ impl Printer<'_> {
                     let needs = matches!(e, Expr::BinaryOp { op: Op::Or, .. }) && *op == Op::And;
                     // Chains of one operator are flat; comparisons bind tighter than AND and OR.
                     let flat = p.text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
+                    let is_list = matches!(stripped(e), Expr::InList { .. });
                     match (self.pretty, same(e), flat) {
-                        (true, _, _) if needs => format!("({})", p.text),
+                        (true, _, _) if needs || is_list => format!("({})", p.text),
                         (false, true, Some(inner)) => inner.to_owned(),
                         _ => p.text.clone(),
                     }
@@ -228,6 +288,15 @@ impl Printer<'_> {
                 self.operator(&l, &op.to_string(), &r)
             }
             _ => {
+                if *op == Op::StringConcat {
+                    let text = |p: &Printed| match p.oid {
+                        oids::VARCHAR | oids::UNKNOWN => self.cast(p, oids::TEXT),
+                        oid => Printed { text: p.text.clone(), oid, tight: p.tight },
+                    };
+                    let mut printed = self.operator(&text(&l), "||", &text(&r));
+                    printed.oid = oids::TEXT;
+                    return printed;
+                }
                 let mut printed = self.operator(&l, &op.to_string(), &r);
                 printed.oid = if l.oid == oids::UNKNOWN { r.oid } else { l.oid };
                 printed
@@ -280,19 +349,63 @@ impl Printer<'_> {
         self.wrap(format!("{shown} {op} {quantifier} ({array})"), oids::BOOL)
     }
 
+    /// On lines of its own if it is pretty, as PostgreSQL does.
+    fn case(
+        &self,
+        operand: Option<&Expr>,
+        conditions: &[ast::CaseWhen],
+        otherwise: Option<&Expr>,
+    ) -> Printed {
+        let mut text = String::from("\nCASE");
+        let mut oid = oids::UNKNOWN;
+        if let Some(operand) = operand {
+            text.push_str(&format!(" {}", self.print(operand).text));
+        }
+        for when in conditions {
+            let (condition, result) = (self.print(&when.condition), self.print(&when.result));
+            oid = if oid == oids::UNKNOWN { result.oid } else { oid };
+            text.push_str(&format!("\n    WHEN {} THEN {}", condition.text, result.text));
+        }
+        let otherwise = otherwise.map(|expr| self.print(expr));
+        if let Some(result) = &otherwise {
+            oid = if oid == oids::UNKNOWN { result.oid } else { oid };
+        }
+        let null = || format!("NULL::{}", names::type_name(plain(oid)));
+        let result = otherwise.map_or_else(null, |result| result.text);
+        text.push_str(&format!("\n    ELSE {result}\nEND"));
+        Printed::tight(text, oid)
+    }
+
     fn function(&self, function: &ast::Function) -> Printed {
         let name = function.name.to_string().to_lowercase();
         let ast::FunctionArguments::List(list) = &function.args else {
             return Printed::tight(name.to_uppercase(), oids::UNKNOWN);
         };
+        let mut common = oids::UNKNOWN;
+        if matches!(name.as_str(), "coalesce" | "nullif" | "greatest" | "least") {
+            let known = list.args.iter().filter_map(expression_of).map(|e| self.print(e).oid);
+            common = known.filter(|oid| *oid != oids::UNKNOWN).next().unwrap_or(common);
+        }
         let args: Vec<String> = list
             .args
             .iter()
-            .map(|arg| match arg {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) => self.argument(&name, e),
-                other => other.to_string(),
+            .map(|arg| match expression_of(arg) {
+                Some(e) if common != oids::UNKNOWN => {
+                    let printed = self.print(e);
+                    if printed.oid == oids::UNKNOWN && printed.text.starts_with('\'') {
+                        self.cast(&printed, common).text
+                    } else {
+                        printed.text
+                    }
+                }
+                Some(e) => self.argument(&name, e),
+                None => arg.to_string(),
             })
             .collect();
+        if common != oids::UNKNOWN {
+            let name = if name == "nullif" { "NULLIF" } else { &name.to_uppercase() };
+            return Printed::tight(format!("{name}({})", args.join(", ")), common);
+        }
         let oid = match name.as_str() {
             "length" | "char_length" => oids::INT4,
             "lower" | "upper" | "btrim" | "trim" => oids::TEXT,
@@ -335,6 +448,13 @@ impl Printer<'_> {
     fn type_name(&self, oid: u32) -> String {
         let users = self.session.and_then(|session| enums::name_in(session, oid));
         users.unwrap_or_else(|| names::type_name(plain(oid)))
+    }
+}
+
+fn expression_of(arg: &ast::FunctionArg) -> Option<&Expr> {
+    match arg {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) => Some(e),
+        _ => None,
     }
 }
 

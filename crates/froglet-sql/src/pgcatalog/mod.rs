@@ -8,6 +8,7 @@
 //!   constraints.rs pg_constraint; the texts of constraints and indexes
 //!   cluster.rs     databases, schemas, types, settings, sessions
 //!   roles.rs       roles and their members
+//!   privileges.rs  owners, grants, information_schema's views of them
 //!   views.rs       pg_tables, pg_indexes, information_schema, froglet.blocks, froglet.migrations, …
 //!   objects.rs     pg_views, pg_description, pg_enum; what depends on what
 //!   type_io.rs     the functions that types are read and written by
@@ -21,6 +22,7 @@ pub mod cluster;
 pub mod constraints;
 pub mod deparse;
 mod objects;
+mod privileges;
 pub mod relations;
 mod roles;
 pub mod rows;
@@ -126,6 +128,7 @@ fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
         .or_else(|| constraints::fill_of(schema, name))
         .or_else(|| cluster::fill_of(schema, name))
         .or_else(|| objects::fill_of(schema, name))
+        .or_else(|| privileges::fill_of(schema, name))
         .or_else(|| roles::fill_of(schema, name))
         .or_else(|| views::fill_of(schema, name))
 }

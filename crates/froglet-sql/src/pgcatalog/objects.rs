@@ -5,7 +5,7 @@ use froglet_schema::plain::{CheckOption, PUBLIC, ViewDef};
 use froglet_schema::{CatalogVersion, ObjectId};
 
 use super::relations::{PG_CLASS, attnum, attribute};
-use super::{OWNER, Rows, schema_oid_of};
+use super::{Rows, privileges, schema_oid_of};
 use crate::provider::QueryScope;
 use crate::system_row as row;
 use crate::{view, view_write};
@@ -14,6 +14,8 @@ use crate::{view, view_write};
 const PG_REWRITE: u32 = 2_618;
 /// pg_type's own oid.
 const PG_TYPE: u32 = 1_247;
+/// pg_authid and pg_database: what is said of theirs is in pg_shdescription.
+const SHARED: [u32; 2] = [1_260, 1_262];
 /// pg_constraint's own oid.
 const PG_CONSTRAINT: u32 = 2_606;
 
@@ -23,6 +25,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("pg_catalog", "pg_matviews") => materialized_views,
         ("pg_catalog", "pg_rewrite") => rules,
         ("pg_catalog", "pg_description") => descriptions,
+        ("pg_catalog", "pg_shdescription") => shared_descriptions,
         ("pg_catalog", "pg_enum") => labels,
         ("information_schema", "views") => is_views,
         _ => return None,
@@ -39,7 +42,7 @@ fn views(scope: &QueryScope, rows: &mut Rows) {
         row!(rows;
             schemaname: &def.schema,
             viewname: &def.name,
-            viewowner: "postgres",
+            viewowner: privileges::owner_name(&scope.catalog, PG_CLASS, def.id),
             definition: view::definition(&*scope.session, &scope.catalog, def),
         );
     }
@@ -114,11 +117,13 @@ pub(super) fn view_classes(scope: &QueryScope, rows: &mut Rows) {
             CheckOption::Local => vec!["check_option=local".to_owned()],
             CheckOption::Cascaded => vec!["check_option=cascaded".to_owned()],
         });
+        let (owner, acl) = privileges::of(&scope.catalog, PG_CLASS, def.id);
         row!(rows;
             oid: def.id,
             relname: &def.name,
             relnamespace: schema_oid_of(&scope.catalog, &def.schema),
-            relowner: OWNER,
+            relowner: owner,
+            relacl: acl,
             relpersistence: 'p',
             relkind: 'v',
             relnatts: def.columns.len(),
@@ -134,7 +139,10 @@ pub(super) fn view_classes(scope: &QueryScope, rows: &mut Rows) {
 pub(super) fn view_attributes(scope: &QueryScope, rows: &mut Rows) {
     for def in scope.catalog.views() {
         for (at, column) in def.columns.iter().enumerate() {
-            attribute(rows, def.id, at as i64 + 1, &column.name, column.sql_type, []);
+            let id = ColumnId(u32::try_from(at).unwrap_or(0) + 1);
+            let acl = privileges::of_column(&scope.catalog, def.id, id);
+            let acl = [("attacl", acl.into())];
+            attribute(rows, def.id, at as i64 + 1, &column.name, column.sql_type, acl);
         }
     }
 }
@@ -187,13 +195,12 @@ fn column_number(catalog: &CatalogVersion, relation: ObjectId, column: ColumnId)
 }
 
 fn descriptions(scope: &QueryScope, rows: &mut Rows) {
-    for comment in scope.catalog.comments() {
+    for comment in scope.catalog.comments().into_iter().filter(|c| !SHARED.contains(&c.class)) {
         let class = comment.class;
         let column = match class == PG_CLASS {
             true => column_number(&scope.catalog, comment.object, comment.column),
             false => 0,
         };
-        debug_assert!([PG_CLASS, PG_TYPE, PG_CONSTRAINT, 2_615, 1_262].contains(&class));
         row!(rows;
             objoid: comment.object,
             classoid: class,
@@ -207,6 +214,16 @@ fn descriptions(scope: &QueryScope, rows: &mut Rows) {
         if scope.catalog.comment(2_615, id, ColumnId(0)).is_none() {
             row!(rows; objoid: id, classoid: 2_615, objsubid: 0, description: "standard public schema");
         }
+    }
+}
+
+fn shared_descriptions(scope: &QueryScope, rows: &mut Rows) {
+    for comment in scope.catalog.comments().into_iter().filter(|c| SHARED.contains(&c.class)) {
+        row!(rows;
+            objoid: comment.object,
+            classoid: comment.class,
+            description: &comment.text,
+        );
     }
 }
 
@@ -236,6 +253,7 @@ pub fn comment_on(
         Some("pg_constraint") => PG_CONSTRAINT,
         Some("pg_namespace") => 2_615,
         Some("pg_database") => 1_262,
+        Some("pg_authid") => 1_260,
         Some(_) => return None,
     };
     let is_it = |c: &&froglet_schema::plain::CommentDef| {

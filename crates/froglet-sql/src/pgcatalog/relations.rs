@@ -1,13 +1,14 @@
 //! Relations and their columns: pg_class, pg_attribute, pg_attrdef, pg_index, pg_sequence,
 //! pg_depend.
 
-use froglet_engine::{ColumnId, Dictionary, IndexSpec};
+use froglet_engine::{ColumnId, Dictionary, NullKeys};
+use froglet_schema::def::Timing;
 use froglet_schema::{
     CatalogVersion, ColumnDef, ConstraintKind, IndexDef, SequenceDef, TableDef, TableVersion,
 };
 
 use super::type_io::type_io;
-use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, objects, schema_oid_of};
+use super::{Columns, OWNER, Rows, SPECS, Spec, deparse, objects, privileges, schema_oid_of};
 use crate::ddl_sequence::draws_from;
 use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
@@ -19,6 +20,8 @@ use crate::types::{names, oids};
 pub const MEMORY: u32 = 2;
 /// pg_am.oid of btree.
 pub const BTREE: u32 = 403;
+/// pg_am.oid of hash.
+pub const HASH: u32 = 405;
 /// pg_class's own oid.
 pub const PG_CLASS: u32 = 1_259;
 
@@ -62,11 +65,13 @@ fn classes(scope: &QueryScope, rows: &mut Rows) {
         }
     }
     for sequence in all_sequences(&scope.catalog) {
+        let (owner, acl) = privileges::of(&scope.catalog, PG_CLASS, sequence.id);
         row!(rows;
             oid: sequence.id,
             relname: &sequence.name,
             relnamespace: schema_oid_of(&scope.catalog, &sequence.schema),
-            relowner: OWNER,
+            relowner: owner,
+            relacl: acl,
             relfilenode: sequence.id,
             relpages: 1,
             reltuples: 1.0,
@@ -99,11 +104,13 @@ fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
     let def = &table.def;
     let foreign = def.foreign_keys().next().is_some() || !def.referenced_by.is_empty();
     let view = scope.catalog.materialized(def.id);
+    let (owner, acl) = privileges::of(&scope.catalog, PG_CLASS, def.id);
     row!(rows;
         oid: def.id,
         relname: &def.name,
         relnamespace: schema_oid_of(&scope.catalog, &def.schema),
-        relowner: OWNER,
+        relowner: owner,
+        relacl: acl,
         relam: MEMORY,
         relfilenode: def.id,
         relpages: i64::from(table.table.block_count()),
@@ -133,16 +140,17 @@ fn index_class(scope: &QueryScope, table: &TableVersion, index: &IndexDef, rows:
         oid: index.id,
         relname: &index.name,
         relnamespace: schema_oid_of(&scope.catalog, &table.def.schema),
-        relowner: OWNER,
-        relam: BTREE,
+        relowner: scope.catalog.owner(PG_CLASS, table.def.id),
+        relam: if index.notes.method.is_some() { HASH } else { BTREE },
         relfilenode: index.id,
         relpages: 1,
         reltuples: table.table.row_estimate() as f64,
         relpersistence: 'p',
         relkind: 'i',
-        relnatts: index.spec.key.len(),
+        relnatts: index.written_parts().len() + index.notes.include.len(),
         relispopulated: true,
         relreplident: 'n',
+        reloptions: Some(index.notes.options.clone()).filter(|options| !options.is_empty()),
     );
 }
 
@@ -202,6 +210,10 @@ fn attributes(scope: &QueryScope, rows: &mut Rows) {
                     ("atthasdef", has_default(column).into()),
                     ("attidentity", identity.into()),
                     ("attgenerated", generated.into()),
+                    (
+                        "attacl",
+                        privileges::of_column(&scope.catalog, table.def.id, column.id).into(),
+                    ),
                 ],
             );
         }
@@ -235,10 +247,17 @@ fn default_oid(table: &TableDef, number: i64) -> i64 {
     i64::from(table.id.wrapping_mul(1_600).wrapping_add(1 << 31)) + number
 }
 
+/// The columns of an index, those that it includes behind those of its key.
+fn stored_columns(index: &IndexDef) -> impl Iterator<Item = ColumnId> {
+    let key = index.written_parts().iter().map(|part| part.column);
+    key.chain(index.notes.include.iter().copied())
+}
+
 fn index_attributes(table: &TableDef, index: &IndexDef, rows: &mut Rows) {
-    for (at, part) in index.spec.key.iter().enumerate() {
-        if let Some(column) = table.column_by_id(part.column) {
-            attribute(rows, index.id, at as i64 + 1, &column.name, column.sql_type, []);
+    for (at, id) in stored_columns(index).enumerate() {
+        if let Some(column) = table.column_by_id(id) {
+            let name = column.name.trim_start_matches('\0');
+            attribute(rows, index.id, at as i64 + 1, name, column.sql_type, []);
         }
     }
 }
@@ -316,8 +335,9 @@ fn operator_classes(_scope: &QueryScope, rows: &mut Rows) {
 }
 
 /// pg_index.indoption: 1 for DESC, 2 for NULLS FIRST.
-fn options(spec: &IndexSpec) -> Vec<i64> {
-    spec.key
+fn options(index: &IndexDef) -> Vec<i64> {
+    index
+        .written_parts()
         .iter()
         .map(|part| i64::from(part.descending) | (i64::from(part.nulls_first) << 1))
         .collect()
@@ -330,24 +350,29 @@ fn indexes(scope: &QueryScope, rows: &mut Rows) {
             let primary = def
                 .constraint_of_index(index.spec.id)
                 .is_some_and(|c| matches!(c.kind, ConstraintKind::PrimaryKey(_)));
-            let columns = || index.spec.key.iter().filter_map(|p| def.column_by_id(p.column));
+            let parts = index.written_parts();
+            let columns = || parts.iter().filter_map(|p| def.column_by_id(p.column));
+            let timing = def.constraint_of_index(index.spec.id).map(|c| c.timing);
             row!(rows;
                 indexrelid: index.id,
                 indrelid: def.id,
-                indnatts: index.spec.key.len(),
-                indnkeyatts: index.spec.key.len(),
-                indisunique: index.spec.unique,
+                indnatts: parts.len() + index.notes.include.len(),
+                indnkeyatts: parts.len(),
+                indisunique: index.is_unique(def),
+                indnullsnotdistinct: index.spec.nulls != NullKeys::Distinct,
                 indisprimary: primary,
-                indimmediate: true,
+                indimmediate: timing.is_none_or(|timing| timing == Timing::NotDeferrable),
                 indisvalid: true,
                 indisready: true,
                 indislive: true,
-                indkey: index.spec.key.iter().map(|p| attnum(def, p.column)).collect::<Vec<_>>(),
+                indkey: stored_columns(index).map(|id| attnum(def, id)).collect::<Vec<_>>(),
                 indcollation: columns()
                     .map(|c| names::type_row(c.sql_type.oid).map_or(0, |t| t.collation.into()))
                     .collect::<Vec<i64>>(),
                 indclass: columns().map(|c| operator_class(c.sql_type.oid)).collect::<Vec<i64>>(),
-                indoption: options(&index.spec),
+                indoption: options(index),
+                indexprs: deparse::index_expressions(def, index),
+                indpred: deparse::predicate_text(def, index, false),
             );
         }
     }

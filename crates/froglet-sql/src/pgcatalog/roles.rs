@@ -5,6 +5,7 @@ use std::sync::Arc;
 use froglet_schema::RoleDef;
 
 use super::{Rows, V};
+use crate::privileges::DATABASE_OID;
 use crate::provider::QueryScope;
 use crate::system_row as row;
 
@@ -24,6 +25,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         "pg_shadow" => shadow,
         "pg_group" => groups,
         "pg_auth_members" => members,
+        "pg_db_role_setting" => settings_of_roles,
         _ => return None,
     })
 }
@@ -39,6 +41,20 @@ fn all(scope: &QueryScope) -> Vec<Arc<RoleDef>> {
 fn settings(role: &RoleDef) -> Option<Vec<String>> {
     let shown = role.settings.iter().map(|(name, value)| format!("{name}={value}"));
     Some(shown.collect::<Vec<String>>()).filter(|shown| !shown.is_empty())
+}
+
+fn settings_of_roles(scope: &QueryScope, rows: &mut Rows) {
+    let shown = |settings: &[(String, String)]| {
+        let all = settings.iter().map(|(name, value)| format!("{name}={value}"));
+        Some(all.collect::<Vec<String>>()).filter(|all| !all.is_empty())
+    };
+    for role in all(scope) {
+        for (database, settings) in [(0, &role.settings), (DATABASE_OID, &role.database_settings)] {
+            if let Some(settings) = shown(settings) {
+                row!(rows; setdatabase: database, setrole: role.id, setconfig: settings);
+            }
+        }
+    }
 }
 
 fn valid_until(role: &RoleDef) -> V {

@@ -418,6 +418,27 @@ pub const SPECS: &[Spec] = &[
         result_cast_type_udt_schema name, result_cast_type_udt_name name, \
         result_cast_scope_catalog name, result_cast_scope_schema name, result_cast_scope_name \
         name, result_cast_maximum_cardinality int4, result_cast_dtd_identifier name"),
+    spec("information_schema", "enabled_roles", 13_225, 'v', "role_name name"),
+    spec("information_schema", "applicable_roles", 13_229, 'v', "\
+        grantee name, role_name name, is_grantable varchar"),
+    spec("information_schema", "table_privileges", 13_420, 'v', "\
+        grantor name, grantee name, table_catalog name, table_schema name, table_name name, \
+        privilege_type varchar, is_grantable varchar, with_hierarchy varchar"),
+    spec("information_schema", "role_table_grants", 13_364, 'v', "\
+        grantor name, grantee name, table_catalog name, table_schema name, table_name name, \
+        privilege_type varchar, is_grantable varchar, with_hierarchy varchar"),
+    spec("information_schema", "column_privileges", 13_290, 'v', "\
+        grantor name, grantee name, table_catalog name, table_schema name, table_name name, \
+        column_name name, privilege_type varchar, is_grantable varchar"),
+    spec("information_schema", "role_column_grants", 13_360, 'v', "\
+        grantor name, grantee name, table_catalog name, table_schema name, table_name name, \
+        column_name name, privilege_type varchar, is_grantable varchar"),
+    spec("information_schema", "usage_privileges", 13_470, 'v', "\
+        grantor name, grantee name, object_catalog name, object_schema name, object_name name, \
+        object_type varchar, privilege_type varchar, is_grantable varchar"),
+    spec("information_schema", "role_usage_grants", 13_368, 'v', "\
+        grantor name, grantee name, object_catalog name, object_schema name, object_name name, \
+        object_type varchar, privilege_type varchar, is_grantable varchar"),
     spec("froglet", "blocks", 13_993, 'v', "\
         schema_name text, table_name text, hot int8, cooling int8, frozen int8, free_rows int8, \
         versions int8, bytes int8, dictionaries int8"),

@@ -8,8 +8,9 @@ use froglet_schema::{
 };
 
 use super::constraints::{index_of, index_text};
-use super::relations::{all_sequences, tables};
-use super::{Rows, SPECS, V, cluster, deparse};
+use super::relations::{PG_CLASS, all_sequences, tables};
+use super::{Rows, SPECS, V, cluster, deparse, privileges};
+use crate::privileges::Who;
 use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
 use crate::system_row as row;
@@ -51,7 +52,7 @@ fn pg_tables(scope: &QueryScope, rows: &mut Rows) {
         row!(rows;
             schemaname: &def.schema,
             tablename: &def.name,
-            tableowner: "postgres",
+            tableowner: privileges::owner_name(&scope.catalog, PG_CLASS, def.id),
             hasindexes: !def.indexes.is_empty(),
             hasrules: false,
             hastriggers: def.foreign_keys().next().is_some() || !def.referenced_by.is_empty(),
@@ -71,7 +72,7 @@ fn pg_indexes(scope: &QueryScope, rows: &mut Rows) {
                 schemaname: &table.def.schema,
                 tablename: &table.def.name,
                 indexname: &index.name,
-                indexdef: index_text(&scope.catalog, index.id, 0),
+                indexdef: index_text(&scope.catalog, index.id, 0, false),
             );
         }
     }
@@ -83,7 +84,7 @@ fn pg_sequences(scope: &QueryScope, rows: &mut Rows) {
         row!(rows;
             schemaname: &sequence.schema,
             sequencename: &sequence.name,
-            sequenceowner: "postgres",
+            sequenceowner: privileges::owner_name(&scope.catalog, PG_CLASS, sequence.id),
             data_type: sequence.type_oid,
             start_value: sequence.start,
             min_value: sequence.min,
@@ -396,7 +397,7 @@ fn is_schemata(scope: &QueryScope, rows: &mut Rows) {
         row!(rows;
             catalog_name: &database,
             schema_name: &name,
-            schema_owner: if name == "public" { "pg_database_owner" } else { "postgres" },
+            schema_owner: privileges::schema_owner(&scope.catalog, &name),
         );
     }
 }
@@ -439,14 +440,21 @@ fn cursors(scope: &QueryScope, rows: &mut Rows) {
     }
 }
 
+/// What users are told of statements that are not theirs to see.
+const HIDDEN: &str = "<insufficient privilege>";
+
 fn migrations(scope: &QueryScope, rows: &mut Rows) {
+    let who = Who::named(&scope.catalog, &scope.session.user());
     for m in scope.session.migrations() {
+        // Statements and errors have values in them.
+        let is_seen = who.owns(PG_CLASS, m.table);
+        let statement = if is_seen { m.statement.as_str() } else { HIDDEN };
         row!(rows;
             id: m.id,
             txn: m.txn,
             table_name: &m.table_name,
             kind: &m.kind,
-            statement: &m.statement,
+            statement: statement,
             phase: m.phase.name(),
             blocks_done: m.blocks_done,
             blocks: m.blocks,
@@ -457,7 +465,7 @@ fn migrations(scope: &QueryScope, rows: &mut Rows) {
             backlog: m.backlog,
             started: V::Time(m.started_us),
             ended: m.ended_us.map_or(V::Null, V::Time),
-            error: m.error.clone(),
+            error: m.error.clone().map(|error| if is_seen { error } else { HIDDEN.to_owned() }),
             paused: m.is_paused,
             rows_per_second: m.rows_per_second.map_or(V::Null, V::from),
         );
@@ -466,13 +474,17 @@ fn migrations(scope: &QueryScope, rows: &mut Rows) {
 
 fn schema_changes(scope: &QueryScope, rows: &mut Rows) {
     let changes = scope.session.schema_changes();
+    let is_seen = scope.session.is_superuser();
     for change in &changes {
         let keeps = !change.kept.is_empty();
         row!(rows;
             id: change.id,
             migrations: change.migrations.iter().map(|id| *id as i64).collect::<Vec<_>>(),
             committed: V::Time(change.committed_us),
-            statements: change.statements.clone(),
+            statements: match is_seen {
+                true => change.statements.clone(),
+                false => vec![HIDDEN.to_owned(); change.statements.len()],
+            },
             reverts: change.reverts,
             reverted_by: crate::revert::reverted_by(&changes, change.id),
             kept_columns: change.kept.len(),

@@ -273,11 +273,17 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Schemas, views and types are not reverted; what is said of objects may stay as it is.
+    /// Schemas, views and types are not reverted; what is said of objects and granted on them may stay as it is.
     fn refuse_plain(&self) -> Result<(), SqlError> {
         let is_plain = |object: &&ObjectChange| {
             let of = object.after.as_ref().or(object.before.as_ref());
-            matches!(of, Some(ObjectDef::Plain(def)) if !matches!(def, PlainDef::Comment(_)))
+            let stays = |def: &PlainDef| {
+                matches!(
+                    def,
+                    PlainDef::Comment(_) | PlainDef::Access(_) | PlainDef::DefaultAccess(_)
+                )
+            };
+            matches!(of, Some(ObjectDef::Plain(def)) if !stays(def))
         };
         match self.change.objects.iter().find(is_plain) {
             None => Ok(()),

@@ -63,11 +63,6 @@ pub(crate) fn call(query: &Query) -> Option<Revert> {
         FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expr), .. } => {
             Some((Some(fold(name)), expr.clone()))
         }
-        FunctionArg::ExprNamed {
-            name: Expr::Identifier(name),
-            arg: FunctionArgExpr::Expr(expr),
-            ..
-        } => Some((Some(fold(name)), expr.clone())),
         _ => None,
     });
     let (name, id) = arguments.next()??;

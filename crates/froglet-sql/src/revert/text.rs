@@ -1,9 +1,10 @@
 //! SQL text of what the catalog says: what a revert runs.
 
+use froglet_engine::NullKeys;
 use froglet_schema::def::ForeignKeyDef;
 use froglet_schema::{ColumnDef, ConstraintDef, ConstraintKind, IndexDef, SequenceDef, TableDef};
 
-use crate::pgcatalog::constraints::{actions_text, order_text};
+use crate::pgcatalog::constraints::{actions_text, index_clauses};
 use crate::stored;
 use crate::types::{oids, type_name};
 use crate::udf::lookup::quote_ident;
@@ -56,7 +57,13 @@ pub(super) fn constraint(
     let keys = |names: Vec<String>| list(names.iter().map(String::as_str));
     let text = match &constraint.kind {
         ConstraintKind::PrimaryKey(id) => format!("PRIMARY KEY ({})", keys(index(*id)?)),
-        ConstraintKind::Unique(id) => format!("UNIQUE ({})", keys(index(*id)?)),
+        ConstraintKind::Unique(id) => {
+            let nulls = match table.index_by_id(*id)?.spec.nulls {
+                NullKeys::Distinct => "",
+                NullKeys::Equal | NullKeys::EqualButFirst => " NULLS NOT DISTINCT",
+            };
+            format!("UNIQUE{nulls} ({})", keys(index(*id)?))
+        }
         ConstraintKind::Check(check) => {
             format!("CHECK ({})", stored::check_text(check, table))
         }
@@ -68,7 +75,8 @@ pub(super) fn constraint(
             text
         }
     };
-    Some(format!("CONSTRAINT {} {text}", quote_ident(&constraint.name)))
+    let not_valid = if constraint.not_valid { " NOT VALID" } else { "" };
+    Some(format!("CONSTRAINT {} {text}{not_valid}", quote_ident(&constraint.name)))
 }
 
 /// The columns of a foreign key's parent.
@@ -78,14 +86,9 @@ pub(super) fn parent_columns(key: &ForeignKeyDef, parent: &TableDef) -> String {
 
 /// `CREATE INDEX …` on a table of this name.
 pub(super) fn index(index: &IndexDef, def: &TableDef, table: &str) -> String {
-    let parts = index.spec.key.iter().filter_map(|part| {
-        let name = quote_ident(&def.column_by_id(part.column)?.name);
-        Some(format!("{name}{}", order_text(part)))
-    });
-    let parts: Vec<String> = parts.collect();
     let unique = if index.spec.unique { "UNIQUE " } else { "" };
     let name = quote_ident(&index.name);
-    format!("CREATE {unique}INDEX {name} ON {table} ({})", parts.join(", "))
+    format!("CREATE {unique}INDEX {name} ON {table} {}", index_clauses(def, index, false))
 }
 
 /// `CREATE SEQUENCE …` that goes on after the last value.

@@ -13,10 +13,11 @@ use froglet_engine::{Engine, SqlState};
 use froglet_schema::role::INITIAL_ROLE;
 use froglet_schema::{CatalogVersion, RoleDef};
 
-use super::{NO_ROLE, set_identity};
+use super::{NO_ROLE, denied, set_identity};
 use crate::database::Database;
 use crate::error::SqlError;
 use crate::password::{KEY_BYTES, Verifier};
+use crate::privileges::{Who, bits};
 use crate::settings::Settings;
 
 /// The note in the log that has the secret of which mocks are made. Object ids, which notes of sequences have for
@@ -106,6 +107,18 @@ pub(crate) fn may_connect(catalog: &CatalogVersion, user: &str) -> Result<Arc<Ro
     match role.login {
         true => Ok(role),
         false => Err(refused(format!("role \"{user}\" is not permitted to log in"))),
+    }
+}
+
+/// 42501 if a role may not connect to the database.
+pub(crate) fn may_use_database(catalog: &CatalogVersion, role: &RoleDef) -> Result<(), SqlError> {
+    match Who::of(catalog, role).may_with_database(bits::CONNECT) {
+        true => Ok(()),
+        false => Err(SqlError {
+            fatal: true,
+            ..denied("permission denied for database \"postgres\"")
+                .detail("User does not have CONNECT privilege.")
+        }),
     }
 }
 

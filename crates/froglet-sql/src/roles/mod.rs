@@ -29,7 +29,7 @@ use crate::error::{Notice, SqlError};
 use crate::functions::SessionState;
 use crate::password::Verifier;
 use crate::session::Session;
-use crate::settings::{self, SESSION_AUTHORIZATION, Settings};
+use crate::settings::{SESSION_AUTHORIZATION, Settings};
 use crate::types::datetime;
 use parse::{Name, Options, RoleCommand};
 
@@ -160,8 +160,13 @@ impl Ddl<'_> {
             RoleCommand::Create { name, options } => self.create_role(name, options).await?,
             RoleCommand::Alter { name, options } => self.alter_role(name, options).await?,
             RoleCommand::Rename { name, to } => self.rename_role(name, to).await?,
-            RoleCommand::Set { name, setting, value } => {
-                self.set_for_role(name, setting.as_deref(), value.as_deref()).await?;
+            RoleCommand::Set { name, database, setting, value } => {
+                if let Some(database) = database.as_ref().filter(|name| *name != "postgres") {
+                    let message = format!("database \"{database}\" does not exist");
+                    return Err(SqlError::new(SqlState::new("3D000"), message).into());
+                }
+                let setting = (setting.as_deref(), value.as_deref());
+                self.set_for_role(name, database.is_some(), setting).await?;
             }
             RoleCommand::Drop { names, if_exists } => self.drop_roles(names, *if_exists).await?,
             RoleCommand::Grant { roles, to, admin } => {
@@ -183,12 +188,12 @@ impl Ddl<'_> {
     }
 
     /// Who runs this.
-    fn current_role(&self) -> Result<Arc<RoleDef>, SqlError> {
+    pub(crate) fn current_role(&self) -> Result<Arc<RoleDef>, SqlError> {
         let name = self.session.user();
         self.version.role(&name).ok_or_else(|| no_role(&name))
     }
 
-    fn name_of(&self, name: &Name) -> String {
+    pub(crate) fn name_of(&self, name: &Name) -> String {
         match name {
             Name::Role(name) => name.clone(),
             Name::CurrentUser => self.session.user(),
@@ -196,7 +201,7 @@ impl Ddl<'_> {
         }
     }
 
-    fn known_role(&self, name: &Name) -> Result<Arc<RoleDef>, SqlError> {
+    pub(crate) fn known_role(&self, name: &Name) -> Result<Arc<RoleDef>, SqlError> {
         let name = self.name_of(name);
         self.version.role(&name).ok_or_else(|| no_role(&name))
     }
@@ -285,8 +290,8 @@ impl Ddl<'_> {
     async fn set_for_role(
         &mut self,
         name: &Name,
-        setting: Option<&str>,
-        value: Option<&str>,
+        in_database: bool,
+        (setting, value): (Option<&str>, Option<&str>),
     ) -> Result<(), Stop> {
         let me = self.current_role()?;
         let role = self.known_role(name)?;
@@ -297,16 +302,17 @@ impl Ddl<'_> {
             return Err(denied("permission denied").into());
         }
         let mut def = (*role).clone();
+        let settings = if in_database { &mut def.database_settings } else { &mut def.settings };
         match setting.map(str::to_lowercase) {
-            None => def.settings.clear(),
+            None => settings.clear(),
             Some(setting) => {
                 if is_identity(&setting) {
                     let what = format!("ALTER ROLE … SET {setting}");
                     return Err(SqlError::unsupported(what).into());
                 }
-                settings::check_session_setting(&setting, value)?;
-                def.settings.retain(|(known, _)| *known != setting);
-                def.settings.extend(value.map(|value| (setting, value.to_owned())));
+                crate::settings::check_session_setting(&setting, value)?;
+                settings.retain(|(known, _)| *known != setting);
+                settings.extend(value.map(|value| (setting, value.to_owned())));
             }
         }
         self.change_role(RoleChange::Alter(def)).await?;
@@ -348,6 +354,7 @@ impl Ddl<'_> {
                 continue;
             };
             self.refuse_needed(&me, &role)?;
+            self.refuse_owner(&role)?;
             let members = self.version.all_roles();
             for member in members.iter().filter(|m| m.member_of.iter().any(|m| m.role == role.id)) {
                 let mut def = (**member).clone();

@@ -24,6 +24,7 @@ pub enum RoleCommand {
     /// SET and RESET; no value is DEFAULT, no setting ALL.
     Set {
         name: Name,
+        database: Option<String>,
         setting: Option<String>,
         value: Option<String>,
     },
@@ -131,13 +132,14 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
         return Ok(Command::Unsupported("ALTER ROLE ALL".to_owned()));
     }
     let name = name(cursor)?;
+    let mut database = None;
     if cursor.skip("in") {
-        cursor.at = cursor.tokens.len();
-        return Ok(Command::Unsupported("ALTER ROLE … IN DATABASE".to_owned()));
+        cursor.expect("database")?;
+        database = Some(cursor.name()?);
     }
     if cursor.skip("reset") {
         let setting = if cursor.skip("all") { None } else { Some(setting_name(cursor)?) };
-        return Ok(command(RoleCommand::Set { name, setting, value: None }));
+        return Ok(command(RoleCommand::Set { name, database, setting, value: None }));
     }
     if cursor.skip("set") {
         let setting = Some(setting_name(cursor)?);
@@ -145,7 +147,10 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
             cursor.expect("to")?;
         }
         let value = setting_value(cursor)?;
-        return Ok(command(RoleCommand::Set { name, setting, value }));
+        return Ok(command(RoleCommand::Set { name, database, setting, value }));
+    }
+    if database.is_some() {
+        return cursor.wrong("SET or RESET");
     }
     if cursor.skip("rename") {
         cursor.expect("to")?;
@@ -221,7 +226,7 @@ fn granted_by(cursor: &mut Cursor<'_>) -> Result<(), ParserError> {
     Ok(())
 }
 
-fn name(cursor: &mut Cursor<'_>) -> Result<Name, ParserError> {
+pub(crate) fn name(cursor: &mut Cursor<'_>) -> Result<Name, ParserError> {
     if cursor.skip_any(&["current_user", "current_role"]) {
         return Ok(Name::CurrentUser);
     }
@@ -231,7 +236,7 @@ fn name(cursor: &mut Cursor<'_>) -> Result<Name, ParserError> {
     cursor.name().map(Name::Role)
 }
 
-fn names(cursor: &mut Cursor<'_>) -> Result<Vec<Name>, ParserError> {
+pub(crate) fn names(cursor: &mut Cursor<'_>) -> Result<Vec<Name>, ParserError> {
     let mut names = vec![name(cursor)?];
     while cursor.skip_token(&Token::Comma) {
         names.push(name(cursor)?);

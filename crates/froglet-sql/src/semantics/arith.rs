@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr_common::datum::apply;
 use froglet_engine::SqlState;
 
+use super::expr_names;
 use crate::error::SqlError;
 use crate::types::datetime::{DATE_INFINITY, DATE_MINUS_INFINITY};
 use crate::types::numeric::power;
@@ -153,10 +154,7 @@ impl ScalarUDFImpl for Arith {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        match args {
-            [l, r] => Ok(format!("{} {} {}", l.schema_name(), self.name(), r.schema_name())),
-            _ => Ok(self.name().to_owned()),
-        }
+        Ok(expr_names::infix(self.name(), args))
     }
 
     fn signature(&self) -> &Signature {

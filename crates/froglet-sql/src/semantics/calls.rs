@@ -12,9 +12,10 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::{Cast, Expr};
 
 use super::casts;
+use super::fields::field_of;
 use super::operators::unknown_literal;
 use crate::types::oids::NUMERIC;
 use crate::types::{self, plain, sql_field, sql_type_of_field};
@@ -40,7 +41,7 @@ pub fn resolve(mut call: ScalarFunction, schema: &DFSchema) -> Result<Transforme
         args.push(brought_to(arg, given, overload.argument(at), schema)?);
     }
     let fields: Vec<FieldRef> =
-        args.iter().map(|arg| Ok(arg.to_field(schema)?.1)).collect::<Result<_>>()?;
+        args.iter().map(|arg| Ok(field_of(&arg, schema)?)).collect::<Result<_>>()?;
     let constants: Vec<Option<&ScalarValue>> = args
         .iter()
         .map(|arg| match arg {
@@ -82,9 +83,9 @@ fn type_of(expr: &Expr, schema: &DFSchema) -> Known {
     if unknown_literal(expr).is_some() || is_untyped(expr) {
         return Known::Untyped;
     }
-    match expr.to_field(schema) {
-        Ok((_, field)) if field.data_type().is_null() => Known::Untyped,
-        Ok((_, field)) => Known::Type(sql_type_of_field(&field).oid),
+    match field_of(expr, schema) {
+        Ok(field) if field.data_type().is_null() => Known::Untyped,
+        Ok(field) => Known::Type(sql_type_of_field(&field).oid),
         Err(_) => Known::Elsewhere,
     }
 }

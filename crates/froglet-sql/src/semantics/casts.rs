@@ -25,7 +25,8 @@ use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
-use super::{calls, common, enums, measures, quantified};
+use super::fields::field_of;
+use super::{calls, common, enums, expr_names, measures, quantified};
 use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
@@ -153,7 +154,7 @@ fn cast_call(
     target: SqlType,
     schema: &DFSchema,
 ) -> Result<Transformed<Expr>> {
-    let Ok((_, source)) = expr.to_field(schema) else {
+    let Ok(source) = field_of(&expr, schema) else {
         return Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(expr), field))));
     };
     let from = sql_type_of_field(&source);
@@ -311,7 +312,7 @@ impl ScalarUDFImpl for CastFunction {
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let inner = args.first().map(|a| a.schema_name().to_string()).unwrap_or_default();
-        Ok(format!("{inner}::{}", names::type_name(self.target())))
+        Ok(expr_names::bounded(format!("{inner}::{}", names::type_name(self.target()))))
     }
 
     fn signature(&self) -> &Signature {

@@ -18,13 +18,14 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    BinaryExpr, Case, Cast, ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
+use super::fields::field_of;
 use super::{casts, enums, measures, operators};
 use crate::error::SqlError;
 use crate::types::{self, oids, plain, sql_field, sql_type_of_field};
@@ -156,6 +157,8 @@ pub fn common_type(what: &str, fields: &[FieldRef]) -> Result<Option<SqlType>, S
             None => ty,
             Some(one) if one == ty => one,
             Some(one) if one.oid == ty.oid => plain(ty.oid),
+            // Each becomes the other without being asked to: the first stays.
+            Some(one) if what != "=" && is_text(one.oid) && is_text(ty.oid) => plain(one.oid),
             Some(one) if types::array::is_array(one.oid) && types::array::is_array(ty.oid) => {
                 let element = |ty: SqlType| types::element_oid(ty.oid).and_then(rank);
                 match (element(one), element(ty)) {
@@ -176,6 +179,24 @@ pub fn common_type(what: &str, fields: &[FieldRef]) -> Result<Option<SqlType>, S
         });
     }
     Ok(found)
+}
+
+fn is_text(oid: u32) -> bool {
+    matches!(oid, oids::TEXT | oids::VARCHAR | oids::BPCHAR)
+}
+
+/// 42804 for an operand of AND, and the like, that is known to be no boolean.
+pub(super) fn boolean(clause: &str, expr: &Expr, schema: &DFSchema) -> Result<()> {
+    if is_untyped(expr) {
+        return Ok(());
+    }
+    let Ok(field) = field_of(expr, schema) else { return Ok(()) };
+    if matches!(field.data_type(), DataType::Boolean | DataType::Null) {
+        return Ok(());
+    }
+    let ty = types::input::input_name(sql_type_of_field(&field));
+    let message = format!("argument of {clause} must be type boolean, not type {ty}");
+    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).into())
 }
 
 fn is_registered(oid: u32) -> bool {
@@ -209,7 +230,7 @@ fn type_of<'a>(
         if is_untyped(expr) {
             continue;
         }
-        let Ok((_, field)) = expr.to_field(schema) else { return Ok(None) };
+        let Ok(field) = field_of(&expr, schema) else { return Ok(None) };
         if !field.data_type().is_null() {
             fields.push(field);
         }
@@ -235,12 +256,23 @@ pub(super) fn bring(expr: Expr, ty: SqlType, schema: &DFSchema) -> Result<Expr> 
         let cast = Cast::new_from_field(Box::new(expr), field);
         return Ok(casts::rewrite_cast(cast, schema)?.data);
     }
-    let from = sql_type_of_field(&expr.to_field(schema)?.1);
+    let from = sql_type_of_field(field_of(&expr, schema)?.as_ref());
     if from.oid == ty.oid || is_number(from.oid) || is_registered(from.oid) {
         return Ok(expr);
     }
     let cast = Cast::new_from_field(Box::new(expr), field);
     Ok(casts::rewrite_cast(cast, schema)?.data)
+}
+
+/// The arguments of nested calls of coalesce in one list. DataFusion makes CASE of coalesce, in which
+/// each argument but the last stands twice: nested, they would double at each level.
+fn one_list(args: Vec<Expr>) -> Vec<Expr> {
+    let same = datafusion::functions::core::coalesce();
+    let inner = |arg| match arg {
+        Expr::ScalarFunction(call) if call.func == same => call.args,
+        arg => vec![arg],
+    };
+    args.into_iter().flat_map(inner).collect()
 }
 
 /// Whether Arrow's type of such values tells their SQL type.
@@ -296,7 +328,7 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
         return Ok(Transformed::no(Expr::ScalarFunction(call)));
     };
     let kind = common.kind;
-    let known = |arg: &Expr| is_untyped(arg) || arg.to_field(schema).is_ok();
+    let known = |arg: &Expr| is_untyped(arg) || field_of(arg, schema).is_ok();
     if !call.args.iter().all(known) {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));
     }
@@ -316,6 +348,7 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
         }
         Kind::Greatest | Kind::Least if measured => extreme(kind, args, schema)?,
         _ => {
+            let args = if kind == Kind::Coalesce { one_list(args) } else { args };
             let function = inner(kind).ok_or_else(|| crate::planning::internal("a function"))?;
             Expr::ScalarFunction(ScalarFunction::new_udf(function, args))
         }
@@ -368,7 +401,7 @@ pub fn compared_with(expr: &mut Expr, schema: &DFSchema) -> Result<()> {
     if !others.iter().any(|other| operators::unknown_literal(other).is_some()) {
         return Ok(());
     }
-    let Ok((_, field)) = value.to_field(schema) else { return Ok(()) };
+    let Ok(field) = field_of(&value, schema) else { return Ok(()) };
     let ty = plain(sql_type_of_field(&field).oid);
     if is_untyped(value) || field.data_type().is_string() || is_registered(ty.oid) {
         return Ok(());
@@ -383,8 +416,12 @@ pub fn compared_with(expr: &mut Expr, schema: &DFSchema) -> Result<()> {
 
 /// Brings the results of a CASE to one type; the type, if that changed any.
 pub fn branches(case: &mut Case, schema: &DFSchema) -> Result<Option<SqlType>> {
-    let results = || case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
-    let known = results().all(|e| is_untyped(e) || e.to_field(schema).is_ok());
+    if case.expr.is_none() {
+        case.when_then_expr.iter().try_for_each(|(when, _)| boolean("CASE/WHEN", when, schema))?;
+    }
+    // PostgreSQL looks at ELSE first.
+    let results = || case.else_expr.iter().chain(case.when_then_expr.iter().map(|(_, then)| then));
+    let known = results().all(|e| is_untyped(e) || field_of(e, schema).is_ok());
     let Some(ty) = type_of("CASE", results().map(|e| &**e), schema)?.filter(|_| known) else {
         return Ok(None);
     };
@@ -400,8 +437,7 @@ pub fn branches(case: &mut Case, schema: &DFSchema) -> Result<Option<SqlType>> {
 
 /// `ARRAY[…]`: its elements in one type.
 pub fn array(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
-    let fields =
-        exprs.iter().filter(|e| !is_untyped(e)).map(|e| e.to_field(schema).map(|(_, f)| f));
+    let fields = exprs.iter().filter(|e| !is_untyped(e)).map(|e| field_of(e, schema));
     let fields = fields.collect::<Result<Vec<_>>>().unwrap_or_default();
     let ty = common_type("ARRAY", &fields)?;
     let exprs = match ty {

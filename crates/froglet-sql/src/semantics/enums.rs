@@ -16,13 +16,14 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, Sort as SortExpr};
 use datafusion::logical_expr::{
-    Between, BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator,
-    ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    Between, BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::ObjectName;
 use froglet_engine::SqlState;
 use froglet_schema::def::FIRST_USER_ID;
 
+use super::fields::field_of;
 use crate::context::{SessionFunctions, session_here};
 use crate::error::SqlError;
 use crate::resolve::Names;
@@ -88,7 +89,7 @@ pub(crate) fn check_array(array: &ArrayRef, labels: &[String], ty: &str) -> Resu
 
 /// The enum type of an expression.
 fn enum_of(expr: &Expr, schema: &DFSchema) -> Option<u32> {
-    let (_, field) = expr.to_field(schema).ok()?;
+    let field = field_of(expr, schema).ok()?;
     let oid = sql_type_of_field(&field).oid;
     (oid >= FIRST_USER_ID && labels_of(oid).is_some()).then_some(oid)
 }

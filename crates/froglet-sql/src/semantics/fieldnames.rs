@@ -38,7 +38,7 @@ fn weak_name(expr: &Expr) -> Option<(String, bool)> {
             Some((name, true)) => Some((name, true)),
             _ => Some(("case".to_owned(), false)),
         },
-        Expr::Exists { .. } => strong("exists"),
+        Expr::Exists { negated: false, .. } => strong("exists"),
         Expr::Array(_) => strong("array"),
         Expr::Subquery(query) => subquery_name(query).map(|name| (name, true)),
         Expr::Extract { .. } => strong("extract"),

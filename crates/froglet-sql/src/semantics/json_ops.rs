@@ -10,10 +10,11 @@
 
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
+use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
-use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use super::fields::field_of;
 use super::{casts, operators};
 use crate::planning::registry;
 use crate::types::{self, oids, plain, sql_type_of_field};
@@ -25,7 +26,7 @@ pub(super) fn oid_of(expr: &Expr, schema: &DFSchema) -> Option<u32> {
         _ if operators::unknown_literal(expr).is_some() => None,
         // Its field would have what the operand's says of its type, too.
         Expr::Cast(cast) => Some(sql_type_of_field(&cast.field).oid),
-        _ => expr.to_field(schema).ok().map(|(_, field)| sql_type_of_field(&field).oid),
+        _ => field_of(expr, schema).ok().map(|field| sql_type_of_field(&field).oid),
     }
 }
 

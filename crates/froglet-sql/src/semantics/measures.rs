@@ -15,8 +15,9 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{ScalarFunction, Sort};
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::{Expr, Operator};
 
+use super::fields::field_of;
 use super::{json_ops, time_arith};
 use crate::types::{oids, sql_type_of_field};
 
@@ -29,7 +30,7 @@ enum Kind {
 
 impl Kind {
     fn of(expr: &Expr, schema: &DFSchema) -> Option<Kind> {
-        let (_, field) = expr.to_field(schema).ok()?;
+        let field = field_of(expr, schema).ok()?;
         match (field.data_type(), sql_type_of_field(&field).oid) {
             (DataType::Interval(_), _) => Some(Kind::Interval),
             (_, oids::JSONB) => Some(Kind::Jsonb),

@@ -11,13 +11,14 @@ use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
 };
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::{Cast, Expr};
 use datafusion::logical_expr::{GetFieldAccess, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 
 use super::arith::{self, Op};
+use super::fields::{arrow_type_of, field_of};
 use super::{array_ops, casts, common, json_ops, time_arith};
 use crate::error::SqlError;
 use crate::types::{self, oids, sql_type_of_field};
@@ -33,6 +34,11 @@ impl ExprPlanner for Operators {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = raw;
+        if matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+            let clause = op.to_string();
+            common::boolean(&clause, &left, schema)?;
+            common::boolean(&clause, &right, schema)?;
+        }
         if let Some(call) = json_ops::plan(&op, &left, &right, schema)? {
             return Ok(PlannerResult::Planned(call));
         }
@@ -93,7 +99,7 @@ fn subscript(
         let call = json_ops::call("jsonb_object_field", vec![expr, key]);
         return Ok(PlannerResult::Planned(call.expect("the function is registered")));
     }
-    let field = expr.to_field(schema)?.1;
+    let field = field_of(&expr, schema)?;
     let field_access = match field_access {
         // DataFusion would make of `(array_agg(x))[1]` an nth_value, which is not always one.
         GetFieldAccess::ListIndex { key } if matches!(expr, Expr::AggregateFunction(_)) => {
@@ -214,7 +220,7 @@ fn concatenated(
     right: Expr,
     schema: &DFSchema,
 ) -> Result<PlannerResult<RawBinaryExpr>> {
-    let oid = |expr: &Expr| expr.to_field(schema).ok().map(|(_, f)| sql_type_of_field(&f).oid);
+    let oid = |expr: &Expr| field_of(expr, schema).ok().map(|f| sql_type_of_field(&f).oid);
     let (l, r) = (oid(&left), oid(&right));
     let bytes = crate::planning::registry().scalar("froglet_bytes");
     if let (Some(function), true) = (bytes, l == Some(oids::BYTEA) || r == Some(oids::BYTEA)) {
@@ -283,7 +289,7 @@ fn is_time(ty: &DataType) -> bool {
 fn type_of(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
     match expr {
         Expr::Placeholder(Placeholder { field: None, .. }) => None,
-        _ => expr.get_type(schema).ok(),
+        _ => arrow_type_of(expr, schema).ok(),
     }
 }
 
@@ -325,7 +331,7 @@ fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Re
     }
     match expr {
         Expr::Placeholder(Placeholder { id, field: None }) => {
-            let Ok((_, field)) = other.to_field(schema) else {
+            let Ok(field) = field_of(&other, schema) else {
                 return Ok(Expr::Placeholder(Placeholder { id, field: None }));
             };
             let ty = match operand_type(op, &field) {
@@ -336,7 +342,7 @@ fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Re
             let typed = types::sql_field("", ty, known, true);
             Ok(Expr::Placeholder(Placeholder { id, field: Some(typed) }))
         }
-        literal => match (unknown_literal(&literal), field_of(other, schema)) {
+        literal => match (unknown_literal(&literal), operand_field(other, schema)) {
             (Some(text), Some(field)) if gives_type(&field) => {
                 let ty = operand_type(op, &field);
                 match casts::literal(&ScalarValue::Utf8(Some(text.to_owned())), ty)? {
@@ -350,10 +356,10 @@ fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Re
 }
 
 /// The field of an operand; of a cast the one that it is to, which has no more of the operand's.
-fn field_of(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
+fn operand_field(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
     match expr {
         Expr::Cast(cast) => Some(cast.field.clone()),
-        _ => expr.to_field(schema).ok().map(|(_, field)| field),
+        _ => field_of(expr, schema).ok(),
     }
 }
 
@@ -366,7 +372,7 @@ fn gives_type(field: &Field) -> bool {
 /// char(n) is stored padded: what it is compared with is padded too, so that an index still
 /// serves. (Longer strings stay as they are, and are not equal.)
 fn padded(expr: Expr, other: &Expr, schema: &DFSchema) -> Expr {
-    let Ok((_, field)) = other.to_field(schema) else { return expr };
+    let Ok(field) = field_of(&other, schema) else { return expr };
     let ty = sql_type_of_field(&field);
     let width = match ty.oid {
         oids::BPCHAR if ty.modifier > 4 => (ty.modifier - 4) as usize,
@@ -377,7 +383,7 @@ fn padded(expr: Expr, other: &Expr, schema: &DFSchema) -> Expr {
         return Expr::Literal(ScalarValue::Utf8View(Some(format!("{trimmed:width$}"))), None);
     }
     let string = type_of(&expr, schema).is_some_and(|t| t.is_string());
-    let same = expr.to_field(schema).is_ok_and(|(_, f)| sql_type_of_field(&f) == ty);
+    let same = field_of(&expr, schema).is_ok_and(|f| sql_type_of_field(&f) == ty);
     let Some(pad) = crate::planning::registry().scalar(crate::udf::PAD) else { return expr };
     if !string || same {
         return expr;
@@ -425,9 +431,9 @@ pub(super) fn no_operator(
     right: &Expr,
     schema: &DFSchema,
 ) -> SqlError {
-    let name = |expr: &Expr| match (unknown_literal(expr), expr.to_field(schema)) {
+    let name = |expr: &Expr| match (unknown_literal(expr), field_of(expr, schema)) {
         (Some(_), _) | (_, Err(_)) => "unknown".to_owned(),
-        (None, Ok((_, field))) => types::input::input_name(sql_type_of_field(&field)),
+        (None, Ok(field)) => types::input::input_name(sql_type_of_field(&field)),
     };
     SqlError::new(
         SqlState::UNDEFINED_FUNCTION,

@@ -12,19 +12,19 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Scalar};
 use arrow::compute::kernels::cmp;
 use arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    Cast, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
+use super::fields::arrow_type_of;
 use super::{common, json_ops, operators};
 use crate::error::SqlError;
 use crate::types::array::is_array;
@@ -112,8 +112,10 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     let (left, right, ty) = typed(left, right, schema)?;
     // Intervals are equal that Arrow takes for different ones.
     if op == "=" && !all && ty.oid != oids::INTERVAL {
-        let call = json_ops::call("array_has", vec![right, left]);
-        return Ok(Transformed::yes(call.expect("the function is registered")));
+        let call = json_ops::call("array_has", vec![right.clone(), left]);
+        let found = call.expect("the function is registered");
+        // What is not found among known elements may be an unknown one.
+        return Ok(Transformed::yes(found.or(null_among(right))));
     }
     let call = ScalarFunction::new_udf(quantified(all, op), vec![left, right]);
     Ok(Transformed::yes(Expr::ScalarFunction(call)))
@@ -181,7 +183,8 @@ fn is_label(value: Option<u32>, element: Option<u32>) -> bool {
 
 /// Decimals of one scale, that of numeric without precision where theirs differ.
 fn same_scale(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
-    let (Ok(value), Ok(DataType::List(item))) = (left.get_type(schema), right.get_type(schema))
+    let (Ok(value), Ok(DataType::List(item))) =
+        (arrow_type_of(&left, schema), arrow_type_of(&right, schema))
     else {
         return Ok((left, right));
     };
@@ -200,6 +203,55 @@ fn cast(expr: Expr, oid: u32, schema: &DFSchema) -> Result<Expr> {
     let field = sql_field("", plain(oid), arrow, true);
     let cast = Cast::new_from_field(Box::new(expr), field);
     Ok(super::casts::rewrite_cast(cast, schema)?.data)
+}
+
+/// NULL where an array has a NULL, false where it has none. Known of a constant, and then gone.
+fn null_among(array: Expr) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Arc::new(ScalarUDF::new_from_impl(NullAmong { signature }));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![array]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NullAmong {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for NullAmong {
+    fn name(&self) -> &str {
+        "froglet_null_among"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _given: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let mut args = args.args.into_iter();
+        let is_scalar = matches!(args.as_slice(), [ColumnarValue::Scalar(_)]);
+        let array = match args.next() {
+            Some(value) => value.into_array(if is_scalar { 1 } else { rows })?,
+            None => return Err(crate::planning::internal("an array")),
+        };
+        let Some(lists) = array.as_list_opt::<i32>() else {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(None)));
+        };
+        let knows = |items: Option<ArrayRef>| {
+            items.is_some_and(|items| items.logical_null_count() == 0).then_some(false)
+        };
+        let answers: BooleanArray = lists.iter().map(knows).collect();
+        Ok(match is_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::Boolean(knows(
+                answers.is_valid(0).then(|| lists.value(0)),
+            ))),
+            false => ColumnarValue::Array(Arc::new(answers)),
+        })
+    }
 }
 
 /// Compares a value with each element of an array.

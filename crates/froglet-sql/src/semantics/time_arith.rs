@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 use froglet_engine::{ColumnType, Interval, Value};
 
 use super::arith::{Op, division_by_zero};
+use super::expr_names;
 use crate::context::current_session;
 use crate::error::SqlError;
 use crate::types::cell::{Cell, cell_at};
@@ -92,10 +93,7 @@ impl ScalarUDFImpl for TimeArith {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        match args {
-            [l, r] => Ok(format!("{} {} {}", l.schema_name(), self.name(), r.schema_name())),
-            _ => Ok(self.name().to_owned()),
-        }
+        Ok(expr_names::infix(self.name(), args))
     }
 
     fn signature(&self) -> &Signature {

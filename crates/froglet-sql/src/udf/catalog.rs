@@ -23,7 +23,8 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(texts());
     all.extend(sizes());
     all.extend(names_and_oids());
-    all.extend(privileges());
+    all.extend(acl_defaults());
+    all.extend(crate::privileges::functions::all());
     all.extend(nothing());
     all
 }
@@ -62,7 +63,8 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
         .build(),
         Simple::new("pg_get_indexdef", &[OID, INT4, BOOL], TEXT, |s, cells| {
             let column = int(cells, 1).unwrap_or(0);
-            Ok(constraints::index_text(&s.catalog(), oid(cells, 0), column).into())
+            let pretty = truth(cells, 2) == Some(true);
+            Ok(constraints::index_text(&s.catalog(), oid(cells, 0), column, pretty).into())
         })
         .optional(2)
         .build(),
@@ -295,30 +297,9 @@ fn bound(cells: &[Cell<'_>], upper: bool) -> Out {
     }
 }
 
-/// There is one user, and it may do everything.
-fn privileges() -> Vec<Arc<ScalarUDF>> {
-    let names = [
-        "has_table_privilege",
-        "has_database_privilege",
-        "has_schema_privilege",
-        "has_column_privilege",
-        "has_any_column_privilege",
-        "has_sequence_privilege",
-        "has_function_privilege",
-        "has_tablespace_privilege",
-        "has_type_privilege",
-        "pg_has_role",
-    ];
-    let acl = Simple::new("acldefault", &[CHAR, OID], ACLITEM_ARRAY, default_acl).build();
-    names
-        .into_iter()
-        .map(|name| {
-            Simple::new(name, &[ANY, ANY, ANY, ANY], BOOL, |_, _| Ok(Out::Bool(true)))
-                .optional(2)
-                .build()
-        })
-        .chain([acl])
-        .collect()
+/// What is granted on an object of which nothing is said.
+fn acl_defaults() -> Vec<Arc<ScalarUDF>> {
+    vec![Simple::new("acldefault", &[CHAR, OID], ACLITEM_ARRAY, default_acl).build()]
 }
 
 /// Comments, and the texts of views.
@@ -329,6 +310,11 @@ fn texts() -> Vec<Arc<ScalarUDF>> {
             Ok(crate::pgcatalog::comment_on(&s.catalog(), oid(cells, 0), class, 0).into())
         })
         .optional(1)
+        .build(),
+        Simple::new("shobj_description", &[OID, TEXT], TEXT, |s, cells| {
+            let class = Some(text(cells, 1));
+            Ok(crate::pgcatalog::comment_on(&s.catalog(), oid(cells, 0), class, 0).into())
+        })
         .build(),
         Simple::new("col_description", &[OID, INT4], TEXT, |s, cells| {
             let column = int(cells, 1).unwrap_or(0);
@@ -382,7 +368,6 @@ fn default_acl(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out
 /// Functions over objects that do not exist here.
 fn nothing() -> Vec<Arc<ScalarUDF>> {
     let names = [
-        "shobj_description",
         "pg_get_ruledef",
         "pg_get_triggerdef",
         "pg_get_functiondef",

@@ -15,10 +15,11 @@ use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Signature, TypeSignature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 use froglet_engine::{ColumnType, Interval, Value};
 
+use crate::semantics::aggregates;
 use crate::semantics::time_arith::INTERVAL;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::{interval, scalar_of};
@@ -65,10 +66,7 @@ struct Planned {
 
 impl Planned {
     fn new(inner: Arc<AggregateUDF>) -> Planned {
-        let theirs = inner.signature().type_signature.clone();
-        let intervals = TypeSignature::Exact(vec![INTERVAL]);
-        let signature = Signature::one_of(vec![theirs, intervals], Volatility::Immutable);
-        Planned { inner, signature }
+        Planned { inner, signature: Signature::user_defined(Volatility::Immutable) }
     }
 }
 
@@ -85,11 +83,30 @@ impl AggregateUDFImpl for Planned {
         &self.signature
     }
 
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+    /// Numbers stay what they are, because the result's type depends on it.
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match types {
-            [DataType::Interval(_)] => Ok(INTERVAL),
-            _ => self.inner.return_type(types),
+            [DataType::Interval(_)] => Ok(vec![INTERVAL]),
+            [ty] if ty.is_numeric() => Ok(types.to_vec()),
+            [DataType::Null] => Ok(vec![DataType::Float64]),
+            _ => Err(crate::df_error::no_function(self.name()).into()),
         }
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let [ty] = types else {
+            return Err(crate::df_error::no_function(self.name()).into());
+        };
+        if matches!(ty, DataType::Interval(_)) {
+            return Ok(INTERVAL);
+        }
+        let ty = match aggregates::wider(self.name(), ty) {
+            Some(wider) => wider,
+            None if ty.is_integer() => DataType::Int64,
+            None if ty.is_floating() => DataType::Float64,
+            None => ty.clone(),
+        };
+        self.inner.return_type(&[ty])
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
