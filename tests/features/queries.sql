@@ -310,3 +310,28 @@ select a from v where b like all (array['x%', '%y']);
 select a from v where b not like all (array['x%', 'q%']);
 select a from v where b ilike all ('{X%,%Y}'::text[]);
 select a, b like all (array['x%', null]) from v order by 1;
+-- feature: correlated subqueries with set operations, WITH RECURSIVE, parameters
+create table o (id int primary key, v int);
+create table i (id int, oid int);
+insert into o select g, g * 10 from generate_series(1, 5) g;
+insert into i values (1, 1), (2, 1), (3, 2);
+select o.id, (with recursive r(n, d) as (select o.id, 0 union all select n - 1, d + 1 from r where n > 0) select n from r order by d desc limit 1) as last from o order by 1;
+select o.id, case when o.id > 3 then (with recursive r(n, d) as (select o.id, 0 union all select n - 1, d + 1 from r where n > 0) select max(d) from r) end as last from o order by 1;
+select o.id, (select count(*) from (select 1 from i where i.oid = o.id union all select 1 from i where i.id = o.v / 10) x) from o order by 1;
+select o.id from o where exists (select 1 from i where i.oid = o.id union all select 1 from i where i.id = 3 and o.id = 4) order by 1;
+select o.id from o where not exists (select 1 from i where i.oid = o.id union all select 1 from i where i.id = 3 and o.id = 4) order by 1;
+select o.id, (select x.n from (select i.id as n from i where i.oid = o.id union all select 7) x) from o order by 1;
+prepare p(int) as select o.id, (select sum(n) from (select i.id as n from i where i.oid = o.id union all select $1) x) from o order by 1;
+execute p(100);
+execute p(null);
+-- feature: unnest of several arrays keeps the type of each
+create table t (id serial primary key, j jsonb, at timestamptz, n bigint, v varchar(5));
+insert into t (j) select * from unnest('{"{\"a\": 1}",NULL}'::jsonb[]) returning id, j;
+insert into t (j, at, n, v) select * from unnest(array['1', '[2]']::jsonb[], array[null, null]::timestamptz[], array[null, null]::bigint[], array[null, null]::varchar[]) returning *;
+select pg_typeof(a), pg_typeof(b), pg_typeof(c) from unnest(array['a']::varchar[], array[null]::date[], array[null]::jsonb[]) u (a, b, c);
+select pg_typeof(u) from (select unnest(array['{}']::jsonb[]) as u) x;
+-- feature: UNION of numbers and names of objects, of names and texts
+select 1259::oid union all select 'pg_class'::regclass;
+select 1259::oid as x union all select 'pg_class'::regclass union all select 'pg_type'::regclass order by 1;
+select pg_typeof(x) from (select 1259::oid as x union all select 'pg_class'::regclass union all select 'pg_type'::regclass) s;
+select pg_typeof(x), x from (select 'a'::name as x union all select 'b'::text) s order by 2;

@@ -82,7 +82,9 @@ impl Bulk {
             let message = format!("cannot copy to materialized view \"{}\"", table.def.name);
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
         }
-        let compiled = compiled(&table)?;
+        // Defaults name types by their numbers, which the session tells.
+        let context = EvalContext::new(session.state.clone());
+        let compiled = context.enter(|| compiled(&table))?;
         let mut positions = Vec::new();
         for ident in columns {
             let at = resolve::column(&table.def, ident)?;
@@ -107,7 +109,6 @@ impl Bulk {
         });
         let columns = described.collect();
         let inserter = Inserter::new(&table, compiled, positions, &version);
-        let context = EvalContext::new(session.state.clone());
         Ok(Bulk { inserter, version, columns, context, limits, rows: 0 })
     }
 

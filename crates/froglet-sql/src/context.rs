@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, ScalarValue};
-use froglet_engine::{BlockCounts, ColumnType, SpaceId, Value};
+use froglet_engine::{BlockCounts, ColumnType, Snapshot, SpaceId, Value};
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef, SqlType,
 };
@@ -198,6 +198,11 @@ pub trait SessionFunctions: Send + Sync {
     fn schema_changes(&self) -> Vec<Arc<SchemaChange>> {
         Vec::new()
     }
+    /// pg_export_snapshot: the name under which other transactions take this view.
+    fn export_snapshot(&self, view: &Arc<Snapshot>) -> Result<String, SqlError> {
+        let _ = view;
+        Err(SqlError::unsupported("pg_export_snapshot without a session"))
+    }
     /// pg_cancel_backend, pg_terminate_backend: whether there was such a session.
     fn signal_backend(&self, pid: i32, terminate: bool) -> Result<bool, SqlError> {
         let _ = (pid, terminate);
@@ -360,6 +365,11 @@ pub(crate) fn current_param(index: usize) -> Result<ScalarValue, DataFusionError
 /// The session of what this thread plans or evaluates, if there is one.
 pub(crate) fn session_here() -> Option<Arc<dyn SessionFunctions>> {
     CURRENT.with_borrow(|stack| stack.last().map(|context| context.session.clone()))
+}
+
+/// `quote_all_identifiers` of that session.
+pub(crate) fn quotes_all() -> bool {
+    session_here().and_then(|s| s.setting("quote_all_identifiers")).is_some_and(|v| v == "on")
 }
 
 /// The session of the evaluation under way: this thread's, or the configuration's.

@@ -127,6 +127,7 @@ mod storage_options;
 pub mod stored;
 mod stored_names;
 pub mod stream;
+mod subplan;
 mod table;
 mod table_as_parse;
 mod table_query;

@@ -38,6 +38,7 @@ use crate::query_run::{self, QueryStream};
 use crate::rewrite_subquery;
 use crate::semantics::{casts, copies, grouping_sets, merged_columns, named};
 use crate::stack;
+use crate::subplan;
 use crate::types::{self, oids, sql_type_of_field};
 use crate::{view, walk};
 
@@ -123,15 +124,21 @@ fn plan_as_is(
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
         let logical = merged_columns::merge(logical).map_err(map_df_error)?;
         let optimized = match optimize(logical.clone(), env) {
-            // What the optimizer could not turn into joins is turned into joins here.
-            Err(_) if decorrelate::is_correlated(&logical) => {
-                optimize(decorrelate::decorrelate(logical).map_err(map_df_error)?, env)?
-            }
+            Err(_) if decorrelate::is_correlated(&logical) => without_outer_columns(logical, env)?,
             outcome => outcome?,
         };
         let schema = Arc::new(optimized.schema().as_arrow().clone());
         let fields = schema.fields().iter().map(result_field).collect();
         Ok(PlannedQuery { plan: optimized, schema, fields, params: found })
+    })
+}
+
+/// What the optimizer could not turn into joins is turned into joins here, or is run row by row.
+fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlError> {
+    let joined = decorrelate::decorrelate(logical.clone()).map_err(map_df_error);
+    joined.and_then(|plan| optimize(plan, env)).or_else(|refused| {
+        let by_row = subplan::run_by_row(logical).map_err(map_df_error);
+        by_row.and_then(|plan| optimize(plan, env)).map_err(|_| refused)
     })
 }
 

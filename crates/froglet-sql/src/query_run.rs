@@ -33,6 +33,7 @@ use crate::error::SqlError;
 use crate::provider::QueryScope;
 use crate::query::QueryEnv;
 use crate::stack;
+use crate::subplan::ScopeRef;
 use crate::types::zone::{self, Zone};
 
 /// Batches between a query and its reader.
@@ -114,7 +115,9 @@ fn base_state(env: &QueryEnv) -> SessionState {
 pub fn state(env: &QueryEnv, scope: Option<QueryScope>) -> SessionState {
     let mut state = base_state(env);
     if let Some(scope) = scope {
-        state.config_mut().set_extension(Arc::new(scope));
+        let scope = Arc::new(scope);
+        state.config_mut().options_mut().extensions.insert(ScopeRef(scope.clone()));
+        state.config_mut().set_extension(scope);
     }
     let options = state.config_options().clone();
     state.execution_props_mut().mark_start_execution(options);

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::dialect::Postgres;
 use crate::rewrite::{call, folded};
 use crate::udf::is_set;
-use crate::udf::lists::EXPAND;
+use crate::udf::lists::{EXPAND, NTH};
 use crate::walk;
 
 /// The name under which DataFusion's series is registered.
@@ -126,7 +126,11 @@ impl Call {
                     0 => only.clone(),
                     at => ast::Ident::new(format!("{}_{at}", only.value)),
                 };
-                format!("unnest({list}) AS {}", names.next().unwrap_or_else(unnamed))
+                let name = names.next().unwrap_or_else(unnamed);
+                match lists.len() {
+                    1 => format!("unnest({list}) AS {name}"),
+                    _ => format!("unnest({NTH}({list}, {at})) AS {name}"),
+                }
             })
             .collect();
         if self.with_ordinality {

@@ -119,7 +119,7 @@ pub(crate) const SPECS: &[Spec] = &[
         "quote_all_identifiers",
         Kind::Bool,
         "off",
-        "Accepted; names are quoted where they must be.",
+        "When generating SQL fragments, quote all identifiers.",
     ),
     spec(
         "extra_float_digits",

@@ -250,7 +250,7 @@ pub fn index_clauses(table: &TableDef, index: &IndexDef, pretty: bool) -> String
         })
         .collect();
     let method = index.notes.method.as_deref().unwrap_or("btree");
-    let mut text = format!("USING {method} ({})", parts.join(", "));
+    let mut text = format!("USING {} ({})", quote_ident(method), parts.join(", "));
     if !index.notes.include.is_empty() {
         let included = column_list(table, index.notes.include.iter().copied());
         text.push_str(&format!(" INCLUDE ({included})"));

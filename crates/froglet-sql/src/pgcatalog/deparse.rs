@@ -155,7 +155,7 @@ impl Printer<'_> {
                     ast::Value::Number(digits, _) => {
                         let oid =
                             if printed.oid == oids::UNKNOWN { oids::INT4 } else { printed.oid };
-                        format!("'-{digits}'::{}", names::type_name(plain(oid)))
+                        format!("'-{digits}'::{}", names::shown_type_name(plain(oid)))
                     }
                     _ => printed.text,
                 },
@@ -167,7 +167,7 @@ impl Printer<'_> {
 
     fn cast_text(&self, printed: &Printed, oid: u32) -> String {
         let name = match oid {
-            oids::BPCHAR => "bpchar".to_owned(),
+            oids::BPCHAR => quote_ident("bpchar"),
             oid => self.type_name(oid),
         };
         let constant = printed.text.starts_with('\'');
@@ -229,7 +229,7 @@ impl Printer<'_> {
             return Printed::tight(format!("{inner}::{ty}"), oids::UNKNOWN);
         };
         let printed = self.print(inner);
-        let name = names::type_name(ty);
+        let name = names::shown_type_name(ty);
         let constant = printed.text.starts_with('\'');
         let text = if self.pretty || constant {
             format!("{}::{name}", printed.grouped())
@@ -245,7 +245,7 @@ impl Printer<'_> {
             UnaryOperator::Not => self.wrap(format!("NOT {}", printed.grouped()), oids::BOOL),
             UnaryOperator::Minus if printed.text.starts_with(|c: char| c.is_ascii_digit()) => {
                 Printed::tight(
-                    format!("'-{}'::{}", printed.text, names::type_name(plain(printed.oid))),
+                    format!("'-{}'::{}", printed.text, names::shown_type_name(plain(printed.oid))),
                     printed.oid,
                 )
             }
@@ -342,8 +342,13 @@ impl Printer<'_> {
         let (op, quantifier) = if negated { ("<>", "ALL") } else { ("=", "ANY") };
         let array = format!("ARRAY[{}]", texts.join(", "));
         let (shown, array) = match varchar {
-            true if self.pretty => (self.cast_text(&value, oids::TEXT), format!("{array}::text[]")),
-            true => (self.cast_text(&value, oids::TEXT), format!("({array})::text[]")),
+            true if self.pretty => {
+                (self.cast_text(&value, oids::TEXT), format!("{array}::{}[]", quote_ident("text")))
+            }
+            true => (
+                self.cast_text(&value, oids::TEXT),
+                format!("({array})::{}[]", quote_ident("text")),
+            ),
             false => (value.grouped(), array),
         };
         self.wrap(format!("{shown} {op} {quantifier} ({array})"), oids::BOOL)
@@ -411,7 +416,11 @@ impl Printer<'_> {
             "lower" | "upper" | "btrim" | "trim" => oids::TEXT,
             _ => oids::UNKNOWN,
         };
-        Printed::tight(format!("{name}({})", args.join(", ")), oid)
+        let called = match name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            true => quote_ident(&name),
+            false => name,
+        };
+        Printed::tight(format!("{called}({})", args.join(", ")), oid)
     }
 
     fn argument(&self, function: &str, expr: &Expr) -> String {
@@ -419,7 +428,7 @@ impl Printer<'_> {
         let sequence = matches!(function, "nextval" | "currval" | "setval");
         match (sequence, printed.oid) {
             (true, oids::UNKNOWN) if printed.text.starts_with('\'') => {
-                format!("{}::regclass", self.visible(&printed.text))
+                format!("{}::{}", self.visible(&printed.text), quote_ident("regclass"))
             }
             (true, oids::REGCLASS) => self.visible(&printed.text),
             (false, oids::UNKNOWN) if printed.text.starts_with('\'') => {
@@ -447,7 +456,7 @@ impl Printer<'_> {
     /// A type's name; that of a user's with its schema where it is not found without.
     fn type_name(&self, oid: u32) -> String {
         let users = self.session.and_then(|session| enums::name_in(session, oid));
-        users.unwrap_or_else(|| names::type_name(plain(oid)))
+        users.unwrap_or_else(|| names::shown_type_name(plain(oid)))
     }
 }
 

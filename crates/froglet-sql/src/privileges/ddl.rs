@@ -350,7 +350,9 @@ impl Check<'_> {
             }
             // It asks itself.
             ObjectDdl::Owner { .. } | ObjectDdl::CreateExtension { .. } => Ok(()),
-            ObjectDdl::Refresh { view, .. } => self.owns_named(view),
+            ObjectDdl::Refresh { view: name, .. } | ObjectDdl::RenameColumn { name, .. } => {
+                self.owns_named(name)
+            }
             ObjectDdl::Comment { on, name, .. } => self.comment(*on, name),
         }
     }

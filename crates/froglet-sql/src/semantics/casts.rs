@@ -39,7 +39,7 @@ use crate::udf::overload::Overloads;
 /// Rewrites the casts of a plan, of its subqueries too.
 pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
-        let node = super::unions::type_literals(node)?;
+        let node = super::unnested::type_items(super::unions::type_literals(node)?)?;
         let mut schema = merge_schema(&node.inputs());
         if let LogicalPlan::TableScan(scan) = &node {
             schema.merge(&scan.projected_schema);

@@ -28,3 +28,4 @@ pub mod quantified;
 pub mod time_arith;
 pub mod type_names;
 pub mod unions;
+mod unnested;

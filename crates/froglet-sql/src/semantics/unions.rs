@@ -1,5 +1,7 @@
 //! Literals of no type of their own in a branch of a UNION: they have the type of the column in the
 //! first branch that says one. (DataFusion would make text of `SELECT 1 UNION SELECT '2'`.)
+//!
+//! Branches of types that Arrow has one of (an oid and a regclass, a name and a text) come to one, too.
 
 use std::sync::Arc;
 
@@ -10,11 +12,12 @@ use froglet_schema::SqlType;
 
 use super::casts;
 use super::operators::unknown_literal;
-use crate::types::{oids, sql_type_of_field};
+use crate::types::{oids, plain, sql_type_of_field};
 
 /// Gives such literals their types.
 pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Union(union) = plan else { return Ok(plan) };
+    let union = one_type(union)?;
     let width = union.schema.fields().len();
     let types: Vec<Option<SqlType>> = (0..width).map(|at| type_of(&union, at)).collect();
     let needed = union.inputs.iter().any(|input| {
@@ -25,6 +28,60 @@ pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     let typed = union.inputs.iter().map(|input| typed(input, &types)).collect::<Result<_>>()?;
     Union::try_new_with_loose_types(typed).map(LogicalPlan::Union)
+}
+
+/// Brings columns that are stored alike to one type. DataFusion would take the name of a type from any branch.
+fn one_type(union: Union) -> Result<Union> {
+    let width = union.schema.fields().len();
+    let types: Vec<Option<SqlType>> = (0..width).map(|at| common_type(&union, at)).collect();
+    if types.iter().all(Option::is_none) {
+        return Ok(union);
+    }
+    let brought = union.inputs.iter().map(|input| brought(input, &types)).collect::<Result<_>>()?;
+    Union::try_new_with_loose_types(brought)
+}
+
+/// What branches of several types that are stored alike come to: PostgreSQL, too, takes the first of those that
+/// become each other without being asked.
+fn common_type(union: &Union, at: usize) -> Option<SqlType> {
+    let field_of = |input: &Arc<LogicalPlan>| input.schema().fields().get(at).cloned();
+    let known = union.inputs.iter().filter(|input| !is_open(input, at));
+    let fields: Vec<_> = known.filter_map(field_of).collect();
+    let first = fields.first()?;
+    let types: Vec<u32> = fields.iter().map(|field| sql_type_of_field(field).oid).collect();
+    let is_mixed = types.iter().any(|oid| *oid != types[0])
+        && fields.iter().all(|field| field.data_type() == first.data_type())
+        && (types.iter().all(|oid| is_number_of_object(*oid))
+            || types.iter().all(|oid| is_text(*oid)));
+    is_mixed.then(|| plain(types[0]))
+}
+
+fn is_number_of_object(oid: u32) -> bool {
+    use oids::*;
+    matches!(oid, OID | REGCLASS | REGTYPE | REGPROC | REGNAMESPACE | REGROLE)
+}
+
+fn is_text(oid: u32) -> bool {
+    matches!(oid, oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::NAME)
+}
+
+fn brought(input: &Arc<LogicalPlan>, types: &[Option<SqlType>]) -> Result<Arc<LogicalPlan>> {
+    let column = |(at, ty): (usize, &Option<SqlType>)| {
+        let (qualifier, field) = input.schema().qualified_field(at);
+        let column = Expr::from((qualifier, field));
+        match ty {
+            Some(ty) if sql_type_of_field(field).oid != ty.oid && !is_open(input, at) => {
+                casts::call(column, *ty).alias_qualified(qualifier.cloned(), field.name())
+            }
+            _ => column,
+        }
+    };
+    let exprs: Vec<Expr> = types.iter().enumerate().map(column).collect();
+    // A branch without such a column stays a projection whose literals can be told.
+    if exprs.iter().all(|expr| matches!(expr, Expr::Column(_))) {
+        return Ok(input.clone());
+    }
+    Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, input.clone())?)))
 }
 
 /// The type of a column in the first branch that has one.

@@ -9,8 +9,10 @@ use froglet_schema::SqlType;
 
 use super::interval::Fields;
 use super::{array, column_type_of, element_oid, numeric, oids, plain};
+use crate::context::quotes_all;
 use crate::error::SqlError;
 use crate::semantics::enums;
+use crate::udf::lookup::quoted;
 
 /// One row of pg_type.
 #[derive(Debug, Clone, Copy)]
@@ -205,6 +207,20 @@ pub fn type_name(ty: SqlType) -> String {
         _ => row.sql_name.to_owned(),
     }
 }
+
+/// The same, for the text of a statement: in quotes where the session wants every name in them.
+pub fn shown_type_name(ty: SqlType) -> String {
+    let name = type_name(ty);
+    let element = name.trim_end_matches("[]");
+    let is_name = TYPES.iter().any(|row| row.sql_name == element && row.name == element);
+    match is_name && !KEYWORDS.contains(&element) && quotes_all() {
+        true => format!("{}{}", quoted(element), &name[element.len()..]),
+        false => name,
+    }
+}
+
+/// Types that the grammar knows by these words, which are no names.
+const KEYWORDS: [&str; 2] = ["numeric", "interval"];
 
 /// The type of a column declaration: how it is stored, and its SQL type.
 pub fn parse_type(ast: &Ast) -> Result<(ColumnType, SqlType), SqlError> {

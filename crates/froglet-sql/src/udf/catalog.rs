@@ -39,9 +39,9 @@ fn format_type(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Out {
             let modifier = int(cells, 1).and_then(|m| i32::try_from(m).ok());
             let name = match (id, modifier) {
                 // A column of type bpchar without a length is not a character(1).
-                (BPCHAR, Some(-1)) => "bpchar".to_owned(),
+                (BPCHAR, Some(-1)) => lookup::quote_ident("bpchar"),
                 (_, modifier) => {
-                    names::type_name(SqlType { oid: id, modifier: modifier.unwrap_or(-1) })
+                    names::shown_type_name(SqlType { oid: id, modifier: modifier.unwrap_or(-1) })
                 }
             };
             Out::Text(name)

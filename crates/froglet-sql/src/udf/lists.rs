@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `froglet_list(x)` | `ARRAY(SELECT …)` of no rows: an empty list, where the aggregate in its place has NULL |
 //! | `_pg_expandarray(x)` | the items of an array and their numbers, as a list of rows that the query unnests |
+//! | `froglet_nth(x, i)` | `x` under another name: DataFusion tells lists that it unnests together by their names, in which are no types |
 //! | `froglet_name_char(n, i)` | `n[i]` of a name: its characters are counted from 0 |
 
 use std::sync::Arc;
@@ -27,6 +28,9 @@ use crate::types::{plain, sql_field};
 /// The name of what makes empty lists.
 pub const NAME: &str = "froglet_list";
 
+/// The name of what tells lists that are unnested together.
+pub const NTH: &str = "froglet_nth";
+
 /// The function that makes rows of an array.
 pub const EXPAND: &str = "_pg_expandarray";
 
@@ -37,6 +41,9 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     vec![
         Arc::new(ScalarUDF::new_from_impl(NotNull { signature })),
         Arc::new(ScalarUDF::new_from_impl(expand)),
+        Arc::new(ScalarUDF::new_from_impl(Nth {
+            signature: Signature::any(2, Volatility::Immutable),
+        })),
     ]
 }
 
@@ -135,6 +142,33 @@ impl ScalarUDFImpl for NotNull {
             }
             scalar => scalar.clone(),
         })
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Nth {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Nth {
+    fn name(&self) -> &str {
+        NTH
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(given.first().cloned().unwrap_or(DataType::Null))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::clone(&args.arg_fields[0]))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(args.args[0].clone())
     }
 }
 

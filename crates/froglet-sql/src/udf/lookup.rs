@@ -7,7 +7,7 @@ use arrow::datatypes::UInt32Type;
 use froglet_engine::SqlState;
 use froglet_schema::CatalogVersion;
 
-use crate::context::SessionFunctions;
+use crate::context::{SessionFunctions, quotes_all};
 use crate::error::SqlError;
 use crate::semantics::enums;
 use crate::types::{self, names, oids};
@@ -160,12 +160,12 @@ pub fn relation_of(catalog: &CatalogVersion, oid: u32) -> Option<(String, String
     })
 }
 
-/// A name in quotes where PostgreSQL needs them.
+/// A name in quotes where PostgreSQL needs them, or where the session wants them.
 pub fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         && !is_reserved(name);
-    if plain { name.to_owned() } else { quoted(name) }
+    if plain && !quotes_all() { name.to_owned() } else { quoted(name) }
 }
 
 /// A name in quotes, for the text of a statement: what is in the name stays a name.

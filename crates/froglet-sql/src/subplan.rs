@@ -1,0 +1,303 @@
+//! Correlated subqueries that nothing turns into joins: a function that runs the subquery for each row.
+//!
+//! ```text
+//!   (SELECT … WHERE x = outer.a)   ─▶   froglet_subplan(a)       once for each different value of a
+//!   EXISTS (…)                     ─▶   froglet_subplan(a), of bool
+//! ```
+//!
+//! Arguments are what the subquery reads of outside, parameters among them. A batch's subqueries run one after
+//! the other on a thread and a runtime of their own: the thread of the query waits, and what a subquery starts
+//! may not wait for that.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, new_empty_array};
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::expr::{Exists, Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::physical_plan::collect;
+use froglet_engine::SqlState;
+
+use crate::error::SqlError;
+use crate::planning::internal;
+use crate::provider::QueryScope;
+use crate::query::QueryEnv;
+use crate::query_run;
+use crate::semantics::casts;
+use crate::stack;
+use crate::types::zone::Zone;
+use crate::types::{oids, plain, sql_field};
+
+/// Puts functions in the place of a plan's correlated subqueries.
+pub fn run_by_row(plan: LogicalPlan) -> Result<LogicalPlan> {
+    // Subqueries within come first: what they read of further out, the ones around them read.
+    let changed = plan.transform_up_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        let preserver = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = preserver.save(&expr);
+            let changed = expr.transform_up(|expr| in_place(expr, &schema))?;
+            Ok(changed.update_data(|expr| name.restore(expr)))
+        })?
+        .map_data(LogicalPlan::recompute_schema)
+    })?;
+    Ok(changed.data)
+}
+
+fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let (subquery, kind, negated) = match &expr {
+        Expr::ScalarSubquery(subquery) => (subquery, Kind::Value, false),
+        Expr::Exists(Exists { subquery, negated }) => (subquery, Kind::Exists, *negated),
+        _ => return Ok(Transformed::no(expr)),
+    };
+    let read = outside_of(&subquery.subquery)?;
+    if !read.iter().any(|part| matches!(part, Expr::OuterReferenceColumn(..))) {
+        return Ok(Transformed::no(expr));
+    }
+    let args = read.iter().map(|part| match part {
+        Expr::OuterReferenceColumn(_, column) if schema.has_column(column) => {
+            Expr::Column(column.clone())
+        }
+        // Of further out.
+        other => other.clone(),
+    });
+    let args = args.collect();
+    let plan = casts::rewrite_plan((*subquery.subquery).clone())?;
+    let plan = match kind {
+        Kind::Value => plan,
+        Kind::Exists => LogicalPlanBuilder::from(plan).limit(0, Some(1))?.build()?,
+    };
+    let signature = Signature::variadic_any(Volatility::Volatile);
+    let function = Arc::new(ScalarUDF::new_from_impl(Subplan { plan, kind, read, signature }));
+    let call = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
+    Ok(Transformed::yes(if negated { !call } else { call }))
+}
+
+/// What a plan reads of outside.
+fn outside_of(plan: &LogicalPlan) -> Result<Vec<Expr>> {
+    let mut found: Vec<Expr> = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                let is_outside =
+                    matches!(part, Expr::OuterReferenceColumn(..) | Expr::Placeholder(_));
+                if is_outside && !found.contains(part) {
+                    found.push(part.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    /// The value of the only row, NULL of none.
+    Value,
+    /// Whether there is a row.
+    Exists,
+}
+
+/// A subquery as a function of what it reads of outside.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Subplan {
+    plan: LogicalPlan,
+    kind: Kind,
+    read: Vec<Expr>,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Subplan {
+    fn name(&self) -> &str {
+        "froglet_subplan"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.field()?.data_type().clone())
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs) -> Result<FieldRef> {
+        self.field()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let ScalarFunctionArgs { args, number_rows, config_options, .. } = args;
+        let arrays = args
+            .into_iter()
+            .map(|arg| arg.into_array(number_rows))
+            .collect::<Result<Vec<ArrayRef>>>()?;
+        if number_rows == 0 {
+            return Ok(ColumnarValue::Array(new_empty_array(self.field()?.data_type())));
+        }
+        let scope = ScopeRef::of(&config_options)?;
+        let env = QueryEnv::new(scope.catalog.clone(), scope.session.clone());
+        let state = query_run::state(&env, Some((*scope).clone()));
+        let zone = Zone::current();
+        let run = || zone.run(|| self.run_all(&arrays, number_rows, &state));
+        let values = std::thread::scope(|threads| {
+            let thread = std::thread::Builder::new()
+                .name("froglet-subplan".to_owned())
+                .stack_size(stack::STACK_BYTES)
+                .spawn_scoped(threads, run)?;
+            thread.join().map_err(|_| internal("a subquery panicked"))?
+        })?;
+        Ok(ColumnarValue::Array(ScalarValue::iter_to_array(values)?))
+    }
+}
+
+impl Subplan {
+    fn field(&self) -> Result<FieldRef> {
+        match self.kind {
+            Kind::Exists => Ok(sql_field("exists", plain(oids::BOOL), DataType::Boolean, false)),
+            Kind::Value => {
+                let first = self.plan.schema().fields().first();
+                let field = first.ok_or_else(|| internal("a subquery has no column"))?;
+                Ok(Arc::new(field.as_ref().clone().with_nullable(true)))
+            }
+        }
+    }
+
+    /// The values of all rows, on a runtime of this thread alone.
+    fn run_all(
+        &self,
+        arrays: &[ArrayRef],
+        rows: usize,
+        state: &SessionState,
+    ) -> Result<Vec<ScalarValue>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut known: HashMap<Vec<ScalarValue>, ScalarValue> = HashMap::new();
+        let mut values = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let given = arrays
+                .iter()
+                .map(|array| ScalarValue::try_from_array(array, row))
+                .collect::<Result<Vec<_>>>()?;
+            let value = match known.get(&given) {
+                Some(value) => value.clone(),
+                None => {
+                    let value = runtime.block_on(self.run(&given, state))?;
+                    known.insert(given, value.clone());
+                    value
+                }
+            };
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    async fn run(&self, given: &[ScalarValue], state: &SessionState) -> Result<ScalarValue> {
+        let plan = state.optimize(&self.with_values(given)?)?;
+        let physical = state.query_planner().create_physical_plan(&plan, state).await?;
+        let batches = collect(physical, query_run::task_context(state)).await?;
+        let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+        if self.kind == Kind::Exists {
+            return Ok(ScalarValue::Boolean(Some(rows > 0)));
+        }
+        let field = self.field()?;
+        let ty = field.data_type();
+        let Some(batch) = batches.iter().find(|batch| batch.num_rows() > 0) else {
+            return ScalarValue::try_from(ty);
+        };
+        if rows > 1 {
+            return Err(SqlError::new(
+                SqlState::new("21000"),
+                "more than one row returned by a subquery used as an expression",
+            )
+            .into());
+        }
+        let value = ScalarValue::try_from_array(batch.column(0), 0)?;
+        if value.data_type() == *ty { Ok(value) } else { value.cast_to(ty) }
+    }
+
+    /// The plan with values in the place of what it reads of outside.
+    fn with_values(&self, given: &[ScalarValue]) -> Result<LogicalPlan> {
+        let value_of = |part: &Expr| {
+            let at = self.read.iter().position(|read| read == part)?;
+            let metadata = match part {
+                Expr::OuterReferenceColumn(field, _) => Some(field),
+                Expr::Placeholder(Placeholder { field, .. }) => field.as_ref(),
+                _ => None,
+            };
+            let metadata = metadata
+                .filter(|field| !field.metadata().is_empty())
+                .map(|field| FieldMetadata::from(field.as_ref()));
+            Some(Expr::Literal(given.get(at)?.clone(), metadata))
+        };
+        let changed = self.plan.clone().transform_up_with_subqueries(|node| {
+            let preserver = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = preserver.save(&expr);
+                let changed = expr.transform_up(|part| {
+                    Ok(match value_of(&part) {
+                        Some(value) => Transformed::yes(value),
+                        None => Transformed::no(part),
+                    })
+                })?;
+                Ok(changed.update_data(|expr| name.restore(expr)))
+            })
+        })?;
+        Ok(changed.data)
+    }
+}
+
+/// The scope of the run under way, for functions.
+#[derive(Clone)]
+pub(crate) struct ScopeRef(pub(crate) Arc<QueryScope>);
+
+impl ScopeRef {
+    /// Of the functions' configuration.
+    pub(crate) fn of(options: &ConfigOptions) -> Result<Arc<QueryScope>, DataFusionError> {
+        let found = options.extensions.get::<ScopeRef>();
+        found.map(|scope| scope.0.clone()).ok_or_else(|| internal("a subquery outside a query"))
+    }
+}
+
+impl std::fmt::Debug for ScopeRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ScopeRef")
+    }
+}
+
+impl ConfigExtension for ScopeRef {
+    const PREFIX: &'static str = "froglet_scope";
+}
+
+impl ExtensionOptions for ScopeRef {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, _: &str, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        Vec::new()
+    }
+}
