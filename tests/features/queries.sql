@@ -274,6 +274,42 @@ select * from t order by a;
 -- feature: window frames of intervals
 select x, sum(x) over (order by d range between interval '1' month preceding and current row) from (values (1, date '2024-01-01'), (2, date '2024-01-20'), (3, date '2024-03-01')) v (x, d) order by x;
 select x, count(*) over (order by d range between interval '2 hours' preceding and interval '1 hour' following) from (values (1, timestamp '2024-01-01 01:00'), (2, timestamp '2024-01-01 02:30'), (3, timestamp '2024-01-01 09:00')) v (x, d) order by x;
+-- feature: fewer column aliases than columns
+create table v (a int, b text);
+insert into v values (1, 'x'), (2, 'y');
+select * from v as q (p) order by 1;
+select p, b from v as q (p) order by 1;
+select * from (select 1 as a, 2 as b) as q (p);
+with w as (select a, b, a + 1 as c from v) select p, b, c from w as q (p) order by 1;
+select q.p, r.b from v q (p) join v as r (p) on q.p = r.p order by 1;
+-- feature: json of whole rows
+create table v (a int, b text);
+insert into v values (1, 'x'), (2, null);
+select row_to_json(v) from v order by a;
+select row_to_json(t) from (select a, b as name, a * 1.5 as half from v order by a) t;
+select to_json(q) from v as q (k) order by k;
+select to_jsonb(q) from v q order by a;
+select json_agg(v) from v;
+select json_agg(t order by t.a desc) from (select * from v) t;
+select jsonb_agg(t) from (select a from v order by a) t;
+with w as (select a, array_agg(b) as bs from v group by a) select row_to_json(w) from w order by a;
+select coalesce(json_agg(x), '[]'::json) from (select * from v where a > 5) x;
+select a, (select json_agg(u) from (select b from v w where w.a = v.a) u) from v order by a;
+select count(v) from v;
+-- feature: GROUPING SETS of expressions
+create table v (a int, b text);
+insert into v values (1, 'x'), (2, 'y'), (3, 'x');
+select a % 2, count(*) from v group by grouping sets ((a % 2), ()) order by 1, 2;
+select a % 2 as k, b, count(*), grouping(a % 2, b) from v group by rollup (a % 2, b) order by 1, 2, 3;
+select lower(b), a + 1, count(*), sum(a % 2) from v group by cube (lower(b), a + 1) order by 1, 2, 3;
+select a % 2 + 1 as k, max(b) from v group by rollup (a % 2) having count(*) > 0 order by 1;
+-- feature: LIKE ALL
+create table v (a int, b text);
+insert into v values (1, 'xy'), (2, 'yz'), (3, null);
+select a from v where b like all (array['x%', '%y']);
+select a from v where b not like all (array['x%', 'q%']);
+select a from v where b ilike all ('{X%,%Y}'::text[]);
+select a, b like all (array['x%', null]) from v order by 1;
 -- feature: correlated subqueries with set operations, WITH RECURSIVE, parameters
 create table o (id int primary key, v int);
 create table i (id int, oid int);

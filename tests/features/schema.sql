@@ -495,3 +495,18 @@ drop materialized view sc.mm, q;
 create materialized view m as select * from tt;
 drop table tt cascade;
 select count(*) from pg_matviews;
+-- feature: CREATE RECURSIVE VIEW
+create recursive view nums (n) as values (1) union all select n + 1 from nums where n < 5;
+select * from nums order by n;
+create or replace recursive view nums (n) as values (1) union all select n + 1 from nums where n < 3;
+select sum(n) from nums;
+create recursive view bad as select 1;
+-- feature: ALTER VIEW … RENAME COLUMN
+create view v as select 1 as a, 2 as b;
+create view over_v as select a from v;
+alter view v rename column a to aa;
+alter view v rename b to bb;
+alter view v rename zz to bb;
+alter view v rename aa to bb;
+select * from v;
+select * from over_v;

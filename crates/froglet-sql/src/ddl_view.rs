@@ -44,7 +44,13 @@ impl Ddl<'_> {
         };
         let env = QueryEnv::new(self.version.clone(), self.session.clone());
         let columns = columns(&create.query, &create.columns, &env)?;
-        let sources = sources(&create.query, &env)?;
+        let mut sources = sources(&create.query, &env)?;
+        // What is asked for beside a part of WITH of this name.
+        let is_part =
+            |with: &ast::With| with.cte_tables.iter().any(|p| fold(&p.alias.name) == name);
+        if create.query.with.as_ref().is_some_and(is_part) {
+            sources.retain(|source| source.schema.is_some() || source.name != name);
+        }
         let mut query = create.query.clone();
         crate::stored_names::to_numbers(&mut query, &self.names());
         let def = ViewDef {

@@ -15,6 +15,7 @@ use crate::modify::Written;
 use crate::on_conflict::OnConflict;
 use crate::returning::OutputList;
 use crate::table::Compiled;
+use crate::view_write::ViewCheck;
 use crate::{at_once, query_rows};
 
 /// Where the values of INSERT come from.
@@ -34,6 +35,9 @@ pub(crate) struct Inserter {
     /// The others.
     pub(crate) rest: Vec<usize>,
     pub(crate) keys: Vec<Key>,
+    /// WITH CHECK OPTION of views that it is through.
+    pub(crate) view_checks: Vec<ViewCheck>,
+    pub(crate) through_view: bool,
 }
 
 /// A planned INSERT.
@@ -58,6 +62,8 @@ impl Inserter {
             columns,
             rest,
             keys: Key::of_child(table, catalog),
+            view_checks: Vec::new(),
+            through_view: false,
         }
     }
 
@@ -80,7 +86,12 @@ impl Inserter {
         }
         self.compiled.generate(&mut row, context)?;
         self.compiled.check(&self.table.def, &row, context)?;
+        self.check_views(&row, context)?;
         Ok(row)
+    }
+
+    pub(crate) fn check_views(&self, row: &[Value], context: &EvalContext) -> Result<(), SqlError> {
+        self.view_checks.iter().try_for_each(|check| check.check(&self.table.def, row, context))
     }
 
     /// Inserts complete rows and holds their parents.

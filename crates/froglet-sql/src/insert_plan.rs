@@ -22,7 +22,7 @@ use crate::returning::{self, OutputList};
 use crate::stored::DefaultKind;
 use crate::table::{Compiled, compiled};
 use crate::target::is_default;
-use crate::types;
+use crate::{types, view_write};
 
 /// Plans an INSERT; with it the types of its parameters.
 pub(crate) async fn plan(
@@ -31,6 +31,13 @@ pub(crate) async fn plan(
     given: &[SqlType],
 ) -> Result<(InsertPlan, Vec<SqlType>), Stop> {
     let name = target(insert)?;
+    if let Some(view) = view_write::view_of(planner, name)? {
+        let (of_table, checks) = view_write::insert(planner, view, insert)?;
+        let (mut planned, params) = Box::pin(plan(planner, &of_table, given)).await?;
+        planned.inserter.view_checks = checks;
+        planned.inserter.through_view = true;
+        return Ok((planned, params));
+    }
     let table = planner.names().written(name)?.clone();
     let compiled = compiled(&table)?;
     let alias = insert.table_alias.as_ref().map(|alias| fold(&alias.alias));

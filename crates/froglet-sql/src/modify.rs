@@ -25,6 +25,7 @@ use crate::modify_query::QuerySource;
 use crate::returning::OutputList;
 use crate::scan::Scan;
 use crate::table::{ColumnSource, Compiled};
+use crate::view_write::ViewCheck;
 use crate::{at_once, violation};
 
 /// What is written to each row.
@@ -85,6 +86,9 @@ pub(crate) struct ModifyPlan {
     /// Foreign keys that point to what changes here.
     pub(crate) parent_keys: Vec<Key>,
     pub(crate) returning: Option<OutputList>,
+    /// WITH CHECK OPTION of views that it is through.
+    pub(crate) view_checks: Arc<[ViewCheck]>,
+    pub(crate) through_view: bool,
 }
 
 /// What a write has done.
@@ -250,7 +254,9 @@ impl ModifyPlan {
                     values[at] = new[*column].clone();
                 }
             }
-            return self.compiled.check(&self.table.def, &new, context);
+            self.compiled.check(&self.table.def, &new, context)?;
+            let checks = self.view_checks.iter();
+            return checks.map(|c| c.check(&self.table.def, &new, context)).collect();
         }
         for (column, value) in columns.iter().zip(values.iter()) {
             if value.is_null() && self.table.def.column_at(*column).not_null {

@@ -26,6 +26,7 @@ use crate::rewrite_subquery::is_grouped;
 use crate::stored::DefaultKind;
 use crate::table::{Compiled, compiled};
 use crate::target::{TableRef, has_subquery, is_default, written_table};
+use crate::view_write::{self, ViewCheck};
 
 /// A statement's parts, whichever of the two it is.
 pub(crate) struct Modification<'a> {
@@ -35,6 +36,9 @@ pub(crate) struct Modification<'a> {
     pub(crate) others: &'a [TableWithJoins],
     pub(crate) selection: Option<&'a Expr>,
     pub(crate) returning: Option<&'a [SelectItem]>,
+    /// WITH CHECK OPTION, if it is through a view.
+    pub(crate) checks: Arc<[ViewCheck]>,
+    pub(crate) through_view: bool,
 }
 
 pub(crate) fn of_update(update: &Update) -> Result<Modification<'_>, SqlError> {
@@ -52,6 +56,8 @@ pub(crate) fn of_update(update: &Update) -> Result<Modification<'_>, SqlError> {
         others,
         selection: update.selection.as_ref(),
         returning: update.returning.as_deref(),
+        checks: Arc::from([]),
+        through_view: false,
     })
 }
 
@@ -70,6 +76,8 @@ pub(crate) fn of_delete(delete: &Delete) -> Result<Modification<'_>, SqlError> {
         others: delete.using.as_deref().unwrap_or(&[]),
         selection: delete.selection.as_ref(),
         returning: delete.returning.as_deref(),
+        checks: Arc::from([]),
+        through_view: false,
     })
 }
 
@@ -154,6 +162,11 @@ pub(crate) async fn plan(
     modification: &Modification<'_>,
     given: &[SqlType],
 ) -> Result<(ModifyPlan, Vec<SqlType>), Stop> {
+    if let Some(view) = view_write::view_of(planner, modification.target.name)? {
+        let of_table = view_write::OfTable::new(planner, view, modification)?;
+        let modification = of_table.modification(modification);
+        return Box::pin(plan(planner, &modification, given)).await;
+    }
     let table = planner.names().written(modification.target.name)?.clone();
     let compiled = compiled(&table)?;
     let alias = modification.target.alias.as_deref();
@@ -174,6 +187,7 @@ pub(crate) async fn plan(
     };
     let (child_keys, parent_keys) = keys(&table, &change, planner);
     let whole = modification.returning.is_some()
+        || !modification.checks.is_empty()
         || !child_keys.is_empty()
         || !parent_keys.is_empty()
         || matches!(&change, Change::Update(columns) if wants_whole(&compiled, columns));
@@ -187,6 +201,8 @@ pub(crate) async fn plan(
         child_keys,
         parent_keys,
         returning: None,
+        view_checks: modification.checks.clone(),
+        through_view: modification.through_view,
     };
     let mut params = params;
     if long {
@@ -240,6 +256,8 @@ pub(crate) fn of_found_rows(
         child_keys,
         parent_keys,
         returning: None,
+        view_checks: Arc::from([]),
+        through_view: false,
     }
 }
 

@@ -182,7 +182,7 @@ fn other(query: &QueryPlan, at: usize) -> Result<Other, SqlError> {
 }
 
 /// The names under which other tables go.
-fn names(others: &[TableWithJoins]) -> Result<Vec<String>, SqlError> {
+pub(crate) fn names(others: &[TableWithJoins]) -> Result<Vec<String>, SqlError> {
     fn tables(item: &TableWithJoins) -> impl Iterator<Item = &TableFactor> {
         std::iter::once(&item.relation).chain(item.joins.iter().map(|join| &join.relation))
     }

@@ -7,12 +7,14 @@
 //! ```
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Statement};
-use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use froglet_schema::plain::CheckOption;
 
 use crate::command::{Command, Cursor};
+use crate::dialect::Postgres;
 use crate::parse::parse_sql;
+use crate::udf::lookup::quoted;
 
 /// A statement about an object without rows.
 #[derive(Debug)]
@@ -167,20 +169,27 @@ pub(crate) fn create(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserE
     let temporary = cursor.skip_any(&["temp", "temporary"]);
     let recursive = cursor.skip("recursive");
     let materialized = cursor.skip("materialized");
-    if !cursor.skip("view") || recursive {
+    if !cursor.skip("view") || recursive && materialized {
         return None;
     }
     Some(finish(&mut cursor, |cursor| {
         let if_not_exists = if_not_exists(cursor)?;
         let name = cursor.object_name()?;
-        let columns = if cursor.skip_token(&Token::LParen) { names(cursor)? } else { Vec::new() };
+        let columns = match cursor.skip_token(&Token::LParen) {
+            true => names(cursor)?,
+            false if recursive => return cursor.wrong("'('"),
+            false => Vec::new(),
+        };
         if cursor.skip("with") {
             // security_barrier and its kind: whoever reads a view here reads what is beneath it.
             skip_parentheses(cursor)?;
         }
         cursor.expect("as")?;
         let (end, check_option, with_data) = ending(tokens, materialized);
-        let query = query(&tokens[cursor.at.min(end)..end])?;
+        let mut query = query(&tokens[cursor.at.min(end)..end])?;
+        if recursive {
+            query = recursive_query(&name, &columns, &query)?;
+        }
         cursor.at = tokens.len();
         Ok(ObjectDdl::CreateView(CreateView {
             or_replace,
@@ -194,6 +203,20 @@ pub(crate) fn create(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserE
             with_data,
         }))
     }))
+}
+
+/// CREATE RECURSIVE VIEW v (a) AS q is CREATE VIEW v AS WITH RECURSIVE v (a) AS (q) SELECT a FROM v.
+fn recursive_query(
+    name: &ObjectName,
+    columns: &[String],
+    query: &Query,
+) -> Result<Box<Query>, ParserError> {
+    let name = name.0.last().map(ToString::to_string).unwrap_or_default();
+    let columns: Vec<String> = columns.iter().map(|name| quoted(name)).collect();
+    let columns = columns.join(", ");
+    let text =
+        format!("WITH RECURSIVE {name} ({columns}) AS ({query}) SELECT {columns} FROM {name}");
+    Parser::new(&Postgres).try_with_sql(&text)?.parse_query()
 }
 
 /// Parses a statement that begins with ALTER, if it is one of these.

@@ -310,6 +310,7 @@ impl DoUpdate {
         let mut new = overlaid(existing, &self.columns, &values);
         compiled.generate(&mut new, eval)?;
         compiled.check(&inserter.table.def, &new, eval)?;
+        inserter.check_views(&new, eval)?;
         for (column, value) in self.columns.iter().zip(&mut values) {
             if matches!(compiled.sources[*column], ColumnSource::Generated(_)) {
                 *value = new[*column].clone();

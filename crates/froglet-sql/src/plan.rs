@@ -53,6 +53,9 @@ impl Plan {
     pub(crate) fn short_table(&self) -> Option<&TableDef> {
         let table = match self {
             Plan::Select(plan) => &plan.table,
+            // Literals of a statement are not those of the columns that a view renames.
+            Plan::Insert(plan) if plan.inserter.through_view => return None,
+            Plan::Update(plan) | Plan::Delete(plan) if plan.through_view => return None,
             Plan::Insert(plan) if matches!(plan.source, insert::Source::Values(_)) => {
                 &plan.inserter.table
             }

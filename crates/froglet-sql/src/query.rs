@@ -36,7 +36,7 @@ use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
 use crate::query_run::{self, QueryStream};
 use crate::rewrite_subquery;
-use crate::semantics::{casts, copies, merged_columns, named};
+use crate::semantics::{casts, copies, grouping_sets, merged_columns, named};
 use crate::stack;
 use crate::subplan;
 use crate::types::{self, oids, sql_type_of_field};
@@ -120,6 +120,7 @@ fn plan_as_is(
         crate::rewrite::type_targets(&mut query, targets);
         let found = infer(&query, env, params)?;
         let logical = to_logical(&query, env, &found)?;
+        let logical = grouping_sets::name_expressions(logical).map_err(map_df_error)?;
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
         let logical = merged_columns::merge(logical).map_err(map_df_error)?;
         let optimized = match optimize(logical.clone(), env) {

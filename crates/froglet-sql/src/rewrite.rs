@@ -37,7 +37,8 @@ use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
     rewrite_calls, rewrite_correlated, rewrite_interval, rewrite_json, rewrite_order,
-    rewrite_quantified, rewrite_sets, rewrite_subquery, rewrite_tableoid, rewrite_tuple,
+    rewrite_quantified, rewrite_rows, rewrite_sets, rewrite_subquery, rewrite_tableoid,
+    rewrite_tuple,
 };
 
 /// Rewrites an expression that stands alone.
@@ -64,11 +65,14 @@ fn run(node: &mut impl VisitMut) -> Result<(), SqlError> {
 #[derive(Default)]
 struct Rewriter {
     failed: Option<SqlError>,
+    /// The parts of WITH around, for each query that is being walked over.
+    parts: Vec<rewrite_rows::Parts>,
 }
 
 impl Change for Rewriter {
     fn expr(&mut self, expr: &mut Expr) -> Flow {
         rewrite_quantified::rewrite(expr);
+        rewrite_quantified::like_all(expr);
         field_names(expr);
         rewrite_tuple::in_subquery(expr);
         crate::semantics::quantified::call_of(expr);
@@ -112,9 +116,16 @@ impl Change for Rewriter {
         crate::rewrite_values::type_columns(&mut query.body);
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
+        let parts = match (self.parts.last(), &query.with) {
+            (Some(around), None) => around.clone(),
+            (around, _) => rewrite_rows::parts_of(query, around.unwrap_or(&Vec::new())),
+        };
+        rewrite_rows::rewrite(query, &parts);
+        self.parts.push(parts);
     }
 
     fn query_end(&mut self, query: &mut ast::Query) {
+        self.parts.pop();
         restore_counts(query);
     }
 

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::dialect::Postgres;
 use crate::rewrite::call;
-use crate::udf::json::{MEMBER, PART};
+use crate::udf::json::{MEMBER, PART, ROW};
 use crate::walk;
 
 /// The lists whose elements a function's rows are, and the names of its columns; no name where it is
@@ -171,6 +171,12 @@ pub(crate) fn rewrite_aggregate(expr: &mut Expr) {
     if args.len() != if part == PART { 1 } else { 2 } {
         return;
     }
+    let of_rows =
+        matches!(&args[..], [Expr::Function(f)] if folded(&f.name).as_deref() == Some(ROW));
+    let name = match of_rows && name == "json_agg" {
+        true => "json_rows_agg".to_owned(),
+        false => name,
+    };
     list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(call(part, args)))];
     function.name = ast::ObjectName::from(vec![ast::Ident::new("array_agg")]);
     *expr = call(&format!("froglet_{name}"), vec![expr.clone()]);

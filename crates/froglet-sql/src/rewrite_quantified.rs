@@ -17,6 +17,28 @@ use crate::dialect::Postgres;
 use crate::rewrite::null;
 use crate::rewrite_subquery::is_grouped;
 
+/// `x LIKE ALL (list)` is `NOT x NOT LIKE ANY (list)`; sqlparser takes ALL for a function there.
+pub fn like_all(expr: &mut Expr) {
+    let (Expr::Like { negated, any, pattern, .. } | Expr::ILike { negated, any, pattern, .. }) =
+        &mut *expr
+    else {
+        return;
+    };
+    let Expr::Function(function) = &**pattern else { return };
+    let ast::FunctionArguments::List(list) = &function.args else { return };
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] = list.args.as_slice()
+    else {
+        return;
+    };
+    if *any || !function.name.to_string().eq_ignore_ascii_case("all") {
+        return;
+    }
+    let argument = Box::new(Expr::Nested(Box::new(argument.clone())));
+    (*negated, *any, *pattern) = (!*negated, true, argument);
+    let inner = Box::new(Expr::Nested(Box::new(expr.clone())));
+    *expr = Expr::UnaryOp { op: ast::UnaryOperator::Not, expr: inner };
+}
+
 /// Rewrites one comparison, before its parts are.
 pub fn rewrite(expr: &mut Expr) {
     let (left, op, right, all) = match expr {

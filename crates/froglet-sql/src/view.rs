@@ -35,7 +35,7 @@ use crate::query::QueryEnv;
 use crate::resolve::Names;
 use crate::rewrite_subquery;
 use crate::semantics::fieldnames::figure_name;
-use crate::semantics::{casts, copies};
+use crate::semantics::{casts, copies, grouping_sets};
 use crate::stack;
 use crate::types::sql_type_of_field;
 use crate::udf::lookup::{self, quote_ident};
@@ -127,6 +127,7 @@ fn plan_of(
         let plan = context
             .planner()
             .sql_statement_to_plan_with_context(statement, &mut PlannerContext::new())
+            .and_then(grouping_sets::name_expressions)
             .and_then(copies::number_copies)
             .and_then(casts::rewrite_plan);
         plan.map_err(map_df_error)
@@ -145,8 +146,14 @@ impl Tables for OfView<'_> {
             source.name == name.table() && source.schema.as_deref() == name.schema()
         });
         // What is not one of its sources is the system's.
-        let Some(known) = known else { return self.tables.table(name) };
         let gone = || resolve::no_relation(name.table());
+        let Some(known) = known else {
+            // A part of WITH is asked for here, too: it may have the name of the view itself.
+            return match self.tables.relation(name) {
+                Some(_) => Err(gone()),
+                None => self.tables.table(name),
+            };
+        };
         let current = self.tables.by_id(known.relation).ok_or_else(gone)??;
         let names = columns_of(&self.tables.catalog, known.relation).ok_or_else(gone)?;
         let columns: Vec<Expr> = known

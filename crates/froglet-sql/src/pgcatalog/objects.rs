@@ -8,7 +8,7 @@ use super::relations::{PG_CLASS, attnum, attribute};
 use super::{Rows, privileges, schema_oid_of};
 use crate::provider::QueryScope;
 use crate::system_row as row;
-use crate::view;
+use crate::{view, view_write};
 
 /// pg_rewrite's own oid.
 const PG_REWRITE: u32 = 2_618;
@@ -70,6 +70,11 @@ fn ruled(view: &ViewDef) -> ObjectId {
 fn is_views(scope: &QueryScope, rows: &mut Rows) {
     let database = scope.session.database();
     for def in scope.catalog.views() {
+        let updatable = if view_write::is_updatable(&*scope.session, &scope.catalog, def) {
+            "YES"
+        } else {
+            "NO"
+        };
         let check = match def.check_option {
             None => "NONE",
             Some(CheckOption::Local) => "LOCAL",
@@ -81,8 +86,8 @@ fn is_views(scope: &QueryScope, rows: &mut Rows) {
             table_name: &def.name,
             view_definition: view::definition(&*scope.session, &scope.catalog, def),
             check_option: check,
-            is_updatable: "NO",
-            is_insertable_into: "NO",
+            is_updatable: updatable,
+            is_insertable_into: updatable,
             is_trigger_updatable: "NO",
             is_trigger_deletable: "NO",
             is_trigger_insertable_into: "NO",

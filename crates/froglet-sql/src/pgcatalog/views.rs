@@ -124,7 +124,8 @@ fn is_tables(scope: &QueryScope, rows: &mut Rows) {
         add(&table.def.schema, &table.def.name, "BASE TABLE", "YES");
     }
     for view in scope.catalog.views() {
-        add(&view.schema, &view.name, "VIEW", "NO");
+        let writable = crate::view_write::is_updatable(&*scope.session, &scope.catalog, view);
+        add(&view.schema, &view.name, "VIEW", if writable { "YES" } else { "NO" });
     }
     for spec in SPECS {
         let kind = if spec.kind == 'v' { "VIEW" } else { "BASE TABLE" };

@@ -37,7 +37,9 @@ impl Session {
 
 fn command_needs(walk: &mut Walk<'_>, command: &Command) -> Result<(), SqlError> {
     match command {
-        Command::Query(query) | Command::With(query) => _ = walk.query(query),
+        Command::Query(query) | Command::With(query) | Command::Merge(query) => {
+            walk.query(query);
+        }
         Command::Insert(insert) => _ = walk.insert(insert),
         Command::Update(update) => _ = walk.update(update),
         Command::Delete(delete) => _ = walk.delete(delete),
@@ -175,6 +177,8 @@ fn check(
         return Ok(());
     };
     let owner = Who::of_id(judge, judge.owner(PG_CLASS, view.id));
+    // What is written through a view is written by its owner, to the one table in its FROM: what is read first.
+    let mut written = need.required & (bits::INSERT | bits::UPDATE | bits::DELETE);
     for source in &view.sources {
         let columns = columns_of(catalog, source.relation);
         let used = columns.iter().filter(|(_, id)| source.used.contains(id));
@@ -184,10 +188,10 @@ fn check(
             depth: 0,
             schema: String::new(),
             qualified: false,
-            required: bits::SELECT,
+            required: bits::SELECT | std::mem::take(&mut written),
             selected: Marked { whole: false, names },
-            inserted: Marked::default(),
-            updated: Marked::default(),
+            inserted: Marked { whole: true, ..Marked::default() },
+            updated: Marked { whole: true, ..Marked::default() },
         };
         check(catalog, judge, &owner, &below, depth + 1)?;
     }

@@ -17,6 +17,7 @@ pub mod enums;
 mod expr_names;
 pub mod fieldnames;
 pub mod fields;
+pub mod grouping_sets;
 mod json_ops;
 pub mod measures;
 pub mod merged_columns;

@@ -98,6 +98,19 @@ fn gathering() -> Vec<Typed> {
         })
         .not_strict(),
         Typed::new("froglet_json_agg", 1, JSON, |a| Ok(Out::Text(joined(a, "[", "]")?))),
+        Typed::new("froglet_json_rows_agg", 1, JSON, |a| {
+            let parts: Vec<String> = texts(&a[0])?.into_iter().flatten().collect();
+            Ok(Out::Text(format!("[{}]", parts.join(", \n "))))
+        }),
+        Typed::new(ROW, 0, JSON, |a| {
+            let members = a.chunks_exact(2);
+            let member =
+                |pair: &[Argument<'_>]| Ok(format!("{}:{}", name_of(&pair[0])?, text_of(&pair[1])));
+            let members = members.map(member).collect::<Result<Vec<_>, SqlError>>()?;
+            Ok(Out::Text(format!("{{{}}}", members.join(","))))
+        })
+        .at_most(MANY)
+        .not_strict(),
         Typed::new("froglet_jsonb_agg", 1, JSONB, |a| binary(joined(a, "[", "]")?)),
         Typed::new("froglet_json_object_agg", 1, JSON, |a| Ok(Out::Text(joined(a, "{ ", " }")?))),
         Typed::new("froglet_jsonb_object_agg", 1, JSONB, |a| binary(joined(a, "{ ", " }")?)),
@@ -106,6 +119,8 @@ fn gathering() -> Vec<Typed> {
 
 /// The function that makes an element of json_agg.
 pub const PART: &str = "froglet_json_part";
+/// The function that makes an object of a row.
+pub const ROW: &str = "froglet_json_row";
 /// The function that makes a member of json_object_agg.
 pub const MEMBER: &str = "froglet_json_member";
 

@@ -1,0 +1,398 @@
+//! What needs the columns of tables in FROM before the query is planned.
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `FROM t AS q (p)` | `FROM t AS q (p, b)`: the other columns keep their names |
+//! | `row_to_json(t)`, `to_json(t)` | `froglet_json_row('a', t.a, 'b', t.b)` |
+//! | `to_jsonb(t)`, `json_agg(t)`, `jsonb_agg(t)` | the same of that |
+//! | `count(t)` | `count(*)` |
+//!
+//! A row of the side of an outer join that may be missing is left as it is, and refused: there it may be NULL.
+
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, Ident, Query, Select, SelectItem, SetExpr,
+    TableFactor, TableWithJoins,
+};
+use froglet_schema::CatalogVersion;
+
+use crate::command::fold;
+use crate::context::{SessionFunctions, session_here};
+use crate::resolve::{Names, Relation};
+use crate::rewrite::call;
+use crate::semantics::fieldnames::figure_name;
+use crate::udf::json::ROW;
+use crate::walk::{self, Flow, GO_ON};
+
+/// The names of parts of WITH, and of their columns where these are plain to see.
+pub(crate) type Parts = Vec<(String, Option<Vec<String>>)>;
+
+/// The parts of a query's WITH, for what is within it.
+pub(crate) fn parts_of(query: &Query, around: &Parts) -> Parts {
+    let mut parts = around.clone();
+    for part in query.with.iter().flat_map(|with| &with.cte_tables) {
+        let columns = Sight::new(&parts).and_then(|sight| sight.of_query(&part.query));
+        let columns = columns.map(|columns| named(columns, Some(&part.alias)));
+        parts.push((fold(&part.alias.name), columns));
+    }
+    parts
+}
+
+/// Rewrites the selects of a query that are not within others; see the module.
+pub(crate) fn rewrite(query: &mut Query, parts: &Parts) {
+    let mut wanted = Wanted::default();
+    walk::look(&*query, &mut wanted);
+    if !wanted.any {
+        return;
+    }
+    let Some(sight) = Sight::new(parts) else { return };
+    let Query { body, order_by, .. } = query;
+    let mut relations = Vec::new();
+    each_select(body, &mut |select| {
+        select.from.iter_mut().for_each(|from| sight.extend(from));
+        relations.clear();
+        for from in &select.from {
+            sight.relations(from, &mut relations);
+        }
+        let mut rows = Rows { relations: &relations, depth: 0 };
+        for item in &mut select.projection {
+            walk::change(item, &mut rows);
+        }
+        for expr in select.selection.iter_mut().chain(&mut select.having) {
+            walk::change(expr, &mut rows);
+        }
+    });
+    if let (SetExpr::Select(_), Some(order_by)) = (&**body, order_by) {
+        let mut rows = Rows { relations: &relations, depth: 0 };
+        walk::change(order_by, &mut rows);
+    }
+}
+
+fn each_select(body: &mut SetExpr, each: &mut dyn FnMut(&mut Select)) {
+    match body {
+        SetExpr::Select(select) => each(select),
+        SetExpr::SetOperation { left, right, .. } => {
+            each_select(left, each);
+            each_select(right, each);
+        }
+        _ => {}
+    }
+}
+
+const OF_ROWS: [&str; 6] = ["row_to_json", "to_json", "to_jsonb", "json_agg", "jsonb_agg", "count"];
+
+/// Whether there is anything to do at all.
+#[derive(Default)]
+struct Wanted {
+    any: bool,
+}
+
+impl walk::Look for Wanted {
+    fn expr(&mut self, expr: &Expr) -> Flow {
+        self.any |= matches!(expr, Expr::Function(f) if function_name(f).is_some());
+        GO_ON
+    }
+
+    fn select(&mut self, select: &Select) -> Flow {
+        fn has_names(from: &TableWithJoins) -> bool {
+            let joined = from.joins.iter().map(|join| &join.relation);
+            std::iter::once(&from.relation).chain(joined).any(|factor| match factor {
+                TableFactor::Table { alias: Some(alias), args: None, .. }
+                | TableFactor::Derived { alias: Some(alias), .. } => !alias.columns.is_empty(),
+                TableFactor::NestedJoin { table_with_joins, .. } => has_names(table_with_joins),
+                _ => false,
+            })
+        }
+        self.any |= select.from.iter().any(has_names);
+        GO_ON
+    }
+}
+
+fn function_name(function: &ast::Function) -> Option<&'static str> {
+    let name = function.name.0.last()?.as_ident().map(fold)?;
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(_)))] = &list.args[..] else {
+        return None;
+    };
+    OF_ROWS.into_iter().find(|known| *known == name)
+}
+
+/// A table in FROM.
+struct Row {
+    name: String,
+    columns: Vec<String>,
+    /// What its members are called: those of a table of the catalog have no other names than its columns.
+    members: Vec<String>,
+    /// Of the side of an outer join that may be missing.
+    may_be_missing: bool,
+}
+
+/// What can be seen of tables' columns.
+struct Sight<'a> {
+    session: std::sync::Arc<dyn SessionFunctions>,
+    catalog: std::sync::Arc<CatalogVersion>,
+    parts: &'a Parts,
+}
+
+impl Sight<'_> {
+    fn new(parts: &Parts) -> Option<Sight<'_>> {
+        let session = session_here()?;
+        let catalog = session.catalog();
+        Some(Sight { session, catalog, parts })
+    }
+
+    /// The names of a query's columns, if they are plain to see.
+    fn of_query(&self, query: &Query) -> Option<Vec<String>> {
+        let parts = parts_of(query, self.parts);
+        Sight { parts: &parts, session: self.session.clone(), catalog: self.catalog.clone() }
+            .of_body(&query.body)
+    }
+
+    fn of_body(&self, body: &SetExpr) -> Option<Vec<String>> {
+        match body {
+            SetExpr::Select(select) => self.of_select(select),
+            SetExpr::SetOperation { left, .. } => self.of_body(left),
+            SetExpr::Query(query) => self.of_query(query),
+            SetExpr::Values(values) => {
+                let width = values.rows.first().map_or(0, |row| row.content.len());
+                Some((1..=width).map(|at| format!("column{at}")).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn of_select(&self, select: &Select) -> Option<Vec<String>> {
+        let mut columns = Vec::new();
+        for item in &select.projection {
+            match item {
+                SelectItem::UnnamedExpr(expr) => columns.push(figure_name(expr)),
+                SelectItem::ExprWithAlias { alias, .. } => columns.push(fold(alias)),
+                SelectItem::Wildcard(options) if options.to_string().is_empty() => {
+                    // Joins by names merge columns.
+                    if select.from.iter().any(merges) {
+                        return None;
+                    }
+                    let mut rows = Vec::new();
+                    let mut is_known = true;
+                    for from in &select.from {
+                        is_known &= self.relations(from, &mut rows);
+                    }
+                    if !is_known {
+                        return None;
+                    }
+                    columns.extend(rows.into_iter().flat_map(|row| row.columns));
+                }
+                SelectItem::QualifiedWildcard(
+                    ast::SelectItemQualifiedWildcardKind::ObjectName(name),
+                    _,
+                ) => {
+                    let name = name.0.last()?.as_ident().map(fold)?;
+                    let mut rows = Vec::new();
+                    for from in &select.from {
+                        self.relations(from, &mut rows);
+                    }
+                    columns.extend(rows.into_iter().find(|row| row.name == name)?.columns);
+                }
+                _ => return None,
+            }
+        }
+        Some(columns)
+    }
+
+    /// Adds the tables of an item of FROM whose columns are plain to see; whether all are.
+    fn relations(&self, from: &TableWithJoins, rows: &mut Vec<Row>) -> bool {
+        use ast::JoinOperator as Op;
+        let first = rows.len();
+        let mut is_known = self.relation(&from.relation, rows);
+        for join in &from.joins {
+            let at = rows.len();
+            is_known &= self.relation(&join.relation, rows);
+            let op = &join.join_operator;
+            let (left, right) = match op {
+                Op::Left(_) | Op::LeftOuter(_) => (false, true),
+                Op::Right(_) | Op::RightOuter(_) => (true, false),
+                Op::FullOuter(_) => (true, true),
+                _ => (false, false),
+            };
+            let before = rows[first..at].iter_mut();
+            before.for_each(|row| row.may_be_missing |= left);
+            rows[at..].iter_mut().for_each(|row| row.may_be_missing |= right);
+        }
+        is_known
+    }
+
+    fn relation(&self, factor: &TableFactor, rows: &mut Vec<Row>) -> bool {
+        if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
+            return self.relations(table_with_joins, rows);
+        }
+        let (name, alias) = match factor {
+            TableFactor::Table { name, alias, .. } => {
+                (name.0.last().and_then(|part| part.as_ident()).map(fold), alias)
+            }
+            TableFactor::Derived { alias, .. } => (None, alias),
+            _ => return false,
+        };
+        let name = alias.as_ref().map(|alias| fold(&alias.name)).or(name);
+        let Some(own) = self.of_factor(factor) else { return false };
+        let columns = named(own.clone(), alias.as_ref());
+        let members = if self.is_of_catalog(factor) { own } else { columns.clone() };
+        let name = name.unwrap_or_default();
+        rows.push(Row { name, columns, members, may_be_missing: false });
+        true
+    }
+
+    fn is_of_catalog(&self, factor: &TableFactor) -> bool {
+        let TableFactor::Table { name, .. } = factor else { return false };
+        match Names::parts(name) {
+            Ok((None, bare)) => !self.parts.iter().any(|(part, _)| *part == bare),
+            Ok((Some(_), _)) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// The columns of a table before it gets other names.
+    fn of_factor(&self, factor: &TableFactor) -> Option<Vec<String>> {
+        match factor {
+            TableFactor::Table { name, args: None, .. } => {
+                let (schema, bare) = Names::parts(name).ok()?;
+                if schema.is_none()
+                    && let Some((_, columns)) = self.parts.iter().rev().find(|(n, _)| *n == bare)
+                {
+                    return columns.clone();
+                }
+                let path = self.session.search_path();
+                let names = Names { catalog: &self.catalog, path: &path };
+                match names.relation(name).ok()? {
+                    Some(Relation::Table(table)) => {
+                        Some(table.def.columns.iter().map(|c| c.name.clone()).collect())
+                    }
+                    Some(Relation::View(view)) => {
+                        Some(view.columns.iter().map(|c| c.name.clone()).collect())
+                    }
+                    _ => None,
+                }
+            }
+            TableFactor::Derived { subquery, .. } => self.of_query(subquery),
+            _ => None,
+        }
+    }
+
+    /// Completes lists of names that are shorter than their tables.
+    fn extend(&self, from: &mut TableWithJoins) {
+        let joined = from.joins.iter_mut().map(|join| &mut join.relation);
+        for factor in std::iter::once(&mut from.relation).chain(joined) {
+            if let TableFactor::NestedJoin { table_with_joins, .. } = factor {
+                self.extend(table_with_joins);
+                continue;
+            }
+            let given = match factor {
+                TableFactor::Table { alias: Some(alias), args: None, .. }
+                | TableFactor::Derived { alias: Some(alias), .. } => alias.columns.len(),
+                _ => 0,
+            };
+            if given == 0 {
+                continue;
+            }
+            let Some(columns) = self.of_factor(factor) else { continue };
+            if let TableFactor::Table { alias: Some(alias), .. }
+            | TableFactor::Derived { alias: Some(alias), .. } = factor
+            {
+                alias.columns.extend(columns.into_iter().skip(given).map(|name| {
+                    ast::TableAliasColumnDef { name: Ident::with_quote('"', name), data_type: None }
+                }));
+            }
+        }
+    }
+}
+
+/// Columns under the names that an alias gives the first of them.
+fn named(mut columns: Vec<String>, alias: Option<&ast::TableAlias>) -> Vec<String> {
+    let names = alias.into_iter().flat_map(|alias| &alias.columns);
+    for (column, name) in columns.iter_mut().zip(names) {
+        *column = fold(&name.name);
+    }
+    columns
+}
+
+fn merges(from: &TableWithJoins) -> bool {
+    use ast::JoinOperator::*;
+    from.joins.iter().any(|join| match &join.join_operator {
+        Join(c) | Inner(c) | Left(c) | LeftOuter(c) | Right(c) | RightOuter(c) | FullOuter(c) => {
+            matches!(c, ast::JoinConstraint::Using(_) | ast::JoinConstraint::Natural)
+        }
+        _ => false,
+    })
+}
+
+/// Puts json of a row in the place of its table's name.
+struct Rows<'a> {
+    relations: &'a [Row],
+    /// Queries within that are being walked over: what they mean by a name is theirs to say.
+    depth: usize,
+}
+
+impl Rows<'_> {
+    fn row(&self, ident: &Ident) -> Option<Expr> {
+        let name = fold(ident);
+        // A column goes before a table.
+        if self.relations.iter().any(|row| row.columns.contains(&name)) {
+            return None;
+        }
+        let row = self.relations.iter().find(|row| row.name == name && !row.may_be_missing)?;
+        let quote = |name: &str| Ident::with_quote('"', name);
+        let args = row.columns.iter().zip(&row.members).flat_map(|(column, member)| {
+            let text = ast::Value::SingleQuotedString(member.clone());
+            let value = Expr::CompoundIdentifier(vec![ident.clone(), quote(column)]);
+            [Expr::value(text), value]
+        });
+        Some(call(ROW, args.collect()))
+    }
+}
+
+impl walk::Change for Rows<'_> {
+    fn expr_end(&mut self, expr: &mut Expr) -> Flow {
+        let Expr::Function(function) = expr else { return GO_ON };
+        if self.depth > 0 {
+            return GO_ON;
+        }
+        let Some(name) = function_name(function) else { return GO_ON };
+        let ast::FunctionArguments::List(list) = &mut function.args else { return GO_ON };
+        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_mut_slice()
+        else {
+            return GO_ON;
+        };
+        let Expr::Identifier(ident) = argument else { return GO_ON };
+        let is_distinct = list.duplicate_treatment.is_some();
+        let Some(row) = self.row(ident) else { return GO_ON };
+        match name {
+            // A row that is there is not NULL.
+            "count" if is_distinct => return GO_ON,
+            "count" => {
+                list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
+                return GO_ON;
+            }
+            _ => *argument = row.clone(),
+        }
+        match name {
+            "row_to_json" | "to_json" => *expr = row,
+            "to_jsonb" => {
+                *expr = Expr::Cast {
+                    kind: ast::CastKind::DoubleColon,
+                    expr: Box::new(row),
+                    data_type: ast::DataType::JSONB,
+                    array: false,
+                    format: None,
+                };
+            }
+            _ => {}
+        }
+        GO_ON
+    }
+
+    fn query(&mut self, _query: &mut Query) {
+        self.depth += 1;
+    }
+
+    fn query_end(&mut self, _query: &mut Query) {
+        self.depth -= 1;
+    }
+}
