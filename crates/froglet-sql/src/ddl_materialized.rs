@@ -8,7 +8,7 @@
 //! ```
 
 use datafusion::sql::sqlparser::ast::ObjectName;
-use froglet_engine::{IdSet, SqlState};
+use froglet_engine::{IdSet, Row, SqlState};
 use froglet_schema::plain::{Materialized, PlainDef, ViewDef};
 use froglet_schema::{Change, Expression, NewColumn, NewTable, ObjectId, SqlType, TableDef};
 
@@ -164,6 +164,9 @@ impl Ddl<'_> {
             returned: Vec::new(),
         };
         let rows = query.rows(&mut writer).await?;
+        // What its indexes are over beside its columns is computed.
+        let whole = |row: Row| inserter.complete(row.into_iter().map(|v| Ok(Some(v))), self.eval);
+        let rows: Vec<Row> = rows.into_iter().map(whole).collect::<Result<_, _>>()?;
         inserter.insert(&mut writer, &rows).await?;
         Ok(rows.len())
     }
