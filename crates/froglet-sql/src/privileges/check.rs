@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::Query;
 use froglet_engine::ColumnId;
 use froglet_schema::access::{AccessDef, PG_CLASS};
+use froglet_schema::plain::ViewDef;
 use froglet_schema::{CatalogVersion, ObjectId};
 
 use super::needs::{Marked, Need, Walk};
@@ -37,7 +38,9 @@ impl Session {
 
 fn command_needs(walk: &mut Walk<'_>, command: &Command) -> Result<(), SqlError> {
     match command {
-        Command::Query(query) | Command::With(query) => _ = walk.query(query),
+        Command::Query(query) | Command::With(query) | Command::Merge(query) => {
+            _ = walk.query(query);
+        }
         Command::Insert(insert) => _ = walk.insert(insert),
         Command::Update(update) => _ = walk.update(update),
         Command::Delete(delete) => _ = walk.delete(delete),
@@ -174,7 +177,17 @@ fn check(
     let Some(view) = catalog.view(need.relation).filter(|_| depth < MAX_DEPTH) else {
         return Ok(());
     };
-    let owner = Who::of_id(judge, judge.owner(PG_CLASS, view.id));
+    check_sources(catalog, judge, (view, view.id), depth)
+}
+
+/// 42501 if the owner of a relation may not read what a query reads that is its own.
+pub(super) fn check_sources(
+    catalog: &CatalogVersion,
+    judge: &CatalogVersion,
+    (view, relation): (&ViewDef, ObjectId),
+    depth: usize,
+) -> Result<(), SqlError> {
+    let owner = Who::of_id(judge, judge.owner(PG_CLASS, relation));
     for source in &view.sources {
         let columns = columns_of(catalog, source.relation);
         let used = columns.iter().filter(|(_, id)| source.used.contains(id));
