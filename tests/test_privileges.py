@@ -352,3 +352,9 @@ def test_a_view_of_somebody_who_may_not_is_nobodys(server):
     with server.connect() as connection, pytest.raises(errors.InsufficientPrivilege, match="denied for table t"):
         connection.execute("select * from v")
     server.run("drop owned by poor_owner", "drop role poor_owner")
+
+
+def test_a_view_is_not_read_as_somebody_else_without_a_word(froglet):
+    froglet.run("create table t (a int)")
+    with froglet.connect() as connection, pytest.raises(errors.FeatureNotSupported, match="security_invoker"):
+        connection.execute("create view v with (security_invoker = true) as select * from t")

@@ -172,6 +172,9 @@ pub(crate) fn create(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserE
     if !cursor.skip("view") || recursive && materialized {
         return None;
     }
+    if reads_as_invoker(tokens) {
+        return Some(Ok(Command::Unsupported("a view WITH (security_invoker)".to_owned())));
+    }
     Some(finish(&mut cursor, |cursor| {
         let if_not_exists = if_not_exists(cursor)?;
         let name = cursor.object_name()?;
@@ -181,7 +184,7 @@ pub(crate) fn create(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserE
             false => Vec::new(),
         };
         if cursor.skip("with") {
-            // security_barrier and its kind: whoever reads a view here reads what is beneath it.
+            // security_barrier: no function of a user's could tell what it is given.
             skip_parentheses(cursor)?;
         }
         cursor.expect("as")?;
@@ -460,6 +463,14 @@ fn skip_parentheses(cursor: &mut Cursor<'_>) -> Result<(), ParserError> {
         cursor.at += 1;
     }
     Ok(())
+}
+
+/// Whether CREATE VIEW says that a view is to be read as whoever reads it: here it is always its owner.
+fn reads_as_invoker(tokens: &[TokenWithSpan]) -> bool {
+    let is = |at: usize, word: &str| Cursor { tokens, at }.peek_word(word);
+    let query = (0..tokens.len()).find(|at| is(*at, "as")).unwrap_or(tokens.len());
+    let options = (0..query).find(|at| is(*at, "with")).unwrap_or(query);
+    (options..query).any(|at| is(at, "security_invoker"))
 }
 
 /// Where a view's query ends, and what stands behind it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::Query;
 use froglet_engine::ColumnId;
 use froglet_schema::access::{AccessDef, PG_CLASS};
+use froglet_schema::plain::ViewDef;
 use froglet_schema::{CatalogVersion, ObjectId};
 
 use super::needs::{Marked, Need, Walk};
@@ -38,7 +39,7 @@ impl Session {
 fn command_needs(walk: &mut Walk<'_>, command: &Command) -> Result<(), SqlError> {
     match command {
         Command::Query(query) | Command::With(query) | Command::Merge(query) => {
-            walk.query(query);
+            _ = walk.query(query);
         }
         Command::Insert(insert) => _ = walk.insert(insert),
         Command::Update(update) => _ = walk.update(update),
@@ -176,9 +177,20 @@ fn check(
     let Some(view) = catalog.view(need.relation).filter(|_| depth < MAX_DEPTH) else {
         return Ok(());
     };
-    let owner = Who::of_id(judge, judge.owner(PG_CLASS, view.id));
-    // What is written through a view is written by its owner, to the one table in its FROM: what is read first.
-    let mut written = need.required & (bits::INSERT | bits::UPDATE | bits::DELETE);
+    let written = need.required & (bits::INSERT | bits::UPDATE | bits::DELETE);
+    check_sources(catalog, judge, (view, view.id), written, depth)
+}
+
+/// 42501 if the owner of a relation may not read what a query reads that is its own, nor write
+/// what is written through it: the one table in its FROM, which is what is read first.
+pub(super) fn check_sources(
+    catalog: &CatalogVersion,
+    judge: &CatalogVersion,
+    (view, relation): (&ViewDef, ObjectId),
+    mut written: u16,
+    depth: usize,
+) -> Result<(), SqlError> {
+    let owner = Who::of_id(judge, judge.owner(PG_CLASS, relation));
     for source in &view.sources {
         let columns = columns_of(catalog, source.relation);
         let used = columns.iter().filter(|(_, id)| source.used.contains(id));

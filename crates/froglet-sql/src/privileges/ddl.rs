@@ -10,7 +10,7 @@ use froglet_engine::{ColumnId, SqlState};
 use froglet_schema::access::{PG_NAMESPACE, PG_TYPE};
 use froglet_schema::{ObjectId, TableDef};
 
-use super::check::check_query;
+use super::check::{check_query, check_sources};
 use super::{Who, bits, called, no_privilege, not_owner};
 use crate::command::Command;
 use crate::context::SessionFunctions;
@@ -26,6 +26,9 @@ impl Ddl<'_> {
     pub(crate) fn check_ddl(&self, command: &Command) -> Result<(), SqlError> {
         let catalog = self.version.clone();
         let who = Who::named(&catalog, &self.session.user());
+        if let Command::Object(object) = command {
+            self.check_refresh(object)?;
+        }
         if who.superuser {
             return Ok(());
         }
@@ -55,6 +58,20 @@ impl Ddl<'_> {
             Command::Ddl(statement) => check.statement(statement),
             Command::Object(object) => check.object(object),
             _ => Err(SqlError::unsupported("this statement, but for superusers,")),
+        }
+    }
+
+    /// What a materialized view reads, it reads as its owner, whoever refreshes it.
+    fn check_refresh(&self, object: &ObjectDdl) -> Result<(), SqlError> {
+        let ObjectDdl::Refresh { view: name, with_data: true, .. } = object else {
+            return Ok(());
+        };
+        let Some(Relation::Table(table)) = self.names().relation(name)? else { return Ok(()) };
+        let (catalog, id) = (&self.version, table.def.id);
+        let who = Who::named(catalog, &self.session.user());
+        match catalog.materialized(id) {
+            Some(view) if who.owns_relation(id) => check_sources(catalog, catalog, (view, id), 0, 0),
+            _ => Ok(()),
         }
     }
 
@@ -328,6 +345,9 @@ impl Check<'_> {
                     return self.temporary();
                 }
                 self.make_in(&create.name)?;
+                if create.materialized && create.with_data {
+                    return check_query(self.ddl.session, &self.names(), &create.query);
+                }
                 match create.or_replace {
                     true => self.owns_named(&create.name),
                     false => Ok(()),

@@ -140,7 +140,11 @@ pub(crate) fn not_owner(what: &str, name: &str) -> SqlError {
 /// What errors call a relation: its kind, and its name.
 pub(crate) fn called(catalog: &CatalogVersion, relation: ObjectId) -> (&'static str, String) {
     if let Some(table) = catalog.tables.get(&relation) {
-        return ("table", table.def.name.clone());
+        let what = match catalog.materialized(relation) {
+            Some(_) => "materialized view",
+            None => "table",
+        };
+        return (what, table.def.name.clone());
     }
     if let Some(view) = catalog.view(relation) {
         return ("view", view.name.clone());

@@ -30,7 +30,7 @@ impl Makes {
                 Some(Makes::In(Kind::Table, table.schema.clone()))
             }
             Change::CreateSequence(def) => Some(Makes::In(Kind::Sequence, def.schema.clone())),
-            // The query of a materialized view goes with its table.
+            // A materialized view's table is what is owned.
             Change::CreatePlain(PlainDef::View(def)) if def.materialized.is_none() => {
                 Some(Makes::In(Kind::Table, def.schema.clone()))
             }
