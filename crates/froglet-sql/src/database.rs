@@ -27,6 +27,7 @@ use crate::copy::directory::CopyDirectory;
 use crate::copy::progress::{CopyRow, Progress};
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
+use crate::exported::Exported;
 use crate::functions::SessionState;
 use crate::notify::{Channels, Mail};
 use crate::roles::login::{self, Logins};
@@ -172,6 +173,7 @@ pub struct Database {
     /// What passwords are checked against.
     pub(crate) logins: Logins,
     pub(crate) channels: Channels,
+    pub(crate) exported: Exported,
 }
 
 impl Database {
@@ -201,6 +203,7 @@ impl Database {
             copy_directory: defaults.copy_directory,
             logins,
             channels: Channels::default(),
+            exported: Exported::default(),
         });
         db.resume_lazies()?;
         db.drop_all_temporary().await?;

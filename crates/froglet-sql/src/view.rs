@@ -203,12 +203,14 @@ pub(crate) fn definition(
     session: &dyn SessionFunctions,
     catalog: &CatalogVersion,
     view: &ViewDef,
+    pretty: bool,
 ) -> String {
     let Ok(mut query) = parse_query(&view.query.0) else { return view.query.0.clone() };
     let path = session.search_path();
     walk::change(&mut query, &mut Renaming { catalog, view, path: &path });
     crate::stored_names::to_names(&mut query);
-    format!(" {query};")
+    let text = crate::pgcatalog::query_text(session, catalog, view, &query, pretty);
+    text.unwrap_or_else(|| format!(" {query};"))
 }
 
 /// Puts relations under today's names in place of those that a view's text knows.

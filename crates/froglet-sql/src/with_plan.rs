@@ -264,7 +264,7 @@ fn tag_of(plan: &Plan) -> TagKind {
         Plan::Insert(_) => TagKind::Insert,
         Plan::Update(_) => TagKind::Update,
         Plan::Delete(_) => TagKind::Delete,
-        Plan::Select(_) | Plan::Query(_) | Plan::With(_) => TagKind::Select,
+        Plan::Select(_) | Plan::Query(_) | Plan::With(_) | Plan::Locking(_) => TagKind::Select,
     }
 }
 
@@ -307,7 +307,7 @@ async fn collect<'p>(
             pending.push(Pending::Modify(plan, view, targets));
             Ok(written)
         }
-        Plan::Select(_) | Plan::Query(_) | Plan::With(_) => {
+        Plan::Select(_) | Plan::Query(_) | Plan::With(_) | Plan::Locking(_) => {
             Err(SqlError::unsupported("this statement in WITH").into())
         }
     }
