@@ -227,6 +227,38 @@ select * from t for update nowait;
 select * from t order by a for no key update skip locked;
 select * from t for key share of t;
 commit;
+-- feature: FOR UPDATE and FOR SHARE of joins, OF, subqueries, any order
+create table a (id int primary key, x int, s text);
+create table b (id int primary key, aid int references a);
+insert into a select g, g * 10, 's' || g from generate_series(1, 4) g;
+insert into b select g, (g % 4) + 1 from generate_series(1, 6) g;
+begin;
+select a.id, b.id from a join b on b.aid = a.id where a.x > 10 order by b.id for update of a;
+select a.*, b.id as bid from a join b on b.aid = a.id where a.x > 10 order by b.id limit 2 for update;
+select * from a, b where b.aid = a.id and a.id = 2 order by b.id for share of b skip locked;
+select * from a join b on b.aid = a.id where a.id = 2 order by b.id limit 1 for update of a, b nowait;
+select * from a where id in (select aid from b where id < 3) order by id for update;
+select * from a where exists (select 1 from b where b.aid = a.id) order by x % 3, id for update skip locked;
+select s || 'x' from a order by lower(s) desc limit 2 for update skip locked;
+select a.id from a left join b on b.aid = a.id order by 1, b.id for update of a;
+with q as (select 2 as k) select a.id, q.k from a join q on q.k = a.id for update;
+commit;
+select a.id from a left join b on b.aid = a.id for update;
+select a.id from a join b on true for update of c;
+select count(*) from a for update;
+select x from a group by x for update;
+select distinct x from a for update;
+select row_number() over () from a for update;
+-- feature: exported snapshots
+begin isolation level repeatable read;
+select pg_export_snapshot() ~ '^[0-9A-F-]+$';
+commit;
+begin;
+set transaction snapshot '00000003-00000001-1';
+rollback;
+begin isolation level repeatable read read only;
+set transaction snapshot 'none';
+rollback;
 -- feature: LOCK TABLE
 create table t (a int);
 begin;

@@ -106,7 +106,7 @@ impl Session {
                     Ok(Found::Many) | Err(_) => None,
                 }
             }
-            Plan::Query(_) | Plan::With(_) | Plan::Merge(_) => None,
+            Plan::Query(_) | Plan::With(_) | Plan::Merge(_) | Plan::Locking(_) => None,
             Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
                 let mark = self.mark(true);
                 let mut writer = self.writer(version, &limits, &context).ok()?;
@@ -149,7 +149,7 @@ impl Plan {
     fn may_run_at_once(&self) -> bool {
         match self {
             Plan::Select(plan) => plan.may_run_at_once(),
-            Plan::Query(_) | Plan::With(_) | Plan::Merge(_) => false,
+            Plan::Query(_) | Plan::With(_) | Plan::Merge(_) | Plan::Locking(_) => false,
             Plan::Insert(plan) => plan.may_run_at_once(),
             Plan::Update(plan) | Plan::Delete(plan) => plan.may_run_at_once(),
         }
@@ -161,6 +161,8 @@ fn write(plan: &Plan, writer: &mut Writer<'_>) -> Option<(Written, TagKind)> {
         Plan::Insert(plan) => Some((plan.run_at_once(writer)?, TagKind::Insert)),
         Plan::Update(plan) => Some((plan.run_at_once(writer)?, TagKind::Update)),
         Plan::Delete(plan) => Some((plan.run_at_once(writer)?, TagKind::Delete)),
-        Plan::Select(_) | Plan::Query(_) | Plan::With(_) | Plan::Merge(_) => None,
+        Plan::Select(_) | Plan::Query(_) | Plan::With(_) | Plan::Merge(_) | Plan::Locking(_) => {
+            None
+        }
     }
 }

@@ -92,6 +92,8 @@ pub enum Command {
     Release(String),
     RollbackTo(String),
     SetTransaction(TransactionModes),
+    /// SET TRANSACTION SNAPSHOT
+    SetSnapshot(String),
     SetCharacteristics(TransactionModes),
     /// `None`: DEFAULT
     Set {
@@ -210,6 +212,7 @@ impl Command {
                 | Command::Release(_)
                 | Command::RollbackTo(_)
                 | Command::SetTransaction(_)
+                | Command::SetSnapshot(_)
                 | Command::SetCharacteristics(_)
                 | Command::Set { .. }
                 | Command::SetConstraints { .. }
@@ -587,6 +590,9 @@ fn end_of_transaction(cursor: &mut Cursor<'_>, commit: bool) -> Result<Command, 
 
 fn set(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     if cursor.skip("transaction") {
+        if cursor.skip("snapshot") {
+            return crate::exported::parse(cursor);
+        }
         return modes(cursor).map(Command::SetTransaction);
     }
     if cursor.skip("constraints") {

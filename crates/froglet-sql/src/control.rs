@@ -47,6 +47,10 @@ pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outc
             session.set_transaction(*modes)?;
             "SET"
         }
+        Command::SetSnapshot(name) => {
+            session.set_snapshot(name)?;
+            "SET"
+        }
         Command::SetCharacteristics(modes) => {
             set_characteristics(session, *modes)?;
             "SET"

@@ -28,6 +28,7 @@ use crate::copy::directory::CopyDirectory;
 use crate::copy::progress::{CopyRow, Progress};
 use crate::ddl_compile::refusal;
 use crate::error::SqlError;
+use crate::exported::Exported;
 use crate::functions::SessionState;
 use crate::notify::{Channels, Mail};
 use crate::roles::login::{self, Logins};
@@ -173,6 +174,7 @@ pub struct Database {
     /// What passwords are checked against.
     pub(crate) logins: Logins,
     pub(crate) channels: Channels,
+    pub(crate) exported: Exported,
 }
 
 impl Database {
@@ -202,6 +204,7 @@ impl Database {
             copy_directory: defaults.copy_directory,
             logins,
             channels: Channels::default(),
+            exported: Exported::default(),
         });
         db.resume_lazies()?;
         db.drop_all_temporary().await?;

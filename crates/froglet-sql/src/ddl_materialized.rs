@@ -19,7 +19,6 @@ use crate::error::SqlError;
 use crate::insert::Inserter;
 use crate::insert_plan::target_of;
 use crate::object_ddl::CreateView;
-use crate::parse::parse_query;
 use crate::plan::Planner;
 use crate::query::QueryEnv;
 use crate::query_rows::RowsQuery;
@@ -131,8 +130,7 @@ impl Ddl<'_> {
     /// Runs the query of a materialized view that has no rows; how many it has then.
     async fn populate(&mut self, table: ObjectId) -> Result<usize, Stop> {
         let view = self.version.materialized(table).ok_or(Stop::Restart)?;
-        let text = view::definition(&**self.session, &self.version, view);
-        let query = parse_query(text.trim().trim_end_matches(';'))?;
+        let query = view::current_query(&**self.session, &self.version, view)?;
         let table = self.table_by_id(table)?;
         let targets = table.def.columns.iter().map(target_of).collect();
         let types: Vec<SqlType> = table.def.columns.iter().map(|c| c.sql_type).collect();

@@ -20,6 +20,7 @@ use crate::columnar::{Convert, converted};
 use crate::command::Command;
 use crate::context::EvalContext;
 use crate::error::SqlError;
+use crate::lock_query::LockQueryPlan;
 use crate::modify::Written;
 use crate::plan::{Plan, read_only};
 use crate::prepared::{CachedPlan, Field, Prepared};
@@ -229,6 +230,10 @@ async fn attempt(
             let running = write_with(session, prepared, &cached, plan, context, limits, version);
             Box::pin(running).await
         }
+        Plan::Locking(plan) => {
+            let running = read_locking(session, prepared, &cached, plan, context, limits, version);
+            Box::pin(running).await
+        }
         Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::Merge(_) => {
             pin!(write(session, prepared, &cached, context, limits, version)).await
         }
@@ -382,6 +387,24 @@ async fn write_with(
             Ok(Outcome::Rows(RowStream::batches(fields, stream, snapshot, limits.clone())))
         }
     }
+}
+
+async fn read_locking(
+    session: &mut Session,
+    prepared: &Arc<Prepared>,
+    cached: &Arc<CachedPlan>,
+    plan: &LockQueryPlan,
+    context: &EvalContext,
+    limits: &Limits,
+    version: Arc<froglet_schema::CatalogVersion>,
+) -> Result<Outcome, Stop> {
+    let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
+    let mut writer = session.writer(version, limits, context)?;
+    let batches = plan.run(&mut writer).await?;
+    let stream = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
+    let stream = converted(stream, conversion_of(cached));
+    let fields = fields_of(prepared, cached);
+    Ok(Outcome::Rows(RowStream::batches(fields, stream, snapshot, limits.clone())))
 }
 
 fn outcome_of(

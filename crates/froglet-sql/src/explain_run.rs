@@ -71,6 +71,10 @@ pub(crate) async fn run(
             lines
         }
         _ if analyze => return Err(SqlError::unsupported("EXPLAIN ANALYZE of a data change")),
+        Plan::Locking(plan) => {
+            let snapshot = session.txn.as_mut().expect("just begun").snapshot();
+            plan.query().explain(&session.state, snapshot, options, &limits).await?
+        }
         Plan::Select(select) => select.describe(),
         Plan::Insert(insert) => vec![format!("Insert on {}", insert.inserter.table.def.name)],
         Plan::Update(modify) => describe("Update", modify),

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use froglet_engine::{BlockCounts, SpaceId, SqlState, TxnId};
+use froglet_engine::{BlockCounts, Snapshot, SpaceId, SqlState, TxnId};
 use froglet_schema::access::PG_CLASS;
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef,
@@ -55,6 +55,8 @@ struct Inner {
     allowed: Allowed,
     notices: Vec<Notice>,
     cursors: Vec<CursorRow>,
+    /// Snapshots that the transaction has exported.
+    exported: Vec<String>,
 }
 
 /// Whether a sequence is an identity column's of a table that somebody may insert into.
@@ -103,6 +105,7 @@ impl SessionState {
                 allowed: Allowed::default(),
                 notices: Vec::new(),
                 cursors: Vec::new(),
+                exported: Vec::new(),
             }),
             owners: Mutex::default(),
             said: Said::default(),
@@ -139,7 +142,12 @@ impl SessionState {
     }
 
     pub(crate) fn end_transaction(&self) {
-        self.inner.lock().transaction_start = None;
+        let exported = {
+            let mut inner = self.inner.lock();
+            inner.transaction_start = None;
+            std::mem::take(&mut inner.exported)
+        };
+        self.db.exported.forget(&exported);
     }
 
     /// What functions of the statement that begins now see.
@@ -247,6 +255,13 @@ fn micros(time: SystemTime) -> i64 {
 }
 
 impl SessionFunctions for SessionState {
+    fn export_snapshot(&self, view: &Arc<Snapshot>) -> Result<String, SqlError> {
+        let mut inner = self.inner.lock();
+        let name = self.db.exported.add(inner.transaction_id, view);
+        inner.exported.push(name.clone());
+        Ok(name)
+    }
+
     fn user(&self) -> String {
         let inner = self.inner.lock();
         match inner.settings.get("role") {

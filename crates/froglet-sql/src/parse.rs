@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use froglet_engine::SqlState;
 
 use crate::command::{self, Command};
+use crate::cursor_parse::Direction;
 use crate::dialect::Postgres;
 use crate::error::{Notice, SqlError};
 use crate::insert_plan;
@@ -61,6 +62,17 @@ impl ParsedStatement {
             source: empty,
             offset: 0,
         }
+    }
+
+    /// The cursor that it moves onwards, and over how many rows. It may be a portal of the protocol.
+    pub fn moves_forward(&self) -> Option<(&str, u64)> {
+        let Command::Fetch { name, direction, moves: true } = &*self.command else { return None };
+        let count = match direction {
+            Direction::Forward(count) => u64::try_from(*count).ok()?,
+            Direction::ForwardAll => u64::MAX,
+            _ => return None,
+        };
+        Some((name, count))
     }
 }
 
@@ -230,6 +242,7 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::token_forms::only(&mut tokens);
     crate::token_forms::conflict_targets(&mut tokens);
     crate::table_like::as_columns(&mut tokens);
+    crate::token_forms::locks(&mut tokens);
     crate::sequence_ddl::order_identity_options(&mut tokens);
     crate::storage_options::with_known_options(&mut tokens);
     order_by_operators(&mut tokens);

@@ -11,6 +11,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::functions::SessionState;
 use crate::insert::InsertPlan;
+use crate::lock_query::{self, LockQueryPlan};
 use crate::merge::MergePlan;
 use crate::modify::ModifyPlan;
 use crate::prepared::Field;
@@ -46,6 +47,7 @@ pub(crate) enum Plan {
     Delete(Box<ModifyPlan>),
     Merge(Box<MergePlan>),
     With(Box<WithPlan>),
+    Locking(Box<LockQueryPlan>),
 }
 
 impl Plan {
@@ -69,7 +71,8 @@ impl Plan {
             | Plan::Update(_)
             | Plan::Delete(_)
             | Plan::Merge(_)
-            | Plan::With(_) => return None,
+            | Plan::With(_)
+            | Plan::Locking(_) => return None,
         };
         Some(&table.def)
     }
@@ -81,6 +84,7 @@ impl Plan {
             Plan::Query(plan) => Some(plan.fields()),
             Plan::With(plan) => plan.fields(),
             Plan::Merge(_) => None,
+            Plan::Locking(plan) => Some(plan.fields()),
             Plan::Insert(plan) => plan.returning.as_ref().map(|list| &list.fields),
             Plan::Update(plan) | Plan::Delete(plan) => {
                 plan.returning.as_ref().map(|list| &list.fields)
@@ -108,6 +112,10 @@ async fn plan_here(
     Ok(Some(match command {
         Command::Query(query) => match select::plan(planner, query, given)? {
             Some((plan, params)) => (Plan::Select(Box::new(plan)), params),
+            None if !query.locks.is_empty() => {
+                let (plan, params) = Box::pin(lock_query::plan(planner, query, given)).await?;
+                (Plan::Locking(Box::new(plan)), params)
+            }
             None => {
                 let (plan, params) = QueryPlan::plan(planner, query, given).await?;
                 (Plan::Query(Box::new(plan)), params)

@@ -76,8 +76,9 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
             None => return Ok(()),
         },
         Expr::Function(function) => {
-            sorted_if_distinct(function);
-            return named_arguments(function);
+            named_arguments(function)?;
+            sorted_if_distinct(expr);
+            return Ok(());
         }
         _ => return Ok(()),
     };
@@ -141,25 +142,51 @@ fn binary(op: &BinaryOperator) -> Option<&'static str> {
 const NAMED: &[(&str, &[&str])] =
     &[("make_interval", &["years", "months", "weeks", "days", "hours", "mins", "secs"])];
 
-/// Aggregates whose answer tells in which order they saw the values.
-const ORDERED: &[&str] = &["array_agg", "string_agg", "json_agg", "jsonb_agg"];
-
-/// PostgreSQL sorts values to find those that are the same, and so their list is sorted.
-fn sorted_if_distinct(function: &mut ast::Function) {
+/// PostgreSQL sorts values to find those that are the same, and so a list of distinct ones is sorted:
+/// `array_agg(DISTINCT x)` as `array_sort(array_agg(DISTINCT x))`, and of its texts `string_agg`.
+fn sorted_if_distinct(expr: &mut Expr) {
+    let Expr::Function(function) = expr else { return };
     let ast::FunctionArguments::List(list) = &mut function.args else { return };
     let distinct = Some(ast::DuplicateTreatment::Distinct);
-    if list.duplicate_treatment != distinct || !list.clauses.is_empty() {
+    if list.duplicate_treatment != distinct || !list.clauses.is_empty() || function.over.is_some() {
         return;
     }
     let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded);
-    if !name.is_some_and(|name| ORDERED.contains(&name.as_str())) {
-        return;
-    }
-    if let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value))) = list.args.first() {
-        let options = ast::OrderByOptions::default();
-        let key = ast::OrderByExpr { expr: value.clone(), options, with_fill: None };
-        list.clauses.push(ast::FunctionArgumentClause::OrderBy(vec![key]));
-    }
+    let separator = match (name.as_deref(), list.args.len()) {
+        (Some("array_agg"), 1) => None,
+        (Some("string_agg"), 2) => {
+            let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(separator))) =
+                list.args.pop()
+            else {
+                return;
+            };
+            let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value))) =
+                list.args.first()
+            else {
+                return;
+            };
+            let known = Expr::IsNotNull(Box::new(value.clone()));
+            function.filter = Some(Box::new(match function.filter.take() {
+                Some(filter) => Expr::BinaryOp {
+                    left: Box::new(Expr::Nested(filter)),
+                    op: BinaryOperator::And,
+                    right: Box::new(known),
+                },
+                None => known,
+            }));
+            function.name = ast::Ident::new("array_agg").into();
+            Some(separator)
+        }
+        _ => return,
+    };
+    let word =
+        |text: &str| Expr::Value(ast::Value::SingleQuotedString(text.to_owned()).with_empty_span());
+    let values = std::mem::replace(expr, crate::rewrite::null());
+    let sorted = call("array_sort", vec![values, word("ASC"), word("NULLS LAST")]);
+    *expr = match separator {
+        Some(separator) => call("array_to_string", vec![sorted, separator]),
+        None => sorted,
+    };
 }
 
 fn named_arguments(function: &mut ast::Function) -> Result<(), SqlError> {

@@ -49,9 +49,9 @@ pub(crate) struct SelectPlan {
 
 /// FOR UPDATE or FOR SHARE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Lock {
-    busy: OnBusy,
-    shared: bool,
+pub(crate) struct Lock {
+    pub(crate) busy: OnBusy,
+    pub(crate) shared: bool,
 }
 
 /// What a lookup came to.
@@ -71,15 +71,14 @@ struct Shape<'a> {
     lock: Option<Lock>,
 }
 
-/// Plans a lookup; `None` if the query is not one. FOR UPDATE needs this path: where it does not
-/// fit, 0A000.
+/// Plans a lookup; `None` if the query is not one.
 pub(crate) fn plan(
     planner: &Planner<'_>,
     query: &Query,
     given: &[SqlType],
 ) -> Result<Option<(SelectPlan, Vec<SqlType>)>, SqlError> {
     let Some(shape) = shape(query)? else {
-        return if query.locks.is_empty() { Ok(None) } else { Err(cannot_lock()) };
+        return Ok(None);
     };
     if !planner.fast && shape.lock.is_none() {
         return Ok(None);
@@ -90,7 +89,6 @@ pub(crate) fn plan(
         None if shape.lock.is_some() && !names.is_system_table(shape.table.name)? => {
             names.table(shape.table.name)?.clone()
         }
-        _ if shape.lock.is_some() => return Err(cannot_lock()),
         _ => return Ok(None),
     };
     if let Some(view) = planner.catalog.materialized(table.def.id) {
@@ -103,8 +101,6 @@ pub(crate) fn plan(
         }
     }
     match bind(&table, &shape, given) {
-        Ok(None) if shape.lock.is_some() => Err(cannot_lock()),
-        Err(e) if shape.lock.is_some() => Err(e),
         Ok(planned) => Ok(planned),
         Err(_) => Ok(None),
     }
@@ -135,9 +131,9 @@ pub(crate) fn origins(planner: &Planner<'_>, query: &Query) -> Vec<Option<(Objec
         .collect()
 }
 
-fn cannot_lock() -> SqlError {
+pub(crate) fn cannot_lock() -> SqlError {
     SqlError::unsupported("FOR UPDATE or FOR SHARE in this query")
-        .hint("It is supported in queries of one table without grouping, whose order an index has.")
+        .hint("It is supported for tables in FROM, without grouping, DISTINCT and set operations.")
 }
 
 /// The table and the rest of a query that makes at most one row of each row of one table. An
@@ -196,7 +192,7 @@ fn shape(query: &Query) -> Result<Option<Shape<'_>>, SqlError> {
     Ok(Some(Shape { table, select, order, limit, offset, lock }))
 }
 
-fn lock_of(locks: &[LockClause]) -> Result<Option<Lock>, SqlError> {
+pub(crate) fn lock_of(locks: &[LockClause]) -> Result<Option<Lock>, SqlError> {
     let mut strongest: Option<Lock> = None;
     for lock in locks {
         let shared = match lock.lock_type {

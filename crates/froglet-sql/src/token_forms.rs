@@ -7,6 +7,7 @@
 //! | `trim(trailing from x)` | `trim(trailing x)` |
 //! | `ALTER COLUMN c SET STATISTICS 50`, `… SET STORAGE MAIN` | `ALTER COLUMN c SET (n_distinct = 0)`, which has no effect either |
 //! | `ON CONFLICT (lower(a)) WHERE b DO …` | `ON CONFLICT ("…") DO …`, one name that has all of it |
+//! | `FOR UPDATE OF a, b` | `FOR UPDATE OF a FOR UPDATE OF b` |
 //! | `ALTER COLUMN c TYPE text COLLATE "C"` | without the collation: there is one |
 
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -123,6 +124,63 @@ pub(crate) fn text_of(tokens: &[TokenWithSpan]) -> String {
         token => token.to_string(),
     };
     tokens.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+/// `FOR UPDATE OF a, b NOWAIT` as `FOR UPDATE OF a NOWAIT FOR UPDATE OF b NOWAIT`.
+pub(crate) fn locks(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at + 4 < tokens.len() {
+        let is_lock = is_keyword(&tokens[at], Keyword::FOR)
+            && (is_keyword(&tokens[at + 1], Keyword::UPDATE)
+                || is_keyword(&tokens[at + 1], Keyword::SHARE))
+            && is_keyword(&tokens[at + 2], Keyword::OF);
+        if is_lock {
+            at = lock_each(tokens, at);
+        }
+        at += 1;
+    }
+}
+
+/// Returns the last token that it has looked at.
+fn lock_each(tokens: &mut Vec<TokenWithSpan>, from: usize) -> usize {
+    let is = |at: usize, word| tokens.get(at).is_some_and(|t| is_keyword(t, word));
+    let is_in_name = |at: usize| {
+        tokens.get(at).is_some_and(|t| matches!(t.token, Token::Word(_) | Token::Period))
+            && ![Keyword::NOWAIT, Keyword::SKIP, Keyword::FOR, Keyword::LIMIT, Keyword::OFFSET]
+                .iter()
+                .any(|word| is(at, *word))
+    };
+    let mut names = Vec::new();
+    let mut end = from + 3;
+    loop {
+        let start = end;
+        while is_in_name(end) {
+            end += 1;
+        }
+        names.push(start..end);
+        if tokens.get(end).is_none_or(|t| t.token != Token::Comma) {
+            break;
+        }
+        end += 1;
+    }
+    let words = if is(end, Keyword::NOWAIT) {
+        1
+    } else if is(end, Keyword::SKIP) {
+        2
+    } else {
+        0
+    };
+    if names.len() == 1 || names.iter().any(|name| name.is_empty()) || end + words > tokens.len() {
+        return from;
+    }
+    let (head, tail) = (tokens[from..from + 3].to_vec(), tokens[end..end + words].to_vec());
+    let each = |name: std::ops::Range<usize>| {
+        head.iter().chain(&tokens[name]).chain(&tail).cloned().collect::<Vec<_>>()
+    };
+    let all: Vec<TokenWithSpan> = names.into_iter().flat_map(each).collect();
+    let last = from + all.len() - 1;
+    tokens.splice(from..end + words, all);
+    last
 }
 
 /// Actions of ALTER TABLE that change how a column is stored and sorted, which here is one way.

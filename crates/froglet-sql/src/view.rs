@@ -212,13 +212,25 @@ pub(crate) fn definition(
     session: &dyn SessionFunctions,
     catalog: &CatalogVersion,
     view: &ViewDef,
+    pretty: bool,
 ) -> String {
-    let Ok(mut query) = parse_query(&view.query.0) else { return view.query.0.clone() };
+    let Ok(query) = current_query(session, catalog, view) else { return view.query.0.clone() };
+    let text = crate::pgcatalog::query_text(session, catalog, view, &query, pretty);
+    text.unwrap_or_else(|| format!(" {query};"))
+}
+
+/// A view's query under the names there are now.
+pub(crate) fn current_query(
+    session: &dyn SessionFunctions,
+    catalog: &CatalogVersion,
+    view: &ViewDef,
+) -> Result<ast::Query, SqlError> {
+    let mut query = parse_query(&view.query.0)?;
     let path = session.search_path();
     walk::change(&mut query, &mut Renaming { catalog, view, path: &path });
     crate::stored_names::to_names(&mut query);
     name_outputs(&mut query, catalog, view);
-    format!(" {query};")
+    Ok(query)
 }
 
 /// Gives what a query selects the names that the view's columns have, where they are others.

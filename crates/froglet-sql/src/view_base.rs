@@ -19,7 +19,6 @@ use froglet_schema::{CatalogVersion, TableDef};
 use crate::command::fold;
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
-use crate::parse::parse_query;
 use crate::resolve::{Names, Relation};
 use crate::rewrite_subquery::is_grouped;
 use crate::semantics::fieldnames::figure_name;
@@ -76,8 +75,7 @@ pub(crate) struct Views<'a> {
 impl<'a> Views<'a> {
     pub(crate) fn base(&self, def: &ViewDef) -> Result<Result<Base<'a>, Reason>, SqlError> {
         let catalog: &CatalogVersion = self.names.catalog;
-        let text = view::definition(self.session, catalog, def);
-        let query = parse_query(text.trim().trim_end_matches(';'))?;
+        let query = view::current_query(self.session, catalog, def)?;
         let mut base = match self.of_query(&query, &def.name)? {
             Ok(base) => base,
             Err(reason) => return Ok(Err(reason)),

@@ -269,7 +269,7 @@ fn tag_of(plan: &Plan) -> TagKind {
         Plan::Update(_) => TagKind::Update,
         Plan::Delete(_) => TagKind::Delete,
         Plan::Merge(_) => TagKind::Merge,
-        Plan::Select(_) | Plan::Query(_) | Plan::With(_) => TagKind::Select,
+        Plan::Select(_) | Plan::Query(_) | Plan::With(_) | Plan::Locking(_) => TagKind::Select,
     }
 }
 
@@ -312,7 +312,7 @@ async fn collect<'p>(
             pending.push(Pending::Modify(plan, view, targets));
             Ok(written)
         }
-        Plan::Select(_) | Plan::Query(_) | Plan::With(_) | Plan::Merge(_) => {
+        Plan::Select(_) | Plan::Query(_) | Plan::With(_) | Plan::Merge(_) | Plan::Locking(_) => {
             Err(SqlError::unsupported("this statement in WITH").into())
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use froglet_engine::{SqlState, Value};
 use froglet_sql::types::binary::utf8;
 use froglet_sql::types::{from_binary, from_text};
-use froglet_sql::{Outcome, Prepared, RowStream, Rows, SqlError, TransactionStatus};
+use froglet_sql::{Outcome, Prepared, RowStream, Rows, SqlError, Tag, TransactionStatus};
 
 use super::portal::{Cursor, Portal, State};
 use super::rows::{Formats, describe, unsupported_format, write_row};
@@ -207,11 +207,7 @@ impl Connection {
                 tag
             }
             State::Spent => {
-                return Err(SqlError::new(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!("portal \"{name}\" cannot be run"),
-                )
-                .into());
+                return Err(cannot_run(name).into());
             }
         };
         self.complete(&tag);
@@ -277,6 +273,62 @@ impl Connection {
         Ok(())
     }
 
+    /// MOVE over at most `count` rows of a portal. Returns its tag.
+    pub(super) async fn move_portal(&mut self, name: &str, count: u64) -> Result<Tag, Stop> {
+        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        let moved = self.pass_rows(&mut portal, name, count).await;
+        self.portals.insert(name, portal);
+        if moved.is_err() {
+            self.session.note_failure();
+        }
+        Ok(Tag::from(format!("MOVE {}", moved?)))
+    }
+
+    async fn pass_rows(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        count: u64,
+    ) -> Result<u64, Stop> {
+        self.refuse_if_failed(&portal.prepared)?;
+        let mut cursor = match std::mem::replace(&mut portal.state, State::Spent) {
+            State::Bound(values) => match self.run_statement(&portal.prepared, values).await? {
+                Outcome::Rows(stream) => Box::new(Cursor { stream, rows: None, next: 0 }),
+                _ => return Err(cannot_run(name).into()),
+            },
+            State::Rows(cursor) => cursor,
+            State::Exhausted(tag) => {
+                portal.state = State::Exhausted(tag);
+                return Ok(0);
+            }
+            State::Spent => return Err(cannot_run(name).into()),
+        };
+        let mut passed = 0;
+        while passed < count {
+            let rows = match cursor.rows.take() {
+                Some(rows) => rows,
+                None => match self.next_rows(&mut cursor.stream).await? {
+                    Some(rows) => rows,
+                    None => {
+                        portal.state = State::Exhausted(cursor.stream.tag(0));
+                        return Ok(passed);
+                    }
+                },
+            };
+            let step = (rows.len() - cursor.next)
+                .min(usize::try_from(count - passed).unwrap_or(usize::MAX));
+            cursor.next += step;
+            passed += step as u64;
+            if cursor.next < rows.len() {
+                cursor.rows = Some(rows);
+            } else {
+                cursor.next = 0;
+            }
+        }
+        portal.state = State::Rows(cursor);
+        Ok(passed)
+    }
+
     /// The next rows of a result.
     pub(super) async fn next_rows(&mut self, stream: &mut RowStream) -> Result<Option<Rows>, Stop> {
         let next = self.channel.watch(&self.cancel, pin!(stream.next())).await;
@@ -290,6 +342,11 @@ impl Connection {
             }
         }
     }
+}
+
+fn cannot_run(name: &str) -> SqlError {
+    let message = format!("portal \"{name}\" cannot be run");
+    SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 
 fn no_portal(name: &str) -> SqlError {

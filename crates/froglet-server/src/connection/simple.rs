@@ -44,6 +44,12 @@ impl Connection {
         statement: &ParsedStatement,
         last: bool,
     ) -> Result<(), Stop> {
+        if let Some((name, count)) = statement.moves_forward()
+            && self.portals.get(name).is_some()
+        {
+            let moved = self.move_portal(name, count).await?;
+            return self.answer(Outcome::Done(moved), last).await;
+        }
         let outcome = self.channel.watch(&self.cancel, pin!(self.session.simple(statement))).await;
         self.answer(outcome?, last).await
     }

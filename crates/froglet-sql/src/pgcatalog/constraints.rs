@@ -7,7 +7,8 @@ use froglet_schema::{
 
 use froglet_schema::def::{ForeignKeyDef, Timing};
 
-use super::relations::{attnum, tables};
+use super::objects::PG_CONSTRAINT;
+use super::relations::{PG_CLASS, attnum, tables};
 use super::{Rows, deparse, schema_oid_of};
 use crate::context::SessionFunctions;
 use crate::provider::QueryScope;
@@ -119,6 +120,64 @@ fn foreign_key(
         confkey: parent.map(|p| {
             key.parent_columns.iter().map(|c| attnum(p, *c)).collect::<Vec<_>>()
         }),
+    );
+}
+
+/// Constraints and indexes depend on their columns, a foreign key on those of its parent and their index as well.
+pub(super) fn dependencies(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        let def = &table.def;
+        for index in &def.indexes {
+            let object = (PG_CLASS, index.id);
+            match def.constraint_of_index(index.spec.id) {
+                Some(constraint) => depends(rows, object, (PG_CONSTRAINT, constraint.id, 0), 'i'),
+                None => {
+                    for part in &index.spec.key {
+                        depends(rows, object, (PG_CLASS, def.id, attnum(def, part.column)), 'a');
+                    }
+                }
+            }
+        }
+        for constraint in &def.constraints {
+            let object = (PG_CONSTRAINT, constraint.id);
+            let own = |column| (PG_CLASS, def.id, attnum(def, column));
+            match &constraint.kind {
+                ConstraintKind::Check(check) => {
+                    check.columns.iter().for_each(|c| depends(rows, object, own(*c), 'a'));
+                }
+                ConstraintKind::PrimaryKey(_) | ConstraintKind::Unique(_) => {
+                    let key = index_of(def, constraint).map(|index| index.spec.key.iter());
+                    key.into_iter()
+                        .flatten()
+                        .for_each(|part| depends(rows, object, own(part.column), 'a'));
+                }
+                ConstraintKind::ForeignKey(key) => {
+                    key.columns.iter().for_each(|c| depends(rows, object, own(*c), 'a'));
+                    let Some(parent) = scope.catalog.tables.get(&key.parent).map(|t| &t.def) else {
+                        continue;
+                    };
+                    for column in &key.parent_columns {
+                        let on = (PG_CLASS, parent.id, attnum(parent, *column));
+                        depends(rows, object, on, 'n');
+                    }
+                    if let Some(index) = parent.index_by_id(key.parent_index) {
+                        depends(rows, object, (PG_CLASS, index.id, 0), 'n');
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An object (class, oid) that depends on another, or on a column of it.
+fn depends(rows: &mut Rows, object: (u32, u32), on: (u32, u32, i64), kind: char) {
+    row!(rows;
+        classid: object.0,
+        objid: object.1,
+        refclassid: on.0,
+        refobjid: on.1,
+        refobjsubid: on.2,
+        deptype: kind,
     );
 }
 

@@ -10,6 +10,8 @@
 //!
 //! What is not known here is printed as sqlparser prints it.
 
+use std::cell::Cell;
+
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr, UnaryOperator};
 use froglet_engine::ColumnId;
 use froglet_schema::{CheckDef, ColumnDef, IndexDef, TableDef};
@@ -33,15 +35,23 @@ pub fn default_text(
     if matches!(&expr, Expr::Value(value) if value.value == ast::Value::Null) {
         return None;
     }
-    let printer = Printer { table, pretty: false, session: Some(session) };
+    let printer = Printer::new(Columns::Of(table), false, Some(session));
     Some(printer.default(&expr, column))
+}
+
+/// What was printed with parentheses around every operator, with those alone that it needs.
+pub fn pretty_text(text: &str, table: &TableDef) -> Option<String> {
+    let expr = parse(text)?;
+    let printer = Printer::new(Columns::Of(table), true, None);
+    let text = printer.text(&expr);
+    (!printer.guessed.get()).then_some(text)
 }
 
 /// A check's condition.
 pub fn check_text(check: &CheckDef, table: &TableDef, pretty: bool) -> String {
     let text = stored::check_text(check, table);
     match parse(&text) {
-        Some(expr) => Printer { table, pretty, session: None }.print(&expr).trimmed(pretty),
+        Some(expr) => Printer::new(Columns::Of(table), pretty, None).print(&expr).trimmed(pretty),
         None => text,
     }
 }
@@ -97,7 +107,7 @@ pub fn predicate_text(table: &TableDef, index: &IndexDef, pretty: bool) -> Optio
 fn expr_text(table: &TableDef, expr: &Expr, pretty: bool) -> String {
     let mut expr = expr.clone();
     crate::stored_names::to_names(&mut expr);
-    Printer { table, pretty, session: None }.print(&expr).trimmed(pretty)
+    Printer::new(Columns::Of(table), pretty, None).print(&expr).trimmed(pretty)
 }
 
 fn parse(text: &str) -> Option<Expr> {
@@ -134,14 +144,49 @@ impl Printed {
     }
 }
 
-struct Printer<'a> {
-    table: &'a TableDef,
+/// What names mean in an expression.
+#[derive(Clone, Copy)]
+pub(super) enum Columns<'a> {
+    /// Columns of a table, which are written alone.
+    Of(&'a TableDef),
+    /// Columns of what is in FROM, each written with the name of its relation.
+    From(&'a [Source]),
+}
+
+/// A relation in FROM: the name it goes under, and its columns' names and types.
+pub(super) struct Source {
+    pub(super) name: String,
+    pub(super) columns: Vec<(String, u32)>,
+}
+
+pub(super) struct Printer<'a> {
+    columns: Columns<'a>,
     pretty: bool,
     /// Whose search path says which names are written with their schemas.
     session: Option<&'a dyn SessionFunctions>,
+    /// Something was printed that PostgreSQL may print otherwise.
+    pub(super) guessed: Cell<bool>,
 }
 
-impl Printer<'_> {
+impl<'a> Printer<'a> {
+    pub(super) fn new(
+        columns: Columns<'a>,
+        pretty: bool,
+        session: Option<&'a dyn SessionFunctions>,
+    ) -> Printer<'a> {
+        Printer { columns, pretty, session, guessed: Cell::new(false) }
+    }
+
+    /// An expression's text, and whether it stands for one value without parentheses.
+    pub(super) fn text(&self, expr: &Expr) -> String {
+        self.print(expr).text
+    }
+
+    fn guess(&self, printed: Printed) -> Printed {
+        self.guessed.set(true);
+        printed
+    }
+
     /// A default: a bare literal has the column's type.
     fn default(&self, expr: &Expr, column: &ColumnDef) -> String {
         let printed = self.print(expr);
@@ -185,9 +230,9 @@ impl Printer<'_> {
     fn print(&self, expr: &Expr) -> Printed {
         match expr {
             Expr::Identifier(ident) => self.column(ident),
-            Expr::CompoundIdentifier(parts) => match parts.last() {
-                Some(ident) => self.column(ident),
-                None => Printed::tight(expr.to_string(), oids::UNKNOWN),
+            Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+                [.., relation, ident] => self.column_of(Some(relation), ident),
+                _ => Printed::tight(expr.to_string(), oids::UNKNOWN),
             },
             Expr::Value(value) => value_text(&value.value),
             Expr::Nested(inner) => self.print(inner),
@@ -214,14 +259,39 @@ impl Printer<'_> {
             Expr::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref())
             }
-            other => Printed::loose(other.to_string(), oids::UNKNOWN),
+            other => self.guess(Printed::loose(other.to_string(), oids::UNKNOWN)),
         }
     }
 
     fn column(&self, ident: &ast::Ident) -> Printed {
+        self.column_of(None, ident)
+    }
+
+    fn column_of(&self, relation: Option<&ast::Ident>, ident: &ast::Ident) -> Printed {
         let name = folded(ident);
-        let oid = self.table.column(&name).map_or(oids::UNKNOWN, |c| c.sql_type.oid);
-        Printed::tight(quote_ident(&name), oid)
+        match self.columns {
+            Columns::Of(table) => {
+                let oid = table.column(&name).map_or(oids::UNKNOWN, |c| c.sql_type.oid);
+                Printed::tight(quote_ident(&name), oid)
+            }
+            Columns::From(sources) => {
+                let relation = relation.map(folded);
+                let found = sources
+                    .iter()
+                    .filter(|source| relation.as_ref().is_none_or(|r| *r == source.name))
+                    .find_map(|source| {
+                        let (_, oid) = source.columns.iter().find(|(known, _)| *known == name)?;
+                        Some((source, *oid))
+                    });
+                match found {
+                    Some((source, oid)) => {
+                        let text = format!("{}.{}", quote_ident(&source.name), quote_ident(&name));
+                        Printed::tight(text, oid)
+                    }
+                    None => self.guess(Printed::tight(quote_ident(&name), oids::UNKNOWN)),
+                }
+            }
+        }
     }
 
     fn explicit_cast(&self, inner: &Expr, ty: &ast::DataType) -> Printed {
@@ -386,6 +456,9 @@ impl Printer<'_> {
         let ast::FunctionArguments::List(list) = &function.args else {
             return Printed::tight(name.to_uppercase(), oids::UNKNOWN);
         };
+        if function.over.is_some() || function.filter.is_some() || !list.clauses.is_empty() {
+            self.guessed.set(true);
+        }
         let mut common = oids::UNKNOWN;
         if matches!(name.as_str(), "coalesce" | "nullif" | "greatest" | "least") {
             let known = list.args.iter().filter_map(expression_of).map(|e| self.print(e).oid);
@@ -414,7 +487,13 @@ impl Printer<'_> {
         let oid = match name.as_str() {
             "length" | "char_length" => oids::INT4,
             "lower" | "upper" | "btrim" | "trim" => oids::TEXT,
-            _ => oids::UNKNOWN,
+            "count" => oids::INT8,
+            "now" => oids::TIMESTAMPTZ,
+            "nextval" | "currval" => oids::INT8,
+            _ => {
+                self.guessed.set(true);
+                oids::UNKNOWN
+            }
         };
         let called = match name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             true => quote_ident(&name),

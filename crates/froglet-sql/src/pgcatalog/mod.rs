@@ -11,8 +11,9 @@
 //!   privileges.rs  owners, grants, information_schema's views of them
 //!   views.rs       pg_tables, pg_indexes, information_schema, froglet.blocks, froglet.migrations, …
 //!   objects.rs     pg_views, pg_description, pg_enum; what depends on what
+//!   procs.rs       functions
 //!   type_io.rs     the functions that types are read and written by
-//!   deparse.rs     expressions as PostgreSQL prints them
+//!   deparse.rs     expressions as PostgreSQL prints them; deparse_query.rs: views' queries
 //! ```
 //!
 //! A table without rows here is one whose kind of object Froglet does not have: queries over it
@@ -21,8 +22,10 @@
 pub mod cluster;
 pub mod constraints;
 pub mod deparse;
+mod deparse_query;
 mod objects;
 mod privileges;
+pub(crate) mod procs;
 pub mod relations;
 mod roles;
 pub mod rows;
@@ -47,7 +50,8 @@ use froglet_schema::plain::PlainDef;
 
 use crate::context::EvalContext;
 use crate::provider::{QueryScope, scope_of};
-pub use objects::comment_on;
+pub(crate) use deparse_query::query_text;
+pub use objects::{comment_on, described};
 pub use rows::{Columns, Rows, V};
 pub use specs::{SPECS, Spec};
 
@@ -130,6 +134,7 @@ fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
         .or_else(|| objects::fill_of(schema, name))
         .or_else(|| privileges::fill_of(schema, name))
         .or_else(|| roles::fill_of(schema, name))
+        .or_else(|| procs::fill_of(schema, name))
         .or_else(|| views::fill_of(schema, name))
 }
 

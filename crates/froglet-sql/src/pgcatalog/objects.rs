@@ -5,9 +5,13 @@ use froglet_schema::plain::{CheckOption, PUBLIC, ViewDef};
 use froglet_schema::{CatalogVersion, ObjectId};
 
 use super::relations::{PG_CLASS, attnum, attribute};
-use super::{Rows, privileges, schema_oid_of};
+use super::{Rows, SPECS, privileges, schema_oid_of};
+use crate::context::SessionFunctions;
 use crate::provider::QueryScope;
+use crate::semantics::enums;
 use crate::system_row as row;
+use crate::types::names;
+use crate::udf::lookup::{quote_ident, relation_of, relation_text};
 use crate::{view, view_write};
 
 /// pg_rewrite's own oid.
@@ -17,7 +21,7 @@ const PG_TYPE: u32 = 1_247;
 /// pg_authid and pg_database: what is said of theirs is in pg_shdescription.
 const SHARED: [u32; 2] = [1_260, 1_262];
 /// pg_constraint's own oid.
-const PG_CONSTRAINT: u32 = 2_606;
+pub(super) const PG_CONSTRAINT: u32 = 2_606;
 
 pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
     Some(match (schema, name) {
@@ -43,7 +47,7 @@ fn views(scope: &QueryScope, rows: &mut Rows) {
             schemaname: &def.schema,
             viewname: &def.name,
             viewowner: privileges::owner_name(&scope.catalog, PG_CLASS, def.id),
-            definition: view::definition(&*scope.session, &scope.catalog, def),
+            definition: view::definition(&*scope.session, &scope.catalog, def, false),
         );
     }
 }
@@ -57,7 +61,7 @@ fn materialized_views(scope: &QueryScope, rows: &mut Rows) {
             matviewowner: "postgres",
             hasindexes: !table.def.indexes.is_empty(),
             ispopulated: view.materialized.is_none_or(|m| m.populated),
-            definition: view::definition(&*scope.session, &scope.catalog, view),
+            definition: view::definition(&*scope.session, &scope.catalog, view, false),
         );
     }
 }
@@ -84,7 +88,7 @@ fn is_views(scope: &QueryScope, rows: &mut Rows) {
             table_catalog: &database,
             table_schema: &def.schema,
             table_name: &def.name,
-            view_definition: view::definition(&*scope.session, &scope.catalog, def),
+            view_definition: view::definition(&*scope.session, &scope.catalog, def, false),
             check_option: check,
             is_updatable: updatable,
             is_insertable_into: updatable,
@@ -237,6 +241,50 @@ fn labels(scope: &QueryScope, rows: &mut Rows) {
                 enumlabel: label,
             );
         }
+    }
+}
+
+/// pg_describe_object: an object of a system catalog, or a column of a relation, in words.
+pub fn described(
+    session: &dyn SessionFunctions,
+    class: u32,
+    object: u32,
+    column: i64,
+) -> Option<String> {
+    let catalog = session.catalog();
+    match class {
+        PG_CLASS => {
+            relation_of(&catalog, object)?;
+            let kind = match catalog.tables.contains_key(&object) {
+                true => "table",
+                false if catalog.sequences.contains_key(&object) => "sequence",
+                false if catalog.view(object).is_some() => "view",
+                false => match SPECS.iter().find(|spec| spec.oid == object) {
+                    Some(spec) if spec.kind == 'v' => "view",
+                    Some(_) => "table",
+                    None => "index",
+                },
+            };
+            let relation = format!("{kind} {}", relation_text(session, object));
+            if column == 0 {
+                return Some(relation);
+            }
+            let at = usize::try_from(column - 1).ok()?;
+            let columns = &catalog.tables.get(&object)?.def.columns;
+            Some(format!("column {} of {relation}", quote_ident(&columns.get(at)?.name)))
+        }
+        PG_TYPE => {
+            let built_in = names::type_row(object).map(|row| row.sql_name.to_owned());
+            let name = built_in.or_else(|| enums::name_in(session, object))?;
+            Some(format!("type {name}"))
+        }
+        PG_CONSTRAINT => catalog.tables.values().find_map(|table| {
+            let found = table.def.constraints.iter().find(|c| c.id == object)?;
+            let relation = relation_text(session, table.def.id);
+            Some(format!("constraint {} on table {relation}", quote_ident(&found.name)))
+        }),
+        2_615 => Some(format!("schema {}", quote_ident(&super::schema_name(&catalog, object)?))),
+        _ => None,
     }
 }
 

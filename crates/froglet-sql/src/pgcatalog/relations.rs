@@ -426,6 +426,7 @@ fn default_dependencies(scope: &QueryScope, rows: &mut Rows) {
 /// Sequences depend on their columns: automatically (serial) or internally (identity).
 fn dependencies(scope: &QueryScope, rows: &mut Rows) {
     default_dependencies(scope, rows);
+    super::constraints::dependencies(scope, rows);
     objects::view_dependencies(scope, rows);
     super::cluster::extension_members(rows);
     for sequence in all_sequences(&scope.catalog) {

@@ -70,7 +70,9 @@ impl Ddl<'_> {
         let (catalog, id) = (&self.version, table.def.id);
         let who = Who::named(catalog, &self.session.user());
         match catalog.materialized(id) {
-            Some(view) if who.owns_relation(id) => check_sources(catalog, catalog, (view, id), 0, 0),
+            Some(view) if who.owns_relation(id) => {
+                check_sources(catalog, catalog, (view, id), 0, 0)
+            }
             _ => Ok(()),
         }
     }

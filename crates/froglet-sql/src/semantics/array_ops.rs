@@ -1,7 +1,7 @@
 //! Operators of arrays that DataFusion's planner lacks or resolves otherwise: `@>`, `<@`, `&&`, and
 //! `||` with a literal. A literal beside an array is an array of its type.
 
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -34,5 +34,11 @@ pub(super) fn plan(
         return Ok(None);
     }
     let (left, right) = (typed(left.clone(), l)?, typed(right.clone(), r)?);
-    Ok(call(name, if swapped { vec![right, left] } else { vec![left, right] }))
+    let (whole, part) = if swapped { (right, left) } else { (left, right) };
+    if name == "array_concat" {
+        return Ok(call(name, vec![whole, part]));
+    }
+    // DataFusion takes two NULLs for the same element; they are none.
+    let null = Expr::Literal(ScalarValue::Null, None);
+    Ok(call("array_remove", vec![whole, null]).and_then(|known| call(name, vec![known, part])))
 }

@@ -1,6 +1,7 @@
 //! One cell of a result, wherever it comes from: an Arrow array or a [`Value`]. The formats of
 //! [`super::output`] are written once, over cells.
 
+use super::numeric;
 use arrow::array::*;
 use arrow::datatypes::*;
 use froglet_engine::{ColumnType, Value};
@@ -75,8 +76,10 @@ pub fn cell_at(array: &dyn Array, row: usize) -> Cell<'_> {
         }
         DataType::Float32 => Cell::Float32(down::<Float32Array>(array).value(row)),
         DataType::Float64 => Cell::Float64(down::<Float64Array>(array).value(row)),
-        DataType::Decimal128(_, scale) => {
-            Cell::Decimal(down::<Decimal128Array>(array).value(row), *scale)
+        DataType::Decimal128(precision, scale) => {
+            let value = down::<Decimal128Array>(array).value(row);
+            let (value, scale) = numeric::shown(value, *precision, *scale);
+            Cell::Decimal(value, scale)
         }
         DataType::Utf8 => Cell::Text(down::<StringArray>(array).value(row)),
         DataType::LargeUtf8 => Cell::Text(down::<LargeStringArray>(array).value(row)),
@@ -174,7 +177,10 @@ pub fn cell_of(value: &Value, column: ColumnType) -> Cell<'_> {
         Value::Float32(v) => Cell::Float32(*v),
         Value::Float64(v) => Cell::Float64(*v),
         Value::Decimal(v) => match column {
-            ColumnType::Decimal { scale, .. } => Cell::Decimal(*v, scale),
+            ColumnType::Decimal { precision, scale } => {
+                let (value, scale) = numeric::shown(*v, precision, scale);
+                Cell::Decimal(value, scale)
+            }
             _ => Cell::Decimal(*v, 0),
         },
         Value::Text(v) => Cell::Text(v),

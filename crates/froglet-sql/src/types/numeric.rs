@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use froglet_engine::SqlState;
+use froglet_engine::{ColumnType, SqlState};
 use smallvec::SmallVec;
 
 use super::output::unsigned;
@@ -59,6 +59,22 @@ pub fn rescale(unscaled: i128, from: i8, to: i8) -> Option<i128> {
     let (quotient, rest) = (unscaled / divisor, unscaled % divisor);
     let up = rest.unsigned_abs() * 2 >= divisor.unsigned_abs();
     Some(if up { quotient + unscaled.signum() } else { quotient })
+}
+
+/// The digits of a stored value that are shown. A numeric without precision is stored with ten after the point,
+/// however many were given: zeros at their end are not shown.
+pub fn shown(unscaled: i128, precision: u8, scale: i8) -> (i128, i8) {
+    if (ColumnType::Decimal { precision, scale }) != super::UNCONSTRAINED {
+        return (unscaled, scale);
+    }
+    let (mut unscaled, mut scale) = match unscaled % power(10) {
+        0 => (unscaled / power(10), 0),
+        _ => (unscaled, scale),
+    };
+    while scale > 0 && unscaled % 10 == 0 {
+        (unscaled, scale) = (unscaled / 10, scale - 1);
+    }
+    (unscaled, scale)
 }
 
 /// Fits a value into numeric(precision, scale), or says what PostgreSQL says.

@@ -10,7 +10,7 @@ use super::simple::{ANY, Out, RELATION, Simple, int, oid, text, truth};
 use super::typed::Typed;
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
-use crate::pgcatalog::{cluster, constraints};
+use crate::pgcatalog::{cluster, constraints, deparse, procs};
 use crate::semantics::enums;
 use crate::types::cell::Cell;
 use crate::types::names;
@@ -21,6 +21,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     let mut all = definitions();
     all.extend(visibility());
     all.extend(texts());
+    all.extend(signatures());
     all.extend(sizes());
     all.extend(names_and_oids());
     all.extend(acl_defaults());
@@ -54,10 +55,15 @@ fn definitions() -> Vec<Arc<ScalarUDF>> {
         Simple::new("format_type", &[OID, INT4], TEXT, |s, cells| Ok(format_type(s, cells)))
             .not_strict()
             .build(),
-        Simple::new("pg_get_expr", &[TEXT, OID, BOOL], TEXT, |_, cells| {
+        Simple::new("pg_get_expr", &[TEXT, OID, BOOL], TEXT, |s, cells| {
             let written = text(cells, 0);
-            let pretty = truth(cells, 2) == Some(true);
-            Ok(Out::Text(if pretty { without_parentheses(written) } else { written }.to_owned()))
+            if truth(cells, 2) != Some(true) || !written.starts_with('(') {
+                return Ok(Out::Text(written.to_owned()));
+            }
+            let catalog = s.catalog();
+            let table = catalog.tables.get(&oid(cells, 1));
+            let pretty = table.and_then(|table| deparse::pretty_text(written, &table.def));
+            Ok(Out::Text(pretty.unwrap_or_else(|| without_parentheses(written).to_owned())))
         })
         .optional(1)
         .build(),
@@ -316,6 +322,11 @@ fn texts() -> Vec<Arc<ScalarUDF>> {
             Ok(crate::pgcatalog::comment_on(&s.catalog(), oid(cells, 0), class, 0).into())
         })
         .build(),
+        Simple::new("pg_describe_object", &[OID, OID, INT4], TEXT, |s, cells| {
+            let column = int(cells, 2).unwrap_or(0);
+            Ok(crate::pgcatalog::described(s, oid(cells, 0), oid(cells, 1), column).into())
+        })
+        .build(),
         Simple::new("col_description", &[OID, INT4], TEXT, |s, cells| {
             let column = int(cells, 1).unwrap_or(0);
             Ok(match column {
@@ -324,13 +335,40 @@ fn texts() -> Vec<Arc<ScalarUDF>> {
             })
         })
         .build(),
-        Simple::new("pg_get_viewdef", &[RELATION, ANY], TEXT, |s, cells| {
+        Simple::new("pg_get_viewdef", &[ANY, ANY], TEXT, |s, cells| {
             let catalog = s.catalog();
-            let relation = oid(cells, 0);
+            let relation = match &cells[0] {
+                Cell::Text(name) => lookup::relation_oid(s, name)?,
+                Cell::Int64(id) => u32::try_from(*id).unwrap_or(0),
+                _ => oid(cells, 0),
+            };
             let view = catalog.view(relation).or_else(|| catalog.materialized(relation));
-            Ok(view.map(|view| crate::view::definition(s, &catalog, view)).into())
+            // A number is the width of lines, which there are enough of.
+            let pretty = matches!(cells.get(1), Some(Cell::Bool(true) | Cell::Int32(_)));
+            Ok(view.map(|view| crate::view::definition(s, &catalog, view, pretty)).into())
         })
         .optional(1)
+        .build(),
+    ]
+}
+
+/// The signatures of functions.
+fn signatures() -> Vec<Arc<ScalarUDF>> {
+    fn said(cells: &[Cell<'_>], of: fn(&procs::Proc) -> &'static str) -> Result<Out, SqlError> {
+        Ok(procs::by_oid(oid(cells, 0)).map(|proc| of(proc).to_owned()).into())
+    }
+    vec![
+        Simple::new("pg_get_function_arguments", &[OID], TEXT, |_, cells| {
+            said(cells, |proc| proc.written)
+        })
+        .build(),
+        Simple::new("pg_get_function_identity_arguments", &[OID], TEXT, |_, cells| {
+            said(cells, |proc| proc.identity)
+        })
+        .build(),
+        Simple::new("pg_get_function_result", &[OID], TEXT, |_, cells| {
+            said(cells, |proc| proc.written_result)
+        })
         .build(),
     ]
 }
@@ -371,9 +409,7 @@ fn nothing() -> Vec<Arc<ScalarUDF>> {
         "pg_get_ruledef",
         "pg_get_triggerdef",
         "pg_get_functiondef",
-        "pg_get_function_result",
-        "pg_get_function_arguments",
-        "pg_get_function_identity_arguments",
+        "pg_get_function_sqlbody",
         "pg_get_statisticsobjdef_columns",
         "pg_get_partkeydef",
         "pg_get_partition_constraintdef",

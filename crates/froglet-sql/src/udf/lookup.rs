@@ -9,6 +9,7 @@ use froglet_schema::CatalogVersion;
 
 use crate::context::{SessionFunctions, quotes_all};
 use crate::error::SqlError;
+use crate::pgcatalog::procs;
 use crate::semantics::enums;
 use crate::types::{self, names, oids};
 
@@ -112,7 +113,17 @@ pub fn function_oid(text: &str) -> Result<u32, SqlError> {
     let mut parts = split_name(text)?;
     let name = parts.pop().unwrap_or_default();
     let found = match parts.pop().as_deref() {
-        None | Some("pg_catalog") => crate::pgcatalog::type_io::function_oid(&name),
+        None | Some("pg_catalog") => {
+            let mut named = procs::named(&name);
+            let first = named.next().map(|proc| proc.oid);
+            if named.next().is_some() {
+                return Err(SqlError::new(
+                    SqlState::new("42725"),
+                    format!("more than one function named \"{text}\""),
+                ));
+            }
+            first.or_else(|| crate::pgcatalog::type_io::function_oid(&name))
+        }
         Some(_) => None,
     };
     found.ok_or_else(|| {
@@ -296,8 +307,11 @@ pub fn names_of(session: &dyn SessionFunctions, kind: u32, array: &ArrayRef) -> 
             oids::REGROLE => crate::pgcatalog::cluster::role_name(&session.catalog(), oid)
                 .map_or_else(|| oid.to_string(), |name| quote_ident(&name)),
             oids::REGPROC if oid == 0 => "-".to_owned(),
-            oids::REGPROC => crate::pgcatalog::type_io::function_name(oid)
-                .map_or_else(|| oid.to_string(), str::to_owned),
+            oids::REGPROC => {
+                let listed = || procs::by_oid(oid).map(|proc| proc.name);
+                let name = crate::pgcatalog::type_io::function_name(oid).or_else(listed);
+                name.map_or_else(|| oid.to_string(), str::to_owned)
+            }
             _ => oid.to_string(),
         });
     }

@@ -93,6 +93,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(notify::functions());
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));
     all.push(pad());
+    all.push(crate::exported::function());
     all.extend(overload::functions(SIGNATURES));
     all.extend(common::functions());
     all.extend(quantified::functions());
