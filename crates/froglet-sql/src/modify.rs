@@ -255,8 +255,8 @@ impl ModifyPlan {
                 }
             }
             self.compiled.check(&self.table.def, &new, context)?;
-            let checks = self.view_checks.iter();
-            return checks.map(|c| c.check(&self.table.def, &new, context)).collect();
+            let mut checks = self.view_checks.iter();
+            return checks.try_for_each(|c| c.check(&self.table.def, &new, context));
         }
         for (column, value) in columns.iter().zip(values.iter()) {
             if value.is_null() && self.table.def.column_at(*column).not_null {

@@ -367,7 +367,7 @@ fn arbiters(def: &TableDef, target: &ConflictTarget) -> Result<Vec<IndexId>, Sql
 /// What a conflict target has: a column, or an expression.
 enum Inferred {
     Column(ColumnId),
-    Expression(Expr),
+    Expression(Box<Expr>),
 }
 
 /// The parts of a conflict target's key, each once, and its predicate (see `token_forms::conflict_targets`).
@@ -406,7 +406,7 @@ fn inference(def: &TableDef, names: &[Ident]) -> Result<(Vec<Inferred>, Option<E
                 Inferred::Column(def.columns[resolve::column(def, ident)?].id)
             }
             other => match index_expr::canonical(def, other) {
-                Some(canonical) => Inferred::Expression(canonical),
+                Some(canonical) => Inferred::Expression(Box::new(canonical)),
                 None => {
                     RowExpr::compile(&Scope::table(def, None), other, &[])?;
                     return Err(SqlError::unsupported(format!("ON CONFLICT ({other})")));
@@ -424,7 +424,7 @@ fn is_same(def: &TableDef, key: &[ColumnId], wanted: &[Inferred]) -> bool {
         (Some(hidden), Inferred::Expression(expr)) => index_expr::expression(def, hidden)
             .ok()
             .and_then(|known| index_expr::canonical(def, &known))
-            .is_some_and(|known| known == *expr),
+            .is_some_and(|known| known == **expr),
         _ => false,
     };
     key.iter().all(|id| wanted.iter().any(|wanted| is_it(*id, wanted)))

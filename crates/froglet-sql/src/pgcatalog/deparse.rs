@@ -461,8 +461,8 @@ impl<'a> Printer<'a> {
         }
         let mut common = oids::UNKNOWN;
         if matches!(name.as_str(), "coalesce" | "nullif" | "greatest" | "least") {
-            let known = list.args.iter().filter_map(expression_of).map(|e| self.print(e).oid);
-            common = known.filter(|oid| *oid != oids::UNKNOWN).next().unwrap_or(common);
+            let mut known = list.args.iter().filter_map(expression_of).map(|e| self.print(e).oid);
+            common = known.find(|oid| *oid != oids::UNKNOWN).unwrap_or(common);
         }
         let args: Vec<String> = list
             .args

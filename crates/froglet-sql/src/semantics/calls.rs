@@ -41,7 +41,7 @@ pub fn resolve(mut call: ScalarFunction, schema: &DFSchema) -> Result<Transforme
         args.push(brought_to(arg, given, overload.argument(at), schema)?);
     }
     let fields: Vec<FieldRef> =
-        args.iter().map(|arg| Ok(field_of(&arg, schema)?)).collect::<Result<_>>()?;
+        args.iter().map(|arg| field_of(arg, schema)).collect::<Result<_>>()?;
     let constants: Vec<Option<&ScalarValue>> = args
         .iter()
         .map(|arg| match arg {

@@ -230,7 +230,7 @@ fn type_of<'a>(
         if is_untyped(expr) {
             continue;
         }
-        let Ok(field) = field_of(&expr, schema) else { return Ok(None) };
+        let Ok(field) = field_of(expr, schema) else { return Ok(None) };
         if !field.data_type().is_null() {
             fields.push(field);
         }
@@ -401,7 +401,7 @@ pub fn compared_with(expr: &mut Expr, schema: &DFSchema) -> Result<()> {
     if !others.iter().any(|other| operators::unknown_literal(other).is_some()) {
         return Ok(());
     }
-    let Ok(field) = field_of(&value, schema) else { return Ok(()) };
+    let Ok(field) = field_of(value, schema) else { return Ok(()) };
     let ty = plain(sql_type_of_field(&field).oid);
     if is_untyped(value) || field.data_type().is_string() || is_registered(ty.oid) {
         return Ok(());

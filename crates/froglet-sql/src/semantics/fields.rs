@@ -18,11 +18,11 @@ pub fn field_of(expr: &Expr, schema: &DFSchema) -> Result<FieldRef> {
     let given: Vec<FieldRef> =
         args.iter().map(|arg| field_of(arg, schema)).collect::<Result<_>>()?;
     let arg_fields = fields_with_udf(&given, func.as_ref())?;
-    let literal = |arg| match arg {
-        &Expr::Literal(ref value, _) => Some(value),
+    let literals = args.iter().map(|arg| match arg {
+        Expr::Literal(value, _) => Some(value),
         _ => None,
-    };
-    let scalar_arguments: Vec<_> = args.iter().map(literal).collect();
+    });
+    let scalar_arguments: Vec<_> = literals.collect();
     func.return_field_from_args(ReturnFieldArgs {
         arg_fields: &arg_fields,
         scalar_arguments: &scalar_arguments,

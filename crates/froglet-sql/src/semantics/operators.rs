@@ -331,7 +331,7 @@ fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Re
     }
     match expr {
         Expr::Placeholder(Placeholder { id, field: None }) => {
-            let Ok(field) = field_of(&other, schema) else {
+            let Ok(field) = field_of(other, schema) else {
                 return Ok(Expr::Placeholder(Placeholder { id, field: None }));
             };
             let ty = match operand_type(op, &field) {
@@ -372,7 +372,7 @@ fn gives_type(field: &Field) -> bool {
 /// char(n) is stored padded: what it is compared with is padded too, so that an index still
 /// serves. (Longer strings stay as they are, and are not equal.)
 fn padded(expr: Expr, other: &Expr, schema: &DFSchema) -> Expr {
-    let Ok(field) = field_of(&other, schema) else { return expr };
+    let Ok(field) = field_of(other, schema) else { return expr };
     let ty = sql_type_of_field(&field);
     let width = match ty.oid {
         oids::BPCHAR if ty.modifier > 4 => (ty.modifier - 4) as usize,
