@@ -348,7 +348,7 @@ insert into g (id, v) overriding user value values (70, 'y') returning id, k;
 insert into g (id, k, v) overriding user value values (70, 80, 'z') returning id, k;
 insert into g (id, v) overriding system value select 9, 'q' returning id;
 insert into g (id, v) values (10, 'r');
--- feature: MERGE
+-- feature: MERGE: every clause
 create table t (id int primary key, v int, note text default 'd');
 create table s (id int, v int);
 insert into t values (1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c');

@@ -412,7 +412,7 @@ select * from t;
 select column_default from information_schema.columns where table_name = 't' and column_name = 'id';
 drop table t;
 drop schema app;
--- feature: materialized views
+-- feature: materialized views: filled, empty, refreshed
 create table t (id int primary key, v int, s text);
 insert into t values (1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c');
 create materialized view m as select s, sum(v) as total from t group by s;
