@@ -14,12 +14,12 @@ use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr::{InList, Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility, WindowFunctionDefinition,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility, WindowFunctionDefinition, lit,
 };
 use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::SqlType;
@@ -74,7 +74,12 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             common::compared_with(&mut node, schema)?;
             let mut compared = enums::compare(node, schema)?;
             compared.transformed |= measures::compare(&mut compared.data, schema)?;
-            Ok(compared)
+            Ok(match compared.data {
+                Expr::InList(list) if list.list.iter().any(Expr::any_column_refs) => {
+                    Transformed::yes(each_compared(list))
+                }
+                data => Transformed { data, ..compared },
+            })
         }
         Expr::ScalarFunction(call) if call.func.inner().is::<Overloads>() => {
             calls::resolve(call, schema)
@@ -119,6 +124,18 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         },
         _ => Ok(Transformed::no(node)),
     })
+}
+
+/// `x IN (a, b)` as `x = a OR x = b`: of lists that read columns DataFusion's optimizer believes that what
+/// is written differently has different values.
+fn each_compared(list: InList) -> Expr {
+    let InList { expr, list, negated } = list;
+    let compared = list.into_iter().map(|item| match negated {
+        true => (*expr).clone().not_eq(item),
+        false => (*expr).clone().eq(item),
+    });
+    let both = if negated { Expr::and } else { Expr::or };
+    compared.reduce(both).unwrap_or_else(|| lit(negated))
 }
 
 fn mark(expr: Expr, changed: bool) -> Transformed<Expr> {
