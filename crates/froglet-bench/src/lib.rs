@@ -109,8 +109,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
 
-    /// Only what has this in its name: approach (tpcc), experiment (pgbench, wire), operation (copy),
-    /// change (ddl, tpccd)
+    /// Only the approaches, experiments, operations or changes that have this in their names
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 
