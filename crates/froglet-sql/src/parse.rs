@@ -248,6 +248,10 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     order_by_operators(&mut tokens);
     without_unlogged(&mut tokens);
     let overriding = overriding(&mut tokens);
+    if crate::token_forms::locks_within(&tokens) {
+        let what = "FOR UPDATE or FOR SHARE in a subquery".to_owned();
+        return Ok(Command::Unsupported(what));
+    }
     match command::parse(&tokens).or_else(|| crate::merge_parse::parse(&tokens)) {
         Some(Ok(command)) => return Ok(command),
         Some(Err(error)) => return Err(Failure { error, tokens }),

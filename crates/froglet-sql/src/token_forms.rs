@@ -126,6 +126,19 @@ pub(crate) fn text_of(tokens: &[TokenWithSpan]) -> String {
     tokens.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
+/// Whether a query in parentheses is to lock its rows.
+pub(crate) fn locks_within(tokens: &[TokenWithSpan]) -> bool {
+    let mut depth = 0;
+    tokens.windows(2).any(|two| {
+        depth += i32::from(two[0].token == Token::LParen);
+        depth -= i32::from(two[0].token == Token::RParen);
+        let strength = [Keyword::UPDATE, Keyword::SHARE, Keyword::NO, Keyword::KEY];
+        depth > 0
+            && is_keyword(&two[0], Keyword::FOR)
+            && strength.iter().any(|word| is_keyword(&two[1], *word))
+    })
+}
+
 /// `FOR UPDATE OF a, b NOWAIT` as `FOR UPDATE OF a NOWAIT FOR UPDATE OF b NOWAIT`.
 pub(crate) fn locks(tokens: &mut Vec<TokenWithSpan>) {
     let mut at = 0;
@@ -305,6 +318,14 @@ mod tests {
             text(&given).trim_end_matches(" EOF"),
             "a = ANY ( b ) and c || d or operator ( x ) or operator"
         );
+    }
+
+    #[test]
+    fn locks_in_parentheses_are_found() {
+        let within = |sql: &str| locks_within(&tokens(sql));
+        assert!(within("delete from q where id in (select id from q for update skip locked)"));
+        assert!(within("with n as (select 1 from q for no key update) select * from n"));
+        assert!(!within("select substring('abc' for 2), (select 1) from q for share"));
     }
 
     #[test]
