@@ -207,8 +207,8 @@ def test_unsupported_says_so_and_changes_nothing(froglet):
         for statement in [
             "create trigger x before insert on t for each row execute function f()",
             "create function f() returns int language sql as 'select 1'",
-            "create extension hstore", "delete from t where id in (select id from t for update skip locked)",
-            "with n as (select id from t for no key update) select * from n",
+            "create extension hstore", "select 1 from t where exists (select 1 from t u where u.id = t.id for update)",
+            "create view v as select * from (select id from t for share) s",
             "grant execute on function f() to postgres", "lock table t",
             "alter table t enable row level security",
             "create table x (id int) partition by range (id)", "alter role all set timezone to utc",

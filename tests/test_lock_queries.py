@@ -109,3 +109,59 @@ def test_an_exported_snapshot(tables):
         other.execute("begin")
         with pytest.raises(errors.FeatureNotSupported):
             other.execute("set transaction snapshot 'x'")
+
+
+TAKE = "(select id from jobs where state = 'new' order by id limit 3 for update skip locked)"
+TAKE_LAST = TAKE.replace("limit 3 for update skip locked", "for update skip locked limit 3")
+QUEUES = {
+    "update": f"update jobs set state = 'done' where id in {TAKE} returning id",
+    "delete": f"delete from jobs where id = any (array{TAKE}) returning id",
+    "with": f"with taken as {TAKE} update jobs j set state = 'done' from taken t where t.id = j.id returning j.id",
+    "limit last": f"delete from jobs where id in {TAKE_LAST} returning id",
+}
+
+
+@pytest.mark.parametrize("take", QUEUES.values(), ids=QUEUES)
+def test_workers_of_a_queue_take_each_job_once(server, take):
+    server.run("create table jobs (id int primary key, state text default 'new')",
+               "insert into jobs select g from generate_series(1, 300) g")
+    taken, failures = [], []
+
+    def work():
+        with server.connect() as connection:
+            while True:
+                try:
+                    jobs = [job for [job] in connection.execute(take).fetchall()]
+                except errors.Error as error:
+                    failures.append(error)
+                    return
+                if not jobs and connection.execute("select 1 from jobs where state = 'new'").fetchone() is None:
+                    return
+                taken.extend(jobs)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert not failures
+    assert sorted(taken) == list(range(1, 301))
+
+
+def test_a_subquery_leaves_out_what_others_hold(server):
+    server.run("create table jobs (id int primary key, state text default 'new')",
+               "insert into jobs select g from generate_series(1, 4) g")
+    with server.connect() as one, server.connect() as other:
+        one.execute("begin")
+        assert one.execute(f"select id from {TAKE} as s order by id").fetchall() == [(1,), (2,), (3,)]
+        other.execute("begin")
+        assert other.execute(f"delete from jobs where id in {TAKE} returning id").fetchall() == [(4,)]
+        with pytest.raises(errors.LockNotAvailable):
+            other.execute("with n as (select 1 from jobs for share nowait) select count(*) from n")
+        other.execute("rollback")
+        one.execute("rollback")
+        assert other.execute("select count(*) from jobs where state = 'new'").fetchall() == [(4,)]
+        other.execute("rollback")
+        other.execute("begin read only")
+        with pytest.raises(errors.ReadOnlySqlTransaction, match="SELECT FOR UPDATE"):
+            other.execute("with n as (select id from jobs for update) select * from n")

@@ -249,6 +249,37 @@ select count(*) from a for update;
 select x from a group by x for update;
 select distinct x from a for update;
 select row_number() over () from a for update;
+-- feature: FOR UPDATE in subqueries and WITH: a queue by SKIP LOCKED
+create table jobs (id int primary key, state text default 'new', n int);
+insert into jobs select g, 'new', 0 from generate_series(1, 10) g;
+create table log (id int, what text);
+update jobs set state = 'run' where id = (select id from jobs where state = 'new' order by id for update skip
+    locked limit 1) returning *;
+delete from jobs where id in (select id from jobs where state = 'new' order by id limit 2 for update skip
+    locked) returning id;
+with next as (select id from jobs where state = 'new' order by id limit 1 for update skip locked) update jobs
+    j set state = 'run', n = n + 1 from next where j.id = next.id returning j.*;
+with next as materialized (select id, n from jobs where state = 'new' order by id limit 2 for no key update
+    nowait) select * from next;
+insert into log select id, 'seen' from jobs where state = 'run' order by id for share limit 1 returning *;
+with d as (delete from jobs where id in (select id from jobs where state = 'new' order by id limit 1 for
+    update skip locked) returning *) insert into log select id, 'gone' from d returning *;
+select * from (select id from jobs order by id limit 2 for update) s;
+select * from (select id from jobs where n = 7 for update) s;
+select * from (select nope from jobs for update) s;
+select count(*) from (select id from jobs for update) s(x) where x > 5;
+select id from jobs order by id for update of jobs limit 1 offset 1;
+with n as (select id from jobs order by id limit 2 for update), m as (select l.id from log l, n where l.id >=
+    n.id order by 1 for update of l) select count(*) from m;
+with n as (select count(*) from jobs for update) select * from n;
+with n as (select id from jobs order by id limit 1 for update) select j.* from jobs j, n where j.id = n.id
+    for update of j;
+with n(a, b) as (select id, state from jobs order by id limit 1 for update) insert into log select a, b from
+    n on conflict do nothing returning *;
+select array(select id from jobs order by id limit 3 for update), (select max(id) from jobs), (select n from
+    jobs order by id limit 1 for share);
+select * from jobs order by id;
+select * from log order by id, what;
 -- feature: exported snapshots
 begin isolation level repeatable read;
 select pg_export_snapshot() ~ '^[0-9A-F-]+$';

@@ -232,6 +232,9 @@ impl Command {
     }
 
     pub(crate) fn from_statement(statement: Statement) -> Command {
+        let Ok(statement) = crate::lock_parts::with_parts(statement) else {
+            return Command::Unsupported("locking rows by a subquery".to_owned());
+        };
         match statement {
             Statement::CreateTable(create) if create.query.is_some() => {
                 let table = TableAs { create, names: Vec::new(), with_data: true };
@@ -244,7 +247,7 @@ impl Command {
             Statement::Query(query) if matches!(*query.body, ast::SetExpr::Merge(_)) => {
                 Command::Merge(query)
             }
-            Statement::Query(query) if with_plan::writes(&query) => Command::With(query),
+            Statement::Query(query) if with_plan::has_parts(&query) => Command::With(query),
             Statement::Query(query) => match query.body.as_ref() {
                 ast::SetExpr::Select(select) if select.into.is_some() => {
                     crate::table_as_parse::of_select_into(query)

@@ -68,6 +68,7 @@ mod lazy_column;
 mod lazy_query;
 mod lift;
 mod literals;
+mod lock_parts;
 mod lock_query;
 mod lookup_query;
 mod merge;

@@ -242,22 +242,42 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::token_forms::only(&mut tokens);
     crate::token_forms::conflict_targets(&mut tokens);
     crate::table_like::as_columns(&mut tokens);
+    tokens = with_known_locks(tokens);
     crate::token_forms::locks(&mut tokens);
+    crate::token_forms::windows_before_locks(&mut tokens);
     crate::sequence_ddl::order_identity_options(&mut tokens);
     crate::storage_options::with_known_options(&mut tokens);
     order_by_operators(&mut tokens);
     without_unlogged(&mut tokens);
     let overriding = overriding(&mut tokens);
-    if crate::token_forms::locks_within(&tokens) {
-        let what = "FOR UPDATE or FOR SHARE in a subquery".to_owned();
+    let locks_within = crate::token_forms::locks_within(&tokens);
+    let command = parse_forms(tokens, overriding)?;
+    // Others would leave the locks out.
+    let knows = matches!(
+        command,
+        Command::With(_)
+            | Command::Explain { .. }
+            | Command::Prepare { .. }
+            | Command::Unsupported(_)
+    );
+    if locks_within && !knows {
+        let what =
+            "locking rows (FOR UPDATE, FOR SHARE) by a subquery of this statement".to_owned();
         return Ok(Command::Unsupported(what));
     }
+    Ok(command)
+}
+
+fn parse_forms(
+    tokens: Vec<TokenWithSpan>,
+    overriding: Option<&'static str>,
+) -> Result<Command, Failure> {
     match command::parse(&tokens).or_else(|| crate::merge_parse::parse(&tokens)) {
         Some(Ok(command)) => return Ok(command),
         Some(Err(error)) => return Err(Failure { error, tokens }),
         None => {}
     }
-    match parse_sql(with_known_locks(without_table(tokens.clone()))) {
+    match parse_sql(without_table(tokens.clone())) {
         // What follows EXPLAIN is a statement, not a table.
         Ok(Statement::ExplainTable { .. }) => {
             let at = tokens.last().map_or(Location::new(1, 1), |token| token.span.start);
@@ -334,7 +354,7 @@ fn without_table(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 }
 
 /// FOR NO KEY UPDATE and FOR KEY SHARE, which sqlparser does not know, as the next stronger lock.
-pub(crate) fn with_known_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+fn with_known_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let word = |token: &TokenWithSpan, text: &str| {
         matches!(&token.token, Token::Word(w)
             if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(text))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::sql::sqlparser::ast::Query;
 use froglet_schema::{CatalogVersion, SqlType, TableDef};
 
 use crate::apply::Stop;
@@ -110,17 +111,7 @@ async fn plan_here(
     given: &[SqlType],
 ) -> Result<Option<(Plan, Vec<SqlType>)>, Stop> {
     Ok(Some(match command {
-        Command::Query(query) => match select::plan(planner, query, given)? {
-            Some((plan, params)) => (Plan::Select(Box::new(plan)), params),
-            None if !query.locks.is_empty() => {
-                let (plan, params) = Box::pin(lock_query::plan(planner, query, given)).await?;
-                (Plan::Locking(Box::new(plan)), params)
-            }
-            None => {
-                let (plan, params) = QueryPlan::plan(planner, query, given).await?;
-                (Plan::Query(Box::new(plan)), params)
-            }
-        },
+        Command::Query(query) => plan_query(planner, query, given).await?,
         Command::With(query) => {
             let (plan, params) = Box::pin(with_plan::plan(planner, query, given)).await?;
             (Plan::With(Box::new(plan)), params)
@@ -145,6 +136,25 @@ async fn plan_here(
         }
         _ => return Ok(None),
     }))
+}
+
+/// Plans a query that writes nothing; it may lock its rows.
+pub(crate) async fn plan_query(
+    planner: &mut Planner<'_>,
+    query: &Query,
+    given: &[SqlType],
+) -> Result<(Plan, Vec<SqlType>), Stop> {
+    Ok(match select::plan(planner, query, given)? {
+        Some((plan, params)) => (Plan::Select(Box::new(plan)), params),
+        None if !query.locks.is_empty() => {
+            let (plan, params) = Box::pin(lock_query::plan(planner, query, given)).await?;
+            (Plan::Locking(Box::new(plan)), params)
+        }
+        None => {
+            let (plan, params) = QueryPlan::plan(planner, query, given).await?;
+            (Plan::Query(Box::new(plan)), params)
+        }
+    })
 }
 
 /// 25006

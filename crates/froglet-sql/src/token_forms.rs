@@ -8,6 +8,7 @@
 //! | `ALTER COLUMN c SET STATISTICS 50`, `… SET STORAGE MAIN` | `ALTER COLUMN c SET (n_distinct = 0)`, which has no effect either |
 //! | `ON CONFLICT (lower(a)) WHERE b DO …` | `ON CONFLICT ("…") DO …`, one name that has all of it |
 //! | `FOR UPDATE OF a, b` | `FOR UPDATE OF a FOR UPDATE OF b` |
+//! | `FOR UPDATE SKIP LOCKED LIMIT 1` | `LIMIT 1 FOR UPDATE SKIP LOCKED` |
 //! | `ALTER COLUMN c TYPE text COLLATE "C"` | without the collation: there is one |
 
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -129,14 +130,53 @@ pub(crate) fn text_of(tokens: &[TokenWithSpan]) -> String {
 /// Whether a query in parentheses is to lock its rows.
 pub(crate) fn locks_within(tokens: &[TokenWithSpan]) -> bool {
     let mut depth = 0;
-    tokens.windows(2).any(|two| {
-        depth += i32::from(two[0].token == Token::LParen);
-        depth -= i32::from(two[0].token == Token::RParen);
-        let strength = [Keyword::UPDATE, Keyword::SHARE, Keyword::NO, Keyword::KEY];
-        depth > 0
-            && is_keyword(&two[0], Keyword::FOR)
-            && strength.iter().any(|word| is_keyword(&two[1], *word))
+    (0..tokens.len()).any(|at| {
+        depth += i32::from(tokens[at].token == Token::LParen);
+        depth -= i32::from(tokens[at].token == Token::RParen);
+        depth > 0 && begins_lock(tokens, at)
     })
+}
+
+fn begins_lock(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let strength = [Keyword::UPDATE, Keyword::SHARE];
+    matches!(tokens.get(at..at + 2), Some([first, second])
+        if is_keyword(first, Keyword::FOR) && strength.iter().any(|word| is_keyword(second, *word)))
+}
+
+/// `FOR UPDATE SKIP LOCKED LIMIT 1` as `LIMIT 1 FOR UPDATE SKIP LOCKED`.
+pub(crate) fn windows_before_locks(tokens: &mut [TokenWithSpan]) {
+    let any = |at: usize, words: &[Keyword], tokens: &[TokenWithSpan]| {
+        tokens.get(at).is_some_and(|t| words.iter().any(|word| is_keyword(t, *word)))
+    };
+    let mut at = 0;
+    while at < tokens.len() {
+        if !begins_lock(tokens, at) {
+            at += 1;
+            continue;
+        }
+        let window = [Keyword::LIMIT, Keyword::OFFSET, Keyword::FETCH];
+        let mut end = at;
+        let is_word = |t: &TokenWithSpan| matches!(t.token, Token::Word(_) | Token::Period);
+        while tokens.get(end).is_some_and(is_word) && !any(end, &window, tokens) {
+            end += 1;
+        }
+        let mut after = end;
+        if any(end, &window, tokens) {
+            let mut depth = 0;
+            while after < tokens.len() {
+                depth += i32::from(tokens[after].token == Token::LParen);
+                depth -= i32::from(tokens[after].token == Token::RParen);
+                let ends = [Keyword::RETURNING, Keyword::ON];
+                let is_end = matches!(tokens[after].token, Token::SemiColon | Token::EOF);
+                if depth < 0 || is_end || depth == 0 && any(after, &ends, tokens) {
+                    break;
+                }
+                after += 1;
+            }
+            tokens[at..after].rotate_left(end - at);
+        }
+        at = after.max(at + 1);
+    }
 }
 
 /// `FOR UPDATE OF a, b NOWAIT` as `FOR UPDATE OF a NOWAIT FOR UPDATE OF b NOWAIT`.
@@ -324,8 +364,22 @@ mod tests {
     fn locks_in_parentheses_are_found() {
         let within = |sql: &str| locks_within(&tokens(sql));
         assert!(within("delete from q where id in (select id from q for update skip locked)"));
-        assert!(within("with n as (select 1 from q for no key update) select * from n"));
+        assert!(within("with n as (select 1 from q for share) select * from n"));
         assert!(!within("select substring('abc' for 2), (select 1) from q for share"));
+    }
+
+    #[test]
+    fn a_window_stands_before_a_lock() {
+        let mut given = tokens(
+            "select * from (select 1 from q for update of q skip locked limit (1 + 1) offset 2) as s \
+             for update for share fetch first row only",
+        );
+        windows_before_locks(&mut given);
+        assert_eq!(
+            text(&given).trim_end_matches(" EOF"),
+            "select * from ( select 1 from q limit ( 1 + 1 ) offset 2 for update of q skip locked ) as s \
+             fetch first row only for update for share"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! WITH whose parts write, and WITH in front of a statement that writes.
+//! WITH whose parts write or lock, and WITH in front of a statement that writes.
 //!
 //! ```text
 //!   WITH a AS (INSERT … RETURNING x), b AS (SELECT … FROM a) DELETE FROM t USING b …
@@ -16,8 +16,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use datafusion::sql::sqlparser::ast::{self, Cte, SetExpr, Statement, With};
 use froglet_engine::{Row, RowId, Snapshot, SpaceId, SqlState};
 use froglet_schema::SqlType;
@@ -26,6 +28,7 @@ use crate::apply::{Stop, Targets, Writer};
 use crate::error::SqlError;
 use crate::expr::param_index;
 use crate::insert::InsertPlan;
+use crate::lock_parts::{self, is_part as is_lock};
 use crate::modify::{ModifyPlan, Written};
 use crate::plan::{Plan, Planner};
 use crate::prepared::Field;
@@ -34,10 +37,10 @@ use crate::returned::{RETURNED_SCHEMA, batch_of, schema_of};
 use crate::stream::TagKind;
 use crate::{insert_plan, modify_plan, walk};
 
-/// Whether a query writes: its own body, or a part of its WITH.
-pub(crate) fn writes(query: &ast::Query) -> bool {
-    let parts = query.with.iter().flat_map(|with| &with.cte_tables);
-    is_write(&query.body) || parts.into_iter().any(|part| is_write(&part.query.body))
+/// Whether a query writes, or locks for a statement around it: its own body, or a part of its WITH.
+pub(crate) fn has_parts(query: &ast::Query) -> bool {
+    let mut parts = query.with.iter().flat_map(|with| &with.cte_tables);
+    is_write(&query.body) || parts.any(|part| is_write(&part.query.body) || is_lock(part))
 }
 
 fn is_write(body: &SetExpr) -> bool {
@@ -50,6 +53,9 @@ pub(crate) fn name_of(query: &ast::Query) -> &'static str {
         SetExpr::Insert(_) => "INSERT",
         SetExpr::Update(_) => "UPDATE",
         SetExpr::Delete(_) => "DELETE",
+        _ if query.with.iter().flat_map(|with| &with.cte_tables).any(is_lock) => {
+            "SELECT FOR UPDATE"
+        }
         _ => "SELECT",
     }
 }
@@ -106,13 +112,21 @@ async fn plan_once(
     let mut parts = Vec::new();
     let ctes = with.as_mut().map(|with| std::mem::take(&mut with.cte_tables)).unwrap_or_default();
     for mut cte in ctes {
-        if !is_write(&cte.query.body) {
+        if !is_write(&cte.query.body) && !is_lock(&cte) {
             before.push(cte);
             continue;
         }
         let own = cte.query.with.take().map(|with| with.cte_tables).unwrap_or_default();
-        let here = before.iter().cloned().chain(own).collect();
-        let plan = plan_write(planner, &cte.query.body, with_of(&with, here), params).await?;
+        let here = with_of(&with, before.iter().cloned().chain(own).collect());
+        let plan = if is_lock(&cte) {
+            let part = ast::Query { with: here, ..(*cte.query).clone() };
+            match plan_query(planner, part, params).await {
+                Err(stop) => return Err(refusal(planner, query, stop, params).await),
+                planned => planned?,
+            }
+        } else {
+            plan_write(planner, &cte.query.body, here, params).await?
+        };
         let schema = plan.fields().map(|fields| schema_of(fields)).transpose()?;
         if let Some(schema) = &schema {
             let at = planner.returned.len();
@@ -130,12 +144,7 @@ async fn plan_once(
         }
         false => {
             let query = ast::Query { with: with_of(&with, before), ..query.clone() };
-            if !query.locks.is_empty() {
-                return Err(SqlError::unsupported("FOR UPDATE beside WITH that writes").into());
-            }
-            let (plan, found) = QueryPlan::plan(planner, &query, params).await?;
-            adopt(params, &found, &query);
-            Plan::Query(Box::new(plan))
+            plan_query(planner, query, params).await?
         }
     };
     refuse_conflicts(&parts, query)?;
@@ -145,6 +154,39 @@ async fn plan_once(
 fn with_of(with: &Option<With>, ctes: Vec<Cte>) -> Option<With> {
     let with = with.as_ref().filter(|_| !ctes.is_empty())?;
     Some(With { cte_tables: ctes, ..with.clone() })
+}
+
+/// Plans a part that locks, or the query at the end.
+async fn plan_query(
+    planner: &mut Planner<'_>,
+    query: ast::Query,
+    params: &mut Vec<SqlType>,
+) -> Result<Plan, Stop> {
+    let (plan, found) = crate::plan::plan_query(planner, &query, params).await?;
+    adopt(params, &found, &query);
+    Ok(plan)
+}
+
+/// Why a part that locks cannot be planned: it reads what is around it, if all is well without the locks.
+async fn refusal(
+    planner: &mut Planner<'_>,
+    query: &ast::Query,
+    stop: Stop,
+    params: &mut Vec<SqlType>,
+) -> Stop {
+    let plain = lock_parts::without_parts(query);
+    match Box::pin(plan_once(planner, &plain, params)).await {
+        Ok(_) if is_name_error(&stop) => SqlError::unsupported(
+            "locking rows (FOR UPDATE, FOR SHARE) by a subquery that reads the query around it",
+        )
+        .into(),
+        _ => stop,
+    }
+}
+
+fn is_name_error(stop: &Stop) -> bool {
+    let states = [SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE];
+    matches!(stop, Stop::Error(error) if states.contains(&error.state))
 }
 
 /// Plans a part, or the statement, that writes.
@@ -234,6 +276,11 @@ impl WithPlan {
         let mut seen = Seen::new();
         writer.returned.clear();
         for part in &self.parts {
+            if let (Plan::Locking(plan), Some(schema)) = (&part.plan, &part.schema) {
+                let batches = Box::pin(plan.run(writer)).await?;
+                writer.returned.push(one_batch(&batches, schema)?);
+                continue;
+            }
             let written = Box::pin(collect(&part.plan, writer, &mut pending, &mut seen)).await?;
             if let (Some(schema), Some(fields)) = (&part.schema, part.plan.fields()) {
                 let rows = written.returned.unwrap_or_default();
@@ -242,6 +289,7 @@ impl WithPlan {
         }
         let done = match &self.main {
             Plan::Query(query) => Done::Batches(Box::pin(read(query, writer)).await?),
+            Plan::Locking(plan) => Done::Batches(Box::pin(plan.run(writer)).await?),
             plan => {
                 let written = Box::pin(collect(plan, writer, &mut pending, &mut seen)).await?;
                 Done::Written(written, tag_of(plan))
@@ -261,6 +309,21 @@ impl WithPlan {
         }
         Ok(done)
     }
+}
+
+/// What a part that locks has answered.
+fn one_batch(batches: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch, SqlError> {
+    let convert = |batch: &RecordBatch| {
+        let columns = batch.columns().iter().zip(schema.fields());
+        let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
+        RecordBatch::try_new_with_options(schema.clone(), columns, &options)
+    };
+    let batches = batches.iter().map(convert).collect::<Result<Vec<_>, ArrowError>>();
+    batches
+        .and_then(|batches| concat_batches(schema, &batches))
+        .map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))
 }
 
 fn tag_of(plan: &Plan) -> TagKind {
@@ -311,6 +374,10 @@ async fn collect<'p>(
             let written = Written { rows: targets.rids.len() as u64, returned };
             pending.push(Pending::Modify(plan, view, targets));
             Ok(written)
+        }
+        Plan::Select(plan) if plan.locks() => {
+            let rows = plan.run_locking(writer).await?;
+            Ok(Written { rows: rows.len() as u64, returned: Some(rows) })
         }
         Plan::Select(_) | Plan::Query(_) | Plan::With(_) | Plan::Merge(_) | Plan::Locking(_) => {
             Err(SqlError::unsupported("this statement in WITH").into())

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::command::{Command, Cursor};
-use crate::parse::{parse_sql, with_known_locks};
+use crate::parse::parse_sql;
 
 /// A COPY.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ fn source(cursor: &mut Cursor<'_>) -> Result<Option<Source>, ParserError> {
         cursor.at += 1;
     }
     let query = cursor.tokens[first..cursor.at - 1].to_vec();
-    match parse_sql(with_known_locks(query))? {
+    match parse_sql(query)? {
         Statement::Query(query) => Ok(Some(Source::Query(query))),
         _ => Ok(None),
     }

@@ -89,10 +89,6 @@ fn query<'a>(
     names: &Names<'a>,
 ) -> Result<(Query, Option<&'a TableDef>), SqlError> {
     let (name, columns) = match source {
-        Source::Query(query) if !query.locks.is_empty() => {
-            return Err(SqlError::unsupported("COPY of a query that locks rows")
-                .hint("Lock them by SELECT before, in the same transaction."));
-        }
         Source::Query(query) => return Ok(((**query).clone(), None)),
         Source::Table { name, columns } => (name, columns),
     };
