@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::*;
+use arrow::compute::CastOptions;
 use arrow::datatypes::DataType;
 use froglet_engine::{ColumnType, Interval, SqlState, Value};
 use froglet_schema::SqlType;
@@ -84,6 +85,9 @@ pub fn cast_array(
     context: CastContext,
 ) -> Result<ArrayRef, SqlError> {
     let wanted = to.arrow();
+    if matches!(array.data_type(), DataType::Decimal256(..)) && to != ColumnType::Text {
+        return cast_array(&narrowed(array, &wanted)?, to, ty, context);
+    }
     if array.data_type() == &wanted && !has_length(ty) {
         return Ok(array.clone());
     }
@@ -151,6 +155,16 @@ fn widen(array: &ArrayRef, to: ColumnType) -> Option<ArrayRef> {
             | (Binary | LargeBinary | BinaryView, ColumnType::Bytes)
     );
     exact.then(|| arrow::compute::cast(array, &to.arrow()).ok()).flatten()
+}
+
+/// Numbers of more than 38 digits, as literals may be, in as many as a numeric has; 22003 if they are more.
+fn narrowed(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, SqlError> {
+    let numeric = match wanted {
+        DataType::Decimal128(..) => wanted.clone(),
+        _ => DataType::Decimal128(38, 10),
+    };
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    arrow::compute::cast_with_options(array, &numeric, &options).map_err(|_| numeric::too_wide())
 }
 
 fn range_error(to: ColumnType) -> SqlError {
