@@ -246,26 +246,31 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends what has been written, if the socket takes it all now; else the rest is left.
-    pub fn flush_at_once(&mut self) -> Result<bool, End> {
-        let bytes = self.output.bytes();
-        match self.stream.try_write(bytes) {
-            Ok(n) if n == bytes.len() => self.output.clear(),
-            Ok(n) => self.output.sent(n),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+    /// Sends the first bytes of what has been written, as far as the socket takes them now. Returns how many it
+    /// has not taken.
+    pub fn send_at_once(&mut self, bytes: usize) -> Result<usize, End> {
+        let sent = match self.stream.try_write(&self.output.bytes()[..bytes]) {
+            Ok(sent) => sent,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
             Err(e) => return Err(e.into()),
-        }
-        Ok(self.output.bytes().is_empty())
+        };
+        self.output.sent(sent);
+        Ok(bytes - sent)
     }
 
-    /// Sends what has been written.
-    pub async fn flush(&mut self, cancel: &CancelToken) -> Result<(), End> {
-        if self.output.bytes().is_empty() {
+    /// Sends the first bytes of what has been written.
+    pub async fn send(&mut self, bytes: usize, cancel: &CancelToken) -> Result<(), End> {
+        let bytes = self.send_at_once(bytes)?;
+        if bytes == 0 {
             return Ok(());
         }
+        self.send_slowly(bytes, cancel).await
+    }
+
+    async fn send_slowly(&mut self, bytes: usize, cancel: &CancelToken) -> Result<(), End> {
         let stream = &mut self.stream;
         let mut write = std::pin::pin!(async {
-            stream.write_all(self.output.bytes()).await?;
+            stream.write_all(&self.output.bytes()[..bytes]).await?;
             stream.flush().await
         });
         tokio::select! {
@@ -277,7 +282,7 @@ impl Channel {
                 _ => write.await?,
             },
         }
-        self.output.clear();
+        self.output.sent(bytes);
         Ok(())
     }
 

@@ -41,6 +41,7 @@ use futures::FutureExt;
 use tokio::time::sleep;
 
 use crate::loops::{is_alone, was_busy};
+use crate::wire::frame;
 use crate::wire::frontend::{self, Frontend};
 use at_once::Progress;
 use channel::{Channel, End};
@@ -48,6 +49,8 @@ use portal::Portals;
 
 /// How long a client that is told goodbye may take to listen.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// So much of answers that came together is sent without waiting for the others.
+const TOGETHER_BYTES: usize = 8 << 10;
 
 /// Why a statement, or a message, or the connection is over.
 #[derive(Debug)]
@@ -82,6 +85,8 @@ pub(crate) struct Connection {
     skipping: bool,
     /// The next statement was tried at once and has something to wait for.
     declined: bool,
+    /// Bytes of the output that answer requests which are over, and have not been sent yet.
+    owed_bytes: usize,
 }
 
 impl Connection {
@@ -95,6 +100,7 @@ impl Connection {
             unnamed: None,
             skipping: false,
             declined: false,
+            owed_bytes: 0,
         }
     }
 
@@ -131,11 +137,12 @@ impl Connection {
     async fn serve_next(&mut self) -> Result<(), End> {
         self.session.set_alone(is_alone());
         match self.at_once() {
-            Ok(Progress::Ready) => return self.flush().await,
+            Ok(Progress::Ready) => return self.flush_unless_more().await,
             Ok(Progress::Executed) => return Ok(()),
             Ok(Progress::None) => {}
             Err(stop) => return self.fail(b'E', stop).await,
         }
+        self.send_owed().await?;
         let Some((kind, body)) = self.channel.arrived()? else {
             was_busy();
             if self.session.has_notifications() {
@@ -284,15 +291,40 @@ impl Connection {
         self.channel.output.ready_for_query(self.session.status());
     }
 
-    /// Sends what has been written, once all that it rests on is durable.
-    async fn flush(&mut self) -> Result<(), End> {
+    /// Sends what has been written, unless the next statement is there: what needs no waiting is answered
+    /// together, as it came.
+    async fn flush_unless_more(&mut self) -> Result<(), End> {
+        let written = self.channel.output.bytes().len();
+        if written > TOGETHER_BYTES || !frame::peek(self.channel.input()).is_some_and(is_bind) {
+            return self.flush().await;
+        }
+        self.owed_bytes = written;
+        Ok(())
+    }
+
+    /// Sends the answers that others have been added to, before anything that may wait.
+    async fn send_owed(&mut self) -> Result<(), End> {
+        let owed = std::mem::take(&mut self.owed_bytes);
+        if owed == 0 {
+            return Ok(());
+        }
+        self.settle().await?;
+        self.channel.send(owed, &self.cancel).await
+    }
+
+    async fn settle(&mut self) -> Result<(), End> {
         if !self.session.is_settled() {
             self.session.settle().await.map_err(|error| SqlError { fatal: true, ..error })?;
         }
-        match self.channel.flush_at_once()? {
-            true => Ok(()),
-            false => self.channel.flush(&self.cancel).await,
-        }
+        Ok(())
+    }
+
+    /// Sends what has been written, once all that it rests on is durable.
+    async fn flush(&mut self) -> Result<(), End> {
+        self.owed_bytes = 0;
+        self.settle().await?;
+        let written = self.channel.output.bytes().len();
+        self.channel.send(written, &self.cancel).await
     }
 
     fn notices(&mut self) {
@@ -312,6 +344,10 @@ impl Connection {
         self.notices();
         self.channel.output.command_complete(tag);
     }
+}
+
+fn is_bind((kind, ..): (u8, &[u8], &[u8])) -> bool {
+    kind == b'B'
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -46,6 +46,9 @@ impl Output {
 
     /// The first `n` bytes were sent.
     pub fn sent(&mut self, n: usize) {
+        if n == self.buffer.len() {
+            return self.clear();
+        }
         self.buffer.drain(..n);
         self.whole = self.whole.saturating_sub(n);
     }
