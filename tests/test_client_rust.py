@@ -13,7 +13,9 @@ from support.processes import REPOSITORY
 
 HERE = REPOSITORY / "tests/support/rust"
 TARGET = REPOSITORY / "target/test-tools/rust"
-MODULES = {"driver": "tokio_postgres", "sqlx_types": "sqlx", "sqlx_ways": "sqlx"}
+MODULES = {
+    "driver": "tokio_postgres", "driver_types": "tokio_postgres",
+    "sqlx_catalog": "sqlx", "sqlx_types": "sqlx", "sqlx_ways": "sqlx"}
 CHECKS = [
     f"{driver}.{check}" for module, driver in MODULES.items()
     for check in re.search(r"^checks! \{(.*?)\}", (HERE / f"src/{module}.rs").read_text(), re.M | re.S)[1].split()]

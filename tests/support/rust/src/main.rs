@@ -2,6 +2,8 @@
 //! support/checks.py.
 
 mod driver;
+mod driver_types;
+mod sqlx_catalog;
 mod sqlx_types;
 mod sqlx_ways;
 
@@ -36,8 +38,10 @@ pub(crate) use checks;
 fn outcome(runtime: &tokio::runtime::Runtime, address: &str, name: &str) -> String {
     let known = [
         ("tokio_postgres", driver::CHECKS),
-        ("sqlx", sqlx_ways::CHECKS),
+        ("tokio_postgres", driver_types::CHECKS),
+        ("sqlx", sqlx_catalog::CHECKS),
         ("sqlx", sqlx_types::CHECKS),
+        ("sqlx", sqlx_ways::CHECKS),
     ];
     let found = known.into_iter().find_map(|(driver, checks)| {
         let wanted = name.strip_prefix(driver)?.strip_prefix('.')?;
