@@ -33,6 +33,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
+use crate::provider::ROW_ID;
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
@@ -114,12 +115,13 @@ impl Change for Rewriter {
     fn query(&mut self, query: &mut ast::Query) {
         each_select(&mut query.body, &mut rewrite_tableoid::resolve);
         crate::rewrite_values::type_columns(&mut query.body);
-        // Names come from what is written, not from what it is rewritten to.
-        name_columns(query);
         let parts = match (self.parts.last(), &query.with) {
             (Some(around), None) => around.clone(),
             (around, _) => rewrite_rows::parts_of(query, around.unwrap_or(&Vec::new())),
         };
+        rewrite_rows::expand_wildcards(query, &parts);
+        // Names come from what is written, not from what it is rewritten to.
+        name_columns(query);
         rewrite_rows::rewrite(query, &parts);
         self.parts.push(parts);
     }
@@ -574,6 +576,11 @@ fn name_body(body: &mut ast::SetExpr) {
 
 fn name_select(select: &mut ast::Select) {
     let mut taken = HashSet::new();
+    // Nobody knows what is called what within a `*` that was not written out.
+    let is_wildcard = |item: &ast::SelectItem| {
+        matches!(item, ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..))
+    };
+    let has_wildcard = select.projection.iter().any(is_wildcard);
     for item in &mut select.projection {
         let (name, plain) = match item {
             ast::SelectItem::UnnamedExpr(expr) => {
@@ -586,7 +593,12 @@ fn name_select(select: &mut ast::Select) {
             | ast::SelectItem::Wildcard(_)
             | ast::SelectItem::QualifiedWildcard(..) => continue,
         };
-        let fresh = taken.insert(name.clone());
+        let is_column = match item {
+            ast::SelectItem::UnnamedExpr(Expr::Identifier(_)) => true,
+            ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(_)) => name != ROW_ID,
+            _ => false,
+        };
+        let fresh = taken.insert(name.clone()) && !(has_wildcard && is_column);
         let qualified = matches!(item, ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(_)));
         if !fresh || (!plain && !qualified) {
             realias(item, unique(&name, &mut taken, fresh));

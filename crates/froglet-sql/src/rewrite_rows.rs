@@ -6,6 +6,13 @@
 //! | `row_to_json(t)`, `to_json(t)` | `froglet_json_row('a', t.a, 'b', t.b)` |
 //! | `to_jsonb(t)`, `json_agg(t)`, `jsonb_agg(t)` | the same of that |
 //! | `count(t)` | `count(*)` |
+//! | `FROM l JOIN r USING (a) WHERE a > 1` | `WHERE l.a > 1` |
+//! | `SELECT * FROM l JOIN r USING (a)` | `SELECT l.a, l.b, r.c FROM …` |
+//! | `SELECT a, * FROM t`, `SELECT t.*, a FROM t` | `SELECT a, t.a, t.b FROM t`: of which those that are called alike get other names |
+//!
+//! DataFusion finds `a` ambiguous in WHERE, and everywhere if two joins merge it; that `l.a` is what is merged is
+//! seen to by [`crate::semantics::merged_columns`]. Of a `*` it takes the column of the table whose name is first in
+//! the alphabet.
 //!
 //! A row of the side of an outer join that may be missing is left as it is, and refused: there it may be NULL.
 
@@ -17,6 +24,7 @@ use froglet_schema::CatalogVersion;
 
 use crate::command::fold;
 use crate::context::{SessionFunctions, session_here};
+use crate::provider::ROW_ID;
 use crate::resolve::{Names, Relation};
 use crate::rewrite::call;
 use crate::semantics::fieldnames::figure_name;
@@ -35,6 +43,46 @@ pub(crate) fn parts_of(query: &Query, around: &Parts) -> Parts {
         parts.push((fold(&part.alias.name), columns));
     }
     parts
+}
+
+/// Writes out what a `*` stands for that DataFusion would take for other columns, or for the same ones twice.
+pub(crate) fn expand_wildcards(query: &mut Query, parts: &Parts) {
+    each_select(&mut query.body, &mut |select| {
+        let repeats = repeats(&select.projection);
+        let is_all = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
+        let is_merged = select.projection.iter().any(is_all) && select.from.iter().any(merges);
+        if (repeats || is_merged)
+            && let Some(sight) = Sight::new(parts)
+        {
+            sight.expand(select, repeats);
+        }
+    });
+}
+
+/// Whether a column may be in a select list by itself and in a `*`, or in two.
+fn repeats(items: &[SelectItem]) -> bool {
+    let mut wildcards = Vec::new();
+    let (mut all, mut columns) = (false, false);
+    for item in items {
+        match item {
+            SelectItem::Wildcard(_) => all = true,
+            SelectItem::QualifiedWildcard(kind, _) => wildcards.push(kind.to_string()),
+            // A query for rows to write (`modify_query.rs`) tells tables' columns apart by their tables.
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names))
+                if names.last().is_some_and(|name| name.value == ROW_ID) =>
+            {
+                return false;
+            }
+            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+            | SelectItem::ExprWithAlias { .. } => columns = true,
+            _ => {}
+        }
+    }
+    let count = wildcards.len() + usize::from(all);
+    let many = items.iter().filter(|item| matches!(item, SelectItem::Wildcard(_))).count() > 1;
+    wildcards.sort_unstable();
+    let twice = wildcards.windows(2).any(|two| two[0] == two[1]);
+    many || twice || (all && count > 1) || (columns && count > 0)
 }
 
 /// Rewrites the selects of a query that are not within others; see the module.
@@ -59,6 +107,9 @@ pub(crate) fn rewrite(query: &mut Query, parts: &Parts) {
         }
         for expr in select.selection.iter_mut().chain(&mut select.having) {
             walk::change(expr, &mut rows);
+        }
+        if select.from.iter().any(merges) {
+            sight.qualify_merged(select);
         }
     });
     if let (SetExpr::Select(_), Some(order_by)) = (&**body, order_by) {
@@ -102,7 +153,7 @@ impl walk::Look for Wanted {
                 _ => false,
             })
         }
-        self.any |= select.from.iter().any(has_names);
+        self.any |= select.from.iter().any(|from| has_names(from) || merges(from));
         GO_ON
     }
 }
@@ -124,6 +175,13 @@ struct Row {
     members: Vec<String>,
     /// Of the side of an outer join that may be missing.
     may_be_missing: bool,
+}
+
+impl Row {
+    fn of_table(&self) -> Vec<OfTable> {
+        let of = |name: &String| OfTable { relation: self.name.clone(), name: name.clone() };
+        self.columns.iter().map(of).collect()
+    }
 }
 
 /// What can be seen of tables' columns.
@@ -224,20 +282,125 @@ impl Sight<'_> {
         if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
             return self.relations(table_with_joins, rows);
         }
-        let (name, alias) = match factor {
-            TableFactor::Table { name, alias, .. } => {
-                (name.0.last().and_then(|part| part.as_ident()).map(fold), alias)
-            }
-            TableFactor::Derived { alias, .. } => (None, alias),
+        let alias = match factor {
+            TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. } => alias,
             _ => return false,
         };
-        let name = alias.as_ref().map(|alias| fold(&alias.name)).or(name);
+        let name = name_of(factor);
         let Some(own) = self.of_factor(factor) else { return false };
         let columns = named(own.clone(), alias.as_ref());
         let members = if self.is_of_catalog(factor) { own } else { columns.clone() };
         let name = name.unwrap_or_default();
         rows.push(Row { name, columns, members, may_be_missing: false });
         true
+    }
+
+    /// Says of which table the merged columns of a select are, where DataFusion would not know.
+    fn qualify_merged(&self, select: &mut Select) {
+        let mut merged: Vec<Merged> = Vec::new();
+        let mut before: Vec<OfTable> = Vec::new();
+        for from in &select.from {
+            let mut own = Vec::new();
+            let columns = self.merged(from, &mut own).unwrap_or_default();
+            // Two items of FROM that have a column are two tables: there it is ambiguous.
+            let has = |columns: &[OfTable], name: &str| columns.iter().any(|c| c.name == name);
+            merged.retain(|column| !has(&columns, &column.of.name));
+            merged.extend(own.into_iter().filter(|column| !has(&before, &column.of.name)));
+            before.extend(columns);
+        }
+        let Select { projection, selection, group_by, having, .. } = select;
+        if let Some(condition) = selection {
+            walk::change(condition, &mut Qualify { merged: &merged, depth: 0 });
+        }
+        merged.retain(|column| column.joins > 1);
+        let mut change = Qualify { merged: &merged, depth: 0 };
+        projection.iter_mut().for_each(|item| _ = walk::change(item, &mut change));
+        walk::change(group_by, &mut change);
+        if let Some(condition) = having {
+            walk::change(condition, &mut change);
+        }
+    }
+
+    /// Writes out what each `*` stands for, as far as that is plain to see.
+    fn expand(&self, select: &mut Select, qualified: bool) {
+        let mut rows = Vec::new();
+        select.from.iter().for_each(|from| _ = self.relations(from, &mut rows));
+        let columns = select.from.iter().map(|from| self.merged(from, &mut Vec::new()));
+        let all = columns.collect::<Option<Vec<_>>>().map(|columns| columns.concat());
+        let expand = |item| match &item {
+            SelectItem::Wildcard(options) if options.to_string().is_empty() => match &all {
+                Some(all) => items(all),
+                None => vec![item],
+            },
+            SelectItem::QualifiedWildcard(
+                ast::SelectItemQualifiedWildcardKind::ObjectName(name),
+                options,
+            ) if qualified && options.to_string().is_empty() => {
+                let name = name.0.last().and_then(|part| part.as_ident()).map(fold);
+                match rows.iter().find(|row| Some(&row.name) == name.as_ref()) {
+                    Some(row) => items(&row.of_table()),
+                    None => vec![item],
+                }
+            }
+            _ => vec![item],
+        };
+        select.projection =
+            std::mem::take(&mut select.projection).into_iter().flat_map(expand).collect();
+    }
+
+    /// The columns of an item of FROM as `*` has them, if all are plain to see; with those that are merged, as far
+    /// as it is plain to see where they are.
+    fn merged(&self, from: &TableWithJoins, merged: &mut Vec<Merged>) -> Option<Vec<OfTable>> {
+        let mut left = self.columns_of(&from.relation, merged);
+        let first = name_of(&from.relation);
+        for (at, join) in from.joins.iter().enumerate() {
+            let right = self.columns_of(&join.relation, merged);
+            let names = match (constraint(join), &left, &right) {
+                (Some(ast::JoinConstraint::Using(names)), ..) => names
+                    .iter()
+                    .filter_map(|name| name.0.last()?.as_ident().map(fold))
+                    .collect::<Vec<String>>(),
+                (Some(ast::JoinConstraint::Natural), Some(left), Some(right)) => {
+                    let there = |name: &String| right.iter().any(|column| column.name == *name);
+                    left.iter().map(|column| column.name.clone()).filter(there).collect()
+                }
+                (Some(ast::JoinConstraint::Natural), ..) => return None,
+                _ => Vec::new(),
+            };
+            let mut columns = Vec::new();
+            for name in &names {
+                let of = match &left {
+                    Some(left) => left.iter().find(|column| column.name == *name).cloned(),
+                    None => first
+                        .clone()
+                        .filter(|_| at == 0)
+                        .map(|relation| OfTable { relation, name: name.clone() }),
+                };
+                let Some(of) = of else { continue };
+                match merged.iter_mut().find(|column| column.of.name == *name) {
+                    Some(column) => column.joins += 1,
+                    None => merged.push(Merged { of: of.clone(), joins: 1 }),
+                }
+                columns.push(of);
+            }
+            left = left.zip(right).map(|(left, right)| {
+                let others = left.into_iter().chain(right);
+                columns.extend(others.filter(|column| !names.contains(&column.name)));
+                columns
+            });
+        }
+        left
+    }
+
+    fn columns_of(&self, factor: &TableFactor, merged: &mut Vec<Merged>) -> Option<Vec<OfTable>> {
+        if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
+            return self.merged(table_with_joins, merged);
+        }
+        let mut rows = Vec::new();
+        let is_known = self.relation(factor, &mut rows);
+        let columns: Vec<OfTable> = rows.iter().flat_map(Row::of_table).collect();
+        let is_named = columns.iter().all(|column| !column.relation.is_empty());
+        (is_known && is_named).then_some(columns)
     }
 
     fn is_of_catalog(&self, factor: &TableFactor) -> bool {
@@ -314,13 +477,78 @@ fn named(mut columns: Vec<String>, alias: Option<&ast::TableAlias>) -> Vec<Strin
 }
 
 fn merges(from: &TableWithJoins) -> bool {
+    use ast::JoinConstraint::{Natural, Using};
+    from.joins.iter().any(|join| matches!(constraint(join), Some(Using(_) | Natural)))
+}
+
+fn constraint(join: &ast::Join) -> Option<&ast::JoinConstraint> {
     use ast::JoinOperator::*;
-    from.joins.iter().any(|join| match &join.join_operator {
+    match &join.join_operator {
         Join(c) | Inner(c) | Left(c) | LeftOuter(c) | Right(c) | RightOuter(c) | FullOuter(c) => {
-            matches!(c, ast::JoinConstraint::Using(_) | ast::JoinConstraint::Natural)
+            Some(c)
         }
-        _ => false,
-    })
+        _ => None,
+    }
+}
+
+/// Under which name a relation goes.
+fn name_of(factor: &TableFactor) -> Option<String> {
+    match factor {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. } => Some(fold(&alias.name)),
+        TableFactor::Table { name, .. } => name.0.last()?.as_ident().map(fold),
+        _ => None,
+    }
+}
+
+/// A column of a table in FROM.
+#[derive(Clone)]
+struct OfTable {
+    relation: String,
+    name: String,
+}
+
+impl OfTable {
+    fn expr(&self) -> Expr {
+        let names = [&self.relation, &self.name];
+        Expr::CompoundIdentifier(names.map(|name| Ident::with_quote('"', name)).to_vec())
+    }
+}
+
+fn items(columns: &[OfTable]) -> Vec<SelectItem> {
+    columns.iter().map(|column| SelectItem::UnnamedExpr(column.expr())).collect()
+}
+
+/// A column that joins have merged: the first table's that has it, and how many joins did.
+struct Merged {
+    of: OfTable,
+    joins: usize,
+}
+
+/// Puts `l.a` in the place of `a`.
+struct Qualify<'a> {
+    merged: &'a [Merged],
+    /// As in [`Rows`].
+    depth: usize,
+}
+
+impl walk::Change for Qualify<'_> {
+    fn query(&mut self, _: &mut Query) {
+        self.depth += 1;
+    }
+
+    fn query_end(&mut self, _: &mut Query) {
+        self.depth -= 1;
+    }
+
+    fn expr(&mut self, expr: &mut Expr) -> Flow {
+        if let (Expr::Identifier(ident), 0) = (&*expr, self.depth)
+            && let Some(column) = self.merged.iter().find(|column| column.of.name == fold(ident))
+        {
+            *expr = column.of.expr();
+        }
+        GO_ON
+    }
 }
 
 /// Puts json of a row in the place of its table's name.
