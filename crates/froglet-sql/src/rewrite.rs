@@ -33,7 +33,6 @@ use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
-use crate::provider::ROW_ID;
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
@@ -576,11 +575,6 @@ fn name_body(body: &mut ast::SetExpr) {
 
 fn name_select(select: &mut ast::Select) {
     let mut taken = HashSet::new();
-    // Nobody knows what is called what within a `*` that was not written out.
-    let is_wildcard = |item: &ast::SelectItem| {
-        matches!(item, ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..))
-    };
-    let has_wildcard = select.projection.iter().any(is_wildcard);
     for item in &mut select.projection {
         let (name, plain) = match item {
             ast::SelectItem::UnnamedExpr(expr) => {
@@ -593,12 +587,7 @@ fn name_select(select: &mut ast::Select) {
             | ast::SelectItem::Wildcard(_)
             | ast::SelectItem::QualifiedWildcard(..) => continue,
         };
-        let is_column = match item {
-            ast::SelectItem::UnnamedExpr(Expr::Identifier(_)) => true,
-            ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(_)) => name != ROW_ID,
-            _ => false,
-        };
-        let fresh = taken.insert(name.clone()) && !(has_wildcard && is_column);
+        let fresh = taken.insert(name.clone());
         let qualified = matches!(item, ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(_)));
         if !fresh || (!plain && !qualified) {
             realias(item, unique(&name, &mut taken, fresh));
