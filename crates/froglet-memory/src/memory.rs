@@ -31,11 +31,20 @@ impl Budget {
 
     /// Whether `bytes` more may be used.
     pub fn admit(&self, bytes: usize) -> Result<(), EngineError> {
-        let used_bytes = self.used_bytes();
-        if used_bytes.saturating_add(bytes as u64) <= self.limit_bytes {
-            return Ok(());
+        self.admit_up_to(self.limit_bytes, bytes)
+    }
+
+    /// The same of what gives memory back in the end, and may go beyond the limit by a quarter of it: who is over it,
+    /// because the collector has not come round yet, can delete.
+    pub fn admit_removal(&self, bytes: usize) -> Result<(), EngineError> {
+        self.admit_up_to(self.limit_bytes.saturating_add(self.limit_bytes / 4), bytes)
+    }
+
+    fn admit_up_to(&self, limit_bytes: u64, bytes: usize) -> Result<(), EngineError> {
+        match self.used_bytes().saturating_add(bytes as u64) <= limit_bytes {
+            true => Ok(()),
+            false => Err(self.refusal(bytes as u64)),
         }
-        Err(self.refusal(bytes as u64))
     }
 
     /// The error for memory that is not to be had.

@@ -265,7 +265,10 @@ impl MemoryTable {
     }
 
     fn mark(&self, txn: &mut MemoryTxn, base: Ts, rid: RowId, kind: Kind) -> Result<(), WriteStop> {
-        self.core.budget.admit(WRITE_BYTES)?;
+        match kind {
+            Kind::Delete => self.core.budget.admit_removal(WRITE_BYTES)?,
+            _ => self.core.budget.admit(WRITE_BYTES)?,
+        }
         txn.begin_write()?;
         let guard = epoch::pin();
         let block = self.space.block(rid.block()).ok_or(WriteStop::Gone)?;
