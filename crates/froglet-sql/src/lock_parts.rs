@@ -10,8 +10,9 @@
 //! So does PostgreSQL with those that read nothing of what is around them. Others, which it runs row by row, are
 //! not supported.
 
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Query, SelectItem, SetExpr, Statement, VisitMut, With,
+    Cte, Expr, Ident, Query, SelectItem, SetExpr, Statement, TableAlias, VisitMut, With,
 };
 
 use crate::command::fold;
@@ -42,7 +43,7 @@ pub(crate) fn with_parts(statement: Statement) -> Result<Statement, SqlError> {
                 return Ok(statement);
             }
             let mut query = parse_query("SELECT 1")?;
-            query.with = Some(with_of(parts.found)?);
+            query.with = Some(with_of(parts.found));
             *query.body = match statement {
                 insert @ Statement::Insert(_) => SetExpr::Insert(insert),
                 update @ Statement::Update(_) => SetExpr::Update(update),
@@ -99,10 +100,8 @@ fn columns(query: &Query) -> String {
     name.map_or_else(|| "*".to_owned(), |name| quoted(&name))
 }
 
-fn with_of(parts: Vec<Cte>) -> Result<With, SqlError> {
-    let template = parse_query("WITH x AS (SELECT 1) SELECT 1")?.with;
-    let with = template.ok_or_else(|| SqlError::unsupported("WITH"))?;
-    Ok(With { cte_tables: parts, ..with })
+fn with_of(cte_tables: Vec<Cte>) -> With {
+    With { with_token: AttachedToken::empty(), recursive: false, cte_tables }
 }
 
 #[derive(Default)]
@@ -128,10 +127,10 @@ impl Parts {
         query.locks = own;
         parts.append(&mut self.found);
         if !parts.is_empty() {
-            query.with = match with {
-                Some(with) => Some(With { cte_tables: parts, ..with }),
-                None => Some(with_of(parts)?),
-            };
+            query.with = Some(match with {
+                Some(with) => With { cte_tables: parts, ..with },
+                None => with_of(parts),
+            });
         }
         Ok(())
     }
@@ -145,12 +144,14 @@ impl Parts {
     fn part(&mut self, query: &mut Query) -> Result<(), SqlError> {
         let name = format!("{NAME}{}", self.count);
         let reading = parse_query(&format!("SELECT {}{}", columns(query), reads(&name)))?;
-        let template = parse_query(&format!("WITH \"{name}\" AS (SELECT 1) SELECT 1"))?;
-        let parts = template.with.into_iter().flat_map(|with| with.cte_tables);
-        for mut part in parts {
-            *part.query = std::mem::replace(query, reading.clone());
-            self.found.push(part);
-        }
+        let name = Ident::with_quote('"', name);
+        self.found.push(Cte {
+            alias: TableAlias { explicit: false, name, columns: Vec::new(), at: None },
+            query: Box::new(std::mem::replace(query, reading)),
+            from: None,
+            materialized: None,
+            closing_paren_token: AttachedToken::empty(),
+        });
         self.count += 1;
         Ok(())
     }

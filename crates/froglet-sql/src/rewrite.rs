@@ -508,7 +508,7 @@ fn field_names(expr: &mut Expr) {
 }
 
 /// The selects of a set operation, or the one that there is.
-fn each_select(body: &mut ast::SetExpr, f: &mut impl FnMut(&mut ast::Select)) {
+pub(crate) fn each_select(body: &mut ast::SetExpr, f: &mut dyn FnMut(&mut ast::Select)) {
     match body {
         ast::SetExpr::Select(select) => f(select),
         ast::SetExpr::SetOperation { left, right, .. } => {

@@ -26,7 +26,7 @@ use crate::command::fold;
 use crate::context::{SessionFunctions, session_here};
 use crate::provider::ROW_ID;
 use crate::resolve::{Names, Relation};
-use crate::rewrite::call;
+use crate::rewrite::{call, each_select};
 use crate::semantics::fieldnames::figure_name;
 use crate::udf::json::ROW;
 use crate::walk::{self, Flow, GO_ON};
@@ -62,10 +62,10 @@ pub(crate) fn expand_wildcards(query: &mut Query, parts: &Parts) {
 /// Whether a column may be in a select list by itself and in a `*`, or in two.
 fn repeats(items: &[SelectItem]) -> bool {
     let mut wildcards = Vec::new();
-    let (mut all, mut columns) = (false, false);
+    let mut columns = false;
     for item in items {
         match item {
-            SelectItem::Wildcard(_) => all = true,
+            SelectItem::Wildcard(_) => wildcards.push("*".to_owned()),
             SelectItem::QualifiedWildcard(kind, _) => wildcards.push(kind.to_string()),
             // A query for rows to write (`modify_query.rs`) tells tables' columns apart by their tables.
             SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names))
@@ -78,11 +78,11 @@ fn repeats(items: &[SelectItem]) -> bool {
             _ => {}
         }
     }
-    let count = wildcards.len() + usize::from(all);
-    let many = items.iter().filter(|item| matches!(item, SelectItem::Wildcard(_))).count() > 1;
+    let count = wildcards.len();
+    let all = wildcards.iter().any(|kind| kind == "*");
     wildcards.sort_unstable();
-    let twice = wildcards.windows(2).any(|two| two[0] == two[1]);
-    many || twice || (all && count > 1) || (columns && count > 0)
+    wildcards.dedup();
+    columns && count > 0 || all && count > 1 || wildcards.len() < count
 }
 
 /// Rewrites the selects of a query that are not within others; see the module.
@@ -115,17 +115,6 @@ pub(crate) fn rewrite(query: &mut Query, parts: &Parts) {
     if let (SetExpr::Select(_), Some(order_by)) = (&**body, order_by) {
         let mut rows = Rows { relations: &relations, depth: 0 };
         walk::change(order_by, &mut rows);
-    }
-}
-
-fn each_select(body: &mut SetExpr, each: &mut dyn FnMut(&mut Select)) {
-    match body {
-        SetExpr::Select(select) => each(select),
-        SetExpr::SetOperation { left, right, .. } => {
-            each_select(left, each);
-            each_select(right, each);
-        }
-        _ => {}
     }
 }
 
@@ -286,11 +275,10 @@ impl Sight<'_> {
             TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. } => alias,
             _ => return false,
         };
-        let name = name_of(factor);
         let Some(own) = self.of_factor(factor) else { return false };
         let columns = named(own.clone(), alias.as_ref());
         let members = if self.is_of_catalog(factor) { own } else { columns.clone() };
-        let name = name.unwrap_or_default();
+        let name = name_of(factor).unwrap_or_default();
         rows.push(Row { name, columns, members, may_be_missing: false });
         true
     }

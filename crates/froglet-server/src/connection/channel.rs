@@ -1,8 +1,8 @@
 //! A socket with its two buffers.
 //!
-//! One read may bring many messages, and many answers leave in one write: at Sync, at Flush, after
-//! an error, or when [`Output`] is large. Whoever sends to a client that does not read waits here,
-//! with a bounded buffer and no thread.
+//! One read may bring many messages, and many answers leave in one write: at a Sync after which no
+//! statement has arrived yet, at Flush, after an error, or when [`Output`] is large. Whoever sends to a
+//! client that does not read waits here, with a bounded buffer and no thread.
 //!
 //! Long messages are paid for from a budget that all connections share, as their bytes arrive, so
 //! that neither a length field nor five hundred clients at once take more memory than that.
@@ -248,7 +248,7 @@ impl Channel {
 
     /// Sends the first bytes of what has been written, as far as the socket takes them now. Returns how many it
     /// has not taken.
-    pub fn send_at_once(&mut self, bytes: usize) -> Result<usize, End> {
+    fn send_at_once(&mut self, bytes: usize) -> Result<usize, End> {
         let sent = match self.stream.try_write(&self.output.bytes()[..bytes]) {
             Ok(sent) => sent,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
@@ -264,10 +264,6 @@ impl Channel {
         if bytes == 0 {
             return Ok(());
         }
-        self.send_slowly(bytes, cancel).await
-    }
-
-    async fn send_slowly(&mut self, bytes: usize, cancel: &CancelToken) -> Result<(), End> {
         let stream = &mut self.stream;
         let mut write = std::pin::pin!(async {
             stream.write_all(&self.output.bytes()[..bytes]).await?;
