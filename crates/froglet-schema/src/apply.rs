@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use froglet_engine::{ColumnId, IndexId, Layout, SpaceId, SqlState, Table, Ts};
+use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::apply_as::Into;
@@ -327,7 +327,7 @@ impl Catalog {
         if let (true, Some(step)) = (fills, steps.last()) {
             // Fills are logged before the transaction is: rows of its own would be recovered without.
             let rows = txn.part().rows_written(space);
-            carry_rows(txn, step, &rows, None, scope.limits).await?;
+            carry_rows(txn, step, Some(def), &rows, None, scope.limits).await?;
         }
         local_mut(txn).changes.steps.insert(def.id, steps);
         Ok(())
@@ -840,16 +840,6 @@ fn union(before: &TableDef, after: &TableDef) -> Layout {
     layout
 }
 
-/// The columns and expressions of an index's key.
-fn key_shown(def: &TableDef, index: IndexId) -> String {
-    let index = def.index_by_id(index).expect("the edit added the index");
-    let shown = index.written_parts().iter().filter_map(|part| {
-        let hidden = def.hidden_column(part.column).map(|hidden| hidden.shown.as_str());
-        hidden.or_else(|| Some(&def.column_by_id(part.column)?.name))
-    });
-    shown.collect::<Vec<&str>>().join(", ")
-}
-
 fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
     match work {
         Work::Fill { target, transform, not_null, .. } => {
@@ -864,12 +854,15 @@ fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
             }
         }
         Work::Verify(check) => StepKind::Verify { source: positions(rows, check.inputs()), check },
-        Work::Index(id) => StepKind::Index {
-            position: rows.layout().index_position(id).expect("the layout has the new index"),
-            name: def.index_by_id(id).expect("the edit added the index").name.clone(),
-            key: key_shown(def, id),
-            unwritten: usize::from(def.index_by_id(id).is_some_and(|index| index.notes.partial)),
-        },
+        Work::Index(id) => {
+            let index = def.index_by_id(id).expect("the edit added the index");
+            StepKind::Index {
+                position: rows.layout().index_position(id).expect("the layout has the new index"),
+                name: index.name.clone(),
+                key: def.key_shown(index),
+                unwritten: usize::from(index.notes.partial),
+            }
+        }
         Work::ForeignKey(_) => unreachable!("a foreign key has two steps, made by the caller"),
     }
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use froglet_engine::{
-    BlockRows, CrashPoint, EngineTxn, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState,
-    Table, Ts, TxnId, Value, WriteStop, batch,
+    BlockRows, CrashPoint, EngineTxn, IndexId, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId,
+    SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
 };
 use froglet_txn::{Limits, SchemaUse, Strength, Transaction, TxnError};
 
@@ -20,13 +20,13 @@ use crate::catalog::{Catalog, CatalogVersion};
 use crate::change::Check;
 use crate::copy::Copy;
 use crate::course::Who;
-use crate::def::ObjectId;
+use crate::def::{ObjectId, TableDef};
 use crate::error::SchemaError;
 use crate::lazy_columns::LazyColumns;
 use crate::lazy_rows::LazyRows;
 use crate::lazy_table::LazyTable;
 use crate::rows::{read_rows, row_at, types_of};
-use crate::step::{ForeignKeyWatch, Step, StepKind};
+use crate::step::{ForeignKeyWatch, Step, StepKind, show};
 
 /// A committed change of one table, kept while a writer may need to be carried over it.
 pub struct Flip {
@@ -134,12 +134,14 @@ impl Catalog {
             }
             if !flip.steps.is_empty() || !flip.lazy_columns.is_empty() {
                 let rows = txn.part().rows_written(used.space);
+                let latest = self.latest();
+                let def = latest.tables.get(&used.table).map(|version| &version.def);
                 for step in &flip.steps {
-                    carry_rows(txn, step, &rows, None, limits).await?;
+                    carry_rows(txn, step, def, &rows, None, limits).await?;
                     CrashPoint::CarriedStep.reached();
                 }
                 for columns in &flip.lazy_columns {
-                    carry_lazy_column(txn, columns, &rows, limits).await?;
+                    carry_lazy_column(txn, columns, def, &rows, limits).await?;
                     CrashPoint::CarriedStep.reached();
                 }
             }
@@ -203,7 +205,7 @@ impl Catalog {
                 }
             } else {
                 // The copy may have been made of a column that was filled before.
-                carry_rows(txn, step, &rows, None, limits).await?;
+                carry_rows(txn, step, None, &rows, None, limits).await?;
             }
         }
         for to in flip.copies.iter().filter(|to| matches!(to.made, MadeBy::Lazy(_))) {
@@ -222,9 +224,8 @@ impl Catalog {
     ) -> Result<(), TxnError> {
         let changes = to.made.changes_of(&txn.snapshot(), rows)?;
         let latest = self.latest();
-        let referenced =
-            latest.tables.get(&to.table).is_some_and(|t| !t.def.referenced_by.is_empty());
-        if referenced && !changes.is_empty() {
+        let def = latest.tables.get(&to.table).map(|version| &version.def);
+        if def.is_some_and(|def| !def.referenced_by.is_empty()) && !changes.is_empty() {
             // Others may refer to these rows by now, and nobody has asked them.
             return Err(TxnError::Serialization);
         }
@@ -250,12 +251,13 @@ impl Catalog {
                     Err(WriteStop::Duplicate { .. }) if matches!(to.made, MadeBy::Lazy(_)) => {
                         return Err(TxnError::Serialization);
                     }
-                    Err(stop) => stopped(txn, stop, "", limits).await?,
+                    // A copy has its indexes after its rows.
+                    Err(stop) => stopped(txn, stop, None, limits).await?,
                 }
             }
         }
         for step in &to.steps {
-            carry_rows(txn, step, &written, Some(flip), limits).await?;
+            carry_rows(txn, step, def, &written, Some(flip), limits).await?;
         }
         txn.note_schema(SchemaUse { table: to.table, space: to.made.space(), version: flip });
         Ok(())
@@ -276,7 +278,7 @@ impl Catalog {
                 match LazyTable::give_keys_up(lazy, txn.part(), Ts(flip.0 - 1), *source) {
                     Ok(()) => break,
                     Err(WriteStop::Gone) => return Err(TxnError::Serialization),
-                    Err(stop) => stopped(txn, stop, "", limits).await?,
+                    Err(stop) => stopped(txn, stop, None, limits).await?,
                 }
             }
         }
@@ -286,14 +288,17 @@ impl Catalog {
 
 /// One step for the rows of a writer that began under the older schema, inside its transaction. Of
 /// rows that come into another table, whoever has taken their keys after the flip `into` knew nothing.
+/// `def` is the step's table, for messages.
 pub(crate) async fn carry_rows(
     txn: &mut Transaction,
     step: &Step,
+    def: Option<&TableDef>,
     rows: &[RowId],
     into: Option<Ts>,
     limits: &Limits,
 ) -> Result<(), TxnError> {
     let snapshot = txn.snapshot();
+    let table = Named { rows: &*step.table, def };
     match &step.kind {
         StepKind::Fill { source, target, ty, transform, filled, not_null } => {
             let rows: &[RowId] = match filled {
@@ -311,7 +316,7 @@ pub(crate) async fn carry_rows(
                 for rid in &rids {
                     let values = [Value::Null];
                     let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
-                    write_own(txn, &*step.table, snapshot.ts, write, limits).await?;
+                    write_own(txn, table, snapshot.ts, write, limits).await?;
                 }
             }
             for (i, rid) in rids.iter().enumerate() {
@@ -323,14 +328,14 @@ pub(crate) async fn carry_rows(
                 }
                 let values = [value];
                 let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
-                write_own(txn, &*step.table, snapshot.ts, write, limits).await?;
+                write_own(txn, table, snapshot.ts, write, limits).await?;
             }
             Ok(())
         }
         StepKind::Verify { source, check } => {
             Ok(verify_rows(&*step.table, &snapshot, rows, source, &**check)?)
         }
-        StepKind::Index { position, name, .. } => {
+        StepKind::Index { position, .. } => {
             for rid in rows {
                 loop {
                     match step.table.index_row(txn.part(), *rid, &[*position]) {
@@ -340,7 +345,7 @@ pub(crate) async fn carry_rows(
                         {
                             return Err(TxnError::Serialization);
                         }
-                        Err(stop) => stopped(txn, stop, name, limits).await?,
+                        Err(stop) => stopped(txn, stop, Some(table), limits).await?,
                     }
                 }
             }
@@ -382,6 +387,7 @@ fn without_those_filled(
 async fn carry_lazy_column(
     txn: &mut Transaction,
     columns: &LazyColumns,
+    def: Option<&TableDef>,
     rows: &[RowId],
     limits: &Limits,
 ) -> Result<(), TxnError> {
@@ -390,9 +396,10 @@ async fn carry_lazy_column(
     columns.fill(&in_order, Who::Access)?;
     let snapshot = txn.snapshot();
     let positions = columns.carried_to();
+    let table = Named { rows: &*columns.whole, def };
     for (rid, values) in columns.carried(&snapshot, &in_order)? {
         let write = RowWrite::Update { rid, columns: &positions, values: &values };
-        write_own(txn, &*columns.whole, snapshot.ts, write, limits).await?;
+        write_own(txn, table, snapshot.ts, write, limits).await?;
     }
     Ok(())
 }
@@ -474,17 +481,50 @@ fn parents_unchanged(
     Ok(())
 }
 
+/// A table, and what its indexes and columns are called.
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    rows: &'a dyn Table,
+    def: Option<&'a TableDef>,
+}
+
+impl Named<'_> {
+    /// The error of a writer whose row has the key of another.
+    fn duplicate(&self, me: &Transaction, index: IndexId, other: RowId) -> Option<SchemaError> {
+        let index = self.def?.index_by_id(index)?;
+        let error = duplicate(format!("unique constraint \"{}\"", index.name));
+        let layout = self.rows.layout();
+        let positions = index.written_parts().iter().map(|part| layout.position(part.column));
+        let positions: Vec<usize> = positions.collect::<Option<_>>()?;
+        let mut values = Row::new();
+        let view = me.manager().engine().relaxed(me.id());
+        if !self.rows.read_row(&view, other, &positions, &mut values) {
+            return Some(error);
+        }
+        let columns = self.def?.key_shown(index);
+        let values: Vec<String> = values.iter().map(show).collect();
+        let values = values.join(", ");
+        Some(error.with_detail(format!("Key ({columns})=({values}) already exists.")))
+    }
+}
+
+/// 23505
+fn duplicate(violated: String) -> SchemaError {
+    let message = format!("duplicate key value violates {violated}");
+    SchemaError::refused(SqlState::UNIQUE_VIOLATION, message)
+}
+
 async fn write_own(
     txn: &mut Transaction,
-    table: &dyn Table,
+    table: Named<'_>,
     base: Ts,
     write: RowWrite<'_>,
     limits: &Limits,
 ) -> Result<(), TxnError> {
     loop {
-        match table.write(txn.part(), base, std::slice::from_ref(&write)) {
+        match table.rows.write(txn.part(), base, std::slice::from_ref(&write)) {
             Ok(()) => return Ok(()),
-            Err((_, stop)) => stopped(txn, stop, "", limits).await?,
+            Err((_, stop)) => stopped(txn, stop, Some(table), limits).await?,
         }
     }
 }
@@ -492,7 +532,7 @@ async fn write_own(
 async fn stopped(
     txn: &mut Transaction,
     stop: WriteStop,
-    index: &str,
+    table: Option<Named<'_>>,
     limits: &Limits,
 ) -> Result<(), TxnError> {
     match stop {
@@ -500,11 +540,10 @@ async fn stopped(
         WriteStop::Changed { .. } | WriteStop::Moved => Err(TxnError::Serialization),
         // The row was deleted by this transaction itself: there is nothing to carry.
         WriteStop::Gone => Ok(()),
-        WriteStop::Duplicate { .. } => Err(SchemaError::refused(
-            SqlState::UNIQUE_VIOLATION,
-            format!("duplicate key value violates unique constraint \"{index}\""),
-        )
-        .into()),
+        WriteStop::Duplicate { index, other } => {
+            let named = table.and_then(|table| table.duplicate(txn, index, other));
+            Err(named.unwrap_or_else(|| duplicate("a unique constraint".to_owned())).into())
+        }
         WriteStop::Engine(e) => Err(TxnError::Engine(e)),
     }
 }

@@ -281,6 +281,15 @@ impl TableDef {
         self.indexes.iter().find(|i| i.spec.id == id)
     }
 
+    /// The columns and expressions of an index's key, as errors show them.
+    pub fn key_shown(&self, index: &IndexDef) -> String {
+        let shown = index.written_parts().iter().filter_map(|part| {
+            let hidden = self.hidden_column(part.column).map(|hidden| hidden.shown.as_str());
+            hidden.or_else(|| Some(&self.column_by_id(part.column)?.name))
+        });
+        shown.collect::<Vec<&str>>().join(", ")
+    }
+
     /// The constraint that an index serves.
     pub fn constraint_of_index(&self, id: IndexId) -> Option<&ConstraintDef> {
         self.constraints.iter().find(|c| match c.kind {
