@@ -138,6 +138,7 @@ impl Change for Rewriter {
             {
                 rewrite_correlated::exists_as_count(expr);
                 rewrite_tuple::in_list(expr);
+                rewrite_quantified::in_item(expr);
             }
         }
     }
