@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::dialect::Postgres;
 use crate::rewrite::null;
-use crate::rewrite_subquery::is_grouped;
+use crate::rewrite_subquery::{aggregates, is_grouped};
 use crate::walk::{self, Flow, GO_ON};
 
 /// `x LIKE ALL (list)` is `NOT x NOT LIKE ANY (list)`; sqlparser takes ALL for a function there.
@@ -114,8 +114,11 @@ pub fn in_item(item: &mut Expr) {
             self.depth -= 1;
         }
         fn expr_end(&mut self, expr: &mut Expr) -> Flow {
-            if self.depth == 0
-                && let Expr::InSubquery { expr: left, subquery, negated } = &*expr
+            if self.depth > 0 {
+                return GO_ON;
+            }
+            rewrite(expr);
+            if let Expr::InSubquery { expr: left, subquery, negated } = &*expr
                 && let Some(found) = is_in(left, subquery)
             {
                 *expr = if *negated { not(found) } else { found };
@@ -127,13 +130,20 @@ pub fn in_item(item: &mut Expr) {
 }
 
 fn is_in(left: &Expr, query: &ast::Query) -> Option<Expr> {
-    if matches!(left, Expr::Tuple(_)) {
+    // What is grouped around the query has no value within it.
+    if matches!(left, Expr::Tuple(_)) || aggregates(left) {
         return None;
     }
-    let value = ast::Ident::new("froglet");
-    let column = Expr::CompoundIdentifier(vec![value, ast::Ident::new("v")]);
+    // A name that no column around has.
+    let name = ast::Ident::with_quote('"', "froglet value");
+    let column = Expr::CompoundIdentifier(vec![ast::Ident::new("froglet"), name.clone()]);
     let mut equal = around(query, "count(*)")?;
     let ast::SetExpr::Select(select) = &mut *equal.body else { return None };
+    if let ast::TableFactor::Derived { alias: Some(alias), .. } =
+        &mut select.from.first_mut()?.relation
+    {
+        alias.columns[0].name = name;
+    }
     select.selection = Some(binary(column, Op::Eq, left.clone()));
     let some = |count: Expr| binary(count, Op::Gt, zero());
     let is_null = Expr::IsNull(Box::new(Expr::Nested(Box::new(left.clone()))));
