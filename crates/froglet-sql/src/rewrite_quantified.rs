@@ -101,10 +101,22 @@ pub fn rewrite(expr: &mut Expr) {
     };
 }
 
-/// Rewrites every IN of an item of a select list that is not within a query of its own.
-pub fn in_item(item: &mut Expr) {
+/// `x IN (SELECT …)`, and `x = ANY (SELECT …)`
+pub fn is_in_subquery(expr: &Expr) -> bool {
+    match expr {
+        Expr::InSubquery { .. } => true,
+        Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+            matches!(**right, Expr::Subquery(_))
+        }
+        _ => false,
+    }
+}
+
+/// Rewrites every IN of an item of a select list that is not within a query of its own; whether there is one.
+pub fn in_item(item: &mut Expr) -> bool {
     struct In {
         depth: usize,
+        any: bool,
     }
     impl walk::Change for In {
         fn query(&mut self, _: &mut ast::Query) {
@@ -122,11 +134,14 @@ pub fn in_item(item: &mut Expr) {
                 && let Some(found) = is_in(left, subquery)
             {
                 *expr = if *negated { not(found) } else { found };
+                self.any = true;
             }
             GO_ON
         }
     }
-    walk::change(item, &mut In { depth: 0 });
+    let mut change = In { depth: 0, any: false };
+    walk::change(item, &mut change);
+    change.any
 }
 
 fn is_in(left: &Expr, query: &ast::Query) -> Option<Expr> {
