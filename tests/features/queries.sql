@@ -91,6 +91,29 @@ select *, one from v;
 select *, a from (values (1, 2)) t(a, b);
 insert into z select *, id from (select 9 as id) q;
 select (select count(*) from z), * from z;
+-- feature: IN (SELECT …) in a select list
+create table a (id int primary key, x int, v text);
+create table b (id int primary key, aid int, y int);
+insert into a values (1, 1, '10'), (2, null, 'q'), (3, 7, null);
+insert into b values (1, 1, 10), (2, 2, null), (3, null, 7);
+select x in (select y from b) from a order by id;
+select id, x not in (select y from b where y > 5) from a order by id;
+select id, x in (select y from b where y is not null) as found, x in (select y from b where y > 100) from a order by id;
+select id, x in (select y from b where b.aid = a.id) from a order by id;
+select id, case when id in (select aid from b) then 'yes' else 'no' end from a order by id;
+select id, v in (select y::text from b where y is not null) and x is not null from a order by id;
+select count(*) filter (where id in (select aid from b)) from a;
+select (select id in (select aid from b) from a where id = 1);
+select id from a group by id having id in (select aid from b) order by 1;
+select id = any (select aid from b), id <> all (select aid from b) from a order by id;
+select a.id + 1 in (select id from b union select 9) from a order by a.id;
+select id, (select count(*) from (select y from b where b.aid = a.id) f(v) where f.v = a.x) from a order by id;
+select id, (select count(*) - count(f.v) from (select y from b where b.aid = a.id) f(v)) from a order by id;
+select id, (select count(*) from (select y from b where b.aid = a.id) f(v)) from a order by id;
+select id, case when (select count(*) from (select y from b where b.aid = a.id) f(v) where f.v = a.x) > 0 then
+    true when (select count(*) - count(f.v) from (select y from b where b.aid = a.id) f(v)) > 0 then null else false end from a order by id;
+select id, case when (select count(*) - count(f.v) from (select y from b where b.aid = a.id) f(v)) > 0 then true
+    when (select count(*) from (select y from b where b.aid = a.id) f(v)) > 0 then null else false end from a order by id;
 -- feature: GROUP BY and HAVING
 create table t (k text, v int);
 insert into t values ('a', 1), ('a', 2), ('b', 3), (null, 4);

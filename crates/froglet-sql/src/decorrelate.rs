@@ -54,6 +54,25 @@ pub fn is_correlated(plan: &LogicalPlan) -> bool {
     walk.is_ok() && found
 }
 
+/// Whether every column that a plan reads is there. DataFusion leaves one above the subquery that it was in when a
+/// filter over a subquery in FROM, and one within it, read from outside.
+pub fn is_sound(plan: &LogicalPlan) -> bool {
+    let mut sound = true;
+    let walk = plan.apply_with_subqueries(|node| {
+        let inputs = node.inputs();
+        if inputs.is_empty() {
+            return Ok(TreeNodeRecursion::Continue);
+        }
+        node.apply_expressions(|expr| {
+            let is_there = |column: &Column| inputs.iter().any(|i| i.schema().has_column(column));
+            sound &= expr.column_refs().into_iter().all(is_there);
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if sound { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    walk.is_ok() && sound
+}
+
 /// The different values of the columns that a subquery reads from outside.
 struct Domain {
     plan: LogicalPlan,

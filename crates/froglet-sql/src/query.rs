@@ -99,6 +99,12 @@ pub fn plan(
     params: &[SqlType],
     targets: &[SqlType],
 ) -> Result<PlannedQuery, SqlError> {
+    let plan_as_is =
+        |query: &ast::Query, env: &QueryEnv, params: &[SqlType], targets: &[SqlType]| {
+            let counted = crate::rewrite::with_counts_for_in(query)
+                .and_then(|query| plan_as_is(&query, env, params, targets).ok());
+            counted.map_or_else(|| plan_as_is(query, env, params, targets), Ok)
+        };
     stack::for_query(query, || match plan_as_is(query, env, params, targets) {
         Err(_) if rewrite_subquery::mentions_nothing(query) => {
             let mut simpler = query.clone();
@@ -124,7 +130,8 @@ fn plan_as_is(
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
         let logical = merged_columns::merge(logical).map_err(map_df_error)?;
         let optimized = match optimize(logical.clone(), env) {
-            Err(_) if decorrelate::is_correlated(&logical) => without_outer_columns(logical, env)?,
+            Ok(plan) if decorrelate::is_sound(&plan) => plan,
+            _ if decorrelate::is_correlated(&logical) => without_outer_columns(logical, env)?,
             outcome => outcome?,
         };
         let schema = Arc::new(optimized.schema().as_arrow().clone());

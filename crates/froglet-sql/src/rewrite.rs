@@ -62,6 +62,34 @@ fn run(node: &mut impl VisitMut) -> Result<(), SqlError> {
     rewriter.failed.map_or(Ok(()), Err)
 }
 
+/// The query with each IN (SELECT …) of a select list as [`rewrite_quantified::in_item`] has it, if it has one.
+pub fn with_counts_for_in(query: &ast::Query) -> Option<ast::Query> {
+    struct Counts {
+        any: bool,
+    }
+    impl Change for Counts {
+        fn query(&mut self, query: &mut ast::Query) {
+            // Names come from what is written.
+            name_columns(query);
+        }
+        fn select(&mut self, select: &mut ast::Select) {
+            for item in &mut select.projection {
+                if let ast::SelectItem::UnnamedExpr(expr)
+                | ast::SelectItem::ExprWithAlias { expr, .. } = item
+                {
+                    self.any |= rewrite_quantified::in_item(expr);
+                }
+            }
+        }
+    }
+    if !walk::any_expr(query, rewrite_quantified::is_in_subquery) {
+        return None;
+    }
+    let (mut query, mut counts) = (query.clone(), Counts { any: false });
+    walk::change(&mut query, &mut counts);
+    counts.any.then_some(query)
+}
+
 #[derive(Default)]
 struct Rewriter {
     failed: Option<SqlError>,

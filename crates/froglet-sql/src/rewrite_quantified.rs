@@ -8,14 +8,22 @@
 //!                       ELSE x > (SELECT max(v) FROM q) END
 //! ```
 //!
-//! DataFusion makes of them an EXISTS within a CASE, which it cannot run.
+//! DataFusion makes of them an EXISTS within a CASE, which it cannot run. Nor can it run IN in a select list:
+//!
+//! ```text
+//!   x IN (q)       CASE WHEN (SELECT count(*) FROM q WHERE v = x) > 0   THEN true
+//!                       WHEN (SELECT count(*) - count(v) FROM q) > 0    THEN NULL
+//!                       WHEN x IS NULL AND (SELECT count(*) FROM q) > 0 THEN NULL
+//!                       ELSE false END
+//! ```
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator as Op, Expr};
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::dialect::Postgres;
 use crate::rewrite::null;
-use crate::rewrite_subquery::is_grouped;
+use crate::rewrite_subquery::{aggregates, is_grouped};
+use crate::walk::{self, Flow, GO_ON};
 
 /// `x LIKE ALL (list)` is `NOT x NOT LIKE ANY (list)`; sqlparser takes ALL for a function there.
 pub fn like_all(expr: &mut Expr) {
@@ -93,6 +101,83 @@ pub fn rewrite(expr: &mut Expr) {
     };
 }
 
+/// `x IN (SELECT …)`, and `x = ANY (SELECT …)`
+pub fn is_in_subquery(expr: &Expr) -> bool {
+    match expr {
+        Expr::InSubquery { .. } => true,
+        Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+            matches!(**right, Expr::Subquery(_))
+        }
+        _ => false,
+    }
+}
+
+/// Rewrites every IN of an item of a select list that is not within a query of its own; whether there is one.
+pub fn in_item(item: &mut Expr) -> bool {
+    struct In {
+        depth: usize,
+        any: bool,
+    }
+    impl walk::Change for In {
+        fn query(&mut self, _: &mut ast::Query) {
+            self.depth += 1;
+        }
+        fn query_end(&mut self, _: &mut ast::Query) {
+            self.depth -= 1;
+        }
+        fn expr_end(&mut self, expr: &mut Expr) -> Flow {
+            if self.depth > 0 {
+                return GO_ON;
+            }
+            rewrite(expr);
+            if let Expr::InSubquery { expr: left, subquery, negated } = &*expr
+                && let Some(found) = is_in(left, subquery)
+            {
+                *expr = if *negated { not(found) } else { found };
+                self.any = true;
+            }
+            GO_ON
+        }
+    }
+    let mut change = In { depth: 0, any: false };
+    walk::change(item, &mut change);
+    change.any
+}
+
+fn is_in(left: &Expr, query: &ast::Query) -> Option<Expr> {
+    // What is grouped around the query has no value within it.
+    if matches!(left, Expr::Tuple(_)) || aggregates(left) {
+        return None;
+    }
+    // A name that no column around has.
+    let name = ast::Ident::with_quote('"', "froglet value");
+    let column = Expr::CompoundIdentifier(vec![ast::Ident::new("froglet"), name.clone()]);
+    let mut equal = around(query, "count(*)")?;
+    let ast::SetExpr::Select(select) = &mut *equal.body else { return None };
+    if let ast::TableFactor::Derived { alias: Some(alias), .. } =
+        &mut select.from.first_mut()?.relation
+    {
+        alias.columns[0].name = name;
+    }
+    select.selection = Some(binary(column, Op::Eq, left.clone()));
+    let some = |count: Expr| binary(count, Op::Gt, zero());
+    let is_null = Expr::IsNull(Box::new(Expr::Nested(Box::new(left.clone()))));
+    let nulls = some(aggregate(query, "count(*) - count(froglet.v)")?);
+    let rows = some(aggregate(query, "count(*)")?);
+    let when = |condition, result| ast::CaseWhen { condition, result };
+    Some(Expr::Nested(Box::new(Expr::Case {
+        case_token: ast::helpers::attached_token::AttachedToken::empty(),
+        end_token: ast::helpers::attached_token::AttachedToken::empty(),
+        operand: None,
+        conditions: vec![
+            when(some(Expr::Subquery(Box::new(equal))), boolean(true)),
+            when(nulls, null()),
+            when(binary(is_null, Op::And, rows), null()),
+        ],
+        else_result: Some(Box::new(boolean(false))),
+    })))
+}
+
 fn binary(left: Expr, op: Op, right: Expr) -> Expr {
     let nested = |expr| Box::new(Expr::Nested(Box::new(expr)));
     Expr::Nested(Box::new(Expr::BinaryOp { left: nested(left), op, right: nested(right) }))
@@ -113,20 +198,16 @@ fn zero() -> Expr {
 /// `(SELECT aggregate FROM (query) froglet(v))`, or the same without another query around where the
 /// query is one select of its rows.
 fn aggregate(query: &ast::Query, aggregate: &str) -> Option<Expr> {
-    let text = format!("SELECT {aggregate} FROM (SELECT 1) froglet(v)");
-    let mut outer = Parser::new(&Postgres)
-        .try_with_sql(&text)
-        .and_then(|mut parser| parser.parse_query())
-        .ok()?;
+    let mut outer = around(query, aggregate)?;
     let ast::SetExpr::Select(select) = &mut *outer.body else { return None };
     if let Some((simple, value)) = simple(query) {
         let mut item = select.projection.pop()?;
         if let ast::SelectItem::UnnamedExpr(expr) = &mut item {
-            crate::walk::change_exprs(expr, |part| {
+            walk::change_exprs(expr, |part| {
                 if matches!(part, Expr::CompoundIdentifier(names) if names[0].value == "froglet") {
                     *part = value.clone();
                 }
-                crate::walk::GO_ON
+                GO_ON
             });
         }
         let mut query = simple;
@@ -135,10 +216,19 @@ fn aggregate(query: &ast::Query, aggregate: &str) -> Option<Expr> {
         }
         return Some(Expr::Subquery(Box::new(query)));
     }
+    Some(Expr::Subquery(Box::new(outer)))
+}
+
+/// `SELECT aggregate FROM (query) froglet(v)`
+fn around(query: &ast::Query, aggregate: &str) -> Option<ast::Query> {
+    let text = format!("SELECT {aggregate} FROM (SELECT 1) froglet(v)");
+    let parsed = Parser::new(&Postgres).try_with_sql(&text);
+    let mut outer = *parsed.and_then(|mut parser| parser.parse_query()).ok()?;
+    let ast::SetExpr::Select(select) = &mut *outer.body else { return None };
     if let ast::TableFactor::Derived { subquery, .. } = &mut select.from.first_mut()?.relation {
         **subquery = query.clone();
     }
-    Some(Expr::Subquery(outer))
+    Some(outer)
 }
 
 /// A query of one select of one value for each row.

@@ -49,6 +49,11 @@ pub(crate) fn is_grouped(select: &ast::Select) -> bool {
     keys || select.having.is_some() || walk::look(&select.projection, &mut Aggregates { depth: 0 })
 }
 
+/// Whether an expression has aggregates or window functions of its own.
+pub(crate) fn aggregates(expr: &Expr) -> bool {
+    walk::look(expr, &mut Aggregates { depth: 0 })
+}
+
 /// Finds aggregates and window functions of a select list, not those of its subqueries.
 struct Aggregates {
     depth: usize,
