@@ -142,11 +142,15 @@ fn plan_as_is(
 
 /// What the optimizer could not turn into joins is turned into joins here, or is run row by row.
 fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlError> {
-    let joined = decorrelate::decorrelate(logical.clone()).map_err(map_df_error);
-    joined.and_then(|plan| optimize(plan, env)).or_else(|refused| {
-        let by_row = subplan::run_by_row(logical).map_err(map_df_error);
-        by_row.and_then(|plan| optimize(plan, env)).map_err(|_| refused)
-    })
+    let optimize = |plan: Result<LogicalPlan, DataFusionError>| {
+        let optimized = optimize(plan.map_err(map_df_error)?, env)?;
+        match decorrelate::is_sound(&optimized) {
+            true => Ok(optimized),
+            false => Err(unsupported_here("a correlated subquery")),
+        }
+    };
+    optimize(decorrelate::decorrelate(logical.clone()))
+        .or_else(|refused| optimize(subplan::run_by_row(logical)).map_err(|_| refused))
 }
 
 fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlError> {
@@ -177,9 +181,13 @@ fn refuse_correlated(plan: &LogicalPlan) -> Result<(), SqlError> {
     .map_err(map_df_error)?;
     match left {
         None => Ok(()),
-        Some(what) => Err(SqlError::unsupported(format!("{what} in this place"))
-            .hint("A join, or the subquery in WHERE, may say the same.")),
+        Some(what) => Err(unsupported_here(what)),
     }
+}
+
+fn unsupported_here(what: &str) -> SqlError {
+    SqlError::unsupported(format!("{what} in this place"))
+        .hint("A join, or the subquery in WHERE, may say the same.")
 }
 
 /// A lazy migration's query would find another catalog after the commit, or after a restart.
