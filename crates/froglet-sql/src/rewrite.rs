@@ -106,6 +106,9 @@ impl Change for Rewriter {
         crate::semantics::quantified::call_of(expr);
         crate::rewrite_values::distinct(expr);
         crate::rewrite_values::slices(expr);
+        if self.parts.len() > 1 {
+            crate::rewrite_values::arrays(expr);
+        }
         GO_ON
     }
 

@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::dialect::Postgres;
 use crate::rewrite::null;
 use crate::rewrite_subquery::{aggregates, is_grouped};
+use crate::rewrite_tuple;
 use crate::walk::{self, Flow, GO_ON};
 
 /// `x LIKE ALL (list)` is `NOT x NOT LIKE ANY (list)`; sqlparser takes ALL for a function there.
@@ -146,8 +147,11 @@ pub fn in_item(item: &mut Expr) -> bool {
 
 fn is_in(left: &Expr, query: &ast::Query) -> Option<Expr> {
     // What is grouped around the query has no value within it.
-    if matches!(left, Expr::Tuple(_)) || aggregates(left) {
+    if aggregates(left) {
         return None;
+    }
+    if let Some(found) = rewrite_tuple::in_item(left, query) {
+        return Some(found);
     }
     // A name that no column around has.
     let name = ast::Ident::with_quote('"', "froglet value");

@@ -57,25 +57,55 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
 /// `(a, b) IN (SELECT …)` as an EXISTS; before its parts are rewritten.
 pub fn in_subquery(expr: &mut Expr) {
     let Expr::InSubquery { expr: row, subquery, negated } = expr else { return };
-    let Some(fields) = fields(row) else { return };
-    let names: Vec<String> = (0..fields.len()).map(|at| format!("c{at}")).collect();
-    let equal = fields.iter().zip(&names);
-    let equal: Vec<String> =
-        equal.map(|(field, name)| format!("froglet_in.{name} = ({field})")).collect();
-    let (exists, test) = match negated {
-        false => ("EXISTS", ""),
+    let Some(alike) = Alike::of(row, subquery) else { return };
+    let text = match negated {
+        false => format!("EXISTS (SELECT 1 {} WHERE {})", alike.from, alike.condition),
         // A row that may be the same is no row that is not there.
-        true => ("NOT EXISTS", " IS NOT FALSE"),
+        true => format!(
+            "NOT EXISTS (SELECT 1 {} WHERE ({}) IS NOT FALSE)",
+            alike.from, alike.condition
+        ),
     };
-    let text = format!(
-        "{exists} (SELECT 1 FROM ({subquery}) AS froglet_in ({}) WHERE ({}){test})",
-        names.join(", "),
-        equal.join(" AND "),
-    );
-    let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_expr());
-    if let Ok(parsed) = parsed {
+    if let Some(parsed) = parse(&text) {
         *expr = parsed;
     }
+}
+
+/// `(a, b) IN (SELECT …)` in a select list, where EXISTS cannot be and NULL is told from false:
+///
+/// ```text
+///   CASE WHEN (SELECT count(*) FROM q WHERE c0 = a AND c1 = b) > 0              THEN true
+///        WHEN (SELECT count(*) FROM q WHERE (c0 = a AND c1 = b) IS NULL) > 0    THEN NULL
+///        ELSE false END
+/// ```
+pub fn in_item(row: &Expr, subquery: &ast::Query) -> Option<Expr> {
+    let Alike { from, condition } = Alike::of(row, subquery)?;
+    parse(&format!(
+        "(CASE WHEN (SELECT count(*) {from} WHERE {condition}) > 0 THEN true \
+         WHEN (SELECT count(*) {from} WHERE ({condition}) IS NULL) > 0 THEN NULL ELSE false END)"
+    ))
+}
+
+/// The rows of a query that are like a row.
+struct Alike {
+    from: String,
+    condition: String,
+}
+
+impl Alike {
+    fn of(row: &Expr, query: &ast::Query) -> Option<Alike> {
+        let fields = fields(row)?;
+        let names: Vec<String> = (0..fields.len()).map(|at| format!("c{at}")).collect();
+        let equal = fields.iter().zip(&names);
+        let equal: Vec<String> =
+            equal.map(|(field, name)| format!("froglet_in.{name} = ({field})")).collect();
+        let from = format!("FROM ({query}) AS froglet_in ({})", names.join(", "));
+        Some(Alike { from, condition: format!("({})", equal.join(" AND ")) })
+    }
+}
+
+fn parse(text: &str) -> Option<Expr> {
+    Parser::new(&Postgres).try_with_sql(text).and_then(|mut parser| parser.parse_expr()).ok()
 }
 
 /// A row in a select list, as a call of the function that makes its text.

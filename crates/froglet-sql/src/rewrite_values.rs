@@ -3,6 +3,7 @@
 //! ```text
 //!   VALUES (date '2024-01-01'), ('2024-01-02')    the second is a date, too
 //!   x IS DISTINCT FROM '2024-01-01'               a call, which is given its types when x has one
+//!   ARRAY[x, 1]                                   a call within a subquery: x may be a column of outside
 //! ```
 
 use datafusion::sql::sqlparser::ast::{self, Expr};
@@ -10,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr};
 use crate::expr::untyped;
 use crate::rewrite::{call, null};
 use crate::semantics::common;
+use crate::walk;
 
 /// In each column of VALUES what has no type takes the type of the first row that names one.
 pub fn type_columns(body: &mut ast::SetExpr) {
@@ -83,4 +85,18 @@ pub fn distinct(expr: &mut Expr) {
         true => Expr::UnaryOp { op: ast::UnaryOperator::Not, expr: Box::new(call) },
         false => call,
     };
+}
+
+/// ARRAY[…] within a subquery: DataFusion plans its elements as if nothing were around.
+pub fn arrays(expr: &mut Expr) {
+    let Expr::Array(array) = expr else { return };
+    let plain = |element: &Expr| !matches!(element, Expr::Array(_));
+    let reads = |element: &Expr| walk::any_expr(element, is_column);
+    if array.elem.iter().all(plain) && array.elem.iter().any(reads) {
+        *expr = call(common::ARRAY, std::mem::take(&mut array.elem));
+    }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }

@@ -41,6 +41,7 @@ enum Kind {
     Least,
     NullIf,
     Distinct,
+    Array,
 }
 
 impl Kind {
@@ -51,6 +52,7 @@ impl Kind {
             Kind::Least => "least",
             Kind::NullIf => "nullif",
             Kind::Distinct => DISTINCT,
+            Kind::Array => ARRAY,
         }
     }
 }
@@ -58,9 +60,12 @@ impl Kind {
 /// `a IS DISTINCT FROM b` as a call.
 pub const DISTINCT: &str = "froglet_distinct";
 
+/// `ARRAY[…]` as a call.
+pub const ARRAY: &str = "froglet_array";
+
 /// The functions, in the place of DataFusion's.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    [Kind::Coalesce, Kind::Greatest, Kind::Least, Kind::NullIf, Kind::Distinct]
+    [Kind::Coalesce, Kind::Greatest, Kind::Least, Kind::NullIf, Kind::Distinct, Kind::Array]
         .map(|kind| {
             let signature = Signature::variadic_any(Volatility::Immutable);
             Arc::new(ScalarUDF::new_from_impl(Common { kind, signature }))
@@ -97,6 +102,9 @@ impl ScalarUDFImpl for Common {
             !literal && !field.data_type().is_null()
         });
         let typed: Vec<FieldRef> = typed.map(|(field, _)| field.clone()).collect();
+        if self.kind == Kind::Array {
+            return array_field(&typed);
+        }
         let given: Vec<DataType> = typed.iter().map(|f| f.data_type().clone()).collect();
         let field = match common_type(self.name(), &typed)? {
             None => sql_field(self.name(), plain(oids::TEXT), DataType::Utf8View, true),
@@ -131,7 +139,7 @@ fn inner(kind: Kind) -> Option<Arc<ScalarUDF>> {
         Kind::Greatest => core::greatest(),
         Kind::Least => core::least(),
         Kind::NullIf => core::nullif(),
-        Kind::Distinct => return None,
+        Kind::Distinct | Kind::Array => return None,
     })
 }
 
@@ -332,6 +340,9 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     if !call.args.iter().all(known) {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));
     }
+    if kind == Kind::Array {
+        return array(call.args, schema).map(Transformed::yes);
+    }
     let ty = type_of(kind.name(), &call.args, schema)?.unwrap_or(plain(oids::TEXT));
     let args = call.args.into_iter().map(|arg| bring(arg, ty, schema));
     let args = args.collect::<Result<Vec<_>>>()?;
@@ -448,6 +459,17 @@ pub fn array(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     let element = ty.filter(|ty| !types::array::is_array(ty.oid));
     let of = element.and_then(|ty| types::array_type_of(ty.oid));
     Ok(of.map_or(array.clone(), |oid| marked(array, plain(oid))))
+}
+
+/// What [`array`] makes of elements that have these types.
+fn array_field(elements: &[FieldRef]) -> Result<FieldRef> {
+    let element = common_type("ARRAY", elements)?.unwrap_or(plain(oids::TEXT));
+    let of = types::array_type_of(element.oid).map(plain);
+    let arrow = of.and_then(types::arrow_of);
+    let (Some(of), Some(arrow)) = (of, arrow) else {
+        return Err(SqlError::unsupported("ARRAY of such values in a subquery").into());
+    };
+    Ok(sql_field(ARRAY, of, arrow, true))
 }
 
 /// The array type of elements that a field has.
