@@ -434,3 +434,43 @@ select 1259::oid union all select 'pg_class'::regclass;
 select 1259::oid as x union all select 'pg_class'::regclass union all select 'pg_type'::regclass order by 1;
 select pg_typeof(x) from (select 1259::oid as x union all select 'pg_class'::regclass union all select 'pg_type'::regclass) s;
 select pg_typeof(x), x from (select 'a'::name as x union all select 'b'::text) s order by 2;
+-- feature: rows IN (SELECT …) in select lists, EXISTS in EXISTS
+create table a (i int, s text); insert into a values (1, 'x'), (2, null), (null, 'z');
+create table b (i int, s text); insert into b values (1, 'x'), (2, 'y'), (null, 'q');
+select i, s, (i, s) in (select i, s from b) from a order by 1, 2;
+select i, s, (i, s) not in (select i, s from b) from a order by 1, 2;
+select (1, 'y') in (select i, s from b), (3, 'z') in (select i, s from b where i is not null), (1, 2) in (select 1, 3 where false);
+select (i, s) = any (select i, s from b) from a order by a.i, a.s;
+select i from a where exists (select 1 from b where b.i = a.i and exists (select 1 from b c where c.i = a.i and c.s = b.s)) order by 1;
+select i from a where exists (select 1 from b where exists (select 1 from b c where c.i = a.i)) order by 1;
+select i from a where not exists (select 1 from b where not exists (select 1 from b c where c.i + b.i = a.i + 1)) order by 1;
+select i, (select count(*) from b where exists (select 1 from b c where c.i = a.i)) from a order by 1;
+-- feature: ARRAY of columns from outside
+create table a (i int, s text); insert into a values (1, 'x'), (2, null), (null, 'z');
+select a.i, x from a, lateral (select array[a.i, 2] as x) l order by 1;
+select a.i, (select array[a.i, b.i] from a b where b.i = a.i) from a order by 1;
+select a.i, (select array[a.s, 'k']) from a order by 1;
+select a.i, u from a, unnest(array[a.i, 2]) u order by 1, 2;
+select (select array_agg(x) from unnest(array[a.i, 7]) x) from a order by 1;
+select q.x[1], q.x from (select array[i, i * 2] as x from a) q order by 1;
+select q.x, q.y from (select array[i, null] as x, array[null, i] as y from a) q order by 1;
+select (select array[i, 'x'] from a limit 1);
+-- feature: types of UNION, of IN (SELECT …), of bits
+select 1 union select 'a';
+select 1 union select 'a'::text;
+select null::text union select 1;
+select 1 as x union select true;
+select '1' union select 2 order by 1;
+select date '2020-01-01' union select timestamp '2020-01-01 10:00' order by 1;
+select 1 in (select 'a'::text);
+select 1 where date '2020-01-01' in (select '2020-01-01'::text);
+select 1 where '2020-01-01' in (select date '2020-01-01');
+select 1 | 2, 5 & 3, 5 # 3, 1 << 3, 7::bigint >> 1, 1::smallint | 3, '3' | 5, 6 & '2';
+select 1 | 2.5;
+select true | false;
+select 1.5 << 1;
+-- feature: columns beside * of functions and system tables
+select *, x from generate_series(1, 2) x;
+select *, generate_series from generate_series(1, 2);
+select (select count(*) from (select oid, * from pg_namespace where nspname = 'public') q);
+select n.nspname, n.*, n.nspname as again from pg_namespace n where n.oid = 11;

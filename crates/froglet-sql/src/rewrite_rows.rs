@@ -24,6 +24,7 @@ use froglet_schema::CatalogVersion;
 
 use crate::command::fold;
 use crate::context::{SessionFunctions, session_here};
+use crate::pgcatalog;
 use crate::provider::ROW_ID;
 use crate::resolve::{Names, Relation};
 use crate::rewrite::{call, each_select};
@@ -119,6 +120,15 @@ pub(crate) fn rewrite(query: &mut Query, parts: &Parts) {
 }
 
 const OF_ROWS: [&str; 6] = ["row_to_json", "to_json", "to_jsonb", "json_agg", "jsonb_agg", "count"];
+
+/// Functions in FROM that have a column without a name of its own.
+const OF_ONE_COLUMN: [&str; 5] = [
+    "generate_series",
+    "generate_subscripts",
+    "unnest",
+    "regexp_split_to_table",
+    "string_to_table",
+];
 
 /// Whether there is anything to do at all.
 #[derive(Default)]
@@ -419,8 +429,19 @@ impl Sight<'_> {
                     Some(Relation::View(view)) => {
                         Some(view.columns.iter().map(|c| c.name.clone()).collect())
                     }
-                    _ => None,
+                    Some(_) => None,
+                    None => {
+                        let schema = schema.as_deref().unwrap_or("pg_catalog");
+                        let spec = pgcatalog::spec_of(schema, &bare)?;
+                        let columns = pgcatalog::Columns::parse(spec.columns);
+                        Some(columns.iter().map(|column| column.name.clone()).collect())
+                    }
                 }
+            }
+            // The column of such a function is called as its table is.
+            TableFactor::Table { name, args: Some(_), with_ordinality: false, .. } => {
+                let function = name.0.last()?.as_ident().map(fold)?;
+                OF_ONE_COLUMN.contains(&function.as_str()).then(|| name_of(factor))?.map(|c| vec![c])
             }
             TableFactor::Derived { subquery, .. } => self.of_query(subquery),
             _ => None,

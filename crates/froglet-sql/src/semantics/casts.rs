@@ -26,7 +26,7 @@ use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
 use super::fields::field_of;
-use super::{calls, common, enums, expr_names, measures, quantified};
+use super::{calls, common, enums, expr_names, measures, operators, quantified};
 use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
@@ -80,6 +80,10 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
                 }
                 data => Transformed { data, ..compared },
             })
+        }
+        Expr::InSubquery(found) => {
+            operators::compared_with_subquery(&found, schema)?;
+            Ok(Transformed::no(Expr::InSubquery(found)))
         }
         Expr::ScalarFunction(call) if call.func.inner().is::<Overloads>() => {
             calls::resolve(call, schema)

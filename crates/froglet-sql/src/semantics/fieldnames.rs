@@ -18,10 +18,14 @@ fn weak_name(expr: &Expr) -> Option<(String, bool)> {
         Expr::CompoundIdentifier(parts) => parts.last().map(|p| (folded(p), true)),
         Expr::Nested(inner) => weak_name(inner),
         Expr::Collate { expr, .. } => weak_name(expr),
-        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last() {
-            Some(ast::AccessExpr::Dot(Expr::Identifier(name))) => Some((folded(name), true)),
-            _ => weak_name(root),
-        },
+        // The last field that is named: `t.a[1]` is one of `a`.
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                ast::AccessExpr::Dot(field) => Some(field),
+                ast::AccessExpr::Subscript(_) => None,
+            });
+            weak_name(field.unwrap_or(root))
+        }
         Expr::Function(function) => {
             let name = function.name.0.last().and_then(|p| p.as_ident()).map(folded)?;
             (name != crate::semantics::arith::NEGATIVE).then_some((name, true))

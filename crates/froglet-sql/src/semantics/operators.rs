@@ -7,7 +7,7 @@
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr::{InSubquery, Placeholder, ScalarFunction};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
 };
@@ -49,6 +49,7 @@ impl ExprPlanner for Operators {
             Shape::Other if op == BinaryOperator::StringConcat => {
                 return concatenated(op, left, right, schema);
             }
+            Shape::Other if is_bitwise(&op) => bits(&op, left, right, schema)?,
             Shape::Other => match regexp(&op) {
                 Some(options) => return matched(op, left, right, options),
                 None => (left, right),
@@ -294,6 +295,45 @@ fn type_of(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
 }
 
 /// Gives literals and parameters of no type of their own the type of the other side.
+/// 42883 for `x IN (SELECT …)` of a type that x is not compared with.
+pub(super) fn compared_with_subquery(found: &InSubquery, schema: &DFSchema) -> Result<()> {
+    let inner = found.subquery.subquery.schema();
+    if inner.fields().len() != 1 || unknown_literal(&found.expr).is_some() {
+        return Ok(());
+    }
+    let column = Expr::from(inner.qualified_field(0));
+    let mut both = schema.clone();
+    both.merge(inner);
+    unify(&BinaryOperator::Eq, (*found.expr).clone(), column, &both)?;
+    Ok(())
+}
+
+fn is_bitwise(op: &BinaryOperator) -> bool {
+    use BinaryOperator::*;
+    matches!(
+        op,
+        BitwiseAnd
+            | BitwiseOr
+            | BitwiseXor
+            | PGBitwiseXor
+            | PGBitwiseShiftLeft
+            | PGBitwiseShiftRight
+    )
+}
+
+/// Operands of `&` and the like, which are integers; 42883 for others.
+fn bits(op: &BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    let (left, right) = unify(op, left, right, schema)?;
+    let is_strange = |expr: &Expr| match unknown_literal(expr) {
+        Some(_) => false,
+        None => type_of(expr, schema).is_some_and(|ty| !ty.is_integer() && !ty.is_null()),
+    };
+    match is_strange(&left) || is_strange(&right) {
+        true => Err(no_operator(op, &left, &right, schema).into()),
+        false => Ok((left, right)),
+    }
+}
+
 fn unify(op: &BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
     let left = padded(adopt(op, left, &right, schema)?, &right, schema);
     let right = padded(adopt(op, right, &left, schema)?, &left, schema);

@@ -5,18 +5,20 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::FieldRef;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
 use froglet_schema::SqlType;
 
-use super::casts;
+use super::{casts, common};
 use super::operators::unknown_literal;
 use crate::types::{oids, plain, sql_type_of_field};
 
 /// Gives such literals their types.
 pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Union(union) = plan else { return Ok(plan) };
+    match_types(&union)?;
     let union = one_type(union)?;
     let width = union.schema.fields().len();
     let types: Vec<Option<SqlType>> = (0..width).map(|at| type_of(&union, at)).collect();
@@ -28,6 +30,17 @@ pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     let typed = union.inputs.iter().map(|input| typed(input, &types)).collect::<Result<_>>()?;
     Union::try_new_with_loose_types(typed).map(LogicalPlan::Union)
+}
+
+/// 42804 for a column whose branches come to no type.
+fn match_types(union: &Union) -> Result<()> {
+    for at in 0..union.schema.fields().len() {
+        let known = union.inputs.iter().filter(|input| !is_open(input, at));
+        let fields = known.filter_map(|input| input.schema().fields().get(at).cloned());
+        let typed = fields.filter(|field| !field.data_type().is_null());
+        common::common_type("UNION", &typed.collect::<Vec<FieldRef>>())?;
+    }
+    Ok(())
 }
 
 /// Brings columns that are stored alike to one type. DataFusion would take the name of a type from any branch.
