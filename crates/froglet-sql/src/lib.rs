@@ -143,6 +143,7 @@ pub mod types;
 pub mod udf;
 mod unit_query;
 mod units;
+mod unsupported_forms;
 mod view;
 mod view_base;
 mod view_write;

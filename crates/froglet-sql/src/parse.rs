@@ -24,6 +24,7 @@ use crate::cursor_parse::Direction;
 use crate::dialect::Postgres;
 use crate::error::{Notice, SqlError};
 use crate::insert_plan;
+use crate::unsupported_forms;
 
 /// The longest text of one message.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
@@ -272,26 +273,34 @@ fn parse_forms(
     tokens: Vec<TokenWithSpan>,
     overriding: Option<&'static str>,
 ) -> Result<Command, Failure> {
-    match command::parse(&tokens).or_else(|| crate::merge_parse::parse(&tokens)) {
-        Some(Ok(command)) => return Ok(command),
-        Some(Err(error)) => return Err(Failure { error, tokens }),
-        None => {}
-    }
-    match parse_sql(without_table(tokens.clone())) {
-        // What follows EXPLAIN is a statement, not a table.
-        Ok(Statement::ExplainTable { .. }) => {
-            let at = tokens.last().map_or(Location::new(1, 1), |token| token.span.start);
-            let text = format!("Expected: a statement at Line: {}, Column: {}", at.line, at.column);
-            Err(Failure { error: ParserError::ParserError(text), tokens })
+    let parsed = command::parse(&tokens)
+        .or_else(|| crate::merge_parse::parse(&tokens))
+        .unwrap_or_else(|| parse_statement(&tokens, overriding));
+    parsed.or_else(|error| {
+        let stopped = split_location(&error.to_string()).1;
+        match unsupported_forms::named(&tokens, stopped) {
+            Some(what) => Ok(Command::Unsupported(what)),
+            None => Err(Failure { error, tokens }),
         }
-        Ok(mut statement) => {
-            if let (Statement::Insert(insert), Some(value)) = (&mut statement, overriding) {
-                insert_plan::override_with(insert, value);
-            }
-            Ok(Command::from_statement(statement))
-        }
-        Err(error) => Err(Failure { error, tokens }),
+    })
+}
+
+/// What sqlparser makes a statement of.
+fn parse_statement(
+    tokens: &[TokenWithSpan],
+    overriding: Option<&'static str>,
+) -> Result<Command, ParserError> {
+    let mut statement = parse_sql(without_table(tokens.to_vec()))?;
+    // What follows EXPLAIN is a statement, not a table.
+    if let Statement::ExplainTable { .. } = statement {
+        let at = tokens.last().map_or(Location::new(1, 1), |token| token.span.start);
+        let text = format!("Expected: a statement at Line: {}, Column: {}", at.line, at.column);
+        return Err(ParserError::ParserError(text));
     }
+    if let (Statement::Insert(insert), Some(value)) = (&mut statement, overriding) {
+        insert_plan::override_with(insert, value);
+    }
+    Ok(Command::from_statement(statement))
 }
 
 fn is_word(token: &TokenWithSpan, text: &str) -> bool {

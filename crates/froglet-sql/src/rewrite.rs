@@ -184,6 +184,11 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
     rewrite_calls::rewrite(expr)?;
     match expr {
         Expr::Value(value) => {
+            if let ast::Value::SingleQuotedByteStringLiteral(_) | ast::Value::HexStringLiteral(_) =
+                &value.value
+            {
+                return Err(SqlError::unsupported("a bit string"));
+            }
             let ast::Value::Number(digits, _) = &mut value.value else { return Ok(()) };
             if digits.replace('_', "").parse::<i32>().is_ok() {
                 *expr = cast_mark(take(expr));
@@ -191,7 +196,13 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 match crate::types::numeric::parse(digits) {
                     // A decimal has not so many digits.
                     Ok((0, _)) if is_small(digits) => *expr = float_literal(digits.clone()),
-                    Ok((unscaled, scale)) => *digits = decimal_text(unscaled, scale),
+                    Ok((unscaled, scale)) => {
+                        *digits = decimal_text(unscaled, scale);
+                        // 1e3 is a numeric.
+                        if !digits.contains('.') {
+                            digits.push('.');
+                        }
+                    }
                     // More digits than a decimal holds.
                     Err(_) => *expr = float_literal(digits.clone()),
                 }

@@ -441,7 +441,10 @@ impl Sight<'_> {
             // The column of such a function is called as its table is.
             TableFactor::Table { name, args: Some(_), with_ordinality: false, .. } => {
                 let function = name.0.last()?.as_ident().map(fold)?;
-                OF_ONE_COLUMN.contains(&function.as_str()).then(|| name_of(factor))?.map(|c| vec![c])
+                OF_ONE_COLUMN
+                    .contains(&function.as_str())
+                    .then(|| name_of(factor))?
+                    .map(|c| vec![c])
             }
             TableFactor::Derived { subquery, .. } => self.of_query(subquery),
             _ => None,

@@ -61,10 +61,9 @@ pub fn in_subquery(expr: &mut Expr) {
     let text = match negated {
         false => format!("EXISTS (SELECT 1 {} WHERE {})", alike.from, alike.condition),
         // A row that may be the same is no row that is not there.
-        true => format!(
-            "NOT EXISTS (SELECT 1 {} WHERE ({}) IS NOT FALSE)",
-            alike.from, alike.condition
-        ),
+        true => {
+            format!("NOT EXISTS (SELECT 1 {} WHERE ({}) IS NOT FALSE)", alike.from, alike.condition)
+        }
     };
     if let Some(parsed) = parse(&text) {
         *expr = parsed;

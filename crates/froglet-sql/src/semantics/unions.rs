@@ -11,8 +11,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
 use froglet_schema::SqlType;
 
-use super::{casts, common};
 use super::operators::unknown_literal;
+use super::{casts, common};
 use crate::types::{oids, plain, sql_type_of_field};
 
 /// Gives such literals their types.
