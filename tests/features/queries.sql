@@ -445,6 +445,19 @@ select i from a where exists (select 1 from b where b.i = a.i and exists (select
 select i from a where exists (select 1 from b where exists (select 1 from b c where c.i = a.i)) order by 1;
 select i from a where not exists (select 1 from b where not exists (select 1 from b c where c.i + b.i = a.i + 1)) order by 1;
 select i, (select count(*) from b where exists (select 1 from b c where c.i = a.i)) from a order by 1;
+-- feature: correlated IN (SELECT … LIMIT), in WHERE and in select lists
+create table a (i int, s text); insert into a values (1, 'x'), (2, null), (null, 'z');
+create table b (i int, s text); insert into b values (1, 'x'), (2, 'y'), (null, 'q');
+select i from a where s = any (select unnest(array[a.s, 'x'])) order by 1;
+select i from a where i in (select b.i from b where b.i >= a.i order by b.i limit 1) order by 1;
+select i from a where i not in (select b.i from b where b.i > coalesce(a.i, 0) order by b.i limit 1) order by 1;
+select i, i in (select b.i from b where b.i >= a.i or b.i is null order by b.i limit 2) from a order by 1;
+select i, i not in (select b.i from b where b.i > a.i or b.i is null limit 2) from a order by 1;
+select i, i in (select x from unnest(array[a.i + 1, null]) x) from a order by 1;
+select i from a where i::numeric in (select b.i from b where b.i >= a.i order by 1 limit 1) order by 1;
+select i from a where 'x' in (select b.s from b where b.i >= a.i order by b.s limit 1) order by 1;
+prepare p(int) as select i from a where i + $1 in (select b.i + $1 from b where b.i >= a.i order by 1 limit 1) order by 1;
+execute p(3);
 -- feature: ARRAY of columns from outside
 create table a (i int, s text); insert into a values (1, 'x'), (2, null), (null, 'z');
 select a.i, x from a, lateral (select array[a.i, 2] as x) l order by 1;

@@ -3,6 +3,7 @@
 //! ```text
 //!   (SELECT … WHERE x = outer.a)   ─▶   froglet_subplan(a)       once for each different value of a
 //!   EXISTS (…)                     ─▶   froglet_subplan(a), of bool
+//!   x IN (SELECT y …)              ─▶   froglet_subplan(a, x): the rows of x = y, whether one is true or NULL
 //! ```
 //!
 //! Arguments are what the subquery reads of outside, parameters among them. A batch's subqueries run one after
@@ -13,15 +14,15 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, new_empty_array};
+use arrow::array::{ArrayRef, AsArray, new_empty_array};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
+use datafusion::common::{Column, DFSchema, DataFusionError, ScalarValue};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::expr::{Exists, Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr::{Exists, InSubquery, Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -37,9 +38,13 @@ use crate::provider::QueryScope;
 use crate::query::QueryEnv;
 use crate::query_run;
 use crate::semantics::casts;
+use crate::semantics::fields::field_of;
 use crate::stack;
 use crate::types::zone::Zone;
 use crate::types::{oids, plain, sql_field};
+
+/// What the rows of IN are compared with.
+const COMPARED: &str = "froglet compared";
 
 /// Puts functions in the place of a plan's correlated subqueries.
 pub fn run_by_row(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -61,9 +66,10 @@ fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let (subquery, kind, negated) = match &expr {
         Expr::ScalarSubquery(subquery) => (subquery, Kind::Value, false),
         Expr::Exists(Exists { subquery, negated }) => (subquery, Kind::Exists, *negated),
+        Expr::InSubquery(InSubquery { subquery, negated, .. }) => (subquery, Kind::In, *negated),
         _ => return Ok(Transformed::no(expr)),
     };
-    let read = outside_of(&subquery.subquery)?;
+    let mut read = outside_of(&subquery.subquery)?;
     if !read.iter().any(|part| matches!(part, Expr::OuterReferenceColumn(..))) {
         return Ok(Transformed::no(expr));
     }
@@ -74,12 +80,21 @@ fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         // Of further out.
         other => other.clone(),
     });
-    let args = args.collect();
-    let plan = casts::rewrite_plan((*subquery.subquery).clone())?;
-    let plan = match kind {
-        Kind::Value => plan,
-        Kind::Exists => LogicalPlanBuilder::from(plan).limit(0, Some(1))?.build()?,
+    let mut args: Vec<Expr> = args.collect();
+    let plan = LogicalPlanBuilder::from((*subquery.subquery).clone());
+    let plan = match &expr {
+        Expr::InSubquery(InSubquery { expr: value, subquery, .. }) => {
+            let field = field_of(value, schema)?;
+            let given = Expr::OuterReferenceColumn(field, Column::new_unqualified(COMPARED));
+            read.push(given.clone());
+            args.push((**value).clone());
+            let found = Expr::from(subquery.subquery.schema().qualified_field(0));
+            plan.project([given.eq(found).alias(COMPARED)])?
+        }
+        Expr::Exists(_) => plan.limit(0, Some(1))?,
+        _ => plan,
     };
+    let plan = casts::rewrite_plan(plan.build()?)?;
     let signature = Signature::variadic_any(Volatility::Volatile);
     let function = Arc::new(ScalarUDF::new_from_impl(Subplan { plan, kind, read, signature }));
     let call = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
@@ -110,6 +125,8 @@ enum Kind {
     Value,
     /// Whether there is a row.
     Exists,
+    /// Whether one of the values, which are booleans, is true, or else NULL.
+    In,
 }
 
 /// A subquery as a function of what it reads of outside.
@@ -167,6 +184,7 @@ impl Subplan {
     fn field(&self) -> Result<FieldRef> {
         match self.kind {
             Kind::Exists => Ok(sql_field("exists", plain(oids::BOOL), DataType::Boolean, false)),
+            Kind::In => Ok(sql_field("in", plain(oids::BOOL), DataType::Boolean, true)),
             Kind::Value => {
                 let first = self.plan.schema().fields().first();
                 let field = first.ok_or_else(|| internal("a subquery has no column"))?;
@@ -210,6 +228,15 @@ impl Subplan {
         let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
         if self.kind == Kind::Exists {
             return Ok(ScalarValue::Boolean(Some(rows > 0)));
+        }
+        if self.kind == Kind::In {
+            let found = batches.iter().flat_map(|batch| batch.column(0).as_boolean());
+            let any = found.reduce(|a, b| match (a, b) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                _ => None,
+            });
+            return Ok(ScalarValue::Boolean(any.unwrap_or(Some(false))));
         }
         let field = self.field()?;
         let ty = field.data_type();
