@@ -20,6 +20,8 @@ use datafusion::execution::{
     SendableRecordBatchStream, SessionState, SessionStateBuilder, SessionStateDefaults, TaskContext,
 };
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use froglet_engine::{ReadFailed, SqlState};
 use froglet_txn::Limits;
@@ -91,9 +93,17 @@ pub fn template() -> &'static SessionState {
             .with_config(config())
             .with_runtime_env(runtime_env())
             .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
+            .with_physical_optimizer_rules(physical_rules())
             .build()
     });
     &TEMPLATE
+}
+
+/// DataFusion's, but those that move filters: the logical plan's are where they can be, no scan here takes
+/// others, and a condition over both sides of an outer join whose columns have one name was moved to one side.
+fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let rules = PhysicalOptimizer::new().rules.into_iter();
+    rules.filter(|rule| !rule.name().starts_with("FilterPushdown")).collect()
 }
 
 /// Configuration of a session.

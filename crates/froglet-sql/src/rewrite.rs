@@ -62,7 +62,8 @@ fn run(node: &mut impl VisitMut) -> Result<(), SqlError> {
     rewriter.failed.map_or(Ok(()), Err)
 }
 
-/// The query with each IN (SELECT …) of a select list as [`rewrite_quantified::in_item`] has it, if it has one.
+/// The query with each IN (SELECT …) that is told from NULL as [`rewrite_quantified::in_item`] has it, if it has one:
+/// those of select lists, and those of WHERE that are not alternatives there.
 pub fn with_counts_for_in(query: &ast::Query) -> Option<ast::Query> {
     struct Counts {
         any: bool,
@@ -79,6 +80,9 @@ pub fn with_counts_for_in(query: &ast::Query) -> Option<ast::Query> {
                 {
                     self.any |= rewrite_quantified::in_item(expr);
                 }
+            }
+            if let Some(condition) = &mut select.selection {
+                self.any |= rewrite_quantified::in_condition(condition, true);
             }
         }
     }

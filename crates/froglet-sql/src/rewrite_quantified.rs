@@ -113,6 +113,33 @@ pub fn is_in_subquery(expr: &Expr) -> bool {
     }
 }
 
+/// Rewrites those IN of a condition of which false and NULL are not the same; whether there is one. `whole`: where
+/// the condition holds or no row does, and DataFusion's NOT IN knows of NULL.
+pub fn in_condition(condition: &mut Expr, whole: bool) -> bool {
+    match condition {
+        Expr::Nested(inner) => in_condition(inner, whole),
+        Expr::BinaryOp { left, op: Op::And, right } => {
+            in_condition(left, whole) | in_condition(right, whole)
+        }
+        Expr::BinaryOp { left, op: Op::Or, right } => {
+            in_condition(left, false) | in_condition(right, false)
+        }
+        Expr::InSubquery { negated, .. } if whole || !*negated => false,
+        Expr::AnyOp { .. } => false,
+        Expr::AllOp { .. } if whole => false,
+        Expr::UnaryOp { op: ast::UnaryOperator::Not, expr } if whole && is_one(expr) => false,
+        other => in_item(other),
+    }
+}
+
+/// Whether a condition is an IN by itself.
+fn is_one(condition: &Expr) -> bool {
+    match condition {
+        Expr::Nested(inner) => is_one(inner),
+        other => matches!(other, Expr::InSubquery { .. }),
+    }
+}
+
 /// Rewrites every IN of an item of a select list that is not within a query of its own; whether there is one.
 pub fn in_item(item: &mut Expr) -> bool {
     struct In {

@@ -18,6 +18,7 @@ mod expr_names;
 pub mod fieldnames;
 pub mod fields;
 pub mod grouping_sets;
+pub mod held;
 mod json_ops;
 pub mod measures;
 pub mod merged_columns;
