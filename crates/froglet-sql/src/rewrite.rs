@@ -33,6 +33,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
+use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
@@ -156,6 +157,7 @@ impl Change for Rewriter {
         rewrite_rows::expand_wildcards(query, &parts);
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
+        cast_names::distinguish(query);
         rewrite_rows::rewrite(query, &parts);
         self.parts.push(parts);
     }

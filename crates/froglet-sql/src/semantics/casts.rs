@@ -26,7 +26,7 @@ use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
 use super::fields::field_of;
-use super::{calls, common, enums, expr_names, measures, operators, quantified};
+use super::{calls, cast_names, common, enums, expr_names, measures, operators, quantified};
 use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
@@ -87,6 +87,9 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         }
         Expr::ScalarFunction(call) if call.func.inner().is::<Overloads>() => {
             calls::resolve(call, schema)
+        }
+        Expr::ScalarFunction(mut call) if call.func.name() == cast_names::NAME => {
+            Ok(Transformed::yes(call.args.swap_remove(0)))
         }
         Expr::ScalarFunction(call) if call.func.name() == "pg_typeof" => {
             calls::type_named(call, schema)

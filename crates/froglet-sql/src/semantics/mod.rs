@@ -10,6 +10,7 @@ pub mod aggregates;
 pub mod arith;
 mod array_ops;
 pub mod calls;
+pub mod cast_names;
 pub mod casts;
 pub mod common;
 pub mod copies;

@@ -1,0 +1,143 @@
+//! Casts of one expression to several types, which DataFusion takes for one column where rows are grouped: a
+//! cast has its operand's name.
+//!
+//! ```text
+//!   SELECT max(a::int2), max(a::int8)     max(froglet_cast(a::int2, 'int2')), …
+//!   GROUP BY a::int2, a::float8           the same, in the select list and in ORDER BY, too
+//! ```
+//!
+//! The call is there for its name alone, and goes when the plan's casts are looked at.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use datafusion::sql::sqlparser::ast::{self, Expr};
+
+use crate::rewrite::{call, each_select};
+use crate::rewrite_subquery::is_grouped;
+use crate::walk::{self, Change, Flow, GO_ON, Look};
+
+/// The function's name.
+pub const NAME: &str = "froglet_cast";
+
+/// Names the casts of a query's grouped selects whose operands are there more than once.
+pub fn distinguish(query: &mut ast::Query) {
+    let mut alike = HashSet::new();
+    each_select(&mut query.body, &mut |select| {
+        let mut casts = Casts::default();
+        walk::look(&*select, &mut casts);
+        if casts.found.is_empty() || !is_grouped(select) {
+            return;
+        }
+        let text = select.to_string();
+        let again = |(_, operand): &(String, String)| text.matches(operand).count() > 1;
+        let casts = casts.found.into_iter().filter(again).collect();
+        let mut named = Named { casts, ..Named::default() };
+        walk::change(select, &mut named);
+        alike.extend(named.casts);
+    });
+    if let Some(order) = &mut query.order_by
+        && !alike.is_empty()
+    {
+        walk::change(order, &mut Named { casts: alike, ..Named::default() });
+    }
+}
+
+/// Finds casts that are not in queries within, and their operands.
+#[derive(Default)]
+struct Casts {
+    found: HashSet<(String, String)>,
+    depth: usize,
+}
+
+impl Look for Casts {
+    fn query(&mut self, _: &ast::Query) -> Flow {
+        self.depth += 1;
+        GO_ON
+    }
+
+    fn query_end(&mut self) {
+        self.depth -= 1;
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Flow {
+        if self.depth == 0
+            && let Expr::Cast { expr: operand, .. } = expr
+            && !matches!(**operand, Expr::Value(_))
+        {
+            self.found.insert((expr.to_string(), operand.to_string()));
+        }
+        GO_ON
+    }
+}
+
+#[derive(Default)]
+struct Named {
+    casts: HashSet<(String, String)>,
+    depth: usize,
+    /// The cast that comes next has its name.
+    is_named: bool,
+}
+
+impl Change for Named {
+    fn query(&mut self, _: &mut ast::Query) {
+        self.depth += 1;
+    }
+
+    fn query_end(&mut self, _: &mut ast::Query) {
+        self.depth -= 1;
+    }
+
+    fn expr(&mut self, expr: &mut Expr) -> Flow {
+        if !std::mem::take(&mut self.is_named)
+            && self.depth == 0
+            && let Expr::Cast { expr: operand, data_type, .. } = &*expr
+            && self.casts.contains(&(expr.to_string(), operand.to_string()))
+        {
+            let ty = ast::Value::SingleQuotedString(data_type.to_string());
+            let ty = Expr::Value(ty.with_empty_span());
+            *expr = call(NAME, vec![expr.clone(), ty]);
+            self.is_named = true;
+        }
+        GO_ON
+    }
+}
+
+/// The function.
+pub fn function() -> Arc<ScalarUDF> {
+    let signature = Signature::any(2, Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(NamedCast { signature }))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NamedCast {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for NamedCast {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(given[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(args.arg_fields[0].clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        args.args.into_iter().next().ok_or_else(|| crate::planning::internal("a cast is there"))
+    }
+}
