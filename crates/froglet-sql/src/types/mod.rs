@@ -96,6 +96,7 @@ pub mod oids {
     pub const NUMERIC: u32 = 1700;
     pub const REGCLASS: u32 = 2205;
     pub const REGTYPE: u32 = 2206;
+    pub const REGTYPE_ARRAY: u32 = 2211;
     pub const RECORD: u32 = 2249;
     pub const VOID: u32 = 2278;
     pub const UUID: u32 = 2950;

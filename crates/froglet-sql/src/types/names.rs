@@ -99,6 +99,7 @@ pub const TYPES: &[TypeRow] = &[
     row(1700, "numeric", "numeric", -1, 'N', 0, 1231, 0),
     row(2205, "regclass", "regclass", 4, 'N', 0, 2210, 0),
     row(2206, "regtype", "regtype", 4, 'N', 0, 2211, 0),
+    row(2211, "_regtype", "regtype[]", -1, 'A', 2206, 0, 0),
     row(2249, "record", "record", -1, 'P', 0, 2287, 0),
     row(2278, "void", "void", 4, 'P', 0, 0, 0),
     row(2950, "uuid", "uuid", 16, 'U', 0, 2951, 0),
