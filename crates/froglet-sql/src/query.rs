@@ -36,7 +36,7 @@ use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
 use crate::query_run::{self, QueryStream};
 use crate::rewrite_subquery;
-use crate::semantics::{casts, copies, grouping_sets, merged_columns, named};
+use crate::semantics::{casts, copies, grouping_sets, merged_columns, named, operators};
 use crate::stack;
 use crate::subplan;
 use crate::types::{self, oids, sql_type_of_field};
@@ -266,7 +266,7 @@ fn contexts_of(plan: LogicalPlan) -> Result<HashMap<usize, FieldRef>, DataFusion
         let limit = matches!(node, LogicalPlan::Limit(_));
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
-                for index in beside_varchar(expr) {
+                for index in operators::beside_varchar(expr) {
                     let text = types::plain(oids::TEXT);
                     let view = arrow::datatypes::DataType::Utf8View;
                     found.entry(index).or_insert_with(|| types::sql_field("", text, view, true));
@@ -292,29 +292,6 @@ fn contexts_of(plan: LogicalPlan) -> Result<HashMap<usize, FieldRef>, DataFusion
         })
     })?;
     Ok(found)
-}
-
-/// The parameters of a LIKE or BETWEEN that DataFusion gives the type of the other operand, a varchar. There is no
-/// such operator of varchar; PostgreSQL takes that of text. Nor is a pattern a char(n).
-fn beside_varchar(expr: &Expr) -> Vec<usize> {
-    let (operands, types): (Vec<&Expr>, &[u32]) = match expr {
-        Expr::Like(like) | Expr::SimilarTo(like) => {
-            (vec![&like.expr, &like.pattern], &[oids::VARCHAR, oids::BPCHAR, oids::NAME])
-        }
-        Expr::Between(between) => {
-            (vec![&between.expr, &between.low, &between.high], &[oids::VARCHAR])
-        }
-        _ => return Vec::new(),
-    };
-    let index = |expr: &&Expr| match expr {
-        Expr::Placeholder(Placeholder { id, field: Some(field) })
-            if types.contains(&sql_type_of_field(field).oid) =>
-        {
-            param_index(id)
-        }
-        _ => None,
-    };
-    operands.iter().filter_map(index).collect()
 }
 
 /// Whether a union's column has several types: numbers and names of objects together are numbers.

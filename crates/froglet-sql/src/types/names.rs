@@ -102,6 +102,7 @@ pub const TYPES: &[TypeRow] = &[
     row(2211, "_regtype", "regtype[]", -1, 'A', 2206, 0, 0),
     row(2249, "record", "record", -1, 'P', 0, 2287, 0),
     row(2278, "void", "void", 4, 'P', 0, 0, 0),
+    row(2287, "_record", "record[]", -1, 'P', 2249, 0, 0),
     row(2950, "uuid", "uuid", 16, 'U', 0, 2951, 0),
     row(2951, "_uuid", "uuid[]", -1, 'A', 2950, 0, 0),
     row(3802, "jsonb", "jsonb", -1, 'U', 0, 3807, 0),
