@@ -337,3 +337,9 @@ select count(*) from pg_prepared_statements;
 -- feature: types of parameters of functions of numbers
 prepare locks as select pg_advisory_lock($1), pg_advisory_lock($2, $3), pg_try_advisory_lock($4), pg_advisory_unlock($5, $6);
 select parameter_types from pg_prepared_statements where name = 'locks';
+
+-- feature: EXPLAIN of EXECUTE
+prepare one (int) as select $1 + 1;
+execute one (1, 2);
+explain execute one;
+explain execute nothing;

@@ -265,13 +265,14 @@ async fn prepare(
 /// The values of EXECUTE's arguments.
 pub(crate) fn arguments(
     session: &Session,
+    name: &str,
     target: &Prepared,
     arguments: &[ast::Expr],
 ) -> Result<Vec<Value>, SqlError> {
     if arguments.len() != target.params.len() {
         return Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
-            "wrong number of parameters for prepared statement",
+            format!("wrong number of parameters for prepared statement \"{name}\""),
         )
         .detail(format!(
             "Expected {} parameters but got {}.",

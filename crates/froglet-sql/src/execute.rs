@@ -62,7 +62,7 @@ pub(crate) async fn run(
         | Command::With(_) => pin!(run_planned(session, prepared, params)).await,
         Command::Execute { name, arguments } => {
             let target = bind::named(session, name)?.to_run().clone();
-            let params = control::arguments(session, &target, arguments)?;
+            let params = control::arguments(session, name, &target, arguments)?;
             Box::pin(run(session, &target, params)).await
         }
         _ => {

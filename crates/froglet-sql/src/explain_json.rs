@@ -19,6 +19,11 @@ pub(crate) fn node(plan: &LogicalPlan) -> Value {
             inner["Output"] = Value::Array(output);
             inner
         }
+        LogicalPlan::Filter(filter) => {
+            let mut inner = node(&filter.input);
+            inner["Filter"] = filter.predicate.to_string().into();
+            inner
+        }
         LogicalPlan::SubqueryAlias(alias) => {
             let mut inner = node(&alias.input);
             inner["Output"] = output(&alias.schema);

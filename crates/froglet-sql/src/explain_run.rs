@@ -114,7 +114,7 @@ fn explained(session: &Session, statement: &Statement) -> Result<Explained, SqlE
     };
     let name = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
     let target = &bind::named(session, &name)?.prepared;
-    let params = control::arguments(session, target, parameters)?;
+    let params = control::arguments(session, &name, target, parameters)?;
     let (command, given) = target.to_plan()?;
     Ok(Explained { command, given: given.to_vec(), params })
 }
