@@ -55,3 +55,14 @@ select * from json_to_recordset('[{"a": 1, "b": "x"}]') as r (a int, b text);
 select * from string_to_table('a,b', ',');
 -- feature: encoding and hashing
 select encode(sha256('x'), 'hex'), md5('x'::bytea), convert_from('\xc3a4'::bytea, 'UTF8'), convert_to('ä', 'UTF8'), hashtext('x') is not null;
+
+-- feature: array_agg of names and of records
+create table t (id int, s varchar(9), n name);
+insert into t values (1, 'a b', 'x'), (2, null, 'y');
+select array_agg(n order by id), array_agg(s order by id) from t;
+select coalesce(array_agg(n), '{}') from t where id > 2;
+select array_agg((id, s) order by id), array_agg(row(id, n, null) order by id) from t;
+select coalesce((select array_agg((id, n)) from t where id > 2), '{}');
+select pg_typeof(array_agg(n)), pg_typeof(array_agg((id, s))), pg_typeof(array_agg(id)) from t;
+select array_agg(id::regtype order by id) from (values (23), (1043)) v(id);
+select typname, typtype, typcategory, typelem, typarray from pg_type where oid in (2211, 2287) order by oid;

@@ -320,3 +320,26 @@ drop materialized view own_m;
 drop owned by hm_reader, hm_writer;
 drop role hm_reader;
 drop role hm_writer;
+
+-- feature: pg_prepared_statements
+create table t (id int, s varchar(9));
+prepare one (bigint) as select id from t where id = $1;
+prepare "Two" as select * from t where s = $1 and s like $2 and s between $3 and $4;
+select name, statement, parameter_types, from_sql, prepare_time is not null as timed from pg_prepared_statements order by name;
+execute one(1);
+select name, generic_plans + custom_plans as runs from pg_prepared_statements order by name;
+select name, parameter_types::text, pg_typeof(parameter_types) from pg_prepared_statements order by name;
+deallocate one;
+select name from pg_prepared_statements;
+deallocate all;
+select count(*) from pg_prepared_statements;
+
+-- feature: types of parameters of functions of numbers
+prepare locks as select pg_advisory_lock($1), pg_advisory_lock($2, $3), pg_try_advisory_lock($4), pg_advisory_unlock($5, $6);
+select parameter_types from pg_prepared_statements where name = 'locks';
+
+-- feature: EXPLAIN of EXECUTE
+prepare one (int) as select $1 + 1;
+execute one (1, 2);
+explain execute one;
+explain execute nothing;

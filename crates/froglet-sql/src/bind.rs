@@ -16,7 +16,7 @@ use crate::error::SqlError;
 use crate::expr::param_index;
 use crate::parse::ParsedStatement;
 use crate::plan::{self, Plan, Planner};
-use crate::prepared::{CachedPlan, Field, Prepared};
+use crate::prepared::{CachedPlan, Field, Named, Prepared};
 use crate::revert::run as revert;
 use crate::session::{Block, Session};
 use crate::types::{self, oids, plain};
@@ -302,14 +302,15 @@ fn described(session: &Session, command: &Command) -> Result<Option<Arc<[Field]>
             let (fields, _) = session.cursor(name).ok_or_else(|| no_cursor(name))?;
             Some(fields.clone())
         }
-        Command::Execute { name, .. } => named(session, name)?.fields.clone(),
+        Command::Execute { name, .. } => named(session, name)?.prepared.fields.clone(),
         _ => None,
     })
 }
 
 /// PREPARE's statement of a name; 26000 where there is none.
-pub(crate) fn named<'s>(session: &'s Session, name: &str) -> Result<&'s Arc<Prepared>, SqlError> {
-    session.named.get(name).ok_or_else(|| {
+pub(crate) fn named<'s>(session: &'s Session, name: &str) -> Result<&'s Named, SqlError> {
+    let found = session.named.get(name).map(|named| &**named);
+    found.ok_or_else(|| {
         SqlError::new(
             SqlState::INVALID_SQL_STATEMENT_NAME,
             format!("prepared statement \"{name}\" does not exist"),

@@ -91,6 +91,23 @@ pub struct CursorRow {
     pub created_us: i64,
 }
 
+/// One row of pg_prepared_statements.
+#[derive(Clone, Debug)]
+pub struct PreparedRow {
+    /// name
+    pub name: String,
+    /// statement
+    pub statement: String,
+    /// prepare_time, in microseconds since 1970.
+    pub prepared_us: i64,
+    /// parameter_types
+    pub parameters: Vec<u32>,
+    /// from_sql
+    pub from_sql: bool,
+    /// generic_plans
+    pub runs: u64,
+}
+
 /// What functions and system tables need from the session. Every method has a default, so that
 /// expressions can be compiled and evaluated without a session (recovery, tests).
 #[allow(missing_docs)] // the methods are what the functions of their names return
@@ -137,6 +154,9 @@ pub trait SessionFunctions: Send + Sync {
         Zone::current()
     }
     fn cursors(&self) -> Vec<CursorRow> {
+        Vec::new()
+    }
+    fn prepared_statements(&self) -> Vec<PreparedRow> {
         Vec::new()
     }
     fn activity(&self) -> Vec<ActivityRow> {

@@ -19,7 +19,11 @@ use crate::session::{Block, Session};
 use crate::stream::{Outcome, RowStream, TagKind};
 use crate::types;
 
-pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outcome, SqlError> {
+pub(crate) async fn run(
+    session: &mut Session,
+    command: &Command,
+    source: &Arc<str>,
+) -> Result<Outcome, SqlError> {
     let tag = match command {
         Command::Empty => return Ok(Outcome::Empty),
         Command::Begin { modes, tag } => {
@@ -81,17 +85,17 @@ pub(crate) async fn run(session: &mut Session, command: &Command) -> Result<Outc
             return Ok(outcome);
         }
         Command::Prepare { name, types, statement, text } => {
-            Box::pin(prepare(session, name, types, statement, text)).await?;
+            Box::pin(prepare(session, name, types, statement, text, source)).await?;
             "PREPARE"
         }
         Command::Deallocate(None) => {
-            session.named.clear();
+            session.close_statements();
             session.cache.clear();
             "DEALLOCATE ALL"
         }
         Command::Deallocate(Some(name)) => {
             bind::named(session, name)?;
-            session.named.remove(name);
+            session.close_statement(name);
             "DEALLOCATE"
         }
         Command::Listen(channel) => {
@@ -211,7 +215,7 @@ fn discard(session: &mut Session, what: Discard) -> Result<Outcome, SqlError> {
                     "DISCARD ALL cannot run inside a transaction block",
                 ));
             }
-            session.named.clear();
+            session.close_statements();
             session.cache.clear();
             session.cursors.clear();
             session.publish_cursors();
@@ -223,8 +227,8 @@ fn discard(session: &mut Session, what: Discard) -> Result<Outcome, SqlError> {
             "DISCARD ALL"
         }
         Discard::Plans => {
-            for prepared in session.named.values() {
-                *prepared.plan.lock() = None;
+            for named in session.named.values() {
+                *named.prepared.plan.lock() = None;
             }
             session.cache.clear();
             "DISCARD PLANS"
@@ -244,6 +248,7 @@ async fn prepare(
     types: &[ast::DataType],
     statement: &Arc<Command>,
     text: &str,
+    source: &Arc<str>,
 ) -> Result<(), SqlError> {
     let mut oids = Vec::with_capacity(types.len());
     for ty in types {
@@ -254,19 +259,20 @@ async fn prepare(
         ParsedStatement { command: statement.clone(), sql: sql.clone(), source: sql, offset: 0 };
     let prepared = bind::prepare(session, &parsed, &oids).await?;
     prepared.check_parameters()?;
-    session.store_statement(name, Arc::new(prepared))
+    session.store_statement(name, Arc::new(prepared), source.clone(), true)
 }
 
 /// The values of EXECUTE's arguments.
 pub(crate) fn arguments(
     session: &Session,
+    name: &str,
     target: &Prepared,
     arguments: &[ast::Expr],
 ) -> Result<Vec<Value>, SqlError> {
     if arguments.len() != target.params.len() {
         return Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
-            "wrong number of parameters for prepared statement",
+            format!("wrong number of parameters for prepared statement \"{name}\""),
         )
         .detail(format!(
             "Expected {} parameters but got {}.",

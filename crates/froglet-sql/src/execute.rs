@@ -41,7 +41,7 @@ pub(crate) async fn run(
 ) -> Result<Outcome, SqlError> {
     let command = prepared.statement.command.clone();
     if command.is_control() {
-        return pin!(control::run(session, &command)).await;
+        return pin!(control::run(session, &command, &prepared.statement.source)).await;
     }
     if params.len() != prepared.params.len() {
         return Err(SqlError::new(
@@ -61,8 +61,8 @@ pub(crate) async fn run(
         | Command::Merge(_)
         | Command::With(_) => pin!(run_planned(session, prepared, params)).await,
         Command::Execute { name, arguments } => {
-            let target = bind::named(session, name)?.clone();
-            let params = control::arguments(session, &target, arguments)?;
+            let target = bind::named(session, name)?.to_run().clone();
+            let params = control::arguments(session, name, &target, arguments)?;
             Box::pin(run(session, &target, params)).await
         }
         _ => {

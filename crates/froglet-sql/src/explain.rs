@@ -58,8 +58,9 @@ pub fn options(
     Ok(options)
 }
 
-/// The lines of a plan as PostgreSQL's JSON: a node, and within it those that are indented below it.
-pub fn as_json(lines: &[String]) -> String {
+/// The lines of a plan as PostgreSQL's JSON: a node, and within it those that are indented below it; or its `tree`,
+/// and the lines as details.
+pub fn as_json(lines: &[String], tree: Option<Value>) -> String {
     let depth = |line: &str| line.len() - line.trim_start().len();
     let nodes: Vec<(usize, &str)> =
         lines.iter().filter(|line| !line.trim().is_empty()).map(|l| (depth(l), l.trim())).collect();
@@ -68,7 +69,11 @@ pub fn as_json(lines: &[String]) -> String {
     while at < nodes.len() {
         plans.push(node(&nodes, &mut at));
     }
-    let first = if plans.is_empty() { Value::Null } else { plans.remove(0) };
+    let first = match tree {
+        Some(tree) => tree,
+        None if plans.is_empty() => Value::Null,
+        None => plans.remove(0),
+    };
     let mut document = serde_json::json!({ "Plan": first });
     if !plans.is_empty() {
         document["Details"] = plans.into();
@@ -93,6 +98,11 @@ fn node(nodes: &[(usize, &str)], at: &mut usize) -> Value {
         object["Plans"] = plans.into();
     }
     object
+}
+
+/// The plan of a query with its parameters bound, as a tree.
+pub fn tree(query: &PlannedQuery, params: &[froglet_engine::Value]) -> Result<Value, SqlError> {
+    Ok(crate::explain_json::node(&query.bound(params)?))
 }
 
 /// The lines of QUERY PLAN.

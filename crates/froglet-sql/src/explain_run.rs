@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Statement;
 use froglet_engine::Value;
+use froglet_schema::SqlType;
 use froglet_txn::aside;
 
 use crate::apply::Stop;
-use crate::bind::text_fields;
-use crate::command::Command;
+use crate::bind::{self, text_fields};
+use crate::command::{Command, fold};
 use crate::context::EvalContext;
+use crate::control;
 use crate::error::SqlError;
 use crate::explain::{self, ExplainOptions};
 use crate::modify::Source;
@@ -25,7 +27,7 @@ pub(crate) async fn run(
     statement: &Statement,
 ) -> Result<Outcome, SqlError> {
     let analyze = options.analyze;
-    let command = Command::from_statement(statement.clone());
+    let Explained { command, given, params } = explained(session, statement)?;
     session.transaction()?;
     let limits = session.limits();
     let db = session.db.clone();
@@ -41,7 +43,7 @@ pub(crate) async fn run(
         session: &session.state,
         returned: Vec::new(),
     };
-    let planned = plan::plan(&mut planner, &command, &[]).await.map_err(|stop| match stop {
+    let planned = plan::plan(&mut planner, &command, &given).await.map_err(|stop| match stop {
         Stop::Error(e) => e,
         Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),
     })?;
@@ -51,13 +53,19 @@ pub(crate) async fn run(
     if let Some(denied) = session.refusal(&command, &version) {
         return Err(*denied);
     }
+    let tree = match &plan {
+        Plan::Query(query) if options.json && options.verbose => Some(query.tree(&params)?),
+        Plan::Locking(plan) if options.json && options.verbose => Some(plan.query().tree(&params)?),
+        _ => None,
+    };
     let lines = match &plan {
         Plan::Query(query) => {
             let snapshot = session.txn.as_mut().expect("just begun").snapshot();
-            query.explain(&session.state, snapshot, options, &limits).await?
+            query.explain(&session.state, snapshot, &params, options, &limits).await?
         }
         Plan::Select(select) if analyze => {
-            let context = EvalContext::new(session.state.clone());
+            let types: Arc<[SqlType]> = given.into();
+            let context = EvalContext::with_params(session.state.clone(), params, &types);
             let snapshot = session.txn.as_mut().expect("just begun").snapshot();
             let begun = std::time::Instant::now();
             let ran = aside(|| select.run(&snapshot, &context, &limits, usize::MAX))?;
@@ -73,7 +81,7 @@ pub(crate) async fn run(
         _ if analyze => return Err(SqlError::unsupported("EXPLAIN ANALYZE of a data change")),
         Plan::Locking(plan) => {
             let snapshot = session.txn.as_mut().expect("just begun").snapshot();
-            plan.query().explain(&session.state, snapshot, options, &limits).await?
+            plan.query().explain(&session.state, snapshot, &params, options, &limits).await?
         }
         Plan::Select(select) => select.describe(),
         Plan::Insert(insert) => vec![format!("Insert on {}", insert.inserter.table.def.name)],
@@ -86,9 +94,29 @@ pub(crate) async fn run(
         catalog.end_statement(txn);
     }
     let fields = fields(options);
-    let lines = if options.json { vec![explain::as_json(&lines)] } else { lines };
+    let lines = if options.json { vec![explain::as_json(&lines, tree)] } else { lines };
     let rows = lines.into_iter().map(|line| vec![Value::text(line)]).collect();
     Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Word("EXPLAIN"))))
+}
+
+/// What is planned.
+struct Explained {
+    command: Arc<Command>,
+    given: Vec<SqlType>,
+    params: Vec<Value>,
+}
+
+/// The statement, or the prepared one that it executes, with its arguments.
+fn explained(session: &Session, statement: &Statement) -> Result<Explained, SqlError> {
+    let Statement::Execute { name: Some(name), parameters, .. } = statement else {
+        let command = Arc::new(Command::from_statement(statement.clone()));
+        return Ok(Explained { command, given: Vec::new(), params: Vec::new() });
+    };
+    let name = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
+    let target = &bind::named(session, &name)?.prepared;
+    let params = control::arguments(session, &name, target, parameters)?;
+    let (command, given) = target.to_plan()?;
+    Ok(Explained { command, given: given.to_vec(), params })
 }
 
 /// The column of a plan.

@@ -39,8 +39,8 @@ use crate::error::SqlError;
 use crate::lazy_query::{is_widening, may_fail, reads_catalog};
 use crate::planning::{NoTables, PlanContext, param_fields};
 use crate::quick::Quick;
-use crate::semantics::casts;
 use crate::semantics::param::ParamExpr;
+use crate::semantics::{casts, operators};
 use crate::types::cast::{CastContext, assignable, not_assignable};
 use crate::types::{self, cast_array, sql_field, sql_type_of_field};
 use crate::walk;
@@ -605,6 +605,16 @@ fn forbid_aggregates(expr: &Expr) -> Result<(), SqlError> {
 /// been inferred, or oid 0.
 fn type_params(logical: Expr, params: &[SqlType]) -> Result<(Expr, Vec<SqlType>), SqlError> {
     let mut found: Vec<SqlType> = params.to_vec();
+    let beside = |expr: &Expr| {
+        for index in operators::beside_varchar(expr) {
+            found.resize(found.len().max(index + 1), types::plain(0));
+            if found[index].oid == 0 || found[index].oid == types::oids::UNKNOWN {
+                found[index] = types::plain(types::oids::TEXT);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    };
+    logical.apply(beside).map_err(map_df_error)?;
     let logical = logical
         .transform(|node| {
             let Expr::Placeholder(Placeholder { id, field }) = node else {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use froglet_engine::{BlockCounts, Snapshot, SpaceId, SqlState, TxnId};
+use froglet_engine::{BlockCounts, IdMap, Snapshot, SpaceId, SqlState, TxnId};
 use froglet_schema::access::PG_CLASS;
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef,
@@ -17,12 +17,13 @@ use froglet_txn::{AdvisoryKey, AdvisoryLock, AdvisoryMode, CancelReason, Limits}
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::advisory::{Lasts, Owners};
-use crate::context::{ActivityRow, CursorRow, SessionFunctions, SettingRow};
+use crate::context::{ActivityRow, CursorRow, PreparedRow, SessionFunctions, SettingRow};
 use crate::copy::progress::CopyRow;
 use crate::database::{Database, Ends, SessionShared};
 use crate::error::{Notice, SqlError};
 use crate::notify::Said;
 use crate::plan::read_only;
+use crate::prepared::Named;
 use crate::privileges::{self, Kind, Who, bits};
 use crate::roles;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
@@ -39,6 +40,8 @@ pub struct SessionState {
     inner: Mutex<Inner>,
     owners: Mutex<Owners>,
     said: Said,
+    /// The session's statements, for pg_prepared_statements.
+    named: Mutex<IdMap<String, Arc<Named>>>,
 }
 
 struct Inner {
@@ -109,6 +112,7 @@ impl SessionState {
             }),
             owners: Mutex::default(),
             said: Said::default(),
+            named: Mutex::default(),
         }
     }
 
@@ -123,6 +127,10 @@ impl SessionState {
     /// Of advisory locks.
     pub(crate) fn owners(&self) -> MutexGuard<'_, Owners> {
         self.owners.lock()
+    }
+
+    pub(crate) fn named(&self) -> MutexGuard<'_, IdMap<String, Arc<Named>>> {
+        self.named.lock()
     }
 
     /// What the transaction notifies of.
@@ -313,6 +321,13 @@ impl SessionFunctions for SessionState {
 
     fn cursors(&self) -> Vec<CursorRow> {
         self.inner.lock().cursors.clone()
+    }
+
+    fn prepared_statements(&self) -> Vec<PreparedRow> {
+        let mut rows: Vec<PreparedRow> =
+            self.named().iter().map(|(name, named)| named.row(name)).collect();
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        rows
     }
 
     fn zone(&self) -> Zone {

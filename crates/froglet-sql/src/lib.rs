@@ -51,6 +51,7 @@ pub mod error;
 mod execute;
 pub mod explain;
 mod explain_ddl;
+mod explain_json;
 mod explain_run;
 mod exported;
 pub mod expr;

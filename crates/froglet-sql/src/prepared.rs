@@ -11,17 +11,20 @@
 //! answer is PostgreSQL's: 0A000, "cached plan must not change result type".
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use froglet_engine::{ColumnId, ColumnType};
 use froglet_schema::{ObjectId, SqlType};
 use parking_lot::Mutex;
 
 use crate::command::Command;
+use crate::context::PreparedRow;
 use crate::convert::Conversion;
 use crate::error::SqlError;
 use crate::parse::ParsedStatement;
 use crate::plan::Plan;
 use crate::settings::Hot;
+use crate::types::datetime::now_us;
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +59,42 @@ pub struct Prepared {
     pub(crate) lifted: bool,
     /// The latest plan, with the catalog stamp and settings it was made under.
     pub(crate) plan: Mutex<Option<Arc<CachedPlan>>>,
+}
+
+/// A statement under a name, PREPARE's or the protocol's.
+pub(crate) struct Named {
+    pub(crate) prepared: Arc<Prepared>,
+    /// What the client wrote.
+    text: Arc<str>,
+    from_sql: bool,
+    /// In microseconds since 1970.
+    since_us: i64,
+    /// How often it was to run.
+    runs: AtomicU64,
+}
+
+impl Named {
+    pub(crate) fn new(prepared: Arc<Prepared>, text: Arc<str>, from_sql: bool) -> Named {
+        Named { prepared, text, from_sql, since_us: now_us(), runs: AtomicU64::new(0) }
+    }
+
+    /// Its statement, which is to run now.
+    pub(crate) fn to_run(&self) -> &Arc<Prepared> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        &self.prepared
+    }
+
+    /// Its row of pg_prepared_statements. No plan is made for the values of a run's parameters: all are generic.
+    pub(crate) fn row(&self, name: &str) -> PreparedRow {
+        PreparedRow {
+            name: name.to_owned(),
+            statement: self.text.to_string(),
+            prepared_us: self.since_us,
+            parameters: self.prepared.params.iter().map(|ty| ty.oid).collect(),
+            from_sql: self.from_sql,
+            runs: self.runs.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// A plan and what it depends on.

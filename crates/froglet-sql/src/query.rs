@@ -36,7 +36,7 @@ use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
 use crate::query_run::{self, QueryStream};
 use crate::rewrite_subquery;
-use crate::semantics::{casts, copies, grouping_sets, held, merged_columns, named};
+use crate::semantics::{casts, copies, grouping_sets, held, merged_columns, named, operators};
 use crate::stack;
 use crate::subplan;
 use crate::types::{self, oids, sql_type_of_field};
@@ -275,6 +275,11 @@ fn contexts_of(plan: LogicalPlan) -> Result<HashMap<usize, FieldRef>, DataFusion
         let limit = matches!(node, LogicalPlan::Limit(_));
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
+                for index in operators::beside_varchar(expr) {
+                    let text = types::plain(oids::TEXT);
+                    let view = arrow::datatypes::DataType::Utf8View;
+                    found.entry(index).or_insert_with(|| types::sql_field("", text, view, true));
+                }
                 if let Expr::Placeholder(Placeholder { id, field }) = expr
                     && let Some(index) = param_index(id)
                 {

@@ -118,16 +118,24 @@ impl QueryPlan {
         Ok(self.planned.run(&env, snapshot, params, writer.limits)?.boxed())
     }
 
+    /// The plan as EXPLAIN (VERBOSE, FORMAT JSON) has it.
+    pub(crate) fn tree(&self, params: &[Value]) -> Result<serde_json::Value, SqlError> {
+        let params = &params[..params.len().min(self.planned.params().len())];
+        explain::tree(&self.planned, params)
+    }
+
     /// The lines of EXPLAIN.
     pub(crate) async fn explain(
         &self,
         session: &Arc<SessionState>,
         snapshot: Arc<Snapshot>,
+        params: &[Value],
         options: ExplainOptions,
         limits: &Limits,
     ) -> Result<Vec<String>, SqlError> {
         let env = QueryEnv::new(session.catalog_now(), session.clone());
-        explain::explain(&self.planned, &env, snapshot, &[], options, limits).await
+        let params = &params[..params.len().min(self.planned.params().len())];
+        explain::explain(&self.planned, &env, snapshot, params, options, limits).await
     }
 }
 

@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator}
 
 use crate::error::SqlError;
 use crate::rewrite::{call, folded, null};
+use crate::rewrite_tuple;
 
 /// Rewrites one expression whose parts have been rewritten.
 pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
@@ -77,6 +78,7 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
         },
         Expr::Function(function) => {
             named_arguments(function)?;
+            rewrite_tuple::in_array_agg(function);
             sorted_if_distinct(expr);
             return Ok(());
         }

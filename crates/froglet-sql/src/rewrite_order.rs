@@ -27,13 +27,15 @@ pub(crate) fn part_names(query: &mut ast::Query) {
             }
         });
     }
+    // Columns that are called the same have the first numbers.
+    let count = select.projection.len();
     for (at, item) in select.projection.iter_mut().enumerate() {
         let ast::SelectItem::ExprWithAlias { alias, .. } = item else { continue };
         let name = folded(alias);
         if !qualified.contains(&name) {
             continue;
         }
-        *alias = ast::Ident::with_quote('"', different(&name, at + 1));
+        *alias = ast::Ident::with_quote('"', different(&name, count + at));
         for key in &mut *keys {
             if let Expr::Identifier(ident) = &mut key.expr
                 && folded(ident) == name

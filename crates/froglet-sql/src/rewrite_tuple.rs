@@ -107,6 +107,20 @@ fn parse(text: &str) -> Option<Expr> {
     Parser::new(&Postgres).try_with_sql(text).and_then(|mut parser| parser.parse_expr()).ok()
 }
 
+/// Rows that become an array's elements, as calls of the function that makes their texts.
+pub fn in_array_agg(function: &mut ast::Function) {
+    let name = function.name.0.last().and_then(|part| part.as_ident());
+    let ast::FunctionArguments::List(list) = &mut function.args else { return };
+    if name.is_none_or(|name| !name.value.eq_ignore_ascii_case("array_agg")) {
+        return;
+    }
+    for arg in &mut list.args {
+        if let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(row)) = arg {
+            in_list(row);
+        }
+    }
+}
+
 /// A row in a select list, as a call of the function that makes its text.
 pub fn in_list(expr: &mut Expr) {
     if let Expr::Tuple(items) = expr {

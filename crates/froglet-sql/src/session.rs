@@ -30,7 +30,7 @@ use crate::error::{Notice, SqlError};
 use crate::functions::SessionState;
 use crate::notify::SaidMark;
 use crate::parse::{self, ParsedStatement};
-use crate::prepared::Prepared;
+use crate::prepared::{Named, Prepared};
 use crate::roles;
 use crate::settings::{Settings, SettingsMark};
 use crate::statement_cache::StatementCache;
@@ -91,7 +91,7 @@ pub struct Session {
     /// Statements seen before.
     pub(crate) cache: StatementCache,
     /// PREPARE's statements.
-    pub(crate) named: IdMap<String, Arc<Prepared>>,
+    pub(crate) named: IdMap<String, Arc<Named>>,
     /// Parents that this transaction holds shared and has checked.
     pub(crate) held_parents: IdSet<froglet_txn::Shared>,
     /// What this transaction checks at its end.
@@ -161,15 +161,23 @@ impl Session {
         self.shared.secret
     }
 
-    /// Keeps a statement under a name, for EXECUTE and Bind alike.
-    pub fn store_statement(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<(), SqlError> {
+    /// Keeps a statement under a name, for EXECUTE and Bind alike. `text`: as its client wrote it.
+    pub fn store_statement(
+        &mut self,
+        name: &str,
+        prepared: Arc<Prepared>,
+        text: Arc<str>,
+        from_sql: bool,
+    ) -> Result<(), SqlError> {
         if self.named.contains_key(name) {
             return Err(SqlError::new(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        self.named.insert(name.to_owned(), prepared);
+        let named = Arc::new(Named::new(prepared, text, from_sql));
+        self.state.named().insert(name.to_owned(), named.clone());
+        self.named.insert(name.to_owned(), named);
         Ok(())
     }
 
@@ -180,12 +188,25 @@ impl Session {
 
     /// The statement of a name.
     pub fn statement(&self, name: &str) -> Option<&Arc<Prepared>> {
-        self.named.get(name)
+        self.named.get(name).map(|named| &named.prepared)
+    }
+
+    /// The same, which is to run now.
+    pub fn statement_to_run(&self, name: &str) -> Option<&Arc<Prepared>> {
+        self.named.get(name).map(|named| named.to_run())
     }
 
     /// Forgets the statement of a name; nothing, if there is none.
     pub fn close_statement(&mut self, name: &str) {
-        self.named.remove(name);
+        if self.named.remove(name).is_some() {
+            self.state.named().remove(name);
+        }
+    }
+
+    /// Forgets the statements of all names.
+    pub(crate) fn close_statements(&mut self) {
+        self.named.clear();
+        self.state.named().clear();
     }
 
     /// The database.

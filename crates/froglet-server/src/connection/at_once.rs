@@ -73,7 +73,7 @@ impl Connection {
         let bind = &exchange.bind;
         let prepared = match bind.statement {
             "" => self.unnamed.as_ref(),
-            name => self.session.statement(name),
+            name => self.session.statement_to_run(name),
         };
         let Some(prepared) = prepared.cloned() else { return Ok(Progress::None) };
         let columns = prepared.fields().map_or(0, |fields| fields.len());

@@ -74,15 +74,20 @@ impl Connection {
         if parse.name.is_empty() {
             self.unnamed = Some(prepared);
         } else {
-            self.session.store_statement(parse.name, prepared)?;
+            self.session.store_statement(parse.name, prepared, parse.query.into(), false)?;
         }
         self.channel.output.parse_complete();
         Ok(())
     }
 
-    fn statement(&self, name: &str) -> Result<Arc<Prepared>, Stop> {
+    /// The statement of a name, which is bound to run or not.
+    fn statement(&self, name: &str, runs: bool) -> Result<Arc<Prepared>, Stop> {
         let unnamed = name.is_empty();
-        let found = if unnamed { self.unnamed.as_ref() } else { self.session.statement(name) };
+        let found = match runs {
+            _ if unnamed => self.unnamed.as_ref(),
+            true => self.session.statement_to_run(name),
+            false => self.session.statement(name),
+        };
         found.cloned().ok_or_else(|| {
             let what = match unnamed {
                 true => "unnamed prepared statement".to_owned(),
@@ -94,7 +99,8 @@ impl Connection {
     }
 
     fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Stop> {
-        let prepared = self.statement(bind.statement)?;
+        // What was not answered at once has been counted.
+        let prepared = self.statement(bind.statement, !self.declined)?;
         self.refuse_if_failed(&prepared)?;
         if !bind.portal.is_empty() && self.portals.get(bind.portal).is_some() {
             return Err(SqlError::new(
@@ -131,7 +137,7 @@ impl Connection {
         let text = Formats::default();
         let (prepared, formats) = match target {
             Target::Statement(name) => {
-                let prepared = self.statement(name)?;
+                let prepared = self.statement(name, false)?;
                 let oids = prepared.params().iter().map(|ty| ty.oid).collect();
                 self.channel.output.parameter_description(oids);
                 (prepared, &text)

@@ -219,7 +219,7 @@ pub const SPECS: &[Spec] = &[
     spec("pg_catalog", "pg_prepared_xacts", 12_090, 'v', "\
         transaction xid, gid text, prepared timestamptz, owner name, database name"),
     spec("pg_catalog", "pg_prepared_statements", 12_095, 'v', "\
-        name text, statement text, prepare_time timestamptz, parameter_types _text, from_sql \
+        name text, statement text, prepare_time timestamptz, parameter_types _regtype, from_sql \
         bool, generic_plans int8, custom_plans int8"),
     spec("pg_catalog", "pg_cursors", 12_077, 'v', "\
         name text, statement text, is_holdable bool, is_binary bool, is_scrollable bool, \

@@ -24,6 +24,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("pg_catalog", "pg_sequences") => pg_sequences,
         ("pg_catalog", "pg_stat_user_tables") => user_tables,
         ("pg_catalog", "pg_cursors") => cursors,
+        ("pg_catalog", "pg_prepared_statements") => prepared_statements,
         ("information_schema", "tables") => is_tables,
         ("information_schema", "columns") => is_columns,
         ("information_schema", "table_constraints") => is_constraints,
@@ -436,6 +437,21 @@ fn cursors(scope: &QueryScope, rows: &mut Rows) {
             is_binary: cursor.binary,
             is_scrollable: cursor.scrollable,
             creation_time: V::Time(cursor.created_us),
+        );
+    }
+}
+
+fn prepared_statements(scope: &QueryScope, rows: &mut Rows) {
+    for statement in scope.session.prepared_statements() {
+        let types: Vec<i64> = statement.parameters.into_iter().map(i64::from).collect();
+        row!(rows;
+            name: statement.name,
+            statement: statement.statement,
+            prepare_time: V::Time(statement.prepared_us),
+            parameter_types: types,
+            from_sql: statement.from_sql,
+            generic_plans: statement.runs,
+            custom_plans: 0,
         );
     }
 }

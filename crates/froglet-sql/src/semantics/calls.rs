@@ -17,10 +17,10 @@ use datafusion::logical_expr::{Cast, Expr};
 use super::casts;
 use super::fields::field_of;
 use super::operators::unknown_literal;
-use crate::types::oids::NUMERIC;
+use crate::types::oids::{FLOAT8, INT2, INT4, INT8, NUMERIC, OID};
 use crate::types::{self, plain, sql_field, sql_type_of_field};
 use crate::udf::overload::{Given, Overloads, Resolved};
-use crate::udf::simple::ANY;
+use crate::udf::simple::{ANY, Simple};
 
 /// Resolves a call, if it is of such a function and its arguments' types are known here.
 pub fn resolve(mut call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -52,6 +52,26 @@ pub fn resolve(mut call: ScalarFunction, schema: &DFSchema) -> Result<Transforme
     let scale = overload.scale(&Given { fields: &fields, constants: &constants });
     let function = Resolved::function(overload, scale);
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, args))))
+}
+
+/// Gives parameters the types of the arguments that they are, where values of these are numbers; texts are what
+/// they are without.
+pub fn type_parameters(call: &mut ScalarFunction) -> bool {
+    let Some(simple) = call.func.inner().downcast_ref::<Simple>() else { return false };
+    let count = call.args.len();
+    let mut typed = false;
+    for (at, arg) in call.args.iter_mut().enumerate() {
+        let Some(oid) = simple.parameter(at, count).filter(|oid| is_number(*oid)) else { continue };
+        if let Expr::Placeholder(Placeholder { id, field: None }) = arg {
+            *arg = placeholder(std::mem::take(id), oid);
+            typed = true;
+        }
+    }
+    typed
+}
+
+fn is_number(oid: u32) -> bool {
+    matches!(oid, INT2 | INT4 | INT8 | FLOAT8 | OID)
 }
 
 /// `pg_typeof(x)`, which the types of the plan tell.

@@ -94,11 +94,14 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         Expr::ScalarFunction(call) if call.func.name() == "pg_typeof" => {
             calls::type_named(call, schema)
         }
-        Expr::ScalarFunction(call) => {
+        Expr::ScalarFunction(mut call) => {
+            let typed = calls::type_parameters(&mut call);
             let resolved = quantified::resolve(call, schema)?;
             match resolved.data {
                 Expr::ScalarFunction(call) if !resolved.transformed => {
-                    common::resolve(call, schema)
+                    let mut resolved = common::resolve(call, schema)?;
+                    resolved.transformed |= typed;
+                    Ok(resolved)
                 }
                 other => Ok(Transformed::yes(other)),
             }

@@ -120,6 +120,9 @@ impl ScalarUDFImpl for Held {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        args.args.into_iter().next().ok_or_else(|| crate::planning::internal("a condition is there"))
+        args.args
+            .into_iter()
+            .next()
+            .ok_or_else(|| crate::planning::internal("a condition is there"))
     }
 }

@@ -21,6 +21,7 @@ use super::arith::{self, Op};
 use super::fields::{arrow_type_of, field_of};
 use super::{array_ops, casts, common, json_ops, time_arith};
 use crate::error::SqlError;
+use crate::expr::param_index;
 use crate::types::{self, oids, sql_type_of_field};
 
 /// Plans binary operators.
@@ -439,6 +440,29 @@ fn parameter_type(field: &Field) -> SqlType {
         oids::VARCHAR | oids::NAME | oids::CHAR => types::plain(oids::TEXT),
         oid => types::plain(oid),
     }
+}
+
+/// The parameters of a LIKE or BETWEEN that DataFusion gives the type of the other operand, a varchar. There is no
+/// such operator of varchar; PostgreSQL takes that of text. Nor is a pattern a char(n).
+pub(crate) fn beside_varchar(expr: &Expr) -> Vec<usize> {
+    let (operands, types): (Vec<&Expr>, &[u32]) = match expr {
+        Expr::Like(like) | Expr::SimilarTo(like) => {
+            (vec![&like.expr, &like.pattern], &[oids::VARCHAR, oids::BPCHAR, oids::NAME])
+        }
+        Expr::Between(between) => {
+            (vec![&between.expr, &between.low, &between.high], &[oids::VARCHAR])
+        }
+        _ => return Vec::new(),
+    };
+    let index = |expr: &&Expr| match expr {
+        Expr::Placeholder(Placeholder { id, field: Some(field) })
+            if types.contains(&sql_type_of_field(field).oid) =>
+        {
+            param_index(id)
+        }
+        _ => None,
+    };
+    operands.iter().filter_map(index).collect()
 }
 
 /// The type in which a literal beside a value of this type is read. A decimal keeps its digits.

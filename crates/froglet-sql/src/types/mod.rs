@@ -97,6 +97,7 @@ pub mod oids {
     pub const REGCLASS: u32 = 2205;
     pub const REGTYPE: u32 = 2206;
     pub const RECORD: u32 = 2249;
+    pub const RECORD_ARRAY: u32 = 2287;
     pub const VOID: u32 = 2278;
     pub const UUID: u32 = 2950;
     pub const JSONB: u32 = 3802;
@@ -251,6 +252,9 @@ pub fn array_type_of(element: u32) -> Option<u32> {
 pub fn element_oid(array: u32) -> Option<u32> {
     if array == oids::ACLITEM_ARRAY {
         return Some(oids::TEXT);
+    }
+    if array == oids::RECORD_ARRAY {
+        return Some(oids::RECORD);
     }
     names::type_row(array).filter(|row| row.category == 'A').map(|row| row.element)
 }

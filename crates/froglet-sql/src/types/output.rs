@@ -4,7 +4,9 @@ use arrow::array::{Array, ArrayRef};
 use froglet_engine::{ColumnType, Value};
 
 use super::cell::{Cell, cell_at, cell_of};
-use super::{array, binary, datetime, element_oid, float, interval, numeric, oids};
+use super::{
+    array, binary, datetime, element_oid, float, interval, numeric, oids, plain, type_name,
+};
 
 /// Appends the text format of a cell that is not NULL. NULL appends nothing: ask before.
 pub fn write_text(array: &dyn Array, row: usize, oid: u32, out: &mut Vec<u8>) {
@@ -143,7 +145,12 @@ fn list(items: &ArrayRef, oid: u32, out: &mut Vec<u8>) {
         }
         let start = out.len();
         let cell = cell_at(items.as_ref(), row);
-        cell_text(&cell, element, out);
+        match cell {
+            Cell::Oid(named) if element == oids::REGTYPE => {
+                out.extend_from_slice(type_name(plain(named)).as_bytes());
+            }
+            _ => cell_text(&cell, element, out),
+        }
         if !matches!(cell, Cell::List(_)) {
             quote_item(start, out);
         }

@@ -54,7 +54,8 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         Ok(nothing())
     });
     let with_keys = locks.into_iter().flatten().chain(unlocks);
-    let built = with_keys.map(|function| function.optional(1).changing().build());
+    let built =
+        with_keys.map(|function| function.optional(1).together(&[INT4, INT4]).changing().build());
     built.chain([all.changing().build()]).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Functions that PostgreSQL's clients expect and DataFusion has not, or has otherwise.
 
 pub mod advisory;
+pub mod array_agg;
 pub mod arrays;
 pub mod average;
 pub mod bytes;
@@ -104,6 +105,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 /// Aggregate functions.
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     let mut all = intervals::planned();
+    all.push(array_agg::function());
     all.extend(ordered::functions());
     all.extend(statistics::functions());
     all.push(Arc::new(AggregateUDF::new_from_impl(single::SingleValue::default())));

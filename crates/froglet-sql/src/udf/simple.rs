@@ -74,6 +74,8 @@ pub struct Simple {
     arguments: &'static [u32],
     /// How many of the arguments must be there.
     required: usize,
+    /// The types that parameters have where all arguments are there, if these are others.
+    together: &'static [u32],
     returns: u32,
     strict: bool,
     body: Body,
@@ -89,6 +91,7 @@ impl Simple {
             aliases: Vec::new(),
             arguments,
             required: arguments.len(),
+            together: arguments,
             returns,
             strict: true,
             body,
@@ -118,6 +121,19 @@ impl Simple {
     pub fn optional(mut self, count: usize) -> Simple {
         self.required = self.arguments.len() - count;
         self
+    }
+
+    /// Where all arguments are there, parameters are of these types.
+    pub fn together(mut self, types: &'static [u32]) -> Simple {
+        self.together = types;
+        self
+    }
+
+    /// The type of a parameter as an argument of a call of so many.
+    pub(crate) fn parameter(&self, at: usize, count: usize) -> Option<u32> {
+        let all = count == self.arguments.len();
+        let types = if all { self.together } else { self.arguments };
+        types.get(at).copied().filter(|oid| *oid != ANY)
     }
 
     /// It is called for NULLs too.
