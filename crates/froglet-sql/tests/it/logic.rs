@@ -1,5 +1,6 @@
 //! The files in `tests/sql`: statements and the answers they must have, run through both
-//! execution paths. An error is written as its SQLSTATE and message, and its detail after ` | `.
+//! execution paths; `tests/test_sqllogic.py` runs them on PostgreSQL. An error is written as its
+//! SQLSTATE and message, and its detail after ` | `.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,12 @@ impl AsyncDB for Connection {
     }
 
     async fn shutdown(&mut self) {}
+
+    /// `onlyif froglet` marks what PostgreSQL does otherwise: `tests/test_sqllogic.py` runs the rest of
+    /// the records there.
+    fn engine_name(&self) -> &str {
+        "froglet"
+    }
 }
 
 /// Runs one file to its end; what failed in it.
