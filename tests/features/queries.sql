@@ -486,4 +486,40 @@ select 1.5 << 1;
 select *, x from generate_series(1, 2) x;
 select *, generate_series from generate_series(1, 2);
 select (select count(*) from (select oid, * from pg_namespace where nspname = 'public') q);
-select n.nspname, n.*, n.nspname as again from pg_namespace n where n.oid = 11;
+select count(*) from (select n.nspname, n.*, n.nspname as again from pg_namespace n where n.oid = 11) q;
+-- feature: IN (SELECT …) told from NULL in conditions
+create table a (id int, v int); insert into a values (1, 1), (2, null), (3, 3);
+create table b (id int, v int); insert into b values (1, 1), (2, 5), (7, null);
+select id from a where (v in (select v from b)) is not false order by 1;
+select id from a where (v in (select v from b)) is null order by 1;
+select id from a where id = 3 or v not in (select v from b) order by 1;
+select id from a where not (v in (select v from b) and id > 0) order by 1;
+select id from a where not (id = 9 or v in (select v from b)) order by 1;
+select id from a where case when v in (select v from b) then false else true end order by 1;
+select id from a where (v not in (select v from b where v is not null)) is not true order by 1;
+select id from a where id = 3 or v in (select v from b) order by 1;
+select id from a where not v in (select v from b where v is not null) order by 1;
+-- feature: conditions that read no columns above count(*)
+create table a (id int); insert into a values (1), (2);
+select a.id, q.c from a left join (select count(*) as c from a) q on 1 = 2 order by 1;
+select a.id, q.c from a left join (select count(*) as c from a) q on a.id = 1 and 1 = 2 order by 1;
+select a.id, q.c from a join (select count(*) as c from a where false) q on 1 = 1 order by 1;
+select c from (select count(*) as c from a) q where 1 = 2;
+select count(*) from a having 1 = 2;
+prepare p(int) as select count(*) from a having $1 = 1;
+execute p(2);
+execute p(1);
+-- feature: conditions over both sides of an outer join
+create table a (id int, v int, t text); insert into a values (1, 1, 'x'), (2, null, 'y'), (3, 3, null);
+create table b (id int, v int, t text); insert into b values (1, 1, 'x'), (2, 5, 'q'), (7, null, null);
+select a.id, b.id from a full join b on a.id = b.id where b.v is distinct from a.v and b.t not like '%z%' order by 1, 2;
+select a.id, b.id from a right join b on a.id = b.id where b.v is distinct from a.v and b.t not like '%z%' order by 1, 2;
+select a.id, b.id from a left join b on a.id = b.id where b.v is distinct from a.v and a.t not like '%z%' order by 1, 2;
+-- feature: casts of one expression to several types, grouped and ordered by
+create table a (id int, v int); insert into a values (1, 1), (2, null), (3, 3);
+select a.id::smallint, a.id::float8, max(v) from a group by 1, 2 order by 1;
+select max(a.id::smallint), max(a.id::bigint) from a;
+select (id::int)::text, (id::int)::bigint from a group by 1, 2 order by 1;
+select a.id::text, count(*), a.id::bigint from a group by a.id::text, a.id::bigint order by a.id::text desc;
+select a.id::text, a.id::bigint from a order by a.id desc;
+select id::text, id from a group by id order by id::text;

@@ -255,6 +255,8 @@ fn comparable(
             .collect(),
         // A parent in the making has no indexes yet; froglet-schema finds its key.
         (true, None) => return Ok(()),
+        // Without a key there froglet-schema refuses it, whatever the types are.
+        (false, _) if parent.id != child.id && !is_key(parent, parent_columns) => return Ok(()),
         (false, _) => parent_columns.to_vec(),
     };
     if parent_columns.len() != columns.len() {
@@ -268,7 +270,8 @@ fn comparable(
         if kind(from.ty) == kind(to.ty) {
             continue;
         }
-        let chosen = name.clone().unwrap_or_else(|| format!("{}_{a}_fkey", child.name));
+        let chosen =
+            name.clone().unwrap_or_else(|| format!("{}_{}_fkey", child.name, columns.join("_")));
         return Err(SqlError::new(
             SqlState::DATATYPE_MISMATCH,
             format!("foreign key constraint \"{chosen}\" cannot be implemented"),
@@ -280,6 +283,16 @@ fn comparable(
         )));
     }
     Ok(())
+}
+
+/// Whether a unique index is of just these columns.
+fn is_key(table: &TableDef, columns: &[String]) -> bool {
+    table.indexes.iter().any(|index| {
+        let mut key = index.spec.key.iter().map(|part| table.column_by_id(part.column));
+        index.spec.unique
+            && key.len() == columns.len()
+            && key.all(|column| column.is_some_and(|column| columns.contains(&column.name)))
+    })
 }
 
 /// Types whose values have counterparts in one another (see [`crate::key::fit`]).

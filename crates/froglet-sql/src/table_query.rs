@@ -212,6 +212,9 @@ fn of_units(
 ) -> Result<MadeTable, SqlError> {
     let env = QueryEnv::new(context.session.catalog(), context.session.clone());
     let planned = query::plan(query, &env, &[], &[])?;
+    if !planned.params().is_empty() {
+        return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+    }
     let plan = planned.bound(&[])?;
     let unit_rows = context.session.setting("froglet.migration_unit_rows");
     let unit_rows = unit_rows.and_then(|rows| rows.parse().ok()).unwrap_or(u64::MAX);
