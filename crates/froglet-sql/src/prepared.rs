@@ -7,8 +7,8 @@
 //!
 //! A client that has been told the result types of a statement keeps getting these: when a column
 //! has changed its type since, a new plan's values are cast back to them, and only a value that
-//! does not fit is an error. Where columns have come or gone under a `*`, no cast helps, and the
-//! answer is PostgreSQL's: 0A000, "cached plan must not change result type".
+//! does not fit is an error. Columns that have come under a `*` are not for it. Where some have gone,
+//! no cast helps, and the answer is PostgreSQL's: 0A000, "cached plan must not change result type".
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
