@@ -116,7 +116,7 @@ EXPRESSIONS = [
 
 # A line goes when Froglet's value is PostgreSQL's.
 DIFFERENT_YET = {
-    "1e3", "1.0 / 3", "avg(1)",
+    "1.0 / 3", "avg(1)",
 }
 
 
