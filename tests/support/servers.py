@@ -265,8 +265,11 @@ class Postgres(Server):
             return False
 
     def fresh_database(self):
-        """A new, empty database, which `connect` and the rest use from now on."""
-        self.database = "postgres"
+        """A new, empty database, which `connect` and the rest use from now on. The one before it is dropped:
+        each takes 7 MB, and a whole run makes more than a thousand."""
+        before, self.database = self.database, "postgres"
+        if self.databases:
+            self.run(f"drop database {before} with (force)")
         self.databases += 1
         name = f"test_{self.databases}"
         self.run(f"create database {name}")

@@ -99,20 +99,26 @@ pub fn plan(
     params: &[SqlType],
     targets: &[SqlType],
 ) -> Result<PlannedQuery, SqlError> {
-    let plan_as_is =
-        |query: &ast::Query, env: &QueryEnv, params: &[SqlType], targets: &[SqlType]| {
-            let counted = crate::rewrite::with_counts_for_in(query)
-                .and_then(|query| plan_as_is(&query, env, params, targets).ok());
-            counted.map_or_else(|| plan_as_is(query, env, params, targets), Ok)
-        };
-    stack::for_query(query, || match plan_as_is(query, env, params, targets) {
+    stack::for_query(query, || match plan_counted(query, env, params, targets) {
         Err(_) if rewrite_subquery::mentions_nothing(query) => {
             let mut simpler = query.clone();
             rewrite_subquery::empty_selects(&mut simpler);
-            plan_as_is(&simpler, env, params, targets)
+            plan_counted(&simpler, env, params, targets)
         }
         outcome => outcome,
     })
+}
+
+/// With counts in the place of IN where that can be planned.
+fn plan_counted(
+    query: &ast::Query,
+    env: &QueryEnv,
+    params: &[SqlType],
+    targets: &[SqlType],
+) -> Result<PlannedQuery, SqlError> {
+    crate::rewrite::with_counts_for_in(query)
+        .and_then(|query| plan_as_is(&query, env, params, targets).ok())
+        .map_or_else(|| plan_as_is(query, env, params, targets), Ok)
 }
 
 fn plan_as_is(

@@ -9,21 +9,14 @@
 //! The call is there for its name alone, and goes when the plan's casts are looked at.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
-use datafusion::error::Result;
-use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
 use datafusion::sql::sqlparser::ast::{self, Expr};
 
 use crate::rewrite::{call, each_select};
 use crate::rewrite_subquery::is_grouped;
 use crate::walk::{self, Change, Flow, GO_ON, Look};
 
-/// The function's name.
+/// The function's name ([`super::identity`]).
 pub const NAME: &str = "froglet_cast";
 
 /// Names the casts of a query's grouped selects whose operands are there more than once.
@@ -106,38 +99,5 @@ impl Change for Named {
             self.is_named = true;
         }
         GO_ON
-    }
-}
-
-/// The function.
-pub fn function() -> Arc<ScalarUDF> {
-    let signature = Signature::any(2, Volatility::Immutable);
-    Arc::new(ScalarUDF::new_from_impl(NamedCast { signature }))
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct NamedCast {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for NamedCast {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
-        Ok(given[0].clone())
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(args.arg_fields[0].clone())
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        args.args.into_iter().next().ok_or_else(|| crate::planning::internal("a cast is there"))
     }
 }

@@ -12,15 +12,13 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+
+use super::identity;
 
 /// Holds such conditions above what is aggregated without groups.
 pub fn hold(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -96,33 +94,4 @@ fn has_ungrouped(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-static HELD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    let signature = Signature::variadic_any(Volatility::Immutable);
-    Arc::new(ScalarUDF::new_from_impl(Held { signature }))
-});
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Held {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Held {
-    fn name(&self) -> &str {
-        "froglet_held"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        args.args
-            .into_iter()
-            .next()
-            .ok_or_else(|| crate::planning::internal("a condition is there"))
-    }
-}
+static HELD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| identity::function("froglet_held"));

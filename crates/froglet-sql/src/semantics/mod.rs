@@ -20,6 +20,7 @@ pub mod fieldnames;
 pub mod fields;
 pub mod grouping_sets;
 pub mod held;
+pub mod identity;
 mod json_ops;
 pub mod measures;
 pub mod merged_columns;

@@ -41,7 +41,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 use crate::semantics::arith::Negative;
-use crate::semantics::{cast_names, common, quantified};
+use crate::semantics::{cast_names, common, identity, quantified};
 use crate::types::oids;
 use simple::{Out, Simple};
 
@@ -98,7 +98,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(overload::functions(SIGNATURES));
     all.extend(common::functions());
     all.extend(quantified::functions());
-    all.push(cast_names::function());
+    all.push(identity::function(cast_names::NAME));
     all
 }
 
