@@ -27,7 +27,11 @@
 //! linked. A writer raises the flag after it links; the copy lowers it and then looks for links.
 //! Both are sequentially consistent, and what the copy's snapshot does not see stays linked while it
 //! is registered: no change falls between.
-//! **[P3]** Until the rename the old manifest and its files are whole; after it the new ones are, and
+//! **[P3]** Notes, installed rows, columns and keepers are written as they are when the checkpoint comes to
+//! them, which may be later than `s`. All of it was logged before it could be seen; so the log is made
+//! durable up to its end, once more, before the rename: a manifest has nothing of which a crash takes
+//! away the rows, or the note, that go with it.
+//! **[P4]** Until the rename the old manifest and its files are whole; after it the new ones are, and
 //! what only the old one needed is removed. Files nobody refers to are removed by the next checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,7 +86,12 @@ impl MemoryEngine {
         let keepers = self.core.keepers.at(ts, announced);
         let mut copied = Vec::new();
         let written = self.write_files(disk, &newest, &snapshot, lsn, &keepers, &mut copied);
-        let manifest = match written {
+        let in_place = written.and_then(|manifest| {
+            log.wait_durable(log.appended()).map_err(log_failed)?; // [P3]
+            manifest.write(&*disk.env, &disk.checkpoint_dir())?;
+            Ok(manifest)
+        });
+        let manifest = match in_place {
             Ok(manifest) => manifest,
             Err(error) => {
                 // The manifest may be in place nevertheless: the names of its files are not used again.
@@ -144,7 +153,6 @@ impl MemoryEngine {
         let names: BTreeSet<String> = manifest.names().into_iter().map(str::to_owned).collect();
         manifest.files.retain(|file| names.contains(&file.name));
         disk.env.sync_dir(&dir).map_err(env_error)?;
-        manifest.write(&*disk.env, &dir)?;
         Ok(manifest)
     }
 

@@ -13,7 +13,8 @@
 //! **[I2]** `installing` is held shared from before the timestamp is taken until `done` has returned. A
 //! checkpoint at `s` takes it exclusively once, after `s`, and then copies blocks and asks for the note:
 //! of an install with a timestamp below `s` it has the rows, and its note is in the one that it gets.
-//! What is later is replayed: rows and notes may then come twice, and are the same.
+//! What is later is replayed, as the log is durable before the manifest ([P3] of `checkpoint`): rows and notes
+//! may then come twice, and are the same.
 
 use std::sync::Arc;
 
