@@ -1,14 +1,15 @@
 //! Literals of no type of their own in a branch of a UNION: they have the type of the column in the
 //! first branch that says one. (DataFusion would make text of `SELECT 1 UNION SELECT '2'`.)
 //!
-//! Branches of types that Arrow has one of (an oid and a regclass, a name and a text) come to one, too.
+//! Branches of several types come to one before anybody above asks for it: DataFusion would say that of the first
+//! branch, and `abs(r)` over `SELECT 1 AS r UNION SELECT 2.5` would be that of an integer.
 
 use std::sync::Arc;
 
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
+use datafusion::logical_expr::{Cast, Expr, LogicalPlan, Projection, Union};
 use froglet_schema::SqlType;
 
 use super::operators::unknown_literal;
@@ -43,30 +44,49 @@ fn match_types(union: &Union) -> Result<()> {
     Ok(())
 }
 
-/// Brings columns that are stored alike to one type. DataFusion would take the name of a type from any branch.
+/// Brings columns to one type. DataFusion would take the name of a type from any branch.
 fn one_type(union: Union) -> Result<Union> {
     let width = union.schema.fields().len();
-    let types: Vec<Option<SqlType>> = (0..width).map(|at| common_type(&union, at)).collect();
-    if types.iter().all(Option::is_none) {
+    let types = (0..width).map(|at| common_type(&union, at));
+    let types = types.collect::<Result<Vec<Option<SqlType>>>>()?;
+    let has_rank = |input: &Arc<LogicalPlan>| input.schema().fields().iter().any(is_rank);
+    if types.iter().all(Option::is_none) && !union.inputs.iter().any(has_rank) {
         return Ok(union);
     }
     let brought = union.inputs.iter().map(|input| brought(input, &types)).collect::<Result<_>>()?;
     Union::try_new_with_loose_types(brought)
 }
 
-/// What branches of several types that are stored alike come to: PostgreSQL, too, takes the first of those that
-/// become each other without being asked.
-fn common_type(union: &Union, at: usize) -> Option<SqlType> {
+/// What branches of several types come to. Of those that become each other without being asked PostgreSQL, too,
+/// takes the first.
+fn common_type(union: &Union, at: usize) -> Result<Option<SqlType>> {
     let field_of = |input: &Arc<LogicalPlan>| input.schema().fields().get(at).cloned();
     let known = union.inputs.iter().filter(|input| !is_open(input, at));
     let fields: Vec<_> = known.filter_map(field_of).collect();
-    let first = fields.first()?;
     let types: Vec<u32> = fields.iter().map(|field| sql_type_of_field(field).oid).collect();
-    let is_mixed = types.iter().any(|oid| *oid != types[0])
-        && fields.iter().all(|field| field.data_type() == first.data_type())
-        && (types.iter().all(|oid| is_number_of_object(*oid))
-            || types.iter().all(|oid| is_text(*oid)));
-    is_mixed.then(|| plain(types[0]))
+    if types.iter().all(|oid| *oid == types[0]) {
+        return Ok(None);
+    }
+    let all = |are: fn(u32) -> bool| types.iter().all(|oid| are(*oid));
+    if all(is_number) || all(is_time) {
+        return Ok(common::common_type("UNION", &fields)?);
+    }
+    let stored_alike = fields.iter().all(|field| field.data_type() == fields[0].data_type());
+    Ok((stored_alike && (all(is_number_of_object) || all(is_text))).then(|| plain(types[0])))
+}
+
+fn is_number(oid: u32) -> bool {
+    use oids::*;
+    matches!(oid, INT2 | INT4 | INT8 | NUMERIC | FLOAT4 | FLOAT8)
+}
+
+fn is_time(oid: u32) -> bool {
+    matches!(oid, oids::DATE | oids::TIMESTAMP | oids::TIMESTAMPTZ)
+}
+
+/// Arrow's ranks are unsigned: beside a bigint they would come to a numeric.
+fn is_rank(field: &FieldRef) -> bool {
+    *field.data_type() == DataType::UInt64
 }
 
 fn is_number_of_object(oid: u32) -> bool {
@@ -79,22 +99,31 @@ fn is_text(oid: u32) -> bool {
 }
 
 fn brought(input: &Arc<LogicalPlan>, types: &[Option<SqlType>]) -> Result<Arc<LogicalPlan>> {
-    let column = |(at, ty): (usize, &Option<SqlType>)| {
-        let (qualifier, field) = input.schema().qualified_field(at);
-        let column = Expr::from((qualifier, field));
-        match ty {
-            Some(ty) if sql_type_of_field(field).oid != ty.oid && !is_open(input, at) => {
-                casts::call(column, *ty).alias_qualified(qualifier.cloned(), field.name())
-            }
-            _ => column,
-        }
+    let changes = |at: usize| {
+        let field = input.schema().field(at);
+        is_rank(&field) || types[at].is_some_and(|ty| sql_type_of_field(field).oid != ty.oid)
     };
-    let exprs: Vec<Expr> = types.iter().enumerate().map(column).collect();
-    // A branch without such a column stays a projection whose literals can be told.
-    if exprs.iter().all(|expr| matches!(expr, Expr::Column(_))) {
+    let changed: Vec<bool> =
+        (0..types.len()).map(|at| changes(at) && !is_open(input, at)).collect();
+    if !changed.contains(&true) {
         return Ok(input.clone());
     }
-    Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, input.clone())?)))
+    // A projection stays one, whose literals can be told.
+    let (exprs, below) = match &**input {
+        LogicalPlan::Projection(one) => (one.expr.clone(), one.input.clone()),
+        _ => (input.schema().iter().map(Expr::from).collect(), input.clone()),
+    };
+    let exprs = exprs.into_iter().enumerate().map(|(at, expr)| {
+        let (qualifier, field) = input.schema().qualified_field(at);
+        let brought = match types[at] {
+            _ if !changed[at] => return expr,
+            Some(ty) if sql_type_of_field(field).oid != ty.oid => casts::call(expr, ty),
+            _ => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
+        };
+        brought.alias_qualified(qualifier.cloned(), field.name())
+    });
+    let projection = Projection::try_new(exprs.collect(), below)?;
+    Ok(Arc::new(LogicalPlan::Projection(projection)))
 }
 
 /// The type of a column in the first branch that has one.
