@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Cast, Expr, LogicalPlan, Projection, Union};
@@ -20,7 +20,7 @@ use crate::types::{oids, plain, sql_type_of_field};
 pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Union(union) = plan else { return Ok(plan) };
     match_types(&union)?;
-    let union = one_type(union)?;
+    let union = one_scale(one_type(union)?)?;
     let width = union.schema.fields().len();
     let types: Vec<Option<SqlType>> = (0..width).map(|at| type_of(&union, at)).collect();
     let needed = union.inputs.iter().any(|input| {
@@ -49,12 +49,38 @@ fn one_type(union: Union) -> Result<Union> {
     let width = union.schema.fields().len();
     let types = (0..width).map(|at| common_type(&union, at));
     let types = types.collect::<Result<Vec<Option<SqlType>>>>()?;
-    let has_rank = |input: &Arc<LogicalPlan>| input.schema().fields().iter().any(is_rank);
+    let has_rank = |input: &Arc<LogicalPlan>| input.schema().fields().iter().any(|field| is_rank(field));
     if types.iter().all(Option::is_none) && !union.inputs.iter().any(has_rank) {
         return Ok(union);
     }
     let brought = union.inputs.iter().map(|input| brought(input, &types)).collect::<Result<_>>()?;
     Union::try_new_with_loose_types(brought)
+}
+
+/// Brings numerics of several scales to the largest: what is computed of the first branch's would be rounded to it.
+fn one_scale(union: Union) -> Result<Union> {
+    let scale = |at: usize| {
+        let types = union.inputs.iter().map(|input| input.schema().field(at).data_type().clone());
+        let scales = types.map(|ty| match ty {
+            DataType::Decimal128(_, scale) => Some(scale),
+            _ => None,
+        });
+        let scales = scales.collect::<Option<Vec<i8>>>()?;
+        let largest = *scales.iter().max()?;
+        scales.iter().any(|scale| *scale != largest).then_some(largest)
+    };
+    let scales: Vec<Option<i8>> = (0..union.schema.fields().len()).map(scale).collect();
+    if scales.iter().all(Option::is_none) {
+        return Ok(union);
+    }
+    let change = |at: usize, field: &Field, expr: Expr| {
+        let scale = scales[at]?;
+        let wanted = DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale);
+        let is_it = matches!(field.data_type(), DataType::Decimal128(_, own) if *own == scale);
+        (!is_it).then(|| Expr::Cast(Cast::new(Box::new(expr), wanted)))
+    };
+    let inputs = union.inputs.iter().map(|input| with_columns(input, change));
+    Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)
 }
 
 /// What branches of several types come to. Of those that become each other without being asked PostgreSQL, too,
@@ -85,7 +111,7 @@ fn is_time(oid: u32) -> bool {
 }
 
 /// Arrow's ranks are unsigned: beside a bigint they would come to a numeric.
-fn is_rank(field: &FieldRef) -> bool {
+fn is_rank(field: &Field) -> bool {
     *field.data_type() == DataType::UInt64
 }
 
@@ -99,31 +125,35 @@ fn is_text(oid: u32) -> bool {
 }
 
 fn brought(input: &Arc<LogicalPlan>, types: &[Option<SqlType>]) -> Result<Arc<LogicalPlan>> {
-    let changes = |at: usize| {
-        let field = input.schema().field(at);
-        is_rank(&field) || types[at].is_some_and(|ty| sql_type_of_field(field).oid != ty.oid)
-    };
-    let changed: Vec<bool> =
-        (0..types.len()).map(|at| changes(at) && !is_open(input, at)).collect();
-    if !changed.contains(&true) {
-        return Ok(input.clone());
-    }
-    // A projection stays one, whose literals can be told.
-    let (exprs, below) = match &**input {
+    with_columns(input, |at, field, expr| match types[at] {
+        _ if is_open(input, at) => None,
+        Some(ty) if sql_type_of_field(field).oid != ty.oid => Some(casts::call(expr, ty)),
+        _ if is_rank(field) => Some(Expr::Cast(Cast::new(Box::new(expr), DataType::Int64))),
+        _ => None,
+    })
+}
+
+/// A branch with other expressions for some of its columns. A projection stays one, whose literals can be told.
+fn with_columns(
+    input: &Arc<LogicalPlan>,
+    change: impl Fn(usize, &Field, Expr) -> Option<Expr>,
+) -> Result<Arc<LogicalPlan>> {
+    let (mut exprs, below) = match &**input {
         LogicalPlan::Projection(one) => (one.expr.clone(), one.input.clone()),
         _ => (input.schema().iter().map(Expr::from).collect(), input.clone()),
     };
-    let exprs = exprs.into_iter().enumerate().map(|(at, expr)| {
+    let mut changed = false;
+    for (at, expr) in exprs.iter_mut().enumerate() {
         let (qualifier, field) = input.schema().qualified_field(at);
-        let brought = match types[at] {
-            _ if !changed[at] => return expr,
-            Some(ty) if sql_type_of_field(field).oid != ty.oid => casts::call(expr, ty),
-            _ => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
-        };
-        brought.alias_qualified(qualifier.cloned(), field.name())
-    });
-    let projection = Projection::try_new(exprs.collect(), below)?;
-    Ok(Arc::new(LogicalPlan::Projection(projection)))
+        if let Some(other) = change(at, field, expr.clone()) {
+            *expr = other.alias_qualified(qualifier.cloned(), field.name());
+            changed = true;
+        }
+    }
+    if !changed {
+        return Ok(input.clone());
+    }
+    Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, below)?)))
 }
 
 /// The type of a column in the first branch that has one.
