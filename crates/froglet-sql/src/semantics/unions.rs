@@ -49,7 +49,8 @@ fn one_type(union: Union) -> Result<Union> {
     let width = union.schema.fields().len();
     let types = (0..width).map(|at| common_type(&union, at));
     let types = types.collect::<Result<Vec<Option<SqlType>>>>()?;
-    let has_rank = |input: &Arc<LogicalPlan>| input.schema().fields().iter().any(|field| is_rank(field));
+    let has_rank =
+        |input: &Arc<LogicalPlan>| input.schema().fields().iter().any(|field| is_rank(field));
     if types.iter().all(Option::is_none) && !union.inputs.iter().any(has_rank) {
         return Ok(union);
     }
