@@ -523,3 +523,25 @@ select (id::int)::text, (id::int)::bigint from a group by 1, 2 order by 1;
 select a.id::text, count(*), a.id::bigint from a group by a.id::text, a.id::bigint order by a.id::text desc;
 select a.id::text, a.id::bigint from a order by a.id desc;
 select id::text, id from a group by id order by id::text;
+-- feature: UNION, CASE and VALUES of several numeric types, and what is computed of them
+create table n (a int, b numeric, c numeric(6, 2), d float4, e float8, f smallint);
+insert into n values (1, 2.5, -3.25, 1.5, -2.5, 7);
+select pg_typeof(r), round(r), r = 2.5 from (select 1 as r union all select -2.5) q order by 2;
+select round(abs(r), 2) from (select 1.5 as r union select -2.25) q order by 1;
+select round(abs(x), 2) from (select a as x from n union all select b from n union all select c from n) q order by 1;
+select abs(x), pg_typeof(x) from (select d as x from n union all select e from n) q order by 1;
+select abs(x), pg_typeof(x) from (select b as x from n union all select e from n) q order by 1;
+select date_trunc('hour', d), pg_typeof(d) from (select date '2020-01-01' as d union all select timestamp '2020-01-01 10:30') q order by 1;
+select pg_typeof(r), r from (select rank() over (order by a) as r from n union select f from n) q order by 2;
+select round(c), round(abs(c), 2) from (select case when g = 1 then 1 else -2.5 end as c from generate_series(1, 2) g) q order by 1;
+select round(abs(c), 2) from (select case when g = 1 then 1.5 else -2.25 end as c from generate_series(1, 2) g) q order by 1;
+select round(abs(case g when 1 then 1 else -2.5 end), 1) from generate_series(1, 2) g order by 1;
+select round(column1), pg_typeof(column1) from (values (1), (-2.5)) v order by 1;
+select round(abs(unnest), 1), round(unnest) from unnest(array[1, -2.5]) order by 1;
+-- feature: NULL NOT IN (SELECT …), conditions that are NULL
+create table a (id int); insert into a values (1), (2);
+select id from a where null::int not in (select id from a) order by 1;
+select id from a where (id & null::int) not in (select id from a) order by 1;
+select id from a where not null::int in (select id from a where false) order by 1;
+with w as (select count(*) as c from a) select a.id from w left join a on (0::bigint <= w.c) where a.id > 0 and null::bool;
+with w as (select count(*) as c from a) select c from w where null;

@@ -36,7 +36,9 @@ use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
 use crate::query_run::{self, QueryStream};
 use crate::rewrite_subquery;
-use crate::semantics::{casts, copies, grouping_sets, held, merged_columns, named, operators};
+use crate::semantics::{
+    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators,
+};
 use crate::stack;
 use crate::subplan;
 use crate::types::{self, oids, sql_type_of_field};
@@ -161,6 +163,7 @@ fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Logical
 
 fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlError> {
     let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
+    let logical = null_in::rewrite(logical, &query_run::options(env)).map_err(map_df_error)?;
     let logical = held::hold(logical).map_err(map_df_error)?;
     let logical = printable(logical).map_err(map_df_error)?;
     let optimized = query_run::optimize(logical, env)?;

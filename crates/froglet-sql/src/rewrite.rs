@@ -126,11 +126,8 @@ impl Change for Rewriter {
                 name_function_column(name, alias);
             }
             ast::TableFactor::Function { name, .. } => without_catalog(name),
-            ast::TableFactor::UNNEST { array_exprs, alias: Some(alias), .. }
-                if array_exprs.len() == 1 && alias.columns.is_empty() =>
-            {
-                let name = alias.name.clone();
-                alias.columns.push(ast::TableAliasColumnDef { name, data_type: None });
+            ast::TableFactor::UNNEST { array_exprs, alias, .. } if array_exprs.len() == 1 => {
+                name_unnested(alias);
             }
             _ => {}
         }
@@ -579,6 +576,20 @@ fn name_function_column(name: &ast::ObjectName, alias: &mut Option<ast::TableAli
     {
         let column = ast::TableAliasColumnDef { name: alias.name.clone(), data_type: None };
         alias.columns.push(column);
+    }
+}
+
+/// The column of `unnest(list)` is called as the table is.
+fn name_unnested(alias: &mut Option<ast::TableAlias>) {
+    let alias = alias.get_or_insert_with(|| ast::TableAlias {
+        explicit: false,
+        name: ast::Ident::new("unnest"),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        let name = alias.name.clone();
+        alias.columns.push(ast::TableAliasColumnDef { name, data_type: None });
     }
 }
 

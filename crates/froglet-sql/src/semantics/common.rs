@@ -17,6 +17,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion::logical_expr::{
     BinaryExpr, Case, Cast, ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -443,7 +444,28 @@ pub fn branches(case: &mut Case, schema: &DFSchema) -> Result<Option<SqlType>> {
     };
     case.when_then_expr.iter_mut().try_for_each(|(_, then)| take(then))?;
     case.else_expr.iter_mut().try_for_each(take)?;
+    one_number(case, schema);
     Ok(Some(ty))
+}
+
+/// Brings the numbers of a CASE to the type that DataFusion will give them, before somebody asks for its scale: what
+/// is computed of a CASE would be rounded to that of the first branch.
+fn one_number(case: &mut Case, schema: &DFSchema) {
+    let number = |expr: &Expr| {
+        let field = field_of(expr, schema).ok().filter(|_| !is_untyped(expr))?;
+        Some(field.data_type().clone()).filter(DataType::is_numeric)
+    };
+    let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    let types: Vec<DataType> = results.filter_map(|expr| number(expr)).collect();
+    let Some(one) = get_coerce_type_for_case_expression(&types, None) else { return };
+    let cast = |expr: &mut Box<Expr>| {
+        if number(expr).is_some_and(|ty| ty != one) {
+            let inner = std::mem::take(&mut **expr);
+            **expr = Expr::Cast(Cast::new(Box::new(inner), one.clone()));
+        }
+    };
+    case.when_then_expr.iter_mut().for_each(|(_, then)| cast(then));
+    case.else_expr.iter_mut().for_each(cast);
 }
 
 /// `ARRAY[…]`: its elements in one type.

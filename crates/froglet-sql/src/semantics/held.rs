@@ -12,6 +12,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -23,9 +24,10 @@ use super::identity;
 /// Holds such conditions above what is aggregated without groups.
 pub fn hold(plan: LogicalPlan) -> Result<LogicalPlan> {
     let held = plan.transform_up_with_subqueries(|node| match node {
-        // A condition that is a constant leaves nothing of its input, or all.
+        // What is true or false leaves all of its input, or nothing; DataFusion does not see that NULL does.
         LogicalPlan::Filter(mut filter) => {
-            let moves = |part: &Expr| !matches!(part, Expr::Literal(..)) && reads_nothing(part);
+            let known = |part: &Expr| matches!(part, Expr::Literal(value, _) if !value.is_null());
+            let moves = |part: &Expr| !known(part) && reads_nothing(part);
             let held = held(filter.predicate.clone(), moves, &[&filter.input])?;
             if let Some(predicate) = &held {
                 filter.predicate = predicate.clone();
@@ -77,6 +79,12 @@ fn held(
     }
     let held = parts.into_iter().map(|part| match moves(&part) {
         true => {
+            let part = match part {
+                Expr::Literal(value, _) if value.is_null() => {
+                    Expr::Literal(ScalarValue::Boolean(None), None)
+                }
+                part => part,
+            };
             let args = std::iter::once(part).chain(columns.iter().cloned()).collect();
             Expr::ScalarFunction(ScalarFunction::new_udf(HELD.clone(), args))
         }

@@ -25,6 +25,7 @@ mod json_ops;
 pub mod measures;
 pub mod merged_columns;
 pub mod named;
+pub mod null_in;
 pub mod operators;
 pub mod param;
 pub mod quantified;

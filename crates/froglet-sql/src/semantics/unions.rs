@@ -1,14 +1,15 @@
 //! Literals of no type of their own in a branch of a UNION: they have the type of the column in the
 //! first branch that says one. (DataFusion would make text of `SELECT 1 UNION SELECT '2'`.)
 //!
-//! Branches of types that Arrow has one of (an oid and a regclass, a name and a text) come to one, too.
+//! Branches of several types come to one before anybody above asks for it: DataFusion would say that of the first
+//! branch, and `abs(r)` over `SELECT 1 AS r UNION SELECT 2.5` would be that of an integer.
 
 use std::sync::Arc;
 
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
+use datafusion::logical_expr::{Cast, Expr, LogicalPlan, Projection, Union};
 use froglet_schema::SqlType;
 
 use super::operators::unknown_literal;
@@ -19,7 +20,7 @@ use crate::types::{oids, plain, sql_type_of_field};
 pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Union(union) = plan else { return Ok(plan) };
     match_types(&union)?;
-    let union = one_type(union)?;
+    let union = one_scale(one_type(union)?)?;
     let width = union.schema.fields().len();
     let types: Vec<Option<SqlType>> = (0..width).map(|at| type_of(&union, at)).collect();
     let needed = union.inputs.iter().any(|input| {
@@ -43,30 +44,76 @@ fn match_types(union: &Union) -> Result<()> {
     Ok(())
 }
 
-/// Brings columns that are stored alike to one type. DataFusion would take the name of a type from any branch.
+/// Brings columns to one type. DataFusion would take the name of a type from any branch.
 fn one_type(union: Union) -> Result<Union> {
     let width = union.schema.fields().len();
-    let types: Vec<Option<SqlType>> = (0..width).map(|at| common_type(&union, at)).collect();
-    if types.iter().all(Option::is_none) {
+    let types = (0..width).map(|at| common_type(&union, at));
+    let types = types.collect::<Result<Vec<Option<SqlType>>>>()?;
+    let has_rank =
+        |input: &Arc<LogicalPlan>| input.schema().fields().iter().any(|field| is_rank(field));
+    if types.iter().all(Option::is_none) && !union.inputs.iter().any(has_rank) {
         return Ok(union);
     }
     let brought = union.inputs.iter().map(|input| brought(input, &types)).collect::<Result<_>>()?;
     Union::try_new_with_loose_types(brought)
 }
 
-/// What branches of several types that are stored alike come to: PostgreSQL, too, takes the first of those that
-/// become each other without being asked.
-fn common_type(union: &Union, at: usize) -> Option<SqlType> {
+/// Brings numerics of several scales to the largest: what is computed of the first branch's would be rounded to it.
+fn one_scale(union: Union) -> Result<Union> {
+    let scale = |at: usize| {
+        let types = union.inputs.iter().map(|input| input.schema().field(at).data_type().clone());
+        let scales = types.map(|ty| match ty {
+            DataType::Decimal128(_, scale) => Some(scale),
+            _ => None,
+        });
+        let scales = scales.collect::<Option<Vec<i8>>>()?;
+        let largest = *scales.iter().max()?;
+        scales.iter().any(|scale| *scale != largest).then_some(largest)
+    };
+    let scales: Vec<Option<i8>> = (0..union.schema.fields().len()).map(scale).collect();
+    if scales.iter().all(Option::is_none) {
+        return Ok(union);
+    }
+    let change = |at: usize, field: &Field, expr: Expr| {
+        let scale = scales[at]?;
+        let wanted = DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale);
+        let is_it = matches!(field.data_type(), DataType::Decimal128(_, own) if *own == scale);
+        (!is_it).then(|| Expr::Cast(Cast::new(Box::new(expr), wanted)))
+    };
+    let inputs = union.inputs.iter().map(|input| with_columns(input, change));
+    Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)
+}
+
+/// What branches of several types come to. Of those that become each other without being asked PostgreSQL, too,
+/// takes the first.
+fn common_type(union: &Union, at: usize) -> Result<Option<SqlType>> {
     let field_of = |input: &Arc<LogicalPlan>| input.schema().fields().get(at).cloned();
     let known = union.inputs.iter().filter(|input| !is_open(input, at));
     let fields: Vec<_> = known.filter_map(field_of).collect();
-    let first = fields.first()?;
     let types: Vec<u32> = fields.iter().map(|field| sql_type_of_field(field).oid).collect();
-    let is_mixed = types.iter().any(|oid| *oid != types[0])
-        && fields.iter().all(|field| field.data_type() == first.data_type())
-        && (types.iter().all(|oid| is_number_of_object(*oid))
-            || types.iter().all(|oid| is_text(*oid)));
-    is_mixed.then(|| plain(types[0]))
+    if types.iter().all(|oid| *oid == types[0]) {
+        return Ok(None);
+    }
+    let all = |are: fn(u32) -> bool| types.iter().all(|oid| are(*oid));
+    if all(is_number) || all(is_time) {
+        return Ok(common::common_type("UNION", &fields)?);
+    }
+    let stored_alike = fields.iter().all(|field| field.data_type() == fields[0].data_type());
+    Ok((stored_alike && (all(is_number_of_object) || all(is_text))).then(|| plain(types[0])))
+}
+
+fn is_number(oid: u32) -> bool {
+    use oids::*;
+    matches!(oid, INT2 | INT4 | INT8 | NUMERIC | FLOAT4 | FLOAT8)
+}
+
+fn is_time(oid: u32) -> bool {
+    matches!(oid, oids::DATE | oids::TIMESTAMP | oids::TIMESTAMPTZ)
+}
+
+/// Arrow's ranks are unsigned: beside a bigint they would come to a numeric.
+fn is_rank(field: &Field) -> bool {
+    *field.data_type() == DataType::UInt64
 }
 
 fn is_number_of_object(oid: u32) -> bool {
@@ -79,22 +126,35 @@ fn is_text(oid: u32) -> bool {
 }
 
 fn brought(input: &Arc<LogicalPlan>, types: &[Option<SqlType>]) -> Result<Arc<LogicalPlan>> {
-    let column = |(at, ty): (usize, &Option<SqlType>)| {
-        let (qualifier, field) = input.schema().qualified_field(at);
-        let column = Expr::from((qualifier, field));
-        match ty {
-            Some(ty) if sql_type_of_field(field).oid != ty.oid && !is_open(input, at) => {
-                casts::call(column, *ty).alias_qualified(qualifier.cloned(), field.name())
-            }
-            _ => column,
-        }
+    with_columns(input, |at, field, expr| match types[at] {
+        _ if is_open(input, at) => None,
+        Some(ty) if sql_type_of_field(field).oid != ty.oid => Some(casts::call(expr, ty)),
+        _ if is_rank(field) => Some(Expr::Cast(Cast::new(Box::new(expr), DataType::Int64))),
+        _ => None,
+    })
+}
+
+/// A branch with other expressions for some of its columns. A projection stays one, whose literals can be told.
+fn with_columns(
+    input: &Arc<LogicalPlan>,
+    change: impl Fn(usize, &Field, Expr) -> Option<Expr>,
+) -> Result<Arc<LogicalPlan>> {
+    let (mut exprs, below) = match &**input {
+        LogicalPlan::Projection(one) => (one.expr.clone(), one.input.clone()),
+        _ => (input.schema().iter().map(Expr::from).collect(), input.clone()),
     };
-    let exprs: Vec<Expr> = types.iter().enumerate().map(column).collect();
-    // A branch without such a column stays a projection whose literals can be told.
-    if exprs.iter().all(|expr| matches!(expr, Expr::Column(_))) {
+    let mut changed = false;
+    for (at, expr) in exprs.iter_mut().enumerate() {
+        let (qualifier, field) = input.schema().qualified_field(at);
+        if let Some(other) = change(at, field, expr.clone()) {
+            *expr = other.alias_qualified(qualifier.cloned(), field.name());
+            changed = true;
+        }
+    }
+    if !changed {
         return Ok(input.clone());
     }
-    Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, input.clone())?)))
+    Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, below)?)))
 }
 
 /// The type of a column in the first branch that has one.
