@@ -35,9 +35,10 @@ use crate::planning::{PlanContext, param_fields};
 use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
 use crate::query_run::{self, QueryStream};
+use crate::recursive;
 use crate::rewrite_subquery;
 use crate::semantics::{
-    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators,
+    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, told_in, windows,
 };
 use crate::stack;
 use crate::subplan;
@@ -132,10 +133,12 @@ fn plan_as_is(
     let mut query = crate::rewrite::rewrite_query(query)?;
     EvalContext::new(env.session.clone()).enter(|| {
         crate::rewrite::type_targets(&mut query, targets);
+        recursive::type_terms(&mut query, env, params)?;
         let found = infer(&query, env, params)?;
         let logical = to_logical(&query, env, &found)?;
         let logical = grouping_sets::name_expressions(logical).map_err(map_df_error)?;
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
+        let logical = windows::lower_subqueries(logical).map_err(map_df_error)?;
         let logical = merged_columns::merge(logical).map_err(map_df_error)?;
         let optimized = match optimize(logical.clone(), env) {
             Ok(plan) if decorrelate::is_sound(&plan) => plan,
@@ -164,6 +167,8 @@ fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Logical
 fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlError> {
     let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
     let logical = null_in::rewrite(logical, &query_run::options(env)).map_err(map_df_error)?;
+    let logical = told_in::rewrite(logical).map_err(map_df_error)?;
+    let logical = windows::type_frames(logical).map_err(map_df_error)?;
     let logical = held::hold(logical).map_err(map_df_error)?;
     let logical = printable(logical).map_err(map_df_error)?;
     let optimized = query_run::optimize(logical, env)?;
@@ -226,6 +231,16 @@ fn reads_catalog(query: &ast::Query, env: &QueryEnv) -> Result<bool, SqlError> {
         let logical = casts::rewrite_plan(to_logical(&query, env, &[])?).map_err(map_df_error)?;
         Ok(plan_reads_catalog(&logical))
     })
+}
+
+/// The columns of a query that is rewritten already.
+pub(crate) fn term_fields(
+    query: &ast::Query,
+    env: &QueryEnv,
+    params: &[SqlType],
+) -> Result<Vec<FieldRef>, SqlError> {
+    let logical = casts::rewrite_plan(to_logical(query, env, params)?).map_err(map_df_error)?;
+    Ok(logical.schema().fields().iter().cloned().collect())
 }
 
 /// The SQL planner's plan.

@@ -71,6 +71,7 @@ pub fn with_counts_for_in(query: &ast::Query) -> Option<ast::Query> {
     }
     impl Change for Counts {
         fn query(&mut self, query: &mut ast::Query) {
+            crate::rewrite_values::as_selects(&mut query.body);
             // Names come from what is written.
             name_columns(query);
         }
@@ -145,6 +146,7 @@ impl Change for Rewriter {
     }
 
     fn query(&mut self, query: &mut ast::Query) {
+        crate::rewrite_values::as_selects(&mut query.body);
         each_select(&mut query.body, &mut rewrite_tableoid::resolve);
         crate::rewrite_values::type_columns(&mut query.body);
         let parts = match (self.parts.last(), &query.with) {

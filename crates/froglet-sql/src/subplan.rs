@@ -54,7 +54,10 @@ pub fn run_by_row(plan: LogicalPlan) -> Result<LogicalPlan> {
         let preserver = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = preserver.save(&expr);
-            let changed = expr.transform_up(|expr| in_place(expr, &schema))?;
+            let changed = expr.transform_up(|expr| match reads_outside(&expr)? {
+                true => in_place(expr, &schema),
+                false => Ok(Transformed::no(expr)),
+            })?;
             Ok(changed.update_data(|expr| name.restore(expr)))
         })?
         .map_data(LogicalPlan::recompute_schema)
@@ -62,7 +65,20 @@ pub fn run_by_row(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(changed.data)
 }
 
-fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn reads_outside(expr: &Expr) -> Result<bool> {
+    let subquery = match expr {
+        Expr::ScalarSubquery(subquery) => subquery,
+        Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) => {
+            subquery
+        }
+        _ => return Ok(false),
+    };
+    let read = outside_of(&subquery.subquery)?;
+    Ok(read.iter().any(|part| matches!(part, Expr::OuterReferenceColumn(..))))
+}
+
+/// A subquery's value as a call.
+pub(crate) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let (subquery, kind, negated) = match &expr {
         Expr::ScalarSubquery(subquery) => (subquery, Kind::Value, false),
         Expr::Exists(Exists { subquery, negated }) => (subquery, Kind::Exists, *negated),
@@ -70,9 +86,6 @@ fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         _ => return Ok(Transformed::no(expr)),
     };
     let mut read = outside_of(&subquery.subquery)?;
-    if !read.iter().any(|part| matches!(part, Expr::OuterReferenceColumn(..))) {
-        return Ok(Transformed::no(expr));
-    }
     let args = read.iter().map(|part| match part {
         Expr::OuterReferenceColumn(_, column) if schema.has_column(column) => {
             Expr::Column(column.clone())
