@@ -16,7 +16,7 @@
 //! rows for each of them. An aggregate without groups has a row where nothing was found: it is joined
 //! with D once more.
 //!
-//! Refused, and 0A000 by whoever asks: set operations, and joins of which both sides read from outside.
+//! Refused, and 0A000 by whoever asks: INTERSECT and EXCEPT, and joins of which both sides read from outside.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFu
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprFunctionExt, FetchType, Join, JoinType, LogicalPlan,
-    LogicalPlanBuilder, SkipType, SortExpr, Subquery, WindowFunctionDefinition, lit,
+    LogicalPlanBuilder, SkipType, SortExpr, Subquery, Union, WindowFunctionDefinition, lit,
 };
 
 /// Turns what it can of a plan's correlated subqueries into joins.
@@ -170,6 +170,9 @@ impl Domain {
         if let LogicalPlan::Join(join) = plan {
             return self.over_join(join);
         }
+        if let LogicalPlan::Union(union) = plan {
+            return self.over_union(union);
+        }
         let inputs = plan.inputs();
         let [input] = inputs[..] else { return Ok(None) };
         if let LogicalPlan::Limit(limit) = plan {
@@ -205,6 +208,29 @@ impl Domain {
             _ => return Ok(None),
         };
         Ok(Some(over))
+    }
+
+    fn over_union(&self, union: &Union) -> Result<Option<LogicalPlan>> {
+        let mut inputs = Vec::with_capacity(union.inputs.len());
+        for input in &union.inputs {
+            let Some(over) = self.over(input)? else { return Ok(None) };
+            let own = input.schema().iter().map(Expr::from);
+            let own = own.zip(union.schema.fields()).map(|(expr, field)| expr.alias(field.name()));
+            let all = self.exprs().chain(own);
+            inputs.push(Arc::new(LogicalPlanBuilder::from(over).project(all)?.build()?));
+        }
+        let both = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
+        // A union's columns are of no table.
+        let names =
+            self.columns.iter().map(|column| (column.relation.clone(), column.name.clone()));
+        let own = union.schema.iter();
+        let names =
+            names.chain(own.map(|(qualifier, field)| (qualifier.cloned(), field.name().clone())));
+        let columns = both.schema().iter().map(Expr::from).zip(names);
+        let columns =
+            columns.map(|(column, (qualifier, name))| column.alias_qualified(qualifier, name));
+        let columns: Vec<Expr> = columns.collect();
+        LogicalPlanBuilder::from(both).project(columns)?.build().map(Some)
     }
 
     fn over_join(&self, join: &Join) -> Result<Option<LogicalPlan>> {

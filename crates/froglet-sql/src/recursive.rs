@@ -19,18 +19,14 @@ use arrow::datatypes::FieldRef;
 
 use crate::error::SqlError;
 use crate::parse::parse_query;
-use crate::query::{QueryEnv, term_fields};
 use crate::rewrite::folded;
-use crate::types::{names, oids, sql_type_of_field};
+use crate::types::{names, oids, plain, sql_type_of_field};
 use crate::walk::{self, Look};
 
-/// Gives the terms of a query's recursive parts the types that they come to.
-pub(crate) fn type_terms(
-    query: &mut Query,
-    env: &QueryEnv,
-    params: &[SqlType],
-) -> Result<(), SqlError> {
-    let mut terms = Terms { env, params, around: Vec::new(), failed: None };
+/// Gives the terms of a query's recursive parts, which is rewritten already, the types that they come to.
+/// `columns`: those of a query.
+pub(crate) fn type_terms(query: &mut Query, columns: Columns<'_>) -> Result<(), SqlError> {
+    let mut terms = Terms { columns, around: Vec::new(), failed: None };
     if walk::look(&*query, &mut AnyRecursive) {
         walk::change(query, &mut terms);
     }
@@ -49,9 +45,10 @@ impl Look for AnyRecursive {
     }
 }
 
+type Columns<'a> = &'a dyn Fn(&Query) -> Result<Vec<FieldRef>, SqlError>;
+
 struct Terms<'a> {
-    env: &'a QueryEnv,
-    params: &'a [SqlType],
+    columns: Columns<'a>,
     /// The parts of WITH around, for each query that is being walked over.
     around: Vec<Vec<Cte>>,
     failed: Option<SqlError>,
@@ -96,8 +93,17 @@ impl Terms<'_> {
         // What reads the query around it, or is wrong, is said when all is planned.
         let Ok(first) = self.fields(&known, left) else { return Ok(()) };
         let columns = columns_of(part.alias.columns.iter().map(|column| &column.name), &first);
+        // DataFusion wants a name for each column, or for none.
+        let declared = part.alias.columns.len();
+        if (1..columns.len()).contains(&declared) {
+            let rest = columns[declared..].iter().cloned();
+            let named = |name| ast::TableAliasColumnDef { name, data_type: None };
+            part.alias.columns.extend(rest.map(named));
+        }
         let types: Vec<SqlType> = first.iter().map(|field| first_type(field)).collect();
-        let open: Vec<bool> = types.iter().map(|ty| is_open(*ty)).collect();
+        let is_null = |field: &FieldRef| field.data_type().is_null();
+        let open = types.iter().zip(&first).map(|(ty, field)| is_open(*ty) || is_null(field));
+        let open: Vec<bool> = open.collect();
         if open.contains(&true)
             && let Some(cast) = cast(left, &columns, &types, &open)
         {
@@ -114,7 +120,8 @@ impl Terms<'_> {
             return Ok(());
         };
         if first.len() != second.len() {
-            return Ok(());
+            let message = "each UNION query must have the same number of columns";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
         self.check(&folded(&name), &known, (&first, &second), (left, right))?;
         let differs = |(a, b): (&FieldRef, &FieldRef)| {
@@ -130,7 +137,7 @@ impl Terms<'_> {
     }
 
     fn fields(&self, known: &[Cte], term: &SetExpr) -> Result<Vec<FieldRef>, SqlError> {
-        term_fields(&query_of(known.to_vec(), term), self.env, self.params)
+        (self.columns)(&query_of(known.to_vec(), term))
     }
 
     /// 42804 where both terms together come to another type than the first.
@@ -173,7 +180,7 @@ impl Terms<'_> {
 
 fn first_type(field: &FieldRef) -> SqlType {
     match sql_type_of_field(field) {
-        ty if ty.oid == oids::UNKNOWN => crate::types::plain(oids::TEXT),
+        ty if ty.oid == oids::UNKNOWN || field.data_type().is_null() => plain(oids::TEXT),
         ty => ty,
     }
 }

@@ -19,7 +19,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DataFusionError, ScalarValue};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, DataFusionError, ScalarValue};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::{Exists, InSubquery, Placeholder, ScalarFunction};
@@ -32,6 +32,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::collect;
 use froglet_engine::SqlState;
 
+use crate::decorrelate;
 use crate::error::SqlError;
 use crate::planning::internal;
 use crate::provider::QueryScope;
@@ -107,7 +108,8 @@ pub(crate) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
         Expr::Exists(_) => plan.limit(0, Some(1))?,
         _ => plan,
     };
-    let plan = casts::rewrite_plan(plan.build()?)?;
+    // What LATERAL reads within is joined; what it reads of outside is given when the subquery runs.
+    let plan = casts::rewrite_plan(decorrelate::decorrelate(plan.build()?)?)?;
     let signature = Signature::variadic_any(Volatility::Volatile);
     let function = Arc::new(ScalarUDF::new_from_impl(Subplan { plan, kind, read, signature }));
     let call = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
@@ -117,11 +119,19 @@ pub(crate) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
 /// What a plan reads of outside.
 fn outside_of(plan: &LogicalPlan) -> Result<Vec<Expr>> {
     let mut found: Vec<Expr> = Vec::new();
+    let mut beside_lateral: Vec<DFSchemaRef> = Vec::new();
     plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Join(join) = node {
+            beside_lateral.push(join.left.schema().clone());
+        }
         node.apply_expressions(|expr| {
             expr.apply(|part| {
-                let is_outside =
-                    matches!(part, Expr::OuterReferenceColumn(..) | Expr::Placeholder(_));
+                let is_outside = match part {
+                    Expr::OuterReferenceColumn(_, column) => {
+                        !beside_lateral.iter().any(|beside| beside.has_column(column))
+                    }
+                    part => matches!(part, Expr::Placeholder(_)),
+                };
                 if is_outside && !found.contains(part) {
                     found.push(part.clone());
                 }

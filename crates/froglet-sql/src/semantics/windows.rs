@@ -6,8 +6,8 @@
 //! ```
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -18,8 +18,50 @@ use datafusion::logical_expr::{
 use froglet_engine::SqlState;
 
 use crate::error::SqlError;
+use crate::semantics::casts;
+use crate::semantics::common::common_type;
 use crate::semantics::fields::field_of;
+use crate::semantics::operators::unknown_literal;
 use crate::types::{sql_type_of_field, type_name};
+
+/// The types of what `lag`, `first_value` and the like take; whether an argument was changed. 42804 for a literal
+/// without a type, of which there is nothing else that says one.
+pub fn type_arguments(call: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
+    let polymorphic = ["lag", "lead", "first_value", "last_value", "nth_value"];
+    if !polymorphic.contains(&call.fun.name()) {
+        return Ok(false);
+    }
+    let args = &mut call.params.args;
+    let [value, _, otherwise] = &args[..] else {
+        let message = "could not determine polymorphic type because input has type unknown";
+        return match args.first() {
+            Some(value) if is_unknown(value) => {
+                Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).into())
+            }
+            _ => Ok(false),
+        };
+    };
+    if is_unknown(value) || is_unknown(otherwise) {
+        return Ok(false);
+    }
+    let (Ok(a), Ok(b)) = (field_of(value, schema), field_of(otherwise, schema)) else {
+        return Ok(false);
+    };
+    let Ok(Some(ty)) = common_type("lag", &[a.clone(), b.clone()]) else { return Ok(false) };
+    let mut changed = false;
+    for (at, field) in [(0, a), (2, b)] {
+        if sql_type_of_field(&field).oid != ty.oid && field.data_type().is_numeric() {
+            args[at] = casts::call(args[at].clone(), ty);
+            changed = true;
+        }
+    }
+    Ok(changed)
+}
+
+fn is_unknown(value: &Expr) -> bool {
+    let is_null = |value: &ScalarValue| value.data_type().is_null();
+    unknown_literal(value).is_some() || matches!(value, Expr::Literal(value, _) if is_null(value))
+}
 
 /// Puts subqueries of windows into projections below.
 pub fn lower_subqueries(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -111,7 +153,7 @@ pub fn type_frames(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Whether a window's frame is a range of bytes; 0A000 for one by distances, of which there are none.
-fn is_bytes(function: &WindowFunction, schema: &datafusion::common::DFSchema) -> Result<bool> {
+fn is_bytes(function: &WindowFunction, schema: &DFSchema) -> Result<bool> {
     let frame = &function.params.window_frame;
     if frame.units != WindowFrameUnits::Range {
         return Ok(false);
