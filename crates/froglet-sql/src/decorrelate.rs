@@ -24,7 +24,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, NullEquality, ScalarValue, TableReference};
 use datafusion::error::Result;
 use datafusion::functions_window::row_number::row_number_udwf;
-use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Exists, InSubquery, ScalarFunction, WindowFunction,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprFunctionExt, FetchType, Join, JoinType, LogicalPlan,
@@ -134,9 +136,42 @@ impl Domain {
             {
                 return Ok(Transformed::yes(Expr::Column(column.clone())));
             }
-            Ok(Transformed::no(part))
+            self.read_within(part)
         })?;
         Ok(read.data)
+    }
+
+    /// A subquery of an expression reads the domain from outside.
+    fn read_within(&self, mut expr: Expr) -> Result<Transformed<Expr>> {
+        let (Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })) = &mut expr
+        else {
+            return Ok(Transformed::no(expr));
+        };
+        let outside = |part: Expr| match &part {
+            Expr::OuterReferenceColumn(field, column) => Ok(match self.column(column) {
+                Some(own) => {
+                    Transformed::yes(Expr::OuterReferenceColumn(field.clone(), own.clone()))
+                }
+                None => Transformed::no(part),
+            }),
+            _ => Ok(Transformed::no(part)),
+        };
+        for read in &mut subquery.outer_ref_columns {
+            *read = outside(read.clone())?.data;
+        }
+        let plan = subquery.subquery.as_ref().clone();
+        let read = plan.transform_up_with_subqueries(|node| {
+            let preserver = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = preserver.save(&expr);
+                let read = expr.transform_up(outside)?;
+                Ok(read.update_data(|expr| name.restore(expr)))
+            })
+        })?;
+        subquery.subquery = Arc::new(read.data);
+        Ok(Transformed::new_transformed(expr, read.transformed))
     }
 
     fn read_all(&self, exprs: &[Expr]) -> Result<Vec<Expr>> {

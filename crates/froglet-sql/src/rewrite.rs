@@ -121,6 +121,9 @@ impl Change for Rewriter {
     fn table_factor(&mut self, factor: &mut ast::TableFactor) {
         rewrite_json::rewrite_table(factor);
         match factor {
+            ast::TableFactor::Derived { lateral: true, subquery, .. } => {
+                each_select(&mut subquery.body, &mut name_outer_columns);
+            }
             ast::TableFactor::Table { name, args: Some(_), alias, .. } => {
                 without_catalog(name);
                 in_one_part(name);
@@ -592,6 +595,24 @@ fn name_unnested(alias: &mut Option<ast::TableAlias>) {
     if alias.columns.is_empty() {
         let name = alias.name.clone();
         alias.columns.push(ast::TableAliasColumnDef { name, data_type: None });
+    }
+}
+
+/// A column of a table that is not the select's own has its name, too: DataFusion gives it another.
+fn name_outer_columns(select: &mut ast::Select) {
+    let own = match rewrite_correlated::aliases(select) {
+        Some(own) => own,
+        None if select.from.is_empty() => HashSet::new(),
+        None => return,
+    };
+    for item in &mut select.projection {
+        if let ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) = item
+            && let [table, column] = &names[..]
+            && !own.contains(&folded(table))
+        {
+            let name = folded(column);
+            realias(item, name);
+        }
     }
 }
 

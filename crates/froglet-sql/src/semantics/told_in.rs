@@ -4,6 +4,7 @@
 //! ```text
 //!   HAVING (max(v) IN (…)) IS NOT FALSE          x is an aggregate
 //!   t LEFT JOIN u ON t.a IN (…)                  no join can be made of it
+//!   EXISTS (… WHERE t.a NOT IN (…))              t.a is of outside, where its join comes to be
 //! ```
 //!
 //! Such an IN is a function of x, which looks at the query's rows for each of its values (`subplan.rs`).
@@ -52,7 +53,9 @@ fn in_condition(expr: Expr, schema: &DFSchema, whole: bool) -> Result<Transforme
         _ => None,
     };
     match (expr, negated) {
-        (expr, Some(negated)) if whole || !negated => Ok(Transformed::no(expr)),
+        (expr, Some(negated)) if !negated || whole && !expr.contains_outer() => {
+            Ok(Transformed::no(expr))
+        }
         (Expr::BinaryExpr(BinaryExpr { left, op, right }), _)
             if matches!(op, Operator::And | Operator::Or) =>
         {
