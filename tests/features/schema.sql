@@ -510,3 +510,8 @@ alter view v rename zz to bb;
 alter view v rename aa to bb;
 select * from v;
 select * from over_v;
+-- feature: a parameter in a DEFAULT
+create table t (a int default $1);
+create table t (a int default 1 + $2);
+create table t (a int);
+alter table t alter column a set default $1;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, Value as Ast};
 use froglet_engine::{ColumnId, SqlState, Value};
 use froglet_schema::{Check, ColumnDef, Fill, NewColumn, SchemaError, TableDef, Transform};
 
@@ -15,6 +15,7 @@ use crate::expr::{RowExpr, Scope};
 use crate::stored;
 use crate::types::cast::{CastContext, assignable};
 use crate::types::{self, Zone, cast_array};
+use crate::walk;
 
 /// A column computed by an expression.
 pub(crate) struct Computed {
@@ -203,6 +204,18 @@ impl Ddl<'_> {
     }
 
     fn compile_default(&self, expr: &Expr, column: &NewColumn) -> Result<RowExpr, SqlError> {
+        let mut parameter = None;
+        walk::each_expr(expr, |part| {
+            if let Expr::Value(value) = part
+                && let Ast::Placeholder(name) = &value.value
+            {
+                parameter.get_or_insert_with(|| name.clone());
+            }
+        });
+        if let Some(name) = parameter {
+            let message = format!("there is no parameter {name}");
+            return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
+        }
         let no_columns = |_: &str| false;
         if let Err(e) = stored::columns_of(expr, "", &no_columns) {
             return Err(match e.state {

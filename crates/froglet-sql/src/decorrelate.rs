@@ -16,7 +16,7 @@
 //! rows for each of them. An aggregate without groups has a row where nothing was found: it is joined
 //! with D once more.
 //!
-//! Refused, and 0A000 by whoever asks: set operations, and joins of which both sides read from outside.
+//! Refused, and 0A000 by whoever asks: INTERSECT and EXCEPT, and joins of which both sides read from outside.
 
 use std::sync::Arc;
 
@@ -24,11 +24,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, NullEquality, ScalarValue, TableReference};
 use datafusion::error::Result;
 use datafusion::functions_window::row_number::row_number_udwf;
-use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Exists, InSubquery, ScalarFunction, WindowFunction,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprFunctionExt, FetchType, Join, JoinType, LogicalPlan,
-    LogicalPlanBuilder, SkipType, SortExpr, Subquery, WindowFunctionDefinition, lit,
+    LogicalPlanBuilder, SkipType, SortExpr, Subquery, Union, WindowFunctionDefinition, lit,
 };
 
 /// Turns what it can of a plan's correlated subqueries into joins.
@@ -134,9 +136,42 @@ impl Domain {
             {
                 return Ok(Transformed::yes(Expr::Column(column.clone())));
             }
-            Ok(Transformed::no(part))
+            self.read_within(part)
         })?;
         Ok(read.data)
+    }
+
+    /// A subquery of an expression reads the domain from outside.
+    fn read_within(&self, mut expr: Expr) -> Result<Transformed<Expr>> {
+        let (Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })) = &mut expr
+        else {
+            return Ok(Transformed::no(expr));
+        };
+        let outside = |part: Expr| match &part {
+            Expr::OuterReferenceColumn(field, column) => Ok(match self.column(column) {
+                Some(own) => {
+                    Transformed::yes(Expr::OuterReferenceColumn(field.clone(), own.clone()))
+                }
+                None => Transformed::no(part),
+            }),
+            _ => Ok(Transformed::no(part)),
+        };
+        for read in &mut subquery.outer_ref_columns {
+            *read = outside(read.clone())?.data;
+        }
+        let plan = subquery.subquery.as_ref().clone();
+        let read = plan.transform_up_with_subqueries(|node| {
+            let preserver = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = preserver.save(&expr);
+                let read = expr.transform_up(outside)?;
+                Ok(read.update_data(|expr| name.restore(expr)))
+            })
+        })?;
+        subquery.subquery = Arc::new(read.data);
+        Ok(Transformed::new_transformed(expr, read.transformed))
     }
 
     fn read_all(&self, exprs: &[Expr]) -> Result<Vec<Expr>> {
@@ -169,6 +204,9 @@ impl Domain {
         }
         if let LogicalPlan::Join(join) = plan {
             return self.over_join(join);
+        }
+        if let LogicalPlan::Union(union) = plan {
+            return self.over_union(union);
         }
         let inputs = plan.inputs();
         let [input] = inputs[..] else { return Ok(None) };
@@ -205,6 +243,29 @@ impl Domain {
             _ => return Ok(None),
         };
         Ok(Some(over))
+    }
+
+    fn over_union(&self, union: &Union) -> Result<Option<LogicalPlan>> {
+        let mut inputs = Vec::with_capacity(union.inputs.len());
+        for input in &union.inputs {
+            let Some(over) = self.over(input)? else { return Ok(None) };
+            let own = input.schema().iter().map(Expr::from);
+            let own = own.zip(union.schema.fields()).map(|(expr, field)| expr.alias(field.name()));
+            let all = self.exprs().chain(own);
+            inputs.push(Arc::new(LogicalPlanBuilder::from(over).project(all)?.build()?));
+        }
+        let both = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
+        // A union's columns are of no table.
+        let names =
+            self.columns.iter().map(|column| (column.relation.clone(), column.name.clone()));
+        let own = union.schema.iter();
+        let names =
+            names.chain(own.map(|(qualifier, field)| (qualifier.cloned(), field.name().clone())));
+        let columns = both.schema().iter().map(Expr::from).zip(names);
+        let columns =
+            columns.map(|(column, (qualifier, name))| column.alias_qualified(qualifier, name));
+        let columns: Vec<Expr> = columns.collect();
+        LogicalPlanBuilder::from(both).project(columns)?.build().map(Some)
     }
 
     fn over_join(&self, join: &Join) -> Result<Option<LogicalPlan>> {

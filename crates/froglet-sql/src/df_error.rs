@@ -268,6 +268,9 @@ fn plan(text: &str) -> SqlError {
             format!("argument of WHERE must be type boolean, not type {}", sql_name(ty)),
         );
     }
+    if text.starts_with("Inconsistent data length across values list") {
+        return SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length");
+    }
     if text.starts_with("Aggregate function calls cannot be nested") {
         return SqlError::new(
             SqlState::GROUPING_ERROR,

@@ -98,6 +98,7 @@ pub mod query;
 mod query_rows;
 pub mod query_run;
 mod quick;
+mod recursive;
 mod resolve;
 mod returned;
 mod returning;

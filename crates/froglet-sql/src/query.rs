@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::common::{DFSchemaRef, ParamValues, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
@@ -35,9 +35,10 @@ use crate::planning::{PlanContext, param_fields};
 use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
 use crate::query_run::{self, QueryStream};
+use crate::recursive;
 use crate::rewrite_subquery;
 use crate::semantics::{
-    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators,
+    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, told_in, windows,
 };
 use crate::stack;
 use crate::subplan;
@@ -132,27 +133,33 @@ fn plan_as_is(
     let mut query = crate::rewrite::rewrite_query(query)?;
     EvalContext::new(env.session.clone()).enter(|| {
         crate::rewrite::type_targets(&mut query, targets);
+        recursive::type_terms(&mut query, &|term| {
+            let logical = to_logical(term, env, params)?;
+            let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
+            Ok(logical.schema().fields().iter().cloned().collect())
+        })?;
         let found = infer(&query, env, params)?;
         let logical = to_logical(&query, env, &found)?;
         let logical = grouping_sets::name_expressions(logical).map_err(map_df_error)?;
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
+        let logical = windows::lower_subqueries(logical).map_err(map_df_error)?;
         let logical = merged_columns::merge(logical).map_err(map_df_error)?;
         let optimized = match optimize(logical.clone(), env) {
-            Ok(plan) if decorrelate::is_sound(&plan) => plan,
+            Ok(found) if decorrelate::is_sound(&found.plan) => found,
             _ if decorrelate::is_correlated(&logical) => without_outer_columns(logical, env)?,
             outcome => outcome?,
         };
-        let schema = Arc::new(optimized.schema().as_arrow().clone());
-        let fields = schema.fields().iter().map(result_field).collect();
-        Ok(PlannedQuery { plan: optimized, schema, fields, params: found })
+        let schema = Arc::new(optimized.plan.schema().as_arrow().clone());
+        let fields = optimized.fields();
+        Ok(PlannedQuery { plan: optimized.plan, schema, fields, params: found })
     })
 }
 
 /// What the optimizer could not turn into joins is turned into joins here, or is run row by row.
-fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlError> {
+fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError> {
     let optimize = |plan: Result<LogicalPlan, DataFusionError>| {
         let optimized = optimize(plan.map_err(map_df_error)?, env)?;
-        match decorrelate::is_sound(&optimized) {
+        match decorrelate::is_sound(&optimized.plan) {
             true => Ok(optimized),
             false => Err(unsupported_here("a correlated subquery")),
         }
@@ -161,14 +168,35 @@ fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Logical
         .or_else(|refused| optimize(subplan::run_by_row(logical)).map_err(|_| refused))
 }
 
-fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlError> {
+fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError> {
     let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
     let logical = null_in::rewrite(logical, &query_run::options(env)).map_err(map_df_error)?;
+    let logical = told_in::rewrite(logical).map_err(map_df_error)?;
+    let logical = windows::type_frames(logical).map_err(map_df_error)?;
     let logical = held::hold(logical).map_err(map_df_error)?;
     let logical = printable(logical).map_err(map_df_error)?;
+    let schema = logical.schema().clone();
     let optimized = query_run::optimize(logical, env)?;
     refuse_correlated(&optimized)?;
-    Ok(optimized)
+    Ok(Optimized { plan: optimized, schema })
+}
+
+/// An optimized plan, and the schema that it had before: the optimizer forgets the types of what it finds empty.
+struct Optimized {
+    plan: LogicalPlan,
+    schema: DFSchemaRef,
+}
+
+impl Optimized {
+    fn fields(&self) -> Arc<[Field]> {
+        let now = self.plan.schema().fields().iter();
+        let before = self.schema.fields().iter();
+        let types = now.zip(before).map(|(now, before)| match now.data_type() {
+            same if same == before.data_type() => result_field(before),
+            _ => result_field(now),
+        });
+        types.collect()
+    }
 }
 
 /// What the optimizer could not turn into joins cannot be run.

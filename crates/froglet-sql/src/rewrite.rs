@@ -71,6 +71,7 @@ pub fn with_counts_for_in(query: &ast::Query) -> Option<ast::Query> {
     }
     impl Change for Counts {
         fn query(&mut self, query: &mut ast::Query) {
+            crate::rewrite_values::as_selects(&mut query.body);
             // Names come from what is written.
             name_columns(query);
         }
@@ -120,6 +121,9 @@ impl Change for Rewriter {
     fn table_factor(&mut self, factor: &mut ast::TableFactor) {
         rewrite_json::rewrite_table(factor);
         match factor {
+            ast::TableFactor::Derived { lateral: true, subquery, .. } => {
+                each_select(&mut subquery.body, &mut name_outer_columns);
+            }
             ast::TableFactor::Table { name, args: Some(_), alias, .. } => {
                 without_catalog(name);
                 in_one_part(name);
@@ -145,6 +149,7 @@ impl Change for Rewriter {
     }
 
     fn query(&mut self, query: &mut ast::Query) {
+        crate::rewrite_values::as_selects(&mut query.body);
         each_select(&mut query.body, &mut rewrite_tableoid::resolve);
         crate::rewrite_values::type_columns(&mut query.body);
         let parts = match (self.parts.last(), &query.with) {
@@ -590,6 +595,24 @@ fn name_unnested(alias: &mut Option<ast::TableAlias>) {
     if alias.columns.is_empty() {
         let name = alias.name.clone();
         alias.columns.push(ast::TableAliasColumnDef { name, data_type: None });
+    }
+}
+
+/// A column of a table that is not the select's own has its name, too: DataFusion gives it another.
+fn name_outer_columns(select: &mut ast::Select) {
+    let own = match rewrite_correlated::aliases(select) {
+        Some(own) => own,
+        None if select.from.is_empty() => HashSet::new(),
+        None => return,
+    };
+    for item in &mut select.projection {
+        if let ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) = item
+            && let [table, column] = &names[..]
+            && !own.contains(&folded(table))
+        {
+            let name = folded(column);
+            realias(item, name);
+        }
     }
 }
 

@@ -63,7 +63,7 @@ fn join(conjuncts: Vec<Expr>) -> Option<Expr> {
 }
 
 /// The names under which the subquery's own tables go.
-fn aliases(select: &ast::Select) -> Option<HashSet<String>> {
+pub(crate) fn aliases(select: &ast::Select) -> Option<HashSet<String>> {
     let mut names = HashSet::new();
     for from in &select.from {
         let joined = from.joins.iter().map(|j| &j.relation);

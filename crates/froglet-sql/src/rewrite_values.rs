@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   VALUES (date '2024-01-01'), ('2024-01-02')    the second is a date, too
+//!   VALUES ((SELECT 1)), (2)                      SELECT (SELECT 1) AS column1 UNION ALL SELECT 2
 //!   x IS DISTINCT FROM '2024-01-01'               a call, which is given its types when x has one
 //!   ARRAY[x, 1]                                   a call within a subquery: x may be a column of outside
 //! ```
@@ -9,9 +10,53 @@
 use datafusion::sql::sqlparser::ast::{self, Expr};
 
 use crate::expr::untyped;
+use crate::parse::parse_query;
 use crate::rewrite::{call, null};
 use crate::semantics::common;
+use crate::target::has_subquery;
 use crate::walk;
+
+/// VALUES with subqueries as SELECTs: DataFusion computes VALUES before it runs what is within them.
+pub fn as_selects(body: &mut ast::SetExpr) {
+    match body {
+        ast::SetExpr::SetOperation { left, right, .. } => {
+            as_selects(left);
+            as_selects(right);
+        }
+        ast::SetExpr::Values(values) => {
+            let rows: Vec<Vec<Expr>> = values.rows.iter().map(|row| row.content.clone()).collect();
+            let alike = rows.iter().all(|row| row.len() == rows[0].len());
+            if alike
+                && has_subquery(values)
+                && let Some(selects) = union_all(&rows)
+            {
+                *body = selects;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Rows as a union of SELECTs, which is no deeper than it has to be.
+fn union_all(rows: &[Vec<Expr>]) -> Option<ast::SetExpr> {
+    if let [row] = rows {
+        let mut body = *parse_query("SELECT 1").ok()?.body;
+        let ast::SetExpr::Select(select) = &mut body else { return None };
+        let named = row.iter().enumerate().map(|(at, expr)| ast::SelectItem::ExprWithAlias {
+            expr: expr.clone(),
+            alias: ast::Ident::new(format!("column{}", at + 1)),
+        });
+        select.projection = named.collect();
+        return Some(body);
+    }
+    let (left, right) = rows.split_at_checked(rows.len() / 2)?;
+    Some(ast::SetExpr::SetOperation {
+        op: ast::SetOperator::Union,
+        set_quantifier: ast::SetQuantifier::All,
+        left: Box::new(union_all(left)?),
+        right: Box::new(union_all(right)?),
+    })
+}
 
 /// In each column of VALUES what has no type takes the type of the first row that names one.
 pub fn type_columns(body: &mut ast::SetExpr) {

@@ -19,7 +19,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DataFusionError, ScalarValue};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, DataFusionError, ScalarValue};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::{Exists, InSubquery, Placeholder, ScalarFunction};
@@ -32,6 +32,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::collect;
 use froglet_engine::SqlState;
 
+use crate::decorrelate;
 use crate::error::SqlError;
 use crate::planning::internal;
 use crate::provider::QueryScope;
@@ -54,7 +55,10 @@ pub fn run_by_row(plan: LogicalPlan) -> Result<LogicalPlan> {
         let preserver = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = preserver.save(&expr);
-            let changed = expr.transform_up(|expr| in_place(expr, &schema))?;
+            let changed = expr.transform_up(|expr| match reads_outside(&expr)? {
+                true => in_place(expr, &schema),
+                false => Ok(Transformed::no(expr)),
+            })?;
             Ok(changed.update_data(|expr| name.restore(expr)))
         })?
         .map_data(LogicalPlan::recompute_schema)
@@ -62,7 +66,20 @@ pub fn run_by_row(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(changed.data)
 }
 
-fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn reads_outside(expr: &Expr) -> Result<bool> {
+    let subquery = match expr {
+        Expr::ScalarSubquery(subquery) => subquery,
+        Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) => {
+            subquery
+        }
+        _ => return Ok(false),
+    };
+    let read = outside_of(&subquery.subquery)?;
+    Ok(read.iter().any(|part| matches!(part, Expr::OuterReferenceColumn(..))))
+}
+
+/// A subquery's value as a call.
+pub(crate) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let (subquery, kind, negated) = match &expr {
         Expr::ScalarSubquery(subquery) => (subquery, Kind::Value, false),
         Expr::Exists(Exists { subquery, negated }) => (subquery, Kind::Exists, *negated),
@@ -70,9 +87,6 @@ fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         _ => return Ok(Transformed::no(expr)),
     };
     let mut read = outside_of(&subquery.subquery)?;
-    if !read.iter().any(|part| matches!(part, Expr::OuterReferenceColumn(..))) {
-        return Ok(Transformed::no(expr));
-    }
     let args = read.iter().map(|part| match part {
         Expr::OuterReferenceColumn(_, column) if schema.has_column(column) => {
             Expr::Column(column.clone())
@@ -94,7 +108,8 @@ fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::Exists(_) => plan.limit(0, Some(1))?,
         _ => plan,
     };
-    let plan = casts::rewrite_plan(plan.build()?)?;
+    // What LATERAL reads within is joined; what it reads of outside is given when the subquery runs.
+    let plan = casts::rewrite_plan(decorrelate::decorrelate(plan.build()?)?)?;
     let signature = Signature::variadic_any(Volatility::Volatile);
     let function = Arc::new(ScalarUDF::new_from_impl(Subplan { plan, kind, read, signature }));
     let call = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
@@ -104,11 +119,19 @@ fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 /// What a plan reads of outside.
 fn outside_of(plan: &LogicalPlan) -> Result<Vec<Expr>> {
     let mut found: Vec<Expr> = Vec::new();
+    let mut beside_lateral: Vec<DFSchemaRef> = Vec::new();
     plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Join(join) = node {
+            beside_lateral.push(join.left.schema().clone());
+        }
         node.apply_expressions(|expr| {
             expr.apply(|part| {
-                let is_outside =
-                    matches!(part, Expr::OuterReferenceColumn(..) | Expr::Placeholder(_));
+                let is_outside = match part {
+                    Expr::OuterReferenceColumn(_, column) => {
+                        !beside_lateral.iter().any(|beside| beside.has_column(column))
+                    }
+                    part => matches!(part, Expr::Placeholder(_)),
+                };
                 if is_outside && !found.contains(part) {
                     found.push(part.clone());
                 }

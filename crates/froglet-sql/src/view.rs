@@ -35,12 +35,12 @@ use crate::query::QueryEnv;
 use crate::resolve::Names;
 use crate::rewrite_subquery;
 use crate::semantics::fieldnames::figure_name;
-use crate::semantics::{casts, copies, grouping_sets};
+use crate::semantics::{casts, copies, grouping_sets, windows};
 use crate::stack;
 use crate::types::sql_type_of_field;
 use crate::udf::lookup::{self, quote_ident};
 use crate::walk::{self, Change};
-use crate::{ddl_view, resolve};
+use crate::{ddl_view, recursive, resolve};
 
 /// Views within views.
 const MAX_DEPTH: usize = 64;
@@ -121,16 +121,23 @@ fn plan_of(
     outer: &CatalogTables,
 ) -> Result<LogicalPlan, SqlError> {
     stack::for_query(query, || {
-        let query = crate::rewrite::rewrite_query(query)?;
+        let mut query = crate::rewrite::rewrite_query(query)?;
         let context = PlanContext::new(tables, outer.options.clone());
-        let statement = ast::Statement::Query(Box::new(query));
-        let plan = context
-            .planner()
-            .sql_statement_to_plan_with_context(statement, &mut PlannerContext::new())
-            .and_then(grouping_sets::name_expressions)
-            .and_then(copies::number_copies)
-            .and_then(casts::rewrite_plan);
-        plan.map_err(map_df_error)
+        let planned = |query: &ast::Query| {
+            let statement = ast::Statement::Query(Box::new(query.clone()));
+            context
+                .planner()
+                .sql_statement_to_plan_with_context(statement, &mut PlannerContext::new())
+                .and_then(grouping_sets::name_expressions)
+                .and_then(copies::number_copies)
+                .and_then(windows::lower_subqueries)
+                .and_then(casts::rewrite_plan)
+                .map_err(map_df_error)
+        };
+        recursive::type_terms(&mut query, &|term| {
+            Ok(planned(term)?.schema().fields().iter().cloned().collect())
+        })?;
+        planned(&query)
     })
 }
 

@@ -3,7 +3,7 @@
 
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, when};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::json_ops::{call, oid_of, typed};
@@ -40,5 +40,14 @@ pub(super) fn plan(
     }
     // DataFusion takes two NULLs for the same element; they are none.
     let null = Expr::Literal(ScalarValue::Null, None);
-    Ok(call("array_remove", vec![whole, null]).and_then(|known| call(name, vec![known, part])))
+    // Beside an array that is known and empty it says false of a NULL.
+    let unknown = [&whole, &part].into_iter().find(|array| array.any_column_refs()).cloned();
+    let found =
+        call("array_remove", vec![whole, null]).and_then(|known| call(name, vec![known, part]));
+    match (found, unknown) {
+        (Some(found), Some(array)) if name == "array_has_any" => {
+            Ok(Some(when(array.is_not_null(), found).end()?))
+        }
+        (found, _) => Ok(found),
+    }
 }

@@ -25,6 +25,7 @@ pub fn distinguish(query: &mut ast::Query) {
     each_select(&mut query.body, &mut |select| {
         let mut casts = Casts::default();
         walk::look(&*select, &mut casts);
+        casts.found.extend(grouped_by_place(select));
         if casts.found.is_empty() || !is_grouped(select) {
             return;
         }
@@ -40,6 +41,24 @@ pub fn distinguish(query: &mut ast::Query) {
     {
         walk::change(order, &mut Named { casts: alike, ..Named::default() });
     }
+}
+
+/// Casts of literals, by the places of which rows are grouped.
+fn grouped_by_place(select: &ast::Select) -> Vec<(String, String)> {
+    let ast::GroupByExpr::Expressions(keys, _) = &select.group_by else { return Vec::new() };
+    let cast_at = |key: &Expr| {
+        let place: usize = key.to_string().parse().ok()?;
+        let (ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) =
+            select.projection.get(place.checked_sub(1)?)?
+        else {
+            return None;
+        };
+        match expr {
+            Expr::Cast { expr: operand, .. } => Some((expr.to_string(), operand.to_string())),
+            _ => None,
+        }
+    };
+    keys.iter().filter_map(cast_at).collect()
 }
 
 /// Finds casts that are not in queries within, and their operands.

@@ -116,6 +116,7 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             Ok(mark(Expr::AggregateFunction(call), changed))
         }
         Expr::WindowFunction(mut call) => {
+            let typed = super::windows::type_arguments(&mut call, schema)?;
             enums::order_by(&mut call.params.order_by, schema);
             let name = call.fun.name().to_owned();
             let swapped = match &mut call.fun {
@@ -124,7 +125,7 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
                 }
                 WindowFunctionDefinition::WindowUDF(_) => false,
             };
-            let swapped = swapped | measures::order(&mut call.params.order_by, schema)?;
+            let swapped = typed | swapped | measures::order(&mut call.params.order_by, schema)?;
             let changed = swapped | super::aggregates::widen(&name, &mut call.params.args, schema);
             Ok(mark(Expr::WindowFunction(call), changed))
         }
@@ -186,6 +187,11 @@ fn cast_call(
     };
     let from = sql_type_of_field(&source);
     if arrow_does_it(&source, from, &field, target) {
+        // A field without a name says nothing of the type, and a varchar's would stay.
+        let field = match (from.oid, target.oid) {
+            (oids::VARCHAR, oids::TEXT) => Arc::new(field.as_ref().clone().with_name("text")),
+            _ => field,
+        };
         return Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(expr), field))));
     }
     if !possible(&source, from, target) {

@@ -30,6 +30,8 @@ pub mod operators;
 pub mod param;
 pub mod quantified;
 pub mod time_arith;
+pub mod told_in;
 pub mod type_names;
 pub mod unions;
 mod unnested;
+pub mod windows;

@@ -110,8 +110,11 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
         return Err(SqlError::unsupported(format!("{text} ANY")).into());
     };
     let (left, right, ty) = typed(left, right, schema)?;
-    // Intervals are equal that Arrow takes for different ones.
-    if op == "=" && !all && ty.oid != oids::INTERVAL {
+    // Intervals are equal that Arrow takes for different ones; NULL is in no array without elements, which
+    // DataFusion does not know.
+    let is_typed = |value: &ScalarValue| !value.data_type().is_null();
+    let is_null = matches!(&left, Expr::Literal(value, _) if value.is_null() && is_typed(value));
+    if op == "=" && !all && !is_null && ty.oid != oids::INTERVAL {
         let call = json_ops::call("array_has", vec![right.clone(), left]);
         let found = call.expect("the function is registered");
         // What is not found among known elements may be an unknown one.
