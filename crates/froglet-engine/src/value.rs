@@ -42,6 +42,8 @@ pub enum ColumnType {
     Time,
     /// Months, days and a time: [`Interval`]
     Interval,
+    /// Exact numbers of any size, each with the digits that it shows: [`crate::numeric`]
+    Numeric,
 }
 
 /// A span of time as PostgreSQL keeps it: a month has no fixed number of days, a day none of hours.
@@ -106,7 +108,7 @@ impl ColumnType {
             ColumnType::Float64 => DataType::Float64,
             ColumnType::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
             ColumnType::Text => DataType::Utf8View,
-            ColumnType::Bytes => DataType::BinaryView,
+            ColumnType::Bytes | ColumnType::Numeric => DataType::BinaryView,
             ColumnType::Date => DataType::Date32,
             ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             ColumnType::TimestampTz => {
@@ -133,13 +135,14 @@ impl ColumnType {
             | ColumnType::Text
             | ColumnType::Bytes
             | ColumnType::Uuid
-            | ColumnType::Interval => 16,
+            | ColumnType::Interval
+            | ColumnType::Numeric => 16,
         }
     }
 
     /// Whether cells are views into a heap.
     pub fn is_view(self) -> bool {
-        matches!(self, ColumnType::Text | ColumnType::Bytes)
+        matches!(self, ColumnType::Text | ColumnType::Bytes | ColumnType::Numeric)
     }
 
     /// Whether `value` may be stored in a column of this type. NULL fits every type here;
@@ -163,6 +166,7 @@ impl ColumnType {
                 | (ColumnType::Uuid, Value::Uuid(_))
                 | (ColumnType::Time, Value::Time(_))
                 | (ColumnType::Interval, Value::Interval(_))
+                | (ColumnType::Numeric, Value::Numeric(_))
         )
     }
 }
@@ -202,6 +206,8 @@ pub enum Value {
     Time(i64),
     /// interval
     Interval(Interval),
+    /// numeric, in the bytes of [`crate::numeric`]: two that are not the same may be equal to SQL
+    Numeric(Box<[u8]>),
 }
 
 const _: () = assert!(size_of::<Value>() == 32, "a Value is four words");

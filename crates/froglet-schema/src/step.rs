@@ -651,7 +651,7 @@ pub fn show(value: &Value) -> String {
         Value::Float64(v) => v.to_string(),
         Value::Decimal(v) => v.to_string(),
         Value::Text(s) => s.to_string(),
-        Value::Bytes(b) => b.iter().fold("\\x".to_owned(), |mut s, byte| {
+        Value::Bytes(b) | Value::Numeric(b) => b.iter().fold("\\x".to_owned(), |mut s, byte| {
             s.push_str(&format!("{byte:02x}"));
             s
         }),

@@ -299,7 +299,7 @@ fn is_key(table: &TableDef, columns: &[String]) -> bool {
 fn kind(ty: froglet_engine::ColumnType) -> u8 {
     use froglet_engine::ColumnType as T;
     match ty {
-        T::Int16 | T::Int32 | T::Int64 | T::Decimal { .. } => 0,
+        T::Int16 | T::Int32 | T::Int64 | T::Decimal { .. } | T::Numeric => 0,
         T::Float32 | T::Float64 => 1,
         T::Bool => 2,
         T::Text => 3,
