@@ -51,6 +51,17 @@ pub fn encode<'v, 'p>(
     key
 }
 
+/// Whether SQL takes two values of one type for one, NULL for NULL: whether their keys are the same [K1].
+pub fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Float32(a), Value::Float32(b)) => f32_body(*a) == f32_body(*b),
+        (Value::Float64(a), Value::Float64(b)) => f64_body(*a) == f64_body(*b),
+        (Value::Interval(a), Value::Interval(b)) => a.span_us() == b.span_us(),
+        (Value::Numeric(a), Value::Numeric(b)) => numeric::order(a) == numeric::order(b),
+        _ => a == b,
+    }
+}
+
 /// Appends one part of a key.
 pub fn encode_part(out: &mut Vec<u8>, value: &Value, part: &KeyPart) {
     encode_with(out, part, value.is_null(), |out| encode_body(out, value));
@@ -391,7 +402,72 @@ mod tests {
             ]
             .map(|(months, days, us)| Value::Interval(Interval { months, days, us }))
             .to_vec(),
+            numbers(),
         ]
+    }
+
+    fn numbers() -> Vec<Value> {
+        let of = |unscaled, scale| numeric::of_unscaled(unscaled, scale);
+        let ends = [numeric::NEGATIVE_INFINITY, numeric::INFINITY, numeric::NAN].map(Box::from);
+        let [below, above, nan] = ends;
+        let numbers = vec![
+            below,
+            of(i128::MIN, 0),
+            of(-10_001, 0),
+            of(-10_000, 0),
+            of(-99_999, 4),
+            of(-1_000_001, 6),
+            of(-100, 2),
+            of(-9_999, 4),
+            of(-1, 200),
+            of(0, 7),
+            of(1, 200),
+            of(1, 4),
+            of(10_001, 8),
+            of(5, 1),
+            of(1, 0),
+            of(1_000_001, 6),
+            of(256, 0),
+            of(10_000, 0),
+            of(100_000_000, 0),
+            of(100_000_001, 0),
+            of(i128::MAX, 0),
+            // 10000^32767
+            [0x40, 0xFF, 0xFF, 0, 1, 0, 0].into(),
+            above,
+            nan,
+        ];
+        numbers.into_iter().map(Value::Numeric).collect()
+    }
+
+    #[test]
+    fn numbers_that_show_more_digits_are_one_key() {
+        for part in [part(false, false), part(true, true)] {
+            let of = |unscaled, scale| {
+                let value = Value::Numeric(numeric::of_unscaled(unscaled, scale));
+                key(&value, &part)
+            };
+            assert_eq!(of(10, 1), of(1, 0));
+            assert_eq!(of(-150, 2), of(-15, 1));
+            assert_eq!(of(0, 5), of(0, 0));
+            assert_ne!(of(10, 1), of(10, 0));
+        }
+    }
+
+    #[test]
+    fn values_are_equal_where_their_keys_are() {
+        for (_, mut values) in typed() {
+            values.push(Value::Null);
+            if let Value::Numeric(_) = values[0] {
+                let more =
+                    [(10, 1), (0, 0), (50, 2)].map(|(n, scale)| numeric::of_unscaled(n, scale));
+                values.extend(more.map(Value::Numeric));
+            }
+            for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (a, b))) {
+                let p = part(false, false);
+                assert_eq!(equal(a, b), key(a, &p) == key(b, &p), "{a:?}, {b:?}");
+            }
+        }
     }
 
     #[test]
@@ -494,6 +570,7 @@ mod tests {
             ColumnType::Text,
             ColumnType::Bool,
             ColumnType::Interval,
+            ColumnType::Numeric,
         ];
         types.into_iter().zip(ladders()).chain(all).collect()
     }

@@ -689,6 +689,16 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_is_none_is_refused() {
+        for bytes in [&[0x31, 0, 0][..], &[0x40, 0x80, 0, 0, 0, 0, 0], &[0x30]] {
+            let spec = |missing| ColumnSpec { id: ColumnId(1), ty: ColumnType::Numeric, missing };
+            let record = declare(SpaceId(7), &[spec(Value::Numeric(bytes.into()))]);
+            let error = Entry::decode(&record).expect_err("no number");
+            assert!(error.what.contains("is no number"), "{error:?}");
+        }
+    }
+
+    #[test]
     fn no_bytes_make_the_decoder_panic() {
         for (_, bytes) in samples() {
             for cut in 0..bytes.len() {

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::{
     BlockRows, ColumnFill, ColumnId, ColumnType, Direction, Engine, KeyRange, Loaded, Loading,
-    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, key,
+    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, key, numeric,
 };
 use parking_lot::Mutex;
 
@@ -118,6 +118,8 @@ pub struct ForeignKeyWatch {
     pub names: ForeignKeyNames,
     /// Layout positions of the child's columns, in the order of the parent's index.
     pub child: Vec<usize>,
+    /// Their types.
+    child_types: Vec<ColumnType>,
     /// The parent's rows.
     pub parent: Arc<dyn Table>,
     /// Layout position of the parent's index.
@@ -165,14 +167,16 @@ impl ForeignKeyWatch {
     /// A watch that has seen nothing yet.
     pub fn new(
         names: ForeignKeyNames,
-        child: Vec<usize>,
+        child: Vec<(usize, ColumnType)>,
         parent: Arc<dyn Table>,
         parent_index: usize,
         parent_key: Vec<usize>,
     ) -> ForeignKeyWatch {
+        let (child, child_types) = child.into_iter().unzip();
         ForeignKeyWatch {
             names,
             child,
+            child_types,
             parent,
             parent_index,
             parent_key,
@@ -222,17 +226,15 @@ impl ForeignKeyWatch {
         self.as_parent(values).map_or_else(Vec::new, |values| key::encode(&values, parts))
     }
 
-    /// Values of the key as the parent stores them: its integers may be of another width. `None`
-    /// where the parent cannot have them.
+    /// Values of the key as the parent stores them: its numbers may be of another type. `None` where the
+    /// parent cannot have them.
     fn as_parent(&self, values: &[Value]) -> Option<Vec<Value>> {
         let columns = &self.parent.layout().columns;
         values
             .iter()
+            .zip(&self.child_types)
             .zip(&self.parent_key)
-            .map(|(value, place)| match value.as_integer() {
-                Some(n) => Value::of_integer(n, columns[*place].ty),
-                None => Some(value.clone()),
-            })
+            .map(|((value, from), place)| value.counterpart(*from, columns[*place].ty))
             .collect()
     }
 
@@ -651,7 +653,8 @@ pub fn show(value: &Value) -> String {
         Value::Float64(v) => v.to_string(),
         Value::Decimal(v) => v.to_string(),
         Value::Text(s) => s.to_string(),
-        Value::Bytes(b) | Value::Numeric(b) => b.iter().fold("\\x".to_owned(), |mut s, byte| {
+        Value::Numeric(v) => numeric::show(v),
+        Value::Bytes(b) => b.iter().fold("\\x".to_owned(), |mut s, byte| {
             s.push_str(&format!("{byte:02x}"));
             s
         }),
