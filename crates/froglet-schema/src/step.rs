@@ -146,7 +146,7 @@ pub struct ForeignKeyNames {
 }
 
 impl ForeignKeyNames {
-    fn violation(&self, values: &[Value]) -> SchemaError {
+    fn violation(&self, values: &[Value], types: &[ColumnType]) -> SchemaError {
         SchemaError::refused(
             SqlState::FOREIGN_KEY_VIOLATION,
             format!(
@@ -157,7 +157,7 @@ impl ForeignKeyNames {
         .with_detail(format!(
             "Key ({})=({}) is not present in table \"{}\".",
             self.columns.join(", "),
-            values.iter().map(show).collect::<Vec<_>>().join(", "),
+            show(values, types),
             self.parent
         ))
     }
@@ -206,7 +206,7 @@ impl ForeignKeyWatch {
 
     /// The error for a child without a parent.
     pub fn missing_parent(&self, values: &[Value]) -> SchemaError {
-        self.names.violation(values)
+        self.names.violation(values, &self.child_types)
     }
 
     /// Looks for a child's parent and remembers it. Under the lock that [`Step::watch_parents`]
@@ -416,7 +416,7 @@ impl Step {
                             watch.refer_to_parent(&snapshot, &values, key)
                         });
                         if !*found {
-                            violations.push((*rid, watch.names.violation(&values)));
+                            violations.push((*rid, watch.missing_parent(&values)));
                         }
                     }
                     Ok(())
@@ -584,8 +584,7 @@ impl Step {
         if !self.table.read_row(&view, rid, &columns[unwritten..], &mut row) {
             return None;
         }
-        let values: Vec<String> = row.iter().map(show).collect();
-        Some(values.join(", "))
+        Some(show(&row, &types_of(&*self.table, &columns[unwritten..])))
     }
 
     fn watch_parents(&self, owner: TxnId, watch: &ForeignKeyWatch, rows: &[RowId]) -> u64 {
@@ -638,8 +637,19 @@ impl ValidAt for arrow_array::BooleanArray {
     }
 }
 
-/// A value in an error's detail line.
-pub fn show(value: &Value) -> String {
+/// Values of these types in an error's detail line.
+pub fn show(values: &[Value], types: &[ColumnType]) -> String {
+    let shown = values.iter().zip(types).map(|(value, ty)| match ty {
+        // Of a decimal only its type knows where the point is.
+        ColumnType::Decimal { .. } => {
+            show_one(&value.counterpart(*ty, ColumnType::Numeric).unwrap_or_else(|| value.clone()))
+        }
+        _ => show_one(value),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn show_one(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => if *b { "t" } else { "f" }.to_owned(),

@@ -279,8 +279,8 @@ fn comparable(
         )
         .detail(format!(
             "Key columns \"{a}\" and \"{b}\" are of incompatible types: {} and {}.",
-            types::type_name(from.sql_type),
-            types::type_name(to.sql_type)
+            types::type_name(types::plain(from.sql_type.oid)),
+            types::type_name(types::plain(to.sql_type.oid))
         )));
     }
     Ok(())
