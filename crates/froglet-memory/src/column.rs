@@ -23,7 +23,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnId, ColumnType, Interval, Value};
+use froglet_engine::{ColumnId, ColumnType, Interval, Value, numeric};
 
 pub(crate) use self::frozen::Freezing;
 use self::frozen::Frozen;
@@ -354,6 +354,9 @@ impl Column {
     /// Stores a value; the caller is allowed to by [C1]. Never fails: memory was admitted before.
     pub fn store(&self, slot: usize, value: &Value, guard: &Guard) {
         debug_assert!(self.ty.accepts(value), "{value:?} in a column of type {:?}", self.ty);
+        if let Value::Numeric(bytes) = value {
+            debug_assert!(numeric::is_well_formed(bytes), "{value:02x?} is no number");
+        }
         if self.heap.is_some() {
             self.store_string(slot, string_bytes(value), guard);
             return;
