@@ -35,6 +35,7 @@ pub fn value_at(array: &dyn Array, row: usize, ty: ColumnType) -> Value {
         }
         ColumnType::Text => Value::text(array.as_string_view().value(row)),
         ColumnType::Bytes => Value::Bytes(array.as_binary_view().value(row).into()),
+        ColumnType::Numeric => Value::Numeric(array.as_binary_view().value(row).into()),
         ColumnType::Date => Value::Date(array.as_primitive::<Date32Type>().value(row)),
         ColumnType::Timestamp => {
             Value::Timestamp(array.as_primitive::<TimestampMicrosecondType>().value(row))
@@ -117,10 +118,10 @@ pub fn array_of<'a>(ty: ColumnType, values: impl Iterator<Item = &'a Value>) -> 
             });
             Arc::new(builder.finish())
         }
-        ColumnType::Bytes => {
+        ColumnType::Bytes | ColumnType::Numeric => {
             let mut builder = BinaryViewBuilder::new();
             values.for_each(|v| match v {
-                Value::Bytes(b) => builder.append_value(b),
+                Value::Bytes(b) | Value::Numeric(b) => builder.append_value(b),
                 other => builder.append_option(null_only::<&[u8]>(ty, other)),
             });
             Arc::new(builder.finish())
@@ -175,6 +176,7 @@ pub fn batch_of(types: &[ColumnType], rows: &[Row]) -> RecordBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numeric;
 
     #[test]
     fn every_type_comes_back_from_its_array() {
@@ -188,6 +190,7 @@ mod tests {
             (ColumnType::Decimal { precision: 10, scale: 2 }, Value::Decimal(-123)),
             (ColumnType::Text, Value::text("longer than twelve bytes")),
             (ColumnType::Bytes, Value::Bytes([0, 255].into())),
+            (ColumnType::Numeric, Value::Numeric(numeric::of_unscaled(-12_300, 3))),
             (ColumnType::Date, Value::Date(-1)),
             (ColumnType::Timestamp, Value::Timestamp(5)),
             (ColumnType::TimestampTz, Value::TimestampTz(6)),

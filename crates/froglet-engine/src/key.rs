@@ -6,6 +6,7 @@
 //!   body:   integers   big-endian, sign bit flipped
 //!           floats     big-endian; negative: all bits flipped, else sign bit flipped; NaN last, -0 = 0
 //!           interval   its span (PostgreSQL's rule) as a 16-byte integer: '1 mon' = '30 days'
+//!           numeric    its order part (see `numeric`) as bytes are: 1.0 = 1.00
 //!           text,bytes each 00 becomes 00 FF; ends with 00 00
 //!   descending: the body's bytes are inverted (markers are not)
 //! ```
@@ -27,6 +28,7 @@ use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
 
 use crate::id::ColumnId;
 use crate::layout::{KeyPart, NullKeys};
+use crate::numeric;
 use crate::value::{ColumnType, Interval, Value};
 
 const NULL_FIRST: u8 = 0;
@@ -47,6 +49,17 @@ pub fn encode<'v, 'p>(
         encode_part(&mut key, value, part);
     }
     key
+}
+
+/// Whether SQL takes two values of one type for one, NULL for NULL: whether their keys are the same [K1].
+pub fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Float32(a), Value::Float32(b)) => f32_body(*a) == f32_body(*b),
+        (Value::Float64(a), Value::Float64(b)) => f64_body(*a) == f64_body(*b),
+        (Value::Interval(a), Value::Interval(b)) => a.span_us() == b.span_us(),
+        (Value::Numeric(a), Value::Numeric(b)) => numeric::order(a) == numeric::order(b),
+        _ => a == b,
+    }
 }
 
 /// Appends one part of a key.
@@ -85,6 +98,7 @@ fn encode_body(out: &mut Vec<u8>, value: &Value) {
         Value::Decimal(v) => out.extend_from_slice(&i128_body(*v)),
         Value::Text(s) => encode_bytes(out, s.as_bytes()),
         Value::Bytes(b) => encode_bytes(out, b),
+        Value::Numeric(b) => encode_bytes(out, numeric::order(b)),
         Value::Uuid(u) => out.extend_from_slice(u),
         Value::Interval(v) => out.extend_from_slice(&i128_body(v.span_us())),
     }
@@ -143,6 +157,7 @@ enum Cells<'a> {
     F64(&'a [f64]),
     Text(&'a StringViewArray),
     Bytes(&'a BinaryViewArray),
+    Numeric(&'a BinaryViewArray),
     Uuid(&'a FixedSizeBinaryArray),
     Interval(&'a [IntervalMonthDayNano]),
 }
@@ -168,6 +183,7 @@ impl<'a> KeyColumns<'a> {
             }
             ColumnType::Text => Cells::Text(array.as_string_view()),
             ColumnType::Bytes => Cells::Bytes(array.as_binary_view()),
+            ColumnType::Numeric => Cells::Numeric(array.as_binary_view()),
             ColumnType::Uuid => Cells::Uuid(array.as_fixed_size_binary()),
             ColumnType::Time => Cells::I64(array.as_primitive::<Time64MicrosecondType>().values()),
             ColumnType::Interval => {
@@ -202,6 +218,7 @@ impl<'a> KeyColumns<'a> {
                 Cells::F64(cells) => out.extend_from_slice(&f64_body(cells[row])),
                 Cells::Text(array) => encode_bytes(out, array.value(row).as_bytes()),
                 Cells::Bytes(array) => encode_bytes(out, array.value(row)),
+                Cells::Numeric(array) => encode_bytes(out, numeric::order(array.value(row))),
                 Cells::Uuid(array) => out.extend_from_slice(array.value(row)),
                 Cells::Interval(cells) => {
                     let v = cells[row];
@@ -221,10 +238,10 @@ pub fn decode_part(key: &mut &[u8], ty: ColumnType) -> Value {
     let end = part_end(key, 0, &(ASCENDING, ty)).expect("a key has its parts");
     let (whole, rest) = key.split_at(end);
     *key = rest;
-    decode_whole(whole, ty).expect("a text is UTF-8")
+    decode_whole(whole, ty).expect("a text is UTF-8, and a number well-formed")
 }
 
-/// One part, [`ASCENDING`]; none of what is no text, for the successor of one need not be.
+/// One part, [`ASCENDING`]; none of what is no text or no number, for the successor of one need not be.
 fn decode_whole(part: &[u8], ty: ColumnType) -> Option<Value> {
     match part[0] {
         VALUE => decode_body(&part[1..], ty),
@@ -269,6 +286,8 @@ fn decode_body(body: &[u8], ty: ColumnType) -> Option<Value> {
             return String::from_utf8(bytes_of(body)).ok().map(Value::text);
         }
         ColumnType::Bytes => Value::Bytes(bytes_of(body).into()),
+        // Its equal that shows the fewest digits: how many it showed is not in the key.
+        ColumnType::Numeric => return numeric::of_order(&bytes_of(body)).map(Value::Numeric),
         ColumnType::Uuid => Value::Uuid(sized(body)),
         ColumnType::Time => Value::Time(i64_of(body)),
         ColumnType::Interval => {
@@ -307,7 +326,7 @@ fn part_end(key: &[u8], at: usize, (part, ty): &(KeyPart, ColumnType)) -> Option
     let body = at + 1;
     match *key.get(at)? {
         NULL_FIRST | NULL_LAST => Some(body),
-        VALUE if matches!(ty, ColumnType::Text | ColumnType::Bytes) => {
+        VALUE if ty.is_view() => {
             let turned = if part.descending { 0xFF } else { 0 };
             let mut at = body;
             loop {
@@ -383,7 +402,72 @@ mod tests {
             ]
             .map(|(months, days, us)| Value::Interval(Interval { months, days, us }))
             .to_vec(),
+            numbers(),
         ]
+    }
+
+    fn numbers() -> Vec<Value> {
+        let of = |unscaled, scale| numeric::of_unscaled(unscaled, scale);
+        let ends = [numeric::NEGATIVE_INFINITY, numeric::INFINITY, numeric::NAN].map(Box::from);
+        let [below, above, nan] = ends;
+        let numbers = vec![
+            below,
+            of(i128::MIN, 0),
+            of(-10_001, 0),
+            of(-10_000, 0),
+            of(-99_999, 4),
+            of(-1_000_001, 6),
+            of(-100, 2),
+            of(-9_999, 4),
+            of(-1, 200),
+            of(0, 7),
+            of(1, 200),
+            of(1, 4),
+            of(10_001, 8),
+            of(5, 1),
+            of(1, 0),
+            of(1_000_001, 6),
+            of(256, 0),
+            of(10_000, 0),
+            of(100_000_000, 0),
+            of(100_000_001, 0),
+            of(i128::MAX, 0),
+            // 10000^32767
+            [0x40, 0xFF, 0xFF, 0, 1, 0, 0].into(),
+            above,
+            nan,
+        ];
+        numbers.into_iter().map(Value::Numeric).collect()
+    }
+
+    #[test]
+    fn numbers_that_show_more_digits_are_one_key() {
+        for part in [part(false, false), part(true, true)] {
+            let of = |unscaled, scale| {
+                let value = Value::Numeric(numeric::of_unscaled(unscaled, scale));
+                key(&value, &part)
+            };
+            assert_eq!(of(10, 1), of(1, 0));
+            assert_eq!(of(-150, 2), of(-15, 1));
+            assert_eq!(of(0, 5), of(0, 0));
+            assert_ne!(of(10, 1), of(10, 0));
+        }
+    }
+
+    #[test]
+    fn values_are_equal_where_their_keys_are() {
+        for (_, mut values) in typed() {
+            values.push(Value::Null);
+            if let Value::Numeric(_) = values[0] {
+                let more =
+                    [(10, 1), (0, 0), (50, 2)].map(|(n, scale)| numeric::of_unscaled(n, scale));
+                values.extend(more.map(Value::Numeric));
+            }
+            for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (a, b))) {
+                let p = part(false, false);
+                assert_eq!(equal(a, b), key(a, &p) == key(b, &p), "{a:?}, {b:?}");
+            }
+        }
     }
 
     #[test]
@@ -486,6 +570,7 @@ mod tests {
             ColumnType::Text,
             ColumnType::Bool,
             ColumnType::Interval,
+            ColumnType::Numeric,
         ];
         types.into_iter().zip(ladders()).chain(all).collect()
     }

@@ -24,6 +24,7 @@ pub mod error;
 pub mod id;
 pub mod key;
 pub mod layout;
+pub mod numeric;
 pub mod reads;
 pub mod value;
 

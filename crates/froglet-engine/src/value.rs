@@ -4,6 +4,8 @@
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use compact_str::CompactString;
 
+use crate::numeric;
+
 /// How a column's cells are stored and which [`Value`]s it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum ColumnType {
@@ -42,6 +44,8 @@ pub enum ColumnType {
     Time,
     /// Months, days and a time: [`Interval`]
     Interval,
+    /// Exact numbers of any size, each with the digits that it shows: [`crate::numeric`]
+    Numeric,
 }
 
 /// A span of time as PostgreSQL keeps it: a month has no fixed number of days, a day none of hours.
@@ -106,7 +110,7 @@ impl ColumnType {
             ColumnType::Float64 => DataType::Float64,
             ColumnType::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
             ColumnType::Text => DataType::Utf8View,
-            ColumnType::Bytes => DataType::BinaryView,
+            ColumnType::Bytes | ColumnType::Numeric => DataType::BinaryView,
             ColumnType::Date => DataType::Date32,
             ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             ColumnType::TimestampTz => {
@@ -133,13 +137,14 @@ impl ColumnType {
             | ColumnType::Text
             | ColumnType::Bytes
             | ColumnType::Uuid
-            | ColumnType::Interval => 16,
+            | ColumnType::Interval
+            | ColumnType::Numeric => 16,
         }
     }
 
     /// Whether cells are views into a heap.
     pub fn is_view(self) -> bool {
-        matches!(self, ColumnType::Text | ColumnType::Bytes)
+        matches!(self, ColumnType::Text | ColumnType::Bytes | ColumnType::Numeric)
     }
 
     /// Whether `value` may be stored in a column of this type. NULL fits every type here;
@@ -163,6 +168,7 @@ impl ColumnType {
                 | (ColumnType::Uuid, Value::Uuid(_))
                 | (ColumnType::Time, Value::Time(_))
                 | (ColumnType::Interval, Value::Interval(_))
+                | (ColumnType::Numeric, Value::Numeric(_))
         )
     }
 }
@@ -202,6 +208,8 @@ pub enum Value {
     Time(i64),
     /// interval
     Interval(Interval),
+    /// numeric, in the bytes of [`crate::numeric`]: two that are not the same may be equal to SQL
+    Numeric(Box<[u8]>),
 }
 
 const _: () = assert!(size_of::<Value>() == 32, "a Value is four words");
@@ -232,6 +240,53 @@ impl Value {
         }
     }
 
+    /// The same number in another type, of integers, decimals and numerics or of floats; `None` where there is
+    /// none that is equal, and for other types.
+    pub fn counterpart(&self, from: ColumnType, to: ColumnType) -> Option<Value> {
+        if from == to || self.is_null() {
+            return Some(self.clone());
+        }
+        match to {
+            ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => {
+                Value::of_integer(self.unscaled(from, 0)?.try_into().ok()?, to)
+            }
+            ColumnType::Decimal { precision, scale } => {
+                let unscaled = self.unscaled(from, scale)?;
+                let limit = 10_u128.checked_pow(precision.into())?;
+                (unscaled.unsigned_abs() < limit).then_some(Value::Decimal(unscaled))
+            }
+            ColumnType::Numeric => {
+                let scale = if let ColumnType::Decimal { scale, .. } = from { scale } else { 0 };
+                let unscaled = self.unscaled(from, scale)?;
+                Some(Value::Numeric(numeric::of_unscaled(unscaled, scale.try_into().ok()?)))
+            }
+            _ => match (self, to) {
+                (Value::Float32(v), ColumnType::Float64) => Some(Value::Float64((*v).into())),
+                (Value::Float64(v), ColumnType::Float32) => {
+                    let near = *v as f32;
+                    (v.is_nan() || f64::from(near) == *v).then_some(Value::Float32(near))
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// A number as an integer of 10^-`scale`; `None` where it is no whole one.
+    fn unscaled(&self, ty: ColumnType, scale: i8) -> Option<i128> {
+        let (unscaled, had) = match (self, ty) {
+            (Value::Numeric(value), _) => {
+                return numeric::to_unscaled(value, scale.try_into().ok()?);
+            }
+            (Value::Decimal(unscaled), ColumnType::Decimal { scale, .. }) => (*unscaled, scale),
+            _ => (self.as_integer()?.into(), 0),
+        };
+        let factor = 10_i128.checked_pow(had.abs_diff(scale).into())?;
+        match scale >= had {
+            true => unscaled.checked_mul(factor),
+            false => (unscaled % factor == 0).then(|| unscaled / factor),
+        }
+    }
+
     /// Text from anything that is a string.
     pub fn text(s: impl AsRef<str>) -> Value {
         Value::Text(CompactString::new(s.as_ref()))
@@ -240,3 +295,45 @@ impl Value {
 
 /// One row, in the order of a layout or of a projection of it.
 pub type Row = Vec<Value>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counterpart_is_the_same_number() {
+        let decimal = |precision, scale| ColumnType::Decimal { precision, scale };
+        let number = |n, scale| Value::Numeric(numeric::of_unscaled(n, scale));
+        let nan = Value::Numeric(numeric::NAN.into());
+        let (int, numeric) = (ColumnType::Int32, ColumnType::Numeric);
+        let cases = [
+            (Value::Int16(7), ColumnType::Int16, int, Some(Value::Int32(7))),
+            (Value::Int32(70_000), int, ColumnType::Int16, None),
+            (Value::Int32(7), int, decimal(3, 2), Some(Value::Decimal(700))),
+            (Value::Int32(10), int, decimal(3, 2), None),
+            (Value::Int32(-7), int, numeric, Some(number(-7, 0))),
+            (Value::Decimal(150), decimal(9, 2), decimal(9, 1), Some(Value::Decimal(15))),
+            (Value::Decimal(155), decimal(9, 2), decimal(9, 1), None),
+            (Value::Decimal(150), decimal(9, 2), numeric, Some(number(150, 2))),
+            (Value::Decimal(200), decimal(9, 2), int, Some(Value::Int32(2))),
+            (Value::Decimal(i128::MAX), decimal(38, 0), decimal(38, 1), None),
+            (number(200, 2), numeric, int, Some(Value::Int32(2))),
+            (number(250, 2), numeric, int, None),
+            (number(250, 2), numeric, decimal(5, 1), Some(Value::Decimal(25))),
+            (number(100_000, 0), numeric, decimal(5, 0), None),
+            (nan, numeric, decimal(5, 0), None),
+            (Value::Null, numeric, int, Some(Value::Null)),
+            (Value::Float64(1.0), ColumnType::Float64, int, None),
+            (
+                Value::Float64(0.5),
+                ColumnType::Float64,
+                ColumnType::Float32,
+                Some(Value::Float32(0.5)),
+            ),
+            (Value::Float64(0.1), ColumnType::Float64, ColumnType::Float32, None),
+        ];
+        for (value, from, to, same) in cases {
+            assert_eq!(value.counterpart(from, to), same, "{value:?} of {from:?} as {to:?}");
+        }
+    }
+}

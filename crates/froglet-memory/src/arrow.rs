@@ -361,7 +361,7 @@ pub(crate) unsafe fn array_of(
             let array = unsafe { StringViewArray::new_unchecked(cells.into(), strings, nulls) };
             Arc::new(array)
         }
-        ColumnType::Bytes => {
+        ColumnType::Bytes | ColumnType::Numeric => {
             // SAFETY: as the caller promises; bytes need not be UTF-8.
             let array = unsafe { BinaryViewArray::new_unchecked(cells.into(), strings, nulls) };
             Arc::new(array)

@@ -3,7 +3,7 @@
 //! ```text
 //!   validity  1 bit per row, 1 = not NULL
 //!   cells     1, 2, 4, 8 or 16 bytes per row, little-endian; bool one byte
-//!             text and bytes: Arrow views, long strings in the column's heap
+//!             text, bytes and numeric: Arrow views, long strings in the column's heap
 //! ```
 //!
 //! A column is hot, as above, or frozen (see [`frozen`]): then its cells are an Arrow array too, and
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnId, ColumnType, Interval, Value};
+use froglet_engine::{ColumnId, ColumnType, Interval, Value, numeric};
 
 pub(crate) use self::frozen::Freezing;
 use self::frozen::Frozen;
@@ -134,7 +134,7 @@ fn fixed_cell(value: &Value) -> (u64, u64) {
             let lo = u64::from(v.months as u32) | u64::from(v.days as u32) << 32;
             (lo, v.nanoseconds() as u64)
         }
-        Value::Text(_) | Value::Bytes(_) => unreachable!("strings are views"),
+        Value::Text(_) | Value::Bytes(_) | Value::Numeric(_) => unreachable!("strings are views"),
     }
 }
 
@@ -162,7 +162,9 @@ fn fixed_value(ty: ColumnType, lo: u64, hi: u64) -> Value {
         ColumnType::Interval => {
             Value::Interval(Interval::of_arrow(lo as i32, (lo >> 32) as i32, hi as i64))
         }
-        ColumnType::Text | ColumnType::Bytes => unreachable!("strings are views"),
+        ColumnType::Text | ColumnType::Bytes | ColumnType::Numeric => {
+            unreachable!("strings are views")
+        }
     }
 }
 
@@ -184,11 +186,11 @@ pub(crate) fn view_of(bytes: &[u8]) -> u128 {
     u128::from_le_bytes(view)
 }
 
-/// The bytes of a text or bytea value.
+/// The bytes of a text, bytea or numeric value.
 pub(crate) fn string_bytes(value: &Value) -> Option<&[u8]> {
     match value {
         Value::Text(s) => Some(s.as_bytes()),
-        Value::Bytes(b) => Some(b),
+        Value::Bytes(b) | Value::Numeric(b) => Some(b),
         _ => None,
     }
 }
@@ -200,6 +202,7 @@ fn string_value(ty: ColumnType, bytes: &[u8]) -> Value {
                 .expect("a validated text cell holds what a str put there");
             Value::Text(CompactString::new(text))
         }
+        ColumnType::Numeric => Value::Numeric(bytes.into()),
         _ => Value::Bytes(bytes.into()),
     }
 }
@@ -351,6 +354,9 @@ impl Column {
     /// Stores a value; the caller is allowed to by [C1]. Never fails: memory was admitted before.
     pub fn store(&self, slot: usize, value: &Value, guard: &Guard) {
         debug_assert!(self.ty.accepts(value), "{value:?} in a column of type {:?}", self.ty);
+        if let Value::Numeric(bytes) = value {
+            debug_assert!(numeric::is_well_formed(bytes), "{value:02x?} is no number");
+        }
         if self.heap.is_some() {
             self.store_string(slot, string_bytes(value), guard);
             return;

@@ -21,7 +21,7 @@
 //! Values describe themselves. Nothing here panics on bytes from a disk.
 
 use compact_str::CompactString;
-use froglet_engine::{ColumnId, ColumnSpec, ColumnType, Interval, RowId, SpaceId, Value};
+use froglet_engine::{ColumnId, ColumnSpec, ColumnType, Interval, RowId, SpaceId, Value, numeric};
 
 const TXN: u8 = 1;
 const DECLARE: u8 = 2;
@@ -383,6 +383,7 @@ fn put_type(out: &mut Vec<u8>, ty: ColumnType) {
         ColumnType::Uuid => 13,
         ColumnType::Time => 14,
         ColumnType::Interval => 15,
+        ColumnType::Numeric => 16,
     };
     out.push(tag);
 }
@@ -430,6 +431,10 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
             put_tagged(out, 17, i64::from(v.months));
             put_signed(out, i64::from(v.days));
             put_signed(out, v.us);
+        }
+        Value::Numeric(v) => {
+            out.push(18);
+            put_bytes(out, v);
         }
     }
 }
@@ -553,6 +558,7 @@ impl<'a> Input<'a> {
             13 => ColumnType::Uuid,
             14 => ColumnType::Time,
             15 => ColumnType::Interval,
+            16 => ColumnType::Numeric,
             tag => return Err(self.fail(format!("column type {tag} is unknown"))),
         })
     }
@@ -585,6 +591,13 @@ impl<'a> Input<'a> {
                 days: self.narrow()?,
                 us: self.signed()?,
             }),
+            18 => {
+                let bytes = self.counted()?;
+                if !numeric::is_well_formed(bytes) {
+                    return Err(self.fail(format!("{bytes:02x?} is no number")));
+                }
+                Value::Numeric(bytes.into())
+            }
             tag => return Err(self.fail(format!("value tag {tag} is unknown"))),
         })
     }
@@ -613,6 +626,7 @@ mod tests {
             Value::Uuid([7; 16]),
             Value::Time(86_400_000_000),
             Value::Interval(Interval { months: i32::MIN, days: 3, us: -Interval::MAX_US }),
+            Value::Numeric(numeric::of_unscaled(i128::MIN, 40)),
         ]
     }
 
@@ -671,6 +685,16 @@ mod tests {
     fn every_record_comes_back() {
         for (entry, bytes) in samples() {
             assert_eq!(Entry::decode(&bytes), Ok(entry));
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_refused() {
+        for bytes in [&[0x31, 0, 0][..], &[0x40, 0x80, 0, 0, 0, 0, 0], &[0x30]] {
+            let spec = |missing| ColumnSpec { id: ColumnId(1), ty: ColumnType::Numeric, missing };
+            let record = declare(SpaceId(7), &[spec(Value::Numeric(bytes.into()))]);
+            let error = Entry::decode(&record).expect_err("no number");
+            assert!(error.what.contains("is no number"), "{error:?}");
         }
     }
 

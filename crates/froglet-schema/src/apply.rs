@@ -359,7 +359,8 @@ impl Catalog {
             parent: parent_def.name.clone(),
         };
         let index = parent.layout().index_position(fk.parent_index).ok_or(SchemaError::Stale)?;
-        let child = positions(&**rows, &fk.columns);
+        let typed = |at: usize| (at, rows.layout().columns[at].ty);
+        let child = positions(&**rows, &fk.columns).into_iter().map(typed).collect();
         let parent_key = positions(&*parent, &fk.parent_columns);
         Ok((ForeignKeyWatch::new(names, child, parent, index, parent_key), fk.parent))
     }

@@ -502,8 +502,7 @@ impl Named<'_> {
             return Some(error);
         }
         let columns = self.def?.key_shown(index);
-        let values: Vec<String> = values.iter().map(show).collect();
-        let values = values.join(", ");
+        let values = show(&values, &types_of(self.rows, &positions));
         Some(error.with_detail(format!("Key ({columns})=({values}) already exists.")))
     }
 }

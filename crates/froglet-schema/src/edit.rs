@@ -666,7 +666,7 @@ fn bind_foreign_key(
         let (c, p) = (def.column_by_id(*child), parent.column_by_id(*parent_column));
         if let (Some(c), Some(p)) = (c, p)
             && c.ty != p.ty
-            && !(is_integer(c.ty) && is_integer(p.ty))
+            && !have_counterparts(c.ty, p.ty)
         {
             return Err(SchemaError::refused(
                 SqlState::FEATURE_NOT_SUPPORTED,
@@ -691,8 +691,17 @@ fn bind_foreign_key(
 }
 
 /// Types whose values have the same counterparts in each other, where they fit.
-fn is_integer(ty: ColumnType) -> bool {
-    matches!(ty, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64)
+/// Whether numbers of a child have counterparts in its parent ([`froglet_engine::Value::counterpart`]): integers
+/// in whatever is exact, decimals in decimals.
+fn have_counterparts(child: ColumnType, parent: ColumnType) -> bool {
+    use ColumnType::{Decimal, Int16, Int32, Int64, Numeric};
+    match parent {
+        Int16 | Int32 | Int64 => matches!(child, Int16 | Int32 | Int64),
+        Decimal { .. } | Numeric => {
+            matches!(child, Int16 | Int32 | Int64 | Decimal { .. } | Numeric)
+        }
+        _ => false,
+    }
 }
 
 /// DROP CONSTRAINT. A key's index goes with it.

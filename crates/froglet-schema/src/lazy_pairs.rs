@@ -28,7 +28,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::key::{ASCENDING, KeyColumns};
+use froglet_engine::key::{self, ASCENDING, KeyColumns};
 use froglet_engine::{
     ColumnId, ColumnType, CrashPoint, Direction, Engine, IndexSpec, KeyRange, Layout, Row, RowId,
     Snapshot, Table, TxnId, Value, batch,
@@ -101,6 +101,11 @@ struct MadePairs {
 
 /// Rows of the driver of a block, by the values that they have in common with the others.
 type ByKey = BTreeMap<Vec<u8>, (Vec<Value>, Vec<RowId>)>;
+
+/// Whether SQL takes values of two rows for the same.
+fn is_one_key(a: &[Value], b: &[Value]) -> bool {
+    a.iter().zip(b).all(|(a, b)| key::equal(a, b))
+}
 
 impl Side {
     /// Where the rows are that have these values in the join's columns.
@@ -221,7 +226,7 @@ impl LazyPairs {
                 let (other_key, values) = found.split_at(width);
                 let values = if begin == 0 { [own, values] } else { [values, own] };
                 let pair = if begin == 0 { (rid, partner) } else { (partner, rid) };
-                if other_key == key
+                if is_one_key(other_key, key)
                     && route.fits(wanted, end, &found[width..])
                     && route.holds(wanted, values)
                     && !live.tracker.is_migrated(pair)
@@ -343,7 +348,7 @@ impl LazyPairs {
         let (index, range) = self.sides[1].range_of(key);
         let mut partners = Vec::new();
         let mut visit = |rid: RowId, row: &mut Row| {
-            if *row == key {
+            if is_one_key(row, key) {
                 partners.push(rid);
             }
             ControlFlow::Continue(())

@@ -125,12 +125,12 @@ fn refuse_duplicate(
     if !is_duplicate {
         return Ok(());
     }
-    let shown: Vec<String> = values.iter().map(show).collect();
+    let shown = show(&values, &types_of(&*step.table, &places));
     Err(SchemaError::refused(
         SqlState::UNIQUE_VIOLATION,
         format!("duplicate key value violates unique constraint \"{name}\""),
     )
-    .with_detail(format!("Key ({}) already exists.", shown.join(", "))))
+    .with_detail(format!("Key ({}) already exists.", shown)))
 }
 
 fn because(error: SchemaError, migration: u64) -> SchemaError {

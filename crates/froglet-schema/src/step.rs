@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use froglet_engine::{
     BlockRows, ColumnFill, ColumnId, ColumnType, Direction, Engine, KeyRange, Loaded, Loading,
-    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, key,
+    MigrateError, Row, RowId, Savepoint, Snapshot, SqlState, Table, TxnId, Value, key, numeric,
 };
 use parking_lot::Mutex;
 
@@ -118,6 +118,8 @@ pub struct ForeignKeyWatch {
     pub names: ForeignKeyNames,
     /// Layout positions of the child's columns, in the order of the parent's index.
     pub child: Vec<usize>,
+    /// Their types.
+    child_types: Vec<ColumnType>,
     /// The parent's rows.
     pub parent: Arc<dyn Table>,
     /// Layout position of the parent's index.
@@ -144,7 +146,7 @@ pub struct ForeignKeyNames {
 }
 
 impl ForeignKeyNames {
-    fn violation(&self, values: &[Value]) -> SchemaError {
+    fn violation(&self, values: &[Value], types: &[ColumnType]) -> SchemaError {
         SchemaError::refused(
             SqlState::FOREIGN_KEY_VIOLATION,
             format!(
@@ -155,7 +157,7 @@ impl ForeignKeyNames {
         .with_detail(format!(
             "Key ({})=({}) is not present in table \"{}\".",
             self.columns.join(", "),
-            values.iter().map(show).collect::<Vec<_>>().join(", "),
+            show(values, types),
             self.parent
         ))
     }
@@ -165,14 +167,16 @@ impl ForeignKeyWatch {
     /// A watch that has seen nothing yet.
     pub fn new(
         names: ForeignKeyNames,
-        child: Vec<usize>,
+        child: Vec<(usize, ColumnType)>,
         parent: Arc<dyn Table>,
         parent_index: usize,
         parent_key: Vec<usize>,
     ) -> ForeignKeyWatch {
+        let (child, child_types) = child.into_iter().unzip();
         ForeignKeyWatch {
             names,
             child,
+            child_types,
             parent,
             parent_index,
             parent_key,
@@ -202,7 +206,7 @@ impl ForeignKeyWatch {
 
     /// The error for a child without a parent.
     pub fn missing_parent(&self, values: &[Value]) -> SchemaError {
-        self.names.violation(values)
+        self.names.violation(values, &self.child_types)
     }
 
     /// Looks for a child's parent and remembers it. Under the lock that [`Step::watch_parents`]
@@ -222,17 +226,15 @@ impl ForeignKeyWatch {
         self.as_parent(values).map_or_else(Vec::new, |values| key::encode(&values, parts))
     }
 
-    /// Values of the key as the parent stores them: its integers may be of another width. `None`
-    /// where the parent cannot have them.
+    /// Values of the key as the parent stores them: its numbers may be of another type. `None` where the
+    /// parent cannot have them.
     fn as_parent(&self, values: &[Value]) -> Option<Vec<Value>> {
         let columns = &self.parent.layout().columns;
         values
             .iter()
+            .zip(&self.child_types)
             .zip(&self.parent_key)
-            .map(|(value, place)| match value.as_integer() {
-                Some(n) => Value::of_integer(n, columns[*place].ty),
-                None => Some(value.clone()),
-            })
+            .map(|((value, from), place)| value.counterpart(*from, columns[*place].ty))
             .collect()
     }
 
@@ -414,7 +416,7 @@ impl Step {
                             watch.refer_to_parent(&snapshot, &values, key)
                         });
                         if !*found {
-                            violations.push((*rid, watch.names.violation(&values)));
+                            violations.push((*rid, watch.missing_parent(&values)));
                         }
                     }
                     Ok(())
@@ -582,8 +584,7 @@ impl Step {
         if !self.table.read_row(&view, rid, &columns[unwritten..], &mut row) {
             return None;
         }
-        let values: Vec<String> = row.iter().map(show).collect();
-        Some(values.join(", "))
+        Some(show(&row, &types_of(&*self.table, &columns[unwritten..])))
     }
 
     fn watch_parents(&self, owner: TxnId, watch: &ForeignKeyWatch, rows: &[RowId]) -> u64 {
@@ -636,8 +637,19 @@ impl ValidAt for arrow_array::BooleanArray {
     }
 }
 
-/// A value in an error's detail line.
-pub fn show(value: &Value) -> String {
+/// Values of these types in an error's detail line.
+pub fn show(values: &[Value], types: &[ColumnType]) -> String {
+    let shown = values.iter().zip(types).map(|(value, ty)| match ty {
+        // Of a decimal only its type knows where the point is.
+        ColumnType::Decimal { .. } => {
+            show_one(&value.counterpart(*ty, ColumnType::Numeric).unwrap_or_else(|| value.clone()))
+        }
+        _ => show_one(value),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn show_one(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => if *b { "t" } else { "f" }.to_owned(),
@@ -651,6 +663,7 @@ pub fn show(value: &Value) -> String {
         Value::Float64(v) => v.to_string(),
         Value::Decimal(v) => v.to_string(),
         Value::Text(s) => s.to_string(),
+        Value::Numeric(v) => numeric::show(v),
         Value::Bytes(b) => b.iter().fold("\\x".to_owned(), |mut s, byte| {
             s.push_str(&format!("{byte:02x}"));
             s

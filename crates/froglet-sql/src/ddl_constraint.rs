@@ -267,7 +267,8 @@ fn comparable(
     }
     for (a, b) in columns.iter().zip(&parent_columns) {
         let (Some(from), Some(to)) = (child.column(a), parent.column(b)) else { continue };
-        if kind(from.ty) == kind(to.ty) {
+        let is_widened = (kind(from.ty), kind(to.ty)) == (INTEGER, DECIMAL);
+        if kind(from.ty) == kind(to.ty) || is_widened {
             continue;
         }
         let chosen =
@@ -278,8 +279,8 @@ fn comparable(
         )
         .detail(format!(
             "Key columns \"{a}\" and \"{b}\" are of incompatible types: {} and {}.",
-            types::type_name(from.sql_type),
-            types::type_name(to.sql_type)
+            types::type_name(types::plain(from.sql_type.oid)),
+            types::type_name(types::plain(to.sql_type.oid))
         )));
     }
     Ok(())
@@ -295,11 +296,16 @@ fn is_key(table: &TableDef, columns: &[String]) -> bool {
     })
 }
 
+/// Kinds of numbers: the first have counterparts in the second, but not all of these in the first.
+const INTEGER: u8 = 0;
+const DECIMAL: u8 = 11;
+
 /// Types whose values have counterparts in one another (see [`crate::key::fit`]).
 fn kind(ty: froglet_engine::ColumnType) -> u8 {
     use froglet_engine::ColumnType as T;
     match ty {
-        T::Int16 | T::Int32 | T::Int64 | T::Decimal { .. } => 0,
+        T::Int16 | T::Int32 | T::Int64 => INTEGER,
+        T::Decimal { .. } | T::Numeric => DECIMAL,
         T::Float32 | T::Float64 => 1,
         T::Bool => 2,
         T::Text => 3,

@@ -88,7 +88,7 @@ impl Lookup {
                 let equal =
                     self.columns.iter().zip(values).enumerate().all(|(i, (column, value))| {
                         let ty = table.def.columns[*column].ty;
-                        batch::value_at(rows.batch.column(i).as_ref(), row, ty) == *value
+                        key::equal(&batch::value_at(rows.batch.column(i).as_ref(), row, ty), value)
                     });
                 if equal {
                     found.push(*rid);

@@ -21,7 +21,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use froglet_engine::{ColumnId, Row, RowId, Snapshot, SqlState, Value};
+use froglet_engine::{ColumnId, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_schema::def::ForeignKeyDef;
 use froglet_schema::{
     CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, ObjectId, TableDef,
@@ -455,6 +455,6 @@ impl Writer<'_> {
     }
 }
 
-fn matches(key: &Key, row: &Row, wanted: &[Value]) -> bool {
-    key.child_columns().iter().zip(wanted).all(|(column, value)| row[*column] == *value)
+fn matches(of: &Key, row: &Row, wanted: &[Value]) -> bool {
+    of.child_columns().iter().zip(wanted).all(|(column, value)| key::equal(&row[*column], value))
 }

@@ -142,7 +142,8 @@ impl JoinSide {
         let prefix = key::encode(leading, &table.layout().indexes[index].key);
         let (mut rows, range) = (0, KeyRange::prefix(prefix));
         let mut visit = |_: RowId, row: &mut Row| {
-            rows += u64::from(*row == values);
+            let is_one = row.iter().zip(values).all(|(own, value)| key::equal(own, value));
+            rows += u64::from(is_one);
             if rows > MANY_PAIRS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         table.seek(snapshot, index, &range, Direction::Forward, &self.key, &mut visit);

@@ -25,12 +25,13 @@ pub(crate) fn fit(value: Value, from: ColumnType, to: ColumnType) -> Fit {
     if from == to {
         return Fit::Exact(value);
     }
+    let counterpart = || value.counterpart(from, to).map_or(Fit::Unusable, Fit::Exact);
     match (&value, to) {
         (Value::Null, _) => Fit::Exact(Value::Null),
         (_, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) => {
             match value.as_integer() {
                 Some(n) => fit_integer(n, to),
-                None => Fit::Unusable,
+                None => counterpart(),
             }
         }
         (Value::Float32(f), ColumnType::Float64) => Fit::Exact(Value::Float64(f64::from(*f))),
@@ -38,14 +39,7 @@ pub(crate) fn fit(value: Value, from: ColumnType, to: ColumnType) -> Fit {
             Some(n) if n.unsigned_abs() < 1 << 53 => Fit::Exact(Value::Float64(n as f64)),
             _ => Fit::Unusable,
         },
-        (Value::Decimal(d), ColumnType::Decimal { precision, scale }) => match from {
-            ColumnType::Decimal { scale: had, .. } => rescale(*d, had, precision, scale),
-            _ => Fit::Unusable,
-        },
-        (_, ColumnType::Decimal { precision, scale }) => match value.as_integer() {
-            Some(n) => rescale(i128::from(n), 0, precision, scale),
-            None => Fit::Unusable,
-        },
+        (_, ColumnType::Decimal { .. } | ColumnType::Numeric) => counterpart(),
         _ => Fit::Unusable,
     }
 }
@@ -55,21 +49,6 @@ fn fit_integer(n: i64, to: ColumnType) -> Fit {
         Some(value) => Fit::Exact(value),
         None if n < 0 => Fit::Below,
         None => Fit::Above,
-    }
-}
-
-fn rescale(unscaled: i128, from: i8, precision: u8, to: i8) -> Fit {
-    let steps = i32::from(to) - i32::from(from);
-    let factor = 10_i128.checked_pow(steps.unsigned_abs());
-    let scaled = match (factor, steps >= 0) {
-        (Some(factor), true) => unscaled.checked_mul(factor),
-        (Some(factor), false) => (unscaled % factor == 0).then(|| unscaled / factor),
-        (None, _) => None,
-    };
-    let limit = 10_i128.checked_pow(u32::from(precision)).unwrap_or(i128::MAX);
-    match scaled {
-        Some(d) if d.unsigned_abs() < limit.unsigned_abs() => Fit::Exact(Value::Decimal(d)),
-        _ => Fit::Unusable,
     }
 }
 

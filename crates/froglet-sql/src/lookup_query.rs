@@ -154,6 +154,13 @@ fn equality(condition: &Expr) -> Option<(Atom, Atom)> {
     }
 }
 
+/// Whether equal values of a type are the same, so that one stands for the other: -0 and 0 are not, nor 1.0 and
+/// 1.00.
+fn is_exact(ty: ColumnType) -> bool {
+    use ColumnType::{Float32, Float64, Interval, Numeric};
+    !matches!(ty, Float32 | Float64 | Interval | Numeric)
+}
+
 /// How a table is found: for each column of a unique key of it, in its order, what that is equal to.
 type Found = (usize, Vec<(Atom, Atom)>);
 
@@ -184,7 +191,6 @@ impl Flat {
         equal: &[(Atom, Atom)],
     ) -> Option<Vec<(Atom, Atom)>> {
         let def = &self.tables[table].def;
-        let is_exact = |ty| !matches!(ty, ColumnType::Float32 | ColumnType::Float64);
         let partner = |id: ColumnId| {
             let column = def.columns.iter().position(|column| column.id == id)?;
             let own = Atom { table, column };
@@ -277,7 +283,6 @@ impl FlatJoin {
             return Ok(None);
         }
         let other = 1 - driver;
-        let is_exact = |ty| !matches!(ty, ColumnType::Float32 | ColumnType::Float64);
         let both =
             self.equal.iter().map(|(a, b)| if a.table == other { (*a, *b) } else { (*b, *a) });
         let key = both.filter(|(own, of)| {

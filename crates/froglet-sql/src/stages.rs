@@ -184,7 +184,8 @@ fn stored(ty: &DataType) -> Option<ColumnType> {
     let column = types::column_type_of_arrow(ty)?;
     let is_same = match ty {
         DataType::Utf8 | DataType::LargeUtf8 => column == ColumnType::Text,
-        DataType::Binary | DataType::LargeBinary => column == ColumnType::Bytes,
+        DataType::Binary => column == ColumnType::Bytes,
+        DataType::LargeBinary => matches!(column, ColumnType::Bytes | ColumnType::Numeric),
         // Of counts and row numbers.
         DataType::UInt64 => column == ColumnType::Int64,
         ty => column.arrow() == *ty,

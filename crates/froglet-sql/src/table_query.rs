@@ -245,7 +245,7 @@ fn of_units(
 
     let stages = stages.done.into_iter().map(|stage| {
         let columns = stage.columns.iter().enumerate().map(|(at, ty)| {
-            let sql_type = plain(types::oid_of_arrow(&ty.arrow()));
+            let sql_type = types::default_sql_type(*ty);
             NewColumn { name: format!("c{at}"), ty: *ty, sql_type, not_null: false, default: None }
         });
         let columns: Vec<NewColumn> = columns.collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use froglet_engine::key::encode_part;
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, IndexId, IndexSpec, KeyPart, Layout, Row, SpaceId, Value,
+    numeric,
 };
 
 /// Tables of a history.
@@ -78,9 +79,14 @@ pub(crate) fn tables() -> [TableSpec; TABLES] {
             column(1, ColumnType::Text),
             column(2, ColumnType::Decimal { precision: 38, scale: 2 }),
             column(3, ColumnType::Bytes),
+            column(5, ColumnType::Numeric),
         ],
         vec![ColumnSpec { missing: Value::Float64(1.5), ..column(4, ColumnType::Float64) }],
-        vec![index(11, vec![descending(1)], true), index(12, vec![part(2)], false)],
+        vec![
+            index(11, vec![descending(1)], true),
+            index(12, vec![part(2)], false),
+            index(13, vec![descending(5)], true),
+        ],
     );
     [accounts, marks]
 }
@@ -97,9 +103,23 @@ pub(crate) fn value(ty: ColumnType, code: u8) -> Value {
         ColumnType::Decimal { .. } if code >= 200 => Value::Decimal(-(i128::from(code) << 90)),
         ColumnType::Decimal { .. } => Value::Decimal(i128::from(code % 4)),
         ColumnType::Bytes => Value::Bytes(vec![code; usize::from(code % 40)].into()),
+        ColumnType::Numeric => Value::Numeric(number(code)),
         ColumnType::Float64 => Value::Float64([0.0, -0.0, f64::NAN, 2.5][usize::from(code % 4)]),
         ColumnType::Bool => Value::Bool(code % 2 == 1),
         other => unreachable!("no table has a column of type {other:?}"),
+    }
+}
+
+/// Three codes for each number, which differ in what is shown of it; from 160 on the number is longer than
+/// its view.
+fn number(code: u8) -> Box<[u8]> {
+    let (n, scale) = (i128::from(code / 3) - 20, u16::from(code % 3));
+    let shown = 10_i128.pow(scale.into());
+    match code {
+        253..=255 => numeric::NAN.into(),
+        250..253 => numeric::NEGATIVE_INFINITY.into(),
+        160..250 => numeric::of_unscaled((n << 90) * shown, 25 + scale),
+        _ => numeric::of_unscaled(n * shown, scale),
     }
 }
 

@@ -28,7 +28,9 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use crossbeam_epoch::Guard;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnId, ColumnStats, ColumnType, Dictionary, EngineError, IdMap, Value};
+use froglet_engine::{
+    ColumnId, ColumnStats, ColumnType, Dictionary, EngineError, IdMap, Value, numeric,
+};
 
 use super::{Column, set_bit};
 use crate::arrow::{array_of, booleans, nulls_of};
@@ -97,7 +99,7 @@ impl Column {
 
     /// About how many different values a frozen one has.
     pub fn distinct(&self) -> Option<usize> {
-        Some(distinct_of(&self.frozen()?.array))
+        Some(distinct_of(self.ty, &self.frozen()?.array))
     }
 
     /// The first `rows` cells frozen. The caller sees to it that nobody stores to them meanwhile, but
@@ -279,8 +281,8 @@ fn stats_of(ty: ColumnType, array: &ArrayRef) -> ColumnStats {
             return ColumnStats { min, max, ..counted };
         }
         ColumnType::Time => primitive::<Time64MicrosecondType>(array, Value::Time),
-        // Their order is not that of their bytes, and a bound has to be one of them: no bounds.
-        ColumnType::Interval => None,
+        // Arrow's order of their bytes is not theirs, and a bound has to be one of them: no bounds.
+        ColumnType::Interval | ColumnType::Numeric => None,
         ColumnType::Uuid => {
             let uuid = |bytes: &[u8]| Value::Uuid(bytes.try_into().expect("16 bytes a cell"));
             bounds(array.as_fixed_size_binary().iter().flatten(), uuid)
@@ -341,9 +343,12 @@ fn bounds<T: Copy + Ord, V>(
 }
 
 /// About how many different values there are.
-fn distinct_of(array: &ArrayRef) -> usize {
+fn distinct_of(ty: ColumnType, array: &ArrayRef) -> usize {
     let mut sketch = Sketch::new();
     match array.data_type() {
+        DataType::BinaryView if ty == ColumnType::Numeric => {
+            sketch.add_all(array.as_binary_view().iter().map(|v| v.map(numeric::order)));
+        }
         DataType::Boolean => sketch.add_all(array.as_boolean().iter()),
         DataType::Utf8View => sketch.add_all(array.as_string_view().iter()),
         DataType::BinaryView => sketch.add_all(array.as_binary_view().iter()),

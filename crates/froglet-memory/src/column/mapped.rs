@@ -11,13 +11,15 @@
 //!
 //! A checksum says that a file is what somebody wrote, not who. So what unsafe code relies on is checked
 //! value by value: every view lies within its string, and texts are UTF-8. A buffer of strings is
-//! decoded as one, and then a view has to begin and end between two characters of it.
+//! decoded as one, and then a view has to begin and end between two characters of it. Numbers are as
+//! `froglet_engine::numeric` says, for whoever computes with them relies on it.
 
 use std::sync::{Arc, OnceLock};
 
 use arrow_buffer::Buffer;
+use arrow_data::ByteView;
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{ColumnSpec, ColumnType};
+use froglet_engine::{ColumnSpec, ColumnType, numeric};
 
 use super::frozen::Frozen;
 use super::{BITMAP_WORDS, Column};
@@ -54,6 +56,9 @@ impl Column {
             heap = Some(Arc::new(Heap::lent(Arc::clone(budget), strings)?));
         }
         let bits = found.validity_words(rows)?;
+        if ty == ColumnType::Numeric {
+            check_numbers(&values, strings, &bits)?;
+        }
         let validity = (0..BITMAP_WORDS)
             .map(|at| AtomicU64::new(bits.get(at).copied().unwrap_or(0)))
             .collect();
@@ -102,6 +107,26 @@ fn cells_of(ty: ColumnType, values: &Buffer, rows: usize) -> Zeroed {
         cell.store(u64::from_le_bytes(word), Ordering::Relaxed);
     }
     cells
+}
+
+/// What is wrong with the numbers of views that were checked.
+fn check_numbers(views: &[u8], strings: &[Buffer], validity: &[u64]) -> Result<(), String> {
+    for (slot, view) in views.chunks_exact(16).enumerate() {
+        if validity[slot / 64] >> (slot % 64) & 1 == 0 {
+            continue;
+        }
+        let bytes: [u8; 16] = view.try_into().expect("sixteen bytes");
+        let view = ByteView::from(u128::from_le_bytes(bytes));
+        let (len, start) = (view.length as usize, view.offset as usize);
+        let number = match len <= INLINE_MAX {
+            true => &bytes[4..4 + len],
+            false => &strings[view.buffer_index as usize][start..start + len],
+        };
+        if !numeric::is_well_formed(number) {
+            return Err(format!("{number:02x?} is no number"));
+        }
+    }
+    Ok(())
 }
 
 /// What is wrong with views into these strings.

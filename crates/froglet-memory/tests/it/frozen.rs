@@ -177,8 +177,8 @@ fn what_is_dead_in_a_heap_goes_when_it_is_frozen() {
 /// Every type, NULLs and extremes among the values.
 fn of_every_type() -> (Arc<Layout>, Vec<Row>) {
     use ColumnType::{
-        Bool, Bytes, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Interval, Text, Time,
-        Timestamp, TimestampTz, Uuid,
+        Bool, Bytes, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Interval, Numeric, Text,
+        Time, Timestamp, TimestampTz, Uuid,
     };
     let decimal = Decimal { precision: 20, scale: 3 };
     let types = [
@@ -197,6 +197,7 @@ fn of_every_type() -> (Arc<Layout>, Vec<Row>) {
         Uuid,
         Time,
         Interval,
+        Numeric,
     ];
     let columns = types.iter().enumerate().map(|(i, ty)| column(i as u32, *ty)).collect();
     let row = |i: i64| {
@@ -216,9 +217,11 @@ fn of_every_type() -> (Arc<Layout>, Vec<Row>) {
             Value::Uuid([i as u8; 16]),
             Value::Time(i * 1_000_003),
             Value::Interval(froglet_engine::Interval { months: -7, days: i as i32, us: -i }),
+            // Two rows have each number, and show another number of digits of it.
+            number(i / 2, i as u16 % 2),
         ];
         if i % 7 == 0 {
-            let at = 1 + i as usize % 14;
+            let at = 1 + i as usize % 15;
             row[at] = Value::Null;
         }
         row
@@ -273,6 +276,8 @@ fn statistics_bound_what_is_there() {
         assert_eq!(stats(at).nulls, nulls, "column {at}");
     }
     assert_eq!(db.table.block_distinct(0, 1), Some(2));
+    assert_eq!(db.table.block_distinct(0, 15), Some(100), "1.0 is 1");
+    assert_eq!((stats(15).min, stats(15).max), (None, None));
     let (Some(Value::Float32(_)), Some(Value::Float32(max))) = (stats(4).min, stats(4).max) else {
         panic!("{:?}", stats(4))
     };

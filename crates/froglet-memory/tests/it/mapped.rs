@@ -84,9 +84,15 @@ fn typed() -> Arc<Layout> {
         ColumnType::Uuid,
         ColumnType::Time,
         ColumnType::Interval,
+        ColumnType::Numeric,
     ];
     let columns = (1..).zip(types).map(|(id, ty)| column(id, ty)).collect();
-    let indexes = vec![index(1, &[1], true), index(2, &[11, 2], false), index(3, &[4], true)];
+    let indexes = vec![
+        index(1, &[1], true),
+        index(2, &[11, 2], false),
+        index(3, &[4], true),
+        index(4, &[16], true),
+    ];
     Arc::new(Layout { columns, indexes })
 }
 
@@ -114,10 +120,11 @@ fn typed_row(n: i64) -> Row {
         Value::Uuid([n as u8; 16]),
         Value::Time(n),
         Value::Interval(Interval { months: -short, days: short, us: -n }),
+        number(n, (n % 3) as u16),
     ];
     // NULL in every column but the first; a unique index has many of them.
     if n % 5 == 0 {
-        row[1 + (n / 5) as usize % 14] = Value::Null;
+        row[1 + (n / 5) as usize % 15] = Value::Null;
     }
     row
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use froglet_engine::env::{Env, MemEnv};
 use froglet_engine::{
-    Engine, EngineError, Layout, Row, RowId, Snapshot, SpaceId, Table, TxnId, Value,
+    ColumnType, Engine, EngineError, Layout, Row, RowId, Snapshot, SpaceId, Table, TxnId, Value,
 };
 use froglet_memory::log::{Flusher, Log, LogOptions, Lsn};
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
@@ -91,8 +91,10 @@ fn env_of(files: &Files) -> MemEnv {
 const UNKEPT: SpaceId = SpaceId(8);
 
 fn unkept() -> Arc<Layout> {
-    let indexes = vec![index(11, &[1], true), index(12, &[2, 3], false)];
-    Arc::new(Layout { indexes, ..Layout::clone(&accounts()) })
+    let mut columns = accounts().columns.clone();
+    columns.push(column(4, ColumnType::Numeric));
+    let indexes = vec![index(11, &[1], true), index(12, &[2, 3], false), index(13, &[4], true)];
+    Arc::new(Layout { columns, indexes })
 }
 
 /// A data directory with a checkpoint and a log behind it that was not closed; every state that
@@ -104,7 +106,9 @@ fn directory() -> (Files, Vec<Vec<Row>>) {
     let unkept = db.engine.open(UNKEPT, unkept()).expect("opens");
     let mut txn = db.begin();
     for n in 0..200 {
-        insert(&*unkept, &mut *txn, account(n, &long(n), n % 7)).expect("a new key");
+        let mut row = account(n, &long(n), n % 7);
+        row.push(number(n, 0));
+        insert(&*unkept, &mut *txn, row).expect("a new key");
     }
     commit(txn);
     let mut random = Random(5);
@@ -220,6 +224,31 @@ fn mutated_checkpoints_with_right_checksums_are_loaded_or_refused() {
         drop(suspect);
     }
     assert!(refused > rounds / 10 && loaded > rounds / 100, "{refused} and {loaded}");
+}
+
+#[test]
+fn a_number_that_is_none_is_refused() {
+    let (valid, _) = directory();
+    // Long ones lie in the column's strings, short ones in its views.
+    for n in [7, 8] {
+        let Value::Numeric(number) = number(n, 0) else { unreachable!("it is a number") };
+        let (mut files, mut found) = (valid.clone(), 0);
+        for (path, bytes) in &valid {
+            if path.extension().is_none_or(|e| e != "arrow") {
+                continue;
+            }
+            let at = bytes.windows(number.len()).position(|window| window == &*number);
+            let Some(at) = at else { continue };
+            let mut bytes = bytes.clone();
+            // Its last digit is 0.
+            bytes[at + number.len() - 4..][..2].fill(0);
+            replace_checked(&mut files, path, bytes);
+            found += 1;
+        }
+        assert_eq!(found, 1, "the number is in the file of its table");
+        let error = MemoryEngine::open(options(&env_of(&files))).expect_err("it is refused");
+        assert!(names_a_file(&error) && error.to_string().contains("is no number"), "{error}");
+    }
 }
 
 /// Reads, indexes and changes whatever there is. It may be anything, and is no reason to panic.

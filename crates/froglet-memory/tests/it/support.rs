@@ -52,6 +52,14 @@ pub fn long(n: i64) -> String {
     format!("a string longer than its view, number {n}")
 }
 
+/// A numeric that is `n`, or just above it, and then longer than its view; so many more digits are shown.
+pub fn number(n: i64, digits: u16) -> Value {
+    let far = 10_i128.pow(20);
+    let (unscaled, scale) = if n % 4 == 3 { (i128::from(n) * far + 7, 20) } else { (n.into(), 0) };
+    let unscaled = unscaled * 10_i128.pow(digits.into());
+    Value::Numeric(froglet_engine::numeric::of_unscaled(unscaled, scale + digits))
+}
+
 static NEXT_TXN: AtomicU64 = AtomicU64::new(1);
 
 /// A new transaction id.

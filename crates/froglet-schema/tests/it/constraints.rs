@@ -1,6 +1,6 @@
 //! Changes that verify: they fail as a whole, naming the row, or hold for ever after.
 
-use froglet_engine::WriteStop;
+use froglet_engine::{ColumnType, WriteStop};
 use froglet_schema::{Change, ForeignKeyAction, NewConstraint, NewForeignKey};
 use froglet_txn::Isolation;
 
@@ -36,14 +36,26 @@ async fn a_unique_constraint_meets_a_duplicate() {
 #[tokio::test]
 async fn a_foreign_key_needs_every_parent() {
     let world = World::with_rows(100).await;
-    let parent =
-        World { catalog: world.catalog.clone(), table: world.create("p").await, keeps_d: false };
+    let parent = world.of(world.create("p").await);
     let mut txn = world.begin(Isolation::ReadCommitted);
     for id in 0..99 {
         parent.insert(&mut txn, 10 * id, 0).await.unwrap();
     }
     world.commit(txn).await.unwrap();
-    let add = || Change::AddConstraint {
+    let add = || refer_to(&world, &parent);
+    let error = world.alter(add()).await.unwrap_err();
+    assert_eq!(error.sqlstate().as_str(), "23503");
+    assert!(format!("{error:?}").contains("990"), "names the missing key: {error:?}");
+    let mut txn = world.begin(Isolation::ReadCommitted);
+    parent.insert(&mut txn, 990, 0).await.unwrap();
+    world.commit(txn).await.unwrap();
+    world.alter(add()).await.expect("every parent is there");
+    assert_eq!(parent.version().def.referenced_by, [world.table]);
+}
+
+/// ADD FOREIGN KEY (v) REFERENCES …
+fn refer_to(world: &World, parent: &World) -> Change {
+    Change::AddConstraint {
         table: world.table,
         constraint: NewConstraint::ForeignKey {
             name: None,
@@ -56,15 +68,28 @@ async fn a_foreign_key_needs_every_parent() {
                 timing: froglet_schema::def::Timing::NotDeferrable,
             },
         },
-    };
-    let error = world.alter(add()).await.unwrap_err();
-    assert_eq!(error.sqlstate().as_str(), "23503");
-    assert!(format!("{error:?}").contains("990"), "names the missing key: {error:?}");
-    let mut txn = world.begin(Isolation::ReadCommitted);
-    parent.insert(&mut txn, 990, 0).await.unwrap();
-    world.commit(txn).await.unwrap();
-    world.alter(add()).await.expect("every parent is there");
-    assert_eq!(parent.version().def.referenced_by, [world.table]);
+    }
+}
+
+#[tokio::test]
+async fn a_parent_may_have_numbers_of_another_type() {
+    let types =
+        [ColumnType::Int16, ColumnType::Decimal { precision: 10, scale: 2 }, ColumnType::Numeric];
+    for ty in types {
+        let world = World::with_rows(10).await;
+        let parent = world.of(world.create_with("p", ty).await);
+        let mut txn = world.begin(Isolation::ReadCommitted);
+        for id in 0..9 {
+            parent.insert(&mut txn, 10 * id, 0).await.unwrap();
+        }
+        world.commit(txn).await.unwrap();
+        let error = world.alter(refer_to(&world, &parent)).await.unwrap_err();
+        assert_eq!(error.sqlstate().as_str(), "23503", "{ty:?}: {error}");
+        let mut txn = world.begin(Isolation::ReadCommitted);
+        parent.insert(&mut txn, 90, 0).await.unwrap();
+        world.commit(txn).await.unwrap();
+        world.alter(refer_to(&world, &parent)).await.expect("every parent is there");
+    }
 }
 
 #[tokio::test]

@@ -64,11 +64,16 @@ impl World {
     }
 
     pub async fn create(&self, name: &str) -> ObjectId {
+        self.create_with(name, ColumnType::Int64).await
+    }
+
+    /// The same with ids of some type of numbers.
+    pub async fn create_with(&self, name: &str, id: ColumnType) -> ObjectId {
         let new = NewTable {
             schema: "public".to_owned(),
             name: name.to_owned(),
             columns: vec![
-                column("id", ColumnType::Int64),
+                column("id", id),
                 column("v", ColumnType::Int64),
                 column("s", ColumnType::Text),
             ],
@@ -157,7 +162,10 @@ impl World {
         let mut row = vec![Value::Null; version.def.columns.len()];
         for (at, column) in version.def.columns.iter().enumerate() {
             match column.name.as_str() {
-                "id" => row[at] = Value::Int64(id),
+                "id" => {
+                    let id = Value::Int64(id).counterpart(ColumnType::Int64, column.ty);
+                    row[at] = id.expect("ids fit their column");
+                }
                 "v" => row[at] = Value::Int64(v),
                 "d" if self.keeps_d => row[at] = Value::Int64(double(v)),
                 "s" => row[at] = Value::text(format!("row number {id} of the table")),

@@ -227,7 +227,7 @@ fn size(value: &Value) -> usize {
     size_of::<Value>()
         + match value {
             Value::Text(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
+            Value::Bytes(bytes) | Value::Numeric(bytes) => bytes.len(),
             _ => 0,
         }
 }

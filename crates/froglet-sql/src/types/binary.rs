@@ -51,6 +51,7 @@ pub fn from_binary(ty: SqlType, column: ColumnType, bytes: &[u8]) -> Result<Valu
             let us = i64::from_be_bytes(us.try_into().expect("eight bytes"));
             Value::Interval(checked(word(months).into(), word(days).into(), us.into())?)
         }
+        ColumnType::Numeric => return Err(SqlError::unsupported("a numeric of any scale")),
     };
     cast::check_length(&value, ty, cast::CastContext::Assignment)
         .map(|shorter| shorter.unwrap_or(value))
@@ -191,7 +192,7 @@ pub fn cell_binary(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
             }
             out.extend_from_slice(v.as_bytes());
         }
-        Cell::Bytes(v) => out.extend_from_slice(v),
+        Cell::Bytes(v) | Cell::Exact(v) => out.extend_from_slice(v),
         Cell::Date(v) => {
             let days = match *v {
                 infinite @ (DATE_INFINITY | DATE_MINUS_INFINITY) => infinite,

@@ -221,6 +221,10 @@ pub fn cast_cell(
                 Cell::Time(us) => Value::Interval(Interval { us: *us, ..Interval::default() }),
                 _ => return Err(cannot_cast(kind(cell), ty)),
             },
+            ColumnType::Numeric => match cell {
+                Cell::Exact(v) => Value::Numeric((*v).into()),
+                _ => return Err(cannot_cast(kind(cell), ty)),
+            },
             ColumnType::Uuid => match cell {
                 Cell::Uuid(v) => Value::Uuid(*v),
                 _ => return Err(cannot_cast(kind(cell), ty)),
@@ -240,7 +244,7 @@ fn kind(cell: &Cell<'_>) -> &'static str {
         Cell::Oid(_) => "oid",
         Cell::Float32(_) => "real",
         Cell::Float64(_) => "double precision",
-        Cell::Decimal(..) => "numeric",
+        Cell::Decimal(..) | Cell::Exact(_) => "numeric",
         Cell::Text(_) | Cell::Other(_) => "text",
         Cell::Bytes(_) => "bytea",
         Cell::Date(_) => "date",

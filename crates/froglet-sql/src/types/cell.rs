@@ -29,6 +29,8 @@ pub enum Cell<'a> {
     Float64(f64),
     /// numeric: unscaled, scale
     Decimal(i128, i8),
+    /// numeric with a display scale of its own, see [`froglet_engine::numeric`]
+    Exact(&'a [u8]),
     /// text
     Text(&'a str),
     /// bytea
@@ -191,5 +193,6 @@ pub fn cell_of(value: &Value, column: ColumnType) -> Cell<'_> {
         Value::Uuid(v) => Cell::Uuid(*v),
         Value::Time(v) => Cell::Time(*v),
         Value::Interval(v) => Cell::Interval(v.months, v.days, v.us),
+        Value::Numeric(v) => Cell::Exact(v),
     }
 }

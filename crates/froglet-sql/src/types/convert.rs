@@ -38,6 +38,7 @@ pub fn value_at(array: &dyn Array, row: usize, column: ColumnType) -> Value {
         }
         (ColumnType::Bytes, Cell::Bytes(v)) => Value::Bytes(v.into()),
         (ColumnType::Bytes, Cell::Uuid(v)) => Value::Bytes(v.to_vec().into_boxed_slice()),
+        (ColumnType::Numeric, Cell::Exact(v) | Cell::Bytes(v)) => Value::Numeric(v.into()),
         (ColumnType::Date, Cell::Date(v)) => Value::Date(v),
         (ColumnType::Timestamp, Cell::Timestamp(v) | Cell::TimestampTz(v)) => Value::Timestamp(v),
         (ColumnType::TimestampTz, Cell::Timestamp(v) | Cell::TimestampTz(v)) => {
@@ -89,11 +90,11 @@ pub fn array_of(column: ColumnType, values: &mut dyn Iterator<Item = &Value>) ->
             }
             Arc::new(builder.finish())
         }
-        ColumnType::Bytes => {
+        ColumnType::Bytes | ColumnType::Numeric => {
             let mut builder = BinaryViewBuilder::new();
             for value in values {
                 match value {
-                    Value::Bytes(v) => builder.append_value(v),
+                    Value::Bytes(v) | Value::Numeric(v) => builder.append_value(v),
                     _ => builder.append_null(),
                 }
             }
@@ -145,7 +146,9 @@ pub fn scalar_of(value: &Value, column: ColumnType) -> ScalarValue {
             ScalarValue::Decimal128(Some(*v), precision, scale)
         }
         (ColumnType::Text, Value::Text(v)) => ScalarValue::Utf8View(Some(v.to_string())),
-        (ColumnType::Bytes, Value::Bytes(v)) => ScalarValue::BinaryView(Some(v.to_vec())),
+        (ColumnType::Bytes, Value::Bytes(v)) | (ColumnType::Numeric, Value::Numeric(v)) => {
+            ScalarValue::BinaryView(Some(v.to_vec()))
+        }
         (ColumnType::Date, Value::Date(v)) => ScalarValue::Date32(Some(*v)),
         (ColumnType::Timestamp, Value::Timestamp(v)) => {
             ScalarValue::TimestampMicrosecond(Some(*v), None)

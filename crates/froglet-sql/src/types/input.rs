@@ -41,6 +41,7 @@ pub fn from_text(ty: SqlType, column: ColumnType, text: &str) -> Result<Value, S
             let fields = interval::Fields::of_modifier(ty.modifier);
             Value::Interval(interval_input::parse(text, fields)?)
         }
+        ColumnType::Numeric => return Err(SqlError::unsupported("a numeric of any scale")),
     };
     cast::check_length(&value, ty, cast::CastContext::Assignment)
         .map(|shorter| shorter.unwrap_or(value))

@@ -170,7 +170,7 @@ pub fn default_sql_type(ty: ColumnType) -> SqlType {
         ColumnType::Int64 => oids::INT8,
         ColumnType::Float32 => oids::FLOAT4,
         ColumnType::Float64 => oids::FLOAT8,
-        ColumnType::Decimal { .. } => oids::NUMERIC,
+        ColumnType::Decimal { .. } | ColumnType::Numeric => oids::NUMERIC,
         ColumnType::Text => oids::TEXT,
         ColumnType::Bytes => oids::BYTEA,
         ColumnType::Date => oids::DATE,

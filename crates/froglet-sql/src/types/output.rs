@@ -53,7 +53,7 @@ pub fn cell_text(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
         Cell::Decimal(v, scale) => numeric::write(*v, *scale, out),
         Cell::Text(v) if oid == oids::TIMESTAMPTZ_ARRAY => array::write_text(v, oid, out),
         Cell::Text(v) => out.extend_from_slice(v.as_bytes()),
-        Cell::Bytes(v) => hex(v, out),
+        Cell::Bytes(v) | Cell::Exact(v) => hex(v, out),
         Cell::Date(v) => datetime::write_date(*v, out),
         Cell::Time(v) => datetime::write_clock(*v, out),
         Cell::Timestamp(v) => datetime::write_timestamp(*v, "", out),
