@@ -263,7 +263,7 @@ impl Decimal {
         }
     }
 
-    fn min_scale(&self) -> u32 {
+    pub(super) fn min_scale(&self) -> u32 {
         let Groups { weight, digits } = Groups::of(self);
         let Some(last) = digits.last() else { return 0 };
         let zeros = [10, 100, 1000].iter().filter(|unit| last % **unit == 0).count() as i32;

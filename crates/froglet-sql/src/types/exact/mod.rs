@@ -35,15 +35,17 @@
 //!
 //! Left out on purpose: to_char, and everything that knows of Arrow or SQL's expressions.
 
-// mod aggregate;
+mod aggregate;
 mod arith;
 mod bytes;
+#[cfg(test)]
+mod cases;
 mod convert;
 mod error;
-// mod fixed;
-// mod functions;
+mod fixed;
+mod functions;
 mod int;
-// mod power;
+mod power;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -51,10 +53,10 @@ mod wire;
 
 use std::cmp::Ordering;
 
-// pub use aggregate::{Moments, Sum};
+pub use aggregate::{Moments, Sum};
 pub use bytes::{order, scale};
 pub use error::NumericError;
-// pub use functions::{factorial, width_bucket};
+pub use functions::{factorial, width_bucket};
 use int::Int;
 
 /// Digits before the point, at most.
