@@ -47,6 +47,8 @@ pub enum NumericError {
     FactorialOfNegative,
     /// An argument that width_bucket has no answer for; the message.
     WidthBucket(&'static str),
+    /// Bytes of a client that end before the numeric does.
+    Short,
     /// Bytes of a client that are no numeric in PostgreSQL's binary format; the message.
     Binary(&'static str),
     /// Stored bytes that are no exact numeric.
@@ -69,6 +71,7 @@ impl NumericError {
             Self::LogarithmOfZero | Self::LogarithmOfNegative => "2201E",
             Self::SquareRootOfNegative | Self::ZeroToNegativePower | Self::ComplexPower => "2201F",
             Self::WidthBucket(_) => "2201G",
+            Self::Short => "08P01",
             Self::Binary(_) => "22P03",
             Self::Corrupt => "XX001",
         }
@@ -102,6 +105,7 @@ impl NumericError {
             }
             Self::FactorialOfNegative => "factorial of a negative number is undefined",
             Self::WidthBucket(message) | Self::Binary(message) => message,
+            Self::Short => "insufficient data left in message",
             Self::Corrupt => "stored numeric is damaged",
         };
         text.to_owned()

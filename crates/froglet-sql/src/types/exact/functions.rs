@@ -100,11 +100,8 @@ pub fn width_bucket(
         return Err(NumericError::WidthBucket("lower bound cannot equal upper bound"));
     }
     let up = first < last;
-    let (below, beyond) = if up {
-        (operand < low, operand >= high)
-    } else {
-        (operand > low, operand <= high)
-    };
+    let (below, beyond) =
+        if up { (operand < low, operand >= high) } else { (operand > low, operand <= high) };
     match operand {
         _ if below => Ok(0),
         Exact::Finite(number) if !beyond => bucket(number, first, last, count),
@@ -112,7 +109,12 @@ pub fn width_bucket(
     }
 }
 
-fn bucket(number: &Decimal, first: &Decimal, last: &Decimal, count: i32) -> Result<i32, NumericError> {
+fn bucket(
+    number: &Decimal,
+    first: &Decimal,
+    last: &Decimal,
+    count: i32,
+) -> Result<i32, NumericError> {
     let (offset, width, _) = aligned(&number.sub(first), &last.sub(first));
     let full = offset.mul(&Int::Small(count.into())).div_rem(&width).0;
     let number = Decimal::new(full.add(&Int::ONE), 0);

@@ -115,14 +115,6 @@ impl Int {
         }
     }
 
-    /// How many bits the magnitude has.
-    pub(super) fn bits(&self) -> u64 {
-        match self {
-            Int::Small(n) => u64::from(u128::BITS - n.unsigned_abs().leading_zeros()),
-            Int::Big(n) => n.bits(),
-        }
-    }
-
     pub(super) fn neg(&self) -> Int {
         match self {
             Int::Small(n) => {

@@ -20,6 +20,9 @@ const LOG10_E: f64 = 0.434294481903252;
 const RESULT_SCALE_MAX: f64 = 2000.0;
 const EXPONENT_MAX: f64 = RESULT_SCALE_MAX * 3.0;
 
+/// Digits beyond those of the result that intermediate results have.
+const GUARD_DIGITS: i32 = 8;
+
 /// Decimal digits of a power up to which it is computed exactly, and rounded then.
 const EXACT_DIGITS_MAX: u64 = 4000;
 
@@ -40,7 +43,7 @@ impl Exact {
         let exponent = number.to_f64();
         let weight = (exponent * LOG10_E).clamp(-RESULT_SCALE_MAX, RESULT_SCALE_MAX) as i32;
         let scale = result_scale(weight, &[number.scale]);
-        Exact::checked(exp(exponent, scale, |bits| fixed::units_of(number, bits))?)
+        Exact::checked(exp(number, scale)?)
     }
 
     /// The natural logarithm, with at least sixteen significant digits.
@@ -62,10 +65,9 @@ impl Exact {
             return Ok(Exact::NaN);
         }
         // A negative argument is told first if one is infinite, and else the base's error.
-        if !self.is_finite() || !base.is_finite() {
-            if self.signum() < 0 || base.signum() < 0 {
-                return Err(NumericError::LogarithmOfNegative);
-            }
+        let special = !self.is_finite() || !base.is_finite();
+        if special && (self.signum() < 0 || base.signum() < 0) {
+            return Err(NumericError::LogarithmOfNegative);
         }
         base.check_logarithm()?;
         self.check_logarithm()?;
@@ -100,7 +102,9 @@ impl Exact {
             return Err(NumericError::ComplexPower);
         }
         match (self, exponent) {
-            (Exact::Finite(base), Exact::Finite(exponent)) => Exact::checked(power(base, exponent)?),
+            (Exact::Finite(base), Exact::Finite(exponent)) => {
+                Exact::checked(power(base, exponent)?)
+            }
             _ => Ok(self.infinite_power(exponent)),
         }
     }
@@ -138,20 +142,22 @@ fn is_odd(number: &Decimal) -> bool {
     number.trunc(0).unscaled.is_odd()
 }
 
-/// e to the power of a number given by its double precision value and by its units of 2 to the power of -bits.
-fn exp(
-    exponent: f64,
-    scale: u32,
-    units: impl Fn(u64) -> BigInt,
-) -> Result<Decimal, NumericError> {
+/// e to the power of a number, rounded to `scale` digits after the point.
+fn exp(number: &Decimal, scale: u32) -> Result<Decimal, NumericError> {
+    let exponent = number.to_f64();
     if exponent.abs() >= EXPONENT_MAX {
         return if exponent > 0.0 { Err(NumericError::Overflow) } else { Ok(Decimal::zero(scale)) };
+    }
+    // Of the series 1 + x + x²/2 …, exp_var leaves out what vanishes eight digits beyond the result's: next to the middle
+    // of two decimals that decides the last digit.
+    if number.mul(number).round(scale as i32 + GUARD_DIGITS).unscaled.is_zero() {
+        return Ok(number.add(&Decimal::integer(1)).round(scale as i32));
     }
     let binary_weight = (exponent * std::f64::consts::LOG2_E) as i64;
     Ok(settle(scale, |guard| {
         let wanted = bits_of_digits(scale.into()) + binary_weight + guard as i64;
         let bits = wanted.max(guard as i64) as u64;
-        let (units, power) = fixed::exp(&units(bits), bits);
+        let (units, power) = fixed::exp(&fixed::units_of(number, bits), bits);
         Approximation { units, bits: bits as i64 - power }
     }))
 }
@@ -167,22 +173,17 @@ fn ln(number: &Decimal, scale: u32) -> Decimal {
     })
 }
 
+/// The quotient of the natural logarithms, each computed with eight digits more than the result has: the last digit of
+/// a result near the middle of two decimals depends on it (log_var).
 fn log(number: &Decimal, base: &Decimal) -> Result<Decimal, NumericError> {
-    let base_weight = ln_weight(base);
-    let weight = ln_weight(number) - base_weight;
+    let (number_weight, base_weight) = (ln_weight(number), ln_weight(base));
+    let weight = number_weight - base_weight;
     let scale = result_scale(weight, &[base.scale, number.scale]);
-    if *base == Decimal::integer(1) {
-        return Err(NumericError::DivisionByZero);
-    }
-    // The quotient's error is the logarithms' times the quotient, divided by the base's logarithm; the weights are
-    // off by one at most.
-    let digits = i64::from((weight + 3).max(0)) + i64::from((2 - base_weight).max(0));
-    Ok(settle(scale, |guard| {
-        let bits = bits_of_digits(scale.into()) as u64 + guard;
-        let ln_bits = bits + bits_of_digits(digits) as u64;
-        let units = (fixed::ln(number, ln_bits) << bits) / fixed::ln(base, ln_bits);
-        Approximation { units, bits: bits as i64 }
-    }))
+    let ln = |argument: &Decimal, argument_weight: i32| {
+        ln(argument, (scale as i32 + weight - argument_weight + GUARD_DIGITS).max(0) as u32)
+    };
+    let quotient = ln(number, number_weight).div(&ln(base, base_weight), scale);
+    quotient.ok_or(NumericError::DivisionByZero)
 }
 
 /// The decimal weight of a number's natural logarithm (estimate_ln_dweight).
@@ -224,14 +225,15 @@ fn power(base: &Decimal, exponent: &Decimal) -> Result<Decimal, NumericError> {
     Ok(if negative { result.neg() } else { result })
 }
 
-/// A power of a number greater than zero, by way of logarithm and exponential function.
+/// A power of a number greater than zero, by way of logarithm and exponential function, with eight digits more than the
+/// result has in between (power_var).
 fn real_power(base: &Decimal, exponent: &Decimal) -> Result<Decimal, NumericError> {
     let base_weight = ln_weight(base);
-    let product = |scale: i32| {
-        let scale = scale.max(0);
-        ln(base, scale as u32).mul(exponent).round(scale).to_f64()
+    let exponent_of_e = |digits: i32| {
+        let scale = (digits - base_weight).max(0);
+        ln(base, scale as u32).mul(exponent).round(scale)
     };
-    let mut estimate = product(8 - base_weight);
+    let estimate = exponent_of_e(GUARD_DIGITS).to_f64();
     if estimate.abs() > RESULT_SCALE_MAX * 3.01 {
         return match estimate > 0.0 {
             true => Err(NumericError::Overflow),
@@ -240,16 +242,7 @@ fn real_power(base: &Decimal, exponent: &Decimal) -> Result<Decimal, NumericErro
     }
     let weight = (estimate * LOG10_E) as i32;
     let scale = result_scale(weight, &[base.scale, exponent.scale]);
-    if estimate.abs() > EXPONENT_MAX - 1.0 {
-        // Near its limit, the exponential function is asked with all the digits it would be given.
-        estimate = product((scale as i32 + weight).max(0) - base_weight + 8);
-    }
-    let whole_bits = bits_of_digits(exponent.whole_digits().max(0)) as u64;
-    exp(estimate, scale, |bits| {
-        let ln_bits = bits + whole_bits;
-        let product = fixed::ln(base, ln_bits) * exponent.unscaled.to_big();
-        (product / BigInt::from(super::int::power_of_ten(exponent.scale))) >> whole_bits
-    })
+    exp(&exponent_of_e((scale as i32 + weight).max(0) + GUARD_DIGITS), scale)
 }
 
 /// A power whose exponent is an integer of 32 bits; at least sixteen digits after the point are shown.
@@ -318,7 +311,10 @@ fn approximate_power(base: &Decimal, exponent: i32, bits: u64) -> Approximation 
     }
     let power = power.expect("the exponent is not zero");
     let result = if exponent < 0 { power.inverse(kept) } else { power };
-    Approximation { units: BigInt::from(result.mantissa >> lost), bits: -(result.exponent + lost as i64) }
+    Approximation {
+        units: BigInt::from(result.mantissa >> lost),
+        bits: -(result.exponent + lost as i64),
+    }
 }
 
 /// mantissa times 2 to the power of `exponent`.

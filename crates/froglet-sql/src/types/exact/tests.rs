@@ -88,3 +88,36 @@ fn damaged_bytes_are_errors_or_other_values() {
         let _ = Exact::from_binary(&bytes);
     }
 }
+
+/// A message of digits' count, weight, sign, display scale and digits.
+fn received(words: &[u16]) -> Result<String, NumericError> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    Exact::from_binary(&bytes).map(|value| value.to_string())
+}
+
+#[test]
+fn messages_are_read_as_numeric_recv_reads_them() {
+    let text = |text: &str| Ok(text.to_owned());
+    assert_eq!(received(&[2, 0, 0x4000, 3, 1, 2345]), text("-1.234"), "digits beyond the scale");
+    assert_eq!(received(&[2, 0, 0, 0, 1, 2345]), text("1"));
+    assert_eq!(received(&[1, 0xFFFE, 0x4000, 4, 9999]), text("0.0000"));
+    assert_eq!(received(&[3, 2, 0, 0, 0, 0, 7]), text("7"), "zeros in front");
+    assert_eq!(received(&[2, 1, 0, 2, 1, 0]), text("10000.00"), "zeros behind");
+    assert_eq!(received(&[0, 0, 0x4000, 1]), text("0.0"));
+    assert_eq!(received(&[0, 0, 0xD000, 0]), text("Infinity"));
+    assert_eq!(received(&[1, 0, 0, 0]), Err(NumericError::Short));
+    for words in [[1, 0, 1, 0, 1], [1, 0, 0, 0x4000, 1], [1, 0, 0, 0, 10_000], [0, 0, 0, 0, 1]] {
+        assert!(matches!(received(&words), Err(NumericError::Binary(_))), "{words:?}");
+    }
+}
+
+#[test]
+fn decimals_of_arrow_are_rounded_and_bounded() {
+    assert_eq!(exact("1.005").to_unscaled(38, 2), Ok(101));
+    assert_eq!(exact("-1234.5").to_unscaled(4, -2), Ok(-12));
+    assert_eq!(Exact::from_unscaled(-12, -2).to_string(), "-1200");
+    assert_eq!(exact("1e37").to_unscaled(38, 0), Ok(10i128.pow(37)));
+    for text in ["1e38", "99999999999999999999999999999999999999.5", "Infinity", "NaN"] {
+        assert!(exact(text).to_unscaled(38, 0).is_err(), "{text}");
+    }
+}

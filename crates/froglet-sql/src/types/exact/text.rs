@@ -31,7 +31,8 @@ impl Exact {
         Exact::parse_as(text, None)
     }
 
-    /// Reads a value of type numeric(precision, scale): digits beyond are rounded before they are counted.
+    /// Reads a value of type numeric(precision, scale) as COPY and parameters are read: digits beyond are rounded away
+    /// before they are counted. (A literal that is cast is read without precision, and then made to [`Exact::fit`].)
     pub fn parse_as(text: &str, modifier: Option<Modifier>) -> Result<Exact, NumericError> {
         let body = text.trim_matches(is_blank);
         if let Some((_, special)) = SPECIAL.iter().find(|(name, _)| name.eq_ignore_ascii_case(body))

@@ -36,10 +36,9 @@ impl Exact {
 
     /// The value that a client sent, as numeric_recv reads it: digits beyond the display scale are cut off.
     pub fn from_binary(bytes: &[u8]) -> Result<Exact, NumericError> {
-        let short = NumericError::Binary("insufficient data left in message");
         let (pairs, odd) = bytes.as_chunks::<2>();
         let mut words = pairs.iter().map(|pair| u16::from_be_bytes(*pair));
-        let mut next = || words.next().ok_or(short.clone());
+        let mut next = || words.next().ok_or(NumericError::Short);
         let (count, weight, sign, scale) = (next()?, next()? as i16, next()?, next()?);
         if !matches!(sign, POSITIVE | NEGATIVE | NAN | INFINITY | NEG_INFINITY) {
             return Err(NumericError::Binary("invalid sign in external \"numeric\" value"));
