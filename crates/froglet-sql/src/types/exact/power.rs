@@ -20,6 +20,9 @@ const LOG10_E: f64 = 0.434294481903252;
 const RESULT_SCALE_MAX: f64 = 2000.0;
 const EXPONENT_MAX: f64 = RESULT_SCALE_MAX * 3.0;
 
+/// Exponents up to this have their power of e computed by the plain series.
+const SERIES_MAX: f64 = 0.01;
+
 /// Digits beyond those of the result that intermediate results have.
 const GUARD_DIGITS: i32 = 8;
 
@@ -148,10 +151,8 @@ fn exp(number: &Decimal, scale: u32) -> Result<Decimal, NumericError> {
     if exponent.abs() >= EXPONENT_MAX {
         return if exponent > 0.0 { Err(NumericError::Overflow) } else { Ok(Decimal::zero(scale)) };
     }
-    // Of the series 1 + x + x²/2 …, exp_var leaves out what vanishes eight digits beyond the result's: next to the middle
-    // of two decimals that decides the last digit.
-    if number.mul(number).round(scale as i32 + GUARD_DIGITS).unscaled.is_zero() {
-        return Ok(number.add(&Decimal::integer(1)).round(scale as i32));
+    if exponent.abs() <= SERIES_MAX {
+        return Ok(exp_near_one(number, scale as i32));
     }
     let binary_weight = (exponent * std::f64::consts::LOG2_E) as i64;
     Ok(settle(scale, |guard| {
@@ -160,6 +161,24 @@ fn exp(number: &Decimal, scale: u32) -> Result<Decimal, NumericError> {
         let (units, power) = fixed::exp(&fixed::units_of(number, bits), bits);
         Approximation { units, bits: bits as i64 - power }
     }))
+}
+
+/// 1 + x + x²/2 + …, term by term as exp_var computes it: near one, results close to the middle of two decimals are
+/// common (exp(-1e-8)), and where such a series ends decides their last digit.
+fn exp_near_one(x: &Decimal, scale: i32) -> Decimal {
+    let term_scale = scale + GUARD_DIGITS;
+    let mut sum = x.add(&Decimal::integer(1));
+    let mut term = x.clone();
+    for n in 2.. {
+        let divisor = Int::Small(n);
+        term = term.mul(x).round(term_scale);
+        term.unscaled = term.unscaled.div_round(&divisor);
+        if term.unscaled.is_zero() {
+            break;
+        }
+        sum = sum.add(&term);
+    }
+    sum.round(scale)
 }
 
 /// The natural logarithm of a number greater than zero, to `scale` digits after the point.
