@@ -7,7 +7,7 @@ use num_bigint::BigInt;
 
 use super::arith::quotient_scale;
 use super::int::Int;
-use super::{Decimal, Exact, NumericError};
+use super::{Decimal, Exact, NumericError, SCALE_MAX};
 
 /// What sum and avg are computed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,6 +275,9 @@ fn write_decimal(number: &Decimal, out: &mut Vec<u8>) {
 
 fn read_decimal(bytes: &mut &[u8]) -> Option<Decimal> {
     let scale = u32::from_le_bytes(*take(bytes)?);
+    if scale > 2 * SCALE_MAX {
+        return None;
+    }
     let length = u32::from_le_bytes(*take(bytes)?);
     let unscaled = bytes.split_off(..length as usize)?;
     Some(Decimal::new(Int::from_big(BigInt::from_signed_bytes_le(unscaled)), scale))

@@ -31,7 +31,8 @@
 //! N3 There is one encoding of a value and a display scale; what is not a number has display scale 0.
 //!
 //! How many digits a result shows follows PostgreSQL 15's numeric.c (functions are named where a rule is taken from
-//! one); the digits themselves are computed anew, and rounded correctly.
+//! one). The digits themselves are computed anew and rounded correctly, but for results next to the middle of two
+//! decimals where numeric.c's own intermediate rounding decides the last digit: `power` says where.
 //!
 //! Left out on purpose: to_char, and everything that knows of Arrow or SQL's expressions.
 
