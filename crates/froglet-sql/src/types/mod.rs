@@ -25,6 +25,7 @@ pub mod cast;
 pub mod cell;
 pub mod convert;
 pub mod datetime;
+pub mod exact;
 pub mod float;
 pub mod input;
 pub mod interval;
