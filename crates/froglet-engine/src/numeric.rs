@@ -329,7 +329,7 @@ mod tests {
             for (at, byte) in (0..value.len()).flat_map(|at| (0..=255).map(move |b| (at, b))) {
                 let mut changed = value.to_vec();
                 changed[at] = byte;
-                (is_well_formed(&changed), to_unscaled(&changed, 3), show(&changed));
+                let _ = (is_well_formed(&changed), to_unscaled(&changed, 3), show(&changed));
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::index_expr;
-use crate::key::{self, Fit, fit};
+use crate::key::{self, Fit, fit, has_counterparts};
 use crate::types::{self, oids};
 
 /// The place of what is no condition, but implied by some.
@@ -212,7 +212,7 @@ fn compare(
         let mut exact = true;
         for value in values {
             let Some(value) = key_value(def, value, params)? else { return Ok(()) };
-            exact &= value.from == def.ty;
+            exact &= has_counterparts(value.from, def.ty);
             compiled.push(value);
         }
         // Labels are in the order of their type, keys in that of their bytes.

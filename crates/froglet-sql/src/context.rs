@@ -408,8 +408,8 @@ fn bind_param(value: &Value, ty: SqlType) -> Result<ScalarValue, SqlError> {
     let column = types::column_type_of(ty.oid, ty.modifier).ok_or_else(|| {
         SqlError::unsupported(format!("a parameter of type {}", types::type_name(ty)))
     })?;
-    let arrow = types::arrow_of(ty).unwrap_or_else(|| column.arrow());
-    if arrow == column.arrow() {
+    let stored = types::arrow_of_column(column);
+    if types::arrow_of(ty).is_none_or(|arrow| arrow == stored) {
         return Ok(types::scalar_of(value, column));
     }
     crate::semantics::casts::cast_scalar(&types::scalar_of(value, column), ty)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::{Expr, Value as Ast};
-use froglet_engine::{ColumnId, SqlState, Value};
+use froglet_engine::{ColumnId, ColumnType, SqlState, Value};
 use froglet_schema::{Check, ColumnDef, Fill, NewColumn, SchemaError, TableDef, Transform};
 
 use crate::context::EvalContext;
@@ -72,7 +72,7 @@ impl Transform for Computed {
     }
 
     fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, SchemaError> {
-        eval(&self.expr, batch, &self.context)
+        Ok(types::as_stored(&eval(&self.expr, batch, &self.context)?))
     }
 }
 
@@ -88,6 +88,7 @@ fn eval(
 /// A column converted as an assignment converts.
 pub(crate) struct Converted {
     input: [ColumnId; 1],
+    from: ColumnType,
     to: NewColumn,
     zone: Zone,
 }
@@ -106,7 +107,7 @@ impl Converted {
                 crate::ddl_sequence::quote(&old.name)
             )));
         }
-        Ok(Converted { input: [old.id], to: new.clone(), zone })
+        Ok(Converted { input: [old.id], from: old.ty, to: new.clone(), zone })
     }
 }
 
@@ -116,10 +117,9 @@ impl Transform for Converted {
     }
 
     fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, SchemaError> {
-        let (array, to) = (batch.column(0), &self.to);
-        self.zone
-            .run(|| cast_array(array, to.ty, to.sql_type, CastContext::Assignment))
-            .map_err(refusal)
+        let (array, to) = (types::as_computed(batch.column(0), self.from), &self.to);
+        let cast = || cast_array(&array, to.ty, to.sql_type, CastContext::Assignment);
+        Ok(types::as_stored(&self.zone.run(cast).map_err(refusal)?))
     }
 }
 

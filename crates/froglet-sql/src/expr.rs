@@ -276,7 +276,7 @@ impl RowExpr {
             inputs: Vec::new(),
             input_types: Vec::new(),
             schema: Arc::new(Schema::empty()),
-            data_type: column.arrow(),
+            data_type: types::arrow_of_column(column),
             sql_type: ty,
             volatile: false,
             reads_catalog: false,
@@ -323,7 +323,7 @@ impl RowExpr {
     /// The Arrow type of its result.
     pub fn data_type(&self) -> DataType {
         match &self.target {
-            Some(target) => target.column.arrow(),
+            Some(target) => types::arrow_of_column(target.column),
             None => self.data_type.clone(),
         }
     }
@@ -349,8 +349,9 @@ impl RowExpr {
     /// Whether evaluating it may fail for some row.
     pub fn may_fail(&self) -> bool {
         let is_same = |target: &Target| {
-            target.column.arrow() == self.data_type && target.ty == self.sql_type
-                || is_widening(&self.data_type, &target.column.arrow())
+            let wanted = types::arrow_of_column(target.column);
+            wanted == self.data_type && target.ty == self.sql_type
+                || is_widening(&self.data_type, &wanted)
         };
         self.target.as_ref().is_some_and(|target| !is_same(target))
             || may_fail(&self.physical, &self.schema)

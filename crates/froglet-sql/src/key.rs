@@ -20,6 +20,12 @@ pub(crate) enum Fit {
     Unusable,
 }
 
+/// Whether every value of a type has a counterpart in another.
+pub(crate) fn has_counterparts(from: ColumnType, to: ColumnType) -> bool {
+    use ColumnType::{Decimal, Int16, Int32, Int64, Numeric};
+    from == to || to == Numeric && matches!(from, Decimal { .. } | Int16 | Int32 | Int64)
+}
+
 /// The counterpart of `value`, of type `from`, in a column of type `to`.
 pub(crate) fn fit(value: Value, from: ColumnType, to: ColumnType) -> Fit {
     if from == to {

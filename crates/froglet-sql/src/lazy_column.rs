@@ -17,6 +17,7 @@ use crate::frozen::{Frozen, FrozenValues};
 use crate::functions::SessionState;
 use crate::lazy_query::{Mode, is_widening, refused};
 use crate::stored;
+use crate::types::arrow_of_column;
 
 /// How a column's values come from the columns of its table.
 #[derive(Clone, Copy)]
@@ -174,7 +175,11 @@ fn compiled(
         From::Column(id) => {
             let old = table.column_by_id(id).ok_or_else(|| broken("its column is gone"))?;
             let converted = Converted::new(old, column, context.zone)?;
-            (Arc::new(converted), None, !is_widening(&old.ty.arrow(), &column.ty.arrow()))
+            (
+                Arc::new(converted),
+                None,
+                !is_widening(&arrow_of_column(old.ty), &arrow_of_column(column.ty)),
+            )
         }
     };
     let lazily = match why_not {

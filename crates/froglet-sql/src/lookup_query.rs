@@ -32,8 +32,9 @@ use crate::ddl_compile::refusal;
 use crate::error::SqlError;
 use crate::insert_plan::CastTarget;
 use crate::join_way::JoinSide;
+use crate::semantics::casts;
 use crate::types::cast::CastContext;
-use crate::types::cast_array;
+use crate::types::{arrow_of_column, as_stored, cast_array};
 use crate::units::{Source, columns_read, has_subquery};
 use crate::{df_error, integers};
 
@@ -350,7 +351,7 @@ fn compile(
 
     let fields = row.iter().map(|atom| {
         let table = TableReference::bare(atom.table.to_string());
-        let field = Field::new(atom.column.to_string(), flat.ty(*atom).arrow(), true);
+        let field = Field::new(atom.column.to_string(), arrow_of_column(flat.ty(*atom)), true);
         (Some(table), Arc::new(field))
     });
     let schema = DFSchema::new_with_metadata(fields.collect(), Default::default())?;
@@ -360,7 +361,7 @@ fn compile(
     let columns = outputs.iter().map(physical).collect::<Result<Vec<_>>>()?;
     let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
     for (column, (_, ty, _)) in columns.iter().zip(targets) {
-        if column.data_type(&arrow)? != ty.arrow() {
+        if column.data_type(&arrow)? != arrow_of_column(*ty) {
             return Ok(None);
         }
     }
@@ -416,7 +417,7 @@ impl LookupQuery {
     fn eval(&self, batch: &RecordBatch) -> std::result::Result<Made, SqlError> {
         let rows = batch.num_rows();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let columns = batch.columns().to_vec();
+        let columns = casts::lists(batch.columns().to_vec(), &self.schema)?;
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(df_error::arrow)?;
         let (kept, rows) = match &self.condition {
@@ -435,7 +436,7 @@ impl LookupQuery {
         let column = |(expr, (_, ty, sql_type)): &(Arc<dyn PhysicalExpr>, CastTarget)| {
             let array = expr.evaluate(&kept).and_then(|array| array.into_array(kept.num_rows()));
             let array: ArrayRef = array.map_err(df_error::map_df_error)?;
-            cast_array(&array, *ty, *sql_type, CastContext::Assignment)
+            cast_array(&array, *ty, *sql_type, CastContext::Assignment).map(|cast| as_stored(&cast))
         };
         let columns = self.columns.iter().map(column).collect::<std::result::Result<_, _>>()?;
         Ok(Made { rows, columns })

@@ -11,13 +11,15 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
+use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 use froglet_engine::key::{encode_part, successor};
 use froglet_engine::{ColumnType, IndexSpec, KeyPart, KeyRange, Value};
 use froglet_schema::TableDef;
 
-use crate::types::value_of_scalar;
+use crate::key::{Fit, fit};
+use crate::semantics::numerics;
+use crate::types::{arrow_of_column, value_of_scalar};
 
 /// More ranges than this are a scan.
 const MAX_RANGES: usize = 1_000;
@@ -98,17 +100,17 @@ enum Test {
 fn condition_of(filter: &Expr, planning: bool) -> Option<Condition> {
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let (column, op, value) = match (&**left, &**right) {
-                (Expr::Column(column), value) => (column, *op, value),
-                (value, Expr::Column(column)) => (column, op.swap()?, value),
+            let (column, op, value) = match (column_of(left), column_of(right)) {
+                (Some(column), _) => (column, *op, right),
+                (_, Some(column)) => (column, op.swap()?, left),
                 _ => return None,
             };
             let test = comparison(op, value, planning)?;
             Some(Condition { column: column.name.clone(), test })
         }
         Expr::InList(list) if !list.negated => {
-            let Expr::Column(column) = &*list.expr else { return None };
-            let later = list.list.iter().any(|e| matches!(e, Expr::Placeholder(_)));
+            let column = column_of(&list.expr)?;
+            let later = list.list.iter().any(is_parameter);
             if later {
                 return planning
                     .then(|| Condition { column: column.name.clone(), test: Test::Later });
@@ -117,7 +119,7 @@ fn condition_of(filter: &Expr, planning: bool) -> Option<Condition> {
             Some(Condition { column: column.name.clone(), test: Test::In(values) })
         }
         Expr::Between(Between { expr, negated: false, low, high }) => {
-            let Expr::Column(column) = &**expr else { return None };
+            let column = column_of(expr)?;
             let test = match (constant(low), constant(high)) {
                 (Some(low), Some(high)) => Test::Between(low, high),
                 _ if planning => Test::Later,
@@ -129,10 +131,22 @@ fn condition_of(filter: &Expr, planning: bool) -> Option<Condition> {
     }
 }
 
+/// A column, or one whose numbers are compared by their order.
+fn column_of(expr: &Expr) -> Option<&Column> {
+    match numerics::ordered(expr).unwrap_or(expr) {
+        Expr::Column(column) => Some(column),
+        _ => None,
+    }
+}
+
+fn is_parameter(expr: &Expr) -> bool {
+    matches!(numerics::ordered(expr).unwrap_or(expr), Expr::Placeholder(_))
+}
+
 fn comparison(op: Operator, value: &Expr, planning: bool) -> Option<Test> {
     let known =
         matches!(op, Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
-    if known && planning && matches!(value, Expr::Placeholder(_)) {
+    if known && planning && is_parameter(value) {
         return Some(Test::Later);
     }
     let value = constant(value)?;
@@ -157,7 +171,14 @@ fn constant(expr: &Expr) -> Option<ScalarValue> {
 /// A constant as a value of the column, if it is of exactly the column's type. NULL matches nothing
 /// and is left to the filter above.
 fn exact(value: &ScalarValue, ty: ColumnType) -> Option<Value> {
-    let same = match (value.data_type(), ty.arrow()) {
+    if let (ScalarValue::Binary(Some(order)), false) = (value, ty == ColumnType::Bytes) {
+        let number = Value::Numeric(froglet_engine::numeric::of_order(order)?);
+        return match fit(number, ColumnType::Numeric, ty) {
+            Fit::Exact(value) => Some(value),
+            _ => None,
+        };
+    }
+    let same = match (value.data_type(), arrow_of_column(ty)) {
         (a, b) if a == b => true,
         (a, b) => a.is_string() && b.is_string(),
     };

@@ -392,7 +392,7 @@ fn result_field(field: &FieldRef) -> Field {
         name: crate::rewrite::shown_name(field.name()).to_owned(),
         sql_type,
         ty: types::column_type_of_arrow(field.data_type())
-            .filter(|column| column.arrow() == *field.data_type()),
+            .filter(|column| types::arrow_of_column(*column) == *field.data_type()),
         table: 0,
         attnum: 0,
     }

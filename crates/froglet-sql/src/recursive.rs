@@ -100,7 +100,7 @@ impl Terms<'_> {
             let named = |name| ast::TableAliasColumnDef { name, data_type: None };
             part.alias.columns.extend(rest.map(named));
         }
-        let types: Vec<SqlType> = first.iter().map(|field| first_type(field)).collect();
+        let types: Vec<SqlType> = first.iter().map(first_type).collect();
         let is_null = |field: &FieldRef| field.data_type().is_null();
         let open = types.iter().zip(&first).map(|(ty, field)| is_open(*ty) || is_null(field));
         let open: Vec<bool> = open.collect();

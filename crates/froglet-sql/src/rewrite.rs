@@ -200,20 +200,9 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
             let ast::Value::Number(digits, _) = &mut value.value else { return Ok(()) };
             if digits.replace('_', "").parse::<i32>().is_ok() {
                 *expr = cast_mark(take(expr));
-            } else if digits.contains(['e', 'E']) {
-                match crate::types::numeric::parse(digits) {
-                    // A decimal has not so many digits.
-                    Ok((0, _)) if is_small(digits) => *expr = float_literal(digits.clone()),
-                    Ok((unscaled, scale)) => {
-                        *digits = decimal_text(unscaled, scale);
-                        // 1e3 is a numeric.
-                        if !digits.contains('.') {
-                            digits.push('.');
-                        }
-                    }
-                    // More digits than a decimal holds.
-                    Err(_) => *expr = float_literal(digits.clone()),
-                }
+            } else if digits.contains(['e', 'E']) || digits.len() > DECIMAL_DIGITS {
+                // 1e3 is a numeric, and so is what has more digits than the planner's numbers.
+                *expr = numeric_literal(digits.clone());
             } else if digits.parse::<u64>().is_ok_and(|number| i64::try_from(number).is_err()) {
                 // No bigint, so a numeric; the planner would make it an unsigned integer.
                 digits.push('.');
@@ -349,24 +338,15 @@ fn cast_mark(number: Expr) -> Expr {
     }
 }
 
-/// Whether digits with an exponent are of a number that is not zero.
-fn is_small(digits: &str) -> bool {
-    let mantissa = digits.split(['e', 'E']).next().unwrap_or_default();
-    mantissa.contains(|c: char| matches!(c, '1'..='9'))
-}
+/// Digits that the planner's numbers have at most.
+const DECIMAL_DIGITS: usize = 38;
 
-fn decimal_text(unscaled: i128, scale: i8) -> String {
-    let mut text = Vec::new();
-    crate::types::numeric::write(unscaled, scale, &mut text);
-    String::from_utf8_lossy(&text).into_owned()
-}
-
-fn float_literal(digits: String) -> Expr {
-    let text = ast::Value::SingleQuotedString(digits).with_empty_span();
+fn numeric_literal(digits: String) -> Expr {
+    let text = ast::Value::SingleQuotedString(digits.replace('_', "")).with_empty_span();
     Expr::Cast {
         kind: ast::CastKind::DoubleColon,
         expr: Box::new(Expr::Value(text)),
-        data_type: ast::DataType::Float8,
+        data_type: ast::DataType::Numeric(ast::ExactNumberInfo::None),
         array: false,
         format: None,
     }

@@ -79,6 +79,7 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::Function(function) => {
             named_arguments(function)?;
             rewrite_tuple::in_array_agg(function);
+            of_floats(function);
             sorted_if_distinct(expr);
             return Ok(());
         }
@@ -99,6 +100,16 @@ fn integer(n: i32) -> Expr {
         data_type: ast::DataType::Int4(None),
         array: false,
         format: None,
+    }
+}
+
+/// percentile_cont's values are double precision.
+fn of_floats(function: &mut ast::Function) {
+    let name = function.name.0.last().and_then(ast::ObjectNamePart::as_ident);
+    if name.is_some_and(|name| folded(name) == "percentile_cont") {
+        for key in &mut function.within_group {
+            key.expr = float(std::mem::replace(&mut key.expr, null()));
+        }
     }
 }
 

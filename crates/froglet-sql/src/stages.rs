@@ -185,10 +185,9 @@ fn stored(ty: &DataType) -> Option<ColumnType> {
     let is_same = match ty {
         DataType::Utf8 | DataType::LargeUtf8 => column == ColumnType::Text,
         DataType::Binary => column == ColumnType::Bytes,
-        DataType::LargeBinary => matches!(column, ColumnType::Bytes | ColumnType::Numeric),
         // Of counts and row numbers.
         DataType::UInt64 => column == ColumnType::Int64,
-        ty => column.arrow() == *ty,
+        ty => types::arrow_of_column(column) == *ty,
     };
     is_same.then_some(column)
 }

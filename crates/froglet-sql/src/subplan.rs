@@ -38,8 +38,8 @@ use crate::planning::internal;
 use crate::provider::QueryScope;
 use crate::query::QueryEnv;
 use crate::query_run;
-use crate::semantics::casts;
 use crate::semantics::fields::field_of;
+use crate::semantics::{casts, measures};
 use crate::stack;
 use crate::types::zone::Zone;
 use crate::types::{oids, plain, sql_field};
@@ -103,6 +103,7 @@ pub(crate) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
             read.push(given.clone());
             args.push((**value).clone());
             let found = Expr::from(subquery.subquery.schema().qualified_field(0));
+            let (given, found) = measures::pair(given, found, subquery.subquery.schema())?;
             plan.project([given.eq(found).alias(COMPARED)])?
         }
         Expr::Exists(_) => plan.limit(0, Some(1))?,

@@ -407,7 +407,8 @@ impl RowsQuery {
     }
 
     fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, SqlError> {
-        self.columns.iter().map(|column| column.eval_batch(batch, &self.context)).collect()
+        let columns = self.columns.iter().map(|column| column.eval_batch(batch, &self.context));
+        columns.map(|column| Ok(types::as_stored(&column?))).collect()
     }
 }
 

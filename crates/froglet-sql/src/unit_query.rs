@@ -46,8 +46,9 @@ use crate::planning::internal;
 use crate::provider::QueryScope;
 use crate::query::QueryEnv;
 use crate::query_run;
+use crate::semantics::numerics;
 use crate::types::cast::CastContext;
-use crate::types::cast_array;
+use crate::types::{EXACT, as_stored, cast_array};
 use crate::units::{Divided, Input, Source, UnitOf};
 
 /// See the module.
@@ -170,7 +171,8 @@ impl DividedQuery {
             let units = batch.column(self.targets.len()).as_primitive::<UInt64Type>();
             let columns = batch.columns().iter().zip(&self.targets);
             let columns = columns.map(|(array, (_, ty, sql_type))| {
-                cast_array(array, *ty, *sql_type, CastContext::Assignment)
+                let cast = cast_array(array, *ty, *sql_type, CastContext::Assignment)?;
+                Ok(as_stored(&cast))
             });
             let columns: Vec<ArrayRef> = columns.collect::<std::result::Result<_, SqlError>>()?;
             make(units.values(), &columns)?;
@@ -355,6 +357,7 @@ fn as_bits(array: &ArrayRef) -> ArrayRef {
 fn comparable(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 => cast(array, &DataType::Utf8View)?,
+        &EXACT => numerics::orders(array),
         // -0 is 0.
         DataType::Float32 => {
             Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|v| v + 0.0))

@@ -18,6 +18,7 @@ use crate::plan::Plan;
 use crate::prepared::{Field, Prepared};
 use crate::query_rows::QueryPlan;
 use crate::query_run::guard;
+use crate::semantics::numerics;
 use crate::session::Session;
 use crate::stream::{Outcome, RowStream, Rows};
 use crate::types::{array_of, zone};
@@ -243,10 +244,11 @@ fn batch_of(fields: &[Field], schema: &Schema, rows: Rows) -> Result<RecordBatch
         Rows::Values(rows) => {
             let columns = fields.iter().enumerate().map(|(at, field)| {
                 let ty = field.ty.unwrap_or(ColumnType::Text);
-                array_of(ty, &mut rows.iter().map(|row: &Row| &row[at]))
+                numerics::outside(&array_of(ty, &mut rows.iter().map(|row: &Row| &row[at])))
             });
+            let columns = columns.collect::<Result<Vec<_>, SqlError>>()?;
             let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-            RecordBatch::try_new_with_options(Arc::new(schema.clone()), columns.collect(), &options)
+            RecordBatch::try_new_with_options(Arc::new(schema.clone()), columns, &options)
                 .map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))
         }
     }

@@ -38,6 +38,8 @@ pub(crate) fn plain_type(ty: &DataType, to: ColumnType) -> DataType {
             other => plain_type(other, to),
         },
         RunEndEncoded(_, values) => plain_type(values.data_type(), to),
+        // Ours is of numerics.
+        LargeBinary => BinaryView,
         // Sixteen bytes are a UUID unless they are wanted as bytes.
         FixedSizeBinary(n) if *n != 16 || to == ColumnType::Bytes => Binary,
         Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {

@@ -6,9 +6,10 @@ use arrow::datatypes::Schema;
 use froglet_engine::ColumnId;
 use froglet_schema::{CatalogVersion, ForeignKeyAction, TableDef};
 
-use super::edge::field_of;
+use super::edge::{Strings, field_of};
 use crate::pgcatalog::SCHEMAS;
 use crate::session::Session;
+use crate::types::arrow_of_column;
 
 /// A table.
 #[derive(Clone, Debug)]
@@ -65,10 +66,10 @@ impl Session {
 }
 
 fn describe(table: &TableDef, catalog: &CatalogVersion) -> TableDescription {
-    let columns = table
-        .columns
-        .iter()
-        .map(|c| field_of(&c.name, c.sql_type, c.ty.arrow()).with_nullable(!c.not_null));
+    let columns = table.columns.iter().map(|c| {
+        field_of(&c.name, c.sql_type, Strings::Views.outside(&arrow_of_column(c.ty)))
+            .with_nullable(!c.not_null)
+    });
     let primary_key = table.primary_key().map(|index| {
         let name = table.constraint_of_index(index.spec.id).map_or(&index.name, |c| &c.name);
         (name.clone(), names(table, index.spec.key.iter().map(|part| &part.column)))

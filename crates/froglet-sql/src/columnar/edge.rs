@@ -3,7 +3,8 @@
 //! | inside | outside |
 //! |---|---|
 //! | Utf8, LargeUtf8, dictionaries of these | Utf8View, or Utf8 for clients that cannot read views |
-//! | Binary, LargeBinary | BinaryView, or Binary |
+//! | Binary | BinaryView, or Binary |
+//! | an exact numeric | Decimal128(38, 10), rounded; 22003 of what has more digits before the point |
 //! | FixedSizeBinary(16) of a uuid | the same, with Arrow's extension name `arrow.uuid` |
 //! | everything else | the same |
 //!
@@ -21,7 +22,8 @@ use froglet_schema::SqlType;
 
 use crate::error::SqlError;
 use crate::prepared::Field;
-use crate::types::{MODIFIER_KEY, OID_KEY, arrow_of, names, numeric, oids};
+use crate::semantics::numerics;
+use crate::types::{EXACT, MODIFIER_KEY, OID_KEY, arrow_of, arrow_of_column, names, numeric, oids};
 
 /// A string column of one batch is not longer: where it is no view its offsets have 32 bits.
 pub(crate) const STRING_BYTES_MAX: usize = 1 << 30;
@@ -37,8 +39,9 @@ pub enum Strings {
 }
 
 impl Strings {
-    fn outside(self, inside: &DataType) -> DataType {
+    pub(crate) fn outside(self, inside: &DataType) -> DataType {
         match (inside, self) {
+            (&EXACT, _) => numerics::OUTSIDE,
             (DataType::Dictionary(_, value), _) => self.outside(value),
             (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View, Strings::Views) => {
                 DataType::Utf8View
@@ -46,12 +49,8 @@ impl Strings {
             (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View, Strings::Plain) => {
                 DataType::Utf8
             }
-            (DataType::Binary | DataType::LargeBinary | DataType::BinaryView, Strings::Views) => {
-                DataType::BinaryView
-            }
-            (DataType::Binary | DataType::LargeBinary | DataType::BinaryView, Strings::Plain) => {
-                DataType::Binary
-            }
+            (DataType::Binary | DataType::BinaryView, Strings::Views) => DataType::BinaryView,
+            (DataType::Binary | DataType::BinaryView, Strings::Plain) => DataType::Binary,
             (DataType::List(item), _) => {
                 let item = ArrowField::new("item", self.outside(item.data_type()), true);
                 DataType::List(Arc::new(item))
@@ -74,7 +73,7 @@ impl Strings {
 pub(crate) fn schema_of(fields: &[Field], known: Option<&Schema>) -> Schema {
     let types = fields.iter().enumerate().map(|(at, field)| {
         let planned = known.map(|schema| schema.field(at).data_type().clone());
-        let stored = || field.ty.map(|ty| ty.arrow()).or_else(|| arrow_of(field.sql_type));
+        let stored = || field.ty.map(arrow_of_column).or_else(|| arrow_of(field.sql_type));
         let inside = planned.or_else(stored).unwrap_or(DataType::Utf8View);
         field_of(&field.name, field.sql_type, Strings::Views.outside(&inside))
     });
@@ -146,9 +145,10 @@ fn column(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, SqlError> {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
             .hint("Ask for it without the header froglet-strings."));
     }
+    let array = numerics::outside(array)?;
     let array = match array.data_type() == wanted {
-        true => array.clone(),
-        false => arrow::compute::cast(array, wanted).map_err(internal)?,
+        true => array,
+        false => arrow::compute::cast(&array, wanted).map_err(internal)?,
     };
     Ok(without_others(&array))
 }

@@ -7,16 +7,18 @@ use arrow::datatypes::Schema;
 use froglet_engine::{SqlState, Value};
 
 use super::assign::{assigned, rows_of};
-use super::edge::field_of;
+use super::edge::{Strings, field_of};
 use crate::error::SqlError;
 use crate::prepared::Prepared;
 use crate::session::Session;
-use crate::types::zone;
+use crate::types::{arrow_of_column, zone};
 
 /// The schema of a statement's parameters: `$1`, `$2`, ….
 pub fn parameter_schema(prepared: &Prepared) -> Schema {
     let types = prepared.params().iter().zip(prepared.param_types()).enumerate();
-    let fields = types.map(|(at, (sql, ty))| field_of(&format!("${}", at + 1), *sql, ty.arrow()));
+    let fields = types.map(|(at, (sql, ty))| {
+        field_of(&format!("${}", at + 1), *sql, Strings::Views.outside(&arrow_of_column(*ty)))
+    });
     Schema::new(fields.collect::<Vec<_>>())
 }
 

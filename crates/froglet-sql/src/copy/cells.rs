@@ -39,8 +39,8 @@ enum Cells<'a> {
     Int16(&'a [i16]),
     Int32(&'a [i32]),
     Int64(&'a [i64]),
-    /// Unscaled; precision and scale.
-    Decimal(&'a [i128], u8, i8),
+    /// Unscaled; the scale.
+    Decimal(&'a [i128], i8),
     /// What follows the time: nothing, or the offset of UTC.
     Timestamp(&'a [i64], &'static [u8]),
     Text(&'a StringViewArray),
@@ -142,10 +142,7 @@ impl<'a> Column<'a> {
             Cells::Int16(values) => output::integer(i64::from(values[row]), out),
             Cells::Int32(values) => output::integer(i64::from(values[row]), out),
             Cells::Int64(values) => output::integer(values[row], out),
-            Cells::Decimal(values, precision, scale) => {
-                let (value, scale) = numeric::shown(values[row], *precision, *scale);
-                numeric::write(value, scale, out);
-            }
+            Cells::Decimal(values, scale) => numeric::write(values[row], *scale, out),
             Cells::Timestamp(values, zone) => self.day.write(values[row], zone, out),
             Cells::Text(_) | Cells::Float32(_) | Cells::Float64(_) => return false,
             Cells::Null | Cells::Other => return false,
@@ -192,9 +189,8 @@ impl<'a> Column<'a> {
                 out.extend_from_slice(&i32::try_from(text.len()).unwrap_or(i32::MAX).to_be_bytes());
                 out.extend_from_slice(text);
             }
-            Cells::Decimal(values, precision, scale) => {
-                let (value, scale) = numeric::shown(values[row], *precision, *scale);
-                measured(out, |out| numeric::write_binary(value, scale, out));
+            Cells::Decimal(values, scale) => {
+                measured(out, |out| numeric::write_binary(values[row], *scale, out));
             }
             Cells::Float32(_) | Cells::Null | Cells::Other => {
                 measured(out, |out| write_binary(self.array, row, self.oid, out));
@@ -230,9 +226,8 @@ fn cells_of<'a>(ty: &DataType, array: &'a dyn Array) -> Cells<'a> {
         DataType::Int64 => Cells::Int64(array.as_primitive::<Int64Type>().values()),
         DataType::Float32 => Cells::Float32(array.as_primitive::<Float32Type>().values()),
         DataType::Float64 => Cells::Float64(array.as_primitive::<Float64Type>().values()),
-        DataType::Decimal128(precision, scale) => {
-            let values = array.as_primitive::<Decimal128Type>().values();
-            Cells::Decimal(values, *precision, *scale)
+        DataType::Decimal128(_, scale) => {
+            Cells::Decimal(array.as_primitive::<Decimal128Type>().values(), *scale)
         }
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let values = array.as_primitive::<TimestampMicrosecondType>().values();

@@ -30,8 +30,9 @@ use crate::bulk::{GivenColumn, twice};
 use crate::columnar::{STRING_BYTES_MAX, assigned, is_nested, plain_type, string_pieces};
 use crate::error::SqlError;
 use crate::prepared::Field as ResultField;
+use crate::semantics::numerics;
 use crate::types::cast::text_array;
-use crate::types::{self, assignable, column_type_of_arrow, input, oids};
+use crate::types::{self, EXACT, assignable, column_type_of_arrow, input, oids};
 
 /// The columns of a result as a file has them.
 pub(super) struct FileColumns {
@@ -91,7 +92,8 @@ fn uuid_metadata() -> HashMap<String, String> {
 fn file_type(ty: &DataType, format: Format) -> DataType {
     use DataType::*;
     match ty {
-        Binary | LargeBinary | BinaryView => Binary,
+        &EXACT => numerics::OUTSIDE,
+        Binary | BinaryView => Binary,
         Dictionary(_, value) => file_type(value, format),
         Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Float32
         | Float64 | Date32 | Time32(_) | Time64(_) | Decimal128(..) => ty.clone(),
@@ -108,6 +110,7 @@ fn file_type(ty: &DataType, format: Format) -> DataType {
 }
 
 fn to_file(array: &ArrayRef, ty: &DataType, oid: u32) -> Result<ArrayRef, SqlError> {
+    let array = &numerics::outside(array)?;
     if array.data_type() == ty {
         return Ok(array.clone());
     }

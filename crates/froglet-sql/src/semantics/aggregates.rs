@@ -3,8 +3,8 @@
 //! | | PostgreSQL | DataFusion | here |
 //! |---|---|---|---|
 //! | sum(bigint) | numeric | bigint, wraps | argument as decimal(20, 0) |
-//! | avg(integer) | numeric | double precision | argument as decimal(34, 12): 16 digits after the point |
-//! | avg(numeric) | numeric, 16 digits | scale + 4 | argument with at least 12 digits after the point |
+//! | avg(integer) | numeric | double precision | argument as decimal(20, 0), [`crate::udf::numbers`] |
+//! | avg(numeric) | numeric | scale + 4 | [`crate::udf::numbers`] |
 
 use std::sync::Arc;
 
@@ -12,17 +12,16 @@ use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{AggregateUDF, Cast, Expr};
 
+use super::casts;
 use super::fields::arrow_type_of;
-use crate::udf::intervals;
-
-/// Scale of an average's argument; DataFusion adds 4.
-const AVERAGE_SCALE: i8 = 12;
+use crate::types::{EXACT, oids, plain};
+use crate::udf::{intervals, numbers, statistics};
 
 /// Puts what computes an aggregate in the place of what it was planned with; whether that is another.
 pub fn compute(function: &mut Arc<AggregateUDF>, args: &[Expr], schema: &DFSchema) -> bool {
     let [arg] = args else { return false };
     let Ok(ty) = arrow_type_of(arg, schema) else { return false };
-    match intervals::computed(function, &ty) {
+    match numbers::computed(function, &ty).or_else(|| intervals::computed(function, &ty)) {
         Some(other) => {
             *function = other;
             true
@@ -33,12 +32,26 @@ pub fn compute(function: &mut Arc<AggregateUDF>, args: &[Expr], schema: &DFSchem
 
 /// Casts the argument of an aggregate whose result DataFusion would give another type.
 pub fn widen(function: &str, args: &mut [Expr], schema: &DFSchema) -> bool {
-    let [arg] = args else { return false };
+    let [arg] = args else { return floats(function, args, schema) };
     let Ok(ty) = arrow_type_of(arg, schema) else { return false };
     let Some(wanted) = wider(function, &ty) else { return false };
     let inner = std::mem::replace(arg, Expr::Literal(datafusion::common::ScalarValue::Null, None));
     *arg = Expr::Cast(Cast::new(Box::new(inner), wanted));
     true
+}
+
+/// Casts exact numerics that an aggregate takes as double precision.
+fn floats(function: &str, args: &mut [Expr], schema: &DFSchema) -> bool {
+    let takes_floats = statistics::of_pairs(function) || function == "percentile_cont";
+    let mut changed = false;
+    for arg in args.iter_mut().filter(|_| takes_floats) {
+        if arrow_type_of(arg, schema).is_ok_and(|ty| ty == EXACT) {
+            let inner = std::mem::take(arg);
+            *arg = casts::call(inner, plain(oids::FLOAT8));
+            changed = true;
+        }
+    }
+    changed
 }
 
 /// The type that an aggregate's argument is cast to; `None` where it is right as it is.
@@ -47,10 +60,7 @@ pub fn wider(function: &str, argument: &DataType) -> Option<DataType> {
         ("sum", DataType::Int64 | DataType::UInt64 | DataType::UInt32) => {
             DataType::Decimal128(20, 0)
         }
-        ("avg" | "mean", t) if t.is_integer() => DataType::Decimal128(34, AVERAGE_SCALE),
-        ("avg" | "mean", DataType::Decimal128(_, scale)) if *scale < AVERAGE_SCALE => {
-            DataType::Decimal128(34, AVERAGE_SCALE)
-        }
+        ("avg" | "mean", t) if t.is_integer() => DataType::Decimal128(20, 0),
         _ => return None,
     })
 }

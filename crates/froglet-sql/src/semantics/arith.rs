@@ -2,15 +2,16 @@
 //! become infinite, division by zero is an error, decimals are exact.
 //!
 //! Result types: the wider integer; double precision unless both are real; numeric with integers.
-//! Scales of numeric: the larger for `+ - %`; the sum, at most 20, for `*`; at least 16 for `/`
-//! (PostgreSQL chooses the quotient's scale by its size, from 16 significant digits on; a column
-//! of Arrow decimals has one scale).
+//! Scales of numeric: the larger for `+ - %`; the sum for `*`. A quotient's is chosen by its size, so it is an
+//! exact numeric ([`super::numerics`]), as is what is computed of one, and a product of very many digits.
 
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::*;
 use arrow::compute::kernels::numeric;
-use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, Int32Type, i256};
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Float32Type, Float64Type, Int32Type, i256,
+};
 use arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
@@ -19,15 +20,21 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr_common::datum::apply;
 use froglet_engine::SqlState;
 
-use super::expr_names;
+use super::{expr_names, numerics};
 use crate::error::SqlError;
+use crate::types::EXACT;
+use crate::types::cell::cell_at;
 use crate::types::datetime::{DATE_INFINITY, DATE_MINUS_INFINITY};
-use crate::types::numeric::power;
+use crate::types::exact::Exact;
+use crate::types::numeric::{exact_of, power};
 
-/// Most digits after the point that a product keeps.
+/// Most digits that the type of a result has, which values of columns hardly have. One more means that there may
+/// be as many as there is room for: of a sum, or of a column that was made for them.
+const COMPUTED_DIGITS: u8 = DECIMAL128_MAX_PRECISION - 1;
+/// Factors of so many digits that values of columns would have to be large ones for a product to need them all.
+const MAX_PRODUCT_DIGITS: u8 = 50;
+/// Most digits after the point of a product that is a decimal.
 const MAX_PRODUCT_SCALE: i8 = 20;
-/// Least digits after the point that a quotient keeps.
-const MIN_QUOTIENT_SCALE: i8 = 16;
 
 /// The operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,12 +128,13 @@ fn is_float(ty: &DataType) -> bool {
 }
 
 fn is_number(ty: &DataType) -> bool {
-    is_integer(ty) || is_float(ty) || matches!(ty, DataType::Decimal128(..))
+    is_integer(ty) || is_float(ty) || matches!(ty, DataType::Decimal128(..) | &EXACT)
 }
 
 fn decimal_of(ty: &DataType) -> DataType {
     match ty {
         DataType::Decimal128(precision, scale) => DataType::Decimal128(*precision, *scale),
+        &EXACT => EXACT,
         DataType::Int64 | DataType::UInt64 => DataType::Decimal128(20, 0),
         _ => DataType::Decimal128(10, 0),
     }
@@ -134,14 +142,18 @@ fn decimal_of(ty: &DataType) -> DataType {
 
 fn result_type(op: Op, left: &DataType, right: &DataType) -> DataType {
     match (left, right) {
-        (DataType::Decimal128(_, l), DataType::Decimal128(_, r)) => {
-            let scale = match op {
-                Op::Mul => (l + r).min(MAX_PRODUCT_SCALE).max(*l.max(r)),
-                Op::Div => MIN_QUOTIENT_SCALE.max(*l).max(*r),
-                _ => *l.max(r),
-            };
-            DataType::Decimal128(38, scale)
-        }
+        (&EXACT, _) | (_, &EXACT) => EXACT,
+        (DataType::Decimal128(p, l), DataType::Decimal128(q, r)) => match op {
+            Op::Div => EXACT,
+            _ if *p.max(q) == DECIMAL128_MAX_PRECISION => EXACT,
+            Op::Mul if l + r > MAX_PRODUCT_SCALE || p + q > MAX_PRODUCT_DIGITS => EXACT,
+            Op::Mul => DataType::Decimal128((p + q).min(COMPUTED_DIGITS), l + r),
+            _ => {
+                let (scale, whole) = (*l.max(r), (*p as i8 - l).max(*q as i8 - r));
+                let digits = (scale + whole + 1).unsigned_abs().min(COMPUTED_DIGITS);
+                DataType::Decimal128(digits.max(1), scale)
+            }
+        },
         (DataType::Date32, DataType::Date32) => DataType::Int32,
         (DataType::Int32, DataType::Date32) => DataType::Date32,
         (l, _) => l.clone(),
@@ -198,6 +210,7 @@ fn evaluate(
     result: &DataType,
 ) -> Result<ColumnarValue> {
     match (left.data_type(), right.data_type()) {
+        _ if *result == EXACT => apply(left, right, |a, b| exacts(op, a, b)),
         (DataType::Decimal128(_, l), DataType::Decimal128(_, r)) => {
             let DataType::Decimal128(_, scale) = result else {
                 return Err(DataFusionError::Internal("decimals make decimals".to_owned()));
@@ -225,6 +238,33 @@ fn integers(op: Op, a: &dyn Datum, b: &dyn Datum) -> Result<ArrayRef, ArrowError
         Op::Div => numeric::div(a, b),
         Op::Rem => numeric::rem(a, b),
     }
+}
+
+fn exacts(op: Op, a: &dyn Datum, b: &dyn Datum) -> Result<ArrayRef, ArrowError> {
+    let ((left, left_scalar), (right, right_scalar)) = (a.get(), b.get());
+    let rows = if left_scalar { right.len() } else { left.len() };
+    let number = |array: &dyn Array, is_scalar: bool, row: usize| {
+        exact_of(&cell_at(array, if is_scalar { 0 } else { row }))
+    };
+    let of_row = |row: usize| {
+        let left = number(left, left_scalar, row);
+        match (left, number(right, right_scalar, row)) {
+            (Some(left), Some(right)) => exact(op, &left, &right).map(Some),
+            _ => Ok(None),
+        }
+    };
+    let values = (0..rows).map(of_row).collect::<Result<Vec<_>, SqlError>>();
+    Ok(numerics::array(values.map_err(external)?))
+}
+
+fn exact(op: Op, left: &Exact, right: &Exact) -> Result<Exact, SqlError> {
+    Ok(match op {
+        Op::Add => left.add(right)?,
+        Op::Sub => left.sub(right)?,
+        Op::Mul => left.mul(right)?,
+        Op::Div => left.div(right)?,
+        Op::Rem => left.rem(right)?,
+    })
 }
 
 /// Arrow's overflow becomes PostgreSQL's, which names the type.
@@ -426,7 +466,7 @@ fn decimals(
 }
 
 fn decimal(op: Op, left: i128, right: i128, scales: Scales) -> Result<i128, SqlError> {
-    if right == 0 && matches!(op, Op::Div | Op::Rem) {
+    if right == 0 && op == Op::Rem {
         return Err(division_by_zero());
     }
     let wide =
@@ -444,33 +484,13 @@ fn decimal(op: Op, left: i128, right: i128, scales: Scales) -> Result<i128, SqlE
                 _ => None,
             }
         }
-        Op::Mul => i256::from_i128(left)
-            .checked_mul(i256::from_i128(right))
-            .and_then(|v| rounded(v, i256::from_i128(power(drop_of(scales))))),
-        Op::Div => wide(left, scales.result + scales.right - scales.left)
-            .and_then(|v| rounded(v, i256::from_i128(right))),
+        Op::Mul => i256::from_i128(left).checked_mul(i256::from_i128(right)),
+        Op::Div => unreachable!("a quotient is exact"),
     };
     value
         .and_then(|v| v.to_i128())
         .filter(|v| v.unsigned_abs() < power(38).unsigned_abs())
         .ok_or_else(crate::types::numeric::too_wide)
-}
-
-fn drop_of(scales: Scales) -> u32 {
-    (scales.left + scales.right - scales.result).max(0) as u32
-}
-
-/// A quotient rounded half away from zero.
-fn rounded(value: i256, divisor: i256) -> Option<i256> {
-    let quotient = value.checked_div(divisor)?;
-    let rest = value.checked_rem(divisor)?.wrapping_abs();
-    let twice = rest.checked_add(rest)?;
-    if twice < divisor.wrapping_abs() {
-        return Some(quotient);
-    }
-    let negative = value.is_negative() != divisor.is_negative();
-    let one = i256::from_i128(1);
-    if negative { quotient.checked_sub(one) } else { quotient.checked_add(one) }
 }
 
 /// The name under which the checked minus of one operand is registered.
@@ -515,6 +535,9 @@ impl ScalarUDFImpl for Negative {
         let result = args.return_field.data_type();
         let run = |array: &ArrayRef| match array.data_type() {
             DataType::Null => Ok(array.clone()),
+            &EXACT => Ok(numerics::array(
+                (0..array.len()).map(|row| Some(exact_of(&cell_at(array.as_ref(), row))?.neg())),
+            )),
             _ => numeric::neg(array).map_err(|e| out_of_range(e.into(), result)),
         };
         match &args.args[0] {

@@ -7,7 +7,9 @@ use datafusion::logical_expr::{Expr, when};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::json_ops::{call, oid_of, typed};
+use super::numerics;
 use crate::types::array::is_array;
+use crate::types::oids;
 
 /// The call that an operator is, if it is one of two arrays.
 pub(super) fn plan(
@@ -35,6 +37,13 @@ pub(super) fn plan(
     }
     let (left, right) = (typed(left.clone(), l)?, typed(right.clone(), r)?);
     let (whole, part) = if swapped { (right, left) } else { (left, right) };
+    let (whole, part) = match (l, r, name) {
+        // Numerics are the same, and in one type, whatever their display scales.
+        (oids::NUMERIC_ARRAY, oids::NUMERIC_ARRAY, "array_has_all" | "array_has_any") => {
+            (numerics::order_of(whole), numerics::order_of(part))
+        }
+        _ => (whole, part),
+    };
     if name == "array_concat" {
         return Ok(call(name, vec![whole, part]));
     }

@@ -26,7 +26,9 @@ use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
 use super::fields::field_of;
-use super::{calls, cast_names, common, enums, expr_names, measures, operators, quantified};
+use super::{
+    calls, cast_names, common, enums, expr_names, measures, numerics, operators, quantified,
+};
 use crate::context::{SessionFunctions, current_session};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
@@ -40,6 +42,10 @@ use crate::udf::overload::Overloads;
 pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
         let node = super::unnested::type_items(super::unions::type_literals(node)?)?;
+        let node = match node {
+            LogicalPlan::Values(values) => numerics::of_rows(values)?,
+            node => node,
+        };
         let mut schema = merge_schema(&node.inputs());
         if let LogicalPlan::TableScan(scan) = &node {
             schema.merge(&scan.projected_schema);
@@ -52,7 +58,8 @@ pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
                 let name = preserver.save(&expr);
                 Ok(rewrite_expr(expr, &schema)?.update_data(|e| name.restore(e)))
             })?
-            .map_data(LogicalPlan::recompute_schema)
+            .map_data(LogicalPlan::recompute_schema)?
+            .transform_data(|node| super::grouped::by_measures(node).map(Transformed::yes))
     })
     .map(|t| t.data)
 }
@@ -81,9 +88,10 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
                 data => Transformed { data, ..compared },
             })
         }
-        Expr::InSubquery(found) => {
+        Expr::InSubquery(mut found) => {
             operators::compared_with_subquery(&found, schema)?;
-            Ok(Transformed::no(Expr::InSubquery(found)))
+            let changed = super::grouped::compare_with_subquery(&mut found, schema)?;
+            Ok(mark(Expr::InSubquery(found), changed))
         }
         Expr::ScalarFunction(call) if call.func.inner().is::<Overloads>() => {
             calls::resolve(call, schema)
@@ -93,6 +101,18 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         }
         Expr::ScalarFunction(call) if call.func.name() == "pg_typeof" => {
             calls::type_named(call, schema)
+        }
+        Expr::ScalarFunction(mut call) if call.func.name() == "array_positions" => {
+            let is_measured = call.args.iter().any(|arg| numerics::is_exact_list(arg, schema));
+            if is_measured {
+                let args = call.args.iter_mut().take(2);
+                args.for_each(|arg| *arg = numerics::order_of(std::mem::take(arg)));
+            }
+            Ok(mark(Expr::ScalarFunction(call), is_measured))
+        }
+        Expr::ScalarFunction(mut call) if call.func.name() == "make_array" => {
+            let changed = numerics::to_one(call.args.iter_mut().collect(), schema);
+            Ok(mark(Expr::ScalarFunction(call), changed))
         }
         Expr::ScalarFunction(mut call) => {
             let typed = calls::type_parameters(&mut call);
@@ -111,8 +131,17 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             enums::order_by(&mut call.params.order_by, schema);
             let swapped = super::aggregates::compute(&mut call.func, &call.params.args, schema)
                 | measures::order(&mut call.params.order_by, schema)?;
-            let changed =
+            let mut changed =
                 swapped | super::aggregates::widen(call.func.name(), &mut call.params.args, schema);
+            if call.params.distinct && call.func.name() == "count" {
+                changed |= measures::measure_all(&mut call.params.args, schema)?;
+            }
+            let is_measured = |arg: &Expr| measures::is_measured(arg, schema);
+            if call.params.distinct && call.params.args.iter().any(is_measured) {
+                // DataFusion would group by what it takes for distinct, where there is no condition.
+                call.params.filter.get_or_insert_with(|| Box::new(lit(true)));
+                changed = true;
+            }
             Ok(mark(Expr::AggregateFunction(call), changed))
         }
         Expr::WindowFunction(mut call) => {
@@ -125,9 +154,15 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
                 }
                 WindowFunctionDefinition::WindowUDF(_) => false,
             };
-            let swapped = typed | swapped | measures::order(&mut call.params.order_by, schema)?;
+            let swapped = typed
+                | swapped
+                | measures::order(&mut call.params.order_by, schema)?
+                | measures::measure_all(&mut call.params.partition_by, schema)?;
             let changed = swapped | super::aggregates::widen(&name, &mut call.params.args, schema);
             Ok(mark(Expr::WindowFunction(call), changed))
+        }
+        Expr::Case(case) if common::is_measured_case(&case, schema) => {
+            rewrite_expr(common::searched(case), schema).map(|done| Transformed::yes(done.data))
         }
         Expr::Case(mut case) => match common::branches(&mut case, schema)? {
             Some(ty) => Ok(Transformed::yes(common::marked(Expr::Case(case), ty))),
@@ -158,7 +193,6 @@ pub(super) fn rewrite_cast(cast: Cast, schema: &DFSchema) -> Result<Transformed<
     let Cast { expr, field } = cast;
     // A scale that DataFusion has found for the values of several rows.
     if let (oids::NUMERIC, DataType::Decimal128(..)) = (target.oid, field.data_type())
-        && *field.data_type() != types::UNCONSTRAINED.arrow()
         && target.modifier < 4
     {
         return Ok(Transformed::no(Expr::Cast(Cast::new_from_field(expr, field))));
@@ -276,11 +310,9 @@ pub fn literal(value: &ScalarValue, target: SqlType) -> Result<Option<Expr>, Sql
         users if users >= FIRST_USER_ID => return Ok(None),
         oids::NUMERIC if target.modifier < 4 => {
             if let ScalarValue::Utf8(Some(text)) = value {
-                let (unscaled, scale) = numeric::parse(text)?;
-                let exact = ScalarValue::Decimal128(Some(unscaled), 38, scale);
-                return Ok(Some(Expr::Literal(exact, None)));
+                return Ok(Some(Expr::Literal(numeric::literal(text)?, None)));
             }
-            if matches!(value, ScalarValue::Decimal128(..)) {
+            if matches!(value, ScalarValue::Decimal128(..)) || value.data_type() == types::EXACT {
                 return Ok(Some(Expr::Literal(value.clone(), None)));
             }
         }
@@ -357,10 +389,7 @@ impl ScalarUDFImpl for CastFunction {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let mut arrow = self.return_type(&[])?;
-        if let (oids::NUMERIC, false) = (self.oid, self.modifier >= 4) {
-            arrow = unconstrained(args.arg_fields[0].data_type());
-        }
+        let arrow = self.return_type(&[])?;
         Ok(sql_field("cast", self.target(), arrow, args.arg_fields[0].is_nullable()))
     }
 
@@ -371,11 +400,7 @@ impl ScalarUDFImpl for CastFunction {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let from = sql_type_of_field(&args.arg_fields[0]);
         let session = current_session(&args.config_options);
-        let wanted = args.return_field.data_type();
         let cast = |array: &ArrayRef| -> Result<ArrayRef> {
-            if self.oid == oids::NUMERIC && self.modifier < 4 && from.oid != oids::JSONB {
-                return Ok(to_numeric(array, wanted)?);
-            }
             let cast = cast_any(array, from, self.target(), session.as_ref())?;
             if let Some(labels) = &self.labels {
                 let name = enums::name_in(session.as_ref(), self.oid);
@@ -392,23 +417,6 @@ impl ScalarUDFImpl for CastFunction {
             }
         }
     }
-}
-
-/// `::numeric` without precision keeps a decimal's scale and an integer's being one.
-fn unconstrained(source: &DataType) -> DataType {
-    match source {
-        DataType::Decimal128(..) => source.clone(),
-        t if t.is_integer() => DataType::Decimal128(38, 0),
-        _ => types::UNCONSTRAINED.arrow(),
-    }
-}
-
-fn to_numeric(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, SqlError> {
-    let DataType::Decimal128(precision, scale) = *wanted else {
-        return Err(types::cast::cannot_cast("unknown", types::plain(oids::NUMERIC)));
-    };
-    let column = ColumnType::Decimal { precision, scale };
-    types::cast_array(array, column, types::plain(oids::NUMERIC), CastContext::Explicit)
 }
 
 /// An array in another type, explicitly.
@@ -531,11 +539,12 @@ fn of_json(array: &ArrayRef, column: ColumnType, target: SqlType) -> Result<Arra
             values.push(Value::Null);
             continue;
         };
+        let exact: Vec<u8>;
         let cell = match (json::read(text)?, column) {
             (Json::Bool(value), ColumnType::Bool) => Cell::Bool(value),
             (Json::Number(text), column) if column != ColumnType::Bool => {
-                let (unscaled, scale) = numeric::parse(&text)?;
-                Cell::Decimal(unscaled, scale)
+                exact = numeric::parse_exact(&text)?.encode();
+                Cell::Exact(&exact)
             }
             (other, _) => {
                 let (kind, name) = (other.type_name(), names::type_name(target));
@@ -550,9 +559,14 @@ fn of_json(array: &ArrayRef, column: ColumnType, target: SqlType) -> Result<Arra
     Ok(types::array_of(column, &mut values.iter()))
 }
 
-/// The columns of a schema, of which those that are stored as an array's text become lists.
+/// The columns of a schema as they are computed with: those that are stored as an array's text are lists then, and
+/// those of exact numerics have their own type.
 pub fn lists(mut columns: Vec<ArrayRef>, schema: &Schema) -> Result<Vec<ArrayRef>, SqlError> {
     for (column, field) in columns.iter_mut().zip(schema.fields()) {
+        if *field.data_type() == types::EXACT && *column.data_type() != types::EXACT {
+            *column = arrow::compute::cast(column, &types::EXACT)
+                .map_err(|e| crate::df_error::map_df_error(e.into()))?;
+        }
         if matches!(field.data_type(), DataType::List(_)) && column.data_type().is_string() {
             let ty = sql_type_of_field(field);
             if let Some(element) = types::array::element_type(ty) {
@@ -563,7 +577,24 @@ pub fn lists(mut columns: Vec<ArrayRef>, schema: &Schema) -> Result<Vec<ArrayRef
     Ok(columns)
 }
 
+/// The same lists of elements in another type.
+fn list_of(list: &ListArray, element: SqlType) -> Result<ArrayRef, SqlError> {
+    let from = types::plain(types::oid_of_arrow(list.values().data_type()));
+    let values = cast_any(list.values(), from, element, &crate::context::NoSession)?;
+    let field = Arc::new(Field::new("item", values.data_type().clone(), true));
+    let lists = ListArray::try_new(field, list.offsets().clone(), values, list.nulls().cloned());
+    Ok(Arc::new(lists.map_err(|e| crate::df_error::map_df_error(e.into()))?))
+}
+
 fn to_list(array: &ArrayRef, element: SqlType, target: SqlType) -> Result<ArrayRef, SqlError> {
+    if let Some(list) = array.as_list_opt::<i32>() {
+        let is_exact = |ty: &DataType| *ty == types::EXACT;
+        if is_exact(list.values().data_type())
+            || types::arrow_of(element).is_some_and(|ty| is_exact(&ty))
+        {
+            return list_of(list, element);
+        }
+    }
     if !array.data_type().is_string() {
         return arrow_cast(array, target);
     }

@@ -26,8 +26,8 @@ use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
-use super::fields::field_of;
-use super::{casts, enums, measures, operators};
+use super::fields::{arrow_type_of, field_of};
+use super::{casts, enums, measures, numerics, operators};
 use crate::error::SqlError;
 use crate::types::{self, oids, plain, sql_field, sql_type_of_field};
 
@@ -110,9 +110,11 @@ impl ScalarUDFImpl for Common {
         let field = match common_type(self.name(), &typed)? {
             None => sql_field(self.name(), plain(oids::TEXT), DataType::Utf8View, true),
             Some(ty) => {
-                let numeric = given.iter().all(DataType::is_numeric);
-                let inner = numeric.then(|| inner(self.kind)).flatten();
+                let numeric = given.iter().all(numerics::is_number);
+                let one = numerics::one_type(&given);
+                let inner = (numeric && one.is_none()).then(|| inner(self.kind)).flatten();
                 let arrow = match inner.and_then(|f| f.coerce_types(&given).ok()) {
+                    _ if one.is_some() => one.unwrap_or(DataType::Float64),
                     Some(coerced) if !coerced.is_empty() => coerced[0].clone(),
                     _ => same(&given).or_else(|| types::arrow_of(ty)).unwrap_or(DataType::Utf8View),
                 };
@@ -346,8 +348,14 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     }
     let ty = type_of(kind.name(), &call.args, schema)?.unwrap_or(plain(oids::TEXT));
     let args = call.args.into_iter().map(|arg| bring(arg, ty, schema));
-    let args = args.collect::<Result<Vec<_>>>()?;
-    let measured = ty.oid >= FIRST_USER_ID || matches!(ty.oid, oids::JSONB | oids::INTERVAL);
+    let mut args = args.collect::<Result<Vec<_>>>()?;
+    if kind != Kind::Distinct {
+        numerics::to_one(args.iter_mut().collect(), schema);
+    }
+    let exact =
+        args.iter().any(|arg| arrow_type_of(arg, schema).is_ok_and(|ty| ty == types::EXACT));
+    let measured =
+        exact || ty.oid >= FIRST_USER_ID || matches!(ty.oid, oids::JSONB | oids::INTERVAL);
     let expr = match kind {
         Kind::Distinct => {
             let [left, right] = two(args)?;
@@ -426,6 +434,24 @@ pub fn compared_with(expr: &mut Expr, schema: &DFSchema) -> Result<()> {
     Ok(())
 }
 
+/// Whether a CASE compares values that Arrow does not compare as PostgreSQL does.
+pub fn is_measured_case(case: &Case, schema: &DFSchema) -> bool {
+    let Some(value) = &case.expr else { return false };
+    let compared = case.when_then_expr.iter().map(|(when, _)| when).chain([value]);
+    compared.into_iter().any(|expr| measures::is_measured(expr, schema))
+}
+
+/// `CASE x WHEN y …` as `CASE WHEN x = y …`.
+pub fn searched(case: Case) -> Expr {
+    let Case { expr, mut when_then_expr, else_expr } = case;
+    if let Some(value) = expr {
+        for (when, _) in &mut when_then_expr {
+            **when = (*value).clone().eq(std::mem::take(&mut **when));
+        }
+    }
+    Expr::Case(Case { expr: None, when_then_expr, else_expr })
+}
+
 /// Brings the results of a CASE to one type; the type, if that changed any.
 pub fn branches(case: &mut Case, schema: &DFSchema) -> Result<Option<SqlType>> {
     if case.expr.is_none() {
@@ -451,6 +477,10 @@ pub fn branches(case: &mut Case, schema: &DFSchema) -> Result<Option<SqlType>> {
 /// Brings the numbers of a CASE to the type that DataFusion will give them, before somebody asks for its scale: what
 /// is computed of a CASE would be rounded to that of the first branch.
 fn one_number(case: &mut Case, schema: &DFSchema) {
+    let results = case.when_then_expr.iter_mut().map(|(_, then)| then).chain(&mut case.else_expr);
+    if numerics::to_one(results.map(|expr| &mut **expr).collect(), schema) {
+        return;
+    }
     let number = |expr: &Expr| {
         let field = field_of(expr, schema).ok().filter(|_| !is_untyped(expr))?;
         Some(field.data_type().clone()).filter(DataType::is_numeric)
@@ -473,10 +503,11 @@ pub fn array(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     let fields = exprs.iter().filter(|e| !is_untyped(e)).map(|e| field_of(e, schema));
     let fields = fields.collect::<Result<Vec<_>>>().unwrap_or_default();
     let ty = common_type("ARRAY", &fields)?;
-    let exprs = match ty {
+    let mut exprs: Vec<Expr> = match ty {
         Some(ty) => exprs.into_iter().map(|expr| bring(expr, ty, schema)).collect::<Result<_>>()?,
         None => exprs,
     };
+    numerics::to_one(exprs.iter_mut().collect(), schema);
     let array = datafusion::functions_nested::make_array::make_array(exprs);
     let element = ty.filter(|ty| !types::array::is_array(ty.oid));
     let of = element.and_then(|ty| types::array_type_of(ty.oid));

@@ -1,31 +1,30 @@
 //! Types whose values Arrow compares otherwise than PostgreSQL are compared by a measure of them:
 //! intervals by their lengths ([`super::time_arith::span`]), jsonb by the bytes of
-//! [`crate::types::json::key`].
+//! [`crate::types::json::key`], exact numerics by their bytes without the display scale.
 //!
 //! | written | becomes |
 //! |---|---|
 //! | `a < b`, BETWEEN, IN, IS DISTINCT FROM | the same of `measure(a)`, … |
-//! | ORDER BY a | ORDER BY measure(a) |
+//! | ORDER BY a, PARTITION BY a | ORDER BY measure(a), … |
+//! | GROUP BY a, DISTINCT, joins | [`super::grouped`] |
 //! | sum, avg, min, max of intervals | [`crate::udf::intervals`] |
-//!
-//! GROUP BY and DISTINCT tell '1 mon' from '30 days', and 1 from 1.0 in jsonb, which PostgreSQL takes
-//! for one.
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{ScalarFunction, Sort};
-use datafusion::logical_expr::{Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
-use super::fields::field_of;
-use super::{json_ops, time_arith};
-use crate::types::{oids, sql_type_of_field};
+use super::fields::{arrow_type_of, field_of};
+use super::{json_ops, numerics, time_arith};
+use crate::types::{EXACT, oids, sql_type_of_field};
 
 /// The types that are measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Interval,
     Jsonb,
+    Numeric,
 }
 
 impl Kind {
@@ -33,6 +32,8 @@ impl Kind {
         let field = field_of(expr, schema).ok()?;
         match (field.data_type(), sql_type_of_field(&field).oid) {
             (DataType::Interval(_), _) => Some(Kind::Interval),
+            (&EXACT, _) => Some(Kind::Numeric),
+            (DataType::List(item), _) if *item.data_type() == EXACT => Some(Kind::Numeric),
             (_, oids::JSONB) => Some(Kind::Jsonb),
             _ => None,
         }
@@ -42,6 +43,7 @@ impl Kind {
         match self {
             Kind::Interval => oids::INTERVAL,
             Kind::Jsonb => oids::JSONB,
+            Kind::Numeric => oids::NUMERIC,
         }
     }
 
@@ -55,6 +57,7 @@ impl Kind {
             }
             Kind::Jsonb => json_ops::call(crate::udf::json::KEY, vec![inner])
                 .expect("the function is registered"),
+            Kind::Numeric => numerics::order_of(inner),
         };
         Ok(())
     }
@@ -67,35 +70,69 @@ fn is_comparison(op: Operator) -> bool {
 
 /// Makes a comparison of such values one of their measures; whether it was.
 pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
-    let subject = match expr {
-        Expr::BinaryExpr(binary) if is_comparison(binary.op) => &binary.left,
-        Expr::Between(between) => &between.expr,
-        Expr::InList(list) => &list.expr,
-        _ => return Ok(false),
-    };
-    let Some(kind) = Kind::of(subject, schema) else { return Ok(false) };
-    let measured: Vec<&mut Expr> = match expr {
-        Expr::BinaryExpr(binary)
-            if json_ops::oid_of(&binary.right, schema).is_none_or(|oid| oid == kind.oid()) =>
-        {
+    let mut operands: Vec<&mut Expr> = match expr {
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) => {
             vec![&mut binary.left, &mut binary.right]
         }
         Expr::Between(between) => vec![&mut between.expr, &mut between.low, &mut between.high],
         Expr::InList(list) => std::iter::once(&mut *list.expr).chain(&mut list.list).collect(),
         _ => return Ok(false),
     };
-    measured.into_iter().try_for_each(|value| kind.measure(value))?;
+    let types = operands.iter().filter_map(|operand| arrow_type_of(operand, schema).ok());
+    let types: Vec<DataType> = types.collect();
+    let is_list = |ty: &DataType| matches!(ty, DataType::List(item) if *item.data_type() == EXACT);
+    let kind = match types.iter().any(|ty| *ty == EXACT || is_list(ty)) {
+        true if types.iter().any(DataType::is_floating) => {
+            return Ok(numerics::to_one(operands, schema));
+        }
+        true => Kind::Numeric,
+        false => match Kind::of(operands[0], schema) {
+            Some(kind) => kind,
+            None => return Ok(false),
+        },
+    };
+    let is_pair = operands.len() == 2;
+    if kind == Kind::Jsonb
+        && is_pair
+        && json_ops::oid_of(operands[1], schema).is_some_and(|oid| oid != oids::JSONB)
+    {
+        return Ok(false);
+    }
+    operands.iter_mut().try_for_each(|operand| kind.measure(operand))?;
     Ok(true)
 }
 
-/// Makes an order by such values one by their measures; whether there was one.
-pub fn order(keys: &mut [Sort], schema: &DFSchema) -> Result<bool> {
+/// The sides of a comparison as they are compared.
+pub fn pair(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    let mut pair = Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::Eq, Box::new(right)));
+    compare(&mut pair, schema)?;
+    match pair {
+        Expr::BinaryExpr(pair) => Ok((*pair.left, *pair.right)),
+        _ => Err(crate::planning::internal("a comparison stays one")),
+    }
+}
+
+/// Takes the measures of values in place of them; whether there was one.
+pub fn measure_all<'e>(
+    exprs: impl IntoIterator<Item = &'e mut Expr>,
+    schema: &DFSchema,
+) -> Result<bool> {
     let mut changed = false;
-    for key in keys {
-        if let Some(kind) = Kind::of(&key.expr, schema) {
-            kind.measure(&mut key.expr)?;
+    for expr in exprs {
+        if let Some(kind) = Kind::of(expr, schema) {
+            kind.measure(expr)?;
             changed = true;
         }
     }
     Ok(changed)
+}
+
+/// Whether values of an expression are measured.
+pub fn is_measured(expr: &Expr, schema: &DFSchema) -> bool {
+    Kind::of(expr, schema).is_some()
+}
+
+/// Makes an order by such values one by their measures; whether there was one.
+pub fn order(keys: &mut [Sort], schema: &DFSchema) -> Result<bool> {
+    measure_all(keys.iter_mut().map(|key| &mut key.expr), schema)
 }

@@ -19,7 +19,7 @@ use froglet_schema::SqlType;
 
 use super::arith::{self, Op};
 use super::fields::{arrow_type_of, field_of};
-use super::{array_ops, casts, common, json_ops, time_arith};
+use super::{array_ops, casts, common, json_ops, measures, numerics, time_arith};
 use crate::error::SqlError;
 use crate::expr::param_index;
 use crate::types::{self, oids, sql_type_of_field};
@@ -60,6 +60,11 @@ impl ExprPlanner for Operators {
         if let Shape::Arithmetic(arithmetic) = shape_of(&op) {
             return plan_arithmetic(op, arithmetic, left, right, schema);
         }
+        let (left, right) = match shape_of(&op) {
+            // DataFusion would ask for a type that both come to.
+            Shape::Comparison => measures::pair(left, right, schema)?,
+            _ => (left, right),
+        };
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
 
@@ -261,9 +266,16 @@ fn plan_arithmetic(
         return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
     };
     if arith::operand_types(arithmetic, &l, &r).is_some() {
+        let (mut left, mut right) = (left, right);
+        if l.is_floating() || r.is_floating() {
+            numerics::to_one(vec![&mut left, &mut right], schema);
+        }
         let call = ScalarFunction::new_udf(arith::function(arithmetic), vec![left, right]);
         return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
     }
+    let is_interval = |ty: &DataType| matches!(ty, DataType::Interval(_));
+    let (left, l) = factor(left, l, is_interval(&r));
+    let (right, r) = factor(right, r, is_interval(&l));
     let Some([to_left, to_right, _]) = time_arith::operand_types(arithmetic, &l, &r) else {
         return Err(no_operator(&op, &left, &right, schema).into());
     };
@@ -274,6 +286,14 @@ fn plan_arithmetic(
     let operands = vec![brought(left, l, to_left), brought(right, r, to_right)];
     let call = ScalarFunction::new_udf(time_arith::function(arithmetic), operands);
     Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+}
+
+/// What an interval is multiplied with, which is a double precision.
+fn factor(expr: Expr, ty: DataType, of_interval: bool) -> (Expr, DataType) {
+    match of_interval && ty == types::EXACT {
+        true => (casts::call(expr, types::plain(oids::FLOAT8)), DataType::Float64),
+        false => (expr, ty),
+    }
 }
 
 fn is_time(ty: &DataType) -> bool {
@@ -354,8 +374,9 @@ fn unify(op: &BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Res
         }
     }
     let string = |t: &DataType| t.is_string();
-    let strange =
-        |t: &DataType| t.is_numeric() || is_time(t) || matches!(t, DataType::FixedSizeBinary(_));
+    let strange = |t: &DataType| {
+        numerics::is_number(t) || is_time(t) || matches!(t, DataType::FixedSizeBinary(_))
+    };
     let oids = [json_ops::oid_of(&left, schema), json_ops::oid_of(&right, schema)];
     // json is compared with nothing, jsonb with jsonb alone.
     let no_json =

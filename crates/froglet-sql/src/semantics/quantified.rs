@@ -25,12 +25,12 @@ use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
 use super::fields::arrow_type_of;
-use super::{common, json_ops, operators};
+use super::{casts, common, json_ops, numerics, operators};
 use crate::error::SqlError;
 use crate::types::array::is_array;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::datetime::DAY_US;
-use crate::types::{element_oid, oids, plain, sql_field, sql_type_of_field};
+use crate::types::{EXACT, element_oid, oids, plain, sql_field, sql_type_of_field};
 
 /// `x op ANY (array)`, of three arguments.
 pub const ANY: &str = "froglet_any";
@@ -110,11 +110,14 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
         return Err(SqlError::unsupported(format!("{text} ANY")).into());
     };
     let (left, right, ty) = typed(left, right, schema)?;
-    // Intervals are equal that Arrow takes for different ones; NULL is in no array without elements, which
-    // DataFusion does not know.
+    // Intervals and exact numerics are equal that Arrow takes for different ones; NULL is in no array without
+    // elements, which DataFusion does not know.
     let is_typed = |value: &ScalarValue| !value.data_type().is_null();
     let is_null = matches!(&left, Expr::Literal(value, _) if value.is_null() && is_typed(value));
-    if op == "=" && !all && !is_null && ty.oid != oids::INTERVAL {
+    let measured = ty.oid == oids::INTERVAL
+        || arrow_type_of(&left, schema).is_ok_and(|ty| ty == EXACT)
+        || numerics::is_exact_list(&right, schema);
+    if op == "=" && !all && !is_null && !measured {
         let call = json_ops::call("array_has", vec![right.clone(), left]);
         let found = call.expect("the function is registered");
         // What is not found among known elements may be an unknown one.
@@ -184,7 +187,7 @@ fn is_label(value: Option<u32>, element: Option<u32>) -> bool {
     value.is_some_and(|oid| oid >= FIRST_USER_ID) && element == Some(oids::TEXT)
 }
 
-/// Decimals of one scale, that of numeric without precision where theirs differ.
+/// Decimals of one scale, exact numerics where theirs differ.
 fn same_scale(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
     let (Ok(value), Ok(DataType::List(item))) =
         (arrow_type_of(&left, schema), arrow_type_of(&right, schema))
@@ -194,10 +197,7 @@ fn same_scale(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)
     if value == *item.data_type() {
         return Ok((left, right));
     }
-    let decimal = crate::types::UNCONSTRAINED.arrow();
-    let list = DataType::List(Arc::new(item.as_ref().clone().with_data_type(decimal.clone())));
-    let brought = |expr, ty| Expr::Cast(Cast::new(Box::new(expr), ty));
-    Ok((brought(left, decimal), brought(right, list)))
+    Ok((numerics::exact(left), casts::call(right, plain(oids::NUMERIC_ARRAY))))
 }
 
 fn cast(expr: Expr, oid: u32, schema: &DFSchema) -> Result<Expr> {
@@ -313,6 +313,7 @@ impl Quantified {
     ) -> Result<Option<bool>> {
         let items = match items.data_type() == value.data_type() {
             true => items.clone(),
+            false if *value.data_type() == EXACT => numerics::exacts(items),
             false => arrow::compute::cast(items, value.data_type())?,
         };
         let (value, items) = match labels {
@@ -321,6 +322,7 @@ impl Quantified {
         };
         let (value, items) = match value.data_type() {
             DataType::Interval(_) => (spans(&value), spans(&items)),
+            &EXACT => (numerics::orders(&value), numerics::orders(&items)),
             _ => (value, items),
         };
         let value = Scalar::new(value);

@@ -6,21 +6,21 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Cast, Expr, LogicalPlan, Projection, Union};
 use froglet_schema::SqlType;
 
 use super::operators::unknown_literal;
-use super::{casts, common};
+use super::{casts, common, numerics};
 use crate::types::{oids, plain, sql_type_of_field};
 
 /// Gives such literals their types.
 pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Union(union) = plan else { return Ok(plan) };
     match_types(&union)?;
-    let union = one_scale(one_type(union)?)?;
+    let union = one_number(one_type(union)?)?;
     let width = union.schema.fields().len();
     let types: Vec<Option<SqlType>> = (0..width).map(|at| type_of(&union, at)).collect();
     let needed = union.inputs.iter().any(|input| {
@@ -58,29 +58,23 @@ fn one_type(union: Union) -> Result<Union> {
     Union::try_new_with_loose_types(brought)
 }
 
-/// Brings numerics of several scales to the largest: what is computed of the first branch's would be rounded to it.
-fn one_scale(union: Union) -> Result<Union> {
-    let scale = |at: usize| {
-        let types = union.inputs.iter().map(|input| input.schema().field(at).data_type().clone());
-        let scales = types.map(|ty| match ty {
-            DataType::Decimal128(_, scale) => Some(scale),
-            _ => None,
-        });
-        let scales = scales.collect::<Option<Vec<i8>>>()?;
-        let largest = *scales.iter().max()?;
-        scales.iter().any(|scale| *scale != largest).then_some(largest)
-    };
-    let scales: Vec<Option<i8>> = (0..union.schema.fields().len()).map(scale).collect();
-    if scales.iter().all(Option::is_none) {
+/// Brings numerics of several scales to one type: what is computed of the first branch's would be rounded to its.
+fn one_number(union: Union) -> Result<Union> {
+    let ones = (0..union.schema.fields().len()).map(|at| {
+        let known = union.inputs.iter().filter(|input| !is_open(input, at));
+        let types = known.map(|input| input.schema().field(at).data_type().clone());
+        numerics::one_type(&types.collect::<Vec<DataType>>())
+    });
+    let ones: Vec<Option<DataType>> = ones.collect();
+    if ones.iter().all(Option::is_none) {
         return Ok(union);
     }
-    let change = |at: usize, field: &Field, expr: Expr| {
-        let scale = scales[at]?;
-        let wanted = DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale);
-        let is_it = matches!(field.data_type(), DataType::Decimal128(_, own) if *own == scale);
-        (!is_it).then(|| Expr::Cast(Cast::new(Box::new(expr), wanted)))
-    };
-    let inputs = union.inputs.iter().map(|input| with_columns(input, change));
+    let inputs = union.inputs.iter().map(|input| {
+        with_columns(input, |at, field, expr| {
+            let one = ones[at].as_ref().filter(|one| *one != field.data_type())?;
+            (!is_open(input, at)).then(|| numerics::brought(expr, one))
+        })
+    });
     Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)
 }
 

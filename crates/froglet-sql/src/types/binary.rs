@@ -10,6 +10,7 @@ use super::datetime::{
     DATE_INFINITY, DATE_MINUS_INFINITY, DAY_US, EPOCH_2000_DAYS, EPOCH_2000_US, INFINITY,
     MINUS_INFINITY,
 };
+use super::exact::Exact;
 use super::interval_input::checked;
 use super::{array, cast, element_oid, names, numeric, oids, output};
 use crate::error::SqlError;
@@ -30,6 +31,7 @@ pub fn from_binary(ty: SqlType, column: ColumnType, bytes: &[u8]) -> Result<Valu
             let (unscaled, from) = numeric::from_binary(bytes)?;
             Value::Decimal(numeric::fit(unscaled, from, precision, scale)?)
         }
+        ColumnType::Numeric => Value::Numeric(Exact::from_binary(bytes)?.encode().into()),
         ColumnType::Text => text_value(ty, bytes)?,
         ColumnType::Bytes => Value::Bytes(bytes.into()),
         ColumnType::Date => Value::Date(match i32::from_be_bytes(fixed(ty, bytes)?) {
@@ -51,7 +53,6 @@ pub fn from_binary(ty: SqlType, column: ColumnType, bytes: &[u8]) -> Result<Valu
             let us = i64::from_be_bytes(us.try_into().expect("eight bytes"));
             Value::Interval(checked(word(months).into(), word(days).into(), us.into())?)
         }
-        ColumnType::Numeric => return Err(SqlError::unsupported("a numeric of any scale")),
     };
     cast::check_length(&value, ty, cast::CastContext::Assignment)
         .map(|shorter| shorter.unwrap_or(value))
@@ -185,6 +186,7 @@ pub fn cell_binary(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
         Cell::Float32(v) => out.extend_from_slice(&v.to_be_bytes()),
         Cell::Float64(v) => out.extend_from_slice(&v.to_be_bytes()),
         Cell::Decimal(v, scale) => numeric::write_binary(*v, *scale, out),
+        Cell::Exact(bytes) => numeric::of_bytes(bytes).write_binary(out),
         Cell::Text(v) if array::is_array(oid) => array::write_binary(v, oid, out),
         Cell::Text(v) => {
             if oid == oids::JSONB {
@@ -192,7 +194,7 @@ pub fn cell_binary(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
             }
             out.extend_from_slice(v.as_bytes());
         }
-        Cell::Bytes(v) | Cell::Exact(v) => out.extend_from_slice(v),
+        Cell::Bytes(v) => out.extend_from_slice(v),
         Cell::Date(v) => {
             let days = match *v {
                 infinite @ (DATE_INFINITY | DATE_MINUS_INFINITY) => infinite,

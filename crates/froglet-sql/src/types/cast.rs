@@ -13,9 +13,10 @@ use froglet_schema::SqlType;
 
 use super::cell::{Cell, cell_at, cell_of};
 use super::datetime::{DATE_INFINITY, DATE_MINUS_INFINITY, DAY_US, INFINITY, MINUS_INFINITY};
+use super::exact::Modifier;
 use super::{
-    Zone, array, array_of, convert, element_oid, input, interval, json, names, numeric, oids,
-    output,
+    Zone, array, array_of, arrow_of_column, convert, element_oid, input, interval, json, names,
+    numeric, oids, output,
 };
 use crate::error::SqlError;
 
@@ -84,7 +85,7 @@ pub fn cast_array(
     ty: SqlType,
     context: CastContext,
 ) -> Result<ArrayRef, SqlError> {
-    let wanted = to.arrow();
+    let wanted = arrow_of_column(to);
     if matches!(array.data_type(), DataType::Decimal256(..)) && to != ColumnType::Text {
         return cast_array(&narrowed(array, &wanted)?, to, ty, context);
     }
@@ -129,6 +130,9 @@ pub fn has_length(ty: SqlType) -> bool {
         oids::VARCHAR | oids::BPCHAR => ty.modifier >= 4,
         oids::NAME | oids::CHAR | oids::JSON | oids::JSONB => true,
         oids::TIME | oids::TIMESTAMP | oids::TIMESTAMPTZ | oids::INTERVAL => ty.modifier >= 0,
+        oids::NUMERIC => {
+            ty.modifier >= 4 && super::numeric_type(ty.modifier) == Some(ColumnType::Numeric)
+        }
         oid => array::is_array(oid),
     }
 }
@@ -152,7 +156,7 @@ fn widen(array: &ArrayRef, to: ColumnType) -> Option<ArrayRef> {
             | (Int32 | UInt32, ColumnType::Int64)
             | (Int16 | Int32 | Int64 | Float32, ColumnType::Float64)
             | (Utf8 | LargeUtf8 | Utf8View, ColumnType::Text)
-            | (Binary | LargeBinary | BinaryView, ColumnType::Bytes)
+            | (Binary | BinaryView, ColumnType::Bytes)
     );
     exact.then(|| arrow::compute::cast(array, &to.arrow()).ok()).flatten()
 }
@@ -195,6 +199,10 @@ pub fn cast_cell(
             ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => to_integer(cell, to, ty)?,
             ColumnType::Float32 | ColumnType::Float64 => to_float(cell, to, ty)?,
             ColumnType::Decimal { precision, scale } => to_decimal(cell, precision, scale, ty)?,
+            ColumnType::Numeric => match numeric::exact_of(cell) {
+                Some(value) => Value::Numeric(value.encode().into()),
+                None => return Err(cannot_cast(kind(cell), ty)),
+            },
             ColumnType::Text => to_text(cell, ty.oid),
             ColumnType::Bytes => match cell {
                 Cell::Bytes(v) => Value::Bytes((*v).into()),
@@ -219,10 +227,6 @@ pub fn cast_cell(
                     Value::Interval(Interval { months: *months, days: *days, us: *us })
                 }
                 Cell::Time(us) => Value::Interval(Interval { us: *us, ..Interval::default() }),
-                _ => return Err(cannot_cast(kind(cell), ty)),
-            },
-            ColumnType::Numeric => match cell {
-                Cell::Exact(v) => Value::Numeric((*v).into()),
                 _ => return Err(cannot_cast(kind(cell), ty)),
             },
             ColumnType::Uuid => match cell {
@@ -279,6 +283,14 @@ fn to_integer(cell: &Cell<'_>, to: ColumnType, ty: SqlType) -> Result<Value, Sql
         Cell::Decimal(v, scale) => {
             numeric::rescale(*v, *scale, 0).ok_or_else(|| range_error(to))?
         }
+        Cell::Exact(bytes) => {
+            let exact = numeric::of_bytes(bytes);
+            match to {
+                ColumnType::Int16 => exact.to_i16()?.into(),
+                ColumnType::Int32 => exact.to_i32()?.into(),
+                _ => exact.to_i64()?.into(),
+            }
+        }
         _ => return Err(cannot_cast(kind(cell), ty)),
     };
     let value = match to {
@@ -310,6 +322,10 @@ fn to_float(cell: &Cell<'_>, to: ColumnType, ty: SqlType) -> Result<Value, SqlEr
             let text = String::from_utf8_lossy(&text).into_owned();
             text.parse().map_err(|_| range_error(to))?
         }
+        Cell::Exact(bytes) if to == ColumnType::Float32 => {
+            return Ok(Value::Float32(numeric::of_bytes(bytes).to_f32()?));
+        }
+        Cell::Exact(bytes) => numeric::of_bytes(bytes).to_f64()?,
         _ => return Err(cannot_cast(kind(cell), ty)),
     };
     if to == ColumnType::Float64 {
@@ -335,15 +351,13 @@ fn to_decimal(cell: &Cell<'_>, precision: u8, scale: i8, ty: SqlType) -> Result<
         Cell::Oid(v) => (i128::from(*v), 0),
         Cell::Decimal(v, from) => (*v, *from),
         // PostgreSQL keeps 6 and 15 significant digits of a float.
-        Cell::Float32(v) => numeric::parse(&float_digits(f64::from(*v), 6))?,
-        Cell::Float64(v) => numeric::parse(&float_digits(*v, 15))?,
+        Cell::Exact(_) | Cell::Float32(_) | Cell::Float64(_) => {
+            let exact = numeric::exact_of(cell).ok_or_else(|| cannot_cast(kind(cell), ty))?;
+            return Ok(Value::Decimal(exact.to_unscaled(precision, scale)?));
+        }
         _ => return Err(cannot_cast(kind(cell), ty)),
     };
     numeric::fit(unscaled, from, precision, scale).map(Value::Decimal)
-}
-
-fn float_digits(v: f64, significant: usize) -> String {
-    if v.is_finite() { format!("{:.*e}", significant - 1, v) } else { v.to_string() }
 }
 
 fn to_text(cell: &Cell<'_>, oid: u32) -> Value {
@@ -395,6 +409,11 @@ pub fn check_length(
 ) -> Result<Option<Value>, SqlError> {
     let text = match value {
         Value::Text(text) => text,
+        Value::Numeric(bytes) if ty.modifier >= 4 => {
+            let (precision, scale) = numeric::precision_scale(ty.modifier);
+            let fitted = numeric::of_bytes(bytes).fit(Modifier { precision, scale })?.encode();
+            return Ok((fitted[..] != bytes[..]).then(|| Value::Numeric(fitted.into())));
+        }
         _ => return Ok(rounded_time(value, ty.modifier)),
     };
     if let oids::JSON | oids::JSONB = ty.oid {

@@ -1,7 +1,7 @@
 //! One cell of a result, wherever it comes from: an Arrow array or a [`Value`]. The formats of
 //! [`super::output`] are written once, over cells.
 
-use super::numeric;
+use super::EXACT;
 use arrow::array::*;
 use arrow::datatypes::*;
 use froglet_engine::{ColumnType, Value};
@@ -29,7 +29,7 @@ pub enum Cell<'a> {
     Float64(f64),
     /// numeric: unscaled, scale
     Decimal(i128, i8),
-    /// numeric with a display scale of its own, see [`froglet_engine::numeric`]
+    /// numeric: the bytes of [`super::exact`]
     Exact(&'a [u8]),
     /// text
     Text(&'a str),
@@ -78,16 +78,14 @@ pub fn cell_at(array: &dyn Array, row: usize) -> Cell<'_> {
         }
         DataType::Float32 => Cell::Float32(down::<Float32Array>(array).value(row)),
         DataType::Float64 => Cell::Float64(down::<Float64Array>(array).value(row)),
-        DataType::Decimal128(precision, scale) => {
-            let value = down::<Decimal128Array>(array).value(row);
-            let (value, scale) = numeric::shown(value, *precision, *scale);
-            Cell::Decimal(value, scale)
+        DataType::Decimal128(_, scale) => {
+            Cell::Decimal(down::<Decimal128Array>(array).value(row), *scale)
         }
         DataType::Utf8 => Cell::Text(down::<StringArray>(array).value(row)),
         DataType::LargeUtf8 => Cell::Text(down::<LargeStringArray>(array).value(row)),
         DataType::Utf8View => Cell::Text(down::<StringViewArray>(array).value(row)),
         DataType::Binary => Cell::Bytes(down::<BinaryArray>(array).value(row)),
-        DataType::LargeBinary => Cell::Bytes(down::<LargeBinaryArray>(array).value(row)),
+        &EXACT => Cell::Exact(down::<LargeBinaryArray>(array).value(row)),
         DataType::BinaryView => Cell::Bytes(down::<BinaryViewArray>(array).value(row)),
         DataType::FixedSizeBinary(_) => {
             let bytes = down::<FixedSizeBinaryArray>(array).value(row);
@@ -179,12 +177,10 @@ pub fn cell_of(value: &Value, column: ColumnType) -> Cell<'_> {
         Value::Float32(v) => Cell::Float32(*v),
         Value::Float64(v) => Cell::Float64(*v),
         Value::Decimal(v) => match column {
-            ColumnType::Decimal { precision, scale } => {
-                let (value, scale) = numeric::shown(*v, precision, scale);
-                Cell::Decimal(value, scale)
-            }
+            ColumnType::Decimal { scale, .. } => Cell::Decimal(*v, scale),
             _ => Cell::Decimal(*v, 0),
         },
+        Value::Numeric(v) => Cell::Exact(v),
         Value::Text(v) => Cell::Text(v),
         Value::Bytes(v) => Cell::Bytes(v),
         Value::Date(v) => Cell::Date(*v),
@@ -193,6 +189,5 @@ pub fn cell_of(value: &Value, column: ColumnType) -> Cell<'_> {
         Value::Uuid(v) => Cell::Uuid(*v),
         Value::Time(v) => Cell::Time(*v),
         Value::Interval(v) => Cell::Interval(v.months, v.days, v.us),
-        Value::Numeric(v) => Cell::Exact(v),
     }
 }

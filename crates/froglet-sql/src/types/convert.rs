@@ -8,7 +8,7 @@ use datafusion::common::ScalarValue;
 use froglet_engine::{ColumnType, Interval, SqlState, Value};
 
 use super::cell::{Cell, cell_at};
-use super::{Zone, oid_of_arrow, output};
+use super::{EXACT, Zone, arrow_of_column, oid_of_arrow, output};
 use crate::error::SqlError;
 
 /// The value of a row of an array, as a column of this type stores it. The array's type need only
@@ -30,6 +30,11 @@ pub fn value_at(array: &dyn Array, row: usize, column: ColumnType) -> Value {
         (ColumnType::Decimal { scale, .. }, Cell::Decimal(v, from)) => {
             super::numeric::rescale(v, from, scale).map_or(Value::Null, Value::Decimal)
         }
+        (ColumnType::Numeric, Cell::Exact(v)) => Value::Numeric(v.into()),
+        (ColumnType::Numeric, cell) => match super::numeric::exact_of(&cell) {
+            Some(value) => Value::Numeric(value.encode().into()),
+            None => Value::Null,
+        },
         (ColumnType::Text, Cell::Text(v)) => Value::text(v),
         (ColumnType::Text, list @ Cell::List(_)) => {
             let mut text = Vec::new();
@@ -38,7 +43,6 @@ pub fn value_at(array: &dyn Array, row: usize, column: ColumnType) -> Value {
         }
         (ColumnType::Bytes, Cell::Bytes(v)) => Value::Bytes(v.into()),
         (ColumnType::Bytes, Cell::Uuid(v)) => Value::Bytes(v.to_vec().into_boxed_slice()),
-        (ColumnType::Numeric, Cell::Exact(v) | Cell::Bytes(v)) => Value::Numeric(v.into()),
         (ColumnType::Date, Cell::Date(v)) => Value::Date(v),
         (ColumnType::Timestamp, Cell::Timestamp(v) | Cell::TimestampTz(v)) => Value::Timestamp(v),
         (ColumnType::TimestampTz, Cell::Timestamp(v) | Cell::TimestampTz(v)) => {
@@ -66,7 +70,7 @@ macro_rules! collect {
     }};
 }
 
-/// An array of values of one column type, in [`ColumnType::arrow`]'s type. A value of another
+/// An array of values of one column type, in [`arrow_of_column`]'s type. A value of another
 /// kind is NULL.
 pub fn array_of(column: ColumnType, values: &mut dyn Iterator<Item = &Value>) -> ArrayRef {
     match column {
@@ -90,11 +94,21 @@ pub fn array_of(column: ColumnType, values: &mut dyn Iterator<Item = &Value>) ->
             }
             Arc::new(builder.finish())
         }
-        ColumnType::Bytes | ColumnType::Numeric => {
+        ColumnType::Numeric => {
+            let mut builder = LargeBinaryBuilder::new();
+            for value in values {
+                match value {
+                    Value::Numeric(v) => builder.append_value(v),
+                    _ => builder.append_null(),
+                }
+            }
+            Arc::new(builder.finish())
+        }
+        ColumnType::Bytes => {
             let mut builder = BinaryViewBuilder::new();
             for value in values {
                 match value {
-                    Value::Bytes(v) | Value::Numeric(v) => builder.append_value(v),
+                    Value::Bytes(v) => builder.append_value(v),
                     _ => builder.append_null(),
                 }
             }
@@ -133,7 +147,26 @@ fn uuid_array(values: &mut dyn Iterator<Item = &Value>) -> ArrayRef {
     Arc::new(builder.finish())
 }
 
-/// A value as a DataFusion scalar, in [`ColumnType::arrow`]'s type.
+/// What is computed, as a table stores it.
+pub fn as_stored(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        &EXACT => arrow::compute::cast(array, &ColumnType::Numeric.arrow())
+            .expect("bytes are bytes in any layout"),
+        _ => array.clone(),
+    }
+}
+
+/// What a column stores, as it is computed with.
+pub fn as_computed(array: &ArrayRef, column: ColumnType) -> ArrayRef {
+    match column {
+        ColumnType::Numeric => {
+            arrow::compute::cast(array, &EXACT).expect("bytes are bytes in any layout")
+        }
+        _ => array.clone(),
+    }
+}
+
+/// A value as a DataFusion scalar, in [`arrow_of_column`]'s type.
 pub fn scalar_of(value: &Value, column: ColumnType) -> ScalarValue {
     match (column, value) {
         (ColumnType::Bool, Value::Bool(v)) => ScalarValue::Boolean(Some(*v)),
@@ -145,10 +178,9 @@ pub fn scalar_of(value: &Value, column: ColumnType) -> ScalarValue {
         (ColumnType::Decimal { precision, scale }, Value::Decimal(v)) => {
             ScalarValue::Decimal128(Some(*v), precision, scale)
         }
+        (ColumnType::Numeric, Value::Numeric(v)) => ScalarValue::LargeBinary(Some(v.to_vec())),
         (ColumnType::Text, Value::Text(v)) => ScalarValue::Utf8View(Some(v.to_string())),
-        (ColumnType::Bytes, Value::Bytes(v)) | (ColumnType::Numeric, Value::Numeric(v)) => {
-            ScalarValue::BinaryView(Some(v.to_vec()))
-        }
+        (ColumnType::Bytes, Value::Bytes(v)) => ScalarValue::BinaryView(Some(v.to_vec())),
         (ColumnType::Date, Value::Date(v)) => ScalarValue::Date32(Some(*v)),
         (ColumnType::Timestamp, Value::Timestamp(v)) => {
             ScalarValue::TimestampMicrosecond(Some(*v), None)
@@ -161,7 +193,7 @@ pub fn scalar_of(value: &Value, column: ColumnType) -> ScalarValue {
             ScalarValue::IntervalMonthDayNano(Some(arrow_interval(*v)))
         }
         (ColumnType::Uuid, Value::Uuid(v)) => ScalarValue::FixedSizeBinary(16, Some(v.to_vec())),
-        _ => null_of(&column.arrow()),
+        _ => null_of(&arrow_of_column(column)),
     }
 }
 
@@ -175,8 +207,7 @@ pub fn value_of_scalar(scalar: &ScalarValue, column: ColumnType) -> Result<Value
         return Ok(Value::Null);
     }
     let array = scalar.to_array().map_err(crate::df_error::map_df_error)?;
-    let wanted = column.arrow();
-    if array.data_type() == &wanted {
+    if *array.data_type() == arrow_of_column(column) {
         return Ok(value_at(array.as_ref(), 0, column));
     }
     match value_at(array.as_ref(), 0, column) {

@@ -30,6 +30,7 @@ pub fn from_text(ty: SqlType, column: ColumnType, text: &str) -> Result<Value, S
             let (unscaled, from) = numeric::parse(text)?;
             Value::Decimal(numeric::fit(unscaled, from, precision, scale)?)
         }
+        ColumnType::Numeric => Value::Numeric(numeric::parse_exact(text)?.encode().into()),
         ColumnType::Text => Value::text(text),
         ColumnType::Bytes => Value::Bytes(bytea(text)?.into_boxed_slice()),
         ColumnType::Date => Value::Date(datetime::parse_date(text)?),
@@ -41,7 +42,6 @@ pub fn from_text(ty: SqlType, column: ColumnType, text: &str) -> Result<Value, S
             let fields = interval::Fields::of_modifier(ty.modifier);
             Value::Interval(interval_input::parse(text, fields)?)
         }
-        ColumnType::Numeric => return Err(SqlError::unsupported("a numeric of any scale")),
     };
     cast::check_length(&value, ty, cast::CastContext::Assignment)
         .map(|shorter| shorter.unwrap_or(value))

@@ -48,7 +48,7 @@ use froglet_schema::def::FIRST_USER_ID;
 
 pub use binary::from_binary;
 pub use cast::{CastContext, assignable, cast_array, cast_value};
-pub use convert::{array_of, scalar_of, value_at, value_of_scalar};
+pub use convert::{array_of, as_computed, as_stored, scalar_of, value_at, value_of_scalar};
 pub use input::from_text;
 pub use names::{parse_type, type_name, type_row};
 pub use output::{value_binary, value_text, write_binary, write_text};
@@ -112,8 +112,12 @@ pub const OID_KEY: &str = "pg.oid";
 /// The Arrow field metadata key of a SQL type's modifier.
 pub const MODIFIER_KEY: &str = "pg.mod";
 
-/// Digits and scale of numeric without precision.
-pub const UNCONSTRAINED: ColumnType = ColumnType::Decimal { precision: 38, scale: 10 };
+/// How numeric without precision is stored.
+pub const UNCONSTRAINED: ColumnType = ColumnType::Numeric;
+
+/// What expressions compute numerics with whose display scale is each value's own: the bytes of [`exact`]. No other
+/// type is computed with in this one.
+pub const EXACT: DataType = DataType::LargeBinary;
 
 /// A type without modifier.
 pub const fn plain(oid: u32) -> SqlType {
@@ -157,9 +161,12 @@ fn numeric_type(modifier: i32) -> Option<ColumnType> {
         return Some(UNCONSTRAINED);
     }
     let (precision, scale) = numeric::precision_scale(modifier);
-    let precision = u8::try_from(precision).ok().filter(|p| *p <= 38)?;
-    let scale = i8::try_from(scale).ok()?;
-    (0..=precision as i8).contains(&scale).then_some(ColumnType::Decimal { precision, scale })
+    let decimal = |precision: u8, scale: i8| {
+        let has_room = precision <= 38 && (0..=precision as i8).contains(&scale);
+        has_room.then_some(ColumnType::Decimal { precision, scale })
+    };
+    let fits = u8::try_from(precision).ok().zip(i8::try_from(scale).ok());
+    Some(fits.and_then(|(p, s)| decimal(p, s)).unwrap_or(UNCONSTRAINED))
 }
 
 /// The SQL type of a stored type without more knowledge.
@@ -211,11 +218,9 @@ pub fn oid_of_arrow(ty: &DataType) -> u32 {
         DataType::Decimal32(..)
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
-        | DataType::Decimal256(..) => oids::NUMERIC,
-        DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => match ty {
+        | DataType::Decimal256(..)
+        | &EXACT => oids::NUMERIC,
+        DataType::Binary | DataType::BinaryView | DataType::FixedSizeBinary(_) => match ty {
             DataType::FixedSizeBinary(16) => oids::UUID,
             _ => oids::BYTEA,
         },
@@ -272,15 +277,23 @@ pub fn arrow_of(ty: SqlType) -> Option<DataType> {
         | oids::REGROLE => DataType::UInt32,
         oid => match array::element_type(ty) {
             Some(element) => DataType::List(Arc::new(Field::new("item", arrow_of(element)?, true))),
-            None => column_type_of(oid, ty.modifier)?.arrow(),
+            None => arrow_of_column(column_type_of(oid, ty.modifier)?),
         },
     })
 }
 
-/// The Arrow type that expressions see of a column: its stored one, but a list of an array's text.
+/// The Arrow type that expressions compute with for values of a column.
+pub fn arrow_of_column(column: ColumnType) -> DataType {
+    match column {
+        ColumnType::Numeric => EXACT,
+        column => column.arrow(),
+    }
+}
+
+/// The Arrow type that expressions see of a column: its own, but a list of an array's text.
 pub fn computed_type(ty: SqlType, column: ColumnType) -> DataType {
     let list = array::is_array(ty.oid).then(|| arrow_of(ty)).flatten();
-    list.unwrap_or_else(|| column.arrow())
+    list.unwrap_or_else(|| arrow_of_column(column))
 }
 
 /// An Arrow field of a SQL type. The type is written into the field's metadata only where the

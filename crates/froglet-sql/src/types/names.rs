@@ -312,11 +312,6 @@ fn numeric_type(info: &ExactNumberInfo) -> Result<SqlType, SqlError> {
             format!("NUMERIC scale {scale} must be between -1000 and 1000"),
         ));
     }
-    if precision > 38 || scale < 0 || scale > precision as i64 {
-        return Err(SqlError::unsupported(format!("numeric({precision},{scale})")).detail(
-            "Froglet's numeric has at most 38 digits and a scale from 0 to the precision.",
-        ));
-    }
     Ok(SqlType {
         oid: oids::NUMERIC,
         modifier: numeric::modifier_of(precision as u32, scale as u32),

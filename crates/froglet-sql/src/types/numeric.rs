@@ -1,10 +1,14 @@
-//! Decimals: an unscaled 128-bit integer and a scale; text, rounding, base-10000 digits.
+//! Decimals: an unscaled 128-bit integer and a scale; text, rounding, base-10000 digits. What has more digits than
+//! that, and what has no fixed scale, is an [`Exact`].
 
 use std::cmp::Ordering;
 
-use froglet_engine::{ColumnType, SqlState};
+use datafusion::common::ScalarValue;
+use froglet_engine::SqlState;
 use smallvec::SmallVec;
 
+use super::cell::Cell;
+use super::exact::{Exact, NumericError};
 use super::output::unsigned;
 use crate::error::SqlError;
 
@@ -37,7 +41,8 @@ pub fn field_overflow(precision: u8, scale: i8) -> SqlError {
 /// A number with too many digits for any decimal here.
 pub fn too_wide() -> SqlError {
     SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
-        .detail("Froglet's numeric holds at most 38 digits.")
+        .detail("A numeric of a fixed scale has at most 38 digits.")
+        .hint("Cast an operand to numeric.")
 }
 
 /// The unscaled value at another scale, rounded half away from zero. `None` on overflow.
@@ -61,27 +66,65 @@ pub fn rescale(unscaled: i128, from: i8, to: i8) -> Option<i128> {
     Some(if up { quotient + unscaled.signum() } else { quotient })
 }
 
-/// The digits of a stored value that are shown. A numeric without precision is stored with ten after the point,
-/// however many were given: zeros at their end are not shown.
-pub fn shown(unscaled: i128, precision: u8, scale: i8) -> (i128, i8) {
-    if (ColumnType::Decimal { precision, scale }) != super::UNCONSTRAINED {
-        return (unscaled, scale);
-    }
-    let (mut unscaled, mut scale) = match unscaled % power(10) {
-        0 => (unscaled / power(10), 0),
-        _ => (unscaled, scale),
-    };
-    while scale > 0 && unscaled % 10 == 0 {
-        (unscaled, scale) = (unscaled / 10, scale - 1);
-    }
-    (unscaled, scale)
-}
-
 /// Fits a value into numeric(precision, scale), or says what PostgreSQL says.
 pub fn fit(unscaled: i128, from: i8, precision: u8, scale: i8) -> Result<i128, SqlError> {
     rescale(unscaled, from, scale)
         .filter(|v| v.unsigned_abs() < power(u32::from(precision)).unsigned_abs())
         .ok_or_else(|| field_overflow(precision, scale))
+}
+
+fn is_special(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    matches!(lower.trim_start_matches(['+', '-']), "nan" | "inf" | "infinity")
+}
+
+/// An exact numeric in text.
+pub fn parse_exact(text: &str) -> Result<Exact, SqlError> {
+    Ok(Exact::parse(text)?)
+}
+
+/// A literal: a decimal, if one has all of its digits.
+pub fn literal(text: &str) -> Result<ScalarValue, SqlError> {
+    let exact = parse_exact(text)?;
+    let scale = exact.scale().and_then(|scale| i8::try_from(scale).ok());
+    let decimal = scale.and_then(|scale| Some((exact.to_unscaled(38, scale).ok()?, scale)));
+    Ok(match decimal {
+        Some((unscaled, scale)) if scale <= 38 => {
+            ScalarValue::Decimal128(Some(unscaled), 38, scale)
+        }
+        _ => ScalarValue::LargeBinary(Some(exact.encode())),
+    })
+}
+
+/// A number as an exact numeric; `None` of what is no number.
+pub fn exact_of(cell: &Cell<'_>) -> Option<Exact> {
+    Some(match cell {
+        Cell::Int16(v) => Exact::from(i64::from(*v)),
+        Cell::Int32(v) => Exact::from(i64::from(*v)),
+        Cell::Int64(v) => Exact::from(*v),
+        Cell::UInt64(v) => Exact::from(i128::from(*v)),
+        Cell::Oid(v) => Exact::from(i64::from(*v)),
+        Cell::Decimal(v, scale) => Exact::from_unscaled(*v, *scale),
+        Cell::Exact(bytes) => of_bytes(bytes),
+        Cell::Float32(v) => Exact::from_f32(*v),
+        Cell::Float64(v) => Exact::from_f64(*v),
+        _ => return None,
+    })
+}
+
+/// The value of a cell's bytes.
+pub fn of_bytes(bytes: &[u8]) -> Exact {
+    Exact::decode(bytes).expect("what is stored is checked when it is read")
+}
+
+impl From<NumericError> for SqlError {
+    fn from(error: NumericError) -> SqlError {
+        let sql = SqlError::new(SqlState::new(error.sqlstate()), error.message());
+        match error.detail() {
+            Some(detail) => sql.detail(detail),
+            None => sql,
+        }
+    }
 }
 
 /// A parsed decimal literal: digits and where the point is. Trailing zeros are kept.
@@ -93,11 +136,9 @@ pub fn parse(text: &str) -> Result<(i128, i8), SqlError> {
         )
     };
     let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace());
-    let lower = trimmed.to_ascii_lowercase();
-    if matches!(lower.trim_start_matches(['+', '-']), "nan" | "inf" | "infinity") {
-        return Err(SqlError::unsupported(format!("{trimmed} as a value of type numeric"))
-            .detail("Froglet's numeric is a decimal of at most 38 digits.")
-            .hint("Use double precision for NaN and infinity."));
+    if is_special(trimmed) {
+        return Err(SqlError::unsupported(format!("{trimmed} as a value of type numeric(p, s)"))
+            .hint("Use numeric without precision, or double precision, for NaN and infinity."));
     }
     let (negative, body) = match trimmed.as_bytes().first() {
         Some(b'-') => (true, &trimmed[1..]),
@@ -276,8 +317,7 @@ pub fn from_binary(bytes: &[u8]) -> Result<(i128, i8), SqlError> {
         }
     }
     if matches!(sign, 0xC000 | 0xD000 | 0xF000) {
-        return Err(SqlError::unsupported("NaN or infinity as a value of type numeric")
-            .detail("Froglet's numeric is a decimal of at most 38 digits."));
+        return Err(SqlError::unsupported("NaN or infinity as a value of type numeric(p, s)"));
     }
     if sign != POSITIVE && sign != NEGATIVE {
         return Err(bad("sign"));

@@ -12,6 +12,8 @@ use super::simple::Out;
 use super::typed::{Argument, Typed};
 use crate::error::SqlError;
 use crate::types::cell::{Cell, cell_at};
+use crate::types::exact::order;
+use crate::types::numeric::exact_of;
 use crate::types::oids::{INT4, TEXT};
 use crate::types::output;
 
@@ -63,6 +65,10 @@ fn position(arguments: &[Argument<'_>]) -> Answer {
     let Cell::List(items) = &arguments[0].cell else { return Ok(Out::Null) };
     let text = |cell: &Cell<'_>| match cell {
         Cell::Null => None,
+        // Whatever its display scale.
+        Cell::Decimal(..) | Cell::Exact(_) => {
+            exact_of(cell).map(|value| order(&value.encode()).to_vec())
+        }
         cell => {
             let mut bytes = Vec::new();
             output::cell_text(cell, 0, &mut bytes);

@@ -14,6 +14,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 
+use super::numbers::{self, Averaged};
+
 /// Its arguments are a bigint and a sum of what was averaged.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MergedAverage {
@@ -48,8 +50,9 @@ impl AggregateUDFImpl for MergedAverage {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let return_field = self.within()?;
         let average = avg_udaf().accumulator(AccumulatorArgs {
-            return_field: self.returns.clone(),
+            return_field,
             schema: &Schema::empty(),
             ignore_nulls: false,
             order_bys: &[],
@@ -60,7 +63,7 @@ impl AggregateUDFImpl for MergedAverage {
             expr_fields: std::slice::from_ref(&self.argument),
         })?;
         let states = self.states(args.name)?;
-        Ok(Box::new(Merged { average, states }))
+        Ok(Box::new(Merged { average: Averaged(average), states }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -69,12 +72,18 @@ impl AggregateUDFImpl for MergedAverage {
 }
 
 impl MergedAverage {
+    /// What DataFusion's average returns.
+    fn within(&self) -> Result<FieldRef> {
+        let returns = numbers::decimal(self.argument.data_type(), false);
+        returns.ok_or_else(|| crate::planning::internal("an average of decimals"))
+    }
+
     /// What an average keeps: a count and a sum.
     fn states(&self, name: &str) -> Result<Vec<FieldRef>> {
         avg_udaf().state_fields(StateFieldsArgs {
             name,
             input_fields: std::slice::from_ref(&self.argument),
-            return_field: self.returns.clone(),
+            return_field: self.within()?,
             ordering_fields: &[],
             is_distinct: false,
         })
@@ -83,7 +92,7 @@ impl MergedAverage {
 
 #[derive(Debug)]
 struct Merged {
-    average: Box<dyn Accumulator>,
+    average: Averaged,
     states: Vec<FieldRef>,
 }
 

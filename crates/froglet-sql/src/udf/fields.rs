@@ -141,17 +141,17 @@ fn unsupported(name: &str, cell: &Cell<'_>) -> SqlError {
 }
 
 /// Digits after the point of a field.
-fn scale(given: &Given<'_>) -> i8 {
+fn scale(given: &Given<'_>) -> Option<i8> {
     let is_date =
         given.fields.get(1).is_some_and(|f| f.data_type() == &arrow::datatypes::DataType::Date32);
-    match given.text(0).map(field_of) {
+    Some(match given.text(0).map(field_of) {
         Some(Some(Field::Second)) => 6,
         Some(Some(Field::Epoch)) if !is_date => 6,
         Some(Some(Field::Millisecond)) => 3,
         Some(Some(Field::Julian)) if !is_date => 16,
         Some(_) => 0,
         None => 6,
-    }
+    })
 }
 
 fn extract(cells: Cells<'_>) -> Answer {

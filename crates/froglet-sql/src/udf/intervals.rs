@@ -19,8 +19,9 @@ use datafusion::logical_expr::{
 };
 use froglet_engine::{ColumnType, Interval, Value};
 
-use crate::semantics::aggregates;
+use super::numbers;
 use crate::semantics::time_arith::INTERVAL;
+use crate::semantics::{aggregates, numerics};
 use crate::types::cell::{Cell, cell_at};
 use crate::types::{interval, scalar_of};
 
@@ -87,7 +88,7 @@ impl AggregateUDFImpl for Planned {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match types {
             [DataType::Interval(_)] => Ok(vec![INTERVAL]),
-            [ty] if ty.is_numeric() => Ok(types.to_vec()),
+            [ty] if numerics::is_number(ty) => Ok(types.to_vec()),
             [DataType::Null] => Ok(vec![DataType::Float64]),
             _ => Err(crate::df_error::no_function(self.name()).into()),
         }
@@ -99,6 +100,9 @@ impl AggregateUDFImpl for Planned {
         };
         if matches!(ty, DataType::Interval(_)) {
             return Ok(INTERVAL);
+        }
+        if let Some(other) = numbers::computed(&self.inner, ty) {
+            return other.return_type(types);
         }
         let ty = match aggregates::wider(self.name(), ty) {
             Some(wider) => wider,

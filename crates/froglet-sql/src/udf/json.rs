@@ -341,7 +341,8 @@ fn cell_text(cell: &Cell<'_>, oid: u32) -> String {
         | Cell::UInt64(_)
         | Cell::Float32(_)
         | Cell::Float64(_)
-        | Cell::Decimal(..) => plain(cell),
+        | Cell::Decimal(..)
+        | Cell::Exact(_) => plain(cell),
         Cell::Text(text) if matches!(oid, JSON | JSONB) => (*text).to_owned(),
         // ISO 8601, which has a T where PostgreSQL's own format has a blank.
         Cell::Timestamp(us) | Cell::TimestampTz(us)

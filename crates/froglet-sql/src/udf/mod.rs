@@ -21,6 +21,7 @@ pub mod nothing;
 pub mod notify;
 pub mod ntile;
 pub mod number_format;
+pub mod numbers;
 pub mod ordered;
 pub mod overload;
 pub mod pattern;

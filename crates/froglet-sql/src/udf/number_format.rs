@@ -7,13 +7,14 @@
 
 use froglet_engine::SqlState;
 
-use super::decimal::decimal;
+use super::decimal::exact;
 use super::math::float;
 use super::overload::{Given, Overload};
-use super::simple::{Out, int, text};
+use super::simple::{Out, text};
 use super::to_char::suffix;
 use crate::error::SqlError;
 use crate::types::cell::Cell;
+use crate::types::exact::Exact;
 use crate::types::numeric;
 use crate::types::oids::*;
 
@@ -22,16 +23,9 @@ type Answer = Result<Out, SqlError>;
 
 /// The functions.
 pub static ALL: &[Overload] = &[
-    Overload::new("to_char", &[INT4, TEXT], TEXT, |_, c| {
-        shown(i128::from(int(c, 0).unwrap_or(0)), 0, text(c, 1))
-    }),
-    Overload::new("to_char", &[INT8, TEXT], TEXT, |_, c| {
-        shown(i128::from(int(c, 0).unwrap_or(0)), 0, text(c, 1))
-    }),
-    Overload::new("to_char", &[NUMERIC, TEXT], TEXT, |_, c| {
-        let (value, scale) = decimal(c, 0);
-        shown(value, scale, text(c, 1))
-    }),
+    Overload::new("to_char", &[INT4, TEXT], TEXT, |_, c| shown(&exact(c, 0), text(c, 1))),
+    Overload::new("to_char", &[INT8, TEXT], TEXT, |_, c| shown(&exact(c, 0), text(c, 1))),
+    Overload::new("to_char", &[NUMERIC, TEXT], TEXT, |_, c| shown(&exact(c, 0), text(c, 1))),
     Overload::new("to_char", &[FLOAT8, TEXT], TEXT, |_, c| of_float(c)),
     Overload::new("to_char", &[FLOAT4, TEXT], TEXT, |_, c| of_float(c)),
     Overload::new("to_number", &[TEXT, TEXT], NUMERIC, |_, c| to_number(c)).numeric(scale),
@@ -148,24 +142,25 @@ fn of_float(cells: Cells<'_>) -> Answer {
     if !value.is_finite() {
         return Err(SqlError::unsupported(format!("to_char of {value}")));
     }
-    let (value, scale) = numeric::parse(&format!("{value}"))?;
-    shown(value, scale, text(cells, 1))
+    shown(&numeric::parse_exact(&format!("{value}"))?, text(cells, 1))
 }
 
-fn shown(value: i128, scale: i8, template: &str) -> Answer {
+fn shown(value: &Exact, template: &str) -> Answer {
+    if !value.is_finite() {
+        return Err(SqlError::unsupported(format!("to_char of {value}")));
+    }
     let template = parse(template)?;
     if let Some(upper) = template.roman {
-        return Ok(Out::Text(roman(value, scale, upper, template.fill)));
+        return Ok(Out::Text(roman(value, upper, template.fill)));
     }
     let after = template.items.iter().skip_while(|item| **item != Item::Point);
-    let decimals = after.filter(|item| matches!(item, Item::Digit { .. })).count() as i8;
-    let moved = template.shift.unwrap_or(0);
-    let rounded = numeric::rescale(value, scale - moved, decimals).ok_or_else(numeric::too_wide)?;
-    let digits = rounded.unsigned_abs().to_string();
-    let digits = format!("{digits:0>width$}", width = decimals.unsigned_abs() as usize + 1);
-    let (whole, fraction) = digits.split_at(digits.len() - decimals.unsigned_abs() as usize);
+    let decimals = after.filter(|item| matches!(item, Item::Digit { .. })).count() as i32;
+    let moved = 10_i128.pow(template.shift.unwrap_or(0).max(0).unsigned_abs().into());
+    let rounded = value.mul(&Exact::from(moved))?.round(decimals)?;
+    let text = rounded.abs().to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let whole = whole.trim_start_matches('0');
-    Ok(Out::Text(placed(&template, rounded < 0, whole, fraction)))
+    Ok(Out::Text(placed(&template, rounded < Exact::ZERO, whole, fraction)))
 }
 
 /// The number in the places of the template.
@@ -297,7 +292,7 @@ fn drop_zeros(template: &Template, digits: &mut Vec<char>, places: usize) {
     }
 }
 
-fn roman(value: i128, scale: i8, upper: bool, fill: bool) -> String {
+fn roman(value: &Exact, upper: bool, fill: bool) -> String {
     const WIDTH: usize = 15;
     const NUMERALS: [(i128, &str); 13] = [
         (1000, "M"),
@@ -314,7 +309,7 @@ fn roman(value: i128, scale: i8, upper: bool, fill: bool) -> String {
         (4, "IV"),
         (1, "I"),
     ];
-    let mut rest = numeric::rescale(value, scale, 0).unwrap_or(0);
+    let mut rest = value.to_i32().map_or(0, i128::from);
     if !(1..4000).contains(&rest) {
         return "#".repeat(WIDTH);
     }
@@ -330,10 +325,9 @@ fn roman(value: i128, scale: i8, upper: bool, fill: bool) -> String {
 }
 
 /// Digits after the point of what a constant template reads.
-fn scale(given: &Given<'_>) -> i8 {
-    let Some(template) = given.text(1) else { return 0 };
-    let after = template.split_once(['.', 'D', 'd']).map_or("", |(_, after)| after);
-    after.bytes().filter(|b| matches!(b, b'9' | b'0')).count() as i8
+fn scale(given: &Given<'_>) -> Option<i8> {
+    let after = given.text(1)?.split_once(['.', 'D', 'd']).map_or("", |(_, after)| after);
+    i8::try_from(after.bytes().filter(|b| matches!(b, b'9' | b'0')).count()).ok()
 }
 
 fn to_number(cells: Cells<'_>) -> Answer {
@@ -382,6 +376,5 @@ fn to_number(cells: Cells<'_>) -> Answer {
     if !has_digit {
         return Err(invalid());
     }
-    let (value, scale) = numeric::parse(number.trim_end_matches('.'))?;
-    Ok(Out::Numeric(value, scale))
+    Ok(Out::Exact(numeric::parse_exact(number.trim_end_matches('.'))?))
 }

@@ -13,8 +13,8 @@
 //! preferred types, then text for what has no type. Where that leaves several, the one named first
 //! in the table is taken.
 //!
-//! A numeric result has one scale for all rows: the overload computes it from those of the arguments
-//! and from the arguments that are constants.
+//! A numeric result has one scale for all rows, if the overload computes it from those of the arguments and from
+//! the arguments that are constants; else each value has its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,16 +32,17 @@ use froglet_engine::SqlState;
 
 use super::simple::{ANY, Body, evaluate};
 use crate::error::SqlError;
+use crate::semantics::numerics::is_number;
 use crate::types::oids::*;
-use crate::types::{arrow_of, input, oid_of_arrow, plain, sql_field, sql_type_of_field};
+use crate::types::{EXACT, arrow_of, input, oid_of_arrow, plain, sql_field, sql_type_of_field};
 
 /// What a function returns.
 #[derive(Clone, Copy)]
 pub enum Returns {
     /// This type.
     Type(u32),
-    /// numeric with the digits after the point that this says.
-    Numeric(fn(&Given<'_>) -> i8),
+    /// numeric with the digits after the point that this says, or with as many as each value has.
+    Numeric(fn(&Given<'_>) -> Option<i8>),
     /// A set of values of this type, as a list.
     Set(u32),
 }
@@ -55,11 +56,12 @@ pub struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// Digits after the point of a numeric argument.
-    pub fn scale(&self, at: usize) -> i8 {
+    /// Digits after the point of a numeric argument; `None` if each value has its own.
+    pub fn scale(&self, at: usize) -> Option<i8> {
         match self.fields.get(at).map(|field| field.data_type()) {
-            Some(DataType::Decimal128(_, scale)) => *scale,
-            _ => 0,
+            Some(DataType::Decimal128(_, scale)) => Some(*scale),
+            Some(&EXACT) => None,
+            _ => Some(0),
         }
     }
 
@@ -115,7 +117,7 @@ impl Overload {
     }
 
     /// Returns numeric of a scale of its own.
-    pub const fn numeric(mut self, scale: fn(&Given<'_>) -> i8) -> Overload {
+    pub const fn numeric(mut self, scale: fn(&Given<'_>) -> Option<i8>) -> Overload {
         self.returns = Returns::Numeric(scale);
         self
     }
@@ -162,29 +164,24 @@ impl Overload {
         self.arguments.get(at).or(self.arguments.last()).copied().unwrap_or(ANY)
     }
 
-    /// Digits after the point of a numeric result.
-    pub fn scale(&self, given: &Given<'_>) -> i8 {
+    /// Digits after the point of a numeric result; `None` if each value has its own.
+    pub fn scale(&self, given: &Given<'_>) -> Option<i8> {
         match self.returns {
-            Returns::Numeric(scale) => scale(given).clamp(0, 38),
-            Returns::Set(NUMERIC) => {
-                (0..given.fields.len()).map(|at| given.scale(at)).max().unwrap_or(0)
-            }
-            _ => 0,
+            Returns::Numeric(scale) => scale(given).map(|scale| scale.clamp(0, 38)),
+            _ => None,
         }
     }
 
-    fn returned(&self, scale: i8) -> FieldRef {
+    fn returned(&self, scale: Option<i8>) -> FieldRef {
         let of = |oid| arrow_of(plain(oid)).unwrap_or(DataType::Utf8View);
-        match self.returns {
-            Returns::Type(oid) => sql_field(self.name, plain(oid), of(oid), true),
-            Returns::Numeric(_) => {
+        match (self.returns, scale) {
+            (Returns::Numeric(_), Some(scale)) => {
                 Arc::new(Field::new(self.name, DataType::Decimal128(38, scale), true))
             }
-            Returns::Set(oid) => {
-                let item = match oid {
-                    NUMERIC => Arc::new(Field::new("item", DataType::Decimal128(38, scale), true)),
-                    oid => sql_field("item", plain(oid), of(oid), true),
-                };
+            (Returns::Numeric(_), None) => Arc::new(Field::new(self.name, EXACT, true)),
+            (Returns::Type(oid), _) => sql_field(self.name, plain(oid), of(oid), true),
+            (Returns::Set(oid), _) => {
+                let item = sql_field("item", plain(oid), of(oid), true);
                 Arc::new(Field::new(self.name, DataType::List(item), true))
             }
         }
@@ -342,7 +339,7 @@ impl ScalarUDFImpl for Overloads {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(self.choose_for(types)?.returned(0).data_type().clone())
+        Ok(self.choose_for(types)?.returned(None).data_type().clone())
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -358,10 +355,11 @@ impl ScalarUDFImpl for Overloads {
     }
 }
 
-/// The Arrow type of an argument of a SQL type. A decimal keeps its scale.
+/// The Arrow type of an argument of a SQL type. A number keeps its own where it becomes a numeric.
 fn coerced(oid: u32, given: &DataType) -> DataType {
     match (oid, given) {
-        (ANY, given) | (NUMERIC, given @ DataType::Decimal128(..)) => given.clone(),
+        (ANY, given) => given.clone(),
+        (NUMERIC, given) if is_number(given) => given.clone(),
         (oid, given) => arrow_of(plain(oid)).unwrap_or_else(|| given.clone()),
     }
 }
@@ -369,18 +367,18 @@ fn coerced(oid: u32, given: &DataType) -> DataType {
 /// A call of one overload.
 pub struct Resolved {
     overload: &'static Overload,
-    scale: i8,
+    scale: Option<i8>,
     signature: Signature,
 }
 
 impl Resolved {
     /// The function of an overload whose numeric result has this scale.
-    pub fn function(overload: &'static Overload, scale: i8) -> Arc<ScalarUDF> {
+    pub fn function(overload: &'static Overload, scale: Option<i8>) -> Arc<ScalarUDF> {
         let signature = Signature::user_defined(overload.volatility);
         Arc::new(ScalarUDF::new_from_impl(Resolved { overload, scale, signature }))
     }
 
-    fn key(&self) -> (&str, &[u32], i8) {
+    fn key(&self) -> (&str, &[u32], Option<i8>) {
         (self.overload.name, self.overload.arguments, self.scale)
     }
 }

@@ -2,7 +2,7 @@
 
 use froglet_engine::SqlState;
 
-use super::decimal::decimal;
+use super::decimal::exact;
 use super::overload::Overload;
 use super::simple::{Out, int, truth};
 use super::strings::invalid;
@@ -10,7 +10,7 @@ use crate::error::SqlError;
 use crate::types::Zone;
 use crate::types::cell::Cell;
 use crate::types::datetime::{DAY_US, INFINITY, MINUS_INFINITY, civil_from_days, days_from_civil};
-use crate::types::numeric::{rescale, too_wide};
+use crate::types::exact::Exact;
 use crate::types::oids::*;
 
 type Cells<'a> = &'a [Cell<'a>];
@@ -85,16 +85,28 @@ fn integers(cells: Cells<'_>) -> Answer {
 }
 
 fn numerics(cells: Cells<'_>) -> Answer {
-    let step = if cells.len() > 2 { decimal(cells, 2) } else { (1, 0) };
-    let all = [decimal(cells, 0), decimal(cells, 1), step];
-    let scale = all.iter().map(|(_, scale)| *scale).max().unwrap_or(0);
-    let at = |(value, from): (i128, i8)| rescale(value, from, scale).ok_or_else(too_wide);
-    let (first, last, step) = (at(all[0])?, at(all[1])?, at(all[2])?);
-    if step == 0 {
+    let step = if cells.len() > 2 { exact(cells, 2) } else { Exact::ONE };
+    let (first, last) = (exact(cells, 0), exact(cells, 1));
+    let named = [("start", &first), ("stop", &last), ("step size", &step)];
+    for (name, value) in named {
+        if !value.is_finite() {
+            let what = if value.is_nan() { "NaN" } else { "infinity" };
+            let message = format!("{name} value cannot be {what}");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+    }
+    let zero = Exact::ZERO;
+    if step == zero {
         return Err(no_step());
     }
-    let numbers = series(first, last, step > 0, |v| v.checked_add(step));
-    collect(numbers.map(|value| Out::Numeric(value, scale)))
+    let mut next = Some(first);
+    let numbers = std::iter::from_fn(|| {
+        let here =
+            next.take().filter(|here| if step > zero { *here <= last } else { *here >= last })?;
+        next = here.add(&step).ok();
+        Some(Out::Exact(here))
+    });
+    collect(numbers)
 }
 
 /// A local time some months, days and microseconds later. A day that a month does not have is its last.

@@ -21,8 +21,11 @@ use froglet_engine::SqlState;
 
 use crate::context::{EvalContext, SessionFunctions, current_session, session_here};
 use crate::error::SqlError;
+use crate::semantics::numerics;
 use crate::types::cell::{Cell, cell_at};
-use crate::types::{arrow_of, numeric, oids, plain, sql_field};
+use crate::types::exact::Exact;
+use crate::types::numeric::{self, too_wide};
+use crate::types::{EXACT, arrow_of, oids, plain, sql_field};
 
 /// What a body answers.
 #[derive(Debug, Clone)]
@@ -43,6 +46,8 @@ pub enum Out {
     Uuid([u8; 16]),
     /// numeric: unscaled, scale
     Numeric(i128, i8),
+    /// numeric
+    Exact(Exact),
     /// bytea
     Bytes(Vec<u8>),
     /// interval: months, days, microseconds
@@ -297,6 +302,11 @@ pub(super) fn array_of(ty: &DataType, values: Vec<Out>) -> Result<ArrayRef> {
         }
         DataType::Float64 => Arc::new(floats().collect::<Float64Array>()),
         DataType::Decimal128(_, scale) => decimals(ty, *scale, &values)?,
+        &EXACT => numerics::array(values.into_iter().map(|value| match value {
+            Out::Exact(value) => Some(value),
+            Out::Numeric(unscaled, scale) => Some(Exact::from_unscaled(unscaled, scale)),
+            _ => None,
+        })),
         DataType::Interval(_) => intervals(&values)?,
         DataType::BinaryView => {
             let bytes = values.iter().map(|v| match v {
@@ -329,6 +339,9 @@ fn decimals(ty: &DataType, scale: i8, values: &[Out]) -> Result<ArrayRef> {
         match value {
             Out::Numeric(unscaled, from) => {
                 builder.append_value(numeric::fit(*unscaled, *from, 38, scale)?);
+            }
+            Out::Exact(value) => {
+                builder.append_value(value.to_unscaled(38, scale).map_err(|_| too_wide())?);
             }
             _ => builder.append_null(),
         }

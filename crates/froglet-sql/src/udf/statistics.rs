@@ -2,28 +2,23 @@
 //!
 //! Of double precision they are computed as PostgreSQL computes them, by sums of squares of deviations
 //! that grow with each value (Youngs and Cramer, 1971). Of integers and numeric they are exact, from the
-//! sum and the sum of squares, with 16 digits after the point.
+//! sum and the sum of squares ([`super::numbers`]).
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{
-    DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Float64Type, Int64Type, i256,
-};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion::common::ScalarValue;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 
-use super::decimal::integer_root;
-use crate::types::numeric::{power, too_wide};
-
-/// Digits after the point of an exact result.
-const SCALE: u32 = 16;
-const WIDE: DataType = DataType::Decimal256(76, 0);
+use super::numbers::{self, What};
+use crate::semantics::numerics::is_number;
+use crate::types::EXACT;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
@@ -47,8 +42,18 @@ enum Kind {
 
 impl Kind {
     fn of_one(self) -> bool {
-        use Kind::*;
-        matches!(self, Variance | PopulationVariance | Deviation | PopulationDeviation)
+        self.of_numerics().is_some()
+    }
+
+    /// What is made of numerics.
+    fn of_numerics(self) -> Option<What> {
+        Some(match self {
+            Kind::Variance => What::Variance,
+            Kind::PopulationVariance => What::PopulationVariance,
+            Kind::Deviation => What::Deviation,
+            Kind::PopulationDeviation => What::PopulationDeviation,
+            _ => return None,
+        })
     }
 }
 
@@ -74,6 +79,11 @@ const NAMES: &[(&str, Kind)] = &[
     ("regr_syy", Kind::SquaresY),
     ("regr_sxy", Kind::Products),
 ];
+
+/// Whether an aggregate is one of pairs of double precision numbers.
+pub fn of_pairs(name: &str) -> bool {
+    NAMES.iter().any(|(known, kind)| *known == name && !kind.of_one())
+}
 
 /// The aggregates.
 pub fn functions() -> Vec<Arc<AggregateUDF>> {
@@ -101,15 +111,17 @@ impl AggregateUDFImpl for Statistic {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let number = |ty: &DataType| ty.is_numeric() || ty.is_null();
+        let number = |ty: &DataType| is_number(ty) || ty.is_null();
         match types {
             [ty] if self.kind.of_one() && number(ty) => Ok(vec![match ty {
-                DataType::Decimal128(..) => ty.clone(),
+                DataType::Decimal128(..) | &EXACT => ty.clone(),
                 ty if ty.is_integer() => DataType::Decimal128(38, 0),
                 _ => DataType::Float64,
             }]),
             [y, x] if !self.kind.of_one() && number(y) && number(x) => {
-                Ok(vec![DataType::Float64, DataType::Float64])
+                // What is exact is cast where the rest is known.
+                let float = |ty: &DataType| if *ty == EXACT { EXACT } else { DataType::Float64 };
+                Ok(vec![float(y), float(x)])
             }
             _ => Err(crate::df_error::no_function(self.name).into()),
         }
@@ -118,21 +130,16 @@ impl AggregateUDFImpl for Statistic {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(match types.first() {
             _ if self.kind == Kind::Count => DataType::Int64,
-            Some(DataType::Decimal128(..)) => DataType::Decimal128(38, SCALE as i8),
+            Some(DataType::Decimal128(..) | &EXACT) => EXACT,
             _ => DataType::Float64,
         })
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(match args.expr_fields[0].data_type() {
-            DataType::Decimal128(_, scale) => Box::new(Exact {
-                kind: self.kind,
-                scale: scale.unsigned_abs().into(),
-                count: 0,
-                sum: i256::ZERO,
-                squares: i256::ZERO,
-            }),
-            _ => Box::new(Sums { kind: self.kind, ..Sums::of(self.kind) }),
+        let numeric = matches!(args.expr_fields[0].data_type(), DataType::Decimal128(..) | &EXACT);
+        Ok(match self.kind.of_numerics().filter(|_| numeric) {
+            Some(what) => numbers::accumulator(what, args.is_distinct),
+            None => Box::new(Sums { kind: self.kind, ..Sums::of(self.kind) }),
         })
     }
 
@@ -141,9 +148,7 @@ impl AggregateUDFImpl for Statistic {
             Arc::new(Field::new(format!("{}[{at}]", args.name), ty, true))
         };
         Ok(match args.input_fields[0].data_type() {
-            DataType::Decimal128(..) => {
-                vec![field(0, DataType::Int64), field(1, WIDE), field(2, WIDE)]
-            }
+            DataType::Decimal128(..) | &EXACT => vec![numbers::state_field(args.name)],
             _ => (0..6).map(|at| field(at, DataType::Float64)).collect(),
         })
     }
@@ -272,98 +277,6 @@ impl Accumulator for Sums {
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let all = [self.n, self.x, self.xx, self.y, self.yy, self.xy];
         Ok(all.map(|sum| ScalarValue::Float64(Some(sum))).into())
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self)
-    }
-}
-
-/// Exact sums of decimals.
-#[derive(Debug)]
-struct Exact {
-    kind: Kind,
-    scale: u32,
-    count: i64,
-    sum: i256,
-    squares: i256,
-}
-
-fn overflow() -> DataFusionError {
-    too_wide().into()
-}
-
-fn ten(digits: u32) -> Option<i256> {
-    i256::from_i128(power(digits.min(38)))
-        .checked_mul(i256::from_i128(power(digits.saturating_sub(38))))
-}
-
-impl Exact {
-    fn add(&mut self, value: i128) -> Option<()> {
-        let value = i256::from_i128(value);
-        self.count += 1;
-        self.sum = self.sum.checked_add(value)?;
-        self.squares = self.squares.checked_add(value.checked_mul(value)?)?;
-        Some(())
-    }
-
-    /// n Σx² - (Σx)², which is n² times the variance, with so many digits after the point.
-    fn variance(&self, digits: u32) -> Option<i256> {
-        let n = i256::from_i128(self.count.into());
-        let of_sample = matches!(self.kind, Kind::Variance | Kind::Deviation);
-        let less = if of_sample { self.count - 1 } else { self.count };
-        let total = n.checked_mul(self.squares)?.checked_sub(self.sum.checked_mul(self.sum)?)?;
-        let divisor = n.checked_mul(i256::from_i128(less.into()))?;
-        let shift = i64::from(digits) - 2 * i64::from(self.scale);
-        let (total, divisor) = match u32::try_from(shift) {
-            Ok(up) => (total.checked_mul(ten(up)?)?, divisor),
-            Err(_) => (total, divisor.checked_mul(ten(u32::try_from(-shift).ok()?)?)?),
-        };
-        let half = divisor.checked_div(i256::from_i128(2))?;
-        total.checked_add(half)?.checked_div(divisor)
-    }
-}
-
-impl Accumulator for Exact {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for value in values[0].as_primitive::<Decimal128Type>().iter().flatten() {
-            self.add(value).ok_or_else(overflow)?;
-        }
-        Ok(())
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let counts = states[0].as_primitive::<Int64Type>();
-        let wide = |at: usize| states[at].as_primitive::<Decimal256Type>();
-        for row in 0..counts.len() {
-            self.count += counts.value(row);
-            self.sum = self.sum.checked_add(wide(1).value(row)).ok_or_else(overflow)?;
-            self.squares = self.squares.checked_add(wide(2).value(row)).ok_or_else(overflow)?;
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let of_sample = matches!(self.kind, Kind::Variance | Kind::Deviation);
-        let null = ScalarValue::Decimal128(None, 38, SCALE as i8);
-        if self.count == 0 || of_sample && self.count == 1 {
-            return Ok(null);
-        }
-        let value = match self.kind {
-            Kind::Variance | Kind::PopulationVariance => self.variance(SCALE),
-            // Two digits more are rounded away.
-            _ => self.variance(2 * SCALE + 4).and_then(|wide| {
-                let root = integer_root(wide).checked_add(i256::from_i128(50))?;
-                root.checked_div(i256::from_i128(100))
-            }),
-        };
-        let value = value.and_then(i256::to_i128).ok_or_else(overflow)?;
-        Ok(ScalarValue::Decimal128(Some(value), 38, SCALE as i8))
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let wide = |sum| ScalarValue::Decimal256(Some(sum), 76, 0);
-        Ok(vec![ScalarValue::Int64(Some(self.count)), wide(self.sum), wide(self.squares)])
     }
 
     fn size(&self) -> usize {

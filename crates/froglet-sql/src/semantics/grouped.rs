@@ -1,0 +1,106 @@
+//! Groups, distinct rows and joins by measures ([`super::measures`]): two numerics that differ in their display
+//! scale are one, and so are '1 mon' and '30 days'.
+//!
+//! ```text
+//!   GROUP BY x             GROUP BY measure(x), and of x the first of each group
+//!   SELECT DISTINCT x, y   the same, grouped by x and y
+//!   l JOIN r ON l.x = r.x  ON measure(l.x) = measure(r.x)
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::common::{Column, DFSchema};
+use datafusion::error::Result;
+use datafusion::functions_aggregate::first_last::first_value;
+use datafusion::logical_expr::expr::InSubquery;
+use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan, Projection};
+
+use super::measures;
+
+/// Groups by measures what is grouped in a node.
+pub fn by_measures(node: LogicalPlan) -> Result<LogicalPlan> {
+    match node {
+        LogicalPlan::Aggregate(aggregate) => grouped(aggregate),
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            let schema = input.schema().clone();
+            let columns: Vec<Expr> = schema.iter().map(Expr::from).collect();
+            if !columns.iter().any(|column| measures::is_measured(column, &schema)) {
+                return Ok(LogicalPlan::Distinct(Distinct::All(input)));
+            }
+            grouped(Aggregate::try_new(input, columns, Vec::new())?)
+        }
+        LogicalPlan::Distinct(Distinct::On(mut on)) => {
+            let schema = on.input.schema().clone();
+            measures::measure_all(&mut on.on_expr, &schema)?;
+            measures::order(on.sort_expr.as_deref_mut().unwrap_or_default(), &schema)?;
+            Ok(LogicalPlan::Distinct(Distinct::On(on)))
+        }
+        LogicalPlan::Join(mut join) => {
+            let mut both = join.left.schema().as_ref().clone();
+            both.merge(join.right.schema());
+            for (left, right) in &mut join.on {
+                match_pair(left, right, &both)?;
+            }
+            Ok(LogicalPlan::Join(join))
+        }
+        node => Ok(node),
+    }
+}
+
+/// Compares the sides of a pair that a join is made by as `=` does.
+fn match_pair(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> Result<()> {
+    let sides = (std::mem::take(left), std::mem::take(right));
+    (*left, *right) = measures::pair(sides.0, sides.1, schema)?;
+    Ok(())
+}
+
+/// An aggregate whose groups are told by measures. What a group shows is what its first row has.
+fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let input = aggregate.input.schema().clone();
+    let is_measured = |expr: &Expr| measures::is_measured(expr, &input);
+    if !aggregate.group_expr.iter().any(is_measured) {
+        return Ok(LogicalPlan::Aggregate(aggregate));
+    }
+    let shown = aggregate.schema.clone();
+    let (mut groups, mut aggregates) = (aggregate.group_expr, aggregate.aggr_expr);
+    let mut firsts = vec![None; shown.fields().len()];
+    for (at, group) in groups.iter_mut().enumerate().filter(|(_, group)| is_measured(group)) {
+        let name = format!("froglet_first_{at}");
+        aggregates.push(first_value(group.clone(), Vec::new()).alias(&name));
+        firsts[at] = Some(name);
+        measures::measure_all([group], &input)?;
+    }
+    let aggregate = Aggregate::try_new(aggregate.input, groups, aggregates)?;
+    let made = aggregate.schema.clone();
+    let columns = firsts.into_iter().enumerate().map(|(at, first)| {
+        let (qualifier, field) = shown.qualified_field(at);
+        match first {
+            Some(name) => Expr::Column(Column::new_unqualified(name))
+                .alias_qualified(qualifier.cloned(), field.name()),
+            None => Expr::from(made.qualified_field(at)),
+        }
+    });
+    let columns: Vec<Expr> = columns.collect();
+    let plan = Arc::new(LogicalPlan::Aggregate(aggregate));
+    Ok(LogicalPlan::Projection(Projection::try_new(columns, plan)?))
+}
+
+/// Compares a value with the column of a subquery as `=` does; whether that takes more than DataFusion does.
+pub fn compare_with_subquery(found: &mut InSubquery, schema: &DFSchema) -> Result<bool> {
+    let inner = found.subquery.subquery.schema().clone();
+    if inner.fields().len() != 1 {
+        return Ok(false);
+    }
+    let mut both = schema.clone();
+    both.merge(&inner);
+    let mut value = (*found.expr).clone();
+    let mut column = Expr::from(inner.qualified_field(0));
+    match_pair(&mut value, &mut column, &both)?;
+    if value == *found.expr && matches!(column, Expr::Column(_)) {
+        return Ok(false);
+    }
+    *found.expr = value;
+    let plan = Projection::try_new(vec![column], found.subquery.subquery.clone())?;
+    found.subquery = found.subquery.with_plan(Arc::new(LogicalPlan::Projection(plan)));
+    Ok(true)
+}
