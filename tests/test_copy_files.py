@@ -128,7 +128,7 @@ def vanish(connection):
 
 SCHEMA = pa.schema([
     ("id", pa.int64()), ("b", pa.bool_()), ("s", pa.int16()), ("i", pa.int32()), ("r", pa.float32()),
-    ("d", pa.float64()), ("n", pa.decimal128(12, 2)), ("u", pa.decimal128(38, 10)), ("t", pa.string()),
+    ("d", pa.float64()), ("n", pa.decimal128(12, 2)), ("u", pa.string()), ("t", pa.string()),
     ("v", pa.string()), ("c", pa.string()), ("y", pa.binary()), ("a", pa.date32()), ("p", pa.timestamp("us")),
     ("z", pa.timestamp("us", "UTC")), ("g", pa.uuid()),
 ])
@@ -149,6 +149,8 @@ def test_pyarrow_reads_our_files(copier, directory, name, options):
     # Where Python has all the values: no infinite dates, no year 44 BC.
     ours = copier.rows("select * from t where id >= 0 order by id")
     theirs = table.filter(pa.compute.field("id") >= 0).sort_by("id").to_pylist()
+    for row in theirs:  # A numeric of no scale is written with all of its digits.
+        row["u"] = row["u"] and Decimal(row["u"])
     assert [tuple(row.values()) for row in theirs] == ours
     if "row_group_size" in options:
         assert pq.ParquetFile(directory / name).num_row_groups == 6
@@ -252,7 +254,7 @@ FOREIGN = [
     ("numeric(10,2)", pa.array([Decimal("1.234"), None], pa.decimal128(20, 3)), [Decimal("1.23"), None]),
     ("numeric(10,2)", pa.array([Decimal("-1.235"), None], pa.decimal256(50, 3)), [Decimal("-1.24"), None]),
     ("numeric(10,2)", pa.array([5, None], pa.int64()), [Decimal("5.00"), None]),
-    ("numeric", pa.array([Decimal("1.5"), None], pa.decimal128(5, 1)), [Decimal("1.5000000000"), None]),
+    ("numeric", pa.array([Decimal("1.5"), None], pa.decimal128(5, 1)), [Decimal("1.5"), None]),
     ("bytea", pa.array([b"\0\xff", None], pa.large_binary()), [b"\0\xff", None]),
     ("bytea", pa.array([b"0123456789abcdef", None], pa.binary(16)), [b"0123456789abcdef", None]),
     ("bytea", pa.array([b"123", None], pa.binary(3)), [b"123", None]),

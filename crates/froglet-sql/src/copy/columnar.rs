@@ -30,7 +30,6 @@ use crate::bulk::{GivenColumn, twice};
 use crate::columnar::{STRING_BYTES_MAX, assigned, is_nested, plain_type, string_pieces};
 use crate::error::SqlError;
 use crate::prepared::Field as ResultField;
-use crate::semantics::numerics;
 use crate::types::cast::text_array;
 use crate::types::{self, EXACT, assignable, column_type_of_arrow, input, oids};
 
@@ -92,7 +91,8 @@ fn uuid_metadata() -> HashMap<String, String> {
 fn file_type(ty: &DataType, format: Format) -> DataType {
     use DataType::*;
     match ty {
-        &EXACT => numerics::OUTSIDE,
+        // A column of decimals has one scale: texts have every digit.
+        &EXACT => Utf8,
         Binary | BinaryView => Binary,
         Dictionary(_, value) => file_type(value, format),
         Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Float32
@@ -110,7 +110,6 @@ fn file_type(ty: &DataType, format: Format) -> DataType {
 }
 
 fn to_file(array: &ArrayRef, ty: &DataType, oid: u32) -> Result<ArrayRef, SqlError> {
-    let array = &numerics::outside(array)?;
     if array.data_type() == ty {
         return Ok(array.clone());
     }
@@ -198,7 +197,9 @@ fn check_type(file: &str, field: &Field, ty: ColumnType, to: SqlType) -> Result<
         .hint("COPY reads numbers, strings, binary, dates and timestamps; not structs."));
     }
     let oid = types::oid_of_arrow(&plain);
-    if plain == DataType::Null || assignable(oid, to.oid) || is_read_as_text(oid, to.oid) {
+    let has_digits = ty == ColumnType::Numeric && oid == oids::TEXT;
+    let is_read = assignable(oid, to.oid) || is_read_as_text(oid, to.oid) || has_digits;
+    if plain == DataType::Null || is_read {
         return Ok(());
     }
     Err(SqlError::new(

@@ -107,10 +107,12 @@ fn decimals_keep_their_scale() {
         &[
             ("12345678.9012345", "12345678.9012345"),
             ("12", "12"),
-            ("-1.50", "-1.5"),
-            ("0.0", "0"),
+            ("-1.50", "-1.50"),
+            ("0.0", "0.0"),
             ("100", "100"),
-            ("0.0000000001", "0.0000000001"),
+            ("0.00000000010", "0.00000000010"),
+            ("NaN", "NaN"),
+            ("-inf", "-Infinity"),
         ],
     );
 }
@@ -199,7 +201,8 @@ fn binary_values_of_a_wrong_length_are_refused() {
     let int = |bytes: &[u8]| from_binary(plain(oids::INT4), ColumnType::Int32, bytes);
     let numeric = |bytes: &[u8]| from_binary(plain(oids::NUMERIC), UNCONSTRAINED, bytes);
     let one: &[u8] = &[0, 1, 0, 0, 0, 0, 0, 0, 0, 1];
-    assert_eq!(numeric(one).ok(), Some(froglet_engine::Value::Decimal(10_000_000_000)));
+    let exact = exact::Exact::ONE.encode();
+    assert_eq!(numeric(one).ok(), Some(froglet_engine::Value::Numeric(exact.into())));
     for (outcome, code) in [
         (int(&[1, 2]), "08P01"),
         (int(&[0; 5]), "22P03"),
