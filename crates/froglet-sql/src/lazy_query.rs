@@ -27,6 +27,7 @@ use crate::frozen::{Frozen, FrozenValues};
 use crate::join_way::JoinWay;
 use crate::resolve::Names;
 use crate::semantics::casts::CastFunction;
+use crate::types::EXACT;
 use crate::{stored, table_query, udf};
 
 /// How rows of a new table are made, and values of a computed column.
@@ -136,10 +137,15 @@ const TOTAL: [&str; 3] = ["coalesce", "lower", "upper"];
 /// Whether every value of one type is one of another.
 pub(crate) fn is_widening(from: &DataType, to: &DataType) -> bool {
     use DataType::{Float32, Float64, Int16, Int32, Int64};
-    matches!(
-        (from, to),
-        (Int16, Int32 | Int64 | Float32 | Float64) | (Int32, Int64 | Float64) | (Float32, Float64)
-    )
+    // An exact numeric has all digits of any number but of a float.
+    let is_exact = *to == EXACT && (from.is_integer() || matches!(from, DataType::Decimal128(..)));
+    is_exact
+        || matches!(
+            (from, to),
+            (Int16, Int32 | Int64 | Float32 | Float64)
+                | (Int32, Int64 | Float64)
+                | (Float32, Float64)
+        )
 }
 
 /// Whether evaluating an expression over rows of a schema may fail for some.

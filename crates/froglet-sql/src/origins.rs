@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan};
 
+use crate::semantics::numerics;
 use crate::units::{Source, columns_read};
 
 /// What is known of the rows of a node.
@@ -147,6 +148,11 @@ pub(crate) fn may_fail(plan: &LogicalPlan) -> Result<bool> {
                     }
                     Expr::Cast(cast) => {
                         ty(&cast.expr).is_some_and(|from| widens(&from, cast.field.data_type()))
+                    }
+                    Expr::ScalarFunction(call) => {
+                        let from = call.args.first().and_then(ty);
+                        let is_total = |ty| numerics::is_number(&ty) && !ty.is_floating();
+                        numerics::is_total(&call.func) && from.is_some_and(is_total)
                     }
                     // A sum has more digits than any number of rows can fill.
                     Expr::AggregateFunction(function) => {

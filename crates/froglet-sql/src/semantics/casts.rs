@@ -365,6 +365,11 @@ impl CastFunction {
         matches!(self.oid, oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE)
     }
 
+    /// Whether it makes exact numerics.
+    pub fn is_to_exact(&self) -> bool {
+        self.oid == oids::NUMERIC && self.modifier < 4
+    }
+
     fn target(&self) -> SqlType {
         SqlType { oid: self.oid, modifier: self.modifier }
     }

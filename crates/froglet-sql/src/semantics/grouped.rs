@@ -54,11 +54,30 @@ fn match_pair(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> Result<()
     Ok(())
 }
 
+/// Whether columns are the same wherever others are, as DataFusion groups by all columns of a row whose key is
+/// grouped by.
+fn are_determined(columns: &[&Expr], others: &[&Expr], schema: &DFSchema) -> bool {
+    let place = |expr: &&Expr| match expr {
+        Expr::Column(column) => schema.maybe_index_of_column(column),
+        _ => None,
+    };
+    let known: Vec<usize> = others.iter().filter_map(place).collect();
+    let Some(wanted) = columns.iter().map(place).collect::<Option<Vec<usize>>>() else {
+        return false;
+    };
+    schema.functional_dependencies().iter().any(|dependence| {
+        dependence.source_indices.iter().all(|at| known.contains(at))
+            && wanted.iter().all(|at| dependence.target_indices.contains(at))
+    })
+}
+
 /// An aggregate whose groups are told by measures. What a group shows is what its first row has.
 fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
     let input = aggregate.input.schema().clone();
     let is_measured = |expr: &Expr| measures::is_measured(expr, &input);
-    if !aggregate.group_expr.iter().any(is_measured) {
+    let (measured, others): (Vec<&Expr>, Vec<&Expr>) =
+        aggregate.group_expr.iter().partition(|expr| is_measured(expr));
+    if measured.is_empty() || are_determined(&measured, &others, &input) {
         return Ok(LogicalPlan::Aggregate(aggregate));
     }
     let shown = aggregate.schema.clone();

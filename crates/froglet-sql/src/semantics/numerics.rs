@@ -152,6 +152,12 @@ pub fn order_of(expr: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(ORDER.clone(), vec![expr]))
 }
 
+/// Whether a function takes every number but floats to an exact numeric, or to what it is compared by.
+pub fn is_total(function: &ScalarUDF) -> bool {
+    let cast = function.inner().downcast_ref::<casts::CastFunction>();
+    cast.is_some_and(casts::CastFunction::is_to_exact) || function.inner().is::<OfNumber>()
+}
+
 /// Whether a call is an [`order_of`], of what.
 pub fn ordered(expr: &Expr) -> Option<&Expr> {
     match expr {
