@@ -296,6 +296,18 @@ def test_files_of_others(copier, directory, format):
                 assert found == expected, (sql_type, array.type)
 
 
+@pytest.mark.parametrize("given", [pa.large_binary(), pa.list_(pa.large_binary()), pa.large_list(pa.large_binary())], ids=str)
+def test_bytes_are_no_numbers(copier, directory, given):
+    """Whatever a numeric is made of inside, nobody's bytes pass for it."""
+    value = b"@" if given == pa.large_binary() else [b"@"]
+    write(directory / "bytes.arrow", pa.table({"v": pa.array([value], given)}))
+    copier.run("create table t (v numeric)", "create table ts (v numeric[])")
+    with copier.connect() as connection:
+        for table in ("t", "ts"):
+            assert failing(connection, f"copy {table} from 'bytes.arrow'")[0] in {"42804", "22P02"}
+    assert copier.value("select count(*) from t") == 0
+
+
 @pytest.mark.parametrize("name, options", [
     *((f"f.{i}.parquet", {"compression": c}) for i, c in enumerate(["none", "snappy", "zstd", "lz4"])),
     ("v2.parquet", {"data_page_version": "2.0", "compression": "zstd"}),

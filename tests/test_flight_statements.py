@@ -195,7 +195,7 @@ def test_rows_of_parameters_are_of_one_execution(table):
 
 def test_values_that_no_column_can_hold(table):
     """By ingest and as parameters alike, and as COPY refuses them."""
-    table.run("create table wide (s text, at timestamp, atz timestamptz, d date)")
+    table.run("create table wide (s text, at timestamp, atz timestamptz, d date, n numeric, ns numeric[], b bytea)")
     far = 2**60
     cases = [
         ("s", pyarrow.array(["a\0b"]), "22021"),
@@ -206,6 +206,10 @@ def test_values_that_no_column_can_hold(table):
         ("d", pyarrow.array([far], pyarrow.int64()).view(pyarrow.date64()), "22008"),
         ("s", pyarrow.array([{"a": 1}]), "0A000"),
         ("s", pyarrow.array([[("k", 1)]], pyarrow.map_(pyarrow.string(), pyarrow.int32())), "0A000"),
+        # Bytes are no numbers, whatever a numeric is made of inside.
+        ("n", pyarrow.array([b"@"], pyarrow.large_binary()), "(42804|22P02|42846)"),
+        ("ns", pyarrow.array([[b"@"]], pyarrow.list_(pyarrow.large_binary())), "(42804|22P02|42846)"),
+        ("ns", pyarrow.array([[b"@"]], pyarrow.large_list(pyarrow.large_binary())), "(42804|22P02|42846)"),
     ]
     with Flight(table) as client:
         for column, values, state in cases:
@@ -220,9 +224,12 @@ def test_values_that_no_column_can_hold(table):
         assert client.ingest("wide", pyarrow.record_batch({"s": runs})) == 3500
         at = pyarrow.array([1, None], pyarrow.timestamp("s"))
         assert client.ingest("wide", pyarrow.record_batch({"at": at})) == 2
+        large = pyarrow.array([b"\0@"], pyarrow.large_binary())
+        assert client.ingest("wide", pyarrow.record_batch({"b": large})) == 1
     assert table.rows("select s, count(*) from wide where s is not null group by s order by s") == [
         ("one", 1500), ("two", 2000)]
     assert table.value("select at from wide where at is not null") == datetime.datetime(1970, 1, 1, 0, 0, 1)
+    assert table.value("select b from wide where b is not null") == b"\0@"
 
 
 def test_a_prepared_statement_outlives_a_schema_change(table):

@@ -240,7 +240,7 @@ class Postgres(Server):
             os.chown(self.directory, user.pw_uid, user.pw_gid)
         subprocess.run(
             [program("initdb"), "-D", self.data, "-U", self.user, "-A", "trust", "--no-sync",
-             "-E", "UTF8", "--locale", "C"],
+             "-E", "UTF8", "--locale", "C.UTF-8"],
             check=True, stdout=subprocess.DEVNULL, cwd=self.directory, **as_user,
         )
         settings = {

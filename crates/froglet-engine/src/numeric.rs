@@ -13,6 +13,9 @@
 //!     d  digits in base 10000, the most significant first, neither the first nor the last 0
 //!     ~  of a negative number the weight is FFFF - w, and each digit FFFE - d
 //!
+//!   1.50         40  80 00  00 01  13 88  | 00 02         weight 0; digits 1 and 5000; two are shown
+//!  -1.5          20  7F FF  FF FD  EC 76  FF FF | 00 01
+//!
 //!   display scale: decimal digits shown after the point, those that the number has at least, 3FFF at
 //!   most; 0 of NaN and the infinities
 //! ```
@@ -34,23 +37,37 @@ pub const NEGATIVE_INFINITY: [u8; 3] = [BELOW, 0, 0];
 /// The most digits that may be shown after the point.
 pub const DISPLAY_SCALE_MAX: u16 = 0x3FFF;
 
-const BELOW: u8 = 0x10;
-const NEGATIVE: u8 = 0x20;
-const ZERO: u8 = 0x30;
-const POSITIVE: u8 = 0x40;
-const ABOVE: u8 = 0x50;
-const IS_NAN: u8 = 0x60;
+/// The first byte of -Infinity.
+pub const BELOW: u8 = 0x10;
+/// The first byte of a negative number.
+pub const NEGATIVE: u8 = 0x20;
+/// The first byte of zero.
+pub const ZERO: u8 = 0x30;
+/// The first byte of a positive number.
+pub const POSITIVE: u8 = 0x40;
+/// The first byte of +Infinity.
+pub const ABOVE: u8 = 0x50;
+/// The first byte of NaN, which is greater than all else.
+pub const IS_NAN: u8 = 0x60;
 
-/// Behind the digits of a negative number.
-const END: [u8; 2] = [0xFF; 2];
-const WEIGHT_BIAS: i32 = 0x8000;
+/// Behind the digits of a negative number; greater than each of them.
+pub const END: [u8; 2] = [0xFF; 2];
+/// What a digit of a negative number is subtracted from.
+pub const INVERTED: u16 = 0xFFFE;
+/// What is added to a weight.
+pub const WEIGHT_BIAS: i32 = 0x8000;
 const DECIMALS_PER_DIGIT: u16 = 4;
 
-/// What numbers are compared by: all but the display scale.
+/// What numbers are compared by: all but the display scale. Nothing of what is no number.
 #[inline]
 pub fn order(value: &[u8]) -> &[u8] {
-    debug_assert!(is_well_formed(value), "{value:02x?} is no number");
     &value[..value.len().saturating_sub(2)]
+}
+
+/// Digits after the point that are shown; 0 of what is no number.
+#[inline]
+pub fn display_scale(value: &[u8]) -> u16 {
+    value.last_chunk().map_or(0, |scale| u16::from_be_bytes(*scale))
 }
 
 /// Whether bytes are a number in the one encoding that it has (N3).
@@ -154,7 +171,7 @@ fn encode(is_negative: bool, weight: i32, digits: &[u16], scale: u16) -> Box<[u8
     } else if is_negative {
         out.push(NEGATIVE);
         out.extend((0xFFFF - biased).to_be_bytes());
-        digits.iter().for_each(|digit| out.extend((0xFFFE - digit).to_be_bytes()));
+        digits.iter().for_each(|digit| out.extend((INVERTED - digit).to_be_bytes()));
         out.extend(END);
     } else {
         out.push(POSITIVE);
@@ -192,7 +209,7 @@ impl<'a> Finite<'a> {
     fn digits(&self) -> impl DoubleEndedIterator<Item = u16> + ExactSizeIterator {
         self.digits.iter().map(|pair| {
             let word = u16::from_be_bytes(*pair);
-            if self.is_negative { 0xFFFE_u16.wrapping_sub(word) } else { word }
+            if self.is_negative { INVERTED.wrapping_sub(word) } else { word }
         })
     }
 }

@@ -453,7 +453,7 @@ impl RowExpr {
 
     /// A batch of columns in the order of its inputs.
     pub fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, SqlError> {
-        let columns = casts::lists(columns, &self.schema)?;
+        let columns = casts::computed(columns, &self.schema)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(crate::df_error::arrow)

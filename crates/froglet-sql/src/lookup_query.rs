@@ -417,7 +417,7 @@ impl LookupQuery {
     fn eval(&self, batch: &RecordBatch) -> std::result::Result<Made, SqlError> {
         let rows = batch.num_rows();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let columns = casts::lists(batch.columns().to_vec(), &self.schema)?;
+        let columns = casts::computed(batch.columns().to_vec(), &self.schema)?;
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(df_error::arrow)?;
         let (kept, rows) = match &self.condition {

@@ -220,7 +220,7 @@ impl Source {
 
     /// As many of the rows as are still wanted.
     fn cut(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-        let columns = casts::lists(columns, &self.schema)?;
+        let columns = casts::computed(columns, &self.schema)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
         let keep = batch.num_rows().min(self.left);

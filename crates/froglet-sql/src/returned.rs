@@ -51,7 +51,7 @@ pub(crate) fn batch_of(
         let ty = field.ty?;
         Some(array_of(ty, &mut rows.iter().map(|row: &Row| &row[at])))
     });
-    let columns = casts::lists(columns.collect(), schema)?;
+    let columns = casts::computed(columns.collect(), schema)?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     RecordBatch::try_new_with_options(schema.clone(), columns, &options)
         .map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))

@@ -240,7 +240,7 @@ pub(crate) const SPECS: &[Spec] = &[
     )),
     reported(fixed(spec("is_superuser", Kind::Bool, "on", "Whether the user is a superuser."))),
     spec("jit", Kind::Bool, "off", "Accepted; changes nothing."),
-    fixed(spec("lc_collate", Kind::Text, "C", "The collation: bytewise.")),
+    fixed(spec("lc_collate", Kind::Text, "C.UTF-8", "The collation: by code points.")),
     fixed(spec("lc_ctype", Kind::Text, "C.UTF-8", "The character classification.")),
     spec("lc_messages", Kind::Text, "C", "The language of messages."),
     spec("lc_monetary", Kind::Text, "C", "Accepted; changes nothing."),

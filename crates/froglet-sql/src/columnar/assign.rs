@@ -9,9 +9,11 @@
 //! An array without buffers of its own (NULLs, runs) may stand for more rows than there is memory for
 //! once they are values: whoever calls this gives it slices of [`crate::bulk::BATCH_ROWS`].
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use froglet_engine::{ColumnType, Row, SqlState};
 use froglet_schema::SqlType;
 
@@ -38,8 +40,12 @@ pub(crate) fn plain_type(ty: &DataType, to: ColumnType) -> DataType {
             other => plain_type(other, to),
         },
         RunEndEncoded(_, values) => plain_type(values.data_type(), to),
-        // Ours is of numerics.
+        // Ours is of numerics: nobody else's bytes may pass for these, in a list neither.
         LargeBinary => BinaryView,
+        List(item) | LargeList(item) | FixedSizeList(item, _) => {
+            let plain = plain_type(item.data_type(), to);
+            List(Arc::new(Field::new("item", plain, true)))
+        }
         // Sixteen bytes are a UUID unless they are wanted as bytes.
         FixedSizeBinary(n) if *n != 16 || to == ColumnType::Bytes => Binary,
         Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {

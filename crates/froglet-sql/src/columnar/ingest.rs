@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use froglet_engine::{ColumnType, Row, SqlState};
 use froglet_schema::SqlType;
 
-use super::assign::{assigned, is_nested, rows_of, slices};
+use super::assign::{assigned, is_nested, plain_type, rows_of, slices};
 use crate::bulk::{self, Bulk};
 use crate::error::SqlError;
 use crate::resolve::Names;
@@ -123,11 +123,11 @@ impl Session {
             self.begin_activity(&statement)?;
         }
         let bulk = Bulk::begin(self, "INSERT", &name, &columns).await?;
-        for ((column, _, to), field) in bulk.columns.iter().zip(schema.fields()) {
+        for ((column, ty, to), field) in bulk.columns.iter().zip(schema.fields()) {
             if is_nested(field.data_type()) {
                 return Err(unsupported(field));
             }
-            let from = sent_type(field, *to);
+            let from = sent_type(field, *ty, *to);
             // Text is read as COPY reads it.
             if from != oids::TEXT && !assignable(from, to.oid) {
                 return Err(not_assignable(column, *to, plain(from)));
@@ -243,11 +243,11 @@ fn is_uuid(field: &Field) -> bool {
 }
 
 /// The SQL type of a column that is sent. Sixteen bytes may be a uuid without saying so.
-fn sent_type(field: &Field, to: SqlType) -> u32 {
+fn sent_type(field: &Field, ty: ColumnType, to: SqlType) -> u32 {
     match value_type(field.data_type()) {
         DataType::Null => oids::UNKNOWN,
         DataType::FixedSizeBinary(16) if to.oid == oids::BYTEA => oids::BYTEA,
-        ty => oid_of_arrow(ty),
+        given => oid_of_arrow(&plain_type(given, ty)),
     }
 }
 

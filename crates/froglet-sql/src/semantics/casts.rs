@@ -566,11 +566,10 @@ fn of_json(array: &ArrayRef, column: ColumnType, target: SqlType) -> Result<Arra
 
 /// The columns of a schema as they are computed with: those that are stored as an array's text are lists then, and
 /// those of exact numerics have their own type.
-pub fn lists(mut columns: Vec<ArrayRef>, schema: &Schema) -> Result<Vec<ArrayRef>, SqlError> {
+pub fn computed(mut columns: Vec<ArrayRef>, schema: &Schema) -> Result<Vec<ArrayRef>, SqlError> {
     for (column, field) in columns.iter_mut().zip(schema.fields()) {
         if *field.data_type() == types::EXACT && *column.data_type() != types::EXACT {
-            *column = arrow::compute::cast(column, &types::EXACT)
-                .map_err(|e| crate::df_error::map_df_error(e.into()))?;
+            *column = types::as_computed(column, ColumnType::Numeric);
         }
         if matches!(field.data_type(), DataType::List(_)) && column.data_type().is_string() {
             let ty = sql_type_of_field(field);
@@ -582,22 +581,15 @@ pub fn lists(mut columns: Vec<ArrayRef>, schema: &Schema) -> Result<Vec<ArrayRef
     Ok(columns)
 }
 
-/// The same lists of elements in another type.
-fn list_of(list: &ListArray, element: SqlType) -> Result<ArrayRef, SqlError> {
-    let from = types::plain(types::oid_of_arrow(list.values().data_type()));
-    let values = cast_any(list.values(), from, element, &crate::context::NoSession)?;
-    let field = Arc::new(Field::new("item", values.data_type().clone(), true));
-    let lists = ListArray::try_new(field, list.offsets().clone(), values, list.nulls().cloned());
-    Ok(Arc::new(lists.map_err(|e| crate::df_error::map_df_error(e.into()))?))
-}
-
 fn to_list(array: &ArrayRef, element: SqlType, target: SqlType) -> Result<ArrayRef, SqlError> {
     if let Some(list) = array.as_list_opt::<i32>() {
         let is_exact = |ty: &DataType| *ty == types::EXACT;
         if is_exact(list.values().data_type())
             || types::arrow_of(element).is_some_and(|ty| is_exact(&ty))
         {
-            return list_of(list, element);
+            let from = types::plain(types::oid_of_arrow(list.values().data_type()));
+            let values = cast_any(list.values(), from, element, &crate::context::NoSession)?;
+            return Ok(numerics::list_of(list, values));
         }
     }
     if !array.data_type().is_string() {

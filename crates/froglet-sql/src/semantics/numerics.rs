@@ -262,7 +262,7 @@ impl ScalarUDFImpl for OfNumber {
             _ => exacts(array),
         };
         let run = |array: &ArrayRef| match array.as_list_opt::<i32>() {
-            Some(lists) => of_lists(lists, one),
+            Some(lists) => list_of(lists, one(lists.values())),
             None => one(array),
         };
         match &args.args[0] {
@@ -275,9 +275,8 @@ impl ScalarUDFImpl for OfNumber {
     }
 }
 
-/// The same lists of other elements.
-fn of_lists(lists: &ListArray, other: impl Fn(&ArrayRef) -> ArrayRef) -> ArrayRef {
-    let values = other(lists.values());
+/// The same lists of other elements, as many.
+pub fn list_of(lists: &ListArray, values: ArrayRef) -> ArrayRef {
     let item = Arc::new(Field::new("item", values.data_type().clone(), true));
     Arc::new(ListArray::new(item, lists.offsets().clone(), values, lists.nulls().cloned()))
 }

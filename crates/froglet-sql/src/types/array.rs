@@ -4,7 +4,7 @@
 //!   stored      text  {1,NULL,"a b"}     a column's cells, parameters, values of one row
 //!   computed    List                      what expressions see of a column, and make
 //! ```
-//! A scan and an expression's inputs make lists of the texts ([`crate::semantics::casts::lists`]); an
+//! A scan and an expression's inputs make lists of the texts ([`crate::semantics::casts::computed`]); an
 //! assignment makes the text again ([`super::cast::cast_array`]). The text is canonical: every element
 //! as its type prints it, in UTC where that depends on a zone.
 

@@ -1,23 +1,15 @@
-//! The bytes of a value (drawn in the module above), and the digits of base 10000 they are made of.
+//! The bytes of a value ([`froglet_engine::numeric`] draws them), and the digits of base 10000 they are made of.
 
+use froglet_engine::numeric::{
+    self, ABOVE, BELOW, END, INVERTED, IS_NAN, NEGATIVE, POSITIVE, WEIGHT_BIAS, ZERO, display_scale,
+    order,
+};
 use num_bigint::BigUint;
 use smallvec::SmallVec;
 
 use super::int::Int;
 use super::{Decimal, Exact, NumericError, SCALE_MAX};
 
-const NEG_INFINITY: u8 = 0x10;
-const NEGATIVE: u8 = 0x20;
-const ZERO: u8 = 0x30;
-const POSITIVE: u8 = 0x40;
-const INFINITY: u8 = 0x50;
-const NAN: u8 = 0x60;
-
-/// Ends the digits of a negative number; greater than each inverted digit.
-const TERMINATOR: u16 = 0xFFFF;
-/// What a digit of a negative number is subtracted from.
-const INVERTED: u16 = 0xFFFE;
-const WEIGHT_BIAS: i32 = 32768;
 /// A number's weight, at most: 131072 digits before the point.
 const WEIGHT_MAX: i32 = 32767;
 
@@ -32,16 +24,6 @@ const CHUNK_GROUPS: u32 = 4;
 /// As many digits of base 10000 as a u128 holds, whatever they are.
 const SMALL_GROUPS: usize = 9;
 
-/// The part of a value's bytes that is compared (N1, N2): all but the display scale.
-pub fn order(bytes: &[u8]) -> &[u8] {
-    &bytes[..bytes.len().saturating_sub(2)]
-}
-
-/// The display scale in a value's bytes: digits after the point that are shown.
-pub fn scale(bytes: &[u8]) -> u16 {
-    bytes.last_chunk().map_or(0, |scale| u16::from_be_bytes(*scale))
-}
-
 impl Exact {
     /// The value's bytes.
     pub fn encode(&self) -> Vec<u8> {
@@ -53,9 +35,9 @@ impl Exact {
     /// Appends the value's bytes.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         let number = match self {
-            Exact::NegInfinity => return out.extend([NEG_INFINITY, 0, 0]),
-            Exact::Infinity => return out.extend([INFINITY, 0, 0]),
-            Exact::NaN => return out.extend([NAN, 0, 0]),
+            Exact::NegInfinity => return out.extend(numeric::NEGATIVE_INFINITY),
+            Exact::Infinity => return out.extend(numeric::INFINITY),
+            Exact::NaN => return out.extend(numeric::NAN),
             Exact::Finite(number) => number,
         };
         assert!(number.scale <= SCALE_MAX, "a value's display scale has been checked");
@@ -72,7 +54,7 @@ impl Exact {
                 out.push(NEGATIVE);
                 out.extend((!biased(groups.weight)).to_be_bytes());
                 groups.digits.iter().for_each(|digit| out.extend((INVERTED - digit).to_be_bytes()));
-                out.extend(TERMINATOR.to_be_bytes());
+                out.extend(END);
             }
         }
         out.extend((number.scale as u16).to_be_bytes());
@@ -80,7 +62,7 @@ impl Exact {
 
     /// The value of these bytes; `Corrupt` for others than `encode` writes.
     pub fn decode(bytes: &[u8]) -> Result<Exact, NumericError> {
-        let shown = u32::from(scale(bytes));
+        let shown = u32::from(display_scale(bytes));
         if bytes.len() < 3 || shown > SCALE_MAX {
             return Err(NumericError::Corrupt);
         }
@@ -90,9 +72,9 @@ impl Exact {
                 .map(Exact::Finite)
                 .ok_or(NumericError::Corrupt),
             (ZERO, true) => Ok(Exact::Finite(Decimal::zero(shown))),
-            (NEG_INFINITY, true) if shown == 0 => Ok(Exact::NegInfinity),
-            (INFINITY, true) if shown == 0 => Ok(Exact::Infinity),
-            (NAN, true) if shown == 0 => Ok(Exact::NaN),
+            (BELOW, true) if shown == 0 => Ok(Exact::NegInfinity),
+            (ABOVE, true) if shown == 0 => Ok(Exact::Infinity),
+            (IS_NAN, true) if shown == 0 => Ok(Exact::NaN),
             _ => Err(NumericError::Corrupt),
         }
     }
@@ -109,7 +91,7 @@ fn decode_number(negative: bool, rest: &[u8], scale: u32) -> Option<Decimal> {
     }
     let mut words = pairs.iter().map(|pair| u16::from_be_bytes(*pair));
     let weight = words.next()?;
-    if negative && words.next_back()? != TERMINATOR {
+    if negative && words.next_back()?.to_be_bytes() != END {
         return None;
     }
     let weight = i32::from(if negative { !weight } else { weight }) - WEIGHT_BIAS;

@@ -4,31 +4,8 @@
 //! are shown differently. Beside the numbers there are NaN, which equals itself and is greater than all else, and two
 //! infinities. Up to 131072 digits stand before the point and up to 16383 after it.
 //!
-//! The bytes of a value, the same in memory, on disk and in plans:
-//!
-//! ```text
-//!   order part ++ display scale (u16, big endian)
-//!
-//!   order part:  10                      -Infinity
-//!                20  ~w ~w  ~d ~d … FF FF  negative: weight and digits inverted, then a terminator
-//!                30                      zero
-//!                40  w w  d d d d …      positive
-//!                50                      +Infinity
-//!                60                      NaN
-//!
-//!   1.50         40  80 00  00 01  13 88  │ 00 02        weight 0; digits 1 and 5000 (1388); two are shown
-//!  -1.5          20  7F FF  FF FD  EC 76  FF FF │ 00 01  each byte pair of the digits is FFFE less the digit
-//! ```
-//!
-//! - weight: the power of 10000 that the first digit counts, an i16 plus 32768, big endian;
-//! - digits: of base 10000, two bytes each, big endian, without zeros in front or behind.
-//!
-//! N1 The order of the order parts as bytes, where a proper prefix is less, is PostgreSQL's order. Positive numbers:
-//!    the weight decides, then the first digit that differs, and further digits only add. Negative numbers: each pair
-//!    of bytes is inverted, and the terminator, greater than each inverted digit, makes fewer digits greater.
-//! N2 Two values are equal exactly when their order parts are: without zeros in front or behind, weight and digits are
-//!    determined by the number.
-//! N3 There is one encoding of a value and a display scale; what is not a number has display scale 0.
+//! The bytes of a value are the same in memory, on disk and in plans: [`froglet_engine::numeric`] draws them, and says
+//! why they are ordered as the numbers are.
 //!
 //! How many digits a result shows follows PostgreSQL 15's numeric.c (functions are named where a rule is taken from
 //! one). The digits themselves are computed anew and rounded correctly, but for results next to the middle of two
@@ -55,7 +32,7 @@ mod wire;
 use std::cmp::Ordering;
 
 pub use aggregate::{Moments, Sum};
-pub use bytes::{order, scale};
+pub use froglet_engine::numeric::{display_scale, order};
 pub use error::NumericError;
 pub use functions::{factorial, width_bucket};
 use int::Int;

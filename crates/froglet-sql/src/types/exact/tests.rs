@@ -61,7 +61,7 @@ fn bytes_and_wire_read_back() {
         let text = value.to_string();
         let bytes = value.encode();
         assert_eq!(Exact::decode(&bytes).map(|v| v.to_string()), Ok(text.clone()));
-        assert_eq!(u32::from(scale(&bytes)), value.scale().unwrap_or_default());
+        assert_eq!(u32::from(display_scale(&bytes)), value.scale().unwrap_or_default());
         assert_eq!(exact(&text).encode(), bytes, "{text}");
         let mut wire = Vec::new();
         value.write_binary(&mut wire);
