@@ -553,3 +553,13 @@ delete from wi;
 create view no as select 1 as a;
 insert into no values (1);
 select table_name, is_updatable from information_schema.views where table_schema = 'public' order by 1;
+-- feature: INSERT of VALUES with DEFAULT beside subqueries
+create table g (id int generated always as identity, n int generated always as (b * 2) stored, b int, d date default '2024-02-29', s serial);
+insert into g values (default, default, (select 5), default, default), (default, default, 6, '2024-01-01', default);
+insert into g (b, s) values ((select 7), default), (8, 100);
+insert into g (id, b) values ((select 7), 1);
+insert into g (id, b) values (default, (select 1)), (5, 6);
+insert into g values (default, (select 1));
+insert into g (b, d) values ((select 7));
+insert into g (b, d) values ((select 7), default), (1);
+select id, n, b, d, s from g order by id;

@@ -689,3 +689,15 @@ create table t (a int[], b int);
 insert into t values ('{1,2}', 1), (null, 2), ('{}', null);
 select null::int = any(a), null::int = all(a), null::int <> any(a), b = any('{}') from t;
 select a && '{}', a && '{}'::int[], a[1:2] && '{}'::int[], '{}' && a, a && '{2}' from t;
+-- feature: aggregates with FILTER over aggregates of no rows
+create table t (a int);
+insert into t values (1), (2);
+select count(*) filter (where true), min(c) from (select max(a) as c from t where false) q;
+select sum(c) filter (where c > 0), count(*) from (select count(*) as c from t where false) q;
+select count(c) filter (where c is null) from (select max(a) as c from t where false) q;
+-- feature: EXPLAIN: options that cannot be
+explain (wal) select 1;
+explain (timing) select 1;
+explain (costs maybe) select 1;
+explain (nonsense) select 1;
+explain (format nothing) select 1;

@@ -279,3 +279,11 @@ insert into ser (b) values (1) returning *;
 drop sequence other;
 drop sequence other cascade;
 insert into ser (b) values (1);
+-- feature: array_remove and array_replace: equal elements, other types, NULL
+create table t (a numeric[], b int);
+insert into t values ('{1.0,1.00,2}', 1), (null, 2), ('{3,NULL}', null);
+select array_remove(a, b), array_replace(a, b, 9.99) from t;
+select array_replace(array['a','b',null], 'a', 'x'), array_replace(array['a',null], null, 'x'), array_replace(null::int[], 1, 2);
+select array_replace(array[1,2], 2, 2.5), array_remove(array[1,2], 2.0), array_replace(array[1,2], 2, null);
+select array_remove(array[1.5,2], 3/2.0), array_remove('{1,2}'::bigint[], 1), array_replace('{}'::text[], 'a', 'b');
+select array_remove(array[1,2], 'a');

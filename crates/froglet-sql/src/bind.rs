@@ -296,7 +296,9 @@ fn described(session: &Session, command: &Command) -> Result<Option<Arc<[Field]>
         }
         Command::ShowAll => Some(text_fields(&["name", "setting", "description"])),
         Command::Revert(_) => Some(revert::fields()),
-        Command::Explain { options, .. } => Some(crate::explain_run::fields(*options)),
+        Command::Explain { options, .. } => {
+            Some(crate::explain_run::fields(options.clone().unwrap_or_default()))
+        }
         Command::ExplainDdl(_) => Some(text_fields(&["QUERY PLAN"])),
         Command::Fetch { name, moves: false, .. } => {
             let (fields, _) = session.cursor(name).ok_or_else(|| no_cursor(name))?;

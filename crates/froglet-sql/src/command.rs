@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use froglet_txn::Isolation;
 
 use crate::cursor_parse::{self, CursorOptions, Direction};
+use crate::explain::{self, BadOption, ExplainOptions};
 use crate::parse::parse_sql;
 use crate::privileges::parse::{self as privilege_parse, PrivilegeCommand};
 use crate::revert::run::{self as revert, Revert, Undrop};
@@ -154,7 +155,7 @@ pub enum Command {
     Checkpoint,
     ExplainDdl(Box<Statement>),
     Explain {
-        options: crate::explain::ExplainOptions,
+        options: Result<ExplainOptions, BadOption>,
         statement: Box<Statement>,
     },
     Query(Box<ast::Query>),
@@ -258,10 +259,8 @@ impl Command {
             Statement::Update(update) => Command::Update(Box::new(update)),
             Statement::Delete(delete) => Command::Delete(Box::new(delete)),
             Statement::Explain { analyze, verbose, statement, options, .. } => {
-                match crate::explain::options(analyze, verbose, options.as_deref()) {
-                    Ok(options) => Command::Explain { options, statement },
-                    Err(what) => Command::Unsupported(what),
-                }
+                let options = explain::options(analyze, verbose, options.as_deref());
+                Command::Explain { options, statement }
             }
             s @ (Statement::CreateTable(_)
             | Statement::CreateIndex(_)

@@ -85,7 +85,7 @@ async fn run_other(
         }
         Command::ExplainDdl(statement) => ddl_run::explain(session, statement).await,
         Command::Explain { options, statement } => {
-            explain_run::run(session, *options, statement).await
+            explain_run::run(session, options.clone()?, statement).await
         }
         Command::Declare { name, options, .. } => {
             cursor::declare(session, prepared, name, options, params).await

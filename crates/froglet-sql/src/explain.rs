@@ -1,16 +1,17 @@
 //! EXPLAIN and EXPLAIN ANALYZE of a query: DataFusion's physical plan, indented, or as JSON.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::sql::sqlparser::ast::UtilityOption;
-use froglet_engine::Snapshot;
+use froglet_engine::{Snapshot, SqlState};
 use froglet_txn::Limits;
 use futures::StreamExt;
 use serde_json::Value;
 
+use crate::command::fold;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::query::{PlannedQuery, QueryEnv};
@@ -25,35 +26,101 @@ pub struct ExplainOptions {
     pub verbose: bool,
     /// As one JSON document.
     pub json: bool,
+    /// Without the times of each step.
+    pub untimed: bool,
+    /// How long planning and running took; as PostgreSQL, by itself with `analyze` only.
+    pub summary: Option<bool>,
+}
+
+impl ExplainOptions {
+    /// Whether the times of the whole are told.
+    pub fn says_times(&self) -> bool {
+        self.summary.unwrap_or(self.analyze)
+    }
+}
+
+/// An option of EXPLAIN that cannot be.
+#[derive(Debug, Clone)]
+pub enum BadOption {
+    /// There is no such option.
+    Unknown(String),
+    /// Its value is neither true nor false.
+    NotBoolean(String),
+    /// There is no such format.
+    UnknownFormat(String),
+    /// PostgreSQL has the format.
+    Format(String),
+    /// It says something of running, and nothing is run.
+    NeedsAnalyze(&'static str),
+}
+
+impl From<BadOption> for SqlError {
+    fn from(option: BadOption) -> SqlError {
+        match option {
+            BadOption::Unknown(name) => SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("unrecognized EXPLAIN option \"{name}\""),
+            ),
+            BadOption::NotBoolean(name) => {
+                SqlError::new(SqlState::SYNTAX_ERROR, format!("{name} requires a Boolean value"))
+            }
+            BadOption::UnknownFormat(format) => SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("unrecognized value for EXPLAIN option \"format\": \"{format}\""),
+            ),
+            BadOption::Format(format) => {
+                SqlError::unsupported(format!("EXPLAIN (FORMAT {format})"))
+            }
+            BadOption::NeedsAnalyze(name) => SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("EXPLAIN option {name} requires ANALYZE"),
+            ),
+        }
+    }
 }
 
 /// pg_type.oid of json.
 pub const JSON: u32 = 114;
 
-/// The options of a statement. What it says of costs, buffers and times changes nothing; an option that
-/// is none, or a format that there is not, is the error's name.
+/// The options of a statement. What it says of costs, buffers and settings changes nothing.
 pub fn options(
     analyze: bool,
     verbose: bool,
     given: Option<&[UtilityOption]>,
-) -> Result<ExplainOptions, String> {
-    let mut options = ExplainOptions { analyze, verbose, json: false };
+) -> Result<ExplainOptions, BadOption> {
+    let mut options = ExplainOptions { analyze, verbose, ..ExplainOptions::default() };
+    let (mut timing, mut wal) = (None, false);
     for option in given.unwrap_or_default() {
-        let name = option.name.value.to_ascii_lowercase();
+        let name = fold(&option.name);
         let value = option.arg.as_ref().map(|arg| arg.to_string().to_ascii_lowercase());
         let value = value.as_deref().map(|value| value.trim_matches('\''));
-        let on = !matches!(value, Some("off" | "false" | "0"));
+        let on = || match value {
+            None | Some("on" | "true" | "1") => Ok(true),
+            Some("off" | "false" | "0") => Ok(false),
+            Some(_) => Err(BadOption::NotBoolean(name.clone())),
+        };
         match name.as_str() {
-            "analyze" => options.analyze = on,
-            "verbose" => options.verbose = on,
+            "analyze" => options.analyze = on()?,
+            "verbose" => options.verbose = on()?,
+            "summary" => options.summary = Some(on()?),
+            "timing" => timing = Some(on()?),
+            "wal" => wal = on()?,
+            "costs" | "buffers" | "settings" => _ = on()?,
             "format" => match value {
                 Some("json") => options.json = true,
                 Some("text") => options.json = false,
-                other => return Err(format!("EXPLAIN (FORMAT {})", other.unwrap_or_default())),
+                Some(known @ ("xml" | "yaml")) => return Err(BadOption::Format(known.to_owned())),
+                other => {
+                    return Err(BadOption::UnknownFormat(other.unwrap_or_default().to_owned()));
+                }
             },
-            "costs" | "buffers" | "settings" | "summary" | "timing" | "wal" => {}
-            other => return Err(format!("EXPLAIN ({other})")),
+            _ => return Err(BadOption::Unknown(name)),
         }
+    }
+    match (options.analyze, wal, timing) {
+        (false, true, _) => return Err(BadOption::NeedsAnalyze("WAL")),
+        (false, _, Some(true)) => return Err(BadOption::NeedsAnalyze("TIMING")),
+        _ => options.untimed = timing == Some(false),
     }
     Ok(options)
 }
@@ -129,6 +196,9 @@ pub async fn explain(
         if !options.analyze {
             let shown = DisplayableExecutionPlan::new(physical.as_ref()).indent(false).to_string();
             lines.extend(shown.lines().map(str::to_owned));
+            if options.says_times() {
+                lines.push(planning(planned));
+            }
             return Ok(lines);
         }
         let running = Instant::now();
@@ -141,10 +211,15 @@ pub async fn explain(
         let ran = running.elapsed();
         let shown =
             DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(false).to_string();
-        lines.extend(shown.lines().map(str::to_owned));
+        lines.extend(shown.lines().map(|line| match options.untimed {
+            true => without_times(line),
+            false => line.to_owned(),
+        }));
         lines.push(format!("Rows: {rows}"));
-        lines.push(format!("Planning Time: {:.3} ms", planned.as_secs_f64() * 1e3));
-        lines.push(format!("Execution Time: {:.3} ms", ran.as_secs_f64() * 1e3));
+        if options.says_times() {
+            lines.push(planning(planned));
+            lines.push(execution(ran));
+        }
         Ok(lines)
     };
     let task = query_run::runtime().spawn(query_run::guard(work));
@@ -159,4 +234,24 @@ pub async fn explain(
             Err(SqlError::new(froglet_engine::SqlState::INTERNAL_ERROR, e.to_string()))
         }),
     }
+}
+
+fn planning(took: Duration) -> String {
+    format!("Planning Time: {:.3} ms", took.as_secs_f64() * 1e3)
+}
+
+/// How long running took.
+pub(crate) fn execution(took: Duration) -> String {
+    format!("Execution Time: {:.3} ms", took.as_secs_f64() * 1e3)
+}
+
+/// A line of metrics without those that are times.
+fn without_times(line: &str) -> String {
+    let Some((node, metrics)) = line.split_once("metrics=[") else { return line.to_owned() };
+    let is_time = |metric: &&str| {
+        let name = metric.split('=').next().unwrap_or_default();
+        name.ends_with("_time") || name.starts_with("elapsed_")
+    };
+    let kept = metrics.trim_end_matches(']').split(", ").filter(|metric| !is_time(metric));
+    format!("{node}metrics=[{}]", kept.collect::<Vec<_>>().join(", "))
 }

@@ -75,7 +75,9 @@ pub(crate) async fn run(
             };
             let mut lines = select.describe();
             lines[0].push_str(&format!("  (actual rows={rows})"));
-            lines.push(format!("Execution Time: {:.3} ms", begun.elapsed().as_secs_f64() * 1e3));
+            if options.says_times() {
+                lines.push(explain::execution(begun.elapsed()));
+            }
             lines
         }
         _ if analyze => return Err(SqlError::unsupported("EXPLAIN ANALYZE of a data change")),

@@ -1,25 +1,26 @@
 //! Planning of INSERT.
 
+use std::borrow::Cow;
+
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Insert, ObjectName, OnInsert, Query, SetExpr, Setting, TableObject, UnaryOperator,
     Value as Ast,
 };
-use datafusion::sql::sqlparser::parser::Parser;
 use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::{ColumnDef, SqlType, TableDef, TableVersion};
 
 use crate::apply::Stop;
 use crate::command::fold;
-use crate::dialect::Postgres;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, infer_params};
 use crate::insert::{InsertPlan, Inserter, Source};
 use crate::on_conflict::OnConflict;
+use crate::parse::parse_query;
 use crate::plan::Planner;
 use crate::query_rows::RowsQuery;
 use crate::resolve;
 use crate::returning::{self, OutputList};
-use crate::stored::DefaultKind;
+use crate::stored::{self, DefaultKind};
 use crate::table::{Compiled, compiled};
 use crate::target::is_default;
 use crate::{types, view_write};
@@ -41,28 +42,31 @@ pub(crate) async fn plan(
     let table = planner.names().written(name)?.clone();
     let compiled = compiled(&table)?;
     let alias = insert.table_alias.as_ref().map(|alias| fold(&alias.alias));
-    let columns = columns_named(&table.def, &insert.columns)?;
-    let (source, columns, mut params) = match values_of(insert.source.as_deref()) {
-        Body::Defaults => (Source::Values(vec![Vec::new()]), Vec::new(), given.to_vec()),
-        Body::Values(rows) => values(&table, &compiled, insert, columns, &rows, given)?,
-        Body::Query(query) => {
-            let types: Vec<SqlType> =
-                columns.iter().map(|c| table.def.columns[*c].sql_type).collect();
-            let (query, params) = RowsQuery::plan(planner, &query, given, &types).await?;
-            let columns = shortened(!insert.columns.is_empty(), columns, query.width())?;
-            for column in &columns {
-                let kind = compiled.kinds[*column];
-                if is_overridden(overriding(insert), kind) {
-                    return Err(SqlError::unsupported("OVERRIDING USER VALUE of a query").into());
+    let mut columns = columns_named(&table.def, &insert.columns)?;
+    let (source, columns, mut params) =
+        match values_of(insert.source.as_deref(), &table.def, &mut columns)? {
+            Body::Defaults => (Source::Values(vec![Vec::new()]), Vec::new(), given.to_vec()),
+            Body::Values(rows) => values(&table, &compiled, insert, columns, &rows, given)?,
+            Body::Query(query) => {
+                let types: Vec<SqlType> =
+                    columns.iter().map(|c| table.def.columns[*c].sql_type).collect();
+                let (query, params) = RowsQuery::plan(planner, &query, given, &types).await?;
+                let columns = shortened(!insert.columns.is_empty(), columns, query.width())?;
+                for column in &columns {
+                    let kind = compiled.kinds[*column];
+                    if is_overridden(overriding(insert), kind) {
+                        return Err(
+                            SqlError::unsupported("OVERRIDING USER VALUE of a query").into()
+                        );
+                    }
+                    if !is_let(overriding(insert), kind) {
+                        refuse_given(&table.def, &compiled, *column)?;
+                    }
                 }
-                if !is_let(overriding(insert), kind) {
-                    refuse_given(&table.def, &compiled, *column)?;
-                }
+                let targets = columns.iter().map(|c| target_of(&table.def.columns[*c])).collect();
+                (Source::Query(Box::new(query.cast_to(targets)?)), columns, params)
             }
-            let targets = columns.iter().map(|c| target_of(&table.def.columns[*c])).collect();
-            (Source::Query(Box::new(query.cast_to(targets)?)), columns, params)
-        }
-    };
+        };
     let scope = Scope::table(&table.def, alias.as_deref());
     let on_conflict = match &insert.on {
         None => None,
@@ -160,36 +164,67 @@ pub(crate) fn columns_named(def: &TableDef, names: &[ObjectName]) -> Result<Vec<
 enum Body<'a> {
     Defaults,
     Values(Vec<&'a [Expr]>),
-    Query(std::borrow::Cow<'a, Query>),
+    Query(Cow<'a, Query>),
 }
 
-fn values_of(source: Option<&Query>) -> Body<'_> {
-    let Some(query) = source else { return Body::Defaults };
-    match query.body.as_ref() {
+/// What is inserted into these columns; of those for which each row of VALUES says DEFAULT nothing may be left.
+fn values_of<'a>(
+    source: Option<&'a Query>,
+    def: &TableDef,
+    columns: &mut Vec<usize>,
+) -> Result<Body<'a>, SqlError> {
+    let Some(query) = source else { return Ok(Body::Defaults) };
+    Ok(match query.body.as_ref() {
         SetExpr::Values(values) if query.order_by.is_none() && query.limit_clause.is_none() => {
             let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
             if rows.iter().any(|row| row.iter().any(crate::target::has_subquery)) {
-                return Body::Query(std::borrow::Cow::Owned(union_of(query, &rows)));
+                return Ok(Body::Query(Cow::Owned(union_of(query, rows, def, columns)?)));
             }
             Body::Values(rows)
         }
-        _ => Body::Query(std::borrow::Cow::Borrowed(query)),
-    }
+        _ => Body::Query(Cow::Borrowed(query)),
+    })
 }
 
-/// VALUES with queries inside, as a union of SELECTs: DataFusion's VALUES takes no queries.
-fn union_of(values: &Query, rows: &[&[Expr]]) -> Query {
-    let select = |row: &[Expr]| {
-        let list: Vec<String> = row.iter().map(|expr| format!("({expr})")).collect();
+/// VALUES with queries inside, as a union of SELECTs: DataFusion's VALUES takes no queries. A column that has DEFAULT in
+/// each row is left out of both; one that has it in some has the expression there.
+fn union_of(
+    values: &Query,
+    rows: Vec<&[Expr]>,
+    def: &TableDef,
+    columns: &mut Vec<usize>,
+) -> Result<Query, SqlError> {
+    let width = width_of(&rows)?;
+    let is_given: Vec<bool> =
+        (0..width).map(|at| rows.iter().any(|row| !is_default(&row[at]))).collect();
+    let cell = |at: usize, expr: &Expr| match columns.get(at).map(|at| &def.columns[*at]) {
+        Some(column) if is_default(expr) => {
+            stored::default_text(column, def).unwrap_or_else(|| "NULL".to_owned())
+        }
+        _ => format!("({expr})"),
+    };
+    let select = |row: &&[Expr]| {
+        let cells = row.iter().enumerate().filter(|(at, _)| is_given[*at]);
+        let list: Vec<String> = cells.map(|(at, expr)| cell(at, expr)).collect();
         format!("SELECT {}", list.join(", "))
     };
-    let selects: Vec<String> = rows.iter().map(|row| select(row)).collect();
-    let text = selects.join(" UNION ALL ");
-    let parsed =
-        Parser::new(&Postgres).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
-    let mut union = parsed.map_or_else(|_| values.clone(), |query| *query);
+    let selects: Vec<String> = rows.iter().map(select).collect();
+    let mut union = parse_query(&selects.join(" UNION ALL "))?;
     union.with.clone_from(&values.with);
-    union
+    let mut given = is_given.into_iter();
+    columns.retain(|_| given.next().unwrap_or(true));
+    Ok(union)
+}
+
+/// How many values each row has: 42601 where they differ.
+fn width_of(rows: &[&[Expr]]) -> Result<usize, SqlError> {
+    let width = rows.first().map_or(0, |row| row.len());
+    match rows.iter().all(|row| row.len() == width) {
+        true => Ok(width),
+        false => {
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"))
+        }
+    }
 }
 
 /// Without a column list a row may be shorter than the table, and never longer.
@@ -217,13 +252,7 @@ fn values(
     rows: &[&[Expr]],
     given: &[SqlType],
 ) -> Result<(Source, Vec<usize>, Vec<SqlType>), SqlError> {
-    let width = rows.first().map_or(0, |row| row.len());
-    if rows.iter().any(|row| row.len() != width) {
-        return Err(SqlError::new(
-            SqlState::SYNTAX_ERROR,
-            "VALUES lists must all be the same length",
-        ));
-    }
+    let width = width_of(rows)?;
     let columns = shortened(!insert.columns.is_empty(), columns, width)?;
     let scope = Scope::empty();
     let mut exprs: Vec<(&Expr, Option<SqlType>)> = Vec::new();

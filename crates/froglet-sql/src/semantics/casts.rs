@@ -102,16 +102,8 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         Expr::ScalarFunction(call) if call.func.name() == "pg_typeof" => {
             calls::type_named(call, schema)
         }
-        Expr::ScalarFunction(mut call) if call.func.name() == "array_positions" => {
-            let is_measured = call.args.iter().any(|arg| numerics::is_exact_list(arg, schema));
-            if is_measured {
-                let args = call.args.iter_mut().take(2);
-                args.for_each(|arg| *arg = numerics::order_of(std::mem::take(arg)));
-            }
-            Ok(mark(Expr::ScalarFunction(call), is_measured))
-        }
-        Expr::ScalarFunction(mut call) if call.func.name() == "make_array" => {
-            let changed = numerics::to_one(call.args.iter_mut().collect(), schema);
+        Expr::ScalarFunction(mut call) if numerics::takes_elements(call.func.name()) => {
+            let changed = numerics::bring_elements(&mut call, schema);
             Ok(mark(Expr::ScalarFunction(call), changed))
         }
         Expr::ScalarFunction(mut call) => {

@@ -30,7 +30,7 @@ use crate::error::SqlError;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::exact::{Exact, order};
 use crate::types::numeric::{self, exact_of, of_bytes};
-use crate::types::{EXACT, oids, plain};
+use crate::types::{EXACT, array_oid, oid_of_arrow, oids, plain};
 
 /// Whether values of a type are numbers.
 pub fn is_number(ty: &DataType) -> bool {
@@ -78,6 +78,61 @@ pub fn to_one(mut exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
             let inner = std::mem::take(&mut **expr);
             **expr = brought(inner, &one);
         }
+    }
+    true
+}
+
+/// Whether a function takes elements of arrays one by one, to be brought to one type with [`bring_elements`].
+pub fn takes_elements(function: &str) -> bool {
+    matches!(function, "make_array" | "array_positions" | "array_remove" | "array_replace")
+}
+
+/// Brings elements, and arrays of them, to what the function makes the right answer of; whether any changed.
+pub fn bring_elements(call: &mut ScalarFunction, schema: &DFSchema) -> bool {
+    match call.func.name() {
+        "make_array" => to_one(call.args.iter_mut().collect(), schema),
+        "array_positions" => {
+            let has_exact = call.args.iter().any(|arg| is_exact_list(arg, schema));
+            if has_exact {
+                call.args.iter_mut().for_each(|arg| *arg = order_of(std::mem::take(arg)));
+            }
+            has_exact
+        }
+        _ => to_one_element(&mut call.args, schema),
+    }
+}
+
+/// An array and elements to be of one type: PostgreSQL's anycompatible.
+fn to_one_element(args: &mut [Expr], schema: &DFSchema) -> bool {
+    let element = |expr: &Expr| match arrow_type_of(expr, schema).ok()? {
+        DataType::List(item) => Some(item.data_type().clone()),
+        ty => Some(ty),
+    };
+    let Some(first) = args.first().and_then(element) else { return false };
+    let mut changed = false;
+    for arg in args.iter_mut().skip(1) {
+        if operators::unknown_literal(arg).is_some() && !first.is_string() {
+            *arg = casts::call(std::mem::take(arg), plain(oid_of_arrow(&first)));
+            changed = true;
+        }
+    }
+    let types: Vec<DataType> = args.iter().filter_map(element).filter(is_number).collect();
+    if types.iter().all(|ty| *ty == first && *ty != EXACT) {
+        return changed;
+    }
+    let one = match () {
+        () if types.iter().any(DataType::is_floating) => oids::FLOAT8,
+        () if types.iter().all(DataType::is_integer) => oids::INT8,
+        () => oids::NUMERIC,
+    };
+    for arg in args {
+        let is_list = matches!(arrow_type_of(arg, schema), Ok(DataType::List(_)));
+        let inner = std::mem::take(arg);
+        *arg = match is_list {
+            _ if one == oids::NUMERIC => exact(inner),
+            true => casts::call(inner, plain(array_oid(one))),
+            false => casts::call(inner, plain(one)),
+        };
     }
     true
 }

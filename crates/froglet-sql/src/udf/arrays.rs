@@ -1,11 +1,8 @@
-//! Functions of arrays that DataFusion has otherwise: lengths are integer, positions count from 1, and
-//! what is removed or replaced is so everywhere.
+//! Functions of arrays that DataFusion has otherwise: lengths are integer, positions count from 1.
 
 use std::sync::Arc;
 
 use arrow::array::Array;
-use datafusion::functions_nested::remove::array_remove_all_udf;
-use datafusion::functions_nested::replace::array_replace_all_udf;
 use datafusion::logical_expr::ScalarUDF;
 
 use super::simple::Out;
@@ -21,9 +18,6 @@ type Answer = Result<Out, SqlError>;
 
 /// The functions.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    let renamed = |theirs: Arc<ScalarUDF>, name: &'static str| {
-        Arc::new(theirs.as_ref().clone().with_aliases([name]))
-    };
     vec![
         Typed::new("array_length", 2, INT4, |a| Ok(bound(a, |length| length))).build(),
         Typed::new("array_upper", 2, INT4, |a| Ok(bound(a, |length| length))).build(),
@@ -39,8 +33,6 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         })
         .build(),
         Typed::new("array_position", 2, INT4, position).at_most(3).not_strict().build(),
-        renamed(array_remove_all_udf(), "array_remove"),
-        renamed(array_replace_all_udf(), "array_replace"),
     ]
 }
 

@@ -5,7 +5,7 @@
 //! | `froglet_list(x)` | `ARRAY(SELECT …)` of no rows: an empty list, where the aggregate in its place has NULL |
 //! | `_pg_expandarray(x)` | the items of an array and their numbers, as a list of rows that the query unnests |
 //! | `froglet_nth(x, i)` | `x` under another name: DataFusion tells lists that it unnests together by their names, in which are no types |
-//! | `array_remove(x, i)` | of NULL, too: DataFusion's answers NULL then |
+//! | `array_remove(x, i)`, `array_replace(x, i, j)` | of NULL, too, and everywhere: DataFusion's answers NULL then |
 //! | `froglet_name_char(n, i)` | `n[i]` of a name: its characters are counted from 0 |
 
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::kernels::cmp;
+use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
@@ -25,8 +26,9 @@ use datafusion::logical_expr::{
 };
 
 use super::simple::{Out, Simple, int, text};
+use crate::semantics::numerics;
 use crate::types::oids::{CHAR, INT4, INT8, NAME as NAME_TYPE};
-use crate::types::{plain, sql_field};
+use crate::types::{EXACT, plain, sql_field};
 
 /// The name of what makes empty lists.
 pub const NAME: &str = "froglet_list";
@@ -44,9 +46,8 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     vec![
         Arc::new(ScalarUDF::new_from_impl(NotNull { signature })),
         Arc::new(ScalarUDF::new_from_impl(expand)),
-        Arc::new(ScalarUDF::new_from_impl(Remove {
-            signature: Signature::any(2, Volatility::Immutable),
-        })),
+        Edit::function("array_remove", 2),
+        Edit::function("array_replace", 3),
         Arc::new(ScalarUDF::new_from_impl(Nth {
             signature: Signature::any(2, Volatility::Immutable),
         })),
@@ -151,14 +152,23 @@ impl ScalarUDFImpl for NotNull {
     }
 }
 
+/// Lists without an item, or with another one in its place.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Remove {
+struct Edit {
+    name: &'static str,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Remove {
+impl Edit {
+    fn function(name: &'static str, arguments: usize) -> Arc<ScalarUDF> {
+        let signature = Signature::any(arguments, Volatility::Immutable);
+        Arc::new(ScalarUDF::new_from_impl(Edit { name, signature }))
+    }
+}
+
+impl ScalarUDFImpl for Edit {
     fn name(&self) -> &str {
-        "array_remove"
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -184,19 +194,23 @@ impl ScalarUDFImpl for Remove {
         let arrays = args.args.into_iter().map(|arg| arg.into_array(rows));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         match &arrays[..] {
-            [lists, _] if lists.data_type().is_null() => Ok(ColumnarValue::Array(lists.clone())),
-            [lists, item] => Ok(ColumnarValue::Array(without(lists, item)?)),
-            _ => Err(crate::planning::internal("an array and an item")),
+            [lists, ..] if lists.data_type().is_null() => Ok(ColumnarValue::Array(lists.clone())),
+            [lists, item] => Ok(ColumnarValue::Array(edited(lists, item, None)?)),
+            [lists, item, other] => Ok(ColumnarValue::Array(edited(lists, item, Some(other))?)),
+            _ => Err(crate::planning::internal("an array and items")),
         }
     }
 }
 
-/// Each list without the elements that are not distinct from the row's item.
-fn without(array: &ArrayRef, item: &ArrayRef) -> Result<ArrayRef> {
+/// Each list without the elements that are not distinct from the row's item, or with the other item of the row in
+/// the place of each.
+fn edited(array: &ArrayRef, item: &ArrayRef, other: Option<&ArrayRef>) -> Result<ArrayRef> {
     let DataType::List(field) = array.data_type() else {
         return Err(crate::planning::internal("an array"));
     };
-    let item = arrow::compute::cast(item, field.data_type())?;
+    let like_items = |given: &ArrayRef| arrow::compute::cast(given, field.data_type());
+    let item = compared(&like_items(item)?);
+    let other = other.map(like_items).transpose()?;
     let lists = array.as_list::<i32>();
     let mut kept = Vec::with_capacity(lists.len());
     for (row, items) in lists.iter().enumerate() {
@@ -204,8 +218,11 @@ fn without(array: &ArrayRef, item: &ArrayRef) -> Result<ArrayRef> {
             kept.push(arrow::array::new_empty_array(field.data_type()));
             continue;
         };
-        let stays = cmp::distinct(&items, &Scalar::new(item.slice(row, 1)))?;
-        kept.push(arrow::compute::filter(&items, &stays)?);
+        let stays = cmp::distinct(&compared(&items), &Scalar::new(item.slice(row, 1)))?;
+        kept.push(match &other {
+            Some(other) => zip(&stays, &items, &Scalar::new(other.slice(row, 1)))?,
+            None => arrow::compute::filter(&items, &stays)?,
+        });
     }
     let offsets = OffsetBuffer::from_lengths(kept.iter().map(|items| items.len()));
     let all: Vec<&dyn Array> = kept.iter().map(AsRef::as_ref).collect();
@@ -215,6 +232,11 @@ fn without(array: &ArrayRef, item: &ArrayRef) -> Result<ArrayRef> {
     };
     let nulls = lists.nulls().cloned();
     Ok(Arc::new(ListArray::try_new(field.clone(), offsets, values, nulls)?))
+}
+
+/// Items as they are compared.
+fn compared(items: &ArrayRef) -> ArrayRef {
+    if *items.data_type() == EXACT { numerics::orders(items) } else { items.clone() }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! The bytes of a value ([`froglet_engine::numeric`] draws them), and the digits of base 10000 they are made of.
 
 use froglet_engine::numeric::{
-    self, ABOVE, BELOW, END, INVERTED, IS_NAN, NEGATIVE, POSITIVE, WEIGHT_BIAS, ZERO, display_scale,
-    order,
+    self, ABOVE, BELOW, END, INVERTED, IS_NAN, NEGATIVE, POSITIVE, WEIGHT_BIAS, ZERO,
+    display_scale, order,
 };
 use num_bigint::BigUint;
 use smallvec::SmallVec;

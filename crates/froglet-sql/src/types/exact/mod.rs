@@ -32,8 +32,8 @@ mod wire;
 use std::cmp::Ordering;
 
 pub use aggregate::{Moments, Sum};
-pub use froglet_engine::numeric::{display_scale, order};
 pub use error::NumericError;
+pub use froglet_engine::numeric::{display_scale, order};
 pub use functions::{factorial, width_bucket};
 use int::Int;
 
