@@ -14,6 +14,7 @@ use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::stored;
 use crate::types::cast::{CastContext, assignable};
+use crate::types::numeric::precision_scale;
 use crate::types::{self, Zone, cast_array};
 use crate::walk;
 
@@ -192,7 +193,12 @@ pub(crate) fn keeps_cells(old: &ColumnDef, new: &NewColumn) -> bool {
             to.modifier < 0
                 || (from.oid == VARCHAR && from.modifier >= 0 && from.modifier <= to.modifier)
         }
-        (NUMERIC, NUMERIC) => true,
+        // Decimals of one stored type are of one precision and scale; exact ones may have any.
+        (NUMERIC, NUMERIC) if old.ty != ColumnType::Numeric || to.modifier < 0 => true,
+        (NUMERIC, NUMERIC) if from.modifier >= 0 => {
+            let (old, new) = (precision_scale(from.modifier), precision_scale(to.modifier));
+            old.1 == new.1 && old.0 <= new.0
+        }
         _ => false,
     }
 }

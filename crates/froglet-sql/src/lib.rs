@@ -59,6 +59,7 @@ mod find;
 mod foreignkey;
 mod frozen;
 pub mod functions;
+mod in_order;
 mod index_expr;
 mod insert;
 mod insert_plan;

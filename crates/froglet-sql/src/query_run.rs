@@ -32,6 +32,7 @@ use tokio::sync::mpsc;
 use crate::context::SessionRef;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
+use crate::in_order::in_order;
 use crate::provider::QueryScope;
 use crate::query::QueryEnv;
 use crate::stack;
@@ -151,7 +152,8 @@ pub async fn physical(
     plan: &LogicalPlan,
     state: &SessionState,
 ) -> Result<Arc<dyn ExecutionPlan>, SqlError> {
-    state.query_planner().create_physical_plan(plan, state).await.map_err(map_df_error)
+    let planned = state.query_planner().create_physical_plan(plan, state).await;
+    planned.and_then(in_order).map_err(map_df_error)
 }
 
 /// The context a physical plan is executed in.

@@ -574,15 +574,13 @@ pub fn computed(mut columns: Vec<ArrayRef>, schema: &Schema) -> Result<Vec<Array
 }
 
 fn to_list(array: &ArrayRef, element: SqlType, target: SqlType) -> Result<ArrayRef, SqlError> {
-    if let Some(list) = array.as_list_opt::<i32>() {
-        let is_exact = |ty: &DataType| *ty == types::EXACT;
-        if is_exact(list.values().data_type())
-            || types::arrow_of(element).is_some_and(|ty| is_exact(&ty))
-        {
-            let from = types::plain(types::oid_of_arrow(list.values().data_type()));
-            let values = cast_any(list.values(), from, element, &crate::context::NoSession)?;
-            return Ok(numerics::list_of(list, values));
-        }
+    // Element by element: Arrow's own cast truncates, and knows no lengths.
+    if let Some(list) = array.as_list_opt::<i32>()
+        && !list.values().data_type().is_nested()
+    {
+        let from = types::plain(types::oid_of_arrow(list.values().data_type()));
+        let values = cast_any(list.values(), from, element, &crate::context::NoSession)?;
+        return Ok(numerics::list_of(list, values));
     }
     if !array.data_type().is_string() {
         return arrow_cast(array, target);

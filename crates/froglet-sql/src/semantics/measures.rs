@@ -81,10 +81,11 @@ pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     let types = operands.iter().filter_map(|operand| arrow_type_of(operand, schema).ok());
     let types: Vec<DataType> = types.collect();
     let is_list = |ty: &DataType| matches!(ty, DataType::List(item) if *item.data_type() == EXACT);
+    let has_float = types.iter().any(DataType::is_floating);
+    if has_float && types.iter().any(|ty| *ty == EXACT || matches!(ty, DataType::Decimal128(..))) {
+        return Ok(numerics::to_one(operands, schema));
+    }
     let kind = match types.iter().any(|ty| *ty == EXACT || is_list(ty)) {
-        true if types.iter().any(DataType::is_floating) => {
-            return Ok(numerics::to_one(operands, schema));
-        }
         true => Kind::Numeric,
         false => match Kind::of(operands[0], schema) {
             Some(kind) => kind,

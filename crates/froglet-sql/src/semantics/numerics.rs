@@ -52,8 +52,9 @@ pub fn is_exact_list(expr: &Expr, schema: &DFSchema) -> bool {
 pub fn one_type(types: &[DataType]) -> Option<DataType> {
     let has_exact = types.contains(&EXACT);
     if !types.iter().all(is_number) || types.iter().any(DataType::is_floating) {
-        // An exact one beside a float becomes one.
-        return (has_exact && types.iter().all(is_number)).then_some(DataType::Float64);
+        // A numeric beside a float becomes one; DataFusion would make a decimal of the float.
+        let has_numeric = has_exact || types.iter().any(is_decimal);
+        return (has_numeric && types.iter().all(is_number)).then_some(DataType::Float64);
     }
     let scale = |ty: &DataType| match ty {
         DataType::Decimal128(_, scale) => Some(*scale),
@@ -139,7 +140,15 @@ fn to_one_element(args: &mut [Expr], schema: &DFSchema) -> bool {
 
 /// A number in a type that [`one_type`] gave.
 pub fn brought(expr: Expr, one: &DataType) -> Expr {
-    if *one == EXACT { exact(expr) } else { casts::call(expr, plain(oids::FLOAT8)) }
+    if *one == EXACT {
+        return exact(expr);
+    }
+    let float = plain(oids::FLOAT8);
+    let known = match &expr {
+        Expr::Literal(value, _) => casts::literal(value, float).ok().flatten(),
+        _ => None,
+    };
+    known.unwrap_or_else(|| casts::call(expr, float))
 }
 
 /// A number as an exact one; a constant at once.

@@ -203,7 +203,10 @@ pub fn cast_cell(
                 Some(value) => Value::Numeric(value.encode().into()),
                 None => return Err(cannot_cast(kind(cell), ty)),
             },
-            ColumnType::Text => to_text(cell, ty.oid),
+            ColumnType::Text => match cell {
+                Cell::List(items) => of_elements(items, ty, context)?,
+                _ => to_text(cell, ty.oid),
+            },
             ColumnType::Bytes => match cell {
                 Cell::Bytes(v) => Value::Bytes((*v).into()),
                 _ => return Err(cannot_cast(kind(cell), ty)),
@@ -236,6 +239,19 @@ pub fn cast_cell(
         },
     };
     check_length(&value, ty, context).map(|cut| cut.unwrap_or(value))
+}
+
+/// An array as its column keeps it, each element in the type of the column's.
+fn of_elements(items: &ArrayRef, ty: SqlType, context: CastContext) -> Result<Value, SqlError> {
+    let element = array::element_type(ty).filter(|_| !items.data_type().is_nested());
+    let column = element.and_then(|ty| Some((ty, super::column_type_of(ty.oid, ty.modifier)?)));
+    Ok(match column {
+        Some((element, column)) => {
+            let items = cast_array(items, column, element, context)?;
+            to_text(&Cell::List(convert::as_computed(&items, column)), ty.oid)
+        }
+        None => to_text(&Cell::List(items.clone()), ty.oid),
+    })
 }
 
 fn kind(cell: &Cell<'_>) -> &'static str {

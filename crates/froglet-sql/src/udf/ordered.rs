@@ -17,8 +17,12 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::expressions::Literal;
 
+use froglet_engine::Interval;
+
 use super::math::out_of_range;
 use crate::error::SqlError;
+use crate::types::cell::{Cell, cell_at};
+use crate::types::exact::order;
 
 /// The aggregates.
 pub fn functions() -> Vec<Arc<AggregateUDF>> {
@@ -123,18 +127,19 @@ impl Accumulator for Values {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+        let mut values = measured(&self.values)?;
+        values.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
         if self.descending {
-            self.values.reverse();
+            values.reverse();
         }
         let chosen = match self.fraction {
             Some(fraction) => {
-                let rank = (fraction * self.values.len() as f64).ceil() as usize;
-                self.values.get(rank.max(1) - 1)
+                let rank = (fraction * values.len() as f64).ceil() as usize;
+                values.get(rank.max(1) - 1)
             }
-            None => most_frequent(&self.values),
+            None => most_frequent(&values),
         };
-        chosen.map_or_else(|| ScalarValue::try_from(&self.item), |value| Ok(value.clone()))
+        chosen.map_or_else(|| ScalarValue::try_from(&self.item), |(_, value)| Ok((*value).clone()))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
@@ -146,10 +151,32 @@ impl Accumulator for Values {
     }
 }
 
+/// Values beside what they are compared by.
+fn measured(values: &[ScalarValue]) -> Result<Vec<(ScalarValue, &ScalarValue)>> {
+    let measure = |value: &ScalarValue| -> Result<ScalarValue> {
+        match value {
+            ScalarValue::LargeBinary(Some(bytes)) => {
+                Ok(ScalarValue::Binary(Some(order(bytes).to_vec())))
+            }
+            ScalarValue::IntervalMonthDayNano(_) => match cell_at(value.to_array()?.as_ref(), 0) {
+                Cell::Interval(months, days, us) => {
+                    let span = Interval { months, days, us }.span_us();
+                    Ok(ScalarValue::Decimal128(Some(span), 38, 0))
+                }
+                _ => Ok(value.clone()),
+            },
+            other => Ok(other.clone()),
+        }
+    };
+    values.iter().map(|value| Ok((measure(value)?, value))).collect()
+}
+
 /// Of those that are as frequent, the first.
-fn most_frequent(sorted: &[ScalarValue]) -> Option<&ScalarValue> {
-    let mut best: Option<&[ScalarValue]> = None;
-    for run in sorted.chunk_by(|a, b| a == b) {
+fn most_frequent<'v, 's>(
+    sorted: &'s [(ScalarValue, &'v ScalarValue)],
+) -> Option<&'s (ScalarValue, &'v ScalarValue)> {
+    let mut best: Option<&[(ScalarValue, &ScalarValue)]> = None;
+    for run in sorted.chunk_by(|(a, _), (b, _)| a == b) {
         if best.is_none_or(|best| run.len() > best.len()) {
             best = Some(run);
         }
