@@ -701,3 +701,41 @@ explain (timing) select 1;
 explain (costs maybe) select 1;
 explain (nonsense) select 1;
 explain (format nothing) select 1;
+-- feature: UNION ALL keeps the order of its branches
+create table t (a int, b int);
+insert into t select i, i % 3 from generate_series(1, 20) i;
+select a from t union all select 1 union all select 5;
+select a + 1 from (select a from t where a < 4 union all select 100 union all select b from t where a > 18) q limit 5;
+select * from (values ((select 3)), (1), (2), (0)) v(x);
+select array_agg(a) from (select a from t where a < 4 union all select 1) q;
+-- feature: ROLLUP, CUBE and GROUPING SETS of equal values
+create table n (id int primary key, x numeric, b numeric(10,2), iv interval, j jsonb, i int);
+insert into n values (1, 1.0, 1, '1 mon', '1.0', 1), (2, 1.00, 2, '30 days', '1.00', 2), (3, -5, 3.5, '1 day', '2', null), (4, null, null, null, null, 5);
+select x, count(*) from n group by rollup (x) order by x nulls last, 2;
+select iv, i, count(*), grouping(iv), grouping(iv, i) from n group by cube (iv, i) order by 4, 5, 1, 2;
+select x, b, sum(i), grouping(x) from n group by grouping sets ((x), (b), ()) order by 4, 1, 2;
+select j, count(*) from n group by rollup (j) having count(*) > 0 order by 2, 1;
+select x * 2, count(*) from n group by rollup (x * 2) order by 2, 1;
+select array_agg(distinct x), array_agg(distinct iv), count(distinct x) from n;
+select i, array_agg(distinct x) from n group by i order by i;
+-- feature: columns that USING merges, of several types
+create table n (id int primary key, b numeric(10,2));
+insert into n values (1, 1), (2, 2), (3, 3.5), (4, null);
+create table m (b int, k text);
+insert into m values (1, 'a'), (7, 'b');
+select b, id, k from n right join m using (b) order by b;
+select b, id, k from n full join m using (b) order by b;
+select b, id, k from m full join n using (b) order by b;
+select b, pg_typeof(b) from m right join n using (b) order by b;
+-- feature: lag and lead with defaults of other types
+create table n (id int primary key, x numeric, b numeric(10,2), i int);
+insert into n values (1, 1.0, 1, 1), (2, 1.00, 2, 2), (3, -5, 3.5, null), (4, null, null, 5);
+select lag(b, 1, 0) over (order by id), lag(b, 1, 0.125) over (order by id), lag(x, 1, 0.5) over (order by id), lead(b, 1, 0::numeric) over (order by id) from n order by id;
+select lag(i, 1, 7) over (order by id), lag(i, 1, 2::bigint) over (order by id), lag(i::float8, 1, 1.5) over (order by id) from n order by id;
+select 1.00::numeric as k union select b from n order by 1;
+select 1.00::numeric as k union all select b from n;
+-- feature: WITH RECURSIVE … UNION of equal values
+with recursive r(x) as (select 1.0 union select x * 1.0 from r) select x, count(*) over () from r;
+with recursive r(x) as (select '1 mon'::interval union select '30 days'::interval from r) select x from r;
+with recursive r(x) as (select '{"a": 1.0}'::jsonb union select '{"a": 1.00}'::jsonb from r) select x from r;
+with recursive r(x, n) as (values (1.0, 1), (1.00, 1), (2.0, 2) union select x + 1.00, n + 1 from r where n < 3) select x, n from r order by n, x;

@@ -287,3 +287,42 @@ select array_replace(array['a','b',null], 'a', 'x'), array_replace(array['a',nul
 select array_replace(array[1,2], 2, 2.5), array_remove(array[1,2], 2.0), array_replace(array[1,2], 2, null);
 select array_remove(array[1.5,2], 3/2.0), array_remove('{1,2}'::bigint[], 1), array_replace('{}'::text[], 'a', 'b');
 select array_remove(array[1,2], 'a');
+-- feature: a numeric beside a float is a float
+create table n (id int primary key, f float8, g float4);
+insert into n values (1, 0.30000000000000004, 0.1), (2, 1e30, 'NaN'), (3, 'NaN', null);
+select id, f > 0.3, f = 0.3, f in (0.1, 2.5), f between 0.1 and 2.5, coalesce(f, 0.0), greatest(f, 0.5), nullif(f, 0.0), case when true then f else 0.0 end, g = 0.1, g > 0.1 from n order by 1;
+select id from n where f > 0.3 order by 1;
+select id from n where f = 0.3;
+create index on n (f);
+select id from n where f > 0.3 order by 1;
+select id from n where 0.3 = f or f = 1e30;
+select 0.3 = 0.1::float8 + 0.2::float8, 1e-20::float8 > 0.0, 0.1 = 0.1::float4, 1.5 < 1e30::float8, 1.5 < 'NaN'::float8;
+select n.id from n join (values (0.3), (1.5)) v(x) on n.f > v.x order by 1;
+select sum(case when f > 0 then f else 0.0 end), coalesce(sum(f), 0.0) from n where id < 3;
+update n set f = 0.5 where f > 0.3 and f < 1.5;
+select f from n order by id;
+-- feature: casts and assignments of arrays, element by element
+create table n (id int primary key, ia int[], va varchar(3)[]);
+insert into n values (1, array[1.5,2.5], array['abc']), (2, array[1.5::float8, 3.5], '{}');
+select array[1.5, 2.5]::int[], array[1.5::float8, 3.5]::int[], array['abcdef']::varchar(3)[], array[1,2]::text[], array['1','2']::int[];
+select array[1e10]::int[];
+select array['00000000-0000-0000-0000-000000000002']::uuid[], array['2024-01-01']::date[], array[true]::text[], array[1]::bigint[], array[1]::numeric(5,2)[];
+select array['a']::int[];
+insert into n values (4, null, array['abcdef']);
+insert into n values (4, array['x'], null);
+select ia, va from n order by id;
+select array_position(array[1.00, 2.00], 2), array_position(array[1, 2], 2), array_position(array[1.5, 2]::numeric(6,2)[], 2.0);
+-- feature: ALTER TYPE between numerics
+create table a (id int primary key, x numeric);
+insert into a values (1, 1.23456);
+create index on a (x);
+alter table a alter x type numeric(40,3);
+select x from a;
+select x from a where x = 1.235;
+alter table a alter x type numeric(45,5);
+alter table a alter x type numeric(45,2);
+select x from a;
+alter table a alter x type numeric;
+select x from a where x = 1.24;
+insert into a values (2, 123456789012345678901234567890123456789012345678);
+alter table a alter x type numeric(45,2);

@@ -131,7 +131,7 @@ pub fn state(env: &QueryEnv, scope: Option<QueryScope>) -> SessionState {
     let mut state = base_state(env);
     if let Some(scope) = scope {
         let scope = Arc::new(scope);
-        state.config_mut().options_mut().extensions.insert(ScopeRef(scope.clone()));
+        state.config_mut().options_mut().extensions.insert(ScopeRef::new(scope.clone()));
         state.config_mut().set_extension(scope);
     }
     let options = state.config_options().clone();

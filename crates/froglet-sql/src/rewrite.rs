@@ -208,6 +208,17 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
                 digits.push('.');
             }
         }
+        // DataFusion has it of numbers of its own alone.
+        Expr::UnaryOp { op: ast::UnaryOperator::Plus, expr: inner }
+            if !matches!(**inner, Expr::Value(_)) =>
+        {
+            let zero = Expr::Value(ast::Value::Number("0".to_owned(), false).with_empty_span());
+            *expr = Expr::BinaryOp {
+                left: Box::new(cast_mark(zero)),
+                op: ast::BinaryOperator::Plus,
+                right: Box::new(Expr::Nested(Box::new(take(inner)))),
+            };
+        }
         Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: inner } => {
             if let Expr::Value(value) = &mut **inner
                 && let ast::Value::Number(digits, _) = &mut value.value

@@ -39,6 +39,7 @@ use crate::provider::QueryScope;
 use crate::query::QueryEnv;
 use crate::query_run;
 use crate::semantics::fields::field_of;
+use crate::semantics::first_seen::FirstSeen;
 use crate::semantics::{casts, measures};
 use crate::stack;
 use crate::types::zone::Zone;
@@ -311,13 +312,29 @@ impl Subplan {
 
 /// The scope of the run under way, for functions.
 #[derive(Clone)]
-pub(crate) struct ScopeRef(pub(crate) Arc<QueryScope>);
+pub(crate) struct ScopeRef {
+    scope: Arc<QueryScope>,
+    first_seen: Arc<FirstSeen>,
+}
 
 impl ScopeRef {
+    pub(crate) fn new(scope: Arc<QueryScope>) -> ScopeRef {
+        ScopeRef { scope, first_seen: Arc::default() }
+    }
+
     /// Of the functions' configuration.
     pub(crate) fn of(options: &ConfigOptions) -> Result<Arc<QueryScope>, DataFusionError> {
+        Ok(ScopeRef::found(options)?.scope.clone())
+    }
+
+    /// What recursive queries of this run have seen.
+    pub(crate) fn first_seen(options: &ConfigOptions) -> Result<Arc<FirstSeen>, DataFusionError> {
+        Ok(ScopeRef::found(options)?.first_seen.clone())
+    }
+
+    fn found(options: &ConfigOptions) -> Result<&ScopeRef, DataFusionError> {
         let found = options.extensions.get::<ScopeRef>();
-        found.map(|scope| scope.0.clone()).ok_or_else(|| internal("a subquery outside a query"))
+        found.ok_or_else(|| internal("a subquery outside a query"))
     }
 }
 

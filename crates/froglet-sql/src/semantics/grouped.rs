@@ -3,19 +3,22 @@
 //!
 //! ```text
 //!   GROUP BY x             GROUP BY measure(x), and of x the first of each group
+//!   GROUP BY ROLLUP (x)    ROLLUP (m), m being measure(x), and of x the first of each group that has an m
 //!   SELECT DISTINCT x, y   the same, grouped by x and y
 //!   l JOIN r ON l.x = r.x  ON measure(l.x) = measure(r.x)
 //! ```
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::first_last::first_value;
 use datafusion::logical_expr::expr::InSubquery;
-use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan, Projection};
+use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan, Projection, when};
 
-use super::measures;
+use super::{common, first_seen, measures};
+use crate::types::sql_type_of_field;
 
 /// Groups by measures what is grouped in a node.
 pub fn by_measures(node: LogicalPlan) -> Result<LogicalPlan> {
@@ -28,6 +31,9 @@ pub fn by_measures(node: LogicalPlan) -> Result<LogicalPlan> {
                 return Ok(LogicalPlan::Distinct(Distinct::All(input)));
             }
             grouped(Aggregate::try_new(input, columns, Vec::new())?)
+        }
+        LogicalPlan::RecursiveQuery(query) if query.is_distinct => {
+            first_seen::distinct(query).map(LogicalPlan::RecursiveQuery)
         }
         LogicalPlan::Distinct(Distinct::On(mut on)) => {
             let schema = on.input.schema().clone();
@@ -73,6 +79,9 @@ fn are_determined(columns: &[&Expr], others: &[&Expr], schema: &DFSchema) -> boo
 
 /// An aggregate whose groups are told by measures. What a group shows is what its first row has.
 fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
+    if let [Expr::GroupingSet(_)] = &aggregate.group_expr[..] {
+        return grouped_by_sets(aggregate);
+    }
     let input = aggregate.input.schema().clone();
     let is_measured = |expr: &Expr| measures::is_measured(expr, &input);
     let (measured, others): (Vec<&Expr>, Vec<&Expr>) =
@@ -100,6 +109,64 @@ fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
         }
     });
     let columns: Vec<Expr> = columns.collect();
+    let plan = Arc::new(LogicalPlan::Aggregate(aggregate));
+    Ok(LogicalPlan::Projection(Projection::try_new(columns, plan)?))
+}
+
+/// The same of ROLLUP, CUBE and GROUPING SETS, whose expressions are columns ([`super::grouping_sets`]): a measure is a
+/// column of a projection below, and where a set is without it nothing is shown.
+fn grouped_by_sets(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let input = aggregate.input.schema().clone();
+    let mut measured: Vec<Expr> =
+        aggregate.group_expr[0].column_refs().into_iter().cloned().map(Expr::Column).collect();
+    measured.retain(|column| measures::is_measured(column, &input));
+    if measured.is_empty() {
+        return Ok(LogicalPlan::Aggregate(aggregate));
+    }
+    let shown = aggregate.schema.clone();
+    let of = |what: &str, at: usize| Column::new_unqualified(format!("froglet_{what}_{at}"));
+    let mut below: Vec<Expr> = input.iter().map(Expr::from).collect();
+    let mut aggregates = Vec::new();
+    for (at, column) in measured.iter().enumerate() {
+        let mut measure = column.clone();
+        measures::measure_all([&mut measure], &input)?;
+        below.push(measure.alias(of("measure", at).name));
+        aggregates.push(first_value(column.clone(), Vec::new()).alias(of("first", at).name));
+    }
+    let by_measure = |expr: Expr| {
+        let by_measure = expr.transform_up(|part| {
+            Ok(match measured.iter().position(|column| *column == part) {
+                Some(at) => Transformed::yes(Expr::Column(of("measure", at))),
+                None => Transformed::no(part),
+            })
+        });
+        by_measure.map(|expr| expr.data)
+    };
+    let groups = aggregate.group_expr.into_iter().map(by_measure).collect::<Result<Vec<_>>>()?;
+    // GROUPING names what is grouped by, and keeps its own name; others compute with the values.
+    let others = aggregate.aggr_expr.into_iter().map(|expr| match &expr {
+        Expr::AggregateFunction(call) if call.func.name() == "grouping" => {
+            let name = expr.schema_name().to_string();
+            Ok(by_measure(expr)?.alias(name))
+        }
+        _ => Ok(expr),
+    });
+    let all = others.chain(aggregates.into_iter().map(Ok)).collect::<Result<Vec<_>>>()?;
+    let input = LogicalPlan::Projection(Projection::try_new(below, aggregate.input)?);
+    let aggregate = Aggregate::try_new(Arc::new(input), groups, all)?;
+    // Nobody above asks for the number of the set that a row is of.
+    let shown = shown.iter().filter(|(_, field)| field.name() != Aggregate::INTERNAL_GROUPING_ID);
+    let columns = shown.map(|(qualifier, field)| {
+        let column = Expr::from((qualifier, field));
+        let Some(at) = measured.iter().position(|measured| *measured == column) else {
+            return Ok(column);
+        };
+        let has_measure = Expr::Column(of("measure", at)).is_not_null();
+        let first = when(has_measure, Expr::Column(of("first", at))).end()?;
+        let first = common::marked(first, sql_type_of_field(field));
+        Ok(first.alias_qualified(qualifier.cloned(), field.name()))
+    });
+    let columns = columns.collect::<Result<Vec<Expr>>>()?;
     let plan = Arc::new(LogicalPlan::Aggregate(aggregate));
     Ok(LogicalPlan::Projection(Projection::try_new(columns, plan)?))
 }

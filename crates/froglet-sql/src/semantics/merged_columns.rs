@@ -2,7 +2,7 @@
 //!
 //! DataFusion takes the left side's; where that side may have no row, of a right or a full join, the
 //! column is the right side's. Above such a join a projection makes of the left column what PostgreSQL
-//! makes of both: `coalesce(l.a, r.a)`.
+//! makes of both: `r.a` or `coalesce(l.a, r.a)`, in the one type of both.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
@@ -10,6 +10,8 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     Expr, Join, JoinConstraint, JoinType, LogicalPlan, LogicalPlanBuilder,
 };
+
+use super::numerics;
 
 /// A plan of the SQL planner.
 pub fn merge(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -35,10 +37,17 @@ fn merged(join: Join) -> Result<LogicalPlan> {
             let Some((left, right)) = pairs.iter().find(|(left, _)| *left == column) else {
                 return column;
             };
-            let both = vec![left.clone(), right.clone()];
-            let coalesce = datafusion::functions::core::coalesce();
-            Expr::ScalarFunction(ScalarFunction::new_udf(coalesce, both))
-                .alias_qualified(qualifier.cloned(), field.name())
+            let (mut left, mut right) = (left.clone(), right.clone());
+            numerics::to_one(vec![&mut left, &mut right], &join.schema);
+            // Of a right join each row has the right side's.
+            let merged = match join.join_type {
+                JoinType::Right => right,
+                _ => {
+                    let coalesce = datafusion::functions::core::coalesce();
+                    Expr::ScalarFunction(ScalarFunction::new_udf(coalesce, vec![left, right]))
+                }
+            };
+            merged.alias_qualified(qualifier.cloned(), field.name())
         })
         .collect();
     LogicalPlanBuilder::from(LogicalPlan::Join(join)).project(columns)?.build()

@@ -18,6 +18,7 @@ pub mod enums;
 mod expr_names;
 pub mod fieldnames;
 pub mod fields;
+pub mod first_seen;
 pub mod grouped;
 pub mod grouping_sets;
 pub mod held;

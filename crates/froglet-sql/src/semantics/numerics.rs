@@ -103,16 +103,17 @@ pub fn bring_elements(call: &mut ScalarFunction, schema: &DFSchema) -> bool {
     }
 }
 
-/// An array and elements to be of one type: PostgreSQL's anycompatible.
+/// Arrays and elements to be of one type: PostgreSQL's anycompatible.
 fn to_one_element(args: &mut [Expr], schema: &DFSchema) -> bool {
-    let element = |expr: &Expr| match arrow_type_of(expr, schema).ok()? {
-        DataType::List(item) => Some(item.data_type().clone()),
-        ty => Some(ty),
+    let item = |expr: &Expr| match arrow_type_of(expr, schema) {
+        Ok(DataType::List(item)) => Some(item.data_type().clone()),
+        _ => None,
     };
-    let Some(first) = args.first().and_then(element) else { return false };
+    let element = |expr: &Expr| item(expr).or_else(|| arrow_type_of(expr, schema).ok());
+    let Some(first) = args.iter().find_map(item) else { return false };
     let mut changed = false;
-    for arg in args.iter_mut().skip(1) {
-        if operators::unknown_literal(arg).is_some() && !first.is_string() {
+    for arg in args.iter_mut().filter(|_| !first.is_string()) {
+        if operators::unknown_literal(arg).is_some() {
             *arg = casts::call(std::mem::take(arg), plain(oid_of_arrow(&first)));
             changed = true;
         }

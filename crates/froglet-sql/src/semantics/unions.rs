@@ -19,6 +19,7 @@ use crate::types::{oids, plain, sql_type_of_field};
 /// Gives such literals their types.
 pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Union(union) = plan else { return Ok(plan) };
+    let union = up_to_date(union)?;
     match_types(&union)?;
     let union = one_number(one_type(union)?)?;
     let width = union.schema.fields().len();
@@ -31,6 +32,20 @@ pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     let typed = union.inputs.iter().map(|input| typed(input, &types)).collect::<Result<_>>()?;
     Union::try_new_with_loose_types(typed).map(LogicalPlan::Union)
+}
+
+/// A union whose branches may have got other types since its own were found.
+fn up_to_date(union: Union) -> Result<Union> {
+    let types = |plan: &LogicalPlan| {
+        let fields = plan.schema().fields().iter();
+        fields.map(|field| field.data_type().clone()).collect::<Vec<DataType>>()
+    };
+    let own: Vec<DataType> =
+        union.schema.fields().iter().map(|field| field.data_type().clone()).collect();
+    match union.inputs.iter().any(|input| types(input) == own) {
+        true => Ok(union),
+        false => Union::try_new_with_loose_types(union.inputs),
+    }
 }
 
 /// 42804 for a column whose branches come to no type.

@@ -5,14 +5,14 @@
 //!   ORDER BY a jsonb, a bytea         RANGE as GROUPS, which asks for no type: to be a peer is to be equal
 //! ```
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field};
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Window, WindowFrameBound,
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Window, WindowFrameBound,
     WindowFrameUnits,
 };
 use froglet_engine::SqlState;
@@ -21,8 +21,9 @@ use crate::error::SqlError;
 use crate::semantics::casts;
 use crate::semantics::common::common_type;
 use crate::semantics::fields::field_of;
+use crate::semantics::numerics;
 use crate::semantics::operators::unknown_literal;
-use crate::types::{oids, sql_type_of_field, type_name};
+use crate::types::{sql_type_of_field, type_name};
 
 /// The types of what `lag`, `first_value` and the like take; whether an argument was changed. 42804 for a literal
 /// without a type, of which there is nothing else that says one.
@@ -48,34 +49,19 @@ pub fn type_arguments(call: &mut WindowFunction, schema: &DFSchema) -> Result<bo
         return Ok(false);
     };
     let Ok(Some(ty)) = common_type("lag", &[a.clone(), b.clone()]) else { return Ok(false) };
-    // What is found is of the first argument's type, to the digit.
-    let scales = [decimals(&a), decimals(&b)].into_iter().collect::<Option<Vec<i8>>>();
-    let scale =
-        scales.filter(|_| ty.oid == oids::NUMERIC).and_then(|scales| scales.into_iter().max());
-    let wanted = scale.map(|scale| DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale));
+    if let [value, _, otherwise] = &mut args[..]
+        && numerics::to_one(vec![value, otherwise], schema)
+    {
+        return Ok(true);
+    }
     let mut changed = false;
     for (at, field) in [(0, a), (2, b)] {
-        let value = args[at].clone();
-        args[at] = match &wanted {
-            Some(wanted) if field.data_type() != wanted => {
-                Expr::Cast(Cast::new(Box::new(value), wanted.clone()))
-            }
-            None if sql_type_of_field(&field).oid != ty.oid && field.data_type().is_numeric() => {
-                casts::call(value, ty)
-            }
-            _ => continue,
-        };
-        changed = true;
+        if sql_type_of_field(&field).oid != ty.oid && field.data_type().is_numeric() {
+            args[at] = casts::call(args[at].clone(), ty);
+            changed = true;
+        }
     }
     Ok(changed)
-}
-
-/// Digits after the point of a number that is exact.
-fn decimals(field: &Field) -> Option<i8> {
-    match field.data_type() {
-        DataType::Decimal128(_, scale) => Some(*scale),
-        ty => ty.is_integer().then_some(0),
-    }
 }
 
 fn is_unknown(value: &Expr) -> bool {

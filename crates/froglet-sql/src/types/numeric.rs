@@ -136,6 +136,10 @@ pub fn parse(text: &str) -> Result<(i128, i8), SqlError> {
         )
     };
     let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace());
+    if is_special(trimmed) && !trimmed.eq_ignore_ascii_case("nan") {
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+            .detail("A field with a precision cannot hold an infinite value."));
+    }
     if is_special(trimmed) {
         return Err(SqlError::unsupported(format!("{trimmed} as a value of type numeric(p, s)"))
             .hint("Use numeric without precision, or double precision, for NaN and infinity."));

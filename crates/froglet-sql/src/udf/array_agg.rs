@@ -1,9 +1,14 @@
 //! `array_agg`, which is DataFusion's but for its type: that of PostgreSQL's arrays of such elements, where Arrow's
-//! does not tell it (`name[]`, `record[]`).
+//! does not tell it (`name[]`, `record[]`). With DISTINCT numerics and intervals are told by their measures: 1.0 and
+//! 1.00 are one, '1 mon' and '30 days', too.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -12,7 +17,11 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature,
 };
 
-use crate::types::{array_type_of, plain, sql_field, sql_type_of_field};
+use froglet_engine::Interval;
+
+use crate::types::cell::{Cell, cell_at};
+use crate::types::exact::order;
+use crate::types::{EXACT, array_type_of, plain, sql_field, sql_type_of_field};
 
 /// The aggregate.
 pub fn function() -> Arc<AggregateUDF> {
@@ -70,6 +79,11 @@ impl AggregateUDFImpl for ArrayAgg {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let item = args.expr_fields[0].data_type();
+        if args.is_distinct && args.order_bys.is_empty() && is_measured(item) {
+            let of = DistinctValues { item: item.clone(), seen: BTreeMap::new(), has_null: false };
+            return Ok(Box::new(of));
+        }
         self.inner.accumulator(args)
     }
 
@@ -97,5 +111,74 @@ impl AggregateUDFImpl for ArrayAgg {
 
     fn supports_null_handling_clause(&self) -> bool {
         self.inner.supports_null_handling_clause()
+    }
+}
+
+fn is_measured(item: &DataType) -> bool {
+    *item == EXACT || matches!(item, DataType::Interval(_))
+}
+
+/// Values that are told by their measures, in the order of these.
+#[derive(Debug)]
+struct DistinctValues {
+    item: DataType,
+    seen: BTreeMap<Measure, ScalarValue>,
+    has_null: bool,
+}
+
+/// What a value is compared by. Those of one aggregate are of one kind.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Measure {
+    Number(Vec<u8>),
+    Span(i128),
+}
+
+impl DistinctValues {
+    fn take(&mut self, values: &dyn Array) -> Result<()> {
+        for row in 0..values.len() {
+            let measure = match cell_at(values, row) {
+                Cell::Exact(bytes) => Measure::Number(order(bytes).to_vec()),
+                Cell::Interval(months, days, us) => {
+                    Measure::Span(Interval { months, days, us }.span_us())
+                }
+                _ => {
+                    self.has_null = true;
+                    continue;
+                }
+            };
+            if let Entry::Vacant(free) = self.seen.entry(measure) {
+                free.insert(ScalarValue::try_from_array(values, row)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Accumulator for DistinctValues {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.take(values[0].as_ref())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        states[0].as_list::<i32>().iter().flatten().try_for_each(|list| self.take(list.as_ref()))
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let mut values: Vec<ScalarValue> = self.seen.values().cloned().collect();
+        if self.has_null {
+            values.push(ScalarValue::try_from(&self.item)?);
+        }
+        if values.is_empty() {
+            return Ok(ScalarValue::new_null_list(self.item.clone(), true, 1));
+        }
+        Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, &self.item)))
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.seen.values().map(|value| 2 * value.size()).sum::<usize>()
     }
 }

@@ -57,8 +57,8 @@ fn position(arguments: &[Argument<'_>]) -> Answer {
     let Cell::List(items) = &arguments[0].cell else { return Ok(Out::Null) };
     let text = |cell: &Cell<'_>| match cell {
         Cell::Null => None,
-        // Whatever its display scale.
-        Cell::Decimal(..) | Cell::Exact(_) => {
+        // Whatever its type and its display scale.
+        Cell::Int16(_) | Cell::Int32(_) | Cell::Int64(_) | Cell::Decimal(..) | Cell::Exact(_) => {
             exact_of(cell).map(|value| order(&value.encode()).to_vec())
         }
         cell => {
