@@ -1,6 +1,7 @@
 """Child processes that cannot outlive the tests, and waiting without sleeping blindly."""
 
 import ctypes
+import itertools
 import os
 import pwd
 import shutil
@@ -39,10 +40,26 @@ def program(name):
     return found
 
 
+def _ports():
+    """Ports below those that the kernel gives to clients, a range for each process of tests, over and over."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 15_000 + worker % 8 * 2_000
+    yield from itertools.cycle(range(first, first + 2_000))
+
+
+_PORTS = _ports()
+
+
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port of loopback that nobody listens on, and that nobody else among the tests is given soon."""
+    for port in _PORTS:
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def wait_until(condition, what, seconds=30.0):
