@@ -14,12 +14,14 @@ use crate::dialect::Postgres;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, infer_params};
 use crate::insert::{InsertPlan, Inserter, Source};
+use crate::modify_query::typed;
 use crate::on_conflict::OnConflict;
+use crate::parse::parse_expression;
 use crate::plan::Planner;
 use crate::query_rows::RowsQuery;
 use crate::resolve;
 use crate::returning::{self, OutputList};
-use crate::stored::DefaultKind;
+use crate::stored::{self, DefaultKind};
 use crate::table::{Compiled, compiled};
 use crate::target::is_default;
 use crate::{types, view_write};
@@ -46,21 +48,12 @@ pub(crate) async fn plan(
         Body::Defaults => (Source::Values(vec![Vec::new()]), Vec::new(), given.to_vec()),
         Body::Values(rows) => values(&table, &compiled, insert, columns, &rows, given)?,
         Body::Query(query) => {
-            let types: Vec<SqlType> =
-                columns.iter().map(|c| table.def.columns[*c].sql_type).collect();
-            let (query, params) = RowsQuery::plan(planner, &query, given, &types).await?;
-            let columns = shortened(!insert.columns.is_empty(), columns, query.width())?;
-            for column in &columns {
-                let kind = compiled.kinds[*column];
-                if is_overridden(overriding(insert), kind) {
-                    return Err(SqlError::unsupported("OVERRIDING USER VALUE of a query").into());
-                }
-                if !is_let(overriding(insert), kind) {
-                    refuse_given(&table.def, &compiled, *column)?;
-                }
-            }
-            let targets = columns.iter().map(|c| target_of(&table.def.columns[*c])).collect();
-            (Source::Query(Box::new(query.cast_to(targets)?)), columns, params)
+            query_source(planner, &table, &compiled, insert, columns, query, given).await?
+        }
+        Body::Queries(query, rows) => {
+            let columns = shortened(!insert.columns.is_empty(), columns, width(&rows)?)?;
+            let (columns, query) = union_of(&table.def, columns, query, &rows);
+            query_source(planner, &table, &compiled, insert, columns, &query, given).await?
         }
     };
     let scope = Scope::table(&table.def, alias.as_deref());
@@ -87,6 +80,32 @@ pub(crate) async fn plan(
     Ok((InsertPlan { inserter, source, on_conflict, returning }, params))
 }
 
+/// What a query gives, as the columns take it.
+async fn query_source(
+    planner: &mut Planner<'_>,
+    table: &TableVersion,
+    compiled: &Compiled,
+    insert: &Insert,
+    columns: Vec<usize>,
+    query: &Query,
+    given: &[SqlType],
+) -> Result<(Source, Vec<usize>, Vec<SqlType>), Stop> {
+    let types: Vec<SqlType> = columns.iter().map(|c| table.def.columns[*c].sql_type).collect();
+    let (query, params) = RowsQuery::plan(planner, query, given, &types).await?;
+    let columns = shortened(!insert.columns.is_empty(), columns, query.width())?;
+    for column in &columns {
+        let kind = compiled.kinds[*column];
+        if is_overridden(overriding(insert), kind) {
+            return Err(SqlError::unsupported("OVERRIDING USER VALUE of a query").into());
+        }
+        if !is_let(overriding(insert), kind) {
+            refuse_given(&table.def, compiled, *column)?;
+        }
+    }
+    let targets = columns.iter().map(|c| target_of(&table.def.columns[*c])).collect();
+    Ok((Source::Query(Box::new(query.cast_to(targets)?)), columns, params))
+}
+
 /// OVERRIDING … VALUE is kept among an INSERT's settings, of which PostgreSQL has none.
 const OVERRIDING: &str = "overriding";
 
@@ -107,8 +126,7 @@ fn overriding(insert: &Insert) -> Option<&str> {
 
 /// Whether a value given for a column is not used: OVERRIDING USER VALUE.
 pub(crate) fn is_overridden(overriding: Option<&str>, kind: DefaultKind) -> bool {
-    let identity = matches!(kind, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault);
-    identity && overriding == Some("user")
+    kind.is_identity() && overriding == Some("user")
 }
 
 pub(crate) fn is_let(overriding: Option<&str>, kind: DefaultKind) -> bool {
@@ -160,7 +178,9 @@ pub(crate) fn columns_named(def: &TableDef, names: &[ObjectName]) -> Result<Vec<
 enum Body<'a> {
     Defaults,
     Values(Vec<&'a [Expr]>),
-    Query(std::borrow::Cow<'a, Query>),
+    /// VALUES with queries inside.
+    Queries(&'a Query, Vec<&'a [Expr]>),
+    Query(&'a Query),
 }
 
 fn values_of(source: Option<&Query>) -> Body<'_> {
@@ -169,27 +189,60 @@ fn values_of(source: Option<&Query>) -> Body<'_> {
         SetExpr::Values(values) if query.order_by.is_none() && query.limit_clause.is_none() => {
             let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
             if rows.iter().any(|row| row.iter().any(crate::target::has_subquery)) {
-                return Body::Query(std::borrow::Cow::Owned(union_of(query, &rows)));
+                return Body::Queries(query, rows);
             }
             Body::Values(rows)
         }
-        _ => Body::Query(std::borrow::Cow::Borrowed(query)),
+        _ => Body::Query(query),
     }
 }
 
-/// VALUES with queries inside, as a union of SELECTs: DataFusion's VALUES takes no queries.
-fn union_of(values: &Query, rows: &[&[Expr]]) -> Query {
-    let select = |row: &[Expr]| {
-        let list: Vec<String> = row.iter().map(|expr| format!("({expr})")).collect();
-        format!("SELECT {}", list.join(", "))
+/// How many values the rows have.
+fn width(rows: &[&[Expr]]) -> Result<usize, SqlError> {
+    let width = rows.first().map_or(0, |row| row.len());
+    if rows.iter().any(|row| row.len() != width) {
+        let message = "VALUES lists must all be the same length";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    Ok(width)
+}
+
+/// VALUES with queries inside, as a union of SELECTs: DataFusion's VALUES takes no queries. A column of which
+/// every row says DEFAULT is not given.
+fn union_of(
+    def: &TableDef,
+    columns: Vec<usize>,
+    values: &Query,
+    rows: &[&[Expr]],
+) -> (Vec<usize>, Query) {
+    let is_given = |at: usize| rows.iter().any(|row| !is_default(&row[at]));
+    let given: Vec<usize> = (0..columns.len()).filter(|at| is_given(*at)).collect();
+    let value = |expr: &Expr, column: usize| {
+        let column = &def.columns[column];
+        let default = || parse_expression(&stored::default_text(column, def)?).ok();
+        match is_default(expr) {
+            true => typed(&default().unwrap_or_else(crate::rewrite::null), column),
+            false => typed(expr, column),
+        }
     };
-    let selects: Vec<String> = rows.iter().map(|row| select(row)).collect();
-    let text = selects.join(" UNION ALL ");
+    let select = |(place, row): (usize, &&[Expr])| {
+        let value = |at: &usize| format!("{} AS \"v{at}\"", value(&row[*at], columns[*at]));
+        let list: Vec<String> = given.iter().map(value).collect();
+        format!("SELECT {place} AS place, {}", list.join(", "))
+    };
+    let selects: Vec<String> = rows.iter().enumerate().map(select).collect();
+    let list: Vec<String> = given.iter().map(|at| format!("\"v{at}\"")).collect();
+    // In their order: numbers of sequences go up with it.
+    let (list, union) = (list.join(", "), selects.join(" UNION ALL "));
+    let text = match rows.len() {
+        1 => format!("SELECT {list} FROM ({union}) AS given"),
+        _ => format!("SELECT {list} FROM ({union}) AS given ORDER BY place"),
+    };
     let parsed =
         Parser::new(&Postgres).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
     let mut union = parsed.map_or_else(|_| values.clone(), |query| *query);
     union.with.clone_from(&values.with);
-    union
+    (given.iter().map(|at| columns[*at]).collect(), union)
 }
 
 /// Without a column list a row may be shorter than the table, and never longer.
@@ -217,13 +270,7 @@ fn values(
     rows: &[&[Expr]],
     given: &[SqlType],
 ) -> Result<(Source, Vec<usize>, Vec<SqlType>), SqlError> {
-    let width = rows.first().map_or(0, |row| row.len());
-    if rows.iter().any(|row| row.len() != width) {
-        return Err(SqlError::new(
-            SqlState::SYNTAX_ERROR,
-            "VALUES lists must all be the same length",
-        ));
-    }
+    let width = width(rows)?;
     let columns = shortened(!insert.columns.is_empty(), columns, width)?;
     let scope = Scope::empty();
     let mut exprs: Vec<(&Expr, Option<SqlType>)> = Vec::new();
