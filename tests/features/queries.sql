@@ -739,3 +739,33 @@ with recursive r(x) as (select 1.0 union select x * 1.0 from r) select x, count(
 with recursive r(x) as (select '1 mon'::interval union select '30 days'::interval from r) select x from r;
 with recursive r(x) as (select '{"a": 1.0}'::jsonb union select '{"a": 1.00}'::jsonb from r) select x from r;
 with recursive r(x, n) as (values (1.0, 1), (1.00, 1), (2.0, 2) union select x + 1.00, n + 1 from r where n < 3) select x, n from r order by n, x;
+-- feature: = ANY (vector of the catalog)
+create table t (a int, b text, c int, primary key (c, a));
+create index i on t (b text_pattern_ops, a);
+create index j on t (a, b varchar_pattern_ops) where a > 5;
+select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey) where i.indrelid = 't'::regclass and i.indisprimary order by 1;
+select opcname from pg_opclass oc join pg_index i on oc.oid = any (i.indclass) join pg_class c on c.oid = i.indexrelid where c.relname = 'i' order by 1;
+select relname, indclass from pg_index join pg_class c on c.oid = indexrelid where indrelid = 't'::regclass order by 1;
+select 3 = any (indkey), 9 <> all (indkey), 1 = all (indkey), 2::bigint = any (indkey) from pg_index where indrelid = 't'::regclass order by indexrelid;
+-- feature: NULL in arithmetic of times
+create table t (ts timestamptz, tm time, d date, t timestamp, i interval);
+insert into t values ('2020-01-01 00:00+00', '12:00', '2020-01-01', '2020-01-01', '1 day');
+select ts + null, ts - null, null + ts, null - ts from t;
+select t + null, t - null, null + t, null - t from t;
+select tm + null, tm - null, null + tm, null - tm from t;
+select i + null, i - null, i * null, i / null, null + i, null - i, null * i from t;
+select d - null, null - d from t;
+-- feature: EXISTS (… LIMIT 1) in a select list
+create table t (a int, b int);
+insert into t values (1, 2), (2, 2), (3, null);
+select exists (select 1 from t limit 1) as e, not exists (select from t where false limit 5) from t;
+select a, exists (select 1 from t u where u.a > t.b order by u.a limit 1) from t order by a;
+select count(*), exists (select 1 as a from t where (1 = 0) limit 1) as e from t;
+-- feature: points in time beside local ones
+set timezone = 'Africa/Nairobi';
+create table t (id int, at timestamptz, l timestamp, d date);
+insert into t values (1, '2011-01-01 01:30:00', '2011-01-01 01:30', '2011-01-01'), (2, '2011-01-01 00:00:00', '2011-01-01 04:30', '2011-01-01');
+select id from t where at between '2011-01-01'::date and '2011-01-01 01:30:00'::timestamp order by 1;
+select id from t where at not between '2011-01-01 01:00'::timestamp and l order by 1;
+select id, l between at and at, at in (l, d), at in (d), d in (at), at is distinct from l, at is not distinct from d, case at when l then 'l' when d then 'd' end from t order by 1;
+select a.id from t a join t b on a.at between b.d and b.l order by 1;

@@ -226,7 +226,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// What is granted on columns, and said of them, stays theirs when they get other ids, and goes with them.
+    /// What is granted on columns, and said of them, and their sequences, stay theirs when they get other ids, and go
+    /// with them.
     pub(crate) async fn follow_columns(
         &self,
         txn: &mut Transaction,
@@ -263,6 +264,16 @@ impl Catalog {
                 let mut def = comment.clone();
                 def.column = id;
                 self.replace_access(txn, scope, PlainDef::Comment(def)).await?;
+            }
+        }
+        for sequence in view.sequences.values() {
+            let Some((table, column)) = sequence.owned_by else { continue };
+            if table == before.id
+                && let Some(id) = now(column).filter(|id| *id != column)
+            {
+                let mut def = (**sequence).clone();
+                def.owned_by = Some((table, id));
+                self.alter_sequence(txn, scope, def).await?;
             }
         }
         Ok(())

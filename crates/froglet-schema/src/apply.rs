@@ -86,13 +86,7 @@ impl Catalog {
             Change::DropSequence { sequence } => {
                 self.drop_object(txn, scope, sequence).await.map(|()| None)
             }
-            Change::AlterSequence(def) => {
-                let locked = self.store.lock(txn, def.id, limits).await?;
-                let object = ObjectDef::Sequence(def.clone());
-                self.store.update(txn, locked, &object, limits).await?;
-                local_set(txn, def.id, Some(Changed::Sequence(Arc::new(def))));
-                Ok(None)
-            }
+            Change::AlterSequence(def) => self.alter_sequence(txn, scope, def).await.map(|()| None),
             Change::CreatePlain(def) => self.create_plain(txn, scope, def).await.map(Some),
             Change::ReplacePlain(def) => self.replace_plain(txn, scope, def).await.map(|()| None),
             Change::DropPlain { object } => {
@@ -143,6 +137,19 @@ impl Catalog {
                 Ok(None)
             }
         }
+    }
+
+    pub(crate) async fn alter_sequence(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: SequenceDef,
+    ) -> Result<(), SchemaError> {
+        let locked = self.store.lock(txn, def.id, scope.limits).await?;
+        let object = ObjectDef::Sequence(def.clone());
+        self.store.update(txn, locked, &object, scope.limits).await?;
+        local_set(txn, def.id, Some(Changed::Sequence(Arc::new(def))));
+        Ok(())
     }
 
     /// Views and comments of a column that is about to go.

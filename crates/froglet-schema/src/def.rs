@@ -84,6 +84,13 @@ pub struct IndexNotes {
     pub options: Vec<String>,
 }
 
+impl IndexNotes {
+    /// The operator class of a part of the key, if it is not its type's own.
+    pub fn class(&self, part: usize) -> Option<&str> {
+        self.classes.get(part)?.as_deref()
+    }
+}
+
 /// One index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexDef {

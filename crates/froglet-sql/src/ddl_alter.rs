@@ -255,17 +255,11 @@ impl Ddl<'_> {
             let at = resolve::column(&table.def, name)?;
             let cascade = cascades(behavior);
             self.release_generated(table, at, cascade).await?;
-            let owned: Vec<ObjectId> = self
-                .version
-                .sequences
-                .values()
-                .filter(|s| s.owned_by == Some((table.def.id, table.def.columns[at].id)))
-                .map(|s| s.id)
-                .collect();
+            let owned = self.sequences_of(&table.def, table.def.columns[at].id);
             let change = Change::DropColumn { table: table.def.id, column, cascade };
             self.apply(change).await?;
             for sequence in owned {
-                self.apply(Change::DropSequence { sequence }).await?;
+                self.apply(Change::DropSequence { sequence: sequence.id }).await?;
             }
         }
         Ok(())
@@ -313,6 +307,11 @@ impl Ddl<'_> {
         let column = existing(table, name)?;
         let def = table.def.column(&column).expect("just found");
         let kind = stored::default_kind(def);
+        if let AlterColumnOperation::SetDefault { value } = operation
+            && let Some(if_exists) = crate::token_forms::drops_identity(value)
+        {
+            return self.drop_identity(table, def, if_exists).await;
+        }
         let change = match operation {
             AlterColumnOperation::SetNotNull if def.not_null => return Ok(()),
             AlterColumnOperation::SetNotNull => {
@@ -376,36 +375,6 @@ impl Ddl<'_> {
         Ok(dropped)
     }
 
-    async fn add_identity(
-        &mut self,
-        table: &Arc<TableVersion>,
-        column: &str,
-        serial: Serial,
-    ) -> Result<(), Stop> {
-        let def = table.def.column(column).expect("found by the caller");
-        let refusal = if def.default.is_some() {
-            Some("already has a default value")
-        } else if !def.not_null {
-            Some("must be declared NOT NULL before identity can be added")
-        } else {
-            None
-        };
-        if let Some(why) = refusal {
-            return Err(SqlError::new(
-                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("column \"{column}\" of relation \"{}\" {why}", table.def.name),
-            )
-            .into());
-        }
-        let new = new_column(def);
-        let (sequence, nextval) = self.column_sequence(&table.def, &new, &serial.options).await?;
-        let always = serial.identity.unwrap_or(true);
-        let default = Some(stored::store_identity(always, &nextval));
-        self.apply(Change::SetDefault { table: table.def.id, column: column.to_owned(), default })
-            .await?;
-        self.own_sequences(table.def.id, vec![(sequence, column.to_owned())]).await
-    }
-
     async fn alter_type(
         &mut self,
         table: &Arc<TableVersion>,
@@ -427,9 +396,16 @@ impl Ddl<'_> {
             .detail(format!("Column \"{column}\" is used by generated column \"{generated}\"."))
             .into());
         }
+        if given.is_some() && stored::default_kind(def) == DefaultKind::Generated {
+            let message = "cannot specify USING when altering type of generated column";
+            return Err(SqlError::new(SqlState::new("42611"), message)
+                .detail(format!("Column \"{column}\" is a generated column."))
+                .into());
+        }
+        self.retype_identity(&table.def, def, sql_type.oid).await?;
         let mut new = new_column(def);
         (new.ty, new.sql_type) = (ty, sql_type);
-        self.recheck_default(def, &new)?;
+        self.recheck_default(&table.def, def, &new)?;
         let checks = self.recheck_constraints(&table.def, at, &new)?;
         let from = match given {
             Some(expr) => Some(From::Expression(expr)),
@@ -475,11 +451,7 @@ impl Ddl<'_> {
                 format!("column \"{}\" is in a primary key", column.name),
             ));
         }
-        let identity = matches!(
-            stored::default_kind(column),
-            DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault
-        );
-        if identity {
+        if stored::default_kind(column).is_identity() {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
                 format!(
@@ -551,6 +523,11 @@ fn pass(operation: &AlterTableOperation) -> u8 {
         Op::DropColumn { .. } | Op::DropConstraint { .. } => 0,
         Op::AlterColumn { op, .. } => match op {
             AlterColumnOperation::DropDefault | AlterColumnOperation::DropNotNull => 0,
+            AlterColumnOperation::SetDefault { value }
+                if crate::token_forms::drops_identity(value).is_some() =>
+            {
+                0
+            }
             AlterColumnOperation::SetDataType { .. } => 1,
             _ => 4,
         },

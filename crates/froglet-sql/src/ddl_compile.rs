@@ -305,23 +305,31 @@ impl Ddl<'_> {
         Arc::new(NotNull { input: [column.id], violation })
     }
 
-    /// The default of a column that changes its type must suit the new one.
-    pub(crate) fn recheck_default(&self, old: &ColumnDef, new: &NewColumn) -> Result<(), SqlError> {
-        let table = crate::ddl_column::draft("", "", &[]);
-        let Ok(Some((kind, expr))) = stored::default_expression(old, &table) else { return Ok(()) };
-        if kind == stored::DefaultKind::Generated {
-            return Err(SqlError::unsupported("ALTER TYPE of a generated column"));
+    /// The default of a column that changes its type, or what generates it, must suit the new one.
+    pub(crate) fn recheck_default(
+        &self,
+        table: &TableDef,
+        old: &ColumnDef,
+        new: &NewColumn,
+    ) -> Result<(), SqlError> {
+        let Ok(Some((kind, expr))) = stored::default_expression(old, table) else { return Ok(()) };
+        let (what, suits) = match kind {
+            stored::DefaultKind::Generated => {
+                ("generation expression", self.check_generated(&expr, table, new).is_ok())
+            }
+            _ => ("default", self.compile_default(&expr, new).is_ok()),
+        };
+        if suits {
+            return Ok(());
         }
-        self.compile_default(&expr, new).map(|_| ()).map_err(|_| {
-            SqlError::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!(
-                    "default for column \"{}\" cannot be cast automatically to type {}",
-                    new.name,
-                    types::type_name(new.sql_type)
-                ),
-            )
-        })
+        Err(SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "{what} for column \"{}\" cannot be cast automatically to type {}",
+                new.name,
+                types::type_name(new.sql_type)
+            ),
+        ))
     }
 
     /// Checks that read a column must still make sense when it changes its type, and hold: the

@@ -9,7 +9,7 @@ use crate::ddl::Ddl;
 use crate::error::SqlError;
 use crate::resolve::Names;
 use crate::sequence_ddl::{AlterSequence, CreateSequence, Options};
-use crate::types::oids;
+use crate::types::{oids, plain, type_name};
 use crate::udf::lookup::{quoted, split_name};
 
 impl Ddl<'_> {
@@ -113,13 +113,7 @@ impl Ddl<'_> {
             def.name.clone_from(name);
         }
         if alter.ty.is_some() {
-            // Bounds that are the old type's become the new one's.
-            let (low, high) = bounds(def.type_oid, def.increment)?;
-            let oid = type_of(alter.ty.as_deref());
-            let (new_low, new_high) = bounds(oid, def.increment)?;
-            def.type_oid = oid;
-            def.min = if def.min == low { new_low } else { def.min };
-            def.max = if def.max == high { new_high } else { def.max };
+            retype(&mut def, type_of(alter.ty.as_deref()))?;
         }
         if let Some(increment) = alter.options.increment {
             def.increment = increment;
@@ -143,16 +137,13 @@ impl Ddl<'_> {
             None => {}
         }
         check(&def)?;
-        if let Some(restart) = alter.options.restart {
-            let value = restart.unwrap_or(def.start);
-            if !(def.min..=def.max).contains(&value) {
-                return Err(SqlError::new(
-                    SqlState::INVALID_PARAMETER_VALUE,
-                    format!("RESTART value ({value}) is out of the sequence's bounds"),
-                )
-                .into());
+        match alter.options.restart {
+            Some(restart) => {
+                let value = restart.unwrap_or(def.start);
+                check_place(&def, value)?;
+                self.catalog.set_value(&def, value, false)?;
             }
-            self.catalog.set_value(&def, value, false)?;
+            None => check_place(&def, self.catalog.sequence_state(&sequence).0)?,
         }
         if def != *sequence {
             self.apply(Change::AlterSequence(def.clone())).await?;
@@ -314,6 +305,16 @@ pub(crate) fn draws_from(column: &froglet_schema::ColumnDef, sequence: &Sequence
     text.contains("nextval(") && forms.iter().any(|form| text.contains(form.as_str()))
 }
 
+/// Gives a sequence another type; bounds that are the old type's become the new one's.
+pub(crate) fn retype(def: &mut SequenceDef, oid: u32) -> Result<(), SqlError> {
+    let (low, high) = bounds(def.type_oid, def.increment)?;
+    let (new_low, new_high) = bounds(oid, def.increment)?;
+    def.type_oid = oid;
+    def.min = if def.min == low { new_low } else { def.min };
+    def.max = if def.max == high { new_high } else { def.max };
+    Ok(())
+}
+
 /// The bounds that a sequence has unless it is told others.
 fn bounds(oid: u32, increment: i64) -> Result<(i64, i64), SqlError> {
     let (min, max) = match oid {
@@ -330,11 +331,22 @@ fn bounds(oid: u32, increment: i64) -> Result<(i64, i64), SqlError> {
     Ok(if increment > 0 { (1, max) } else { (min, -1) })
 }
 
-fn check(def: &SequenceDef) -> Result<(), SqlError> {
+pub(crate) fn check(def: &SequenceDef) -> Result<(), SqlError> {
     let wrong = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     let (min, max, start) = (def.min, def.max, def.start);
     if def.increment == 0 {
         return wrong("INCREMENT must not be zero".to_owned());
+    }
+    let all = match def.type_oid {
+        oids::INT2 => i64::from(i16::MIN)..=i64::from(i16::MAX),
+        oids::INT4 => i64::from(i32::MIN)..=i64::from(i32::MAX),
+        _ => i64::MIN..=i64::MAX,
+    };
+    for (bound, value) in [("MAXVALUE", max), ("MINVALUE", min)] {
+        if !all.contains(&value) {
+            let ty = type_name(plain(def.type_oid));
+            return wrong(format!("{bound} ({value}) is out of range for sequence data type {ty}"));
+        }
     }
     if min >= max {
         return wrong(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})"));
@@ -346,6 +358,17 @@ fn check(def: &SequenceDef) -> Result<(), SqlError> {
         return wrong(format!("START value ({start}) cannot be greater than MAXVALUE ({max})"));
     }
     Ok(())
+}
+
+/// 22023 if what a sequence has come to, or begins again with, is beyond its bounds.
+pub(crate) fn check_place(def: &SequenceDef, value: i64) -> Result<(), SqlError> {
+    let beyond = match value {
+        low if low < def.min => format!("less than MINVALUE ({})", def.min),
+        high if high > def.max => format!("greater than MAXVALUE ({})", def.max),
+        _ => return Ok(()),
+    };
+    let message = format!("RESTART value ({value}) cannot be {beyond}");
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
 }
 
 /// An identifier as it must be written to be read back.

@@ -27,7 +27,7 @@ use crate::prepared::Named;
 use crate::privileges::{self, Kind, Who, bits};
 use crate::roles;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
-use crate::stored::{DefaultKind, default_kind};
+use crate::stored::default_kind;
 use crate::types::Zone;
 
 /// A setting that a function has set: name, value, local.
@@ -67,10 +67,7 @@ fn inserts_identity(who: &Who<'_>, catalog: &CatalogVersion, sequence: ObjectId)
     let owner = catalog.sequences.get(&sequence).and_then(|sequence| sequence.owned_by);
     let Some((table, column)) = owner else { return false };
     let def = catalog.tables.get(&table).and_then(|table| table.def.column_by_id(column));
-    let identity = def.is_some_and(|def| {
-        let kind = default_kind(def);
-        matches!(kind, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault)
-    });
+    let identity = def.is_some_and(|def| default_kind(def).is_identity());
     let access = catalog.access(PG_CLASS, table);
     let of_columns = access.iter().flat_map(|access| &access.columns);
     identity

@@ -1,7 +1,5 @@
 //! Planning of INSERT.
 
-use std::borrow::Cow;
-
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Insert, ObjectName, OnInsert, Query, SetExpr, Setting, TableObject, UnaryOperator,
     Value as Ast,
@@ -14,8 +12,9 @@ use crate::command::fold;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, infer_params};
 use crate::insert::{InsertPlan, Inserter, Source};
+use crate::modify_query::typed;
 use crate::on_conflict::OnConflict;
-use crate::parse::parse_query;
+use crate::parse::{parse_expression, parse_query};
 use crate::plan::Planner;
 use crate::query_rows::RowsQuery;
 use crate::resolve;
@@ -42,31 +41,19 @@ pub(crate) async fn plan(
     let table = planner.names().written(name)?.clone();
     let compiled = compiled(&table)?;
     let alias = insert.table_alias.as_ref().map(|alias| fold(&alias.alias));
-    let mut columns = columns_named(&table.def, &insert.columns)?;
-    let (source, columns, mut params) =
-        match values_of(insert.source.as_deref(), &table.def, &mut columns)? {
-            Body::Defaults => (Source::Values(vec![Vec::new()]), Vec::new(), given.to_vec()),
-            Body::Values(rows) => values(&table, &compiled, insert, columns, &rows, given)?,
-            Body::Query(query) => {
-                let types: Vec<SqlType> =
-                    columns.iter().map(|c| table.def.columns[*c].sql_type).collect();
-                let (query, params) = RowsQuery::plan(planner, &query, given, &types).await?;
-                let columns = shortened(!insert.columns.is_empty(), columns, query.width())?;
-                for column in &columns {
-                    let kind = compiled.kinds[*column];
-                    if is_overridden(overriding(insert), kind) {
-                        return Err(
-                            SqlError::unsupported("OVERRIDING USER VALUE of a query").into()
-                        );
-                    }
-                    if !is_let(overriding(insert), kind) {
-                        refuse_given(&table.def, &compiled, *column)?;
-                    }
-                }
-                let targets = columns.iter().map(|c| target_of(&table.def.columns[*c])).collect();
-                (Source::Query(Box::new(query.cast_to(targets)?)), columns, params)
-            }
-        };
+    let columns = columns_named(&table.def, &insert.columns)?;
+    let (source, columns, mut params) = match values_of(insert.source.as_deref()) {
+        Body::Defaults => (Source::Values(vec![Vec::new()]), Vec::new(), given.to_vec()),
+        Body::Values(rows) => values(&table, &compiled, insert, columns, &rows, given)?,
+        Body::Query(query) => {
+            query_source(planner, &table, &compiled, insert, columns, query, given).await?
+        }
+        Body::Queries(query, rows) => {
+            let columns = shortened(!insert.columns.is_empty(), columns, width(&rows)?)?;
+            let (columns, query) = union_of(&table.def, columns, query, &rows)?;
+            query_source(planner, &table, &compiled, insert, columns, &query, given).await?
+        }
+    };
     let scope = Scope::table(&table.def, alias.as_deref());
     let on_conflict = match &insert.on {
         None => None,
@@ -91,6 +78,32 @@ pub(crate) async fn plan(
     Ok((InsertPlan { inserter, source, on_conflict, returning }, params))
 }
 
+/// What a query gives, as the columns take it.
+async fn query_source(
+    planner: &mut Planner<'_>,
+    table: &TableVersion,
+    compiled: &Compiled,
+    insert: &Insert,
+    columns: Vec<usize>,
+    query: &Query,
+    given: &[SqlType],
+) -> Result<(Source, Vec<usize>, Vec<SqlType>), Stop> {
+    let types: Vec<SqlType> = columns.iter().map(|c| table.def.columns[*c].sql_type).collect();
+    let (query, params) = RowsQuery::plan(planner, query, given, &types).await?;
+    let columns = shortened(!insert.columns.is_empty(), columns, query.width())?;
+    for column in &columns {
+        let kind = compiled.kinds[*column];
+        if is_overridden(overriding(insert), kind) {
+            return Err(SqlError::unsupported("OVERRIDING USER VALUE of a query").into());
+        }
+        if !is_let(overriding(insert), kind) {
+            refuse_given(&table.def, compiled, *column)?;
+        }
+    }
+    let targets = columns.iter().map(|c| target_of(&table.def.columns[*c])).collect();
+    Ok((Source::Query(Box::new(query.cast_to(targets)?)), columns, params))
+}
+
 /// OVERRIDING … VALUE is kept among an INSERT's settings, of which PostgreSQL has none.
 const OVERRIDING: &str = "overriding";
 
@@ -111,8 +124,7 @@ fn overriding(insert: &Insert) -> Option<&str> {
 
 /// Whether a value given for a column is not used: OVERRIDING USER VALUE.
 pub(crate) fn is_overridden(overriding: Option<&str>, kind: DefaultKind) -> bool {
-    let identity = matches!(kind, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault);
-    identity && overriding == Some("user")
+    kind.is_identity() && overriding == Some("user")
 }
 
 pub(crate) fn is_let(overriding: Option<&str>, kind: DefaultKind) -> bool {
@@ -164,67 +176,63 @@ pub(crate) fn columns_named(def: &TableDef, names: &[ObjectName]) -> Result<Vec<
 enum Body<'a> {
     Defaults,
     Values(Vec<&'a [Expr]>),
-    Query(Cow<'a, Query>),
+    /// VALUES with queries inside.
+    Queries(&'a Query, Vec<&'a [Expr]>),
+    Query(&'a Query),
 }
 
-/// What is inserted into these columns; of those for which each row of VALUES says DEFAULT nothing may be left.
-fn values_of<'a>(
-    source: Option<&'a Query>,
-    def: &TableDef,
-    columns: &mut Vec<usize>,
-) -> Result<Body<'a>, SqlError> {
-    let Some(query) = source else { return Ok(Body::Defaults) };
-    Ok(match query.body.as_ref() {
+fn values_of(source: Option<&Query>) -> Body<'_> {
+    let Some(query) = source else { return Body::Defaults };
+    match query.body.as_ref() {
         SetExpr::Values(values) if query.order_by.is_none() && query.limit_clause.is_none() => {
             let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
             if rows.iter().any(|row| row.iter().any(crate::target::has_subquery)) {
-                return Ok(Body::Query(Cow::Owned(union_of(query, rows, def, columns)?)));
+                return Body::Queries(query, rows);
             }
             Body::Values(rows)
         }
-        _ => Body::Query(Cow::Borrowed(query)),
-    })
+        _ => Body::Query(query),
+    }
 }
 
-/// VALUES with queries inside, as a union of SELECTs: DataFusion's VALUES takes no queries. A column that has DEFAULT in
-/// each row is left out of both; one that has it in some has the expression there.
+/// How many values the rows have.
+fn width(rows: &[&[Expr]]) -> Result<usize, SqlError> {
+    let width = rows.first().map_or(0, |row| row.len());
+    if rows.iter().any(|row| row.len() != width) {
+        let message = "VALUES lists must all be the same length";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    Ok(width)
+}
+
+/// VALUES with queries inside, as a union of SELECTs: DataFusion's VALUES takes no queries. A column of which
+/// every row says DEFAULT is not given.
 fn union_of(
-    values: &Query,
-    rows: Vec<&[Expr]>,
     def: &TableDef,
-    columns: &mut Vec<usize>,
-) -> Result<Query, SqlError> {
-    let width = width_of(&rows)?;
-    let is_given: Vec<bool> =
-        (0..width).map(|at| rows.iter().any(|row| !is_default(&row[at]))).collect();
-    let cell = |at: usize, expr: &Expr| match columns.get(at).map(|at| &def.columns[*at]) {
-        Some(column) if is_default(expr) => {
-            stored::default_text(column, def).unwrap_or_else(|| "NULL".to_owned())
+    columns: Vec<usize>,
+    values: &Query,
+    rows: &[&[Expr]],
+) -> Result<(Vec<usize>, Query), SqlError> {
+    let is_given = |at: usize| rows.iter().any(|row| !is_default(&row[at]));
+    let given: Vec<usize> = (0..columns.len()).filter(|at| is_given(*at)).collect();
+    let value = |expr: &Expr, column: usize| {
+        let column = &def.columns[column];
+        let default = || parse_expression(&stored::default_text(column, def)?).ok();
+        match is_default(expr) {
+            true => typed(&default().unwrap_or_else(crate::rewrite::null), column),
+            false => typed(expr, column),
         }
-        _ => format!("({expr})"),
     };
     let select = |row: &&[Expr]| {
-        let cells = row.iter().enumerate().filter(|(at, _)| is_given[*at]);
-        let list: Vec<String> = cells.map(|(at, expr)| cell(at, expr)).collect();
+        let list: Vec<String> =
+            given.iter().map(|at| value(&row[*at], columns[*at]).to_string()).collect();
         format!("SELECT {}", list.join(", "))
     };
+    // Branch after branch ([`crate::in_order`]): numbers of sequences go up with the rows.
     let selects: Vec<String> = rows.iter().map(select).collect();
     let mut union = parse_query(&selects.join(" UNION ALL "))?;
     union.with.clone_from(&values.with);
-    let mut given = is_given.into_iter();
-    columns.retain(|_| given.next().unwrap_or(true));
-    Ok(union)
-}
-
-/// How many values each row has: 42601 where they differ.
-fn width_of(rows: &[&[Expr]]) -> Result<usize, SqlError> {
-    let width = rows.first().map_or(0, |row| row.len());
-    match rows.iter().all(|row| row.len() == width) {
-        true => Ok(width),
-        false => {
-            Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"))
-        }
-    }
+    Ok((given.iter().map(|at| columns[*at]).collect(), union))
 }
 
 /// Without a column list a row may be shorter than the table, and never longer.
@@ -252,7 +260,7 @@ fn values(
     rows: &[&[Expr]],
     given: &[SqlType],
 ) -> Result<(Source, Vec<usize>, Vec<SqlType>), SqlError> {
-    let width = width_of(rows)?;
+    let width = width(rows)?;
     let columns = shortened(!insert.columns.is_empty(), columns, width)?;
     let scope = Scope::empty();
     let mut exprs: Vec<(&Expr, Option<SqlType>)> = Vec::new();

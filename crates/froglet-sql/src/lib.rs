@@ -34,6 +34,7 @@ mod ddl_comment;
 mod ddl_compile;
 mod ddl_constraint;
 mod ddl_enum;
+mod ddl_identity;
 mod ddl_index;
 mod ddl_materialized;
 mod ddl_run;

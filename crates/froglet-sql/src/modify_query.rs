@@ -202,17 +202,13 @@ pub(crate) fn names(others: &[TableWithJoins]) -> Result<Vec<String>, SqlError> 
 
 /// A literal or parameter without a type takes the column's.
 pub(crate) fn typed(value: &Expr, column: &froglet_schema::ColumnDef) -> String {
-    use datafusion::sql::sqlparser::ast::Value as V;
-    let untyped = match value {
-        Expr::Value(v) => matches!(
-            v.value,
-            V::SingleQuotedString(_) | V::EscapedStringLiteral(_) | V::Placeholder(_) | V::Null
-        ),
-        _ => false,
-    };
-    if untyped {
-        let ty = froglet_schema::SqlType { oid: column.sql_type.oid, modifier: -1 };
-        format!("CAST({value} AS {})", crate::types::type_name(ty))
+    if crate::expr::untyped(value) {
+        // character is character(1), which would cut what the column takes.
+        let oid = match column.sql_type.oid {
+            types::oids::BPCHAR => types::oids::TEXT,
+            oid => oid,
+        };
+        format!("CAST({value} AS {})", types::type_name(types::plain(oid)))
     } else {
         format!("({value})")
     }

@@ -150,8 +150,9 @@ fn only_outer(expr: &Expr, local: &HashSet<String>) -> bool {
 pub fn exists_as_count(expr: &mut Expr) {
     match expr {
         Expr::Exists { subquery, negated } => {
+            let limited = subquery.limit_clause.as_ref().is_some_and(|limit| !takes_one(limit));
             let ast::SetExpr::Select(select) = &mut *subquery.body else { return };
-            if is_grouped(select) || subquery.limit_clause.is_some() {
+            if is_grouped(select) || limited {
                 return;
             }
             let star = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard);
@@ -163,7 +164,7 @@ pub fn exists_as_count(expr: &mut Expr) {
             }
             select.distinct = None;
             select.projection = vec![ast::SelectItem::UnnamedExpr(count)];
-            subquery.order_by = None;
+            (subquery.order_by, subquery.limit_clause) = (None, None);
             let query = subquery.clone();
             let zero = ast::Value::Number("0".to_owned(), false).with_empty_span();
             let some = Box::new(Expr::BinaryOp {
@@ -193,6 +194,18 @@ pub fn exists_as_count(expr: &mut Expr) {
         }
         _ => {}
     }
+}
+
+/// Whether a limit leaves a row wherever there is one.
+fn takes_one(limit: &ast::LimitClause) -> bool {
+    let ast::LimitClause::LimitOffset { limit: Some(Expr::Value(rows)), offset: None, limit_by } =
+        limit
+    else {
+        return false;
+    };
+    let is_some =
+        matches!(&rows.value, ast::Value::Number(n, _) if n.parse().is_ok_and(|n: u64| n > 0));
+    is_some && limit_by.is_empty()
 }
 
 /// `ARRAY(SELECT x FROM … ORDER BY k)` as `(SELECT array_agg(x ORDER BY k) FROM …)`; false where

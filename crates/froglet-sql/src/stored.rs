@@ -41,6 +41,13 @@ pub enum DefaultKind {
     Generated,
 }
 
+impl DefaultKind {
+    /// GENERATED … AS IDENTITY
+    pub(crate) fn is_identity(self) -> bool {
+        matches!(self, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault)
+    }
+}
+
 fn split_default(text: &str) -> (DefaultKind, &str) {
     let kinds = [
         (GENERATED, DefaultKind::Generated),

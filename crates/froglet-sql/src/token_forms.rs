@@ -10,7 +10,10 @@
 //! | `FOR UPDATE OF a, b` | `FOR UPDATE OF a FOR UPDATE OF b` |
 //! | `FOR UPDATE SKIP LOCKED LIMIT 1` | `LIMIT 1 FOR UPDATE SKIP LOCKED` |
 //! | `ALTER COLUMN c TYPE text COLLATE "C"` | without the collation: there is one |
+//! | `ALTER COLUMN c DROP IDENTITY IF EXISTS` | `ALTER COLUMN c SET DEFAULT "…"`, a name that nobody can write |
+//! | `TABLESPACE pg_default`, `USING INDEX TABLESPACE pg_default` | nothing: there is one |
 
+use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -250,6 +253,7 @@ pub(crate) fn column_hints(tokens: &mut Vec<TokenWithSpan>) {
             let action = at + 2 + usize::from(is_word);
             hint(tokens, action);
             collation(tokens, action);
+            identity(tokens, action);
         }
         at += 1;
     }
@@ -311,6 +315,70 @@ fn collation(tokens: &mut Vec<TokenWithSpan>, action: usize) {
             }
             _ => {}
         }
+    }
+}
+
+/// `DROP IDENTITY` as a default.
+const IDENTITY: &str = "\0identity";
+/// `DROP IDENTITY IF EXISTS`
+const IDENTITY_IF_EXISTS: &str = "\0identity if exists";
+
+fn identity(tokens: &mut Vec<TokenWithSpan>, action: usize) {
+    let are = |from: usize, words: &[Keyword]| {
+        let found = tokens.get(from..from + words.len());
+        found.is_some_and(|found| found.iter().zip(words).all(|(t, word)| is_keyword(t, *word)))
+    };
+    if !are(action, &[Keyword::DROP, Keyword::IDENTITY]) {
+        return;
+    }
+    let (name, length) = match are(action + 2, &[Keyword::IF, Keyword::EXISTS]) {
+        true => (IDENTITY_IF_EXISTS, 4),
+        false => (IDENTITY, 2),
+    };
+    let span = tokens[action].span;
+    let words = [("SET", None), ("DEFAULT", None), (name, Some('"'))];
+    let words = words.map(|(word, quote)| TokenWithSpan::new(Token::make_word(word, quote), span));
+    tokens.splice(action..action + length, words);
+}
+
+/// Whether a default says that the column's identity goes, and then whether it may lack one.
+pub(crate) fn drops_identity(default: &Expr) -> Option<bool> {
+    match default {
+        Expr::Identifier(name) if name.value == IDENTITY => Some(false),
+        Expr::Identifier(name) if name.value == IDENTITY_IF_EXISTS => Some(true),
+        _ => None,
+    }
+}
+
+/// The tablespace that there is, of a table, of an index, and of the index of a constraint.
+pub(crate) fn tablespaces(tokens: &mut Vec<TokenWithSpan>) {
+    let is = |t: &TokenWithSpan, text: &str| matches!(&t.token, Token::Word(w) if w.value.eq_ignore_ascii_case(text));
+    let creates = tokens.first().is_some_and(|t| is(t, "create"));
+    if !creates && !tokens.first().is_some_and(|t| is(t, "alter")) {
+        return;
+    }
+    let (mut at, mut depth) = (1, 0_usize);
+    while at + 1 < tokens.len() {
+        match &tokens[at].token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            Token::Word(w) if depth == 0 && matches!(w.keyword, Keyword::AS | Keyword::WHERE) => {
+                return;
+            }
+            Token::Word(_)
+                if is(&tokens[at], "tablespace") && is(&tokens[at + 1], "pg_default") =>
+            {
+                let of_index = is(&tokens[at - 1], "index") && is(&tokens[at.max(2) - 2], "using");
+                if of_index || creates && depth == 0 {
+                    let from = if of_index { at - 2 } else { at };
+                    tokens.drain(from..at + 2);
+                    at = from;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
     }
 }
 
@@ -394,5 +462,30 @@ mod tests {
             "ALTER TABLE t ALTER a SET ( n_distinct = 0 ) , ALTER COLUMN b SET ( n_distinct = 0 ) , \
              ALTER c SET STORAGE nowhere , ALTER d TYPE text USING d COLLATE \"de\""
         );
+    }
+
+    #[test]
+    fn the_tablespace_is_not_said() {
+        let without = |sql: &str| {
+            let mut given = tokens(sql);
+            tablespaces(&mut given);
+            text(&given).trim_end_matches(" EOF").to_owned()
+        };
+        assert_eq!(
+            without("create index i on t (a) tablespace pg_default where tablespace pg_default"),
+            "create index i on t ( a ) where tablespace pg_default"
+        );
+        assert_eq!(
+            without(
+                "create table t (a int unique using index tablespace \"pg_default\") tablespace other"
+            ),
+            "create table t ( a int unique ) tablespace other"
+        );
+        for kept in [
+            "alter table t set tablespace pg_default",
+            "create table t as select tablespace pg_default",
+        ] {
+            assert_eq!(without(kept), kept);
+        }
     }
 }

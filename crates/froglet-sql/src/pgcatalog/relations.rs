@@ -309,18 +309,31 @@ const OPERATOR_CLASSES: &[(u32, &str, u32, u32)] = &[
     (ENUM_OPS, "enum_ops", 3_522, 3_500),
     (10_088, "jsonb_ops", 4_033, oids::JSONB),
 ];
+/// Those that keys have only if they are told.
+const SAID_CLASSES: &[(u32, &str, u32, u32)] = &[
+    (4_217, "text_pattern_ops", 2_095, oids::TEXT),
+    (4_218, "varchar_pattern_ops", 2_095, oids::TEXT),
+    (4_219, "bpchar_pattern_ops", 2_097, oids::BPCHAR),
+    (10_044, "varchar_ops", 1_994, oids::TEXT),
+];
 const TEXT_OPS: u32 = 3_126;
 const ENUM_OPS: u32 = 10_069;
 
-/// The class of a key column of a type.
-fn operator_class(oid: u32) -> i64 {
+/// The class of a key column of a type, and what was said of it.
+fn operator_class(oid: u32, said: Option<&str>) -> i64 {
+    let said = said.and_then(|said| SAID_CLASSES.iter().find(|(_, name, ..)| *name == said));
+    if let Some((class, ..)) = said {
+        return (*class).into();
+    }
     let found = OPERATOR_CLASSES.iter().find(|(.., input)| *input == oid);
     let users = if oid >= froglet_schema::def::FIRST_USER_ID { ENUM_OPS } else { TEXT_OPS };
     found.map_or(users, |(class, ..)| *class).into()
 }
 
 fn operator_classes(_scope: &QueryScope, rows: &mut Rows) {
-    for (oid, name, family, input) in OPERATOR_CLASSES {
+    let own = OPERATOR_CLASSES.iter().map(|class| (class, true));
+    let all = own.chain(SAID_CLASSES.iter().map(|class| (class, false)));
+    for ((oid, name, family, input), is_own) in all {
         row!(rows;
             oid: *oid,
             opcmethod: BTREE,
@@ -329,7 +342,7 @@ fn operator_classes(_scope: &QueryScope, rows: &mut Rows) {
             opcowner: OWNER,
             opcfamily: *family,
             opcintype: *input,
-            opcdefault: true,
+            opcdefault: is_own,
         );
     }
 }
@@ -369,7 +382,10 @@ fn indexes(scope: &QueryScope, rows: &mut Rows) {
                 indcollation: columns()
                     .map(|c| names::type_row(c.sql_type.oid).map_or(0, |t| t.collation.into()))
                     .collect::<Vec<i64>>(),
-                indclass: columns().map(|c| operator_class(c.sql_type.oid)).collect::<Vec<i64>>(),
+                indclass: columns()
+                    .zip(usize::from(index.notes.partial)..)
+                    .map(|(c, at)| operator_class(c.sql_type.oid, index.notes.class(at)))
+                    .collect::<Vec<i64>>(),
                 indoption: options(index),
                 indexprs: deparse::index_expressions(def, index),
                 indpred: deparse::predicate_text(def, index, false),
@@ -432,9 +448,8 @@ fn dependencies(scope: &QueryScope, rows: &mut Rows) {
     for sequence in all_sequences(&scope.catalog) {
         let Some((table, column)) = sequence.owned_by else { continue };
         let Some(table) = scope.catalog.tables.get(&table) else { continue };
-        let identity = table.def.column_by_id(column).is_some_and(|c| {
-            matches!(default_kind(c), DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault)
-        });
+        let identity =
+            table.def.column_by_id(column).is_some_and(|c| default_kind(c).is_identity());
         row!(rows;
             classid: PG_CLASS,
             objid: sequence.id,

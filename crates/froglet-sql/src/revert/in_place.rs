@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use froglet_engine::{ColumnId, Dictionary, Value};
 use froglet_schema::{
-    ColumnDef, ConstraintDef, ConstraintKind, IndexDef, KeptColumn, ObjectChange, SqlType,
-    TableDef, TableVersion,
+    ColumnDef, ConstraintDef, ConstraintKind, IndexDef, KeptColumn, ObjectChange, ObjectDef,
+    SequenceDef, SqlType, TableDef, TableVersion,
 };
 
 use super::{Phase, Planner, Step, probe, table, text};
@@ -235,12 +235,8 @@ impl<'a> Planner<'a> {
         let kinds = [was, is].map(stored::default_kind);
         let is_plain = |kind| matches!(kind, DefaultKind::None | DefaultKind::Plain);
         let has_other_default = defaults[0] != defaults[1] && is_plain(kinds[1]);
-        if kinds[0] != kinds[1] && !is_plain(kinds[1]) {
-            let step =
-                Step { note: Some("there is no statement for it".to_owned()), ..Step::default() };
-            let what =
-                format!("column \"{}\" of \"{}\" stays an identity column", was.name, before.name);
-            self.push(Phase::Columns, step.losing(what));
+        if !kinds[0].is_identity() && kinds[1].is_identity() {
+            self.sql(Phase::Columns, format!("{alter} DROP IDENTITY"));
         }
         if has_other_default && defaults[1].is_some() {
             self.sql(Phase::Columns, format!("{alter} DROP DEFAULT"));
@@ -248,7 +244,7 @@ impl<'a> Planner<'a> {
         let ty = type_name(was.sql_type);
         let is_exact = converts_back(was.sql_type, is.sql_type);
         if was.sql_type != is.sql_type {
-            let step = match is_exact {
+            let step = match is_exact || kinds[0] == DefaultKind::Generated {
                 true => Step::of(format!("{alter} TYPE {ty}"))
                     .noting("fails if a value has no place in the type"),
                 false => {
@@ -270,9 +266,26 @@ impl<'a> Planner<'a> {
             );
             self.push(Phase::Columns, Step::default().losing(loss));
         }
-        if has_other_default && let Some(default) = &defaults[0] {
+        if kinds[0].is_identity() && !kinds[1].is_identity() {
+            self.identity_again(was, before, &alter);
+        } else if has_other_default && let Some(default) = &defaults[0] {
             self.sql(Phase::Columns, format!("{alter} SET DEFAULT {default}"));
         }
+    }
+
+    /// A column whose identity went is one again, and its numbers go on where they were.
+    pub(super) fn identity_again(&mut self, column: &ColumnDef, def: &TableDef, alter: &str) {
+        let sequence = self.change.objects.iter().find_map(|o| of_column(o, def, column));
+        let last = sequence.and_then(|s| self.around.session.last_of_sequence(s));
+        let always = stored::default_kind(column) == DefaultKind::IdentityAlways;
+        let word = if always { "ALWAYS" } else { "BY DEFAULT" };
+        let start = match (sequence, last) {
+            (Some(def), Some(last)) => last.saturating_add(def.increment),
+            (Some(def), None) => def.start,
+            (None, _) => 1,
+        };
+        let sql = format!("{alter} ADD GENERATED {word} AS IDENTITY (START WITH {start})");
+        self.sql(Phase::Columns, sql);
     }
 
     /// A column that the change has dropped comes back.
@@ -450,4 +463,18 @@ fn converts_back(was: SqlType, is: SqlType) -> bool {
     is_integer(was) && is_integer(is)
         || is_text(was) && is_text(is)
         || scale(was).is_some() && scale(was) == scale(is)
+}
+
+/// The sequence of a column that went with it.
+fn of_column<'o>(
+    object: &'o ObjectChange,
+    def: &TableDef,
+    column: &ColumnDef,
+) -> Option<&'o SequenceDef> {
+    match (&object.before, &object.after) {
+        (Some(ObjectDef::Sequence(sequence)), None) => {
+            Some(sequence).filter(|s| s.owned_by == Some((def.id, column.id)))
+        }
+        _ => None,
+    }
 }

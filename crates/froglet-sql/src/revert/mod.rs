@@ -368,10 +368,20 @@ impl<'a> Planner<'a> {
             self.sql(Phase::Columns, format!("ALTER SEQUENCE {name} {}", options(was)));
         }
         match was.owned_by {
-            owner if owner == is.owned_by => {}
+            owner if owner == is.owned_by || self.has_followed(was, is) => {}
             None => self.sql(Phase::Restore, format!("ALTER SEQUENCE {name} OWNED BY NONE")),
             Some(_) => self.own_again(was, &name),
         }
+    }
+
+    /// Whether a sequence has come along with its column, which got another type.
+    fn has_followed(&self, was: &SequenceDef, is: &SequenceDef) -> bool {
+        let (Some((owner, before)), Some((now, after))) = (was.owned_by, is.owned_by) else {
+            return false;
+        };
+        let Some(object) = self.change.object(owner).filter(|_| owner == now) else { return false };
+        let has = |side, column| table(side).is_some_and(|def| def.column_by_id(column).is_some());
+        !has(&object.before, after) && !has(&object.after, before)
     }
 
     /// A column's default; a sequence that is made again has its name there, for its number is another.
@@ -386,12 +396,15 @@ impl<'a> Planner<'a> {
         Some(text)
     }
 
-    /// Whether a sequence is that of an identity column of a table that is gone.
+    /// Whether a sequence is that of an identity column of a table that is gone, or that is no identity any more.
     fn is_of_identity(&self, def: &SequenceDef) -> bool {
         let Some((owner, column)) = def.owned_by else { return false };
-        let gone = self.change.object(owner).filter(|object| object.after.is_none());
-        let column = gone.and_then(|object| table(&object.before)?.column_by_id(column));
-        column.is_some_and(|column| rebuild::is_identity(stored::default_kind(column)))
+        let Some(object) = self.change.object(owner) else { return false };
+        let column = table(&object.before).and_then(|before| before.column_by_id(column));
+        column.is_some_and(|column| {
+            let is_there = |after: &TableDef| after.column(&column.name).is_some();
+            stored::default_kind(column).is_identity() && table(&object.after).is_none_or(is_there)
+        })
     }
 
     /// A sequence that was made again belongs to its column.

@@ -12,7 +12,7 @@
 //! have the same keys.
 
 use froglet_engine::ColumnId;
-use froglet_schema::{ColumnDef, MadeOf, MadeRows, ObjectChange, ObjectDef, SequenceDef, TableDef};
+use froglet_schema::{ColumnDef, MadeOf, MadeRows, ObjectChange, TableDef};
 
 use super::{Phase, Planner, Step, changed_since, in_place, probe, refused, table, text};
 use crate::error::SqlError;
@@ -316,7 +316,7 @@ impl<'a> Planner<'a> {
                 let note = "it is computed again, and comes last";
                 self.push(Phase::Columns, Step::of(sql).noting(note));
             }
-            if column.not_null && (!in_key(column.id) || is_identity(kind)) {
+            if column.not_null && (!in_key(column.id) || kind.is_identity()) {
                 self.sql(Phase::Columns, format!("{alter} SET NOT NULL"));
             }
             match kind {
@@ -325,19 +325,7 @@ impl<'a> Planner<'a> {
                     self.sql(Phase::Columns, format!("{alter} SET DEFAULT {default}"));
                 }
                 DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault => {
-                    let sequence =
-                        self.change.objects.iter().find_map(|o| of_column(o, def, column));
-                    let last = sequence.and_then(|s| self.around.session.last_of_sequence(s));
-                    let word =
-                        if kind == DefaultKind::IdentityAlways { "ALWAYS" } else { "BY DEFAULT" };
-                    let start = match (sequence, last) {
-                        (Some(def), Some(last)) => last.saturating_add(def.increment),
-                        (Some(def), None) => def.start,
-                        (None, _) => 1,
-                    };
-                    let sql =
-                        format!("{alter} ADD GENERATED {word} AS IDENTITY (START WITH {start})");
-                    self.sql(Phase::Columns, sql);
+                    self.identity_again(column, def, &alter);
                 }
                 DefaultKind::None | DefaultKind::Generated => {}
             }
@@ -543,22 +531,4 @@ fn key_of(def: &TableDef) -> Option<Vec<ColumnId>> {
     };
     let key = def.primary_key().or_else(|| def.indexes.iter().find(is_key))?;
     Some(key.spec.key.iter().map(|part| part.column).collect())
-}
-
-pub(super) fn is_identity(kind: DefaultKind) -> bool {
-    matches!(kind, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault)
-}
-
-/// The sequence of a column that went with it.
-fn of_column<'o>(
-    object: &'o ObjectChange,
-    def: &TableDef,
-    column: &ColumnDef,
-) -> Option<&'o SequenceDef> {
-    match (&object.before, &object.after) {
-        (Some(ObjectDef::Sequence(sequence)), None) => {
-            Some(sequence).filter(|s| s.owned_by == Some((def.id, column.id)))
-        }
-        _ => None,
-    }
 }

@@ -79,7 +79,9 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_) => {
             let mut node = node;
             common::compared_with(&mut node, schema)?;
+            let in_one_zone = measures::in_one_zone(&mut node, schema)?;
             let mut compared = enums::compare(node, schema)?;
+            compared.transformed |= in_one_zone;
             compared.transformed |= measures::compare(&mut compared.data, schema)?;
             Ok(match compared.data {
                 Expr::InList(list) if list.list.iter().any(Expr::any_column_refs) => {

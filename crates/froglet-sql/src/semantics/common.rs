@@ -438,7 +438,9 @@ pub fn compared_with(expr: &mut Expr, schema: &DFSchema) -> Result<()> {
 pub fn is_measured_case(case: &Case, schema: &DFSchema) -> bool {
     let Some(value) = &case.expr else { return false };
     let compared = case.when_then_expr.iter().map(|(when, _)| when).chain([value]);
-    compared.into_iter().any(|expr| measures::is_measured(expr, schema))
+    let compared: Vec<&Expr> = compared.map(|expr| &**expr).collect();
+    compared.iter().any(|expr| measures::is_measured(expr, schema))
+        || measures::is_in_two_zones(compared.into_iter(), schema)
 }
 
 /// `CASE x WHEN y …` as `CASE WHEN x = y …`.

@@ -16,8 +16,8 @@ use datafusion::logical_expr::expr::{ScalarFunction, Sort};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
 use super::fields::{arrow_type_of, field_of};
-use super::{json_ops, numerics, time_arith};
-use crate::types::{EXACT, oids, sql_type_of_field};
+use super::{common, json_ops, numerics, time_arith};
+use crate::types::{EXACT, oids, plain, sql_type_of_field};
 
 /// The types that are measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,16 +68,54 @@ fn is_comparison(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// Makes a comparison of such values one of their measures; whether it was.
-pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
-    let mut operands: Vec<&mut Expr> = match expr {
+/// What a comparison compares.
+fn operands(expr: &mut Expr) -> Vec<&mut Expr> {
+    match expr {
         Expr::BinaryExpr(binary) if is_comparison(binary.op) => {
             vec![&mut binary.left, &mut binary.right]
         }
         Expr::Between(between) => vec![&mut between.expr, &mut between.low, &mut between.high],
         Expr::InList(list) => std::iter::once(&mut *list.expr).chain(&mut list.list).collect(),
-        _ => return Ok(false),
+        _ => Vec::new(),
+    }
+}
+
+/// Beside a point in time a local one is that of the session's zone; whether there were both in a comparison.
+pub fn in_one_zone(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
+    let mut operands = operands(expr);
+    if !is_in_two_zones(operands.iter().map(|operand| &**operand), schema) {
+        return Ok(false);
+    }
+    for operand in &mut operands {
+        if is_local(operand, schema) {
+            **operand = common::bring(std::mem::take(operand), plain(oids::TIMESTAMPTZ), schema)?;
+        }
+    }
+    Ok(true)
+}
+
+/// Whether there are points in time among values, and local ones.
+pub fn is_in_two_zones<'e>(
+    values: impl Iterator<Item = &'e Expr> + Clone,
+    schema: &DFSchema,
+) -> bool {
+    let is_point = |expr: &Expr| {
+        arrow_type_of(expr, schema).is_ok_and(|ty| matches!(ty, DataType::Timestamp(_, Some(_))))
     };
+    values.clone().any(is_point) && values.into_iter().any(|expr| is_local(expr, schema))
+}
+
+fn is_local(expr: &Expr, schema: &DFSchema) -> bool {
+    arrow_type_of(expr, schema)
+        .is_ok_and(|ty| matches!(ty, DataType::Timestamp(_, None) | DataType::Date32))
+}
+
+/// Makes a comparison of such values one of their measures; whether it was.
+pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
+    let mut operands = operands(expr);
+    if operands.is_empty() {
+        return Ok(false);
+    }
     let types = operands.iter().filter_map(|operand| arrow_type_of(operand, schema).ok());
     let types: Vec<DataType> = types.collect();
     let is_list = |ty: &DataType| matches!(ty, DataType::List(item) if *item.data_type() == EXACT);

@@ -404,6 +404,15 @@ fn adopt(op: &BinaryOperator, expr: Expr, other: &Expr, schema: &DFSchema) -> Re
             let typed = types::sql_field("", ty, known, true);
             Ok(Expr::Placeholder(Placeholder { id, field: Some(typed) }))
         }
+        // Numbers and comparisons take NULL as it is.
+        Expr::Literal(ScalarValue::Null, metadata) => {
+            let times = operand_field(other, schema).filter(|field| {
+                matches!(shape_of(op), Shape::Arithmetic(_)) && is_time(field.data_type())
+            });
+            let typed = times.and_then(|field| types::arrow_of(operand_type(op, &field)));
+            let null = typed.and_then(|ty| ScalarValue::try_from(&ty).ok());
+            Ok(Expr::Literal(null.unwrap_or(ScalarValue::Null), metadata))
+        }
         literal => match (unknown_literal(&literal), operand_field(other, schema)) {
             (Some(text), Some(field)) if gives_type(&field) => {
                 let ty = operand_type(op, &field);

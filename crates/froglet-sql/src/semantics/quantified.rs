@@ -133,7 +133,7 @@ fn typed(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr, SqlT
     let is_null = |expr: &Expr| matches!(expr, Expr::Literal(v, _) if v.is_null());
     let (value, list) = (value.filter(|_| !is_null(&left)), list.filter(|_| !is_null(&right)));
     let element = match list {
-        Some(list) if is_array(list) => element_oid(list),
+        Some(list) if is_array(list) || is_vector(list) => element_oid(list),
         Some(_) => {
             return Err(SqlError::new(
                 SqlState::new("42809"),
@@ -181,6 +181,11 @@ fn typed(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr, SqlT
         _ => (left, right),
     };
     Ok((left, right, one))
+}
+
+/// Whether a type is one of the catalog's vectors, which are arrays but for their texts.
+fn is_vector(oid: u32) -> bool {
+    matches!(oid, oids::INT2VECTOR | oids::OIDVECTOR)
 }
 
 fn is_label(value: Option<u32>, element: Option<u32>) -> bool {
