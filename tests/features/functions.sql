@@ -66,3 +66,9 @@ select coalesce((select array_agg((id, n)) from t where id > 2), '{}');
 select pg_typeof(array_agg(n)), pg_typeof(array_agg((id, s))), pg_typeof(array_agg(id)) from t;
 select array_agg(id::regtype order by id) from (values (23), (1043)) v(id);
 select typname, typtype, typcategory, typelem, typarray from pg_type where oid in (2211, 2287) order by oid;
+-- feature: json of NaN and Infinity
+create table t (x numeric);
+insert into t values ('NaN'), ('Infinity'), (1.50);
+select row_to_json(t) from t order by x;
+select json_build_object('a', x), to_jsonb(x), jsonb_build_object('a', x), array_to_json(array[x]) from t order by x;
+select json_agg(x order by x), jsonb_agg(x order by x) from t;

@@ -20,6 +20,7 @@
 //! | `x ~~ y`, `x !~~ y` | `x LIKE y` | DataFusion plans only the keyword |
 //! | `interval '1' day` | `'1'::interval day` | [`crate::rewrite_interval`]: DataFusion reads fewer texts |
 //! | `FROM jsonb_each(x)` | `FROM UNNEST(…)` | [`crate::rewrite_json`]: table functions take constants only |
+//! | `SELECT e FROM jsonb_array_elements(x) e` | `SELECT e.value …` | [`crate::rewrite_elements`]: `e` is a row |
 //! | `-x` | a checked call | DataFusion's minus wraps |
 //! | `extract(…)`, `a ^ b`, … | calls | [`crate::rewrite_calls`] |
 //! | functions that return sets | lists, unnested | [`crate::rewrite_sets`] |
@@ -37,9 +38,9 @@ use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
-    rewrite_calls, rewrite_correlated, rewrite_interval, rewrite_json, rewrite_order,
-    rewrite_quantified, rewrite_rows, rewrite_sets, rewrite_subquery, rewrite_tableoid,
-    rewrite_tuple,
+    rewrite_calls, rewrite_correlated, rewrite_elements, rewrite_interval, rewrite_json,
+    rewrite_order, rewrite_quantified, rewrite_rows, rewrite_sets, rewrite_subquery,
+    rewrite_tableoid, rewrite_tuple,
 };
 
 /// Rewrites an expression that stands alone.
@@ -160,6 +161,7 @@ impl Change for Rewriter {
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
         cast_names::distinguish(query);
+        rewrite_elements::rewrite(query, &parts);
         rewrite_rows::rewrite(query, &parts);
         self.parts.push(parts);
     }

@@ -289,18 +289,7 @@ fn names_and_oids() -> Vec<Arc<ScalarUDF>> {
         // No table has partitions: an ordinary one has no ancestors.
         Simple::new("pg_partition_ancestors", &[ANY], OID, |_, _| Ok(Out::Null)).build(),
         Simple::new("pg_partition_root", &[ANY], OID, |_, _| Ok(Out::Null)).build(),
-        Simple::new("array_upper", &[ANY, INT4], INT4, |_, cells| Ok(bound(cells, true))).build(),
-        Simple::new("array_lower", &[ANY, INT4], INT4, |_, cells| Ok(bound(cells, false))).build(),
     ]
-}
-
-fn bound(cells: &[Cell<'_>], upper: bool) -> Out {
-    match (&cells[0], int(cells, 1)) {
-        (Cell::List(items), Some(1)) if !items.is_empty() => {
-            Out::Int(if upper { items.len() as i64 } else { 1 })
-        }
-        _ => Out::Null,
-    }
 }
 
 /// What is granted on an object of which nothing is said.

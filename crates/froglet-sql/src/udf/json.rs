@@ -16,7 +16,7 @@ use crate::types::json::change::{self, Edit};
 use crate::types::json::path::{at_path, contains, has};
 use crate::types::json::{self, Json, Node, canonical, key, parse, read, write};
 use crate::types::oids::*;
-use crate::types::{datetime, element_oid, input, output};
+use crate::types::{datetime, element_oid, input, numeric, output};
 
 type Answer = Result<Out, SqlError>;
 
@@ -335,6 +335,7 @@ fn cell_text(cell: &Cell<'_>, oid: u32) -> String {
         Cell::Bool(value) => value.to_string(),
         Cell::Float32(value) if !value.is_finite() => quoted(&plain(cell)),
         Cell::Float64(value) if !value.is_finite() => quoted(&plain(cell)),
+        Cell::Exact(value) if !numeric::of_bytes(value).is_finite() => quoted(&plain(cell)),
         Cell::Int16(_)
         | Cell::Int32(_)
         | Cell::Int64(_)
