@@ -72,3 +72,13 @@ insert into t values ('NaN'), ('Infinity'), (1.50);
 select row_to_json(t) from t order by x;
 select json_build_object('a', x), to_jsonb(x), jsonb_build_object('a', x), array_to_json(array[x]) from t order by x;
 select json_agg(x order by x), jsonb_agg(x order by x) from t;
+-- feature: upper, lower, initcap and ILIKE character by character
+select upper('ß'), upper('ﬁ'), upper('ŉ'), upper('ΐ'), initcap('ßeta'), lower('ΑΣ'), lower('İ'), upper('ᾀ'), initcap('hello WORLD ½a é²x o''neil');
+select 'Σ' ilike 'ς', 'ſ' ilike 's', 'İ' ilike 'i', 'ÄÖ' ilike 'äö', 'abc' ilike 'A_C', 'a%c' ilike 'A\%C', 'A!%' ilike 'a!%' escape '!', 'a' not ilike 'A';
+select 'ÄÖ' ilike any (array['x', 'ä%']), 'ab' not ilike all (array['AB']);
+-- feature: character classes of regular expressions beyond ASCII
+select 'é' ~ '[[:alpha:]]', 'É' ~ '[[:upper:]]', regexp_replace('Straße', '[^[:alnum:]]', '', 'g'), '١' ~ '\d', '‿' ~ '\w', 'a' ~ '[\w]', 'a' ~ '\W', 'é' ~ '^\w+$';
+select '½' ~ '[[:alnum:]]', '€' ~ '[[:punct:]]', 'x' ~ '[^\W]', '5' ~ '[\D]', 'a b' ~ 'a\sb', '1' ~ '\D', U&'\00A0' ~ '\s', U&'\2003' ~ '[[:space:]]', 'x' ~ '[[:word:]]';
+select count(*) from generate_series(1, 2000) i where chr(i) ~ '[[:alpha:]]';
+select count(*) from generate_series(1, 2000) i where chr(i) ~ '[[:punct:]]';
+select 'a' ~ '[[:nothing:]]';

@@ -728,3 +728,21 @@ select v from o join lateral jsonb_array_elements(j) e(v) on id < 2;
 select v from (select id, v from o, jsonb_array_elements(j) e(v)) q where id = 1;
 select id, v from o a, lateral (select v from jsonb_array_elements(a.j) e(v)) q where a.id = 1;
 select g from o, generate_series(1, 6 / (3 - id)) g where id < 3 order by 1;
+-- feature: names with letters beyond ASCII
+create table ÄÖ (Ü int, b int);
+insert into ÄÖ values (1, 2);
+select "Ü" from "ÄÖ";
+select Ü, ÄÖ.B from ÄÖ;
+select 1 as Ä, 2 as ä;
+select "ÄÖ".Ü as Éa from ÄÖ order by Éa;
+select 'ÄÖ'::regclass, to_regclass('äö');
+update ÄÖ set Ü = 3 where Ü = 1 returning Ü;
+alter table ÄÖ rename Ü to ÈÈ;
+select column_name from information_schema.columns where table_name = 'ÄÖ' order by 1;
+with Ñ as (select 1 É) select É, Ñ.É from Ñ;
+-- feature: names of objects and types in results of lookups by key
+create table n (id int primary key, a numeric);
+insert into n values (1, 1);
+select pg_typeof(a), 'n'::regclass from n where id = 1;
+select 'int'::regtype, a from n where id = 1;
+update n set a = 3 where id = 1 returning 'n'::regclass, pg_typeof(a);

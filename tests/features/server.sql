@@ -354,3 +354,10 @@ select k, n from pg_index, unnest(indkey) with ordinality as u(k, n) where indre
 create view v as select * from t;
 select relname, reltype > 0 as x from pg_class where relname in ('t', 'v', 'tx', 'pg_class', 't_pkey') order by 1;
 select attname, attndims from pg_attribute where attrelid = 't'::regclass and attnum > 0 order by attnum;
+-- feature: catalog: operator classes, sequences of identity columns, types with modifiers
+create table s (id int generated always as identity, x serial, d text);
+select sequence_name from information_schema.sequences order by 1;
+create index tp on s (d varchar_pattern_ops);
+create index td on s (d);
+select opcname, indexrelid::regclass from pg_index, pg_opclass o where o.oid = any(indclass) and indrelid = 's'::regclass order by 1, 2;
+select to_regtype('numeric(5,2)'), to_regtype('varchar(3)'), to_regtype('nothing'), to_regtype('timestamp(3)'), to_regtype('numeric(5,2)[]'), to_regtype('timestamp(3) with time zone');

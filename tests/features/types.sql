@@ -287,3 +287,16 @@ select array_replace(array['a','b',null], 'a', 'x'), array_replace(array['a',nul
 select array_replace(array[1,2], 2, 2.5), array_remove(array[1,2], 2.0), array_replace(array[1,2], 2, null);
 select array_remove(array[1.5,2], 3/2.0), array_remove('{1,2}'::bigint[], 1), array_replace('{}'::text[], 'a', 'b');
 select array_remove(array[1,2], 'a');
+-- feature: char(n) without its blanks in functions, lists, CASE and NULLIF
+create table c (id int, c char(4), t text);
+insert into c values (1, 'ab', 'ab'), (2, 'cd', 'cd'), (3, null, null);
+select upper(c)||'|', lower(c)||'|', initcap(c)||'|', reverse(c)||'|', replace(c,' ','_'), md5(c), translate(c, 'a ', 'x_'), starts_with(c,'ab '), btrim(c,'b'), string_to_array(c,' ') from c order by id;
+select string_agg(c, ',' order by id) from c;
+select c in ('ab','cd'), c in ('xx', 'ab '), c not in ('ab'), nullif(c,'cd'), c between 'ab' and 'ab', c is distinct from 'ab', 'ab' is not distinct from c from c order by id;
+select case when id = 1 then c else 'zz' end || '|', case c when 'ab' then 1 else 2 end, coalesce(c, 'x') || '|' from c order by id;
+select id from c where c = any (array['ab', 'x']) order by 1;
+select id from c where c = any ('{ab,x}') order by 1;
+select id from c where c in (t, 'x') order by 1;
+select c ilike 'ab', c ilike 'AB  ', c like 'ab', c ~ '^ab$', c similar to 'ab' from c order by id;
+-- feature: jsonb = ANY (array)
+select '{"k": [1.0]}'::jsonb = any (array['{"k": [1]}'::jsonb]), '1.0'::jsonb <> all (array['1'::jsonb, '2']), '1'::jsonb = any(array['2'::jsonb, null]), '5'::jsonb > any (array['4.0'::jsonb]);

@@ -690,7 +690,7 @@ fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
 pub fn folded(ident: &ast::Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
+        None => ident.value.to_ascii_lowercase(),
     }
 }
 

@@ -6,7 +6,8 @@
 //! | `extract(f from x)`, `position(a in b)`, `overlay(…)`, `substring(x from a for b)` | `extract('f', x)`, … |
 //! | `x at time zone z` | `timezone(z, x)` |
 //! | `x like p escape e` | `x like like_escape(p, e)` |
-//! | `x similar to p` | `regexp_like(x, similar_to_escape(p), 's')` |
+//! | `x ilike p` | `froglet_lower(x) like froglet_lower(p)` |
+//! | `x similar to p` | `froglet_similar(x, similar_to_escape(p))`: the blanks of a char(n) count |
 //! | `(a, b) overlaps (c, d)` | `overlaps(a, b, c, d)` |
 //! | `a ^ b`, `\|/ a`, `@ a`, `a # b`, `~ a`, `a ^@ b` | `power(a, b)`, `sqrt(a)`, `abs(a)`, … |
 //! | `make_interval(days => 3)` | `make_interval(0, 0, 0, 3)` |
@@ -16,6 +17,8 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator}
 use crate::error::SqlError;
 use crate::rewrite::{call, folded, null};
 use crate::rewrite_tuple;
+use crate::udf::case;
+use crate::udf::regexp::SIMILAR;
 
 /// Rewrites one expression whose parts have been rewritten.
 pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
@@ -42,17 +45,32 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::AtTimeZone { timestamp, time_zone } => {
             call("timezone", vec![part(time_zone), part(timestamp)])
         }
-        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+        Expr::Like { pattern, escape_char, .. }
+        | Expr::ILike { any: true, pattern, escape_char, .. } => {
             if let Some(escape) = escape_char.take() {
                 **pattern = call("like_escape", vec![part(pattern), Expr::Value(escape)]);
             }
             return Ok(());
         }
+        Expr::ILike { negated, expr, pattern, escape_char, .. } => {
+            let pattern = match escape_char.take() {
+                Some(escape) => call("like_escape", vec![part(pattern), Expr::Value(escape)]),
+                None => part(pattern),
+            };
+            let lower = |expr| Box::new(call(case::LOWER, vec![expr]));
+            Expr::Like {
+                negated: *negated,
+                any: false,
+                expr: lower(part(expr)),
+                pattern: lower(pattern),
+                escape_char: None,
+            }
+        }
         Expr::SimilarTo { negated, expr, pattern, escape_char } => {
             let mut args = vec![part(pattern)];
             args.extend(escape_char.take().map(Expr::Value));
             let pattern = call("similar_to_escape", args);
-            let like = call("regexp_like", vec![part(expr), pattern, literal("s")]);
+            let like = call(SIMILAR, vec![part(expr), pattern]);
             match negated {
                 true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(like) },
                 false => like,

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::command::fold;
 use crate::dialect::Postgres;
 use crate::rewrite::call;
 use crate::udf::json::{MEMBER, PART, ROW};
@@ -46,8 +47,7 @@ pub(crate) fn columns(name: &str) -> Option<&'static [&'static str]> {
 }
 
 fn folded(name: &ast::ObjectName) -> Option<String> {
-    let ident = name.0.last()?.as_ident()?;
-    Some(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
+    name.0.last()?.as_ident().map(fold)
 }
 
 fn only_argument(args: &[FunctionArg]) -> Option<&Expr> {

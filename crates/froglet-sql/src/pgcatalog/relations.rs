@@ -312,13 +312,22 @@ const OPERATOR_CLASSES: &[(u32, &str, u32, u32)] = &[
     (10_038, "time_ops", 1_996, oids::TIME),
     (10_065, "uuid_ops", 2_968, oids::UUID),
     (ENUM_OPS, "enum_ops", 3_522, 3_500),
+    (4_217, "text_pattern_ops", 2_095, oids::TEXT),
+    (4_218, "varchar_pattern_ops", 2_095, oids::TEXT),
+    (4_219, "bpchar_pattern_ops", 2_097, oids::BPCHAR),
+    (10_049, "varchar_ops", 1_994, oids::TEXT),
     (10_088, "jsonb_ops", 4_033, oids::JSONB),
 ];
+/// Those that a type has beside its own.
+const OTHER_CLASSES: [u32; 4] = [4_217, 4_218, 4_219, 10_049];
 const TEXT_OPS: u32 = 3_126;
 const ENUM_OPS: u32 = 10_069;
 
-/// The class of a key column of a type.
-fn operator_class(oid: u32) -> i64 {
+/// The class of a key column of a type, or that of a name.
+fn operator_class(oid: u32, named: Option<&str>) -> i64 {
+    if let Some((class, ..)) = OPERATOR_CLASSES.iter().find(|(_, name, ..)| Some(*name) == named) {
+        return (*class).into();
+    }
     let found = OPERATOR_CLASSES.iter().find(|(.., input)| *input == oid);
     let users = if oid >= froglet_schema::def::FIRST_USER_ID { ENUM_OPS } else { TEXT_OPS };
     found.map_or(users, |(class, ..)| *class).into()
@@ -334,7 +343,7 @@ fn operator_classes(_scope: &QueryScope, rows: &mut Rows) {
             opcowner: OWNER,
             opcfamily: *family,
             opcintype: *input,
-            opcdefault: true,
+            opcdefault: !OTHER_CLASSES.contains(oid),
         );
     }
 }
@@ -374,7 +383,13 @@ fn indexes(scope: &QueryScope, rows: &mut Rows) {
                 indcollation: columns()
                     .map(|c| names::type_row(c.sql_type.oid).map_or(0, |t| t.collation.into()))
                     .collect::<Vec<i64>>(),
-                indclass: columns().map(|c| operator_class(c.sql_type.oid)).collect::<Vec<i64>>(),
+                indclass: columns()
+                    .enumerate()
+                    .map(|(at, c)| {
+                        let named = index.notes.classes.get(at).and_then(Option::as_deref);
+                        operator_class(c.sql_type.oid, named)
+                    })
+                    .collect::<Vec<i64>>(),
                 indoption: options(index),
                 indexprs: deparse::index_expressions(def, index),
                 indpred: deparse::predicate_text(def, index, false),

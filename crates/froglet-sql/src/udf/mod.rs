@@ -5,6 +5,7 @@ pub mod array_agg;
 pub mod arrays;
 pub mod average;
 pub mod bytes;
+pub mod case;
 pub mod catalog;
 pub mod decimal;
 pub mod fields;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 use crate::semantics::arith::Negative;
-use crate::semantics::{cast_names, common, identity, quantified};
+use crate::semantics::{cast_names, common, identity, named, quantified};
 use crate::types::oids;
 use simple::{Out, Simple};
 
@@ -64,6 +65,7 @@ fn pad() -> Arc<ScalarUDF> {
 /// The tables of functions with PostgreSQL's signatures.
 static SIGNATURES: &[&[overload::Overload]] = &[
     bytes::ALL,
+    case::ALL,
     decimal::ALL,
     fields::ALL,
     from_char::ALL,
@@ -99,6 +101,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(overload::functions(SIGNATURES));
     all.extend(common::functions());
     all.extend(quantified::functions());
+    all.extend(named::functions());
     all.push(identity::function(cast_names::NAME));
     all
 }
