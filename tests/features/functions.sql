@@ -82,3 +82,28 @@ select '½' ~ '[[:alnum:]]', '€' ~ '[[:punct:]]', 'x' ~ '[^\W]', '5' ~ '[\D]',
 select count(*) from generate_series(1, 2000) i where chr(i) ~ '[[:alpha:]]';
 select count(*) from generate_series(1, 2000) i where chr(i) ~ '[[:punct:]]';
 select 'a' ~ '[[:nothing:]]';
+-- feature: json_agg: lines of rows and arrays
+create table x (a int, b text);
+insert into x values (1, 'p'), (2, 'q');
+select json_agg(row_to_json(x)), json_agg(x), json_agg(to_json(x)), jsonb_agg(x) from x;
+select json_agg(array[a, 2] order by a), jsonb_agg(array[a] order by a), json_agg(a order by a), json_agg(b order by a) from x;
+select json_agg(v order by v) from (select null::int[] v union all select array[1] union all select array[2]) x;
+select to_json(x) -> 'a', to_json(x) ->> 'b', pg_typeof(to_json(x)), pg_typeof(row_to_json(x)) from x order by a;
+-- feature: jsonb -> of scalars
+select '1'::jsonb -> 0, '"a"'::jsonb ->> 0, '1'::jsonb -> 1, '1'::jsonb -> -1, '1'::json -> 0, '{"a":1}'::jsonb -> 0, '[1]'::jsonb -> -1, 'null'::jsonb -> 0, 'null'::jsonb ->> 0, '1'::jsonb #> '{0}';
+-- feature: pg_size_pretty of numeric
+select pg_size_pretty(10239::bigint), pg_size_pretty(10240::bigint), pg_size_pretty(-10240::bigint), pg_size_pretty(20971000::bigint), pg_size_pretty(1.5), pg_size_pretty(123456789.99), pg_size_pretty(9223372036854775807), pg_size_pretty(-1.25), pg_size_pretty(10239.9), pg_size_pretty(10240.0);
+-- feature: array_fill, trim_array
+select array_fill(7, array[3]), array_fill('x'::text, array[2]), array_fill(null::int, array[2]), array_fill(1.5, array[0]);
+select trim_array(array[1,2,3], 1), trim_array(array['a','b'], 2), trim_array('{1}'::int[], 0), trim_array(null::int[], 1), trim_array(array[1.50, 2.5], 1);
+select trim_array(array[1,2], 3);
+select trim_array(array[1,2], -1);
+-- feature: parse_ident
+select parse_ident('a.B."Cd"'), parse_ident(' "SomeSchema" . someTable'), parse_ident('foo[]', false), parse_ident('"a""b"'), parse_ident('ÄÖ.x');
+select parse_ident('foo[]');
+select parse_ident('a.');
+select parse_ident('.a');
+select parse_ident('""');
+-- feature: normalize, IS NORMALIZED
+select normalize(U&'\0061\0308bc', NFC) = U&'\00e4bc', normalize('ﬁ', nfkc), normalize(U&'\00e4'), length(normalize('ä', NFD));
+select 'ä' is normalized, 'ä' is nfd normalized, 'ä' is not nfd normalized, U&'\0061\0308' is nfc normalized, 'ﬁ' is nfkc normalized, U&'\00E4' is not normalized;

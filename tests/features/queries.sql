@@ -746,3 +746,14 @@ insert into n values (1, 1);
 select pg_typeof(a), 'n'::regclass from n where id = 1;
 select 'int'::regtype, a from n where id = 1;
 update n set a = 3 where id = 1 returning 'n'::regclass, pg_typeof(a);
+-- feature: LIMIT and OFFSET with digits after the point
+create table x (a int primary key);
+insert into x values (1), (2);
+select a from x order by a limit 1.4;
+select a from x order by a limit 1.5;
+select a from x order by a offset .6;
+select a from x where a = 1 limit 1.4;
+select a from x order by a fetch first 1.6 rows only;
+-- feature: aggregates of one literal of several types
+select pg_typeof(sum(1)), pg_typeof(sum(1::bigint));
+select sum(1), sum(1::bigint), sum(1::numeric);

@@ -300,3 +300,11 @@ select id from c where c in (t, 'x') order by 1;
 select c ilike 'ab', c ilike 'AB  ', c like 'ab', c ~ '^ab$', c similar to 'ab' from c order by id;
 -- feature: jsonb = ANY (array)
 select '{"k": [1.0]}'::jsonb = any (array['{"k": [1]}'::jsonb]), '1.0'::jsonb <> all (array['1'::jsonb, '2']), '1'::jsonb = any(array['2'::jsonb, null]), '5'::jsonb > any (array['4.0'::jsonb]);
+-- feature: characters as numbers: U&, UESCAPE, pairs of halves
+select U&'d\0061t\+000061', U&'\00e4' || 'x', U&"d\0061ta" from (select 1 as data) q;
+select U&'d!0061t' uescape '!', u&'a''\0027b', U&'\\x', 'U&''\0061', $$U&'\0061'$$, 1 as "U&x";
+select E'\ud83d\ude00', U&'\D83D\DE00', E'\\ud83d', U&'\+01F600', e'\U0000D83D\U0000DE00';
+select U&'\00zz';
+select U&'\D83Dx';
+select U&'\DE00';
+select U&'\0000';

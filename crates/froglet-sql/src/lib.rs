@@ -145,6 +145,7 @@ mod token_forms;
 mod transaction;
 pub mod types;
 pub mod udf;
+mod unicode_forms;
 mod unit_query;
 mod units;
 mod unsupported_forms;

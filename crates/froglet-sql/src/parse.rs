@@ -153,6 +153,7 @@ pub(crate) fn parse_query(text: &str) -> Result<datafusion::sql::sqlparser::ast:
 
 fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
     let dialect = PostgreSqlDialect {};
+    let text = &*crate::unicode_forms::plain(text)?;
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location().map_err(|e| {
         let message = match e.message.as_str() {
             m if m.contains("Unterminated") => lower_first(m),
@@ -164,10 +165,6 @@ fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
     let mut group: Vec<TokenWithSpan> = Vec::new();
     for mut token in tokens {
         keep_letters(&mut token);
-        // Its characters are known by now.
-        if let Token::UnicodeStringLiteral(text) = token.token {
-            token.token = Token::SingleQuotedString(text);
-        }
         match token.token {
             Token::Whitespace(_) => {}
             Token::EOF => break,

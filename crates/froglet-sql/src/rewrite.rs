@@ -394,6 +394,19 @@ fn unmark(expr: &mut Expr) {
     }
 }
 
+/// A number of rows; one with digits after the point is rounded.
+fn unmark_count(expr: &mut Expr) {
+    unmark(expr);
+    if let Expr::Value(value) = expr
+        && let ast::Value::Number(digits, _) = &mut value.value
+        && let Some((whole, rest)) = digits.split_once('.')
+        && let Ok(whole) = format!("0{whole}").parse::<u64>()
+    {
+        let up = rest.starts_with(|digit: char| digit >= '5');
+        *digits = (whole + u64::from(up)).to_string();
+    }
+}
+
 /// Numbers that count rows.
 fn restore_counts(query: &mut ast::Query) {
     if let Some(order_by) = &mut query.order_by
@@ -403,8 +416,8 @@ fn restore_counts(query: &mut ast::Query) {
     }
     match &mut query.limit_clause {
         Some(ast::LimitClause::LimitOffset { limit, offset, .. }) => {
-            limit.iter_mut().for_each(unmark);
-            offset.iter_mut().for_each(|o| unmark(&mut o.value));
+            limit.iter_mut().for_each(unmark_count);
+            offset.iter_mut().for_each(|o| unmark_count(&mut o.value));
         }
         Some(ast::LimitClause::OffsetCommaLimit { offset, limit }) => {
             unmark(offset);
@@ -415,7 +428,7 @@ fn restore_counts(query: &mut ast::Query) {
     if let Some(fetch) = query.fetch.take() {
         let one = ast::Value::Number("1".to_owned(), false);
         let mut quantity = fetch.quantity.unwrap_or(Expr::Value(one.with_empty_span()));
-        unmark(&mut quantity);
+        unmark_count(&mut quantity);
         match &mut query.limit_clause {
             Some(ast::LimitClause::LimitOffset { limit, .. }) => *limit = Some(quantity),
             other => {

@@ -76,6 +76,14 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
                 false => like,
             }
         }
+        Expr::IsNormalized { expr, form, negated } => {
+            let form = form.map_or_else(|| "NFC".to_owned(), |form| form.to_string());
+            let holds = call("is_normalized", vec![part(expr), literal(&form)]);
+            match negated {
+                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(holds) },
+                false => holds,
+            }
+        }
         Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, expr } => {
             // Of double precision alone, unlike the function.
             call("sqrt", vec![float(part(expr))])
@@ -96,6 +104,11 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
         },
         Expr::Function(function) => {
             named_arguments(function)?;
+            normal_form(function);
+            if let Some(repeated) = array_fill(function)? {
+                *expr = repeated;
+                return Ok(());
+            }
             rewrite_tuple::in_array_agg(function);
             of_floats(function);
             sorted_if_distinct(expr);
@@ -218,6 +231,43 @@ fn sorted_if_distinct(expr: &mut Expr) {
         Some(separator) => call("array_to_string", vec![sorted, separator]),
         None => sorted,
     };
+}
+
+/// `normalize(x, NFC)` with the form as a text.
+fn normal_form(function: &mut ast::Function) {
+    let ast::FunctionArguments::List(list) = &mut function.args else { return };
+    let [_, ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(form))] = &mut list.args[..]
+    else {
+        return;
+    };
+    if let Expr::Identifier(ident) = form
+        && is_named(&function.name, "normalize")
+    {
+        *form = literal(&ident.value.clone());
+    }
+}
+
+/// `array_fill(x, ARRAY[n])` as `array_repeat(x, n)`; arrays have one dimension, which begins at 1.
+fn array_fill(function: &ast::Function) -> Result<Option<Expr>, SqlError> {
+    if !is_named(&function.name, "array_fill") {
+        return Ok(None);
+    }
+    let several = || SqlError::unsupported("array_fill but for ARRAY[n]");
+    let ast::FunctionArguments::List(list) = &function.args else { return Err(several()) };
+    let args = list.args.iter().map(|arg| match arg {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    match args.collect::<Option<Vec<_>>>().as_deref() {
+        Some([value, Expr::Array(ast::Array { elem, .. })]) if elem.len() == 1 => {
+            Ok(Some(call("array_repeat", vec![(*value).clone(), elem[0].clone()])))
+        }
+        _ => Err(several()),
+    }
+}
+
+fn is_named(name: &ast::ObjectName, wanted: &str) -> bool {
+    name.0.last().and_then(|part| part.as_ident()).is_some_and(|ident| folded(ident) == wanted)
 }
 
 fn named_arguments(function: &mut ast::Function) -> Result<(), SqlError> {

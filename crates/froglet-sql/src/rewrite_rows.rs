@@ -29,6 +29,7 @@ use crate::provider::ROW_ID;
 use crate::resolve::{Names, Relation};
 use crate::rewrite::{call, each_select};
 use crate::rewrite_json;
+use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::udf::json::ROW;
 use crate::walk::{self, Flow, GO_ON};
@@ -624,7 +625,11 @@ impl walk::Change for Rows<'_> {
             _ => *argument = row.clone(),
         }
         match name {
-            "row_to_json" | "to_json" => *expr = row,
+            // Its name tells json_agg of it from that of a row.
+            "row_to_json" | "to_json" => {
+                let ty = ast::Value::SingleQuotedString("json".to_owned());
+                *expr = call(cast_names::NAME, vec![row, Expr::value(ty)]);
+            }
             "to_jsonb" => {
                 *expr = Expr::Cast {
                     kind: ast::CastKind::DoubleColon,

@@ -229,10 +229,6 @@ fn sizes() -> Vec<Arc<ScalarUDF>> {
         })
         .volatile()
         .build(),
-        Simple::new("pg_size_pretty", &[INT8], TEXT, |_, cells| {
-            Ok(int(cells, 0).map(size_pretty).into())
-        })
-        .build(),
         // There are no tablespaces but the database's own.
         Simple::new("pg_tablespace_size", &[ANY], INT8, |s, _| {
             let total: u64 = s.catalog().tables.values().map(|t| t.table.bytes_estimate()).sum();
@@ -247,22 +243,6 @@ fn sizes() -> Vec<Arc<ScalarUDF>> {
         })
         .build(),
     ]
-}
-
-/// As PostgreSQL rounds: each unit up to ten times the next, halves away from zero.
-fn size_pretty(bytes: i64) -> String {
-    let mut size = bytes;
-    if size.unsigned_abs() < 10 * 1_024 {
-        return format!("{size} bytes");
-    }
-    size /= 512;
-    for unit in ["kB", "MB", "GB", "TB", "PB"] {
-        if size.unsigned_abs() < 20 * 1_024 - 1 || unit == "PB" {
-            return format!("{} {unit}", (size + size.signum()) / 2);
-        }
-        size /= 1_024;
-    }
-    format!("{size} bytes")
 }
 
 fn names_and_oids() -> Vec<Arc<ScalarUDF>> {

@@ -12,6 +12,7 @@ pub mod fields;
 pub mod format;
 pub mod from_char;
 pub mod hash;
+mod idents;
 pub mod intervals;
 pub mod json;
 pub(crate) mod lists;
@@ -31,6 +32,7 @@ pub mod session;
 pub mod sets;
 pub mod simple;
 pub mod single;
+mod sizes;
 pub mod spans;
 pub mod statistics;
 pub mod strings;
@@ -69,11 +71,13 @@ static SIGNATURES: &[&[overload::Overload]] = &[
     decimal::ALL,
     fields::ALL,
     from_char::ALL,
+    idents::ALL,
     math::ALL,
     moments::ALL,
     number_format::ALL,
     regexp::ALL,
     sets::ALL,
+    sizes::ALL,
     strings::ALL,
     to_char::ALL,
 ];
