@@ -66,3 +66,44 @@ select coalesce((select array_agg((id, n)) from t where id > 2), '{}');
 select pg_typeof(array_agg(n)), pg_typeof(array_agg((id, s))), pg_typeof(array_agg(id)) from t;
 select array_agg(id::regtype order by id) from (values (23), (1043)) v(id);
 select typname, typtype, typcategory, typelem, typarray from pg_type where oid in (2211, 2287) order by oid;
+-- feature: json of NaN and Infinity
+create table t (x numeric);
+insert into t values ('NaN'), ('Infinity'), (1.50);
+select row_to_json(t) from t order by x;
+select json_build_object('a', x), to_jsonb(x), jsonb_build_object('a', x), array_to_json(array[x]) from t order by x;
+select json_agg(x order by x), jsonb_agg(x order by x) from t;
+-- feature: upper, lower, initcap and ILIKE character by character
+select upper('ß'), upper('ﬁ'), upper('ŉ'), upper('ΐ'), initcap('ßeta'), lower('ΑΣ'), lower('İ'), upper('ᾀ'), initcap('hello WORLD ½a é²x o''neil');
+select 'Σ' ilike 'ς', 'ſ' ilike 's', 'İ' ilike 'i', 'ÄÖ' ilike 'äö', 'abc' ilike 'A_C', 'a%c' ilike 'A\%C', 'A!%' ilike 'a!%' escape '!', 'a' not ilike 'A';
+select 'ÄÖ' ilike any (array['x', 'ä%']), 'ab' not ilike all (array['AB']);
+-- feature: character classes of regular expressions beyond ASCII
+select 'é' ~ '[[:alpha:]]', 'É' ~ '[[:upper:]]', regexp_replace('Straße', '[^[:alnum:]]', '', 'g'), '١' ~ '\d', '‿' ~ '\w', 'a' ~ '[\w]', 'a' ~ '\W', 'é' ~ '^\w+$';
+select '½' ~ '[[:alnum:]]', '€' ~ '[[:punct:]]', 'x' ~ '[^\W]', '5' ~ '[\D]', 'a b' ~ 'a\sb', '1' ~ '\D', U&'\00A0' ~ '\s', U&'\2003' ~ '[[:space:]]', 'x' ~ '[[:word:]]';
+select count(*) from generate_series(1, 2000) i where chr(i) ~ '[[:alpha:]]';
+select count(*) from generate_series(1, 2000) i where chr(i) ~ '[[:punct:]]';
+select 'a' ~ '[[:nothing:]]';
+-- feature: json_agg: lines of rows and arrays
+create table x (a int, b text);
+insert into x values (1, 'p'), (2, 'q');
+select json_agg(row_to_json(x)), json_agg(x), json_agg(to_json(x)), jsonb_agg(x) from x;
+select json_agg(array[a, 2] order by a), jsonb_agg(array[a] order by a), json_agg(a order by a), json_agg(b order by a) from x;
+select json_agg(v order by v) from (select null::int[] v union all select array[1] union all select array[2]) x;
+select to_json(x) -> 'a', to_json(x) ->> 'b', pg_typeof(to_json(x)), pg_typeof(row_to_json(x)) from x order by a;
+-- feature: jsonb -> of scalars
+select '1'::jsonb -> 0, '"a"'::jsonb ->> 0, '1'::jsonb -> 1, '1'::jsonb -> -1, '1'::json -> 0, '{"a":1}'::jsonb -> 0, '[1]'::jsonb -> -1, 'null'::jsonb -> 0, 'null'::jsonb ->> 0, '1'::jsonb #> '{0}';
+-- feature: pg_size_pretty of numeric
+select pg_size_pretty(10239::bigint), pg_size_pretty(10240::bigint), pg_size_pretty(-10240::bigint), pg_size_pretty(20971000::bigint), pg_size_pretty(1.5), pg_size_pretty(123456789.99), pg_size_pretty(9223372036854775807), pg_size_pretty(-1.25), pg_size_pretty(10239.9), pg_size_pretty(10240.0);
+-- feature: array_fill, trim_array
+select array_fill(7, array[3]), array_fill('x'::text, array[2]), array_fill(null::int, array[2]), array_fill(1.5, array[0]);
+select trim_array(array[1,2,3], 1), trim_array(array['a','b'], 2), trim_array('{1}'::int[], 0), trim_array(null::int[], 1), trim_array(array[1.50, 2.5], 1);
+select trim_array(array[1,2], 3);
+select trim_array(array[1,2], -1);
+-- feature: parse_ident
+select parse_ident('a.B."Cd"'), parse_ident(' "SomeSchema" . someTable'), parse_ident('foo[]', false), parse_ident('"a""b"'), parse_ident('ÄÖ.x');
+select parse_ident('foo[]');
+select parse_ident('a.');
+select parse_ident('.a');
+select parse_ident('""');
+-- feature: normalize, IS NORMALIZED
+select normalize(U&'\0061\0308bc', NFC) = U&'\00e4bc', normalize('ﬁ', nfkc), normalize(U&'\00e4'), length(normalize('ä', NFD));
+select 'ä' is normalized, 'ä' is nfd normalized, 'ä' is not nfd normalized, U&'\0061\0308' is nfc normalized, 'ﬁ' is nfkc normalized, U&'\00E4' is not normalized;

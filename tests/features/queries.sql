@@ -769,3 +769,59 @@ select id from t where at between '2011-01-01'::date and '2011-01-01 01:30:00'::
 select id from t where at not between '2011-01-01 01:00'::timestamp and l order by 1;
 select id, l between at and at, at in (l, d), at in (d), d in (at), at is distinct from l, at is not distinct from d, case at when l then 'l' when d then 'd' end from t order by 1;
 select a.id from t a join t b on a.at between b.d and b.l order by 1;
+-- feature: json functions in FROM beside what they read: the type json, and the function's alias
+create table t (id int, j jsonb, k json);
+insert into t values (1, '[{"x": 1}, {"x": 2}]', '[{"x": 1}, {"x": 2}]'), (2, '[]', '[1]'), (3, null, null);
+select v -> 'x' from t, jsonb_array_elements(t.j) as e(v) order by 1;
+select pg_typeof(value), value from t, json_array_elements(k) where id = 1;
+select x.key, x.value, pg_typeof(x.value) from (values ('{"a": {"x": 1}, "b": null}'::jsonb)) q(j), jsonb_each(q.j) x;
+select id, (select sum((e.value->>'x')::numeric) from jsonb_array_elements(j) e) from t order by 1;
+select id, e.value->>'x' from t left join lateral jsonb_array_elements(j) e on true order by 1, 2;
+select id from t where exists (select from jsonb_array_elements(j) e where e->>'x' = '2');
+select e ->> 'x' from t, jsonb_array_elements(j) as e order by 1;
+select e ->> 'x' from jsonb_array_elements('[{"x":5}]') as e order by 1;
+select x from json_array_elements('[1]') x;
+select x.value, x from jsonb_array_elements_text('["a"]') x;
+select id, e.ordinality, e.value -> 'x' from t, jsonb_array_elements(j) with ordinality e order by 1, 2;
+select v from t, jsonb_array_elements(j) a(v), jsonb_each(v) b where b.key = 'x' order by 1;
+select e, count(*) from t, jsonb_array_elements(j) e group by e order by e;
+-- feature: WHERE before functions in FROM that fail for other rows
+create table o (id int, j jsonb);
+insert into o values (1, '[1]'), (2, '{}'), (3, '5');
+select v from o, jsonb_array_elements(j) e(v) where id = 1;
+select v from o, jsonb_array_elements(j) e(v) where jsonb_typeof(j) = 'array';
+select k from o, jsonb_object_keys(j) k where jsonb_typeof(j) = 'object';
+select v from o, jsonb_array_elements(j) e(v);
+select v from o join lateral jsonb_array_elements(j) e(v) on id < 2;
+select v from (select id, v from o, jsonb_array_elements(j) e(v)) q where id = 1;
+select id, v from o a, lateral (select v from jsonb_array_elements(a.j) e(v)) q where a.id = 1;
+select g from o, generate_series(1, 6 / (3 - id)) g where id < 3 order by 1;
+-- feature: names with letters beyond ASCII
+create table ÄÖ (Ü int, b int);
+insert into ÄÖ values (1, 2);
+select "Ü" from "ÄÖ";
+select Ü, ÄÖ.B from ÄÖ;
+select 1 as Ä, 2 as ä;
+select "ÄÖ".Ü as Éa from ÄÖ order by Éa;
+select 'ÄÖ'::regclass, to_regclass('äö');
+update ÄÖ set Ü = 3 where Ü = 1 returning Ü;
+alter table ÄÖ rename Ü to ÈÈ;
+select column_name from information_schema.columns where table_name = 'ÄÖ' order by 1;
+with Ñ as (select 1 É) select É, Ñ.É from Ñ;
+-- feature: names of objects and types in results of lookups by key
+create table n (id int primary key, a numeric);
+insert into n values (1, 1);
+select pg_typeof(a), 'n'::regclass from n where id = 1;
+select 'int'::regtype, a from n where id = 1;
+update n set a = 3 where id = 1 returning 'n'::regclass, pg_typeof(a);
+-- feature: LIMIT and OFFSET with digits after the point
+create table x (a int primary key);
+insert into x values (1), (2);
+select a from x order by a limit 1.4;
+select a from x order by a limit 1.5;
+select a from x order by a offset .6;
+select a from x where a = 1 limit 1.4;
+select a from x order by a fetch first 1.6 rows only;
+-- feature: aggregates of one literal of several types
+select pg_typeof(sum(1)), pg_typeof(sum(1::bigint));
+select sum(1), sum(1::bigint), sum(1::numeric);

@@ -343,3 +343,21 @@ prepare one (int) as select $1 + 1;
 execute one (1, 2);
 explain execute one;
 explain execute nothing;
+-- feature: catalog: keys of indexes as Rails, SQLAlchemy and Prisma read them
+create table t (id int, a int, b int, c int[], d text, primary key (b, id));
+create index tx on t (lower(d), a);
+select a.attname from (select indrelid, indkey, generate_subscripts(indkey, 1) idx from pg_index where indrelid = 't'::regclass and indisprimary) i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[i.idx] order by i.idx;
+select array_lower(indkey, 1), array_upper(indkey, 1), array_length(indkey, 1), array_dims(indkey), array_position(indkey, 3), indkey[0], indkey from pg_index where indrelid = 't'::regclass and indisprimary;
+select generate_subscripts(array[1,2], 1), generate_subscripts('{a,b}'::text[], 1, true);
+select pg_get_indexdef(indexrelid, ord + 1, true) from (select indexrelid, generate_subscripts(indkey, 1) as ord from pg_index where indexrelid = 'tx'::regclass) q order by ord;
+select k, n from pg_index, unnest(indkey) with ordinality as u(k, n) where indrelid = 't'::regclass and indisprimary order by n;
+create view v as select * from t;
+select relname, reltype > 0 as x from pg_class where relname in ('t', 'v', 'tx', 'pg_class', 't_pkey') order by 1;
+select attname, attndims from pg_attribute where attrelid = 't'::regclass and attnum > 0 order by attnum;
+-- feature: catalog: operator classes, sequences of identity columns, types with modifiers
+create table s (id int generated always as identity, x serial, d text);
+select sequence_name from information_schema.sequences order by 1;
+create index tp on s (d varchar_pattern_ops);
+create index td on s (d);
+select opcname, indexrelid::regclass from pg_index, pg_opclass o where o.oid = any(indclass) and indrelid = 's'::regclass order by 1, 2;
+select to_regtype('numeric(5,2)'), to_regtype('varchar(3)'), to_regtype('nothing'), to_regtype('timestamp(3)'), to_regtype('numeric(5,2)[]'), to_regtype('timestamp(3) with time zone');

@@ -326,3 +326,24 @@ alter table a alter x type numeric;
 select x from a where x = 1.24;
 insert into a values (2, 123456789012345678901234567890123456789012345678);
 alter table a alter x type numeric(45,2);
+-- feature: char(n) without its blanks in functions, lists, CASE and NULLIF
+create table c (id int, c char(4), t text);
+insert into c values (1, 'ab', 'ab'), (2, 'cd', 'cd'), (3, null, null);
+select upper(c)||'|', lower(c)||'|', initcap(c)||'|', reverse(c)||'|', replace(c,' ','_'), md5(c), translate(c, 'a ', 'x_'), starts_with(c,'ab '), btrim(c,'b'), string_to_array(c,' ') from c order by id;
+select string_agg(c, ',' order by id) from c;
+select c in ('ab','cd'), c in ('xx', 'ab '), c not in ('ab'), nullif(c,'cd'), c between 'ab' and 'ab', c is distinct from 'ab', 'ab' is not distinct from c from c order by id;
+select case when id = 1 then c else 'zz' end || '|', case c when 'ab' then 1 else 2 end, coalesce(c, 'x') || '|' from c order by id;
+select id from c where c = any (array['ab', 'x']) order by 1;
+select id from c where c = any ('{ab,x}') order by 1;
+select id from c where c in (t, 'x') order by 1;
+select c ilike 'ab', c ilike 'AB  ', c like 'ab', c ~ '^ab$', c similar to 'ab' from c order by id;
+-- feature: jsonb = ANY (array)
+select '{"k": [1.0]}'::jsonb = any (array['{"k": [1]}'::jsonb]), '1.0'::jsonb <> all (array['1'::jsonb, '2']), '1'::jsonb = any(array['2'::jsonb, null]), '5'::jsonb > any (array['4.0'::jsonb]);
+-- feature: characters as numbers: U&, UESCAPE, pairs of halves
+select U&'d\0061t\+000061', U&'\00e4' || 'x', U&"d\0061ta" from (select 1 as data) q;
+select U&'d!0061t' uescape '!', u&'a''\0027b', U&'\\x', 'U&''\0061', $$U&'\0061'$$, 1 as "U&x";
+select E'\ud83d\ude00', U&'\D83D\DE00', E'\\ud83d', U&'\+01F600', e'\U0000D83D\U0000DE00';
+select U&'\00zz';
+select U&'\D83Dx';
+select U&'\DE00';
+select U&'\0000';

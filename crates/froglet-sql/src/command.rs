@@ -469,7 +469,7 @@ impl Cursor<'_> {
             Some(Token::Word(w)) => {
                 let name = match w.quote_style {
                     Some(_) => w.value.clone(),
-                    None => w.value.to_lowercase(),
+                    None => w.value.to_ascii_lowercase(),
                 };
                 self.at += 1;
                 Ok(name)
@@ -887,6 +887,6 @@ fn execute(tokens: &[TokenWithSpan]) -> Result<Command, ParserError> {
 pub(crate) fn fold(ident: &ast::Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
+        None => ident.value.to_ascii_lowercase(),
     }
 }

@@ -33,9 +33,12 @@ use datafusion::logical_expr::{
     LogicalPlanBuilder, SkipType, SortExpr, Subquery, Union, WindowFunctionDefinition, lit,
 };
 
+use crate::lateral_filters;
+
 /// Turns what it can of a plan's correlated subqueries into joins.
 pub fn decorrelate(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut count = 0;
+    let plan = lateral_filters::push(plan)?;
     let changed = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Join(join) => match lateral(&join, &mut count)? {
             Some(plan) => Ok(Transformed::yes(plan)),
@@ -409,19 +412,28 @@ fn of_nothing(aggregate: &Expr, column: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(coalesce, vec![column, zero]))
 }
 
+/// The subquery of a lateral join, and its name.
+pub(crate) fn lateral_subquery(
+    join: &Join,
+) -> Option<(&Arc<LogicalPlan>, Option<&TableReference>)> {
+    match join.right.as_ref() {
+        LogicalPlan::Subquery(Subquery { subquery, .. }) => Some((subquery, None)),
+        LogicalPlan::SubqueryAlias(alias) => match alias.input.as_ref() {
+            LogicalPlan::Subquery(Subquery { subquery, .. }) => {
+                Some((subquery, Some(&alias.alias)))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// A join with a lateral subquery as one with what the subquery finds for all rows.
 fn lateral(join: &Join, count: &mut usize) -> Result<Option<LogicalPlan>> {
     if !matches!(join.join_type, JoinType::Inner | JoinType::Left) || !join.on.is_empty() {
         return Ok(None);
     }
-    let (subquery, alias) = match join.right.as_ref() {
-        LogicalPlan::Subquery(Subquery { subquery, .. }) => (subquery, None),
-        LogicalPlan::SubqueryAlias(alias) => match alias.input.as_ref() {
-            LogicalPlan::Subquery(Subquery { subquery, .. }) => (subquery, Some(&alias.alias)),
-            _ => return Ok(None),
-        },
-        _ => return Ok(None),
-    };
+    let Some((subquery, alias)) = lateral_subquery(join) else { return Ok(None) };
     let Some(domain) = Domain::of(subquery, &join.left, count)? else { return Ok(None) };
     let Some(over) = domain.over(subquery)? else { return Ok(None) };
     let columns = subquery.schema().iter().map(|(qualifier, field)| {

@@ -153,6 +153,7 @@ pub(crate) fn parse_query(text: &str) -> Result<datafusion::sql::sqlparser::ast:
 
 fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
     let dialect = PostgreSqlDialect {};
+    let text = &*crate::unicode_forms::plain(text)?;
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location().map_err(|e| {
         let message = match e.message.as_str() {
             m if m.contains("Unterminated") => lower_first(m),
@@ -162,7 +163,8 @@ fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
     })?;
     let mut groups = Vec::new();
     let mut group: Vec<TokenWithSpan> = Vec::new();
-    for token in tokens {
+    for mut token in tokens {
+        keep_letters(&mut token);
         match token.token {
             Token::Whitespace(_) => {}
             Token::EOF => break,
@@ -180,6 +182,17 @@ fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
     Ok(groups)
 }
 
+/// Puts a name with letters beyond ASCII in quotes, its others in lower case: PostgreSQL folds no more of it, the
+/// planner would.
+fn keep_letters(token: &mut TokenWithSpan) {
+    if let Token::Word(word) = &token.token
+        && word.quote_style.is_none()
+        && !word.value.is_ascii()
+    {
+        token.token = Token::make_word(&word.value.to_ascii_lowercase(), Some('"'));
+    }
+}
+
 /// Cuts a name to the length that names may have, at a character.
 fn cut_name(token: &mut TokenWithSpan, notices: &mut Vec<Notice>) {
     let Token::Word(word) = &mut token.token else { return };
@@ -188,7 +201,7 @@ fn cut_name(token: &mut TokenWithSpan, notices: &mut Vec<Notice>) {
     }
     let name = match word.quote_style {
         Some(_) => word.value.clone(),
-        None => word.value.to_lowercase(),
+        None => word.value.to_ascii_lowercase(),
     };
     let cut = &name[..name.floor_char_boundary(MAX_NAME_BYTES)];
     notices.push(Notice::new(

@@ -14,7 +14,9 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::{Other, RowExpr, Scope};
 use crate::prepared::Field;
+use crate::rewrite::call;
 use crate::semantics::fieldnames::figure_name;
+use crate::semantics::named;
 use crate::walk;
 
 /// An output column, before it is bound to places.
@@ -105,7 +107,13 @@ pub(crate) fn compile(
             }
             Item::Expr(expr, name) => {
                 let name = name.unwrap_or_else(|| figure_name(expr));
-                let expr = RowExpr::compile(scope, expr, params)?;
+                let compiled = RowExpr::compile(scope, expr, params)?;
+                let expr = match named::shower(compiled.sql_type().oid) {
+                    Some(shower) => {
+                        RowExpr::compile(scope, &call(shower, vec![expr.clone()]), params)?
+                    }
+                    None => compiled,
+                };
                 let field = match expr.is_column() {
                     true => Field { name, ..column_field(table, expr.inputs()[0]) },
                     false => Field {

@@ -20,6 +20,7 @@
 //! | `x ~~ y`, `x !~~ y` | `x LIKE y` | DataFusion plans only the keyword |
 //! | `interval '1' day` | `'1'::interval day` | [`crate::rewrite_interval`]: DataFusion reads fewer texts |
 //! | `FROM jsonb_each(x)` | `FROM UNNEST(…)` | [`crate::rewrite_json`]: table functions take constants only |
+//! | `SELECT e FROM jsonb_array_elements(x) e` | `SELECT e.value …` | [`crate::rewrite_elements`]: `e` is a row |
 //! | `-x` | a checked call | DataFusion's minus wraps |
 //! | `extract(…)`, `a ^ b`, … | calls | [`crate::rewrite_calls`] |
 //! | functions that return sets | lists, unnested | [`crate::rewrite_sets`] |
@@ -37,9 +38,9 @@ use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
-    rewrite_calls, rewrite_correlated, rewrite_interval, rewrite_json, rewrite_order,
-    rewrite_quantified, rewrite_rows, rewrite_sets, rewrite_subquery, rewrite_tableoid,
-    rewrite_tuple,
+    rewrite_calls, rewrite_correlated, rewrite_elements, rewrite_interval, rewrite_json,
+    rewrite_order, rewrite_quantified, rewrite_rows, rewrite_sets, rewrite_subquery,
+    rewrite_tableoid, rewrite_tuple,
 };
 
 /// Rewrites an expression that stands alone.
@@ -160,6 +161,7 @@ impl Change for Rewriter {
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
         cast_names::distinguish(query);
+        rewrite_elements::rewrite(query, &parts);
         rewrite_rows::rewrite(query, &parts);
         self.parts.push(parts);
     }
@@ -403,6 +405,19 @@ fn unmark(expr: &mut Expr) {
     }
 }
 
+/// A number of rows; one with digits after the point is rounded.
+fn unmark_count(expr: &mut Expr) {
+    unmark(expr);
+    if let Expr::Value(value) = expr
+        && let ast::Value::Number(digits, _) = &mut value.value
+        && let Some((whole, rest)) = digits.split_once('.')
+        && let Ok(whole) = format!("0{whole}").parse::<u64>()
+    {
+        let up = rest.starts_with(|digit: char| digit >= '5');
+        *digits = (whole + u64::from(up)).to_string();
+    }
+}
+
 /// Numbers that count rows.
 fn restore_counts(query: &mut ast::Query) {
     if let Some(order_by) = &mut query.order_by
@@ -412,8 +427,8 @@ fn restore_counts(query: &mut ast::Query) {
     }
     match &mut query.limit_clause {
         Some(ast::LimitClause::LimitOffset { limit, offset, .. }) => {
-            limit.iter_mut().for_each(unmark);
-            offset.iter_mut().for_each(|o| unmark(&mut o.value));
+            limit.iter_mut().for_each(unmark_count);
+            offset.iter_mut().for_each(|o| unmark_count(&mut o.value));
         }
         Some(ast::LimitClause::OffsetCommaLimit { offset, limit }) => {
             unmark(offset);
@@ -424,7 +439,7 @@ fn restore_counts(query: &mut ast::Query) {
     if let Some(fetch) = query.fetch.take() {
         let one = ast::Value::Number("1".to_owned(), false);
         let mut quantity = fetch.quantity.unwrap_or(Expr::Value(one.with_empty_span()));
-        unmark(&mut quantity);
+        unmark_count(&mut quantity);
         match &mut query.limit_clause {
             Some(ast::LimitClause::LimitOffset { limit, .. }) => *limit = Some(quantity),
             other => {
@@ -699,7 +714,7 @@ fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
 pub fn folded(ident: &ast::Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
+        None => ident.value.to_ascii_lowercase(),
     }
 }
 

@@ -6,7 +6,8 @@
 //! | `extract(f from x)`, `position(a in b)`, `overlay(…)`, `substring(x from a for b)` | `extract('f', x)`, … |
 //! | `x at time zone z` | `timezone(z, x)` |
 //! | `x like p escape e` | `x like like_escape(p, e)` |
-//! | `x similar to p` | `regexp_like(x, similar_to_escape(p), 's')` |
+//! | `x ilike p` | `froglet_lower(x) like froglet_lower(p)` |
+//! | `x similar to p` | `froglet_similar(x, similar_to_escape(p))`: the blanks of a char(n) count |
 //! | `(a, b) overlaps (c, d)` | `overlaps(a, b, c, d)` |
 //! | `a ^ b`, `\|/ a`, `@ a`, `a # b`, `~ a`, `a ^@ b` | `power(a, b)`, `sqrt(a)`, `abs(a)`, … |
 //! | `make_interval(days => 3)` | `make_interval(0, 0, 0, 3)` |
@@ -16,6 +17,8 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator}
 use crate::error::SqlError;
 use crate::rewrite::{call, folded, null};
 use crate::rewrite_tuple;
+use crate::udf::case;
+use crate::udf::regexp::SIMILAR;
 
 /// Rewrites one expression whose parts have been rewritten.
 pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
@@ -42,20 +45,43 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::AtTimeZone { timestamp, time_zone } => {
             call("timezone", vec![part(time_zone), part(timestamp)])
         }
-        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+        Expr::Like { pattern, escape_char, .. }
+        | Expr::ILike { any: true, pattern, escape_char, .. } => {
             if let Some(escape) = escape_char.take() {
                 **pattern = call("like_escape", vec![part(pattern), Expr::Value(escape)]);
             }
             return Ok(());
         }
+        Expr::ILike { negated, expr, pattern, escape_char, .. } => {
+            let pattern = match escape_char.take() {
+                Some(escape) => call("like_escape", vec![part(pattern), Expr::Value(escape)]),
+                None => part(pattern),
+            };
+            let lower = |expr| Box::new(call(case::LOWER, vec![expr]));
+            Expr::Like {
+                negated: *negated,
+                any: false,
+                expr: lower(part(expr)),
+                pattern: lower(pattern),
+                escape_char: None,
+            }
+        }
         Expr::SimilarTo { negated, expr, pattern, escape_char } => {
             let mut args = vec![part(pattern)];
             args.extend(escape_char.take().map(Expr::Value));
             let pattern = call("similar_to_escape", args);
-            let like = call("regexp_like", vec![part(expr), pattern, literal("s")]);
+            let like = call(SIMILAR, vec![part(expr), pattern]);
             match negated {
                 true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(like) },
                 false => like,
+            }
+        }
+        Expr::IsNormalized { expr, form, negated } => {
+            let form = form.map_or_else(|| "NFC".to_owned(), |form| form.to_string());
+            let holds = call("is_normalized", vec![part(expr), literal(&form)]);
+            match negated {
+                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(holds) },
+                false => holds,
             }
         }
         Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, expr } => {
@@ -78,6 +104,11 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
         },
         Expr::Function(function) => {
             named_arguments(function)?;
+            normal_form(function);
+            if let Some(repeated) = array_fill(function)? {
+                *expr = repeated;
+                return Ok(());
+            }
             rewrite_tuple::in_array_agg(function);
             of_floats(function);
             sorted_if_distinct(expr);
@@ -200,6 +231,43 @@ fn sorted_if_distinct(expr: &mut Expr) {
         Some(separator) => call("array_to_string", vec![sorted, separator]),
         None => sorted,
     };
+}
+
+/// `normalize(x, NFC)` with the form as a text.
+fn normal_form(function: &mut ast::Function) {
+    let ast::FunctionArguments::List(list) = &mut function.args else { return };
+    let [_, ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(form))] = &mut list.args[..]
+    else {
+        return;
+    };
+    if let Expr::Identifier(ident) = form
+        && is_named(&function.name, "normalize")
+    {
+        *form = literal(&ident.value.clone());
+    }
+}
+
+/// `array_fill(x, ARRAY[n])` as `array_repeat(x, n)`; arrays have one dimension, which begins at 1.
+fn array_fill(function: &ast::Function) -> Result<Option<Expr>, SqlError> {
+    if !is_named(&function.name, "array_fill") {
+        return Ok(None);
+    }
+    let several = || SqlError::unsupported("array_fill but for ARRAY[n]");
+    let ast::FunctionArguments::List(list) = &function.args else { return Err(several()) };
+    let args = list.args.iter().map(|arg| match arg {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    match args.collect::<Option<Vec<_>>>().as_deref() {
+        Some([value, Expr::Array(ast::Array { elem, .. })]) if elem.len() == 1 => {
+            Ok(Some(call("array_repeat", vec![(*value).clone(), elem[0].clone()])))
+        }
+        _ => Err(several()),
+    }
+}
+
+fn is_named(name: &ast::ObjectName, wanted: &str) -> bool {
+    name.0.last().and_then(|part| part.as_ident()).is_some_and(|ident| folded(ident) == wanted)
 }
 
 fn named_arguments(function: &mut ast::Function) -> Result<(), SqlError> {

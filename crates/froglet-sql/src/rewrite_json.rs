@@ -8,14 +8,16 @@
 //! | `json_agg(x ORDER BY y)` | `froglet_json_agg(array_agg(froglet_json_part(x) ORDER BY y))` |
 //! | `SELECT jsonb_array_elements(x)` | `SELECT unnest(jsonb_elements_list(x))::jsonb` |
 //!
-//! An element of a list does not know that it is json, so its type is said again. Not where the argument
-//! is of another table, for DataFusion does not look out of a query in FROM: there it is a text.
+//! | `FROM t, json_array_elements(t.x) e` | `FROM t, LATERAL (SELECT unnest(json_elements_list(t.x))::json AS c0) e(value)` |
+//!
+//! An element of a list does not know that it is json, so its type is said again.
 
 use datafusion::sql::sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, TableFactor};
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::command::fold;
 use crate::dialect::Postgres;
 use crate::rewrite::call;
 use crate::udf::json::{MEMBER, PART, ROW};
@@ -39,9 +41,13 @@ fn lists(name: &str) -> Option<(&'static str, Vec<&'static str>, &'static [&'sta
     Some((prefix, lists.to_vec(), columns))
 }
 
+/// The names of the columns of a function in FROM; none where it is that of the function.
+pub(crate) fn columns(name: &str) -> Option<&'static [&'static str]> {
+    lists(name).map(|(_, _, columns)| columns)
+}
+
 fn folded(name: &ast::ObjectName) -> Option<String> {
-    let ident = name.0.last()?.as_ident()?;
-    Some(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
+    name.0.last()?.as_ident().map(fold)
 }
 
 fn only_argument(args: &[FunctionArg]) -> Option<&Expr> {
@@ -92,10 +98,12 @@ pub(crate) fn rewrite_table(factor: &mut TableFactor) {
     let lateral = walk::any_expr(argument, |expr| {
         matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
     });
-    if with_ordinality {
+    if with_ordinality || lateral {
         let lists = lists.iter().map(|list| format!("{prefix}{list}({argument})")).collect();
-        if let Some(numbered) = numbered(lists, json_column(&function), alias, lateral) {
-            *factor = numbered;
+        let query = query_of(lists, json_column(&function), with_ordinality);
+        if let Some(subquery) = query {
+            let alias = Some(alias);
+            *factor = TableFactor::Derived { lateral, subquery, alias, sample: None };
         }
         return;
     }
@@ -106,30 +114,30 @@ pub(crate) fn rewrite_table(factor: &mut TableFactor) {
         with_offset_alias: None,
         with_ordinality,
     };
-    *factor = match json_column(&function).filter(|_| !lateral) {
+    *factor = match json_column(&function) {
         Some(ty) => typed(unnested, alias, ty),
         None => unnested,
     };
 }
 
-/// WITH ORDINALITY: the lists' items, and their numbers from 1.
-fn numbered(
+/// A query of the lists' items; WITH ORDINALITY of their numbers from 1, too.
+fn query_of(
     lists: Vec<String>,
     last_type: Option<&str>,
-    alias: ast::TableAlias,
-    lateral: bool,
-) -> Option<TableFactor> {
+    with_ordinality: bool,
+) -> Option<Box<ast::Query>> {
     let last = lists.len().checked_sub(1)?;
     let mut items: Vec<String> = lists.iter().map(|list| format!("unnest({list})")).collect();
     if let Some(ty) = last_type {
         items[last] = format!("{}::{ty}", items[last]);
     }
-    items.push(format!("froglet_ordinals({})", lists[0]));
+    if with_ordinality {
+        items.push(format!("froglet_ordinals({})", lists[0]));
+    }
     let named = items.iter().enumerate().map(|(at, item)| format!("{item} AS c{at}"));
     let text = format!("SELECT {}", named.collect::<Vec<_>>().join(", "));
     let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut p| p.parse_query());
-    let subquery = parsed.ok()?;
-    Some(TableFactor::Derived { lateral, subquery, alias: Some(alias), sample: None })
+    parsed.ok()
 }
 
 /// The type of a function's last column, if it is json or jsonb.

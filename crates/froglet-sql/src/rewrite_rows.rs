@@ -28,6 +28,8 @@ use crate::pgcatalog;
 use crate::provider::ROW_ID;
 use crate::resolve::{Names, Relation};
 use crate::rewrite::{call, each_select};
+use crate::rewrite_json;
+use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::udf::json::ROW;
 use crate::walk::{self, Flow, GO_ON};
@@ -167,9 +169,9 @@ fn function_name(function: &ast::Function) -> Option<&'static str> {
 }
 
 /// A table in FROM.
-struct Row {
-    name: String,
-    columns: Vec<String>,
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<String>,
     /// What its members are called: those of a table of the catalog have no other names than its columns.
     members: Vec<String>,
     /// Of the side of an outer join that may be missing.
@@ -184,14 +186,14 @@ impl Row {
 }
 
 /// What can be seen of tables' columns.
-struct Sight<'a> {
+pub(crate) struct Sight<'a> {
     session: std::sync::Arc<dyn SessionFunctions>,
     catalog: std::sync::Arc<CatalogVersion>,
     parts: &'a Parts,
 }
 
 impl Sight<'_> {
-    fn new(parts: &Parts) -> Option<Sight<'_>> {
+    pub(crate) fn new(parts: &Parts) -> Option<Sight<'_>> {
         let session = session_here()?;
         let catalog = session.catalog();
         Some(Sight { session, catalog, parts })
@@ -256,7 +258,7 @@ impl Sight<'_> {
     }
 
     /// Adds the tables of an item of FROM whose columns are plain to see; whether all are.
-    fn relations(&self, from: &TableWithJoins, rows: &mut Vec<Row>) -> bool {
+    pub(crate) fn relations(&self, from: &TableWithJoins, rows: &mut Vec<Row>) -> bool {
         use ast::JoinOperator as Op;
         let first = rows.len();
         let mut is_known = self.relation(&from.relation, rows);
@@ -282,7 +284,9 @@ impl Sight<'_> {
             return self.relations(table_with_joins, rows);
         }
         let alias = match factor {
-            TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. } => alias,
+            TableFactor::Table { alias, .. }
+            | TableFactor::Function { alias, .. }
+            | TableFactor::Derived { alias, .. } => alias,
             _ => return false,
         };
         let Some(own) = self.of_factor(factor) else { return false };
@@ -438,13 +442,18 @@ impl Sight<'_> {
                     }
                 }
             }
-            // The column of such a function is called as its table is.
-            TableFactor::Table { name, args: Some(_), with_ordinality: false, .. } => {
+            TableFactor::Table { name, args: Some(_), with_ordinality: false, .. }
+            | TableFactor::Function { name, with_ordinality: false, .. } => {
                 let function = name.0.last()?.as_ident().map(fold)?;
-                OF_ONE_COLUMN
-                    .contains(&function.as_str())
-                    .then(|| name_of(factor))?
-                    .map(|c| vec![c])
+                match rewrite_json::columns(&function) {
+                    Some(columns @ [_, ..]) => {
+                        Some(columns.iter().map(|name| (*name).to_owned()).collect())
+                    }
+                    // The column of such a function is called as its table is.
+                    of_json => (of_json.is_some() || OF_ONE_COLUMN.contains(&function.as_str()))
+                        .then(|| name_of(factor))?
+                        .map(|c| vec![c]),
+                }
             }
             TableFactor::Derived { subquery, .. } => self.of_query(subquery),
             _ => None,
@@ -504,11 +513,14 @@ fn constraint(join: &ast::Join) -> Option<&ast::JoinConstraint> {
 }
 
 /// Under which name a relation goes.
-fn name_of(factor: &TableFactor) -> Option<String> {
+pub(crate) fn name_of(factor: &TableFactor) -> Option<String> {
     match factor {
         TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Function { alias: Some(alias), .. }
         | TableFactor::Derived { alias: Some(alias), .. } => Some(fold(&alias.name)),
-        TableFactor::Table { name, .. } => name.0.last()?.as_ident().map(fold),
+        TableFactor::Table { name, .. } | TableFactor::Function { name, .. } => {
+            name.0.last()?.as_ident().map(fold)
+        }
         _ => None,
     }
 }
@@ -613,7 +625,11 @@ impl walk::Change for Rows<'_> {
             _ => *argument = row.clone(),
         }
         match name {
-            "row_to_json" | "to_json" => *expr = row,
+            // Its name tells json_agg of it from that of a row.
+            "row_to_json" | "to_json" => {
+                let ty = ast::Value::SingleQuotedString("json".to_owned());
+                *expr = call(cast_names::NAME, vec![row, Expr::value(ty)]);
+            }
             "to_jsonb" => {
                 *expr = Expr::Cast {
                     kind: ast::CastKind::DoubleColon,

@@ -25,8 +25,9 @@ use crate::expr::{RowExpr, Scope, infer_params};
 use crate::modify_plan::{expressions, remaining};
 use crate::plan::Planner;
 use crate::resolve::Relation;
-use crate::returning::{self, Item, OutputList};
+use crate::returning::{self, Item, Output, OutputList};
 use crate::scan::Scan;
+use crate::semantics::named;
 use crate::target::{TableRef, has_subquery, plain_table};
 use crate::types::{column_type_of, oids, plain};
 
@@ -232,7 +233,8 @@ fn bind(
     };
     let residual = remaining(&scope, &conjuncts, &residual, &params)?;
     let outputs = returning::compile(&shape.select.projection, &table.def, alias, &scope, &params)?;
-    if outputs.iter().any(|output| output.field.ty.is_none()) {
+    let is_named = |output: &Output| named::shower(output.field.sql_type.oid).is_some();
+    if outputs.iter().any(|output| output.field.ty.is_none() || is_named(output)) {
         return Ok(None);
     }
     let condition = match (&shape.select.selection, shape.lock) {

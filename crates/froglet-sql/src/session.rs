@@ -30,11 +30,12 @@ use crate::error::{Notice, SqlError};
 use crate::functions::SessionState;
 use crate::notify::SaidMark;
 use crate::parse::{self, ParsedStatement};
-use crate::prepared::{Named, Prepared};
+use crate::prepared::{Field, Named, Prepared};
 use crate::roles;
+use crate::semantics::named;
 use crate::settings::{Settings, SettingsMark};
 use crate::statement_cache::StatementCache;
-use crate::stream::{Outcome, RowStream};
+use crate::stream::{Outcome, RowStream, Rows};
 use crate::temporary::AtCommit;
 use crate::types::zone::{self, Zone};
 
@@ -264,6 +265,16 @@ impl Session {
     /// Resolves, while the session waits for its client, when it is to end.
     pub fn cancel_token(&self) -> Arc<CancelToken> {
         self.shared.cancel.clone()
+    }
+
+    /// Rows of a result as a client takes them of which some columns are in binary format.
+    pub fn in_formats(
+        &self,
+        rows: Rows,
+        fields: &[Field],
+        is_binary: impl Fn(usize) -> bool,
+    ) -> Result<Rows, SqlError> {
+        named::numbered(rows, fields, is_binary, &*self.state)
     }
 
     /// The time zone in which the client's timestamps are read and printed.

@@ -27,7 +27,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility,
 };
 use datafusion::physical_plan::collect;
 use froglet_engine::SqlState;
@@ -111,11 +111,26 @@ pub(crate) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
         _ => plan,
     };
     // What LATERAL reads within is joined; what it reads of outside is given when the subquery runs.
-    let plan = casts::rewrite_plan(decorrelate::decorrelate(plan.build()?)?)?;
+    let plan = decorrelate::decorrelate(plan.build()?)?;
+    let plan = casts::rewrite_plan(without_lateral(plan)?)?;
     let signature = Signature::variadic_any(Volatility::Volatile);
     let function = Arc::new(ScalarUDF::new_from_impl(Subplan { plan, kind, read, signature }));
     let call = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
     Ok(Transformed::yes(if negated { !call } else { call }))
+}
+
+/// The plan with queries in FROM that read only what is given in the place of lateral ones.
+fn without_lateral(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let read = outside_of(&plan)?;
+    let changed = plan.transform_down(|node| match node {
+        LogicalPlan::Subquery(Subquery { subquery, outer_ref_columns, .. })
+            if outer_ref_columns.iter().all(|column| read.contains(column)) =>
+        {
+            Ok(Transformed::yes((*subquery).clone()))
+        }
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(changed.data)
 }
 
 /// What a plan reads of outside.

@@ -250,7 +250,10 @@ impl Connection {
             let rows = match cursor.rows.take() {
                 Some(rows) => rows,
                 None => match self.next_rows(&mut cursor.stream).await? {
-                    Some(rows) => rows,
+                    Some(rows) => {
+                        let is_binary = |at| portal.formats.is_binary(at);
+                        self.session.in_formats(rows, &fields, is_binary)?
+                    }
                     None => {
                         portal.state = State::Exhausted(cursor.stream.tag(0));
                         self.complete(&cursor.stream.tag(sent));

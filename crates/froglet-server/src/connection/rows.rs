@@ -47,7 +47,8 @@ impl Formats {
         Formats { all_binary: binary, each: Vec::new() }
     }
 
-    fn is_binary(&self, column: usize) -> bool {
+    /// Whether a column is binary.
+    pub(crate) fn is_binary(&self, column: usize) -> bool {
         self.each.get(column).copied().unwrap_or(self.all_binary)
     }
 }

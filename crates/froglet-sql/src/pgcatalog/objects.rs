@@ -126,6 +126,7 @@ pub(super) fn view_classes(scope: &QueryScope, rows: &mut Rows) {
             oid: def.id,
             relname: &def.name,
             relnamespace: schema_oid_of(&scope.catalog, &def.schema),
+            reltype: def.id,
             relowner: owner,
             relacl: acl,
             relpersistence: 'p',

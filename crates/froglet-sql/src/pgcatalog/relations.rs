@@ -14,6 +14,7 @@ use crate::provider::QueryScope;
 use crate::stored::{DefaultKind, default_kind};
 use crate::system_row as row;
 use crate::temporary::is_temporary;
+use crate::types::array::is_array;
 use crate::types::{names, oids};
 
 /// pg_am.oid of the memory engine; PostgreSQL's heap.
@@ -89,6 +90,7 @@ fn classes(scope: &QueryScope, rows: &mut Rows) {
             oid: spec.oid,
             relname: spec.name,
             relnamespace: schema_oid_of(&scope.catalog, spec.schema),
+            reltype: spec.oid,
             relowner: OWNER,
             relam: if spec.kind == 'r' { MEMORY } else { 0 },
             relpersistence: 'p',
@@ -109,6 +111,8 @@ fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
         oid: def.id,
         relname: &def.name,
         relnamespace: schema_oid_of(&scope.catalog, &def.schema),
+        // Nothing is known of the type of its rows but that there is one, for which clients look.
+        reltype: def.id,
         relowner: owner,
         relacl: acl,
         relam: MEMORY,
@@ -171,13 +175,14 @@ pub(super) fn attribute(
     };
     let (align, storage, by_value) =
         type_io(ty.oid).map_or(by_length, |io| (io.align, io.storage, io.by_value));
-    let base: [(&'static str, super::V); 13] = [
+    let base: [(&'static str, super::V); 14] = [
         ("attrelid", relation.into()),
         ("attname", name.into()),
         ("atttypid", ty.oid.into()),
         ("attstattarget", (-1).into()),
         ("attlen", length.into()),
         ("attnum", number.into()),
+        ("attndims", i64::from(is_array(ty.oid)).into()),
         ("attcacheoff", (-1).into()),
         ("atttypmod", ty.modifier.into()),
         ("attbyval", by_value.into()),

@@ -4,7 +4,8 @@
 use froglet_engine::ColumnId;
 use froglet_schema::def::Timing;
 use froglet_schema::{
-    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, TableDef, TableVersion,
+    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, SequenceDef, TableDef,
+    TableVersion,
 };
 
 use super::constraints::{index_of, index_text};
@@ -405,7 +406,17 @@ fn is_schemata(scope: &QueryScope, rows: &mut Rows) {
 
 fn is_sequences(scope: &QueryScope, rows: &mut Rows) {
     let database = scope.session.database();
-    for sequence in all_sequences(&scope.catalog) {
+    // The standard takes those of identity columns for a part of these.
+    let is_identity = |sequence: &SequenceDef| {
+        sequence.owned_by.is_some_and(|(table, column)| {
+            let table = tables(&scope.catalog).into_iter().find(|t| t.def.id == table);
+            table.and_then(|t| t.def.column_by_id(column)).is_some_and(|column| {
+                let kind = default_kind(column);
+                matches!(kind, DefaultKind::IdentityAlways | DefaultKind::IdentityByDefault)
+            })
+        })
+    };
+    for sequence in all_sequences(&scope.catalog).into_iter().filter(|s| !is_identity(s)) {
         let bits = match sequence.type_oid {
             oids::INT2 => 16,
             oids::INT4 => 32,

@@ -70,6 +70,44 @@ pub fn type_parameters(call: &mut ScalarFunction) -> bool {
     typed
 }
 
+/// DataFusion's functions of text. A char(n) is a text to them, without the blanks that fill it.
+const OF_TEXT: &[&str] = &[
+    "btrim",
+    "decode",
+    "levenshtein",
+    "ltrim",
+    "md5",
+    "replace",
+    "reverse",
+    "rtrim",
+    "sha224",
+    "sha256",
+    "sha384",
+    "sha512",
+    "starts_with",
+    "string_to_array",
+    "translate",
+    "trim",
+];
+
+/// Makes texts of the char(n) that such a function is given; whether there were any.
+pub fn without_blanks(call: &mut ScalarFunction, schema: &DFSchema) -> bool {
+    OF_TEXT.contains(&call.func.name()) && texts_of(&mut call.args, schema)
+}
+
+/// Makes texts of those arguments that are char(n).
+pub fn texts_of(args: &mut [Expr], schema: &DFSchema) -> bool {
+    let mut changed = false;
+    for arg in args {
+        if matches!(type_of(arg, schema), Known::Type(types::oids::BPCHAR)) {
+            let given = std::mem::replace(arg, Expr::Literal(ScalarValue::Null, None));
+            *arg = casts::call(given, plain(types::oids::TEXT));
+            changed = true;
+        }
+    }
+    changed
+}
+
 fn is_number(oid: u32) -> bool {
     matches!(oid, INT2 | INT4 | INT8 | FLOAT8 | OID)
 }

@@ -43,6 +43,16 @@ pub fn distinguish(query: &mut ast::Query) {
     }
 }
 
+/// What a function of one argument is called with.
+fn only_argument(expr: &Expr) -> Option<&Expr> {
+    let Expr::Function(function) = expr else { return None };
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    match &list.args[..] {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] => Some(argument),
+        _ => None,
+    }
+}
+
 /// Casts of literals, by the places of which rows are grouped.
 fn grouped_by_place(select: &ast::Select) -> Vec<(String, String)> {
     let ast::GroupByExpr::Expressions(keys, _) = &select.group_by else { return Vec::new() };
@@ -79,11 +89,15 @@ impl Look for Casts {
     }
 
     fn expr(&mut self, expr: &Expr) -> Flow {
-        if self.depth == 0
-            && let Expr::Cast { expr: operand, .. } = expr
-            && !matches!(**operand, Expr::Value(_))
+        if self.depth > 0 {
+            return GO_ON;
+        }
+        // A literal that is no aggregate's is a column to nobody.
+        let cast = only_argument(expr).unwrap_or(expr);
+        if let Expr::Cast { expr: operand, .. } = cast
+            && (!std::ptr::eq(cast, expr) || !matches!(**operand, Expr::Value(_)))
         {
-            self.found.insert((expr.to_string(), operand.to_string()));
+            self.found.insert((cast.to_string(), operand.to_string()));
         }
         GO_ON
     }

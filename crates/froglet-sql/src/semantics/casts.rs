@@ -78,6 +78,7 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         Expr::Cast(cast) => rewrite_cast(cast, schema),
         Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_) => {
             let mut node = node;
+            operators::pad_listed(&mut node, schema);
             common::compared_with(&mut node, schema)?;
             let in_one_zone = measures::in_one_zone(&mut node, schema)?;
             let mut compared = enums::compare(node, schema)?;
@@ -109,7 +110,8 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             Ok(mark(Expr::ScalarFunction(call), changed))
         }
         Expr::ScalarFunction(mut call) => {
-            let typed = calls::type_parameters(&mut call);
+            let typed =
+                calls::type_parameters(&mut call) | calls::without_blanks(&mut call, schema);
             let resolved = quantified::resolve(call, schema)?;
             match resolved.data {
                 Expr::ScalarFunction(call) if !resolved.transformed => {
@@ -122,8 +124,11 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         }
         Expr::AggregateFunction(mut call) => {
             enums::refuse_extreme(&call, schema)?;
+            let cut =
+                call.func.name() == "string_agg" && calls::texts_of(&mut call.params.args, schema);
             enums::order_by(&mut call.params.order_by, schema);
-            let swapped = super::aggregates::compute(&mut call.func, &call.params.args, schema)
+            let swapped = cut
+                | super::aggregates::compute(&mut call.func, &call.params.args, schema)
                 | measures::order(&mut call.params.order_by, schema)?;
             let mut changed =
                 swapped | super::aggregates::widen(call.func.name(), &mut call.params.args, schema);
@@ -154,6 +159,10 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
                 | measures::measure_all(&mut call.params.partition_by, schema)?;
             let changed = swapped | super::aggregates::widen(&name, &mut call.params.args, schema);
             Ok(mark(Expr::WindowFunction(call), changed))
+        }
+        Expr::Case(case) if operators::has_unpadded(&case, schema) => {
+            let case = Expr::Case(operators::pad_branches(case, schema));
+            rewrite_expr(case, schema).map(|done| Transformed::yes(done.data))
         }
         Expr::Case(case) if common::is_measured_case(&case, schema) => {
             rewrite_expr(common::searched(case), schema).map(|done| Transformed::yes(done.data))
@@ -465,7 +474,7 @@ pub fn cast_any(
 }
 
 /// Strings without the blanks that char(n) adds.
-fn trimmed(array: &ArrayRef) -> ArrayRef {
+pub(super) fn trimmed(array: &ArrayRef) -> ArrayRef {
     let texts = (0..array.len()).map(|row| match cell_at(array.as_ref(), row) {
         Cell::Text(text) => Some(text.trim_end_matches(' ').to_owned()),
         _ => None,

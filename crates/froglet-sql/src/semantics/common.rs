@@ -347,7 +347,14 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
         return array(call.args, schema).map(Transformed::yes);
     }
     let ty = type_of(kind.name(), &call.args, schema)?.unwrap_or(plain(oids::TEXT));
-    let args = call.args.into_iter().map(|arg| bring(arg, ty, schema));
+    let mut given = call.args;
+    if let (Kind::NullIf | Kind::Distinct, [left, right]) = (kind, &mut given[..]) {
+        *right = operators::padded(right.clone(), left, schema);
+        if kind == Kind::Distinct {
+            *left = operators::padded(left.clone(), right, schema);
+        }
+    }
+    let args = given.into_iter().map(|arg| bring(arg, ty, schema));
     let mut args = args.collect::<Result<Vec<_>>>()?;
     if kind != Kind::Distinct {
         numerics::to_one(args.iter_mut().collect(), schema);

@@ -42,6 +42,7 @@ fn weak_name(expr: &Expr) -> Option<(String, bool)> {
             Some((name, true)) => Some((name, true)),
             _ => Some(("case".to_owned(), false)),
         },
+        Expr::IsNormalized { negated: false, .. } => strong("is_normalized"),
         Expr::Exists { negated: false, .. } => strong("exists"),
         Expr::Array(_) => strong("array"),
         Expr::Subquery(query) => subquery_name(query).map(|name| (name, true)),

@@ -11,7 +11,7 @@ use datafusion::logical_expr::expr::{InSubquery, Placeholder, ScalarFunction};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
 };
-use datafusion::logical_expr::{Cast, Expr};
+use datafusion::logical_expr::{Case, Cast, Expr};
 use datafusion::logical_expr::{GetFieldAccess, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use froglet_engine::SqlState;
@@ -229,6 +229,12 @@ fn concatenated(
 ) -> Result<PlannerResult<RawBinaryExpr>> {
     let oid = |expr: &Expr| field_of(expr, schema).ok().map(|f| sql_type_of_field(&f).oid);
     let (l, r) = (oid(&left), oid(&right));
+    // A CASE gets its type when its branches do.
+    let of_case = |expr: &Expr| match expr {
+        Expr::Case(case) => common::branches(&mut case.clone(), schema).ok()?.map(|ty| ty.oid),
+        _ => None,
+    };
+    let (l, r) = (of_case(&left).or(l), of_case(&right).or(r));
     let bytes = crate::planning::registry().scalar("froglet_bytes");
     if let (Some(function), true) = (bytes, l == Some(oids::BYTEA) || r == Some(oids::BYTEA)) {
         let left = adopt(&op, left, &right, schema)?;
@@ -442,7 +448,7 @@ fn gives_type(field: &Field) -> bool {
 
 /// char(n) is stored padded: what it is compared with is padded too, so that an index still
 /// serves. (Longer strings stay as they are, and are not equal.)
-fn padded(expr: Expr, other: &Expr, schema: &DFSchema) -> Expr {
+pub(super) fn padded(expr: Expr, other: &Expr, schema: &DFSchema) -> Expr {
     let Ok(field) = field_of(other, schema) else { return expr };
     let ty = sql_type_of_field(&field);
     let width = match ty.oid {
@@ -461,6 +467,44 @@ fn padded(expr: Expr, other: &Expr, schema: &DFSchema) -> Expr {
     }
     let width = Expr::Literal(ScalarValue::Int32(i32::try_from(width).ok()), None);
     Expr::ScalarFunction(ScalarFunction::new_udf(pad.clone(), vec![expr, width]))
+}
+
+/// Pads what a char(n) is looked for among, and what it is between.
+pub(super) fn pad_listed(expr: &mut Expr, schema: &DFSchema) {
+    let (value, items): (&Expr, Vec<&mut Expr>) = match expr {
+        Expr::InList(list) => (&list.expr, list.list.iter_mut().collect()),
+        Expr::Between(between) => (&between.expr, vec![&mut between.low, &mut between.high]),
+        _ => return,
+    };
+    if !field_of(value, schema).is_ok_and(|f| sql_type_of_field(&f).oid == oids::BPCHAR) {
+        return;
+    }
+    for item in items {
+        let bare = std::mem::replace(item, Expr::Literal(ScalarValue::Null, None));
+        *item = padded(bare, value, schema);
+    }
+}
+
+/// Whether a CASE compares a char(n) with literals that are not padded.
+pub(super) fn has_unpadded(case: &Case, schema: &DFSchema) -> bool {
+    let is_literal = |(when, _): &(Box<Expr>, Box<Expr>)| unknown_literal(when).is_some();
+    let is_char = |value: &Expr| {
+        field_of(value, schema).is_ok_and(|f| {
+            let ty = sql_type_of_field(&f);
+            ty.oid == oids::BPCHAR && ty.modifier > 4
+        })
+    };
+    case.expr.as_deref().is_some_and(is_char) && case.when_then_expr.iter().any(is_literal)
+}
+
+/// Pads them.
+pub(super) fn pad_branches(mut case: Case, schema: &DFSchema) -> Case {
+    if let Some(value) = &case.expr {
+        for (when, _) in &mut case.when_then_expr {
+            **when = padded(std::mem::take(&mut **when), value, schema);
+        }
+    }
+    case
 }
 
 /// The type of a parameter beside a value of this type: without length or precision, and a string

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Scalar};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Scalar, StringViewArray};
 use arrow::compute::kernels::cmp;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -24,13 +24,15 @@ use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
+use super::casts::trimmed;
 use super::fields::arrow_type_of;
 use super::{casts, common, json_ops, numerics, operators};
 use crate::error::SqlError;
 use crate::types::array::is_array;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::datetime::DAY_US;
-use crate::types::{EXACT, element_oid, oids, plain, sql_field, sql_type_of_field};
+use crate::types::{EXACT, element_oid, json, oids, plain, sql_field, sql_type_of_field};
+use crate::udf::case;
 
 /// `x op ANY (array)`, of three arguments.
 pub const ANY: &str = "froglet_any";
@@ -114,7 +116,7 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     // elements, which DataFusion does not know.
     let is_typed = |value: &ScalarValue| !value.data_type().is_null();
     let is_null = matches!(&left, Expr::Literal(value, _) if value.is_null() && is_typed(value));
-    let measured = ty.oid == oids::INTERVAL
+    let measured = matches!(ty.oid, oids::INTERVAL | oids::JSONB | oids::BPCHAR)
         || arrow_type_of(&left, schema).is_ok_and(|ty| ty == EXACT)
         || numerics::is_exact_list(&right, schema);
     if op == "=" && !all && !is_null && !measured {
@@ -289,8 +291,8 @@ impl ScalarUDFImpl for Quantified {
             return Err(SqlError::unsupported("ANY in this place").into());
         }
         let rows = args.number_rows;
-        let enums = args.arg_fields.first().map(|field| sql_type_of_field(field).oid);
-        let labels = enums.and_then(super::enums::labels_of);
+        let oid = args.arg_fields.first().map(|field| sql_type_of_field(field).oid);
+        let labels = oid.and_then(super::enums::labels_of);
         let arrays = args.args.into_iter().map(|arg| arg.into_array(rows));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         let [left, right] = &arrays[..] else {
@@ -301,11 +303,37 @@ impl ScalarUDFImpl for Quantified {
             if lists.is_null(row) {
                 return Ok(None);
             }
-            self.one(&left.slice(row, 1), &lists.value(row), labels.as_deref())
+            let (value, items) = (left.slice(row, 1), lists.value(row));
+            match oid {
+                // Numbers in them are equal whatever their digits.
+                // The elements of an array are not filled to its length.
+                Some(oids::BPCHAR) => self.one(&trimmed(&value), &trimmed(&items), None),
+                Some(oids::JSONB) => self.one(&keys(&value)?, &keys(&items)?, None),
+                _ => self.one(&value, &items, labels.as_deref()),
+            }
         };
         let answers = (0..rows).map(answer).collect::<Result<BooleanArray>>()?;
         Ok(ColumnarValue::Array(Arc::new(answers)))
     }
+}
+
+/// Texts as ILIKE compares them.
+fn lowered(array: &ArrayRef) -> ArrayRef {
+    let texts = (0..array.len()).map(|row| match cell_at(array.as_ref(), row) {
+        Cell::Text(text) => Some(case::lower(text)),
+        _ => None,
+    });
+    Arc::new(texts.collect::<StringViewArray>())
+}
+
+/// The bytes by which values of jsonb are compared.
+fn keys(array: &ArrayRef) -> Result<ArrayRef> {
+    let key = |row| match cell_at(array.as_ref(), row) {
+        Cell::Text(text) => Ok(Some(json::key::of(&json::read(text)?))),
+        _ => Ok(None),
+    };
+    let keys = (0..array.len()).map(key).collect::<Result<Vec<_>, SqlError>>()?;
+    Ok(Arc::new(keys.iter().map(Option::as_deref).collect::<BinaryArray>()))
 }
 
 impl Quantified {
@@ -330,6 +358,10 @@ impl Quantified {
             &EXACT => (numerics::orders(&value), numerics::orders(&items)),
             _ => (value, items),
         };
+        let (value, items) = match self.op {
+            "ILIKE" | "NOT ILIKE" => (lowered(&value), lowered(&items)),
+            _ => (value, items),
+        };
         let value = Scalar::new(value);
         use datafusion::arrow::compute::kernels::comparison as like;
         let held = match self.op {
@@ -341,8 +373,8 @@ impl Quantified {
             ">=" => cmp::gt_eq(&value, &items)?,
             "LIKE" => like::like(&value, &items)?,
             "NOT LIKE" => like::nlike(&value, &items)?,
-            "ILIKE" => like::ilike(&value, &items)?,
-            _ => like::nilike(&value, &items)?,
+            "ILIKE" => like::like(&value, &items)?,
+            _ => like::nlike(&value, &items)?,
         };
         // ANY ends at a true one, ALL at a false one.
         let decided = held.iter().flatten().any(|holds| holds != self.all);

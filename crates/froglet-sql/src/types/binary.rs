@@ -188,6 +188,8 @@ pub fn cell_binary(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
         Cell::Decimal(v, scale) => numeric::write_binary(*v, *scale, out),
         Cell::Exact(bytes) => numeric::of_bytes(bytes).write_binary(out),
         Cell::Text(v) if array::is_array(oid) => array::write_binary(v, oid, out),
+        // The one byte of a "char" that has none is 0.
+        Cell::Text("") if oid == oids::CHAR => out.push(0),
         Cell::Text(v) => {
             if oid == oids::JSONB {
                 out.push(JSONB_VERSION);

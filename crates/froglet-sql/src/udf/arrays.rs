@@ -11,7 +11,7 @@ use crate::error::SqlError;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::exact::order;
 use crate::types::numeric::exact_of;
-use crate::types::oids::{INT4, TEXT};
+use crate::types::oids::{INT2VECTOR, INT4, OIDVECTOR, TEXT};
 use crate::types::output;
 
 type Answer = Result<Out, SqlError>;
@@ -19,16 +19,18 @@ type Answer = Result<Out, SqlError>;
 /// The functions.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
     vec![
-        Typed::new("array_length", 2, INT4, |a| Ok(bound(a, |length| length))).build(),
-        Typed::new("array_upper", 2, INT4, |a| Ok(bound(a, |length| length))).build(),
-        Typed::new("array_lower", 2, INT4, |a| Ok(bound(a, |_| 1))).build(),
+        Typed::new("array_length", 2, INT4, |a| Ok(bound(a, |_, length| length))).build(),
+        Typed::new("array_upper", 2, INT4, |a| Ok(bound(a, |first, length| first + length - 1)))
+            .build(),
+        Typed::new("array_lower", 2, INT4, |a| Ok(bound(a, |first, _| first))).build(),
         Typed::new("cardinality", 1, INT4, |a| Ok(length(a).map_or(Out::Null, Out::Int))).build(),
         Typed::new("array_ndims", 1, INT4, |a| {
             Ok(length(a).filter(|l| *l > 0).map_or(Out::Null, |_| Out::Int(1)))
         })
         .build(),
         Typed::new("array_dims", 1, TEXT, |a| {
-            let shown = |length| Out::Text(format!("[1:{length}]"));
+            let first = first(a);
+            let shown = |length| Out::Text(format!("[{first}:{}]", first + length - 1));
             Ok(length(a).filter(|l| *l > 0).map_or(Out::Null, shown))
         })
         .build(),
@@ -43,11 +45,16 @@ fn length(arguments: &[Argument<'_>]) -> Option<i64> {
     }
 }
 
-/// A bound of a dimension: there is one, and none of an empty array.
-fn bound(arguments: &[Argument<'_>], of_length: fn(i64) -> i64) -> Out {
-    let first = matches!(arguments[1].cell, Cell::Int16(1) | Cell::Int32(1) | Cell::Int64(1));
-    match length(arguments).filter(|length| first && *length > 0) {
-        Some(length) => Out::Int(of_length(length)),
+/// The subscript of the first element.
+fn first(arguments: &[Argument<'_>]) -> i64 {
+    i64::from(!matches!(arguments[0].oid, INT2VECTOR | OIDVECTOR))
+}
+
+/// A bound of a dimension, of its first subscript and its length: there is one, and none of an empty array.
+fn bound(arguments: &[Argument<'_>], of: fn(i64, i64) -> i64) -> Out {
+    let is_there = matches!(arguments[1].cell, Cell::Int16(1) | Cell::Int32(1) | Cell::Int64(1));
+    match length(arguments).filter(|length| is_there && *length > 0) {
+        Some(length) => Out::Int(of(first(arguments), length)),
         None => Out::Null,
     }
 }
@@ -74,5 +81,5 @@ fn position(arguments: &[Argument<'_>]) -> Answer {
         _ => 0,
     };
     let found = (from..items.len()).find(|row| text(&cell_at(items.as_ref(), *row)) == wanted);
-    Ok(found.map_or(Out::Null, |at| Out::Int(at as i64 + 1)))
+    Ok(found.map_or(Out::Null, |at| Out::Int(at as i64 + first(arguments))))
 }

@@ -229,10 +229,6 @@ fn sizes() -> Vec<Arc<ScalarUDF>> {
         })
         .volatile()
         .build(),
-        Simple::new("pg_size_pretty", &[INT8], TEXT, |_, cells| {
-            Ok(int(cells, 0).map(size_pretty).into())
-        })
-        .build(),
         // There are no tablespaces but the database's own.
         Simple::new("pg_tablespace_size", &[ANY], INT8, |s, _| {
             let total: u64 = s.catalog().tables.values().map(|t| t.table.bytes_estimate()).sum();
@@ -247,22 +243,6 @@ fn sizes() -> Vec<Arc<ScalarUDF>> {
         })
         .build(),
     ]
-}
-
-/// As PostgreSQL rounds: each unit up to ten times the next, halves away from zero.
-fn size_pretty(bytes: i64) -> String {
-    let mut size = bytes;
-    if size.unsigned_abs() < 10 * 1_024 {
-        return format!("{size} bytes");
-    }
-    size /= 512;
-    for unit in ["kB", "MB", "GB", "TB", "PB"] {
-        if size.unsigned_abs() < 20 * 1_024 - 1 || unit == "PB" {
-            return format!("{} {unit}", (size + size.signum()) / 2);
-        }
-        size /= 1_024;
-    }
-    format!("{size} bytes")
 }
 
 fn names_and_oids() -> Vec<Arc<ScalarUDF>> {
@@ -289,18 +269,7 @@ fn names_and_oids() -> Vec<Arc<ScalarUDF>> {
         // No table has partitions: an ordinary one has no ancestors.
         Simple::new("pg_partition_ancestors", &[ANY], OID, |_, _| Ok(Out::Null)).build(),
         Simple::new("pg_partition_root", &[ANY], OID, |_, _| Ok(Out::Null)).build(),
-        Simple::new("array_upper", &[ANY, INT4], INT4, |_, cells| Ok(bound(cells, true))).build(),
-        Simple::new("array_lower", &[ANY, INT4], INT4, |_, cells| Ok(bound(cells, false))).build(),
     ]
-}
-
-fn bound(cells: &[Cell<'_>], upper: bool) -> Out {
-    match (&cells[0], int(cells, 1)) {
-        (Cell::List(items), Some(1)) if !items.is_empty() => {
-            Out::Int(if upper { items.len() as i64 } else { 1 })
-        }
-        _ => Out::Null,
-    }
 }
 
 /// What is granted on an object of which nothing is said.

@@ -16,7 +16,7 @@ use crate::types::json::change::{self, Edit};
 use crate::types::json::path::{at_path, contains, has};
 use crate::types::json::{self, Json, Node, canonical, key, parse, read, write};
 use crate::types::oids::*;
-use crate::types::{datetime, element_oid, input, output};
+use crate::types::{datetime, element_oid, input, numeric, output};
 
 type Answer = Result<Out, SqlError>;
 
@@ -87,11 +87,27 @@ fn making() -> Vec<Typed> {
 /// What aggregates are made of: [`crate::rewrite_json`].
 fn gathering() -> Vec<Typed> {
     fn joined(arguments: &[Argument<'_>], open: &str, close: &str) -> Result<String, SqlError> {
-        let parts: Vec<String> = texts(&arguments[0])?.into_iter().flatten().collect();
-        Ok(format!("{open}{}{close}", parts.join(", ")))
+        let mut out = open.to_owned();
+        for (at, part) in texts(&arguments[0])?.into_iter().flatten().enumerate() {
+            let (line, part) = match part.strip_prefix(ON_A_LINE) {
+                Some(part) => (", \n ", part),
+                None => (", ", part.as_str()),
+            };
+            out.push_str(if at > 0 { line } else { "" });
+            out.push_str(part);
+        }
+        out.push_str(close);
+        Ok(out)
     }
     vec![
-        Typed::new(PART, 1, TEXT, |a| Ok(Out::Text(text_of(&a[0])))).not_strict(),
+        Typed::new(PART, 1, TEXT, |a| {
+            let text = text_of(&a[0]);
+            Ok(Out::Text(match a[0].cell {
+                Cell::List(_) => format!("{ON_A_LINE}{text}"),
+                _ => text,
+            }))
+        })
+        .not_strict(),
         Typed::new(MEMBER, 2, TEXT, |a| match a[0].cell {
             Cell::Null => Err(invalid("field name must not be null")),
             _ => Ok(Out::Text(format!("{} : {}", name_of(&a[0])?, text_of(&a[1])))),
@@ -117,6 +133,8 @@ fn gathering() -> Vec<Typed> {
     ]
 }
 
+/// Stands before an element of json_agg that begins a line; no value of json begins with it.
+const ON_A_LINE: char = '\u{1}';
 /// The function that makes an element of json_agg.
 pub const PART: &str = "froglet_json_part";
 /// The function that makes an object of a row.
@@ -227,11 +245,17 @@ fn text(source: &str, node: &Node) -> Option<String> {
 /// `->` and `->>`
 fn get(arguments: &[Argument<'_>], show: Show) -> Answer {
     let whole = node(arguments, 0)?;
+    let element = |at: i64| match whole.json {
+        Json::Array(_) => whole.json.element(at),
+        // A scalar of jsonb is stored as an array of one.
+        Json::Object(_) => None,
+        _ => Some(&whole).filter(|_| arguments[0].oid == JSONB && matches!(at, 0 | -1)),
+    };
     let found = match &arguments[1].cell {
         Cell::Text(key) => whole.json.member(key),
-        Cell::Int16(at) => whole.json.element((*at).into()),
-        Cell::Int32(at) => whole.json.element((*at).into()),
-        Cell::Int64(at) => whole.json.element(*at),
+        Cell::Int16(at) => element((*at).into()),
+        Cell::Int32(at) => element((*at).into()),
+        Cell::Int64(at) => element(*at),
         _ => None,
     };
     Ok(found.and_then(|node| show(source(arguments, 0).unwrap_or_default(), node)).into())
@@ -335,6 +359,7 @@ fn cell_text(cell: &Cell<'_>, oid: u32) -> String {
         Cell::Bool(value) => value.to_string(),
         Cell::Float32(value) if !value.is_finite() => quoted(&plain(cell)),
         Cell::Float64(value) if !value.is_finite() => quoted(&plain(cell)),
+        Cell::Exact(value) if !numeric::of_bytes(value).is_finite() => quoted(&plain(cell)),
         Cell::Int16(_)
         | Cell::Int32(_)
         | Cell::Int64(_)

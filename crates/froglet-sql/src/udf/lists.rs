@@ -6,6 +6,7 @@
 //! | `_pg_expandarray(x)` | the items of an array and their numbers, as a list of rows that the query unnests |
 //! | `froglet_nth(x, i)` | `x` under another name: DataFusion tells lists that it unnests together by their names, in which are no types |
 //! | `array_remove(x, i)`, `array_replace(x, i, j)` | of NULL, too, and everywhere: DataFusion's answers NULL then |
+//! | `trim_array(x, n)` | DataFusion has none |
 //! | `froglet_name_char(n, i)` | `n[i]` of a name: its characters are counted from 0 |
 
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use arrow::array::{
     Array, ArrayRef, AsArray, Int32Array, ListArray, MutableArrayData, Scalar, StructArray,
     make_array,
 };
-use arrow::buffer::OffsetBuffer;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::kernels::cmp;
 use arrow::compute::kernels::zip::zip;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
@@ -25,7 +26,10 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use froglet_engine::SqlState;
+
 use super::simple::{Out, Simple, int, text};
+use crate::error::SqlError;
 use crate::semantics::numerics;
 use crate::types::oids::{CHAR, INT4, INT8, NAME as NAME_TYPE};
 use crate::types::{EXACT, plain, sql_field};
@@ -48,6 +52,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         Arc::new(ScalarUDF::new_from_impl(expand)),
         Edit::function("array_remove", 2),
         Edit::function("array_replace", 3),
+        Edit::function(TRIM, 2),
         Arc::new(ScalarUDF::new_from_impl(Nth {
             signature: Signature::any(2, Volatility::Immutable),
         })),
@@ -152,7 +157,9 @@ impl ScalarUDFImpl for NotNull {
     }
 }
 
-/// Lists without an item, or with another one in its place.
+const TRIM: &str = "trim_array";
+
+/// Lists without an item, without the last ones, or with another one in its place.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Edit {
     name: &'static str,
@@ -195,6 +202,9 @@ impl ScalarUDFImpl for Edit {
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         match &arrays[..] {
             [lists, ..] if lists.data_type().is_null() => Ok(ColumnarValue::Array(lists.clone())),
+            [lists, count] if self.name == TRIM => {
+                Ok(ColumnarValue::Array(shortened(lists, count)?))
+            }
             [lists, item] => Ok(ColumnarValue::Array(edited(lists, item, None)?)),
             [lists, item, other] => Ok(ColumnarValue::Array(edited(lists, item, Some(other))?)),
             _ => Err(crate::planning::internal("an array and items")),
@@ -224,13 +234,40 @@ fn edited(array: &ArrayRef, item: &ArrayRef, other: Option<&ArrayRef>) -> Result
             None => arrow::compute::filter(&items, &stays)?,
         });
     }
+    list_of(field, &kept, lists.nulls().cloned())
+}
+
+/// Each list without as many of its last elements as the row says.
+fn shortened(array: &ArrayRef, count: &ArrayRef) -> Result<ArrayRef> {
+    let DataType::List(field) = array.data_type() else {
+        return Err(crate::planning::internal("an array"));
+    };
+    let (lists, counts) = (array.as_list::<i32>(), arrow::compute::cast(count, &DataType::Int64)?);
+    let counts = counts.as_primitive::<Int64Type>();
+    let mut kept = Vec::with_capacity(lists.len());
+    for (items, count) in lists.iter().zip(counts) {
+        let (Some(items), Some(count)) = (items, count) else {
+            kept.push(arrow::array::new_empty_array(field.data_type()));
+            continue;
+        };
+        let rest = usize::try_from(count).ok().and_then(|count| items.len().checked_sub(count));
+        let Some(rest) = rest else {
+            let most = items.len();
+            let message = format!("number of elements to trim must be between 0 and {most}");
+            return Err(SqlError::new(SqlState::new("2202E"), message).into());
+        };
+        kept.push(items.slice(0, rest));
+    }
+    list_of(field, &kept, NullBuffer::union(lists.nulls(), counts.nulls()))
+}
+
+fn list_of(field: &FieldRef, kept: &[ArrayRef], nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     let offsets = OffsetBuffer::from_lengths(kept.iter().map(|items| items.len()));
     let all: Vec<&dyn Array> = kept.iter().map(AsRef::as_ref).collect();
     let values = match all.is_empty() {
         true => arrow::array::new_empty_array(field.data_type()),
         false => arrow::compute::concat(&all)?,
     };
-    let nulls = lists.nulls().cloned();
     Ok(Arc::new(ListArray::try_new(field.clone(), offsets, values, nulls)?))
 }
 

@@ -30,7 +30,7 @@ pub fn split_name(text: &str) -> Result<Vec<String>, SqlError> {
             }
         } else {
             while let Some(c) = chars.next_if(|c| *c != '.') {
-                part.extend(c.to_lowercase());
+                part.push(c.to_ascii_lowercase());
             }
         }
         if part.is_empty() {
@@ -93,6 +93,14 @@ pub fn find_type(session: &dyn SessionFunctions, text: &str) -> Result<Option<u3
         Some(element) => (element, true),
         None => (text.trim(), false),
     };
+    if let Some((before, rest)) = name.split_once('(')
+        && let Some((modifiers, behind)) = rest.split_once(')')
+        && modifiers.chars().all(|c| c.is_ascii_digit() || matches!(c, ' ' | ',' | '-'))
+    {
+        // A type is the same whatever its modifiers.
+        let array = if is_array { "[]" } else { "" };
+        return find_type(session, &format!("{}{behind}{array}", before.trim_end()));
+    }
     let mut parts = split_name(name)?;
     let Some(name) = parts.pop() else { return Ok(None) };
     let catalog = session.catalog();

@@ -5,12 +5,14 @@ pub mod array_agg;
 pub mod arrays;
 pub mod average;
 pub mod bytes;
+pub mod case;
 pub mod catalog;
 pub mod decimal;
 pub mod fields;
 pub mod format;
 pub mod from_char;
 pub mod hash;
+mod idents;
 pub mod intervals;
 pub mod json;
 pub(crate) mod lists;
@@ -30,6 +32,7 @@ pub mod session;
 pub mod sets;
 pub mod simple;
 pub mod single;
+mod sizes;
 pub mod spans;
 pub mod statistics;
 pub mod strings;
@@ -42,7 +45,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 use crate::semantics::arith::Negative;
-use crate::semantics::{cast_names, common, identity, quantified};
+use crate::semantics::{cast_names, common, identity, named, quantified};
 use crate::types::oids;
 use simple::{Out, Simple};
 
@@ -64,14 +67,17 @@ fn pad() -> Arc<ScalarUDF> {
 /// The tables of functions with PostgreSQL's signatures.
 static SIGNATURES: &[&[overload::Overload]] = &[
     bytes::ALL,
+    case::ALL,
     decimal::ALL,
     fields::ALL,
     from_char::ALL,
+    idents::ALL,
     math::ALL,
     moments::ALL,
     number_format::ALL,
     regexp::ALL,
     sets::ALL,
+    sizes::ALL,
     strings::ALL,
     to_char::ALL,
 ];
@@ -99,6 +105,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(overload::functions(SIGNATURES));
     all.extend(common::functions());
     all.extend(quantified::functions());
+    all.extend(named::functions());
     all.push(identity::function(cast_names::NAME));
     all
 }

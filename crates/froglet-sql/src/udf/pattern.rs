@@ -179,6 +179,7 @@ fn escape(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), SqlErr
         'Z' => out.push_str("\\z"),
         'B' => out.push_str("\\\\"),
         'e' => out.push_str("\\x1B"),
+        c if shorthand(c, out) => {}
         '1'..='9' => return Err(SqlError::unsupported("a reference back in a regular expression")),
         c if c.is_alphanumeric() => out.extend(['\\', c]),
         c => out.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
@@ -224,6 +225,7 @@ fn bracket(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), SqlEr
                 _ => out.push_str("\\["),
             },
             '\\' => match rest.next().ok_or_else(unbalanced)? {
+                c if shorthand(c, out) => {}
                 c if c.is_alphanumeric() => out.extend(['\\', c]),
                 c => out.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
             },
@@ -239,9 +241,52 @@ fn class(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), SqlErro
     for c in rest.by_ref() {
         name.push(c);
         if name.ends_with(":]") && name.len() > 3 {
-            out.push_str(&name);
+            let found = CLASSES.iter().find(|(known, _)| *known == &name[2..name.len() - 2]);
+            let (_, set) = found.ok_or_else(|| malformed("invalid character class"))?;
+            out.push_str(set);
             return Ok(());
         }
     }
     Err(malformed("invalid character class"))
+}
+
+/// The classes of the C library, of all of Unicode: digits are those of ASCII, those of other scripts are letters;
+/// blanks that do not break are none; punctuation is what else is seen.
+const CLASSES: &[(&str, &str)] = &[
+    ("alpha", r"[[\p{Alphabetic}\p{Nd}]--[0-9\u{363}-\u{36F}]]"),
+    ("alnum", ALNUM),
+    ("word", WORD),
+    ("digit", "[0-9]"),
+    ("xdigit", "[0-9A-Fa-f]"),
+    ("upper", r"[\p{Uppercase}\p{Changes_When_Lowercased}]"),
+    ("lower", r"[\p{Lowercase}\p{Changes_When_Uppercased}]"),
+    ("space", SPACE),
+    ("blank", r"[\t ]"),
+    ("cntrl", r"[\p{Cc}\p{Zl}\p{Zp}]"),
+    (
+        "punct",
+        r"[[[^\p{Cc}\p{Cn}\s]\u{A0}\u{2007}\u{202F}]--[[\p{Alphabetic}\p{Nd}]--[\u{363}-\u{36F}]]]",
+    ),
+    ("graph", r"[[^\p{Cc}\p{Cn}\s]\u{A0}\u{2007}\u{202F}]"),
+    ("print", r"[^\p{Cc}\p{Cn}\p{Zl}\p{Zp}]"),
+    ("ascii", r"[\x00-\x7F]"),
+];
+// Unicode counts the letters above others among the letters only lately.
+const ALNUM: &str = r"[[\p{Alphabetic}\p{Nd}]--[\u{363}-\u{36F}]]";
+const WORD: &str = r"[[\p{Alphabetic}\p{Nd}_]--[\u{363}-\u{36F}]]";
+const SPACE: &str = r"[\s--[\u{A0}\u{2007}\u{202F}\u{85}]]";
+
+/// Writes the class that a letter behind a backslash stands for, if it does.
+fn shorthand(letter: char, out: &mut String) -> bool {
+    let set = match letter.to_ascii_lowercase() {
+        'd' => "[0-9]",
+        's' => SPACE,
+        'w' => WORD,
+        _ => return false,
+    };
+    match letter.is_ascii_uppercase() {
+        true => out.extend(["[^", set, "]"]),
+        false => out.push_str(set),
+    }
+    true
 }

@@ -4,7 +4,7 @@ use regex::Captures;
 
 use super::overload::Overload;
 use super::pattern::Pattern;
-use super::simple::{Out, int, text};
+use super::simple::{ANY, Out, int, text};
 use super::strings::invalid;
 use crate::error::SqlError;
 use crate::types::cell::Cell;
@@ -14,6 +14,9 @@ type Cells<'a> = &'a [Cell<'a>];
 type Answer = Result<Out, SqlError>;
 
 const TEXT_3: &[u32] = &[TEXT, TEXT, TEXT];
+
+/// What SIMILAR TO asks, of a text as it is.
+pub const SIMILAR: &str = "froglet_similar";
 
 /// The functions.
 pub static ALL: &[Overload] = &[
@@ -45,6 +48,9 @@ pub static ALL: &[Overload] = &[
         Ok(Out::Bool(pattern.is_match(text(c, 0))))
     })
     .optional(1),
+    Overload::new(SIMILAR, &[ANY, TEXT], BOOL, |_, c| {
+        Ok(Out::Bool(Pattern::new(text(c, 1), "s")?.is_match(text(c, 0))))
+    }),
     Overload::new("regexp_count", &[TEXT, TEXT, INT4, TEXT], INT4, |_, c| {
         let pattern = single(c, 3, "regexp_count")?;
         let from = start(c, 2)?;

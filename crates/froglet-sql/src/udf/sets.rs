@@ -38,7 +38,17 @@ pub static ALL: &[Overload] = &[
     .set(),
     Overload::new("generate_series", INSTANTS, TIMESTAMPTZ, |_, c| times(c, Zone::current())).set(),
     Overload::new("generate_subscripts", &[super::simple::ANY, INT4, BOOL], INT4, |_, c| {
-        Ok(subscripts(c))
+        Ok(subscripts(c, 1))
+    })
+    .optional(1)
+    .set(),
+    Overload::new("generate_subscripts", &[INT2VECTOR, INT4, BOOL], INT4, |_, c| {
+        Ok(subscripts(c, 0))
+    })
+    .optional(1)
+    .set(),
+    Overload::new("generate_subscripts", &[OIDVECTOR, INT4, BOOL], INT4, |_, c| {
+        Ok(subscripts(c, 0))
     })
     .optional(1)
     .set(),
@@ -149,11 +159,11 @@ fn times(cells: Cells<'_>, zone: Zone) -> Answer {
     collect(series(first, last, length > 0, next).map(Out::Time))
 }
 
-fn subscripts(cells: Cells<'_>) -> Out {
+fn subscripts(cells: Cells<'_>, first: i64) -> Out {
     let (Cell::List(items), Some(1)) = (&cells[0], int(cells, 1)) else {
         return Out::List(Vec::new());
     };
-    let all = (1..=items.len() as i64).map(Out::Int);
+    let all = (first..first + items.len() as i64).map(Out::Int);
     match truth(cells, 2) {
         Some(true) => Out::List(all.rev().collect()),
         _ => Out::List(all.collect()),

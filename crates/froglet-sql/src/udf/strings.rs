@@ -1,4 +1,4 @@
-//! Functions of text. What DataFusion does as PostgreSQL does it (upper, trim, replace, translate)
+//! Functions of text. What DataFusion does as PostgreSQL does it (trim, replace, translate)
 //! stays DataFusion's.
 
 use froglet_engine::SqlState;
