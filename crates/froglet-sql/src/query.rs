@@ -170,8 +170,9 @@ fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimiz
 
 fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError> {
     let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
-    let logical = null_in::rewrite(logical, &query_run::options(env)).map_err(map_df_error)?;
-    let logical = told_in::rewrite(logical).map_err(map_df_error)?;
+    let options = query_run::options(env);
+    let logical = null_in::rewrite(logical, &options).map_err(map_df_error)?;
+    let logical = told_in::rewrite(logical, &options).map_err(map_df_error)?;
     let logical = windows::type_frames(logical).map_err(map_df_error)?;
     let logical = held::hold(logical).map_err(map_df_error)?;
     let logical = printable(logical).map_err(map_df_error)?;

@@ -114,16 +114,13 @@ pub fn slices(expr: &mut Expr) {
     }
 }
 
-/// IS DISTINCT FROM a literal.
+/// IS DISTINCT FROM as a call: DataFusion asks for a type that both sides come to.
 pub fn distinct(expr: &mut Expr) {
     let (left, right, negated) = match expr {
         Expr::IsDistinctFrom(left, right) => (left, right, false),
         Expr::IsNotDistinctFrom(left, right) => (left, right, true),
         _ => return,
     };
-    if !untyped(left) && !untyped(right) {
-        return;
-    }
     let take = |part: &mut Box<Expr>| std::mem::replace(&mut **part, null());
     let call = call(common::DISTINCT, vec![take(left), take(right)]);
     *expr = match negated {

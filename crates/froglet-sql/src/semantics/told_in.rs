@@ -5,23 +5,33 @@
 //!   HAVING (max(v) IN (…)) IS NOT FALSE          x is an aggregate
 //!   t LEFT JOIN u ON t.a IN (…)                  no join can be made of it
 //!   EXISTS (… WHERE t.a NOT IN (…))              t.a is of outside, where its join comes to be
+//!   3 NOT IN (…)                                 a join that knows of NULL has a key of both sides
+//!   t.a NOT IN (… WHERE u.b = t.b)               and no other condition
 //! ```
 //!
 //! Such an IN is a function of x, which looks at the query's rows for each of its values (`subplan.rs`).
 
+use std::sync::Arc;
+
 use datafusion::common::DFSchema;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
+use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, LogicalPlan, Operator};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+};
 
+use super::null_in::simplified;
 use crate::subplan;
 
 /// Puts functions in the place of such IN.
-pub fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn rewrite(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|node| {
-        let schema = merge_schema(&node.inputs());
+        let node = node.map_expressions(|expr| expr.transform_up(with_head))?.data;
+        let schema = Arc::new(merge_schema(&node.inputs()));
         let preserver = NamePreserver::new(&node);
         let is_condition = match &node {
             LogicalPlan::Filter(_) => true,
@@ -32,7 +42,7 @@ pub fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
         node.map_expressions(|expr| {
             let name = preserver.save(&expr);
             let changed = match is_condition {
-                true => in_condition(expr, &schema, true)?,
+                true => in_condition(expr, &schema, options, true)?,
                 false => all(expr, &schema)?,
             };
             Ok(changed.update_data(|expr| name.restore(expr)))
@@ -42,33 +52,62 @@ pub fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(changed.data)
 }
 
+/// A query in IN that says which expression its column is: DataFusion asks for that, and VALUES has none.
+fn with_head(expr: Expr) -> Result<Transformed<Expr>> {
+    let Expr::InSubquery(mut found) = expr else { return Ok(Transformed::no(expr)) };
+    let query = &found.subquery.subquery;
+    if query.head_output_expr()?.is_some() {
+        return Ok(Transformed::no(Expr::InSubquery(found)));
+    }
+    let columns: Vec<Expr> = query.schema().iter().map(Expr::from).collect();
+    let plan = LogicalPlanBuilder::from(query.as_ref().clone()).project(columns)?.build()?;
+    found.subquery.subquery = Arc::new(plan);
+    Ok(Transformed::yes(Expr::InSubquery(found)))
+}
+
 /// `whole`: where the condition holds or no row does, and DataFusion's NOT IN knows of NULL.
-fn in_condition(expr: Expr, schema: &DFSchema, whole: bool) -> Result<Transformed<Expr>> {
-    let negated = match &expr {
-        Expr::InSubquery(found) => Some(found.negated),
+fn in_condition(
+    expr: Expr,
+    schema: &Arc<DFSchema>,
+    options: &Arc<ConfigOptions>,
+    whole: bool,
+) -> Result<Transformed<Expr>> {
+    let one = match &expr {
+        Expr::InSubquery(found) => Some((found, found.negated)),
         Expr::Not(inner) => match &**inner {
-            Expr::InSubquery(found) => Some(!found.negated),
+            Expr::InSubquery(found) => Some((found, !found.negated)),
             _ => None,
         },
         _ => None,
     };
-    match (expr, negated) {
-        (expr, Some(negated)) if !negated || whole && !expr.contains_outer() => {
-            Ok(Transformed::no(expr))
-        }
-        (Expr::BinaryExpr(BinaryExpr { left, op, right }), _)
+    if let Some((found, negated)) = one
+        && (!negated || whole && is_join(found, schema, options))
+    {
+        return Ok(Transformed::no(expr));
+    }
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
             if matches!(op, Operator::And | Operator::Or) =>
         {
             let whole = whole && op == Operator::And;
-            let left = in_condition(*left, schema, whole)?;
-            let right = in_condition(*right, schema, whole)?;
+            let left = in_condition(*left, schema, options, whole)?;
+            let right = in_condition(*right, schema, options, whole)?;
             let changed = left.transformed || right.transformed;
             let both = BinaryExpr::new(Box::new(left.data), op, Box::new(right.data));
             let both = Expr::BinaryExpr(both);
             Ok(if changed { Transformed::yes(both) } else { Transformed::no(both) })
         }
-        (expr, _) => all(expr, schema),
+        expr => all(expr, schema),
     }
+}
+
+/// Whether DataFusion's join says of NOT IN what is true: one by a key of both sides, and by nothing else.
+fn is_join(found: &InSubquery, schema: &Arc<DFSchema>, options: &Arc<ConfigOptions>) -> bool {
+    let has_key = || match simplified(&found.expr, schema, options) {
+        Ok(value) => value.any_column_refs(),
+        Err(_) => found.expr.any_column_refs(),
+    };
+    !found.expr.contains_outer() && found.subquery.outer_ref_columns.is_empty() && has_key()
 }
 
 fn all(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
