@@ -33,7 +33,7 @@ use crate::expr::param_index;
 use crate::lazy_query::plan_reads_catalog;
 use crate::planning::{PlanContext, param_fields};
 use crate::prepared::Field;
-use crate::provider::{CatalogTables, QueryScope};
+use crate::provider::{CatalogTables, Hidden, QueryScope};
 use crate::query_run::{self, QueryStream};
 use crate::recursive;
 use crate::rewrite_subquery;
@@ -58,6 +58,8 @@ pub struct QueryEnv {
     pub(crate) returned_schemas: Vec<SchemaRef>,
     /// Their rows, when it runs.
     pub(crate) returned: Vec<RecordBatch>,
+    /// What it does not see of what they have written.
+    pub(crate) hidden: Hidden,
 }
 
 impl QueryEnv {
@@ -69,6 +71,7 @@ impl QueryEnv {
             target_partitions: 1,
             returned_schemas: Vec::new(),
             returned: Vec::new(),
+            hidden: Hidden::default(),
         }
     }
 
@@ -445,6 +448,7 @@ impl PlannedQuery {
             catalog: env.catalog.clone(),
             session: env.session.clone(),
             returned: env.returned.clone(),
+            hidden: env.hidden.clone(),
         };
         Ok((plan, query_run::state(env, Some(scope))))
     }

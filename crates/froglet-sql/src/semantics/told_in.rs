@@ -5,25 +5,31 @@
 //!   HAVING (max(v) IN (…)) IS NOT FALSE          x is an aggregate
 //!   t LEFT JOIN u ON t.a IN (…)                  no join can be made of it
 //!   EXISTS (… WHERE t.a NOT IN (…))              t.a is of outside, where its join comes to be
-//!   3 NOT IN (…)                                 a join that knows of NULL has a key of both sides
-//!   t.a NOT IN (… WHERE u.b = t.b)               and no other condition
 //! ```
 //!
-//! Such an IN is a function of x, which looks at the query's rows for each of its values (`subplan.rs`).
+//! Such an IN is a function of x, which looks at the query's rows for each of its values (`subplan.rs`). The join
+//! that knows of NULL has a key of both sides and no other condition. Where NOT IN cannot be that, and nobody tells
+//! false from NULL, it is NOT EXISTS:
+//!
+//! ```text
+//!   3 NOT IN (SELECT y …)                        NOT EXISTS (SELECT … WHERE (3 = y) IS NOT FALSE)
+//!   t.a NOT IN (SELECT y … WHERE u.b = t.b)      NOT EXISTS (SELECT … WHERE u.b = t.b AND (t.a = y) IS NOT FALSE)
+//! ```
 
 use std::sync::Arc;
 
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::InSubquery;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+    BinaryExpr, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
 };
 
+use super::measures;
 use super::null_in::simplified;
 use crate::subplan;
 
@@ -80,10 +86,13 @@ fn in_condition(
         },
         _ => None,
     };
-    if let Some((found, negated)) = one
-        && (!negated || whole && is_join(found, schema, options))
-    {
-        return Ok(Transformed::no(expr));
+    if let Some((found, negated)) = one {
+        if !negated || whole && is_join(found, schema, options) {
+            return Ok(Transformed::no(expr));
+        }
+        if whole && let Some(exists) = not_exists(found, schema)? {
+            return Ok(Transformed::yes(exists));
+        }
     }
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -108,6 +117,35 @@ fn is_join(found: &InSubquery, schema: &Arc<DFSchema>, options: &Arc<ConfigOptio
         Err(_) => found.expr.any_column_refs(),
     };
     !found.expr.contains_outer() && found.subquery.outer_ref_columns.is_empty() && has_key()
+}
+
+/// NOT IN as NOT EXISTS of the rows that are not known to be another; `None` where its value is of further out, or
+/// must not be computed for each of the query's rows.
+fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Option<Expr>> {
+    let value = &*found.expr;
+    if value.contains_outer() || value.is_volatile() || value.exists(|part| Ok(is_query(part)))? {
+        return Ok(None);
+    }
+    let value = value.clone().transform(|part| match part {
+        Expr::Column(column) => {
+            let field = schema.field_from_column(&column)?.clone();
+            Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+        }
+        part => Ok(Transformed::no(part)),
+    })?;
+    let query = found.subquery.subquery.as_ref();
+    let column = Expr::from(query.schema().qualified_field(0));
+    let (value, column) = measures::pair(value.data, column, query.schema())?;
+    let plan = LogicalPlanBuilder::from(query.clone());
+    let plan = plan.filter(value.eq(column).is_not_false())?.build()?;
+    let outer_ref_columns = plan.all_out_ref_exprs();
+    let subquery =
+        Subquery { subquery: Arc::new(plan), outer_ref_columns, ..found.subquery.clone() };
+    Ok(Some(Expr::Exists(Exists { subquery, negated: true })))
+}
+
+fn is_query(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_))
 }
 
 fn all(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
