@@ -32,6 +32,7 @@ pub mod simple;
 pub mod single;
 pub mod spans;
 pub mod statistics;
+pub mod string_agg;
 pub mod strings;
 pub mod template;
 pub mod to_char;
@@ -107,6 +108,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     let mut all = intervals::planned();
     all.push(array_agg::function());
+    all.push(string_agg::function());
     all.extend(ordered::functions());
     all.extend(statistics::functions());
     all.push(Arc::new(AggregateUDF::new_from_impl(single::SingleValue::default())));
