@@ -38,7 +38,7 @@ use crate::query_run::{self, QueryStream};
 use crate::recursive;
 use crate::rewrite_subquery;
 use crate::semantics::{
-    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, told_in, windows,
+    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, sort_keys, told_in, windows,
 };
 use crate::stack;
 use crate::subplan;
@@ -176,6 +176,7 @@ fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError>
     let options = query_run::options(env);
     let logical = null_in::rewrite(logical, &options).map_err(map_df_error)?;
     let logical = told_in::rewrite(logical, &options).map_err(map_df_error)?;
+    let logical = sort_keys::lower(logical).map_err(map_df_error)?;
     let logical = windows::type_frames(logical).map_err(map_df_error)?;
     let logical = held::hold(logical).map_err(map_df_error)?;
     let logical = printable(logical).map_err(map_df_error)?;

@@ -3,6 +3,7 @@
 //! ```text
 //!   VALUES (date '2024-01-01'), ('2024-01-02')    the second is a date, too
 //!   VALUES ((SELECT 1)), (2)                      SELECT (SELECT 1) AS column1 UNION ALL SELECT 2
+//!   t, LATERAL (VALUES (t.a))                     t, LATERAL (SELECT t.a AS column1)
 //!   x IS DISTINCT FROM '2024-01-01'               a call, which is given its types when x has one
 //!   ARRAY[x, 1]                                   a call within a subquery: x may be a column of outside
 //! ```
@@ -16,7 +17,8 @@ use crate::semantics::common;
 use crate::target::has_subquery;
 use crate::walk;
 
-/// VALUES with subqueries as SELECTs: DataFusion computes VALUES before it runs what is within them.
+/// VALUES with subqueries as SELECTs: DataFusion computes VALUES before it runs what is within them. So those that
+/// read columns, which are of outside.
 pub fn as_selects(body: &mut ast::SetExpr) {
     match body {
         ast::SetExpr::SetOperation { left, right, .. } => {
@@ -27,7 +29,7 @@ pub fn as_selects(body: &mut ast::SetExpr) {
             let rows: Vec<Vec<Expr>> = values.rows.iter().map(|row| row.content.clone()).collect();
             let alike = rows.iter().all(|row| row.len() == rows[0].len());
             if alike
-                && has_subquery(values)
+                && (has_subquery(values) || walk::any_expr(values, is_column))
                 && let Some(selects) = union_all(&rows)
             {
                 *body = selects;
