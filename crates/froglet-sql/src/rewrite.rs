@@ -108,6 +108,7 @@ impl Change for Rewriter {
         rewrite_quantified::rewrite(expr);
         rewrite_quantified::like_all(expr);
         field_names(expr);
+        rewrite_rows::into_subquery(expr);
         rewrite_tuple::in_value(expr);
         if let Err(e) = rewrite_tuple::with_subquery(expr).and(rewrite_tuple::distinct(expr)) {
             self.failed = Some(e);
@@ -127,6 +128,14 @@ impl Change for Rewriter {
         match factor {
             ast::TableFactor::Derived { lateral: true, subquery, .. } => {
                 each_select(&mut subquery.body, &mut name_outer_columns);
+            }
+            // Over nothing every column is one of outside.
+            ast::TableFactor::Derived { subquery, .. } => {
+                each_select(&mut subquery.body, &mut |select| {
+                    if select.from.is_empty() {
+                        name_outer_columns(select);
+                    }
+                });
             }
             ast::TableFactor::Table { name, args: Some(_), alias, .. } => {
                 without_catalog(name);
@@ -174,6 +183,7 @@ impl Change for Rewriter {
     }
 
     fn select(&mut self, select: &mut ast::Select) {
+        crate::rewrite_values::conditions(select);
         each_condition(select, &mut rewrite_tuple::in_condition);
         for item in &mut select.projection {
             if let ast::SelectItem::UnnamedExpr(expr)

@@ -60,6 +60,35 @@ fn union_all(rows: &[Vec<Expr>]) -> Option<ast::SetExpr> {
     })
 }
 
+/// Texts without a type that stand for conditions are booleans.
+pub fn conditions(select: &mut ast::Select) {
+    use ast::{JoinConstraint::On, JoinOperator::*};
+    let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
+    let on = joins.filter_map(|join| match &mut join.join_operator {
+        Join(On(c)) | Inner(On(c)) | Left(On(c)) | LeftOuter(On(c)) | Right(On(c))
+        | RightOuter(On(c)) | FullOuter(On(c)) => Some(c),
+        _ => None,
+    });
+    on.chain(&mut select.selection).chain(&mut select.having).for_each(condition);
+}
+
+fn condition(expr: &mut Expr) {
+    match expr {
+        Expr::Nested(inner) | Expr::UnaryOp { op: ast::UnaryOperator::Not, expr: inner } => {
+            condition(inner);
+        }
+        Expr::BinaryOp { left, op: ast::BinaryOperator::And | ast::BinaryOperator::Or, right } => {
+            condition(left);
+            condition(right);
+        }
+        Expr::Value(value) if matches!(value.value, ast::Value::SingleQuotedString(_)) => {
+            let text = std::mem::replace(expr, null());
+            *expr = cast(text, ast::DataType::Boolean);
+        }
+        _ => {}
+    }
+}
+
 /// In each column of VALUES what has no type takes the type of the first row that names one.
 pub fn type_columns(body: &mut ast::SetExpr) {
     let ast::SetExpr::Values(values) = body else { return };
