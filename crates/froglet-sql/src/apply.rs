@@ -31,8 +31,8 @@ use smallvec::SmallVec;
 use crate::context::EvalContext;
 use crate::deferred::Deferred;
 use crate::error::SqlError;
-use crate::provider::Hidden;
 use crate::functions::SessionState;
+use crate::provider::Hidden;
 use crate::violation;
 
 /// Why a statement stopped.

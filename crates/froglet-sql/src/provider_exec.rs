@@ -247,8 +247,7 @@ impl Source {
         }
         let shown: BooleanArray = rows.rids.iter().map(|rid| Some(!self.hides(*rid))).collect();
         let batch = filter_record_batch(&rows.batch, &shown)?;
-        let rids: Vec<RowId> =
-            rows.rids.iter().copied().filter(|rid| !self.hides(*rid)).collect();
+        let rids: Vec<RowId> = rows.rids.iter().copied().filter(|rid| !self.hides(*rid)).collect();
         self.assemble(batch.columns().to_vec(), &rids)
     }
 

@@ -38,7 +38,8 @@ use crate::query_run::{self, QueryStream};
 use crate::recursive;
 use crate::rewrite_subquery;
 use crate::semantics::{
-    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, sort_keys, told_in, windows,
+    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, sort_keys,
+    told_in, windows,
 };
 use crate::stack;
 use crate::subplan;

@@ -13,8 +13,8 @@
 //! the tables of FROM or USING.
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, FromTable, Ident, ObjectName, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    Statement, TableFactor, TableObject, TableWithJoins, WildcardAdditionalOptions,
+    Cte, Expr, FromTable, Ident, ObjectName, Query, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, Statement, TableFactor, TableObject, TableWithJoins, WildcardAdditionalOptions,
 };
 
 use crate::command::{Command, fold};

@@ -203,7 +203,8 @@ pub(crate) fn into_subquery(expr: &mut Expr) {
         return;
     };
     let Expr::Identifier(ident) = &*row else { return };
-    let joined = |from: &TableWithJoins| from.joins.iter().any(|join| is_named(&join.relation, ident));
+    let joined =
+        |from: &TableWithJoins| from.joins.iter().any(|join| is_named(&join.relation, ident));
     if !select.from.iter().any(|from| is_named(&from.relation, ident) || joined(from)) {
         return;
     }
@@ -661,9 +662,7 @@ impl Rows<'_> {
         });
         let json = call(ROW, args.collect());
         match Rows::witness(row, ident) {
-            Some(witness) => {
-                rewrite_correlated::when(Expr::IsNotNull(Box::new(witness)), json)
-            }
+            Some(witness) => rewrite_correlated::when(Expr::IsNotNull(Box::new(witness)), json),
             None => json,
         }
     }
