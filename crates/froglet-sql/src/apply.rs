@@ -32,6 +32,7 @@ use crate::context::EvalContext;
 use crate::deferred::Deferred;
 use crate::error::SqlError;
 use crate::functions::SessionState;
+use crate::provider::Hidden;
 use crate::violation;
 
 /// Why a statement stopped.
@@ -97,6 +98,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) duplicate: Option<usize>,
     /// What parts of the statement have returned ([`crate::with_plan`]).
     pub(crate) returned: Vec<RecordBatch>,
+    /// What parts of the statement that come later do not see, though it is written; `None` where there are no parts.
+    pub(crate) hidden: Option<Hidden>,
 }
 
 /// The values a row takes; nothing for a delete or a lock.

@@ -158,6 +158,7 @@ impl Ddl<'_> {
             first_view: None,
             duplicate: None,
             returned: Vec::new(),
+            hidden: None,
         };
         let rows = query.rows(&mut writer).await?;
         // What its indexes are over beside its columns is computed.

@@ -380,11 +380,12 @@ async fn write_with(
     let mut writer = session.writer(version, limits, context)?;
     match plan.run(&mut writer).await? {
         with_plan::Done::Written(written, tag) => outcome_of(prepared, cached, written, tag),
-        with_plan::Done::Batches(batches) => {
+        with_plan::Done::Batches(batches, tag) => {
             let stream = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
             let stream = converted(stream, conversion_of(cached));
             let fields = fields_of(prepared, cached);
-            Ok(Outcome::Rows(RowStream::batches(fields, stream, snapshot, limits.clone())))
+            let stream = RowStream::batches(fields, stream, snapshot, limits.clone());
+            Ok(Outcome::Rows(stream.tagged(tag)))
         }
     }
 }
@@ -444,6 +445,7 @@ impl Session {
             first_view: None,
             duplicate: None,
             returned: Vec::new(),
+            hidden: None,
         })
     }
 }

@@ -105,6 +105,7 @@ mod recursive;
 mod resolve;
 mod returned;
 mod returning;
+mod returning_query;
 mod revert;
 pub mod rewrite;
 pub mod rewrite_calls;

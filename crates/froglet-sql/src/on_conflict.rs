@@ -51,6 +51,11 @@ struct DoUpdate {
 }
 
 impl OnConflict {
+    /// Whether it may write rows that were there before.
+    pub(crate) fn updates(&self) -> bool {
+        self.update.is_some()
+    }
+
     pub(crate) fn plan(
         table: &Arc<TableVersion>,
         compiled: &Compiled,
@@ -149,6 +154,10 @@ impl OnConflict {
             }
         }
         inserter.hold_parents(writer, &written).await?;
+        if let (Some(hidden), None) = (&mut writer.hidden, &self.update) {
+            let space = inserter.table.def.space;
+            Arc::make_mut(hidden).extend(touched.into_iter().map(|rid| (space, rid)));
+        }
         Ok(written)
     }
 

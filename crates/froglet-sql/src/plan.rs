@@ -20,7 +20,7 @@ use crate::query_rows::QueryPlan;
 use crate::resolve::Names;
 use crate::select::SelectPlan;
 use crate::with_plan::{self, WithPlan};
-use crate::{insert, insert_plan, merge_plan, modify, modify_plan, select};
+use crate::{insert, insert_plan, merge_plan, modify, modify_plan, returning_query, select};
 
 /// What a statement is planned against.
 pub(crate) struct Planner<'a> {
@@ -110,6 +110,10 @@ async fn plan_here(
     command: &Command,
     given: &[SqlType],
 ) -> Result<Option<(Plan, Vec<SqlType>)>, Stop> {
+    if let Some(query) = returning_query::of_command(command) {
+        let (plan, params) = Box::pin(with_plan::plan(planner, &query, given)).await?;
+        return Ok(Some((Plan::With(Box::new(plan)), params)));
+    }
     Ok(Some(match command {
         Command::Query(query) => plan_query(planner, query, given).await?,
         Command::With(query) => {

@@ -8,6 +8,7 @@
 //! A logical plan may be kept and run under many snapshots of one catalog version: what a run adds
 //! travels in the session configuration ([`QueryScope`]).
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use datafusion::datasource::{TableProvider, TableType, provider_as_source};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableSource};
 use datafusion::physical_plan::ExecutionPlan;
-use froglet_engine::Snapshot;
+use froglet_engine::{RowId, Snapshot, SpaceId};
 use froglet_schema::{CatalogVersion, ColumnDef, ObjectId, SequenceDef, TableVersion};
 
 use crate::context::SessionFunctions;
@@ -58,7 +59,12 @@ pub struct QueryScope {
     pub session: Arc<dyn SessionFunctions>,
     /// What parts of the statement have returned.
     pub(crate) returned: Vec<RecordBatch>,
+    /// Rows that parts of the statement have inserted before it read them.
+    pub(crate) hidden: Hidden,
 }
+
+/// Rows that are not there for those who read, though their transaction has written them.
+pub(crate) type Hidden = Arc<HashSet<(SpaceId, RowId)>>;
 
 /// The scope of the run under way.
 pub fn scope_of(state: &dyn Session) -> Result<Arc<QueryScope>> {
@@ -274,6 +280,7 @@ impl TableProvider for BaseTable {
         Ok(Arc::new(TableScan::new(
             self.table.clone(),
             scope.snapshot.clone(),
+            scope.hidden.clone(),
             schema,
             columns,
             row_id_at,

@@ -9,7 +9,8 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
@@ -27,6 +28,7 @@ use froglet_engine::{Direction, Row, RowId, Snapshot};
 use froglet_schema::TableVersion;
 
 use crate::error::SqlError;
+use crate::provider::Hidden;
 use crate::provider_access::{Access, IndexAccess};
 use crate::semantics::casts;
 use crate::types::array_of;
@@ -40,6 +42,7 @@ const FEW_ROWS: u64 = 4_096;
 pub struct TableScan {
     table: Arc<TableVersion>,
     snapshot: Arc<Snapshot>,
+    hidden: Hidden,
     schema: SchemaRef,
     /// Layout positions of the columns returned.
     columns: Vec<usize>,
@@ -62,6 +65,7 @@ impl TableScan {
     pub fn new(
         table: Arc<TableVersion>,
         snapshot: Arc<Snapshot>,
+        hidden: Hidden,
         schema: SchemaRef,
         columns: Vec<usize>,
         row_id_at: Option<usize>,
@@ -85,6 +89,7 @@ impl TableScan {
         TableScan {
             table,
             snapshot,
+            hidden,
             schema,
             columns,
             row_id_at,
@@ -98,6 +103,7 @@ impl TableScan {
         Source {
             table: self.table.clone(),
             snapshot: self.snapshot.clone(),
+            hidden: self.hidden.clone(),
             schema: self.schema.clone(),
             columns: self.columns.clone(),
             row_id_at: self.row_id_at,
@@ -202,6 +208,7 @@ impl ExecutionPlan for TableScan {
 struct Source {
     table: Arc<TableVersion>,
     snapshot: Arc<Snapshot>,
+    hidden: Hidden,
     schema: SchemaRef,
     columns: Vec<usize>,
     row_id_at: Option<usize>,
@@ -230,12 +237,22 @@ impl Source {
 
     fn block(&mut self, block: u32) -> Result<RecordBatch> {
         let (table, snapshot) = (&self.table.table, &self.snapshot);
-        if self.row_id_at.is_none() {
+        if self.row_id_at.is_none() && self.hidden.is_empty() {
             let batch = table.read_batch(snapshot, block, &self.columns).map_err(SqlError::from)?;
             return self.cut(batch.columns().to_vec(), batch.num_rows());
         }
         let rows = table.read_block(snapshot, block, &self.columns).map_err(SqlError::from)?;
-        self.assemble(rows.batch.columns().to_vec(), &rows.rids)
+        if !rows.rids.iter().any(|rid| self.hides(*rid)) {
+            return self.assemble(rows.batch.columns().to_vec(), &rows.rids);
+        }
+        let shown: BooleanArray = rows.rids.iter().map(|rid| Some(!self.hides(*rid))).collect();
+        let batch = filter_record_batch(&rows.batch, &shown)?;
+        let rids: Vec<RowId> = rows.rids.iter().copied().filter(|rid| !self.hides(*rid)).collect();
+        self.assemble(batch.columns().to_vec(), &rids)
+    }
+
+    fn hides(&self, rid: RowId) -> bool {
+        !self.hidden.is_empty() && self.hidden.contains(&(self.table.def.space, rid))
     }
 
     /// Some rows by their ids.
@@ -276,6 +293,9 @@ impl Source {
                 Direction::Forward,
                 &[],
                 &mut |rid, _| {
+                    if self.hides(rid) {
+                        return ControlFlow::Continue(());
+                    }
                     rids.push(rid);
                     if rids.len() > most || rids.len() >= self.left {
                         ControlFlow::Break(())

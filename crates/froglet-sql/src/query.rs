@@ -33,12 +33,13 @@ use crate::expr::param_index;
 use crate::lazy_query::plan_reads_catalog;
 use crate::planning::{PlanContext, param_fields};
 use crate::prepared::Field;
-use crate::provider::{CatalogTables, QueryScope};
+use crate::provider::{CatalogTables, Hidden, QueryScope};
 use crate::query_run::{self, QueryStream};
 use crate::recursive;
 use crate::rewrite_subquery;
 use crate::semantics::{
-    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, told_in, windows,
+    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, sort_keys,
+    told_in, windows,
 };
 use crate::stack;
 use crate::subplan;
@@ -58,6 +59,8 @@ pub struct QueryEnv {
     pub(crate) returned_schemas: Vec<SchemaRef>,
     /// Their rows, when it runs.
     pub(crate) returned: Vec<RecordBatch>,
+    /// What it does not see of what they have written.
+    pub(crate) hidden: Hidden,
 }
 
 impl QueryEnv {
@@ -69,6 +72,7 @@ impl QueryEnv {
             target_partitions: 1,
             returned_schemas: Vec::new(),
             returned: Vec::new(),
+            hidden: Hidden::default(),
         }
     }
 
@@ -170,8 +174,10 @@ fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimiz
 
 fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError> {
     let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
-    let logical = null_in::rewrite(logical, &query_run::options(env)).map_err(map_df_error)?;
-    let logical = told_in::rewrite(logical).map_err(map_df_error)?;
+    let options = query_run::options(env);
+    let logical = null_in::rewrite(logical, &options).map_err(map_df_error)?;
+    let logical = told_in::rewrite(logical, &options).map_err(map_df_error)?;
+    let logical = sort_keys::lower(logical).map_err(map_df_error)?;
     let logical = windows::type_frames(logical).map_err(map_df_error)?;
     let logical = held::hold(logical).map_err(map_df_error)?;
     let logical = printable(logical).map_err(map_df_error)?;
@@ -444,6 +450,7 @@ impl PlannedQuery {
             catalog: env.catalog.clone(),
             session: env.session.clone(),
             returned: env.returned.clone(),
+            hidden: env.hidden.clone(),
         };
         Ok((plan, query_run::state(env, Some(scope))))
     }

@@ -113,6 +113,7 @@ impl QueryPlan {
         let snapshot = writer.txn.part().snapshot().clone();
         let mut env = QueryEnv::new(writer.session.catalog_now(), writer.session.clone());
         env.returned.clone_from(&writer.returned);
+        env.hidden = writer.hidden.clone().unwrap_or_default();
         let params = writer.eval.values();
         let params = &params[..params.len().min(self.planned.params().len())];
         Ok(self.planned.run(&env, snapshot, params, writer.limits)?.boxed())

@@ -109,7 +109,12 @@ impl Change for Rewriter {
         rewrite_quantified::rewrite(expr);
         rewrite_quantified::like_all(expr);
         field_names(expr);
-        rewrite_tuple::in_subquery(expr);
+        rewrite_rows::into_subquery(expr);
+        rewrite_tuple::in_value(expr);
+        if let Err(e) = rewrite_tuple::with_subquery(expr).and(rewrite_tuple::distinct(expr)) {
+            self.failed = Some(e);
+            return STOP;
+        }
         crate::semantics::quantified::call_of(expr);
         crate::rewrite_values::distinct(expr);
         crate::rewrite_values::slices(expr);
@@ -124,6 +129,14 @@ impl Change for Rewriter {
         match factor {
             ast::TableFactor::Derived { lateral: true, subquery, .. } => {
                 each_select(&mut subquery.body, &mut name_outer_columns);
+            }
+            // Over nothing every column is one of outside.
+            ast::TableFactor::Derived { subquery, .. } => {
+                each_select(&mut subquery.body, &mut |select| {
+                    if select.from.is_empty() {
+                        name_outer_columns(select);
+                    }
+                });
             }
             ast::TableFactor::Table { name, args: Some(_), alias, .. } => {
                 without_catalog(name);
@@ -172,6 +185,8 @@ impl Change for Rewriter {
     }
 
     fn select(&mut self, select: &mut ast::Select) {
+        crate::rewrite_values::conditions(select);
+        each_condition(select, &mut rewrite_tuple::in_condition);
         for item in &mut select.projection {
             if let ast::SelectItem::UnnamedExpr(expr)
             | ast::SelectItem::ExprWithAlias { expr, .. } = item
@@ -185,6 +200,17 @@ impl Change for Rewriter {
     fn select_end(&mut self, select: &mut ast::Select) {
         restore_positions(select);
     }
+}
+
+/// The conditions of a select, of which rows must be true.
+fn each_condition(select: &mut ast::Select, f: &mut dyn FnMut(&mut Expr)) {
+    use ast::{JoinConstraint::On, JoinOperator::*};
+    let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
+    let on = joins.filter_map(|join| match &mut join.join_operator {
+        Join(On(condition)) | Inner(On(condition)) => Some(condition),
+        _ => None,
+    });
+    on.chain(&mut select.selection).chain(&mut select.having).for_each(f);
 }
 
 /// The type that marks a literal rewritten here.

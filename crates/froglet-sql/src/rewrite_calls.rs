@@ -111,6 +111,7 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
             }
             rewrite_tuple::in_array_agg(function);
             of_floats(function);
+            no_positions(function);
             sorted_if_distinct(expr);
             return Ok(());
         }
@@ -131,6 +132,27 @@ fn integer(n: i32) -> Expr {
         data_type: ast::DataType::Int4(None),
         array: false,
         format: None,
+    }
+}
+
+/// Numbers in the order of an aggregate or a window are values, not positions of columns.
+fn no_positions(function: &mut ast::Function) {
+    let mut keys: Vec<&mut ast::OrderByExpr> = function.within_group.iter_mut().collect();
+    if let ast::FunctionArguments::List(list) = &mut function.args {
+        for clause in &mut list.clauses {
+            if let ast::FunctionArgumentClause::OrderBy(order) = clause {
+                keys.extend(order);
+            }
+        }
+    }
+    if let Some(ast::WindowType::WindowSpec(window)) = &mut function.over {
+        keys.extend(&mut window.order_by);
+    }
+    for key in keys {
+        if matches!(key.expr, Expr::Value(_)) {
+            let value = std::mem::replace(&mut key.expr, null());
+            key.expr = Expr::Nested(Box::new(value));
+        }
     }
 }
 

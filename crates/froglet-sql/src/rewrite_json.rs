@@ -179,8 +179,7 @@ pub(crate) fn rewrite_aggregate(expr: &mut Expr) {
     if args.len() != if part == PART { 1 } else { 2 } {
         return;
     }
-    let of_rows =
-        matches!(&args[..], [Expr::Function(f)] if folded(&f.name).as_deref() == Some(ROW));
+    let of_rows = matches!(&args[..], [row] if is_row(row));
     let name = match of_rows && name == "json_agg" {
         true => "json_rows_agg".to_owned(),
         false => name,
@@ -188,6 +187,17 @@ pub(crate) fn rewrite_aggregate(expr: &mut Expr) {
     list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(call(part, args)))];
     function.name = ast::ObjectName::from(vec![ast::Ident::new("array_agg")]);
     *expr = call(&format!("froglet_{name}"), vec![expr.clone()]);
+}
+
+/// Whether an expression is the row of a table, which may be missing.
+fn is_row(expr: &Expr) -> bool {
+    match expr {
+        Expr::Function(function) => folded(&function.name).as_deref() == Some(ROW),
+        Expr::Case { conditions, else_result: None, .. } => {
+            matches!(&conditions[..], [when] if is_row(&when.result))
+        }
+        _ => false,
+    }
 }
 
 /// A function in a select list, of one column.

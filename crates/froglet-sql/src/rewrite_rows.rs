@@ -5,6 +5,8 @@
 //! | `FROM t AS q (p)` | `FROM t AS q (p, b)`: the other columns keep their names |
 //! | `row_to_json(t)`, `to_json(t)` | `froglet_json_row('a', t.a, 'b', t.b)` |
 //! | `to_jsonb(t)`, `json_agg(t)`, `jsonb_agg(t)` | the same of that |
+//! | `row_to_json(t.*)` | `row_to_json(t)` |
+//! | `row_to_json((SELECT t FROM …))` | `(SELECT row_to_json(t) FROM …)` |
 //! | `count(t)` | `count(*)` |
 //! | `FROM l JOIN r USING (a) WHERE a > 1` | `WHERE l.a > 1` |
 //! | `SELECT * FROM l JOIN r USING (a)` | `SELECT l.a, l.b, r.c FROM …` |
@@ -14,7 +16,8 @@
 //! seen to by [`crate::semantics::merged_columns`]. Of a `*` it takes the column of the table whose name is first in
 //! the alphabet.
 //!
-//! A row of the side of an outer join that may be missing is left as it is, and refused: there it may be NULL.
+//! A row of the side of an outer join that may be missing is NULL where a column is that a row never has NULL in. Of a
+//! table without such a column it is left as it is, and refused.
 
 use datafusion::sql::sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, Ident, Query, Select, SelectItem, SetExpr,
@@ -28,7 +31,7 @@ use crate::pgcatalog;
 use crate::provider::ROW_ID;
 use crate::resolve::{Names, Relation};
 use crate::rewrite::{call, each_select};
-use crate::rewrite_json;
+use crate::{rewrite_correlated, rewrite_json};
 use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::udf::json::ROW;
@@ -162,10 +165,57 @@ impl walk::Look for Wanted {
 fn function_name(function: &ast::Function) -> Option<&'static str> {
     let name = function.name.0.last()?.as_ident().map(fold)?;
     let ast::FunctionArguments::List(list) = &function.args else { return None };
-    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(_)))] = &list.args[..] else {
-        return None;
-    };
+    let [FunctionArg::Unnamed(argument)] = &list.args[..] else { return None };
+    table_named(argument)?;
     OF_ROWS.into_iter().find(|known| *known == name)
+}
+
+/// `t` or `t.*`: a name that may be a table's, and whether it is nothing else.
+fn table_named(argument: &FunctionArgExpr) -> Option<(Ident, bool)> {
+    match argument {
+        FunctionArgExpr::Expr(Expr::Identifier(ident)) => Some((ident.clone(), false)),
+        FunctionArgExpr::QualifiedWildcard(name) => {
+            Some((name.0.last()?.as_ident()?.clone(), true))
+        }
+        _ => None,
+    }
+}
+
+/// Takes a function of a row into the subquery that the row is of.
+pub(crate) fn into_subquery(expr: &mut Expr) {
+    let Expr::Function(function) = &mut *expr else { return };
+    let name = function.name.0.last().and_then(|part| part.as_ident()).map(fold);
+    let ast::FunctionArguments::List(list) = &mut function.args else { return };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_mut_slice() else {
+        return;
+    };
+    if !matches!(name.as_deref(), Some("row_to_json" | "to_json" | "to_jsonb")) {
+        return;
+    }
+    let mut inner = &*argument;
+    while let Expr::Nested(nested) = inner {
+        inner = nested;
+    }
+    let Expr::Subquery(query) = inner else { return };
+    let mut query = query.clone();
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    let [SelectItem::UnnamedExpr(row @ Expr::Identifier(_))] = select.projection.as_mut_slice()
+    else {
+        return;
+    };
+    let Expr::Identifier(ident) = &*row else { return };
+    let joined =
+        |from: &TableWithJoins| from.joins.iter().any(|join| is_named(&join.relation, ident));
+    if !select.from.iter().any(|from| is_named(&from.relation, ident) || joined(from)) {
+        return;
+    }
+    *argument = row.clone();
+    *row = Expr::Function(function.clone());
+    *expr = Expr::Subquery(query);
+}
+
+fn is_named(factor: &TableFactor, ident: &Ident) -> bool {
+    name_of(factor).is_some_and(|name| name == fold(ident))
 }
 
 /// A table in FROM.
@@ -176,6 +226,8 @@ pub(crate) struct Row {
     members: Vec<String>,
     /// Of the side of an outer join that may be missing.
     may_be_missing: bool,
+    /// The place of a column that is NULL only where the row is missing.
+    witness: Option<usize>,
 }
 
 impl Row {
@@ -293,8 +345,25 @@ impl Sight<'_> {
         let columns = named(own.clone(), alias.as_ref());
         let members = if self.is_of_catalog(factor) { own } else { columns.clone() };
         let name = name_of(factor).unwrap_or_default();
-        rows.push(Row { name, columns, members, may_be_missing: false });
+        let witness = self.never_null(factor);
+        rows.push(Row { name, columns, members, may_be_missing: false, witness });
         true
+    }
+
+    /// The first column of a table in which no row has NULL.
+    fn never_null(&self, factor: &TableFactor) -> Option<usize> {
+        let TableFactor::Table { name, args: None, .. } = factor else { return None };
+        if !self.is_of_catalog(factor) {
+            return None;
+        }
+        let path = self.session.search_path();
+        let names = Names { catalog: &self.catalog, path: &path };
+        match names.relation(name).ok()?? {
+            Relation::Table(table) => {
+                (0..table.def.columns.len()).find(|at| !table.may_be_null(*at))
+            }
+            _ => None,
+        }
     }
 
     /// Says of which table the merged columns of a select are, where DataFusion would not know.
@@ -583,20 +652,37 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn row(&self, ident: &Ident) -> Option<Expr> {
+    /// The table of a name.
+    fn find(&self, ident: &Ident, is_table: bool) -> Option<&Row> {
         let name = fold(ident);
         // A column goes before a table.
-        if self.relations.iter().any(|row| row.columns.contains(&name)) {
+        if !is_table && self.relations.iter().any(|row| row.columns.contains(&name)) {
             return None;
         }
-        let row = self.relations.iter().find(|row| row.name == name && !row.may_be_missing)?;
+        let is_told = |row: &Row| !row.may_be_missing || row.witness.is_some();
+        self.relations.iter().find(|row| row.name == name && is_told(row))
+    }
+
+    /// Its row as json, NULL where it is missing.
+    fn json(row: &Row, ident: &Ident) -> Expr {
         let quote = |name: &str| Ident::with_quote('"', name);
         let args = row.columns.iter().zip(&row.members).flat_map(|(column, member)| {
             let text = ast::Value::SingleQuotedString(member.clone());
             let value = Expr::CompoundIdentifier(vec![ident.clone(), quote(column)]);
             [Expr::value(text), value]
         });
-        Some(call(ROW, args.collect()))
+        let json = call(ROW, args.collect());
+        match Rows::witness(row, ident) {
+            Some(witness) => rewrite_correlated::when(Expr::IsNotNull(Box::new(witness)), json),
+            None => json,
+        }
+    }
+
+    /// What is NULL where the row is missing, if it may be.
+    fn witness(row: &Row, ident: &Ident) -> Option<Expr> {
+        let at = row.witness.filter(|_| row.may_be_missing)?;
+        let column = Ident::with_quote('"', row.columns[at].clone());
+        Some(Expr::CompoundIdentifier(vec![ident.clone(), column]))
     }
 }
 
@@ -608,21 +694,22 @@ impl walk::Change for Rows<'_> {
         }
         let Some(name) = function_name(function) else { return GO_ON };
         let ast::FunctionArguments::List(list) = &mut function.args else { return GO_ON };
-        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_mut_slice()
-        else {
-            return GO_ON;
-        };
-        let Expr::Identifier(ident) = argument else { return GO_ON };
+        let [FunctionArg::Unnamed(argument)] = list.args.as_mut_slice() else { return GO_ON };
+        let Some((ident, is_table)) = table_named(argument) else { return GO_ON };
         let is_distinct = list.duplicate_treatment.is_some();
-        let Some(row) = self.row(ident) else { return GO_ON };
+        let Some(found) = self.find(&ident, is_table) else { return GO_ON };
+        let row = Rows::json(found, &ident);
         match name {
             // A row that is there is not NULL.
             "count" if is_distinct => return GO_ON,
             "count" => {
-                list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
+                *argument = match Rows::witness(found, &ident) {
+                    Some(witness) => FunctionArgExpr::Expr(witness),
+                    None => FunctionArgExpr::Wildcard,
+                };
                 return GO_ON;
             }
-            _ => *argument = row.clone(),
+            _ => *argument = FunctionArgExpr::Expr(row.clone()),
         }
         match name {
             // Its name tells json_agg of it from that of a row.

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::dialect::Postgres;
 use crate::error::SqlError;
 use crate::rewrite::{call, null};
+use crate::rewrite_quantified;
 
 /// The comparison of two rows as one of their fields; `None` if it is none.
 pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
@@ -54,8 +55,41 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// `(a, b) IN (SELECT …)` as an EXISTS; before its parts are rewritten.
-pub fn in_subquery(expr: &mut Expr) {
+/// Each `(a, b) IN (SELECT …)` of a condition, where NULL counts as what does not hold, as an EXISTS; before its
+/// parts are rewritten.
+pub fn in_condition(condition: &mut Expr) {
+    rewrite_quantified::rewrite(condition);
+    match condition {
+        Expr::Nested(inner) => in_condition(inner),
+        Expr::BinaryOp { left, op: Op::And | Op::Or, right } => {
+            in_condition(left);
+            in_condition(right);
+        }
+        // What is NULL is not NULL's opposite: NOT is brought to the IN that it is of.
+        Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } => {
+            if let Some(mut opposite) = opposite(inner) {
+                as_exists(&mut opposite);
+                *condition = opposite;
+            }
+        }
+        other => as_exists(other),
+    }
+}
+
+/// The IN that holds where a row's IN does not.
+fn opposite(condition: &mut Expr) -> Option<Expr> {
+    rewrite_quantified::rewrite(condition);
+    match condition {
+        Expr::Nested(inner) => opposite(inner),
+        Expr::InSubquery { expr: row, subquery, negated } if fields(row).is_some() => {
+            let (expr, subquery) = (row.clone(), subquery.clone());
+            Some(Expr::InSubquery { expr, subquery, negated: !*negated })
+        }
+        _ => None,
+    }
+}
+
+fn as_exists(expr: &mut Expr) {
     let Expr::InSubquery { expr: row, subquery, negated } = expr else { return };
     let Some(alike) = Alike::of(row, subquery) else { return };
     let text = match negated {
@@ -67,6 +101,17 @@ pub fn in_subquery(expr: &mut Expr) {
     };
     if let Some(parsed) = parse(&text) {
         *expr = parsed;
+    }
+}
+
+/// `(a, b) IN (SELECT …)` where NULL is told from false; before its parts are rewritten.
+pub fn in_value(expr: &mut Expr) {
+    let Expr::InSubquery { expr: row, subquery, negated } = expr else { return };
+    if let Some(found) = in_item(row, subquery) {
+        *expr = match negated {
+            true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(found) },
+            false => found,
+        };
     }
 }
 
@@ -85,6 +130,51 @@ pub fn in_item(row: &Expr, subquery: &ast::Query) -> Option<Expr> {
     ))
 }
 
+/// `(a, b) = (SELECT x, y …)` as `(SELECT a = c0 AND b = c1 FROM (SELECT x, y …) AS froglet_in (c0, c1))`: of the
+/// only row, NULL of none; before its parts are rewritten.
+pub fn with_subquery(expr: &mut Expr) -> Result<(), SqlError> {
+    let Expr::BinaryOp { left, op, right } = &*expr else { return Ok(()) };
+    let (Some(row), Some(query)) = (fields(left), subquery(right)) else { return Ok(()) };
+    let found = found_columns(row.len());
+    let found: Option<Vec<Expr>> = found.iter().map(|column| parse(column)).collect();
+    let Some(found) = found else { return Ok(()) };
+    let compared = compare(&row, op, &found)?;
+    if let Some(parsed) = parse(&format!("(SELECT {compared} {})", from_found(query, row.len()))) {
+        *expr = parsed;
+    }
+    Ok(())
+}
+
+fn subquery(expr: &Expr) -> Option<&ast::Query> {
+    match expr {
+        Expr::Nested(inner) => subquery(inner),
+        Expr::Subquery(query) => Some(query),
+        _ => None,
+    }
+}
+
+/// `row IS DISTINCT FROM row`: where one pair of their fields is; before its parts are rewritten.
+pub fn distinct(expr: &mut Expr) -> Result<(), SqlError> {
+    let (left, right, is_distinct) = match &*expr {
+        Expr::IsDistinctFrom(left, right) => (left, right, true),
+        Expr::IsNotDistinctFrom(left, right) => (left, right, false),
+        _ => return Ok(()),
+    };
+    let (Some(left), Some(right)) = (fields(left), fields(right)) else { return Ok(()) };
+    of_one_length(&left, &right)?;
+    let pairs = left.into_iter().zip(right).map(|(left, right)| {
+        let (left, right) = (Box::new(nested(left)), Box::new(nested(right)));
+        match is_distinct {
+            true => Expr::IsDistinctFrom(left, right),
+            false => Expr::IsNotDistinctFrom(left, right),
+        }
+    });
+    let by = if is_distinct { Op::Or } else { Op::And };
+    let whole = pairs.reduce(|whole, pair| join(whole, by.clone(), pair));
+    *expr = nested(whole.unwrap_or_else(null));
+    Ok(())
+}
+
 /// The rows of a query that are like a row.
 struct Alike {
     from: String,
@@ -94,13 +184,23 @@ struct Alike {
 impl Alike {
     fn of(row: &Expr, query: &ast::Query) -> Option<Alike> {
         let fields = fields(row)?;
-        let names: Vec<String> = (0..fields.len()).map(|at| format!("c{at}")).collect();
-        let equal = fields.iter().zip(&names);
+        let found = found_columns(fields.len());
+        let equal = fields.iter().zip(&found);
         let equal: Vec<String> =
-            equal.map(|(field, name)| format!("froglet_in.{name} = ({field})")).collect();
-        let from = format!("FROM ({query}) AS froglet_in ({})", names.join(", "));
+            equal.map(|(field, found)| format!("{found} = ({field})")).collect();
+        let from = from_found(query, fields.len());
         Some(Alike { from, condition: format!("({})", equal.join(" AND ")) })
     }
+}
+
+/// The columns of [`from_found`], whose names no column around has.
+fn found_columns(count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("froglet_in.\"froglet {at}\"")).collect()
+}
+
+fn from_found(query: &ast::Query, count: usize) -> String {
+    let names: Vec<String> = (0..count).map(|at| format!("\"froglet {at}\"")).collect();
+    format!("FROM ({query}) AS froglet_in ({})", names.join(", "))
 }
 
 fn parse(text: &str) -> Option<Expr> {
@@ -152,13 +252,18 @@ fn nested(expr: Expr) -> Expr {
     Expr::Nested(Box::new(expr))
 }
 
-fn compare(left: &[Expr], op: &Op, right: &[Expr]) -> Result<Expr, SqlError> {
-    if left.len() != right.len() {
-        return Err(SqlError::new(
+fn of_one_length(left: &[Expr], right: &[Expr]) -> Result<(), SqlError> {
+    match left.len() == right.len() {
+        true => Ok(()),
+        false => Err(SqlError::new(
             froglet_engine::SqlState::SYNTAX_ERROR,
             "unequal number of entries in row expressions",
-        ));
+        )),
     }
+}
+
+fn compare(left: &[Expr], op: &Op, right: &[Expr]) -> Result<Expr, SqlError> {
+    of_one_length(left, right)?;
     let pair = |at: usize, op: Op| join(left[at].clone(), op, right[at].clone());
     let all = |op: Op, by: Op| {
         let parts = (1..left.len()).map(|at| pair(at, op.clone()));

@@ -3,6 +3,7 @@
 //! ```text
 //!   VALUES (date '2024-01-01'), ('2024-01-02')    the second is a date, too
 //!   VALUES ((SELECT 1)), (2)                      SELECT (SELECT 1) AS column1 UNION ALL SELECT 2
+//!   t, LATERAL (VALUES (t.a))                     t, LATERAL (SELECT t.a AS column1)
 //!   x IS DISTINCT FROM '2024-01-01'               a call, which is given its types when x has one
 //!   ARRAY[x, 1]                                   a call within a subquery: x may be a column of outside
 //! ```
@@ -16,7 +17,8 @@ use crate::semantics::common;
 use crate::target::has_subquery;
 use crate::walk;
 
-/// VALUES with subqueries as SELECTs: DataFusion computes VALUES before it runs what is within them.
+/// VALUES with subqueries as SELECTs: DataFusion computes VALUES before it runs what is within them. So those that
+/// read columns, which are of outside.
 pub fn as_selects(body: &mut ast::SetExpr) {
     match body {
         ast::SetExpr::SetOperation { left, right, .. } => {
@@ -27,7 +29,7 @@ pub fn as_selects(body: &mut ast::SetExpr) {
             let rows: Vec<Vec<Expr>> = values.rows.iter().map(|row| row.content.clone()).collect();
             let alike = rows.iter().all(|row| row.len() == rows[0].len());
             if alike
-                && has_subquery(values)
+                && (has_subquery(values) || walk::any_expr(values, is_column))
                 && let Some(selects) = union_all(&rows)
             {
                 *body = selects;
@@ -56,6 +58,35 @@ fn union_all(rows: &[Vec<Expr>]) -> Option<ast::SetExpr> {
         left: Box::new(union_all(left)?),
         right: Box::new(union_all(right)?),
     })
+}
+
+/// Texts without a type that stand for conditions are booleans.
+pub fn conditions(select: &mut ast::Select) {
+    use ast::{JoinConstraint::On, JoinOperator::*};
+    let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
+    let on = joins.filter_map(|join| match &mut join.join_operator {
+        Join(On(c)) | Inner(On(c)) | Left(On(c)) | LeftOuter(On(c)) | Right(On(c))
+        | RightOuter(On(c)) | FullOuter(On(c)) => Some(c),
+        _ => None,
+    });
+    on.chain(&mut select.selection).chain(&mut select.having).for_each(condition);
+}
+
+fn condition(expr: &mut Expr) {
+    match expr {
+        Expr::Nested(inner) | Expr::UnaryOp { op: ast::UnaryOperator::Not, expr: inner } => {
+            condition(inner);
+        }
+        Expr::BinaryOp { left, op: ast::BinaryOperator::And | ast::BinaryOperator::Or, right } => {
+            condition(left);
+            condition(right);
+        }
+        Expr::Value(value) if matches!(value.value, ast::Value::SingleQuotedString(_)) => {
+            let text = std::mem::replace(expr, null());
+            *expr = cast(text, ast::DataType::Boolean);
+        }
+        _ => {}
+    }
 }
 
 /// In each column of VALUES what has no type takes the type of the first row that names one.
@@ -114,16 +145,13 @@ pub fn slices(expr: &mut Expr) {
     }
 }
 
-/// IS DISTINCT FROM a literal.
+/// IS DISTINCT FROM as a call: DataFusion asks for a type that both sides come to.
 pub fn distinct(expr: &mut Expr) {
     let (left, right, negated) = match expr {
         Expr::IsDistinctFrom(left, right) => (left, right, false),
         Expr::IsNotDistinctFrom(left, right) => (left, right, true),
         _ => return,
     };
-    if !untyped(left) && !untyped(right) {
-        return;
-    }
     let take = |part: &mut Box<Expr>| std::mem::replace(&mut **part, null());
     let call = call(common::DISTINCT, vec![take(left), take(right)]);
     *expr = match negated {

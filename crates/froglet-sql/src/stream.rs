@@ -163,6 +163,11 @@ impl RowStream {
         RowStream { fields, source, view: Some(view), tag: TagKind::Select, binary: false }
     }
 
+    /// The same under another tag.
+    pub(crate) fn tagged(self, tag: TagKind) -> RowStream {
+        RowStream { tag, ..self }
+    }
+
     /// The newest possibly undurable commit that it has seen so far, if it is still being computed.
     pub(crate) fn seen(&self) -> Ts {
         self.view.as_ref().map_or(Ts(0), |view| view.newest_seen())

@@ -67,6 +67,22 @@ pub fn run_by_row(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(changed.data)
 }
 
+/// Whether a plan runs subqueries row by row: what they read is none of the plan's inputs.
+pub(crate) fn runs_by_row(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        let mut found = false;
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|part| Ok(is_subplan(part)))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        Ok(found)
+    })
+}
+
+fn is_subplan(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func.inner().is::<Subplan>())
+}
+
 fn reads_outside(expr: &Expr) -> Result<bool> {
     let subquery = match expr {
         Expr::ScalarSubquery(subquery) => subquery,

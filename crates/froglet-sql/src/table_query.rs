@@ -37,7 +37,7 @@ use crate::target::has_subquery;
 use crate::types::{self, oids, plain};
 use crate::unit_query::DividedQuery;
 use crate::units::{Divided, Source};
-use crate::{df_error, lazy_query, origins, query, select, units};
+use crate::{df_error, lazy_query, origins, query, select, subplan, units};
 
 /// What a query makes.
 pub(crate) struct MadeTable {
@@ -216,6 +216,10 @@ fn of_units(
         return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
     }
     let plan = planned.bound(&[])?;
+    if subplan::runs_by_row(&plan).map_err(df_error::map_df_error)? {
+        return Err(SqlError::unsupported("CREATE TABLE AS of such a correlated subquery")
+            .hint("A join may say the same."));
+    }
     let unit_rows = context.session.setting("froglet.migration_unit_rows");
     let unit_rows = unit_rows.and_then(|rows| rows.parse().ok()).unwrap_or(u64::MAX);
     let mut stages = Stages::new(snapshot, unit_rows);

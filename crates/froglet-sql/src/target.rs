@@ -1,7 +1,7 @@
 //! The table that a statement writes, and the syntax around it.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, TableAlias, TableFactor, TableWithJoins, Visit,
+    Expr, FunctionArguments, ObjectName, TableAlias, TableFactor, TableWithJoins, Visit,
 };
 
 use crate::command::fold;
@@ -61,6 +61,8 @@ pub(crate) fn has_subquery(node: &impl Visit) -> bool {
         Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
             matches!(**right, Expr::Subquery(_))
         }
+        // ARRAY(SELECT …)
+        Expr::Function(function) => matches!(function.args, FunctionArguments::Subquery(_)),
         _ => false,
     })
 }

@@ -43,7 +43,7 @@ use crate::error::SqlError;
 use crate::insert_plan::CastTarget;
 use crate::origins::Origins;
 use crate::planning::internal;
-use crate::provider::QueryScope;
+use crate::provider::{Hidden, QueryScope};
 use crate::query::QueryEnv;
 use crate::query_run;
 use crate::semantics::numerics;
@@ -150,6 +150,7 @@ impl DividedQuery {
             catalog: env.catalog.clone(),
             session: env.session.clone(),
             returned: Vec::new(),
+            hidden: Hidden::default(),
         });
         let is_kept = env.target_partitions == 1 && scope.is_none();
         let mut state = query_run::state(&env, scope);

@@ -8,8 +8,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Query, Select, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    Expr, ObjectName, Query, Select, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
 };
+
+use crate::command::fold;
 
 /// Stops the walk, or not.
 pub(crate) type Flow = ControlFlow<()>;
@@ -30,6 +32,8 @@ pub(crate) trait Look {
     }
     /// All of it has been looked at.
     fn query_end(&mut self) {}
+    /// A table that is read or written.
+    fn relation(&mut self, _name: &ObjectName) {}
 }
 
 /// Changes the parts of a tree: before their children are walked over, or `_end` after that.
@@ -69,6 +73,20 @@ pub(crate) fn any_expr(node: &impl Visit, found: impl FnMut(&Expr) -> bool) -> b
     look(node, &mut Any(found))
 }
 
+/// How often a table is named, whatever schema is named with it.
+pub(crate) fn relations(node: &impl Visit, table: &str) -> usize {
+    struct Count<'t>(&'t str, usize);
+    impl Look for Count<'_> {
+        fn relation(&mut self, name: &ObjectName) {
+            let last = name.0.last().and_then(|part| part.as_ident());
+            self.1 += usize::from(last.is_some_and(|last| fold(last) == self.0));
+        }
+    }
+    let mut count = Count(table, 0);
+    look(node, &mut count);
+    count.1
+}
+
 /// Every expression of the tree, parents before children.
 pub(crate) fn each_expr(node: &impl Visit, mut each: impl FnMut(&Expr)) {
     any_expr(node, |expr| {
@@ -102,6 +120,11 @@ impl Visitor for Looking<'_> {
 
     fn pre_visit_select(&mut self, select: &Select) -> Flow {
         self.0.select(select)
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> Flow {
+        self.0.relation(relation);
+        GO_ON
     }
 
     fn pre_visit_query(&mut self, query: &Query) -> Flow {

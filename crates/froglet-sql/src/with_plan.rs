@@ -10,8 +10,9 @@
 //!
 //! So no part sees what another writes, as PostgreSQL promises. A row that somebody has changed in the
 //! meantime makes the statement begin again: what was returned of it may have been read. INSERT … ON
-//! CONFLICT knows what it does only when it does it, so it writes in its turn, and its table may not be
-//! mentioned in parts after it.
+//! CONFLICT knows what it does only when it does it, so it writes in its turn: what DO NOTHING has inserted is
+//! hidden from the queries after it, and where DO UPDATE writes, or others write, its table may not be mentioned
+//! again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,12 +31,14 @@ use crate::expr::param_index;
 use crate::insert::InsertPlan;
 use crate::lock_parts::{self, is_part as is_lock};
 use crate::modify::{ModifyPlan, Written};
+use crate::on_conflict::OnConflict;
 use crate::plan::{Plan, Planner};
 use crate::prepared::Field;
+use crate::provider::Hidden;
 use crate::query_rows::{QueryPlan, next};
 use crate::returned::{RETURNED_SCHEMA, batch_of, schema_of};
 use crate::stream::TagKind;
-use crate::{insert_plan, modify_plan, walk};
+use crate::{insert_plan, modify_plan, returning_query, walk};
 
 /// Whether a query writes, or locks for a statement around it: its own body, or a part of its WITH.
 pub(crate) fn has_parts(query: &ast::Query) -> bool {
@@ -71,12 +74,14 @@ struct Part {
 pub(crate) struct WithPlan {
     parts: Vec<Part>,
     main: Plan,
+    /// Of what the query at the end returns.
+    tag: TagKind,
 }
 
 /// What it has come to.
 pub(crate) enum Done {
     Written(Written, TagKind),
-    Batches(Vec<RecordBatch>),
+    Batches(Vec<RecordBatch>, TagKind),
 }
 
 impl WithPlan {
@@ -92,13 +97,15 @@ pub(crate) async fn plan(
     given: &[SqlType],
 ) -> Result<(WithPlan, Vec<SqlType>), Stop> {
     let mut params = given.to_vec();
-    let plan = plan_once(planner, query, &mut params).await?;
+    let mut query = query.clone();
+    let tag = returning_query::lift(&planner.names(), &mut query).unwrap_or(TagKind::Select);
+    let plan = WithPlan { tag, ..plan_once(planner, &query, &mut params).await? };
     if params.is_empty() {
         return Ok((plan, params));
     }
     // A part knows only its own parameters: now each is told those of the others.
     let mut known = params.clone();
-    Ok((plan_once(planner, query, &mut known).await?, params))
+    Ok((WithPlan { tag, ..plan_once(planner, &query, &mut known).await? }, params))
 }
 
 async fn plan_once(
@@ -147,8 +154,8 @@ async fn plan_once(
             plan_query(planner, query, params).await?
         }
     };
-    refuse_conflicts(&parts, query)?;
-    Ok(WithPlan { parts, main })
+    refuse_conflicts(&parts, &main, query)?;
+    Ok(WithPlan { parts, main, tag: TagKind::Select })
 }
 
 fn with_of(with: &Option<With>, ctes: Vec<Cte>) -> Option<With> {
@@ -246,14 +253,17 @@ fn adopt(params: &mut Vec<SqlType>, found: &[SqlType], part: &impl ast::Visit) {
 }
 
 /// See the module.
-fn refuse_conflicts(parts: &[Part], query: &ast::Query) -> Result<(), SqlError> {
+fn refuse_conflicts(parts: &[Part], main: &Plan, query: &ast::Query) -> Result<(), SqlError> {
+    let updates = |insert: &InsertPlan| insert.on_conflict.as_ref().map(OnConflict::updates);
+    let all_hide = parts.iter().map(|part| &part.plan).chain([main]).all(|plan| match plan {
+        Plan::Insert(insert) => updates(insert) != Some(true),
+        plan => matches!(plan, Plan::Query(_)),
+    });
     for part in parts {
         let Plan::Insert(insert) = &part.plan else { continue };
         let table = &insert.inserter.table.def.name;
-        let text = query.to_string().to_lowercase();
-        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-        let mentioned = || words.filter(|word| *word == table.to_lowercase()).count();
-        if insert.on_conflict.is_some() && mentioned() > 1 {
+        let mentioned = || walk::relations(query, table);
+        if updates(insert).is_some_and(|updates| updates || !all_hide) && mentioned() > 1 {
             return Err(SqlError::unsupported(format!(
                 "INSERT INTO {table} … ON CONFLICT within a WITH that mentions {table} again"
             )));
@@ -275,6 +285,7 @@ impl WithPlan {
         let mut pending = Vec::new();
         let mut seen = Seen::new();
         writer.returned.clear();
+        writer.hidden = Some(Hidden::default());
         for part in &self.parts {
             if let (Plan::Locking(plan), Some(schema)) = (&part.plan, &part.schema) {
                 let batches = Box::pin(plan.run(writer)).await?;
@@ -288,8 +299,8 @@ impl WithPlan {
             }
         }
         let done = match &self.main {
-            Plan::Query(query) => Done::Batches(Box::pin(read(query, writer)).await?),
-            Plan::Locking(plan) => Done::Batches(Box::pin(plan.run(writer)).await?),
+            Plan::Query(query) => Done::Batches(Box::pin(read(query, writer)).await?, self.tag),
+            Plan::Locking(plan) => Done::Batches(Box::pin(plan.run(writer)).await?, self.tag),
             plan => {
                 let written = Box::pin(collect(plan, writer, &mut pending, &mut seen)).await?;
                 Done::Written(written, tag_of(plan))

@@ -47,6 +47,7 @@ pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
             node => node,
         };
         let mut schema = merge_schema(&node.inputs());
+        let node = super::outer_types::refresh(node, &schema)?;
         if let LogicalPlan::TableScan(scan) = &node {
             schema.merge(&scan.projected_schema);
         }

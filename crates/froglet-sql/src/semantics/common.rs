@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
     BinaryExpr, Case, Cast, ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
@@ -346,6 +347,11 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     if kind == Kind::Array {
         return array(call.args, schema).map(Transformed::yes);
     }
+    if kind == Kind::Distinct {
+        let [left, right] = two(call.args)?;
+        let (left, right) = operators::unify(&BinaryOperator::Eq, left, right, schema)?;
+        return compared(left, Operator::IsDistinctFrom, right, schema).map(Transformed::yes);
+    }
     let ty = type_of(kind.name(), &call.args, schema)?.unwrap_or(plain(oids::TEXT));
     let mut given = call.args;
     if let (Kind::NullIf | Kind::Distinct, [left, right]) = (kind, &mut given[..]) {
@@ -356,18 +362,12 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     }
     let args = given.into_iter().map(|arg| bring(arg, ty, schema));
     let mut args = args.collect::<Result<Vec<_>>>()?;
-    if kind != Kind::Distinct {
-        numerics::to_one(args.iter_mut().collect(), schema);
-    }
+    numerics::to_one(args.iter_mut().collect(), schema);
     let exact =
         args.iter().any(|arg| arrow_type_of(arg, schema).is_ok_and(|ty| ty == types::EXACT));
     let measured =
         exact || ty.oid >= FIRST_USER_ID || matches!(ty.oid, oids::JSONB | oids::INTERVAL);
     let expr = match kind {
-        Kind::Distinct => {
-            let [left, right] = two(args)?;
-            compared(left, Operator::IsDistinctFrom, right, schema)?
-        }
         Kind::NullIf if measured => {
             let [left, right] = two(args)?;
             let is_same = compared(left.clone(), Operator::Eq, right, schema)?;
@@ -380,8 +380,7 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
             Expr::ScalarFunction(ScalarFunction::new_udf(function, args))
         }
     };
-    let expr = if kind == Kind::Distinct { expr } else { marked(expr, ty) };
-    Ok(Transformed::yes(expr))
+    Ok(Transformed::yes(marked(expr, ty)))
 }
 
 fn two(args: Vec<Expr>) -> Result<[Expr; 2], SqlError> {

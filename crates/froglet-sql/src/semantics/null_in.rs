@@ -43,11 +43,19 @@ pub fn rewrite(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Logica
 }
 
 fn is_null(value: &Expr, schema: &Arc<DFSchema>, options: &Arc<ConfigOptions>) -> bool {
+    matches!(simplified(value, schema, options), Ok(Expr::Literal(value, _)) if value.is_null())
+}
+
+/// What the optimizer will make of an expression.
+pub(super) fn simplified(
+    value: &Expr,
+    schema: &Arc<DFSchema>,
+    options: &Arc<ConfigOptions>,
+) -> Result<Expr> {
     let context = SimplifyContext::builder()
         .with_schema(schema.clone())
         .with_config_options(options.clone())
         .build();
     let simplifier = ExprSimplifier::new(context);
-    let simple = simplifier.coerce(value.clone(), schema).and_then(|e| simplifier.simplify(e));
-    matches!(simple, Ok(Expr::Literal(value, _)) if value.is_null())
+    simplifier.simplify(simplifier.coerce(value.clone(), schema)?)
 }

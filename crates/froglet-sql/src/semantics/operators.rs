@@ -361,7 +361,13 @@ fn bits(op: &BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Resu
     }
 }
 
-fn unify(op: &BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+/// Operands whose types go together: 42883 for others.
+pub(super) fn unify(
+    op: &BinaryOperator,
+    left: Expr,
+    right: Expr,
+    schema: &DFSchema,
+) -> Result<(Expr, Expr)> {
     let left = padded(adopt(op, left, &right, schema)?, &right, schema);
     let right = padded(adopt(op, right, &left, schema)?, &left, schema);
     let (Some(l), Some(r)) = (type_of(&left, schema), type_of(&right, schema)) else {

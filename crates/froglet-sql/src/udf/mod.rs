@@ -35,6 +35,7 @@ pub mod single;
 mod sizes;
 pub mod spans;
 pub mod statistics;
+pub mod string_agg;
 pub mod strings;
 pub mod template;
 pub mod to_char;
@@ -114,6 +115,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     let mut all = intervals::planned();
     all.push(array_agg::function());
+    all.push(string_agg::function());
     all.extend(ordered::functions());
     all.extend(statistics::functions());
     all.push(Arc::new(AggregateUDF::new_from_impl(single::SingleValue::default())));

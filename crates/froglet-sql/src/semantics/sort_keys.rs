@@ -1,0 +1,67 @@
+//! What an aggregate's arguments are sorted by, as columns of a projection below it: DataFusion looks for what the
+//! aggregates of a node have in common and computes it once, and then no longer knows its order again.
+//!
+//! ```text
+//!   Aggregate: sum(DISTINCT d), array_agg(a ORDER BY greatest(d, 1))
+//!
+//!   Aggregate: sum(DISTINCT d), array_agg(a ORDER BY "froglet key 0") AS …
+//!     Projection: *, greatest(d, 1) AS "froglet key 0"
+//! ```
+
+use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+
+/// Puts such projections below.
+pub fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let changed = plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::Aggregate(aggregate) = &node else { return Ok(Transformed::no(node)) };
+        let input = aggregate.input.clone();
+        let mut keys: Vec<Expr> = Vec::new();
+        let preserver = NamePreserver::new(&node);
+        let exprs = node.expressions().into_iter().map(|expr| {
+            let name = preserver.save(&expr);
+            let changed = expr.transform_up(|part| Ok(with_columns(part, &mut keys)))?;
+            Ok(if changed.transformed { name.restore(changed.data) } else { changed.data })
+        });
+        let exprs = exprs.collect::<Result<Vec<Expr>>>()?;
+        if keys.is_empty() {
+            return Ok(Transformed::no(node));
+        }
+        let named = keys.into_iter().enumerate().map(|(at, key)| key.alias(name_of(at)));
+        let all: Vec<Expr> = input.schema().iter().map(Expr::from).chain(named).collect();
+        let below = LogicalPlanBuilder::from(input.as_ref().clone()).project(all)?.build()?;
+        node.with_new_exprs(exprs, vec![below]).map(Transformed::yes)
+    })?;
+    Ok(changed.data)
+}
+
+/// An aggregate whose keys are columns: those that are none yet are added to the list.
+fn with_columns(expr: Expr, keys: &mut Vec<Expr>) -> Transformed<Expr> {
+    let Expr::AggregateFunction(mut call) = expr else { return Transformed::no(expr) };
+    let mut changed = false;
+    // Of DISTINCT the keys are among the arguments.
+    for key in call.params.order_by.iter_mut().filter(|_| !call.params.distinct) {
+        if key.expr.any_column_refs()
+            && !matches!(key.expr, Expr::Column(_))
+            && !key.expr.contains_outer()
+            && !key.expr.is_volatile()
+        {
+            let key = &mut key.expr;
+            let at = keys.iter().position(|known| known == key).unwrap_or_else(|| {
+                keys.push(key.clone());
+                keys.len() - 1
+            });
+            *key = Expr::Column(Column::new_unqualified(name_of(at)));
+            changed = true;
+        }
+    }
+    let expr = Expr::AggregateFunction(call);
+    if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+}
+
+fn name_of(at: usize) -> String {
+    format!("froglet key {at}")
+}
