@@ -94,6 +94,7 @@ pub mod provider;
 pub mod provider_access;
 pub mod provider_exec;
 mod prune;
+mod pull_up;
 pub mod query;
 mod query_rows;
 pub mod query_run;

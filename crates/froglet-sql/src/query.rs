@@ -34,6 +34,7 @@ use crate::lazy_query::plan_reads_catalog;
 use crate::planning::{PlanContext, param_fields};
 use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
+use crate::pull_up;
 use crate::query_run::{self, QueryStream};
 use crate::recursive;
 use crate::rewrite_subquery;
@@ -144,10 +145,13 @@ fn plan_as_is(
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
         let logical = windows::lower_subqueries(logical).map_err(map_df_error)?;
         let logical = merged_columns::merge(logical).map_err(map_df_error)?;
-        let optimized = match optimize(logical.clone(), env) {
-            Ok(found) if decorrelate::is_sound(&found.plan) => found,
-            _ if decorrelate::is_correlated(&logical) => without_outer_columns(logical, env)?,
-            outcome => outcome?,
+        let optimized = match pull_up::is_wrong(&logical).map_err(map_df_error)? {
+            true => without_outer_columns(logical, env)?,
+            false => match optimize(logical.clone(), env) {
+                Ok(found) if decorrelate::is_sound(&found.plan) => found,
+                _ if decorrelate::is_correlated(&logical) => without_outer_columns(logical, env)?,
+                outcome => outcome?,
+            },
         };
         let schema = Arc::new(optimized.plan.schema().as_arrow().clone());
         let fields = optimized.fields();
@@ -158,7 +162,11 @@ fn plan_as_is(
 /// What the optimizer could not turn into joins is turned into joins here, or is run row by row.
 fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError> {
     let optimize = |plan: Result<LogicalPlan, DataFusionError>| {
-        let optimized = optimize(plan.map_err(map_df_error)?, env)?;
+        let plan = plan.map_err(map_df_error)?;
+        if pull_up::is_wrong(&plan).map_err(map_df_error)? {
+            return Err(unsupported_here("LATERAL"));
+        }
+        let optimized = optimize(plan, env)?;
         match decorrelate::is_sound(&optimized.plan) {
             true => Ok(optimized),
             false => Err(unsupported_here("a correlated subquery")),

@@ -277,8 +277,9 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
             Ok(())
         }
         Expr::Subquery(query) => {
+            let counts = rewrite_subquery::aggregates_all(query);
             rewrite_subquery::single_value(query);
-            if let Some(outside) = rewrite_correlated::separate(query) {
+            if let Some(outside) = rewrite_correlated::separate(query, counts) {
                 let value = take(expr);
                 *expr = rewrite_correlated::when(outside, value);
             }
