@@ -39,7 +39,8 @@ use crate::query_run::{self, QueryStream};
 use crate::recursive;
 use crate::rewrite_subquery;
 use crate::semantics::{
-    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, told_in, windows,
+    casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, told_in,
+    unnested, windows,
 };
 use crate::stack;
 use crate::subplan;
@@ -182,6 +183,7 @@ fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError>
     let logical = told_in::rewrite(logical).map_err(map_df_error)?;
     let logical = windows::type_frames(logical).map_err(map_df_error)?;
     let logical = held::hold(logical).map_err(map_df_error)?;
+    let logical = unnested::keep_order(logical).map_err(map_df_error)?;
     let logical = printable(logical).map_err(map_df_error)?;
     let schema = logical.schema().clone();
     let optimized = query_run::optimize(logical, env)?;

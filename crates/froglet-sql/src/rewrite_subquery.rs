@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::planning::registry;
 use crate::rewrite::{call, figure_alias, folded, null};
+use crate::rewrite_order;
 use crate::udf::nothing::{OR_EMPTY, OR_NULL};
 use crate::udf::single;
 use crate::walk::{self, Change, Flow, GO_ON, Look, STOP};
@@ -29,6 +30,7 @@ pub fn single_value(query: &mut ast::Query) {
     if as_it_is {
         let expr = call(OR_NULL, vec![expr]);
         *item = ast::SelectItem::ExprWithAlias { expr, alias };
+        rewrite_order::part_names(query);
         return;
     }
     *item = ast::SelectItem::ExprWithAlias { expr: call(single::NAME, vec![expr]), alias };

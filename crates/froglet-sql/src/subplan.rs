@@ -49,7 +49,7 @@ use crate::provider::QueryScope;
 use crate::query::QueryEnv;
 use crate::query_run;
 use crate::semantics::fields::field_of;
-use crate::semantics::{casts, measures};
+use crate::semantics::{casts, measures, unnested};
 use crate::stack;
 use crate::types::zone::Zone;
 use crate::types::{oids, plain, sql_field};
@@ -186,6 +186,7 @@ fn as_arguments(read: &[Expr], schema: &DFSchema) -> Vec<Expr> {
 fn call(plan: LogicalPlan, kind: Kind, read: Vec<Expr>, args: Vec<Expr>) -> Result<Expr> {
     // What LATERAL reads within is joined; what it reads of outside is given when the subquery runs.
     let plan = casts::rewrite_plan(decorrelate::decorrelate(plan)?)?;
+    let plan = unnested::keep_order(plan)?;
     let signature = Signature::variadic_any(Volatility::Volatile);
     let function = Arc::new(ScalarUDF::new_from_impl(Subplan { plan, kind, read, signature }));
     Ok(Expr::ScalarFunction(ScalarFunction::new_udf(function, args)))
