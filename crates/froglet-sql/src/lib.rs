@@ -81,6 +81,7 @@ mod modify_query;
 mod notify;
 pub mod object_ddl;
 mod on_conflict;
+mod once;
 mod origins;
 pub mod parse;
 mod partials;

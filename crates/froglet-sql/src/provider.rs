@@ -28,6 +28,7 @@ use froglet_schema::{CatalogVersion, ColumnDef, ObjectId, SequenceDef, TableVers
 use crate::context::SessionFunctions;
 use crate::ddl_materialized::unpopulated;
 use crate::error::SqlError;
+use crate::once::OnceRows;
 use crate::pgcatalog::{self, Columns, Fill, Rows};
 use crate::planning::{Tables, internal};
 use crate::provider_access::{self, Access};
@@ -58,6 +59,8 @@ pub struct QueryScope {
     pub session: Arc<dyn SessionFunctions>,
     /// What parts of the statement have returned.
     pub(crate) returned: Vec<RecordBatch>,
+    /// Of parts that are run once.
+    pub(crate) once: OnceRows,
 }
 
 /// The scope of the run under way.

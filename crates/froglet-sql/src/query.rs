@@ -31,6 +31,7 @@ use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::expr::param_index;
 use crate::lazy_query::plan_reads_catalog;
+use crate::once::{self, OnceRows};
 use crate::planning::{PlanContext, param_fields};
 use crate::prepared::Field;
 use crate::provider::{CatalogTables, QueryScope};
@@ -142,6 +143,7 @@ fn plan_as_is(
         })?;
         let found = infer(&query, env, params)?;
         let logical = to_logical(&query, env, &found)?;
+        let logical = once::place(logical).map_err(map_df_error)?;
         let logical = grouping_sets::name_expressions(logical).map_err(map_df_error)?;
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
         let logical = windows::lower_subqueries(logical).map_err(map_df_error)?;
@@ -454,6 +456,7 @@ impl PlannedQuery {
             catalog: env.catalog.clone(),
             session: env.session.clone(),
             returned: env.returned.clone(),
+            once: OnceRows::default(),
         };
         Ok((plan, query_run::state(env, Some(scope))))
     }

@@ -37,7 +37,7 @@ use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
-    rewrite_calls, rewrite_correlated, rewrite_interval, rewrite_json, rewrite_order,
+    once, rewrite_calls, rewrite_correlated, rewrite_interval, rewrite_json, rewrite_order,
     rewrite_quantified, rewrite_rows, rewrite_sets, rewrite_subquery, rewrite_tableoid,
     rewrite_tuple,
 };
@@ -52,6 +52,7 @@ pub fn rewrite_expr(expr: &Expr) -> Result<Expr, SqlError> {
 /// Rewrites a query.
 pub fn rewrite_query(query: &ast::Query) -> Result<ast::Query, SqlError> {
     let mut query = query.clone();
+    once::mark(&mut query);
     run(&mut query)?;
     rewrite_order::part_names(&mut query);
     Ok(query)
@@ -671,7 +672,7 @@ pub(crate) fn different(name: &str, n: usize) -> String {
     format!("{name}{DIFFERENCE}{n}")
 }
 
-fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
+pub(crate) fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
     if fresh {
         return name.to_owned();
     }

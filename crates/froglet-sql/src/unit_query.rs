@@ -41,6 +41,7 @@ use crate::ddl_compile::refusal;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::insert_plan::CastTarget;
+use crate::once::OnceRows;
 use crate::origins::Origins;
 use crate::planning::internal;
 use crate::provider::QueryScope;
@@ -150,6 +151,7 @@ impl DividedQuery {
             catalog: env.catalog.clone(),
             session: env.session.clone(),
             returned: Vec::new(),
+            once: OnceRows::default(),
         });
         let is_kept = env.target_partitions == 1 && scope.is_none();
         let mut state = query_run::state(&env, scope);
