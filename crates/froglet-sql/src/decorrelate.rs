@@ -16,7 +16,8 @@
 //! rows for each of them. An aggregate without groups has a row where nothing was found: it is joined
 //! with D once more.
 //!
-//! Refused, and 0A000 by whoever asks: INTERSECT and EXCEPT, and joins of which both sides read from outside.
+//! Conditions that are no values (EXISTS, IN), where DataFusion's way finds other rows ([`crate::pull_up`]), and what
+//! is not known over D (INTERSECT and EXCEPT, DISTINCT ON, FULL JOIN), run row by row ([`crate::subplan`]).
 
 use std::sync::Arc;
 
@@ -28,12 +29,14 @@ use datafusion::logical_expr::expr::{
     AggregateFunction, Exists, InSubquery, ScalarFunction, WindowFunction,
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprFunctionExt, FetchType, Join, JoinType, LogicalPlan,
-    LogicalPlanBuilder, SkipType, SortExpr, Subquery, Union, WindowFunctionDefinition, lit,
+    LogicalPlanBuilder, Operator, SkipType, SortExpr, Union, Values, Window,
+    WindowFunctionDefinition, binary_expr, lit,
 };
 
-use crate::lateral_filters;
+use crate::{lateral_filters, pull_up, subplan};
 
 /// Turns what it can of a plan's correlated subqueries into joins.
 pub fn decorrelate(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -42,11 +45,33 @@ pub fn decorrelate(plan: LogicalPlan) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Join(join) => match lateral(&join, &mut count)? {
             Some(plan) => Ok(Transformed::yes(plan)),
-            None => Ok(Transformed::no(LogicalPlan::Join(join))),
+            None => by_row(LogicalPlan::Join(join)),
         },
-        node => scalars(node, &mut count),
+        node => by_row(node)?.transform_data(|node| scalars(node, &mut count)),
     })?;
     Ok(changed.data)
+}
+
+/// A node whose conditions are subqueries that are not for DataFusion, with functions in their place.
+fn by_row(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let schema = merge_schema(&node.inputs());
+    let preserver = NamePreserver::new(&node);
+    let changed = node.map_expressions(|expr| {
+        let name = preserver.save(&expr);
+        let changed = expr.transform_up(|part| match &part {
+            Expr::ScalarSubquery(_) => Ok(Transformed::no(part)),
+            part if !pull_up::is_wrong_for(part)? => Ok(Transformed::no(part.clone())),
+            Expr::Exists(exists) if pull_up::has_always_a_row(&exists.subquery.subquery) => {
+                Ok(Transformed::yes(lit(!exists.negated)))
+            }
+            _ => subplan::in_place(part, &schema),
+        })?;
+        Ok(changed.update_data(|expr| name.restore(expr)))
+    })?;
+    match changed.transformed {
+        true => changed.map_data(LogicalPlan::recompute_schema),
+        false => Ok(changed),
+    }
 }
 
 /// Whether a plan has columns from outside.
@@ -205,6 +230,9 @@ impl Domain {
             let builder = LogicalPlanBuilder::from(self.plan.clone());
             return builder.cross_join(plan.clone())?.build().map(Some);
         }
+        if let LogicalPlan::Values(values) = plan {
+            return self.over_values(values).map(Some);
+        }
         if let LogicalPlan::Join(join) = plan {
             return self.over_join(join);
         }
@@ -243,6 +271,7 @@ impl Domain {
                 .unnest_columns_with_options(unnest.exec_columns.clone(), unnest.options.clone())?
                 .build()?,
             LogicalPlan::Aggregate(aggregate) => return self.over_aggregate(aggregate, builder),
+            LogicalPlan::Window(window) => return self.over_window(window, builder),
             _ => return Ok(None),
         };
         Ok(Some(over))
@@ -259,31 +288,58 @@ impl Domain {
         }
         let both = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
         // A union's columns are of no table.
-        let names =
-            self.columns.iter().map(|column| (column.relation.clone(), column.name.clone()));
-        let own = union.schema.iter();
-        let names =
-            names.chain(own.map(|(qualifier, field)| (qualifier.cloned(), field.name().clone())));
-        let columns = both.schema().iter().map(Expr::from).zip(names);
-        let columns =
-            columns.map(|(column, (qualifier, name))| column.alias_qualified(qualifier, name));
-        let columns: Vec<Expr> = columns.collect();
-        LogicalPlanBuilder::from(both).project(columns)?.build().map(Some)
+        self.named(both, &union.schema).map(Some)
     }
 
+    /// Each row for each of the domain's.
+    fn over_values(&self, values: &Values) -> Result<LogicalPlan> {
+        let mut rows = Vec::with_capacity(values.values.len());
+        for row in &values.values {
+            let named = row.iter().zip(values.schema.fields());
+            let named =
+                named.map(|(value, field)| Ok(self.read(value.clone())?.alias(field.name())));
+            let all = self.exprs().map(Ok).chain(named).collect::<Result<Vec<Expr>>>()?;
+            let over = LogicalPlanBuilder::from(self.plan.clone());
+            rows.push(Arc::new(over.project(all)?.build()?));
+        }
+        let rows = match &rows[..] {
+            [row] => row.as_ref().clone(),
+            _ => LogicalPlan::Union(Union::try_new_with_loose_types(rows)?),
+        };
+        self.named(rows, &values.schema)
+    }
+
+    /// A plan's columns, the domain's first, under the names that they have there and in `own`.
+    fn named(&self, plan: LogicalPlan, own: &DFSchema) -> Result<LogicalPlan> {
+        let names = self.columns.iter().map(|column| (column.relation.clone(), &column.name));
+        let names = names.chain(own.iter().map(|(table, field)| (table.cloned(), field.name())));
+        let columns = plan.schema().iter().map(Expr::from).zip(names);
+        let columns: Vec<Expr> =
+            columns.map(|(column, (table, name))| column.alias_qualified(table, name)).collect();
+        LogicalPlanBuilder::from(plan).project(columns)?.build()
+    }
+
+    /// The side of an outer join of which every row is kept has the domain beside it.
     fn over_join(&self, join: &Join) -> Result<Option<LogicalPlan>> {
         let (left, right) = (self.is_read_by(&join.left)?, self.is_read_by(&join.right)?);
+        let mut filter = join.filter.clone().map(|filter| self.read(filter)).transpose()?;
         let sides = match (left, right, join.join_type) {
-            (true, false, JoinType::Inner | JoinType::Left) | (false, false, JoinType::Inner) => {
+            (_, false, JoinType::Inner | JoinType::Left) => {
                 self.over(&join.left)?.map(|over| (over, join.right.as_ref().clone()))
             }
-            (false, true, JoinType::Inner | JoinType::Right) => {
+            (false, _, JoinType::Inner | JoinType::Right) => {
                 self.over(&join.right)?.map(|over| (join.left.as_ref().clone(), over))
+            }
+            (_, true, JoinType::Inner | JoinType::Left) => {
+                let (left, right) = (self.over(&join.left)?, self.over_again(&join.right)?);
+                if let Some((_, same)) = &right {
+                    filter = Some(filter.map_or(same.clone(), |filter| same.clone().and(filter)));
+                }
+                left.zip(right.map(|(right, _)| right))
             }
             _ => None,
         };
         let Some((left, right)) = sides else { return Ok(None) };
-        let filter = join.filter.clone().map(|filter| self.read(filter)).transpose()?;
         let joined = Join::try_new(
             Arc::new(left),
             Arc::new(right),
@@ -294,7 +350,45 @@ impl Domain {
             join.null_equality,
             join.null_aware,
         )?;
-        Ok(Some(LogicalPlan::Join(joined)))
+        let joined = LogicalPlanBuilder::from(LogicalPlan::Join(joined));
+        let own = join.schema.iter().map(Expr::from);
+        joined.project(self.exprs().chain(own))?.build().map(Some)
+    }
+
+    /// A plan over the domain, whose columns have other names, and which rows are of one of the domain's.
+    fn over_again(&self, plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Expr)>> {
+        let Some(over) = self.over(plan)? else { return Ok(None) };
+        let again = |column: &Column| Column::new(Some("froglet domain again"), &column.name);
+        let renamed = self.columns.iter().map(|column| {
+            let again = again(column);
+            Expr::Column(column.clone()).alias_qualified(again.relation, again.name)
+        });
+        let columns: Vec<Expr> = renamed.chain(plan.schema().iter().map(Expr::from)).collect();
+        let over = LogicalPlanBuilder::from(over).project(columns)?.build()?;
+        let same = self.columns.iter().map(|column| {
+            let again = Expr::Column(again(column));
+            binary_expr(Expr::Column(column.clone()), Operator::IsNotDistinctFrom, again)
+        });
+        Ok(same.reduce(Expr::and).map(|same| (over, same)))
+    }
+
+    /// The rows of each of the domain's are numbered, ranked and summed by themselves.
+    fn over_window(
+        &self,
+        window: &Window,
+        input: LogicalPlanBuilder,
+    ) -> Result<Option<LogicalPlan>> {
+        let mut exprs = Vec::with_capacity(window.window_expr.len());
+        for expr in &window.window_expr {
+            let name = expr.schema_name().to_string();
+            let Expr::WindowFunction(mut function) = self.read(expr.clone())?.unalias() else {
+                return Ok(None);
+            };
+            function.params.partition_by.splice(0..0, self.exprs());
+            exprs.push(Expr::WindowFunction(function).alias(name));
+        }
+        let own = window.schema.iter().map(Expr::from);
+        input.window(exprs)?.project(self.exprs().chain(own))?.build().map(Some)
     }
 
     /// Counts the rows of each of the domain's.
@@ -412,30 +506,16 @@ fn of_nothing(aggregate: &Expr, column: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(coalesce, vec![column, zero]))
 }
 
-/// The subquery of a lateral join, and its name.
-pub(crate) fn lateral_subquery(
-    join: &Join,
-) -> Option<(&Arc<LogicalPlan>, Option<&TableReference>)> {
-    match join.right.as_ref() {
-        LogicalPlan::Subquery(Subquery { subquery, .. }) => Some((subquery, None)),
-        LogicalPlan::SubqueryAlias(alias) => match alias.input.as_ref() {
-            LogicalPlan::Subquery(Subquery { subquery, .. }) => {
-                Some((subquery, Some(&alias.alias)))
-            }
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 /// A join with a lateral subquery as one with what the subquery finds for all rows.
 fn lateral(join: &Join, count: &mut usize) -> Result<Option<LogicalPlan>> {
     if !matches!(join.join_type, JoinType::Inner | JoinType::Left) || !join.on.is_empty() {
         return Ok(None);
     }
-    let Some((subquery, alias)) = lateral_subquery(join) else { return Ok(None) };
+    let Some((subquery, alias)) = pull_up::lateral_of(join) else { return Ok(None) };
     let Some(domain) = Domain::of(subquery, &join.left, count)? else { return Ok(None) };
-    let Some(over) = domain.over(subquery)? else { return Ok(None) };
+    let Some(over) = domain.over(subquery)? else {
+        return subplan::beside(join, subquery, alias, *count);
+    };
     let columns = subquery.schema().iter().map(|(qualifier, field)| {
         let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
         match alias {
@@ -482,6 +562,7 @@ fn scalars(node: LogicalPlan, count: &mut usize) -> Result<Transformed<LogicalPl
                     input = with;
                     Ok(Transformed::yes(value))
                 }
+                None if pull_up::is_wrong_for(&part)? => subplan::in_place(part, input.schema()),
                 None => Ok(Transformed::no(part)),
             }
         })?;

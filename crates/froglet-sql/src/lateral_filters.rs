@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
     Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, SubqueryAlias,
 };
 
-use crate::decorrelate::lateral_subquery;
+use crate::pull_up::lateral_of;
 
 /// Moves what conditions it can beneath the plan's lateral joins.
 pub fn push(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -80,7 +80,7 @@ fn push_one(plan: &LogicalPlan, predicate: &Expr) -> Result<Option<LogicalPlan>>
             if is_left && all_of(&join.left) {
                 let left = match push_one(&join.left, predicate)? {
                     Some(left) => left,
-                    None if lateral_subquery(join).is_some() => filtered(&join.left, predicate)?,
+                    None if lateral_of(join).is_some() => filtered(&join.left, predicate)?,
                     None => return Ok(None),
                 };
                 return Ok(Some(LogicalPlan::Join(Join { left: Arc::new(left), ..join.clone() })));

@@ -29,6 +29,7 @@ use froglet_schema::{CatalogVersion, ColumnDef, ObjectId, SequenceDef, TableVers
 use crate::context::SessionFunctions;
 use crate::ddl_materialized::unpopulated;
 use crate::error::SqlError;
+use crate::once::OnceRows;
 use crate::pgcatalog::{self, Columns, Fill, Rows};
 use crate::planning::{Tables, internal};
 use crate::provider_access::{self, Access};
@@ -61,6 +62,8 @@ pub struct QueryScope {
     pub(crate) returned: Vec<RecordBatch>,
     /// Rows that parts of the statement have inserted before it read them.
     pub(crate) hidden: Hidden,
+    /// Of parts that are run once.
+    pub(crate) once: OnceRows,
 }
 
 /// Rows that are not there for those who read, though their transaction has written them.

@@ -31,15 +31,17 @@ use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::expr::param_index;
 use crate::lazy_query::plan_reads_catalog;
+use crate::once::{self, OnceRows};
 use crate::planning::{PlanContext, param_fields};
 use crate::prepared::Field;
 use crate::provider::{CatalogTables, Hidden, QueryScope};
+use crate::pull_up;
 use crate::query_run::{self, QueryStream};
 use crate::recursive;
 use crate::rewrite_subquery;
 use crate::semantics::{
     casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, sort_keys,
-    told_in, windows,
+    told_in, unnested, windows,
 };
 use crate::stack;
 use crate::subplan;
@@ -144,14 +146,18 @@ fn plan_as_is(
         })?;
         let found = infer(&query, env, params)?;
         let logical = to_logical(&query, env, &found)?;
+        let logical = once::place(logical).map_err(map_df_error)?;
         let logical = grouping_sets::name_expressions(logical).map_err(map_df_error)?;
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
         let logical = windows::lower_subqueries(logical).map_err(map_df_error)?;
         let logical = merged_columns::merge(logical).map_err(map_df_error)?;
-        let optimized = match optimize(logical.clone(), env) {
-            Ok(found) if decorrelate::is_sound(&found.plan) => found,
-            _ if decorrelate::is_correlated(&logical) => without_outer_columns(logical, env)?,
-            outcome => outcome?,
+        let optimized = match pull_up::is_wrong(&logical).map_err(map_df_error)? {
+            true => without_outer_columns(logical, env)?,
+            false => match optimize(logical.clone(), env) {
+                Ok(found) if decorrelate::is_sound(&found.plan) => found,
+                _ if decorrelate::is_correlated(&logical) => without_outer_columns(logical, env)?,
+                outcome => outcome?,
+            },
         };
         let schema = Arc::new(optimized.plan.schema().as_arrow().clone());
         let fields = optimized.fields();
@@ -162,7 +168,11 @@ fn plan_as_is(
 /// What the optimizer could not turn into joins is turned into joins here, or is run row by row.
 fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError> {
     let optimize = |plan: Result<LogicalPlan, DataFusionError>| {
-        let optimized = optimize(plan.map_err(map_df_error)?, env)?;
+        let plan = plan.map_err(map_df_error)?;
+        if pull_up::is_wrong(&plan).map_err(map_df_error)? {
+            return Err(unsupported_here("LATERAL"));
+        }
+        let optimized = optimize(plan, env)?;
         match decorrelate::is_sound(&optimized.plan) {
             true => Ok(optimized),
             false => Err(unsupported_here("a correlated subquery")),
@@ -180,6 +190,7 @@ fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError>
     let logical = sort_keys::lower(logical).map_err(map_df_error)?;
     let logical = windows::type_frames(logical).map_err(map_df_error)?;
     let logical = held::hold(logical).map_err(map_df_error)?;
+    let logical = unnested::keep_order(logical).map_err(map_df_error)?;
     let logical = printable(logical).map_err(map_df_error)?;
     let schema = logical.schema().clone();
     let optimized = query_run::optimize(logical, env)?;
@@ -451,6 +462,7 @@ impl PlannedQuery {
             session: env.session.clone(),
             returned: env.returned.clone(),
             hidden: env.hidden.clone(),
+            once: OnceRows::default(),
         };
         Ok((plan, query_run::state(env, Some(scope))))
     }

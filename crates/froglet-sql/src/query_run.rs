@@ -33,6 +33,7 @@ use crate::context::SessionRef;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::in_order::in_order;
+use crate::once;
 use crate::provider::QueryScope;
 use crate::query::QueryEnv;
 use crate::stack;
@@ -95,6 +96,7 @@ pub fn template() -> &'static SessionState {
             .with_runtime_env(runtime_env())
             .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
             .with_physical_optimizer_rules(physical_rules())
+            .with_query_planner(Arc::new(once::Planner))
             .build()
     });
     &TEMPLATE
@@ -129,6 +131,8 @@ fn base_state(env: &QueryEnv) -> SessionState {
 /// The state of one run; without a scope it can read no table of the catalog.
 pub fn state(env: &QueryEnv, scope: Option<QueryScope>) -> SessionState {
     let mut state = base_state(env);
+    let once = scope.as_ref().map(|scope| scope.once.clone()).unwrap_or_default();
+    state.config_mut().set_extension(Arc::new(once));
     if let Some(scope) = scope {
         let scope = Arc::new(scope);
         state.config_mut().options_mut().extensions.insert(ScopeRef::new(scope.clone()));

@@ -38,7 +38,7 @@ use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
-    rewrite_calls, rewrite_correlated, rewrite_elements, rewrite_interval, rewrite_json,
+    once, rewrite_calls, rewrite_correlated, rewrite_elements, rewrite_interval, rewrite_json,
     rewrite_order, rewrite_quantified, rewrite_rows, rewrite_sets, rewrite_subquery,
     rewrite_tableoid, rewrite_tuple,
 };
@@ -53,6 +53,7 @@ pub fn rewrite_expr(expr: &Expr) -> Result<Expr, SqlError> {
 /// Rewrites a query.
 pub fn rewrite_query(query: &ast::Query) -> Result<ast::Query, SqlError> {
     let mut query = query.clone();
+    once::mark(&mut query);
     run(&mut query)?;
     rewrite_order::part_names(&mut query);
     Ok(query)
@@ -316,8 +317,9 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
             Ok(())
         }
         Expr::Subquery(query) => {
+            let counts = rewrite_subquery::aggregates_all(query);
             rewrite_subquery::single_value(query);
-            if let Some(outside) = rewrite_correlated::separate(query) {
+            if let Some(outside) = rewrite_correlated::separate(query, counts) {
                 let value = take(expr);
                 *expr = rewrite_correlated::when(outside, value);
             }
@@ -722,7 +724,7 @@ pub(crate) fn different(name: &str, n: usize) -> String {
     format!("{name}{DIFFERENCE}{n}")
 }
 
-fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
+pub(crate) fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {
     if fresh {
         return name.to_owned();
     }

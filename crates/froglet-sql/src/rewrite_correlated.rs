@@ -4,7 +4,7 @@
 //! | condition | becomes |
 //! |---|---|
 //! | `inner = outer AND f(outer, …)` | `inner = outer AND f(inner, …)`: the two are equal |
-//! | `g(outer alone)` | `CASE WHEN g(outer) THEN (subquery) END` |
+//! | `g(outer alone)`, of no aggregate | `CASE WHEN g(outer) THEN (subquery) END` |
 //!
 //! Which names are outer ones is told by their qualifiers: one that is no alias of the subquery's
 //! own FROM. Names without a qualifier count as inner.
@@ -17,13 +17,18 @@ use crate::rewrite::{call, folded};
 use crate::rewrite_subquery::{is_grouped, take};
 use crate::walk::{self, GO_ON};
 
-/// Rewrites the conditions of a scalar subquery. Returns what has to hold outside of it.
-pub fn separate(query: &mut ast::Query) -> Option<Expr> {
+/// Rewrites the conditions of a scalar subquery. Returns what has to hold outside of it, for a value to be there;
+/// nothing where the query `counts`: it has a value of no rows, too.
+pub fn separate(query: &mut ast::Query, counts: bool) -> Option<Expr> {
     let ast::SetExpr::Select(select) = &mut *query.body else { return None };
     let local = aliases(select)?;
     let mut conjuncts = Vec::new();
     split(select.selection.take()?, &mut conjuncts);
     substitute(&mut conjuncts, &local);
+    if counts {
+        select.selection = join(conjuncts);
+        return None;
+    }
     let (outside, inside): (Vec<Expr>, Vec<Expr>) =
         conjuncts.into_iter().partition(|c| only_outer(c, &local));
     select.selection = join(inside);

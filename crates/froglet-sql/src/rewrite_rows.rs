@@ -19,6 +19,8 @@
 //! A row of the side of an outer join that may be missing is NULL where a column is that a row never has NULL in. Of a
 //! table without such a column it is left as it is, and refused.
 
+use std::collections::HashSet;
+
 use datafusion::sql::sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, Ident, Query, Select, SelectItem, SetExpr,
     TableFactor, TableWithJoins,
@@ -30,12 +32,12 @@ use crate::context::{SessionFunctions, session_here};
 use crate::pgcatalog;
 use crate::provider::ROW_ID;
 use crate::resolve::{Names, Relation};
-use crate::rewrite::{call, each_select};
-use crate::{rewrite_correlated, rewrite_json};
+use crate::rewrite::{self, call, each_select};
 use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::udf::json::ROW;
 use crate::walk::{self, Flow, GO_ON};
+use crate::{rewrite_correlated, rewrite_json};
 
 /// The names of parts of WITH, and of their columns where these are plain to see.
 pub(crate) type Parts = Vec<(String, Option<Vec<String>>)>;
@@ -306,7 +308,10 @@ impl Sight<'_> {
                 _ => return None,
             }
         }
-        Some(columns)
+        let wildcards = select.projection.iter().any(|item| {
+            matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+        });
+        told_apart(columns, wildcards)
     }
 
     /// Adds the tables of an item of FROM whose columns are plain to see; whether all are.
@@ -606,6 +611,18 @@ impl OfTable {
         let names = [&self.relation, &self.name];
         Expr::CompoundIdentifier(names.map(|name| Ident::with_quote('"', name)).to_vec())
     }
+}
+
+/// Columns of a select list by the names that [`rewrite::name_columns`] gives them, by which those that are called the
+/// same are told apart; `None` where some of them are from a `*`, which have others.
+fn told_apart(columns: Vec<String>, wildcards: bool) -> Option<Vec<String>> {
+    let mut taken = HashSet::new();
+    let named = columns.into_iter().map(|name| match taken.insert(name.clone()) {
+        true => Some(name),
+        false if wildcards => None,
+        false => Some(rewrite::unique(&name, &mut taken, false)),
+    });
+    named.collect()
 }
 
 fn items(columns: &[OfTable]) -> Vec<SelectItem> {

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::planning::registry;
 use crate::rewrite::{call, figure_alias, folded, null};
+use crate::rewrite_order;
 use crate::udf::nothing::{OR_EMPTY, OR_NULL};
 use crate::udf::single;
 use crate::walk::{self, Change, Flow, GO_ON, Look, STOP};
@@ -29,6 +30,7 @@ pub fn single_value(query: &mut ast::Query) {
     if as_it_is {
         let expr = call(OR_NULL, vec![expr]);
         *item = ast::SelectItem::ExprWithAlias { expr, alias };
+        rewrite_order::part_names(query);
         return;
     }
     *item = ast::SelectItem::ExprWithAlias { expr: call(single::NAME, vec![expr]), alias };
@@ -42,11 +44,21 @@ pub(crate) fn take(expr: &mut Expr) -> Expr {
 
 /// Whether a select groups, or has aggregates or window functions in its list.
 pub(crate) fn is_grouped(select: &ast::Select) -> bool {
-    let keys = match &select.group_by {
+    has_groups(select)
+        || select.having.is_some()
+        || walk::look(&select.projection, &mut Aggregates { depth: 0 })
+}
+
+fn has_groups(select: &ast::Select) -> bool {
+    match &select.group_by {
         ast::GroupByExpr::All(_) => true,
         ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
-    };
-    keys || select.having.is_some() || walk::look(&select.projection, &mut Aggregates { depth: 0 })
+    }
+}
+
+/// Whether a query has a row of all rows together, be there any or none.
+pub(crate) fn aggregates_all(query: &ast::Query) -> bool {
+    matches!(&*query.body, ast::SetExpr::Select(select) if is_grouped(select) && !has_groups(select))
 }
 
 /// Whether an expression has aggregates or window functions of its own.
@@ -101,7 +113,7 @@ pub fn array_of(query: &ast::Query) -> Expr {
 fn array_or_null(query: &ast::Query) -> Expr {
     let mut simple = query.clone();
     if crate::rewrite_correlated::aggregate_array(&mut simple) {
-        let outside = crate::rewrite_correlated::separate(&mut simple);
+        let outside = crate::rewrite_correlated::separate(&mut simple, false);
         let value = Expr::Subquery(Box::new(simple));
         return match outside {
             Some(condition) => crate::rewrite_correlated::when(condition, value),

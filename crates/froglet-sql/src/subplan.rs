@@ -4,6 +4,7 @@
 //!   (SELECT … WHERE x = outer.a)   ─▶   froglet_subplan(a)       once for each different value of a
 //!   EXISTS (…)                     ─▶   froglet_subplan(a), of bool
 //!   x IN (SELECT y …)              ─▶   froglet_subplan(a, x): the rows of x = y, whether one is true or NULL
+//!   LATERAL (SELECT …)             ─▶   unnest(froglet_subplan(a)), of a list of rows
 //! ```
 //!
 //! Arguments are what the subquery reads of outside, parameters among them. A batch's subqueries run one after
@@ -14,20 +15,29 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, new_empty_array};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, RecordBatch, StructArray, new_empty_array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{cast, concat};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DFSchemaRef, DataFusionError, ScalarValue};
+use datafusion::common::{
+    Column, DFSchema, DFSchemaRef, DataFusionError, ScalarValue, TableReference, UnnestOptions,
+};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::expr::{Exists, InSubquery, Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr::{
+    Exists, InSubquery, Placeholder, ScalarFunction, SetComparison, SetQuantifier,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility,
+    ColumnarValue, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+    ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility,
+    binary_expr, lit,
 };
 use datafusion::physical_plan::collect;
 use froglet_engine::SqlState;
@@ -40,7 +50,7 @@ use crate::query::QueryEnv;
 use crate::query_run;
 use crate::semantics::fields::field_of;
 use crate::semantics::first_seen::FirstSeen;
-use crate::semantics::{casts, measures};
+use crate::semantics::{casts, measures, unnested};
 use crate::stack;
 use crate::types::zone::Zone;
 use crate::types::{oids, plain, sql_field};
@@ -85,10 +95,10 @@ fn is_subplan(expr: &Expr) -> bool {
 
 fn reads_outside(expr: &Expr) -> Result<bool> {
     let subquery = match expr {
-        Expr::ScalarSubquery(subquery) => subquery,
-        Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) => {
-            subquery
-        }
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::SetComparison(SetComparison { subquery, .. }) => subquery,
         _ => return Ok(false),
     };
     let read = outside_of(&subquery.subquery)?;
@@ -101,9 +111,85 @@ pub(crate) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
         Expr::ScalarSubquery(subquery) => (subquery, Kind::Value, false),
         Expr::Exists(Exists { subquery, negated }) => (subquery, Kind::Exists, *negated),
         Expr::InSubquery(InSubquery { subquery, negated, .. }) => (subquery, Kind::In, *negated),
+        // Of all rows, where it is not that of one the opposite is true.
+        Expr::SetComparison(SetComparison { subquery, quantifier, .. }) => {
+            (subquery, Kind::In, *quantifier == SetQuantifier::All)
+        }
         _ => return Ok(Transformed::no(expr)),
     };
     let mut read = outside_of(&subquery.subquery)?;
+    let mut args = as_arguments(&read, schema);
+    let plan = LogicalPlanBuilder::from((*subquery.subquery).clone());
+    let compared = match &expr {
+        Expr::InSubquery(InSubquery { expr: value, .. }) => Some((value, Operator::Eq)),
+        Expr::SetComparison(SetComparison { expr: value, op, .. }) => Some((value, *op)),
+        _ => None,
+    };
+    let plan = match (&expr, compared) {
+        (_, Some((value, op))) => {
+            let field = field_of(value, schema)?;
+            let given = Expr::OuterReferenceColumn(field, Column::new_unqualified(COMPARED));
+            read.push(given.clone());
+            args.push((**value).clone());
+            let found = Expr::from(subquery.subquery.schema().qualified_field(0));
+            let (given, found) = measures::pair(given, found, subquery.subquery.schema())?;
+            let holds = binary_expr(given, op, found);
+            let holds = match matches!(expr, Expr::SetComparison(_)) && negated {
+                true => !holds,
+                false => holds,
+            };
+            plan.project([holds.alias(COMPARED)])?
+        }
+        (Expr::Exists(_), _) => plan.limit(0, Some(1))?,
+        _ => plan,
+    };
+    let call = call(plan.build()?, kind, read, args)?;
+    Ok(Transformed::yes(if negated { !call } else { call }))
+}
+
+/// A join with a LATERAL subquery: each row of the left has a list of the rows that are found for it.
+pub(crate) fn beside(
+    join: &Join,
+    subquery: &LogicalPlan,
+    alias: Option<&TableReference>,
+    number: usize,
+) -> Result<Option<LogicalPlan>> {
+    let keeps_left = join.join_type == JoinType::Left;
+    let condition = join.filter.clone().filter(|filter| *filter != lit(true));
+    if keeps_left && condition.is_some() {
+        return Ok(None);
+    }
+    let list = Column::new_unqualified(format!("froglet rows {number}"));
+    let read = outside_of(subquery)?;
+    let args = as_arguments(&read, join.left.schema());
+    let rows = call(subquery.clone(), Kind::Rows, read, args)?.alias(&list.name);
+    let left = || join.left.schema().iter().map(Expr::from);
+    let given: Vec<Expr> = left().chain([rows]).collect();
+    let found = subquery.schema().iter().enumerate().map(|(at, (table, field))| {
+        let value = datafusion::functions::core::expr_fn::get_field(
+            Expr::Column(list.clone()),
+            member(at).as_str(),
+        );
+        value.alias_qualified(alias.cloned().or(table.cloned()), field.name())
+    });
+    let both: Vec<Expr> = left().chain(found).collect();
+    let options = UnnestOptions::new().with_preserve_nulls(keeps_left);
+    let plan = LogicalPlanBuilder::from(join.left.as_ref().clone())
+        .project(given)?
+        .unnest_column_with_options(list.clone(), options)?
+        .project(both)?;
+    match condition {
+        Some(condition) => plan.filter(condition)?.build().map(Some),
+        None => plan.build().map(Some),
+    }
+}
+
+fn member(at: usize) -> String {
+    format!("c{at}")
+}
+
+/// What a subquery reads of outside, as the rows beside it have that.
+fn as_arguments(read: &[Expr], schema: &DFSchema) -> Vec<Expr> {
     let args = read.iter().map(|part| match part {
         Expr::OuterReferenceColumn(_, column) if schema.has_column(column) => {
             Expr::Column(column.clone())
@@ -111,28 +197,17 @@ pub(crate) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
         // Of further out.
         other => other.clone(),
     });
-    let mut args: Vec<Expr> = args.collect();
-    let plan = LogicalPlanBuilder::from((*subquery.subquery).clone());
-    let plan = match &expr {
-        Expr::InSubquery(InSubquery { expr: value, subquery, .. }) => {
-            let field = field_of(value, schema)?;
-            let given = Expr::OuterReferenceColumn(field, Column::new_unqualified(COMPARED));
-            read.push(given.clone());
-            args.push((**value).clone());
-            let found = Expr::from(subquery.subquery.schema().qualified_field(0));
-            let (given, found) = measures::pair(given, found, subquery.subquery.schema())?;
-            plan.project([given.eq(found).alias(COMPARED)])?
-        }
-        Expr::Exists(_) => plan.limit(0, Some(1))?,
-        _ => plan,
-    };
+    args.collect()
+}
+
+fn call(plan: LogicalPlan, kind: Kind, read: Vec<Expr>, args: Vec<Expr>) -> Result<Expr> {
     // What LATERAL reads within is joined; what it reads of outside is given when the subquery runs.
-    let plan = decorrelate::decorrelate(plan.build()?)?;
+    let plan = decorrelate::decorrelate(plan)?;
     let plan = casts::rewrite_plan(without_lateral(plan)?)?;
+    let plan = unnested::keep_order(plan)?;
     let signature = Signature::variadic_any(Volatility::Volatile);
     let function = Arc::new(ScalarUDF::new_from_impl(Subplan { plan, kind, read, signature }));
-    let call = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
-    Ok(Transformed::yes(if negated { !call } else { call }))
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(function, args)))
 }
 
 /// The plan with queries in FROM that read only what is given in the place of lateral ones.
@@ -150,7 +225,7 @@ fn without_lateral(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// What a plan reads of outside.
-fn outside_of(plan: &LogicalPlan) -> Result<Vec<Expr>> {
+pub(crate) fn outside_of(plan: &LogicalPlan) -> Result<Vec<Expr>> {
     let mut found: Vec<Expr> = Vec::new();
     let mut beside_lateral: Vec<DFSchemaRef> = Vec::new();
     plan.apply_with_subqueries(|node| {
@@ -183,6 +258,8 @@ enum Kind {
     Exists,
     /// Whether one of the values, which are booleans, is true, or else NULL.
     In,
+    /// A list of the rows, NULL of none.
+    Rows,
 }
 
 /// A subquery as a function of what it reads of outside.
@@ -246,6 +323,14 @@ impl Subplan {
                 let field = first.ok_or_else(|| internal("a subquery has no column"))?;
                 Ok(Arc::new(field.as_ref().clone().with_nullable(true)))
             }
+            Kind::Rows => {
+                let members = self.plan.schema().fields().iter().enumerate();
+                let members = members.map(|(at, field)| {
+                    field.as_ref().clone().with_name(member(at)).with_nullable(true)
+                });
+                let row = DataType::Struct(members.collect());
+                Ok(Arc::new(Field::new_list("rows", Field::new_list_field(row, true), true)))
+            }
         }
     }
 
@@ -296,6 +381,12 @@ impl Subplan {
         }
         let field = self.field()?;
         let ty = field.data_type();
+        if self.kind == Kind::Rows {
+            return match rows {
+                0 => ScalarValue::try_from(ty),
+                _ => list_of(&batches, ty),
+            };
+        }
         let Some(batch) = batches.iter().find(|batch| batch.num_rows() > 0) else {
             return ScalarValue::try_from(ty);
         };
@@ -339,6 +430,25 @@ impl Subplan {
         })?;
         Ok(changed.data)
     }
+}
+
+/// Rows as a list of structs.
+fn list_of(batches: &[RecordBatch], ty: &DataType) -> Result<ScalarValue> {
+    let DataType::List(item) = ty else { return Err(internal("rows are a list")) };
+    let DataType::Struct(members) = item.data_type() else {
+        return Err(internal("a row is a struct"));
+    };
+    let rows = batches.iter().map(|batch| batch.num_rows()).sum();
+    let columns = members.iter().enumerate().map(|(at, member)| {
+        let parts: Vec<&dyn Array> =
+            batches.iter().map(|batch| batch.column(at).as_ref()).collect();
+        Ok(cast(&concat(&parts)?, member.data_type())?)
+    });
+    let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+    let structs = StructArray::try_new_with_length(members.clone(), columns, None, rows)?;
+    let offsets = OffsetBuffer::from_lengths([rows]);
+    let list = ListArray::try_new(item.clone(), offsets, Arc::new(structs), None)?;
+    Ok(ScalarValue::List(Arc::new(list)))
 }
 
 /// The scope of the run under way, for functions.

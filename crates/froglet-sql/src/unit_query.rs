@@ -41,6 +41,7 @@ use crate::ddl_compile::refusal;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::insert_plan::CastTarget;
+use crate::once::OnceRows;
 use crate::origins::Origins;
 use crate::planning::internal;
 use crate::provider::{Hidden, QueryScope};
@@ -151,6 +152,7 @@ impl DividedQuery {
             session: env.session.clone(),
             returned: Vec::new(),
             hidden: Hidden::default(),
+            once: OnceRows::default(),
         });
         let is_kept = env.target_partitions == 1 && scope.is_none();
         let mut state = query_run::state(&env, scope);

@@ -38,7 +38,7 @@ use crate::provider::Hidden;
 use crate::query_rows::{QueryPlan, next};
 use crate::returned::{RETURNED_SCHEMA, batch_of, schema_of};
 use crate::stream::TagKind;
-use crate::{insert_plan, modify_plan, returning_query, walk};
+use crate::{insert_plan, modify_plan, once, returning_query, walk};
 
 /// Whether a query writes, or locks for a statement around it: its own body, or a part of its WITH.
 pub(crate) fn has_parts(query: &ast::Query) -> bool {
@@ -63,7 +63,7 @@ pub(crate) fn name_of(query: &ast::Query) -> &'static str {
     }
 }
 
-/// A part that writes.
+/// A part that writes, or is run once.
 struct Part {
     plan: Plan,
     /// Of what it returns, if others may read it.
@@ -119,7 +119,8 @@ async fn plan_once(
     let mut parts = Vec::new();
     let ctes = with.as_mut().map(|with| std::mem::take(&mut with.cte_tables)).unwrap_or_default();
     for mut cte in ctes {
-        if !is_write(&cte.query.body) && !is_lock(&cte) {
+        let is_once = once::is_part(&cte, with.as_ref().is_some_and(|with| with.recursive));
+        if !is_write(&cte.query.body) && !is_lock(&cte) && !is_once {
             before.push(cte);
             continue;
         }
@@ -131,8 +132,11 @@ async fn plan_once(
                 Err(stop) => return Err(refusal(planner, query, stop, params).await),
                 planned => planned?,
             }
-        } else {
+        } else if is_write(&cte.query.body) {
             plan_write(planner, &cte.query.body, here, params).await?
+        } else {
+            let part = ast::Query { with: here, ..(*cte.query).clone() };
+            plan_query(planner, part, params).await?
         };
         let schema = plan.fields().map(|fields| schema_of(fields)).transpose()?;
         if let Some(schema) = &schema {
@@ -289,6 +293,11 @@ impl WithPlan {
         for part in &self.parts {
             if let (Plan::Locking(plan), Some(schema)) = (&part.plan, &part.schema) {
                 let batches = Box::pin(plan.run(writer)).await?;
+                writer.returned.push(one_batch(&batches, schema)?);
+                continue;
+            }
+            if let (Plan::Query(query), Some(schema)) = (&part.plan, &part.schema) {
+                let batches = Box::pin(read(query, writer)).await?;
                 writer.returned.push(one_batch(&batches, schema)?);
                 continue;
             }

@@ -38,5 +38,5 @@ pub mod time_arith;
 pub mod told_in;
 pub mod type_names;
 pub mod unions;
-mod unnested;
+pub mod unnested;
 pub mod windows;

@@ -1,10 +1,12 @@
 //! Items of a list that is unnested have the type that the list's says: Arrow keeps it beside the list, and
 //! DataFusion does not hand it down to the items.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Unnest};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection, ScalarUDF, Unnest};
 use froglet_schema::SqlType;
 
 use super::common::marked;
@@ -44,4 +46,28 @@ fn item_type(unnest: &Unnest, at: usize) -> Option<SqlType> {
     }
     let ty = element_type(sql_type_of_field(unnest.input.schema().field(from)))?;
     (sql_type_of_field(unnest.schema.field(at)).oid != ty.oid).then_some(ty)
+}
+
+/// Keys of an order of unnested rows. A row's columns determine its list, not the list's items, but DataFusion says so
+/// of an Unnest's columns and leaves out keys behind those that determine them. What is no column it leaves in.
+pub fn keep_order(plan: LogicalPlan) -> Result<LogicalPlan> {
+    static SORTED: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| super::identity::function("froglet_sorted"));
+    let kept = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Sort(mut sort) if sort.expr.len() > 1 && unnests(&sort.input)? => {
+            for key in &mut sort.expr[1..] {
+                key.expr = Expr::ScalarFunction(ScalarFunction::new_udf(
+                    SORTED.clone(),
+                    vec![key.expr.clone()],
+                ));
+            }
+            Ok(Transformed::yes(LogicalPlan::Sort(sort)))
+        }
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(kept.data)
+}
+
+fn unnests(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_))))
 }
