@@ -79,8 +79,8 @@ impl AggregateUDFImpl for StringAgg {
         let item = field.data_type().clone();
         let list = self.list.accumulator(AccumulatorArgs {
             return_field: Arc::new(Field::new("list", DataType::new_list(item, true), true)),
-            exprs: &[value.clone()],
-            expr_fields: &[field.clone()],
+            exprs: std::slice::from_ref(value),
+            expr_fields: std::slice::from_ref(field),
             ..args
         })?;
         Ok(Box::new(Joined { list, delimiter }))
