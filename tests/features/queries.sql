@@ -1128,3 +1128,14 @@ insert into t values (1, 1), (2, 2), (3, null);
 select x.id, l.* from t x, (select count(*), count(y.a) from t y) l order by 1;
 select x.a, l.* from t x, (select y.a as b, y.id as b from t y) l order by x.id, 3;
 with l as (select y.a as b, y.id as b from t y) select l.*, x.id from t x, l order by x.id, 2;
+-- feature: LATERAL with aggregates of nothing
+create table a (id int, k int);
+create table b (k int, v int);
+insert into a values (1, 1), (2, 2), (3, null), (4, 4);
+insert into b values (1, 5), (1, 7), (2, null), (null, 9);
+select a.id, q.v from a, lateral (select max(v) v from b where b.k = a.k) q order by 1;
+select a.id, q.v from a join lateral (select max(v) v from b where b.k = a.k) q on q.v is null order by 1;
+select a.id, q.v from a left join lateral (select max(v) v from b where b.k = a.k) q on q.v > 6 order by 1;
+select a.id, q.v, q.n from a, lateral (select sum(v) v, count(*) n from b where b.k = a.k) q order by 1;
+select a.id, q.v from a, lateral (select coalesce(max(v), 0) v from b where b.k = a.k) q order by 1;
+select a.id, q.v from a, lateral (select max(v) v from b where b.k = a.k having count(*) > 1) q order by 1;

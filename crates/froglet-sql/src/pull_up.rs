@@ -17,7 +17,7 @@ use datafusion::common::{Column, TableReference};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::{
-    Distinct, Expr, FetchType, Join, JoinType, Limit, LogicalPlan, SkipType, Subquery,
+    Distinct, Expr, FetchType, Join, JoinType, Limit, LogicalPlan, SkipType, Subquery, lit,
 };
 
 use crate::subplan::outside_of;
@@ -30,6 +30,8 @@ enum Place {
     Exists,
     In,
     Lateral,
+    /// LATERAL … ON true: every row of the left is kept where a row is always found.
+    LateralOnTrue,
 }
 
 /// Whether a plan has a subquery, in an expression or behind LATERAL, that is not for DataFusion.
@@ -77,10 +79,15 @@ pub(crate) fn lateral_of(join: &Join) -> Option<(&LogicalPlan, Option<&TableRefe
 }
 
 fn is_wrong_for_lateral(join: &Join) -> Result<bool> {
-    match lateral_of(join) {
-        Some((subquery, _)) => misread(subquery, Place::Lateral),
-        None => Ok(false),
-    }
+    let Some((subquery, _)) = lateral_of(join) else { return Ok(false) };
+    let is_true = |filter: &Expr| *filter == lit(true);
+    misread(
+        subquery,
+        match join.filter.as_ref().is_none_or(is_true) {
+            true => Place::LateralOnTrue,
+            false => Place::Lateral,
+        },
+    )
 }
 
 /// Whether EXISTS of a plan is true whatever it finds.
@@ -134,7 +141,12 @@ impl Reader {
                 _ => own || any,
             },
             LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
-                any && !(top && self.place == Place::Value)
+                any && !(top
+                    && match self.place {
+                        Place::Value => true,
+                        Place::LateralOnTrue => aggregate.aggr_expr.iter().all(is_null_of_nothing),
+                        _ => false,
+                    })
             }
             LogicalPlan::Aggregate(aggregate) => {
                 let sets = |expr: &Expr| matches!(expr, Expr::GroupingSet(_));
@@ -143,6 +155,9 @@ impl Reader {
             // DataFusion knows what some expressions over a count of nothing are.
             LogicalPlan::Projection(projection) if any && self.place == Place::Value => {
                 has_always_a_row(&projection.input) && !projection.expr.iter().all(is_plain)
+            }
+            LogicalPlan::Projection(projection) if any && self.place == Place::LateralOnTrue => {
+                has_always_a_row(&projection.input) && !projection.expr.iter().all(is_column)
             }
             LogicalPlan::Limit(limit) => any && !(top && self.is_one_of_exists(limit)?),
             _ => false,
@@ -181,6 +196,24 @@ impl Reader {
             })
         })?;
         Ok(found)
+    }
+}
+
+/// An aggregate that is NULL where nothing is found, which is what an outer join has there.
+fn is_null_of_nothing(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_null_of_nothing(&alias.expr),
+        Expr::AggregateFunction(call) => {
+            matches!(call.func.name(), "max" | "min" | "sum" | "avg")
+        }
+        _ => false,
+    }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_column(&alias.expr),
+        expr => matches!(expr, Expr::Column(_)),
     }
 }
 
