@@ -20,13 +20,11 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, Projection, RecursiveQuery, ReturnFieldArgs,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use froglet_engine::Interval;
 use parking_lot::Mutex;
 
 use super::measures;
 use crate::subplan::ScopeRef;
 use crate::types::cell::{Cell, cell_at};
-use crate::types::exact::order;
 use crate::types::json;
 
 /// What each recursive column of a run has seen, by what it is compared by.
@@ -111,11 +109,7 @@ impl ScalarUDFImpl for First {
 /// What a value is compared by, as bytes; none of NULL.
 fn measure(values: &ArrayRef, row: usize) -> Result<Option<Vec<u8>>> {
     Ok(match cell_at(values.as_ref(), row) {
-        Cell::Exact(bytes) => Some(order(bytes).to_vec()),
-        Cell::Interval(months, days, us) => {
-            Some(Interval { months, days, us }.span_us().to_be_bytes().to_vec())
-        }
         Cell::Text(text) => Some(json::key::of(&json::read(text)?)),
-        _ => None,
+        cell => measures::of_cell(&cell),
     })
 }

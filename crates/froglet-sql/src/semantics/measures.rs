@@ -14,10 +14,12 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{ScalarFunction, Sort};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use froglet_engine::Interval;
 
 use super::fields::{arrow_type_of, field_of};
 use super::{common, json_ops, numerics, time_arith};
-use crate::types::{EXACT, oids, plain, sql_type_of_field};
+use crate::types::cell::Cell;
+use crate::types::{EXACT, exact, oids, plain, sql_type_of_field};
 
 /// The types that are measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,24 @@ impl Kind {
             Kind::Numeric => numerics::order_of(inner),
         };
         Ok(())
+    }
+}
+
+/// Whether values of a type have such bytes ([`of_cell`]).
+pub fn has_bytes(ty: &DataType) -> bool {
+    *ty == EXACT || matches!(ty, DataType::Interval(_))
+}
+
+/// What an exact numeric or an interval is compared by, as bytes in its order; none of other values.
+pub fn of_cell(cell: &Cell<'_>) -> Option<Vec<u8>> {
+    match cell {
+        Cell::Exact(bytes) => Some(exact::order(bytes).to_vec()),
+        &Cell::Interval(months, days, us) => {
+            // The sign bit is turned: less than nothing comes first.
+            let span = Interval { months, days, us }.span_us() ^ i128::MIN;
+            Some(span.to_be_bytes().to_vec())
+        }
+        _ => None,
     }
 }
 

@@ -17,11 +17,9 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature,
 };
 
-use froglet_engine::Interval;
-
-use crate::types::cell::{Cell, cell_at};
-use crate::types::exact::order;
-use crate::types::{EXACT, array_type_of, plain, sql_field, sql_type_of_field};
+use crate::semantics::measures;
+use crate::types::cell::cell_at;
+use crate::types::{array_type_of, plain, sql_field, sql_type_of_field};
 
 /// The aggregate.
 pub fn function() -> Arc<AggregateUDF> {
@@ -80,7 +78,7 @@ impl AggregateUDFImpl for ArrayAgg {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let item = args.expr_fields[0].data_type();
-        if args.is_distinct && args.order_bys.is_empty() && is_measured(item) {
+        if args.is_distinct && args.order_bys.is_empty() && measures::has_bytes(item) {
             let of = DistinctValues { item: item.clone(), seen: BTreeMap::new(), has_null: false };
             return Ok(Box::new(of));
         }
@@ -114,37 +112,20 @@ impl AggregateUDFImpl for ArrayAgg {
     }
 }
 
-fn is_measured(item: &DataType) -> bool {
-    *item == EXACT || matches!(item, DataType::Interval(_))
-}
-
 /// Values that are told by their measures, in the order of these.
 #[derive(Debug)]
 struct DistinctValues {
     item: DataType,
-    seen: BTreeMap<Measure, ScalarValue>,
+    seen: BTreeMap<Vec<u8>, ScalarValue>,
     has_null: bool,
-}
-
-/// What a value is compared by. Those of one aggregate are of one kind.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Measure {
-    Number(Vec<u8>),
-    Span(i128),
 }
 
 impl DistinctValues {
     fn take(&mut self, values: &dyn Array) -> Result<()> {
         for row in 0..values.len() {
-            let measure = match cell_at(values, row) {
-                Cell::Exact(bytes) => Measure::Number(order(bytes).to_vec()),
-                Cell::Interval(months, days, us) => {
-                    Measure::Span(Interval { months, days, us }.span_us())
-                }
-                _ => {
-                    self.has_null = true;
-                    continue;
-                }
+            let Some(measure) = measures::of_cell(&cell_at(values, row)) else {
+                self.has_null = true;
+                continue;
             };
             if let Entry::Vacant(free) = self.seen.entry(measure) {
                 free.insert(ScalarValue::try_from_array(values, row)?);

@@ -17,12 +17,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::expressions::Literal;
 
-use froglet_engine::Interval;
-
 use super::math::out_of_range;
 use crate::error::SqlError;
-use crate::types::cell::{Cell, cell_at};
-use crate::types::exact::order;
+use crate::semantics::measures;
+use crate::types::cell::cell_at;
 
 /// The aggregates.
 pub fn functions() -> Vec<Arc<AggregateUDF>> {
@@ -154,19 +152,11 @@ impl Accumulator for Values {
 /// Values beside what they are compared by.
 fn measured(values: &[ScalarValue]) -> Result<Vec<(ScalarValue, &ScalarValue)>> {
     let measure = |value: &ScalarValue| -> Result<ScalarValue> {
-        match value {
-            ScalarValue::LargeBinary(Some(bytes)) => {
-                Ok(ScalarValue::Binary(Some(order(bytes).to_vec())))
-            }
-            ScalarValue::IntervalMonthDayNano(_) => match cell_at(value.to_array()?.as_ref(), 0) {
-                Cell::Interval(months, days, us) => {
-                    let span = Interval { months, days, us }.span_us();
-                    Ok(ScalarValue::Decimal128(Some(span), 38, 0))
-                }
-                _ => Ok(value.clone()),
-            },
-            other => Ok(other.clone()),
+        if !measures::has_bytes(&value.data_type()) {
+            return Ok(value.clone());
         }
+        let array = value.to_array()?;
+        Ok(ScalarValue::Binary(measures::of_cell(&cell_at(array.as_ref(), 0))))
     };
     values.iter().map(|value| Ok((measure(value)?, value))).collect()
 }
