@@ -319,6 +319,27 @@ def test_killed_at(start, point, times, detection):
     equal(server)
 
 
+@pytest.mark.parametrize("join", ["pair", "key"])
+def test_read_whole_as_the_background_ends(froglet, join):
+    """Readers of all rows and the background come to the end together: it is one, whoever is a step ahead."""
+    froglet.run(*HOT, "create index o_id on o (id)")
+    for round_ in range(12):
+        with froglet.connect() as owner:
+            owner.execute("set froglet.migration = lazy")
+            owner.execute("set froglet.migration_delay = 0")
+            owner.execute(f"set froglet.migration_join = {join}")
+            owner.execute(f"create table t{round_} as {BOTH[0]}")
+        readers = [threading.Thread(target=froglet.value, args=(f"select count(*) from t{round_}",)) for _ in range(12)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(60)
+            assert not reader.is_alive()
+        ended = f"select phase, error from froglet.migrations where table_name = 't{round_}' and phase in ('done', 'aborted')"
+        assert wait_until(lambda: froglet.rows(ended), "it ends") == [("done", None)]
+        assert froglet.value(f"select count(*) from t{round_}") == PAIRS
+
+
 def test_which_way(froglet):
     """By the rows of a key; the setting says otherwise; unique keys lead the second way."""
     froglet.run("create table l (id int primary key, k int, j int, f float8)", "create index on l (k)", "create index on l (j)",

@@ -139,6 +139,7 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn Background) -> Result<(), SchemaError
         }
     }
     lazy.passed();
+    debug_assert!(lazy.is_complete(), "each block was made sure of");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime of one thread can be made");
     while lazy.course().goes_on() {

@@ -395,33 +395,24 @@ impl LazyRows {
     /// Claims granules, and installs what `made` says is made of their rows.
     fn install(
         &self,
-        mut wanted: Vec<Granule>,
+        wanted: Vec<Granule>,
         who: Who,
         made: &dyn Fn(&[RowId]) -> Result<Rows, SchemaError>,
     ) -> Result<(), SchemaError> {
         let Live { tracker, target, .. } = self.live();
-        while !wanted.is_empty() {
-            let (mut claims, others) = tracker.claim_all(&wanted);
-            if !claims.granules().is_empty() {
-                let rows: Vec<RowId> = tracker.rows_in(claims.granules()).collect();
-                let made = made(&rows)?;
-                CrashPoint::LazyMade.reached();
-                let is_empty = |row: &&RowId| made.rids.binary_search(row).is_err();
-                let empty: Vec<RowId> = rows.iter().filter(is_empty).copied().collect();
-                let Rows { rids, values } = &made;
-                let install = Install { rids, values, empty: &empty, note: &claims.note() };
-                target.install(&install, &mut || claims.done())?;
-                self.state.course.count(who, made.rids.len());
-                CrashPoint::LazyInstalled.reached();
-            }
-            drop(claims);
-            for granule in &others {
-                tracker.wait(*granule);
-            }
-            // What others have given up is ours now.
-            wanted = others;
-        }
-        Ok(())
+        tracker.migrate_all(wanted, &mut |claims| {
+            let rows: Vec<RowId> = tracker.rows_in(claims.granules()).collect();
+            let made = made(&rows)?;
+            CrashPoint::LazyMade.reached();
+            let is_empty = |row: &&RowId| made.rids.binary_search(row).is_err();
+            let empty: Vec<RowId> = rows.iter().filter(is_empty).copied().collect();
+            let Rows { rids, values } = &made;
+            let install = Install { rids, values, empty: &empty, note: &claims.note() };
+            target.install(&install, &mut || claims.done())?;
+            self.state.course.count(who, made.rids.len());
+            CrashPoint::LazyInstalled.reached();
+            Ok(())
+        })
     }
 
     /// Whether a row may be left of those of the target in a range of a key. Asked of the source's index

@@ -435,11 +435,10 @@ impl Background for LazyUnits {
                 }
             }
         }
-        let (mut claims, _) = live.blocks.claim_all(&[u64::from(block)]);
-        if !claims.granules().is_empty() {
+        live.blocks.migrate_all(vec![u64::from(block)], &mut |claims| {
             claims.done();
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

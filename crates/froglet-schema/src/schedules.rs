@@ -13,7 +13,7 @@ use shuttle::thread;
 
 use crate::key_tracker::{KeyTracker, UnitKey};
 use crate::pair_tracker::{Pair, PairTracker};
-use crate::tracker::{Granule, Tracker};
+use crate::tracker::{Claims, Granule, Tracker};
 
 fn explore(scenario: impl Fn() + Send + Sync + Copy + 'static) {
     shuttle::check_random(scenario, 5_000);
@@ -299,10 +299,38 @@ fn rows_that_stand_for_their_pairs() {
     assert!((0..UNITS).all(|unit| after.is_migrated(pair(unit)) == (unit != 2)));
 }
 
+/// Two make sure of all granules, and one fails at first: each comes back to nothing left, in any block or at all.
+fn who_comes_second_waits() {
+    let tracker = Arc::new(<Tracker as Tracks>::new());
+    let tasks = [false, true].map(|fails| {
+        let tracker = tracker.clone();
+        thread::spawn(move || {
+            let wanted: Vec<Granule> = (0..UNITS as Granule).collect();
+            let mut fails = fails;
+            let mut once = |claims: &mut Claims<'_>| {
+                thread::yield_now();
+                if std::mem::take(&mut fails) {
+                    return Err(());
+                }
+                claims.done();
+                Ok(())
+            };
+            while tracker.migrate_all(wanted.clone(), &mut once).is_err() {}
+            assert!(tracker.is_complete() && (0..2).all(|block| tracker.is_block_migrated(block)));
+        })
+    });
+    tasks.into_iter().for_each(|task| task.join().unwrap());
+}
+
 macro_rules! of_each {
     ($($promise:ident)*) => {
         mod rows {
             $(#[test] fn $promise() { super::explore(super::$promise::<super::Tracker>); })*
+
+            #[test]
+            fn who_comes_second_waits() {
+                super::explore(super::who_comes_second_waits);
+            }
         }
         mod keys {
             $(#[test] fn $promise() { super::explore(super::$promise::<super::KeyTracker>); })*

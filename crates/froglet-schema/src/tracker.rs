@@ -17,6 +17,7 @@
 //! B3: a sleeper has counted itself (`sleepers`) before it looks at the granule for the last time, and whoever
 //!     gives a claim up looks at `sleepers` afterwards; both are sequentially consistent, and the notice
 //!     is given under the lock under which the sleeper looked.
+//! B4: a granule is counted before it is seen to be migrated: who has waited for all of them finds them counted.
 
 use std::sync::OnceLock;
 
@@ -241,16 +242,35 @@ impl Tracker {
         }
     }
 
-    /// Puts a granule from one state into another. Returns false if it was in neither.
+    /// Makes sure that granules are migrated: `migrate` is given claims of those that are free, and again
+    /// of those that others have given up.
+    pub fn migrate_all<E>(
+        &self,
+        mut wanted: Vec<Granule>,
+        migrate: &mut dyn FnMut(&mut Claims<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while !wanted.is_empty() {
+            let (mut claims, others) = self.claim_all(&wanted);
+            if !claims.granules().is_empty() {
+                migrate(&mut claims)?;
+            }
+            drop(claims);
+            others.iter().for_each(|granule| self.wait(*granule));
+            // What others have given up is ours now.
+            wanted = others;
+        }
+        Ok(())
+    }
+
+    /// Puts a granule from one state into another [B4]. Returns false if it was in neither.
     fn turn(&self, granule: Granule, from: u64, to: u64) -> bool {
         let (word, shift) = self.word(granule);
-        let was = word.fetch_xor((from ^ to) << shift, Ordering::SeqCst) >> shift & STATE;
         if to == MIGRATED {
             let block = granule as usize / self.per_block();
             self.left[block].fetch_sub(1, Ordering::SeqCst);
             self.migrated.fetch_add(1, Ordering::SeqCst);
         }
-        was == from
+        word.fetch_xor((from ^ to) << shift, Ordering::SeqCst) >> shift & STATE == from
     }
 
     /// Marks what a note says, for whoever recovers.
