@@ -314,7 +314,6 @@ UNSUPPORTED = """
     alter table t set without cluster
     create index on t using gin (id)
     create table x (a int unique nulls not distinct)
-    create table x (a int unique deferrable)
     create table x (a int compression pglz)
     create table x (a int storage plain)
     create table x (a int) partition by range (a)

@@ -19,20 +19,18 @@ GAPS = Path(__file__).with_name("django_gaps.txt")
 SUITES = [
     "schema", "migrations", "introspection", "indexes", "constraints", "aggregation", "expressions", "lookup",
     "timezones", "composite_pk"]
-# What Froglet lacks, as Django's backends call it; the tests that need it are among the gaps.
-LACKS = ["supports_deferrable_unique_constraints"]
 SECONDS = 600
 
 
 class Run:
     """A suite under way on two databases."""
 
-    def __init__(self, suite, directory, databases, lacks=()):
+    def __init__(self, suite, directory, databases):
         assert TESTS.exists(), f"{TESTS} is missing: ./test fetches it"
         self.outcomes, self.log = directory / "outcomes.json", directory / "log"
         directory.mkdir()
         environment = client_environment() | {
-            "SUITE_DATABASES": json.dumps(databases), "SUITE_OUTCOMES": str(self.outcomes), "SUITE_LACKS": " ".join(lacks),
+            "SUITE_DATABASES": json.dumps(databases), "SUITE_OUTCOMES": str(self.outcomes),
             "PYTHONPATH": str(REPOSITORY / "tests"), "TMPDIR": str(directory)}
         with open(self.log, "wb") as log:
             self.process = spawn(
@@ -69,7 +67,7 @@ def other(postgres):
 @pytest.mark.parametrize("suite", SUITES)
 def test_suite(start, postgres, other, tmp_path, suite):
     froglets = start(), start()
-    ours = Run(suite, tmp_path / "froglet", [(f.host, f.port, f.user, f.database) for f in froglets], LACKS)
+    ours = Run(suite, tmp_path / "froglet", [(f.host, f.port, f.user, f.database) for f in froglets])
     theirs = Run(suite, tmp_path / "postgres", [
         (postgres.host, postgres.port, postgres.user, name) for name in (postgres.database, other)])
     expected, log = theirs.result()

@@ -38,6 +38,9 @@ KINDS = {
     "deferrable foreign keys": """
         create table p (a int primary key);
         create table c (a int references p deferrable initially deferred, b int references p deferrable);""",
+    "deferrable keys": """
+        create table t (a int primary key deferrable initially deferred, b int unique deferrable, c int,
+            constraint both_of_them unique (b, c) initially deferred); insert into t values (1, 2, 3), (2, 1, 3);""",
     "indexes": """
         create table t (a int, b text, c timestamptz); create index by_a on t (a);
         create unique index on t (a desc nulls last, b); create index on t using btree (c);""",

@@ -1,16 +1,14 @@
 """Settings and a test runner for Django's own test suites, on databases that are there already.
 
 `tests/runtests.py --settings=support.django_suite --keepdb` makes no database if there is one of the test's name.
-What a run needs is in its environment: `SUITE_DATABASES`, the two databases as JSON, `SUITE_OUTCOMES`, a
-file which gets the outcome of each test, and `SUITE_LACKS`, the features, as Django's backends call them, that the
-databases do not have: tables and tests that need them are left out.
+What a run needs is in its environment: `SUITE_DATABASES`, the two databases as JSON, and `SUITE_OUTCOMES`, a
+file which gets the outcome of each test.
 """
 
 import json
 import os
 import unittest
 
-from django.db.backends.postgresql.features import DatabaseFeatures
 from django.test.runner import DiscoverRunner
 
 
@@ -69,12 +67,6 @@ class Outcomes(unittest.TextTestResult):
 
 
 class Runner(DiscoverRunner):
-    def setup_databases(self, **options):
-        for feature in os.environ.get("SUITE_LACKS", "").split():
-            assert hasattr(DatabaseFeatures, feature), feature
-            setattr(DatabaseFeatures, feature, False)
-        return super().setup_databases(**options)
-
     def get_resultclass(self):
         return Outcomes
 

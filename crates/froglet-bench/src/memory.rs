@@ -42,8 +42,13 @@ pub fn run(args: &Args) -> Result<Report> {
 fn layout(index: bool) -> Arc<Layout> {
     let column = |id, ty| ColumnSpec { id: ColumnId(id), ty, missing: Value::Null };
     let key = KeyPart { column: ColumnId(1), descending: false, nulls_first: false };
-    let indexes =
-        vec![IndexSpec { id: IndexId(1), key: vec![key], unique: true, nulls: Default::default() }];
+    let indexes = vec![IndexSpec {
+        id: IndexId(1),
+        key: vec![key],
+        unique: true,
+        unique_at_commit: false,
+        nulls: Default::default(),
+    }];
     Arc::new(Layout {
         columns: vec![
             column(1, ColumnType::Int64),

@@ -497,6 +497,13 @@ pub trait Table: Send + Sync {
     /// transactions have not committed does not count.
     fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool;
 
+    /// Why a row, as it is committed or as `own` has it, may not keep its key of the index at this layout
+    /// position: another committed or own row has it (`Duplicate`), or one that somebody else is writing
+    /// has or had it (`Busy`). None for a row that is not there, or has a NULL in its key. Who has asked
+    /// this of every row that it wrote, and commits, leaves no two with one key
+    /// ([`IndexSpec::unique_at_commit`]): of two that ask, the later meets what the earlier has written.
+    fn rival(&self, own: TxnId, index: usize, row: RowId) -> Option<WriteStop>;
+
     /// Begins to build the index at this layout position from all rows at once, instead of calling
     /// `index_block` for each block. Until the build is loaded or dropped nobody enters anything
     /// into the index. `None` where the index has entries, or another build is under way.

@@ -96,9 +96,20 @@ pub struct IndexSpec {
     pub key: Vec<KeyPart>,
     /// No two rows visible at once may share a key without NULLs, or as `nulls` says.
     pub unique: bool,
-    /// What NULLs do to its keys, if it is unique.
+    /// The same of rows that are committed: a transaction may let two share a key for a while, and asks
+    /// before it commits ([`crate::Table::rival`]). Not with `unique`.
+    #[serde(default)]
+    pub unique_at_commit: bool,
+    /// What NULLs do to its keys, if they are to differ.
     #[serde(default)]
     pub nulls: NullKeys,
+}
+
+impl IndexSpec {
+    /// Whether no two rows that are committed may share a key.
+    pub fn keeps_apart(&self) -> bool {
+        self.unique || self.unique_at_commit
+    }
 }
 
 /// The columns and indexes of a row space under one schema version.

@@ -29,6 +29,7 @@ fn layout(types: &[ColumnType], keys: &[&[u32]], first_index: u32) -> Arc<Layout
         id: IndexId(id),
         key: key.iter().map(part).collect(),
         unique: true,
+        unique_at_commit: false,
         nulls: Default::default(),
     };
     Arc::new(Layout {

@@ -34,6 +34,7 @@ fn layout() -> Arc<Layout> {
             id: IndexId(1),
             key: vec![part],
             unique: true,
+            unique_at_commit: false,
             nulls: Default::default(),
         }],
     })

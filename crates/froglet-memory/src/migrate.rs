@@ -307,7 +307,7 @@ impl MemoryTable {
         let (index, guard) = (self.index(at), epoch::pin());
         let _stripe = self.core.stripes.lock(index, key);
         let mut others = SmallVec::<[u64; 4]>::new();
-        if index.spec.unique && !has_null {
+        if index.spec.keeps_apart() && !has_null {
             index.tree.get(key, &mut others);
             others.retain(|other| *other != rid.0);
         }

@@ -31,7 +31,13 @@ fn layout() -> Arc<Layout> {
     };
     let index = |id, column, unique| {
         let part = KeyPart { column: ColumnId(column), descending: false, nulls_first: false };
-        IndexSpec { id: IndexId(id), key: vec![part], unique, nulls: Default::default() }
+        IndexSpec {
+            id: IndexId(id),
+            key: vec![part],
+            unique,
+            unique_at_commit: false,
+            nulls: Default::default(),
+        }
     };
     Arc::new(Layout {
         columns: types.iter().enumerate().map(column).collect(),
@@ -585,6 +591,7 @@ fn layout_to_be() -> Arc<Layout> {
         id: IndexId(4),
         key: vec![part],
         unique: false,
+        unique_at_commit: false,
         nulls: Default::default(),
     });
     Arc::new(layout)

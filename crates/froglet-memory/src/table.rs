@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::build::Build;
 use crate::column::{Column, Wanted};
 use crate::engine::Core;
-use crate::keys::Index;
+use crate::keys::{Index, conflict};
 use crate::space::Space;
 use crate::txn::MemoryTxn;
 
@@ -318,6 +318,14 @@ impl Table for MemoryTable {
         let view = self.view(&snapshot);
         let key = self.key_in(&view, index, a);
         key.is_some() && key == self.key_in(&view, index, b)
+    }
+
+    fn rival(&self, own: TxnId, index: usize, row: RowId) -> Option<WriteStop> {
+        let snapshot = self.core.relaxed(own);
+        let key = self.key_in(&self.view(&snapshot), index, row)?;
+        let (at, guard) = (self.index(index), epoch::pin());
+        let _stripe = self.core.stripes.lock(at, &key);
+        conflict(&self.core.timeline, &self.space, at, &key, Some(row), own.0, &guard)
     }
 
     fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::{
-    ColumnId, ColumnSpec, EngineError, RowId, RowWrite, Ts, TxnId, Value, WriteStop,
+    ColumnId, ColumnSpec, EngineError, IndexSpec, RowId, RowWrite, Ts, TxnId, Value, WriteStop,
 };
 use smallvec::SmallVec;
 
@@ -110,7 +110,7 @@ impl MemoryTable {
         }
         let stripes =
             self.core.stripes.lock_all(keys.iter().map(|(at, key, _)| (&*self.indexes[at], key)));
-        self.check_unique(keys, None, txn.own_id(), &guard)?;
+        self.check_unique(keys, None, txn.own_id(), |spec| spec.unique, &guard)?;
         let rid = self.space.take_slot(&guard)?;
         let slot = rid.slot();
         let block = self.space.block(rid.block()).expect("a taken slot has a block");
@@ -173,11 +173,12 @@ impl MemoryTable {
         keys: &NewKeys,
         rid: Option<RowId>,
         own: u64,
+        is_asked: impl Fn(&IndexSpec) -> bool,
         guard: &Guard,
     ) -> Result<(), WriteStop> {
         for (at, key, has_null) in keys.iter() {
             let index = &self.indexes[at];
-            if index.spec.unique
+            if is_asked(&index.spec)
                 && !has_null
                 && let Some(stop) =
                     conflict(&self.core.timeline, &self.space, index, key, rid, own, guard)
@@ -380,7 +381,7 @@ impl MemoryTable {
                 .core
                 .stripes
                 .lock_all(keys.iter().map(|(at, key, _)| (&*self.indexes[at], key)));
-            self.check_unique(keys, Some(rid), own, &guard)?;
+            self.check_unique(keys, Some(rid), own, |spec| spec.unique, &guard)?;
             let images: SmallVec<[(ColumnId, Cell, &[u8]); 12]> = columns[..n]
                 .iter()
                 .zip(&cells)
@@ -500,7 +501,7 @@ impl MemoryTable {
             let mut keys = NewKeys::default();
             keys.push(at, &key, has_null);
             let _stripe = self.core.stripes.lock(index, &key);
-            self.check_unique(&keys, Some(rid), txn.own_id(), &guard)?;
+            self.check_unique(&keys, Some(rid), txn.own_id(), IndexSpec::keeps_apart, &guard)?;
             index.tree.insert(&key, rid.0);
         }
         Ok(())

@@ -272,6 +272,8 @@ pub struct NewIndex {
     pub columns: Vec<NewKeyPart>,
     /// UNIQUE
     pub unique: bool,
+    /// Of a deferrable constraint: in place of `unique`.
+    pub unique_at_commit: bool,
     /// NULLS NOT DISTINCT
     pub nulls_equal: bool,
     /// Hidden columns, by whose names `columns` may name them.
@@ -316,6 +318,26 @@ impl NewKeyPart {
     }
 }
 
+/// A primary or unique key to be made.
+#[derive(Clone, Debug, Default)]
+pub struct NewKey {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its columns.
+    pub columns: Vec<String>,
+    /// NULLS NOT DISTINCT
+    pub nulls_equal: bool,
+    /// When it is checked.
+    pub timing: Timing,
+}
+
+impl NewKey {
+    /// Of these columns, checked with each row.
+    pub fn of<S: Into<String>>(columns: impl IntoIterator<Item = S>) -> NewKey {
+        NewKey { columns: columns.into_iter().map(Into::into).collect(), ..NewKey::default() }
+    }
+}
+
 /// A foreign key to be made.
 #[derive(Clone, Debug)]
 pub struct NewForeignKey {
@@ -337,26 +359,9 @@ pub struct NewForeignKey {
 #[derive(Clone)]
 pub enum NewConstraint {
     /// PRIMARY KEY
-    PrimaryKey {
-        /// Its name.
-        name: Option<String>,
-        /// Its columns.
-        columns: Vec<String>,
-    },
+    PrimaryKey(NewKey),
     /// UNIQUE
-    Unique {
-        /// Its name.
-        name: Option<String>,
-        /// Its columns.
-        columns: Vec<String>,
-    },
-    /// UNIQUE NULLS NOT DISTINCT
-    UniqueNulls {
-        /// Its name.
-        name: Option<String>,
-        /// Its columns.
-        columns: Vec<String>,
-    },
+    Unique(NewKey),
     /// CHECK
     Check {
         /// Its name.

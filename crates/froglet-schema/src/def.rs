@@ -106,11 +106,6 @@ pub struct IndexDef {
 }
 
 impl IndexDef {
-    /// Whether it is unique, or will be when a transaction ends.
-    pub fn is_unique(&self, table: &TableDef) -> bool {
-        self.spec.unique || table.constraint_of_index(self.spec.id).is_some()
-    }
-
     /// The parts of its key that were written.
     pub fn written_parts(&self) -> &[KeyPart] {
         &self.spec.key[usize::from(self.notes.partial)..]
@@ -202,6 +197,23 @@ pub struct ConstraintDef {
     /// When a key is checked; a foreign key has its own.
     #[serde(default)]
     pub timing: Timing,
+}
+
+impl ConstraintDef {
+    /// When it is checked.
+    pub fn checked(&self) -> Timing {
+        match &self.kind {
+            ConstraintKind::ForeignKey(key) => key.timing,
+            _ => self.timing,
+        }
+    }
+}
+
+impl Timing {
+    /// Whether SET CONSTRAINTS may say when.
+    pub fn is_deferrable(self) -> bool {
+        self != Timing::NotDeferrable
+    }
 }
 
 /// A table.

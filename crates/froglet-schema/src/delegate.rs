@@ -69,6 +69,15 @@ macro_rules! delegate_to_table {
             self.table.share_key(owner, index, a, b)
         }
 
+        fn rival(
+            &self,
+            own: froglet_engine::TxnId,
+            index: usize,
+            row: froglet_engine::RowId,
+        ) -> Option<froglet_engine::WriteStop> {
+            self.table.rival(own, index, row)
+        }
+
         fn build_index(
             self: std::sync::Arc<Self>,
             index: usize,

@@ -8,7 +8,7 @@ use froglet_engine::{
 };
 
 use crate::change::{
-    Check, Fill, LazyFill, NewColumn, NewConstraint, NewForeignKey, NewHidden, NewIndex,
+    Check, Fill, LazyFill, NewColumn, NewConstraint, NewForeignKey, NewHidden, NewIndex, NewKey,
     NewKeyPart, Transform,
 };
 use crate::def::{
@@ -430,7 +430,13 @@ fn add_index(
     edited.def.indexes.push(IndexDef {
         id: object,
         name,
-        spec: IndexSpec { id, key, unique: new.unique, nulls },
+        spec: IndexSpec {
+            id,
+            key,
+            unique: new.unique,
+            unique_at_commit: new.unique_at_commit,
+            nulls,
+        },
         notes,
     });
     edited.work.push(Work::Index(id));
@@ -500,19 +506,21 @@ pub fn add_constraint(
 ) -> Result<Edited, SchemaError> {
     let mut edited = Edited::of(def);
     let id = next_id()?;
+    let mut timing = Timing::NotDeferrable;
     let (name, kind) = match new {
-        NewConstraint::PrimaryKey { name, columns } => {
+        NewConstraint::PrimaryKey(key) => {
             if def.primary_key().is_some() {
                 return Err(SchemaError::refused(
                     SqlState::INVALID_TABLE_DEFINITION,
                     format!("multiple primary keys for table \"{}\" are not allowed", def.name),
                 ));
             }
-            for column in &columns {
+            for column in &key.columns {
                 column_mut(&mut edited.def, column)?;
             }
-            let index = key_index(&mut edited, name, &columns, "pkey", around, next_id)?;
-            for column in &columns {
+            timing = key.timing;
+            let index = key_index(&mut edited, &key, "pkey", around, next_id)?;
+            for column in &key.columns {
                 set_key_not_null(&mut edited, column)?;
             }
             (
@@ -520,16 +528,9 @@ pub fn add_constraint(
                 ConstraintKind::PrimaryKey(index),
             )
         }
-        NewConstraint::Unique { name, columns } => {
-            let index = key_index(&mut edited, name, &columns, "key", around, next_id)?;
-            (
-                edited.def.index_by_id(index).expect("just added").name.clone(),
-                ConstraintKind::Unique(index),
-            )
-        }
-        NewConstraint::UniqueNulls { name, columns } => {
-            let index = key_index(&mut edited, name, &columns, "key", around, next_id)?;
-            edited.def.indexes.last_mut().expect("just added").spec.nulls = NullKeys::Equal;
+        NewConstraint::Unique(key) => {
+            timing = key.timing;
+            let index = key_index(&mut edited, &key, "key", around, next_id)?;
             (
                 edited.def.index_by_id(index).expect("just added").name.clone(),
                 ConstraintKind::Unique(index),
@@ -560,21 +561,26 @@ pub fn add_constraint(
             format!("constraint \"{name}\" for relation \"{}\" already exists", def.name),
         ));
     }
-    let (not_valid, timing) = (false, Timing::NotDeferrable);
-    edited.def.constraints.push(ConstraintDef { id, name, kind, not_valid, timing });
+    edited.def.constraints.push(ConstraintDef { id, name, kind, not_valid: false, timing });
     Ok(edited)
 }
 
 fn key_index(
     edited: &mut Edited,
-    name: Option<String>,
-    columns: &[String],
+    key: &NewKey,
     suffix: &str,
     around: &Surroundings<'_>,
     next_id: NextId<'_>,
 ) -> Result<IndexId, SchemaError> {
-    let columns = columns.iter().map(NewKeyPart::plain).collect();
-    let new = NewIndex { name, columns, unique: true, ..NewIndex::default() };
+    let is_deferrable = key.timing != Timing::NotDeferrable;
+    let new = NewIndex {
+        name: key.name.clone(),
+        columns: key.columns.iter().map(NewKeyPart::plain).collect(),
+        unique: !is_deferrable,
+        unique_at_commit: is_deferrable,
+        nulls_equal: key.nulls_equal,
+        ..NewIndex::default()
+    };
     add_index(edited, &new, suffix, around.taken, next_id)
 }
 
@@ -640,23 +646,25 @@ fn bind_foreign_key(
             "number of referencing and referenced columns for foreign key disagree",
         ));
     }
-    let index = parent
-        .indexes
-        .iter()
-        .find(|i| {
-            i.spec.unique
-                && i.spec.key.len() == parent_columns.len()
-                && i.spec.key.iter().all(|part| parent_columns.contains(&part.column))
-        })
-        .ok_or_else(|| {
-            SchemaError::refused(
-                SqlState::INVALID_FOREIGN_KEY,
-                format!(
-                    "there is no unique constraint matching given keys for referenced table \"{}\"",
-                    parent.name
-                ),
-            )
-        })?;
+    let keys = parent.indexes.iter().filter(|i| {
+        i.spec.key.len() == parent_columns.len()
+            && i.spec.key.iter().all(|part| parent_columns.contains(&part.column))
+    });
+    let index = keys.clone().find(|i| i.spec.unique).ok_or_else(|| {
+        let (state, what) = match keys.clone().any(|i| i.spec.unique_at_commit) {
+            true => (
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                match key.parent_columns.is_empty() {
+                    true => "cannot use a deferrable primary key",
+                    false => "cannot use a deferrable unique constraint",
+                },
+            ),
+            false => {
+                (SqlState::INVALID_FOREIGN_KEY, "there is no unique constraint matching given keys")
+            }
+        };
+        SchemaError::refused(state, format!("{what} for referenced table \"{}\"", parent.name))
+    })?;
     let mut ordered = Vec::new();
     for part in &index.spec.key {
         let i = parent_columns.iter().position(|c| *c == part.column).expect("checked above");

@@ -164,6 +164,9 @@ pub(crate) fn implied(
             Work::Fill { .. } => return Err(not_lazily("The column has to be computed")),
             Work::Index(id) => {
                 let index = edited.def.index_by_id(*id).expect("the edit added the index");
+                if index.spec.unique_at_commit {
+                    return Err(not_lazily("A deferrable key is asked of rows that are there"));
+                }
                 let columns: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
                 if index.spec.unique && !lazy.is_unique(&columns) {
                     return Err(not_lazily(format!(

@@ -80,8 +80,8 @@ pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
     Change, Check, Fill, LazyFill, LazyQuery, LazyVerify, Lookup, Made, Makes, NewColumn,
-    NewConstraint, NewForeignKey, NewHidden, NewIndex, NewTable, RowQuery, Stage, TableQuery,
-    Transform, UnitInput, UnitQuery, UnitRows,
+    NewConstraint, NewForeignKey, NewHidden, NewIndex, NewKey, NewTable, RowQuery, Stage,
+    TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
 };
 pub use change_log::{KeptColumn, MadeOf, MadeRows, ObjectChange, Retyped, SchemaChange};
 pub use def::{

@@ -204,6 +204,7 @@ mod tests {
             id: IndexId(at as u32),
             key: key.iter().map(|c| part(c.unsigned_abs(), *c < 0)).collect(),
             unique: key == &[1],
+            unique_at_commit: false,
             nulls: Default::default(),
         };
         Layout {

@@ -113,7 +113,7 @@ fn refuse_duplicate(
     let mut values = Row::new();
     let is_there = step.table.read_row(own, row, &places, &mut values);
     let sets_apart = |(at, value): (usize, &Value)| value.is_null() && index.nulls.sets_apart(at);
-    if !index.unique || !is_there || values.iter().enumerate().any(sets_apart) {
+    if !index.keeps_apart() || !is_there || values.iter().enumerate().any(sets_apart) {
         return Ok(());
     }
     let range = KeyRange::prefix(key::encode(&values, &index.key));

@@ -114,6 +114,7 @@ mod tests {
             id: IndexId(at as u32),
             key: key.iter().copied().map(part).collect(),
             unique: false,
+            unique_at_commit: false,
             nulls: Default::default(),
         };
         Layout {

@@ -52,9 +52,16 @@ fn layout() -> Layout {
                 id: IndexId(0),
                 key: vec![part(1)],
                 unique: true,
+                unique_at_commit: false,
                 nulls: Default::default(),
             },
-            IndexSpec { id: BY_NAME, key: vec![part(3)], unique: true, nulls: Default::default() },
+            IndexSpec {
+                id: BY_NAME,
+                key: vec![part(3)],
+                unique: true,
+                unique_at_commit: false,
+                nulls: Default::default(),
+            },
         ],
     }
 }

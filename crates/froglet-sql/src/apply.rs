@@ -33,6 +33,7 @@ use crate::deferred::Deferred;
 use crate::error::SqlError;
 use crate::functions::SessionState;
 use crate::provider::Hidden;
+use crate::unique_key::UniqueKey;
 use crate::violation;
 
 /// Why a statement stopped.
@@ -248,12 +249,16 @@ impl Writer<'_> {
                 }
             }
         }
+        self.note_keys(table, &rids, None);
         Ok(rids)
     }
 
     /// Inserts rows in layout order, if nothing is in their way; else what was written is to be
     /// undone.
     pub(crate) fn insert_at_once(&mut self, table: &TableVersion, rows: &[Row]) -> Option<()> {
+        if UniqueKey::has_any(table) {
+            return None;
+        }
         let mut rids = Vec::with_capacity(rows.len());
         table.table.insert(self.txn.part(), rows, &mut rids).ok()
     }
@@ -266,7 +271,7 @@ impl Writer<'_> {
         base: Ts,
         targets: &Targets,
     ) -> Option<()> {
-        if self.any_shared(table, &targets.rids) {
+        if self.any_shared(table, &targets.rids) || UniqueKey::has_any(table) {
             return None;
         }
         let writes: SmallVec<[RowWrite<'_>; 1]> =
@@ -348,6 +353,9 @@ impl Writer<'_> {
         }
         if !skipped.is_empty() {
             targets.remove(&skipped);
+        }
+        if let Kind::Update(columns) = kind {
+            self.note_keys(table, &targets.rids, Some(columns));
         }
         Ok(())
     }

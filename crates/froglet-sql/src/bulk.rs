@@ -142,7 +142,11 @@ impl Bulk {
     ) -> Result<(), (SqlError, Option<usize>)> {
         let writer = session.writer(self.version.clone(), &self.limits, &self.context);
         let mut writer = writer.map_err(|e| (e, None))?;
-        let outcome = self.inserter.insert(&mut writer, rows).await;
+        let mut outcome = self.inserter.insert(&mut writer, rows).await;
+        if outcome.is_ok() {
+            // Rows that come later take no key away.
+            outcome = writer.check_keys().await;
+        }
         let duplicate = writer.duplicate;
         outcome.map_err(|stop| match stop {
             Stop::Error(e) => (e, duplicate),

@@ -85,14 +85,12 @@ fn apply_option(
         ColumnOption::NotNull => plan.column.not_null = true,
         ColumnOption::Default(expr) => set_source(plan, Source::Default(expr.clone()))?,
         ColumnOption::PrimaryKey(key) => {
-            refuse_deferrable(&key.characteristics)?;
             let mut key = key.clone();
             key.name = name.or(key.name);
             key.columns = vec![ast::IndexColumn::from(column.clone())];
             plan.constraints.push(TableConstraint::PrimaryKey(key));
         }
         ColumnOption::Unique(key) => {
-            refuse_deferrable(&key.characteristics)?;
             let mut key = key.clone();
             key.name = name.or(key.name);
             key.columns = vec![ast::IndexColumn::from(column.clone())];
@@ -181,23 +179,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), SqlError> {
         ));
     }
     Ok(())
-}
-
-pub(crate) fn refuse_deferrable(
-    characteristics: &Option<ast::ConstraintCharacteristics>,
-) -> Result<(), SqlError> {
-    match characteristics {
-        Some(c)
-            if c.deferrable == Some(true)
-                || c.initially == Some(ast::DeferrableInitial::Deferred) =>
-        {
-            Err(SqlError::unsupported("a deferrable constraint"))
-        }
-        Some(c) if c.enforced == Some(false) => {
-            Err(SqlError::unsupported("a constraint that is NOT ENFORCED"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// A table definition of columns that are yet to be made, with the ids they will have: what

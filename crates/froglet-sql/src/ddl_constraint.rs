@@ -10,14 +10,13 @@ use datafusion::sql::sqlparser::ast::{
 use froglet_engine::{KeyPart, SqlState};
 use froglet_schema::def::Timing;
 use froglet_schema::{
-    Change, Check, ConstraintKind, ForeignKeyAction, NewConstraint, NewForeignKey, TableDef,
-    TableVersion,
+    Change, Check, ConstraintKind, ForeignKeyAction, NewConstraint, NewForeignKey, NewKey,
+    TableDef, TableVersion,
 };
 
 use crate::apply::Stop;
 use crate::command::fold;
 use crate::ddl::Ddl;
-use crate::ddl_column::refuse_deferrable;
 use crate::ddl_compile::violated_by_some_row;
 use crate::error::SqlError;
 use crate::resolve::Relation;
@@ -35,25 +34,22 @@ impl Ddl<'_> {
     ) -> Result<NewConstraint, SqlError> {
         match constraint {
             TableConstraint::PrimaryKey(key) => {
-                refuse_deferrable(&key.characteristics)?;
+                let timing = timing(&key.characteristics)?;
                 if made.iter().any(|c| matches!(c, NewConstraint::PrimaryKey { .. })) {
                     return Err(SqlError::new(
                         SqlState::INVALID_TABLE_DEFINITION,
                         format!("multiple primary keys for table \"{}\" are not allowed", def.name),
                     ));
                 }
-                let columns = key_columns(&key.columns, def)?;
-                Ok(NewConstraint::PrimaryKey { name: name_of(&key.name), columns })
+                let (name, columns) = (name_of(&key.name), key_columns(&key.columns, def)?);
+                let key = NewKey { name, columns, nulls_equal: false, timing };
+                Ok(NewConstraint::PrimaryKey(key))
             }
             TableConstraint::Unique(key) => {
-                refuse_deferrable(&key.characteristics)?;
+                let timing = timing(&key.characteristics)?;
                 let (name, columns) = (name_of(&key.name), key_columns(&key.columns, def)?);
-                Ok(match key.nulls_distinct {
-                    NullsDistinctOption::NotDistinct => {
-                        NewConstraint::UniqueNulls { name, columns }
-                    }
-                    _ => NewConstraint::Unique { name, columns },
-                })
+                let nulls_equal = key.nulls_distinct == NullsDistinctOption::NotDistinct;
+                Ok(NewConstraint::Unique(NewKey { name, columns, nulls_equal, timing }))
             }
             TableConstraint::Check(check) => self.check_constraint(check, def, rows),
             TableConstraint::ForeignKey(key) => self.foreign_key(key, def),
@@ -126,7 +122,9 @@ impl Ddl<'_> {
         of: &ConstraintUsingIndex,
         primary: bool,
     ) -> Result<(), Stop> {
-        refuse_deferrable(&of.characteristics)?;
+        if timing(&of.characteristics)?.is_deferrable() {
+            return Err(SqlError::unsupported("a deferrable constraint USING INDEX").into());
+        }
         let def = &table.def;
         let index = fold(&of.index_name);
         let refused = |state, message: String| SqlError::new(state, message);

@@ -1,9 +1,11 @@
-//! Foreign keys that are checked at the end of the transaction.
+//! Keys that are checked at the end of the transaction, or of the statement.
 //!
 //! ```text
 //!   child written        its key's values are noted        COMMIT, SET CONSTRAINTS … IMMEDIATE:
 //!   parent's key gone    the values that it had are noted    a child of the values has a parent, and holds it
 //!                                                            nobody refers to the values, or there is a parent
+//!   unique key written     the values, if another row may    one row has the values
+//!                          have them (`unique_key.rs`)
 //! ```
 //!
 //! D1: what is noted is a question about values, not about rows: what became of the rows meanwhile (deleted,
@@ -15,14 +17,17 @@
 //! D3: a constraint is known by its id, and values with their types: renaming changes no question, and a column
 //!     that got another type meanwhile has its values converted, or the transaction fails.
 //!
-//! Only NO ACTION waits, as in PostgreSQL; cascades are made with the statement.
+//! D4: a deferrable unique key that is not put off waits for the end of the statement, whose rows may pass keys on
+//!     to each other; a foreign key that is not put off is asked with the rows.
+//!
+//! Of a foreign key's actions only NO ACTION waits, as in PostgreSQL; cascades are made with the statement.
 
 use std::collections::{HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::ObjectName;
 use froglet_engine::{ColumnType, SqlState, Value};
 use froglet_schema::def::Timing;
-use froglet_schema::{CatalogVersion, ForeignKeyAction, ObjectId};
+use froglet_schema::{CatalogVersion, ForeignKeyAction, ObjectId, TableVersion};
 
 use crate::apply::{Stop, Writer};
 use crate::context::EvalContext;
@@ -31,22 +36,26 @@ use crate::foreignkey::Key;
 use crate::key::{Fit, fit};
 use crate::resolve::Names;
 use crate::session::Session;
+use crate::unique_key::UniqueKey;
 
 /// Whose question it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Side {
+enum Of {
+    /// A foreign key's.
     Child,
     Parent,
+    /// A unique key's.
+    Rows,
 }
 
-/// A question about values of a foreign key.
+/// A question about values of a key.
 #[derive(Clone, Debug)]
-struct Question {
+pub(crate) struct Question {
     /// The constraint and its table.
     constraint: ObjectId,
-    child: ObjectId,
-    side: Side,
-    /// As that side had them.
+    table: ObjectId,
+    of: Of,
+    /// As they were written.
     values: Vec<Value>,
     types: Vec<ColumnType>,
 }
@@ -61,14 +70,14 @@ pub(crate) struct Modes {
 }
 
 impl Modes {
-    /// Whether a key is to be checked at the end.
-    fn puts_off(&self, key: &Key) -> bool {
-        let initially = match key.def.timing {
+    /// Whether a constraint is to be checked at the end.
+    fn puts_off(&self, id: ObjectId, timing: Timing) -> bool {
+        let initially = match timing {
             Timing::NotDeferrable => return false,
             Timing::InitiallyImmediate => false,
             Timing::InitiallyDeferred => true,
         };
-        self.named.get(&key.id).copied().or(self.all).unwrap_or(initially)
+        self.named.get(&id).copied().or(self.all).unwrap_or(initially)
     }
 }
 
@@ -77,7 +86,9 @@ impl Modes {
 pub(crate) struct Deferred {
     questions: Vec<Question>,
     /// Those, with the values as text: the same is asked once.
-    known: HashSet<(ObjectId, Side, String)>,
+    known: HashSet<(ObjectId, Of, String)>,
+    /// Those that the end of the statement answers [D4].
+    of_statement: Vec<Question>,
     pub(crate) modes: Modes,
 }
 
@@ -88,50 +99,61 @@ impl Deferred {
 
     /// The transaction is over.
     pub(crate) fn clear(&mut self) {
-        let is_new = self.modes.all.is_none() && self.modes.named.is_empty() && self.is_empty();
-        if !is_new {
+        let has_no_modes = self.modes.all.is_none() && self.modes.named.is_empty();
+        if !(has_no_modes && self.is_empty() && self.of_statement.is_empty()) {
             *self = Deferred::default();
         }
     }
 
-    fn note(&mut self, key: &Key, side: Side, values: &[Value]) {
-        if self.known.insert((key.id, side, format!("{values:?}"))) {
-            let types = types_of(key, side);
-            let (constraint, child) = (key.id, key.child.def.id);
-            self.questions.push(Question {
-                constraint,
-                child,
-                side,
-                values: values.to_vec(),
-                types,
-            });
+    fn note(&mut self, question: Question) {
+        let values = format!("{:?}", question.values);
+        if self.known.insert((question.constraint, question.of, values)) {
+            self.questions.push(question);
+        }
+    }
+
+    fn note_foreign(&mut self, key: &Key, of: Of, values: &[Value]) {
+        let (constraint, table, values) = (key.id, key.child.def.id, values.to_vec());
+        self.note(Question { constraint, table, of, values, types: types_of(key, of) });
+    }
+
+    /// Another row may have these values of a unique key.
+    pub(crate) fn key(&mut self, key: &UniqueKey<'_>, table: &TableVersion, values: &[Value]) {
+        let (id, timing) = (key.constraint.id, key.constraint.timing);
+        let (values, types) = (values.to_vec(), key.types(table));
+        let of = Of::Rows;
+        let question = Question { constraint: id, table: table.def.id, of, values, types };
+        match self.modes.puts_off(id, timing) {
+            true => self.note(question),
+            false => self.of_statement.push(question),
         }
     }
 
     /// A child has these values in the key's columns; false if that is to be looked at now.
     pub(crate) fn child(&mut self, key: &Key, values: &[Value]) -> bool {
-        let later = self.modes.puts_off(key);
+        let later = self.modes.puts_off(key.id, key.def.timing);
         if later {
-            self.note(key, Side::Child, values);
+            self.note_foreign(key, Of::Child, values);
         }
         later
     }
 
     /// No parent has these values in the key's columns any more; false if that is to be looked at now.
     pub(crate) fn parent(&mut self, key: &Key, action: ForeignKeyAction, values: &[Value]) -> bool {
-        let later = action == ForeignKeyAction::NoAction && self.modes.puts_off(key);
+        let later =
+            action == ForeignKeyAction::NoAction && self.modes.puts_off(key.id, key.def.timing);
         if later {
-            self.note(key, Side::Parent, values);
+            self.note_foreign(key, Of::Parent, values);
         }
         later
     }
 }
 
-/// The types of a side's columns.
-fn types_of(key: &Key, side: Side) -> Vec<ColumnType> {
-    let (table, columns) = match side {
-        Side::Child => (&key.child, key.child_columns()),
-        Side::Parent => (&key.parent, key.parent_columns()),
+/// The types of the columns of a foreign key's side.
+fn types_of(key: &Key, of: Of) -> Vec<ColumnType> {
+    let (table, columns) = match of {
+        Of::Parent => (&key.parent, key.parent_columns()),
+        Of::Child | Of::Rows => (&key.child, key.child_columns()),
     };
     columns.iter().map(|at| table.def.columns[*at].ty).collect()
 }
@@ -146,7 +168,7 @@ enum Asked {
 }
 
 impl Session {
-    /// Answers what the transaction has put off, before it ends: 23503 where the answer is no.
+    /// Answers what the transaction has put off, before it ends: 23503 or 23505 where the answer is no.
     pub(crate) async fn check_deferred(&mut self) -> Result<(), SqlError> {
         self.ask(Asked::All).await
     }
@@ -235,8 +257,7 @@ impl Session {
             let before = found.len();
             for table in catalog.tables.values().filter(|table| is_near(&table.def.schema)) {
                 for constraint in table.def.constraints.iter().filter(|c| c.name == name) {
-                    let foreign = table.def.foreign_keys().find(|(key, _)| *key == name);
-                    if !foreign.is_some_and(|(_, key)| key.timing != Timing::NotDeferrable) {
+                    if !constraint.checked().is_deferrable() {
                         return Err(SqlError::new(
                             SqlState::WRONG_OBJECT_TYPE,
                             format!("constraint \"{name}\" is not deferrable"),
@@ -257,30 +278,50 @@ impl Session {
 }
 
 impl Writer<'_> {
+    /// The statement has written all that it writes: its keys that are not put off [D4].
+    pub(crate) async fn check_keys(&mut self) -> Result<(), Stop> {
+        for question in std::mem::take(&mut self.deferred.of_statement) {
+            Box::pin(self.answer(&question, Asked::Immediate)).await?;
+        }
+        Ok(())
+    }
+
     async fn answer(&mut self, question: &Question, asked: Asked) -> Result<(), Stop> {
         // A constraint that is gone asks nothing.
-        let Some(child) = self.version.tables.get(&question.child).cloned() else { return Ok(()) };
-        let keys = Key::of_child(&child, &self.version);
-        let Some(key) = keys.into_iter().find(|key| key.id == question.constraint) else {
+        let Some(table) = self.version.tables.get(&question.table).cloned() else { return Ok(()) };
+        let Some(constraint) = table.def.constraints.iter().find(|c| c.id == question.constraint)
+        else {
             return Ok(());
         };
-        if asked == Asked::Immediate && self.deferred.modes.puts_off(&key) {
+        let timing = constraint.checked();
+        if asked == Asked::Immediate && self.deferred.modes.puts_off(constraint.id, timing) {
             return Ok(());
         }
-        let values = question.values_now(&key).ok_or_else(|| self.cannot_convert(&key))?;
-        match question.side {
-            Side::Child => {
-                if self.has_child(&key, &values)? {
-                    self.hold_parent_now(&key, &values).await?;
-                }
-                Ok(())
-            }
-            Side::Parent => self.no_children_of(&key, &values).await,
+        let cannot_convert = |writer: &Writer<'_>| writer.cannot_convert(&constraint.name);
+        if question.of == Of::Rows {
+            let key = UniqueKey::all_of(&table).find(|key| key.constraint.id == constraint.id);
+            let Some(key) = key else { return Ok(()) };
+            let values = question.values_now(&key.types(&table));
+            let values = values.ok_or_else(|| cannot_convert(self))?;
+            return self.one_row_has(&table, &key, &values).await;
+        }
+        let keys = Key::of_child(&table, &self.version);
+        let Some(key) = keys.into_iter().find(|key| key.id == constraint.id) else {
+            return Ok(());
+        };
+        let values = question.values_now(&types_of(&key, question.of));
+        let values = values.ok_or_else(|| cannot_convert(self))?;
+        if question.of == Of::Parent {
+            return self.no_children_of(&key, &values).await;
+        }
+        match self.has_child(&key, &values)? {
+            true => self.hold_parent_now(&key, &values).await,
+            false => Ok(()),
         }
     }
 
     /// The owner of the change of a type has to ask before it; whom another's has met begins again.
-    fn cannot_convert(&self, key: &Key) -> SqlError {
+    fn cannot_convert(&self, constraint: &str) -> SqlError {
         let state = match self.txn.extension.is_some() {
             true => SqlState::new("55006"),
             false => SqlState::SERIALIZATION_FAILURE,
@@ -288,8 +329,7 @@ impl Writer<'_> {
         SqlError::new(
             state,
             format!(
-                "a column of foreign key \"{}\" got another type while rows waited to be checked",
-                key.name
+                "a column of constraint \"{constraint}\" got another type while rows waited to be checked"
             ),
         )
         .hint("Use SET CONSTRAINTS ALL IMMEDIATE before the change, or try the transaction again.")
@@ -297,13 +337,12 @@ impl Writer<'_> {
 }
 
 impl Question {
-    /// The values as the side's columns have them now; `None` if they cannot have them.
-    fn values_now(&self, key: &Key) -> Option<Vec<Value>> {
-        let now = types_of(key, self.side);
+    /// The values in columns of these types; `None` if they cannot have them.
+    fn values_now(&self, now: &[ColumnType]) -> Option<Vec<Value>> {
         if now == self.types {
             return Some(self.values.clone());
         }
-        let changed = self.values.iter().zip(&self.types).zip(&now);
+        let changed = self.values.iter().zip(&self.types).zip(now);
         changed
             .map(|((value, was), is)| match fit(value.clone(), *was, *is) {
                 Fit::Exact(value) => Some(value),

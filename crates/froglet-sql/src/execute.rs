@@ -364,6 +364,7 @@ async fn write(
         Plan::Merge(plan) => (Box::pin(plan.run(&mut writer)).await?, TagKind::Merge),
         _ => return Err(SqlError::unsupported("this statement").into()),
     };
+    writer.check_keys().await?;
     outcome_of(prepared, cached, written, tag)
 }
 
@@ -378,7 +379,9 @@ async fn write_with(
 ) -> Result<Outcome, Stop> {
     let snapshot = session.txn.as_mut().expect("run_planned has begun it").snapshot();
     let mut writer = session.writer(version, limits, context)?;
-    match plan.run(&mut writer).await? {
+    let done = plan.run(&mut writer).await?;
+    writer.check_keys().await?;
+    match done {
         with_plan::Done::Written(written, tag) => outcome_of(prepared, cached, written, tag),
         with_plan::Done::Batches(batches, tag) => {
             let stream = futures::stream::iter(batches.into_iter().map(Ok)).boxed();

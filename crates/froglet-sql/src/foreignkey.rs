@@ -153,7 +153,7 @@ type Boxed<'f> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'f>>;
 
 impl Writer<'_> {
     /// The newest committed state and this transaction's writes.
-    fn newest(&self) -> Arc<Snapshot> {
+    pub(crate) fn newest(&self) -> Arc<Snapshot> {
         self.txn.manager().engine().relaxed(self.txn.id())
     }
 

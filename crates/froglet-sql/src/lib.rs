@@ -151,6 +151,7 @@ mod transaction;
 pub mod types;
 pub mod udf;
 mod unicode_forms;
+mod unique_key;
 mod unit_query;
 mod units;
 mod unsupported_forms;

@@ -14,7 +14,6 @@ use datafusion::sql::sqlparser::ast::{
 use froglet_engine::{
     ColumnId, Direction, IndexId, KeyRange, Row, RowId, Snapshot, SqlState, Value, WriteStop, key,
 };
-use froglet_schema::def::Timing;
 use froglet_schema::{ConstraintDef, IndexDef, SqlType, TableDef, TableVersion};
 use froglet_txn::{Isolation, TxnError};
 
@@ -68,6 +67,15 @@ impl OnConflict {
             None => None,
             Some(target) => Some(arbiters(&table.def, target)?),
         };
+        let is_meant = |index: &IndexDef| {
+            indexes.as_ref().is_none_or(|indexes| indexes.contains(&index.spec.id))
+        };
+        if table.def.indexes.iter().any(|index| index.spec.unique_at_commit && is_meant(index)) {
+            return Err(SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+            ));
+        }
         let OnConflictAction::DoUpdate(update) = &clause.action else {
             return Ok((OnConflict { indexes, update: None }, params.to_vec()));
         };
@@ -174,6 +182,7 @@ impl OnConflict {
             let outcome =
                 table.table.insert(writer.txn.part(), std::slice::from_ref(&row), &mut rids);
             let Err((_, stop)) = outcome else {
+                writer.note_keys(table, &rids, None);
                 touched.append(&mut rids);
                 return Ok(Some(row));
             };
@@ -341,7 +350,7 @@ fn arbiters(def: &TableDef, target: &ConflictTarget) -> Result<Vec<IndexId>, Sql
                 let mut key: Vec<_> = index.written_parts().iter().map(|p| p.column).collect();
                 key.sort_unstable();
                 key.dedup();
-                index.spec.unique && implied && is_same(def, &key, &wanted)
+                index.spec.keeps_apart() && implied && is_same(def, &key, &wanted)
             };
             let meant = def.indexes.iter().filter(|index| is_meant(index));
             let meant: Vec<IndexId> = meant.map(|index| index.spec.id).collect();
@@ -357,10 +366,6 @@ fn arbiters(def: &TableDef, target: &ConflictTarget) -> Result<Vec<IndexId>, Sql
             use froglet_schema::ConstraintKind as K;
             let name = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
             match def.constraint(&name) {
-                Some(c) if c.timing != Timing::NotDeferrable => Err(SqlError::new(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
-                )),
                 Some(ConstraintDef { kind: K::PrimaryKey(id) | K::Unique(id), .. }) => {
                     Ok(vec![*id])
                 }

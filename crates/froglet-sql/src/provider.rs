@@ -222,7 +222,8 @@ impl BaseTable {
 
 fn constraints_of(table: &TableVersion) -> Constraints {
     let place = |id| table.def.columns.iter().position(|column| column.id == id);
-    let key = table.def.primary_key().and_then(|index| {
+    // Of a deferrable one two rows may share a key for a while.
+    let key = table.def.primary_key().filter(|index| index.spec.unique).and_then(|index| {
         index.spec.key.iter().map(|part| place(part.column)).collect::<Option<Vec<usize>>>()
     });
     Constraints::new_unverified(key.map(Constraint::PrimaryKey).into_iter().collect())

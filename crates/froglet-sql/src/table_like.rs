@@ -8,9 +8,10 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{self, ObjectName};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use froglet_engine::NullKeys;
 use froglet_schema::change::NewKeyPart;
 use froglet_schema::{
-    Change, ConstraintKind, NewColumn, NewConstraint, NewIndex, ObjectId, TableVersion,
+    Change, ConstraintKind, NewColumn, NewConstraint, NewIndex, NewKey, ObjectId, TableVersion,
 };
 
 use crate::apply::Stop;
@@ -90,24 +91,24 @@ impl Like {
     pub(crate) fn constraints(&self) -> Vec<NewConstraint> {
         let def = &self.source.def;
         let name_of = |id| def.column_by_id(id).map(|c| c.name.clone());
-        let key = |id| {
-            let index = def.index_by_id(id)?;
-            index.spec.key.iter().map(|part| name_of(part.column)).collect::<Option<Vec<_>>>()
-        };
         let mut made = Vec::new();
         for constraint in &def.constraints {
+            let key = |id| {
+                let spec = &def.index_by_id(id)?.spec;
+                let columns: Option<_> = spec.key.iter().map(|part| name_of(part.column)).collect();
+                Some(NewKey {
+                    name: None,
+                    columns: columns?,
+                    nulls_equal: spec.nulls != NullKeys::Distinct,
+                    timing: constraint.timing,
+                })
+            };
             let new = match &constraint.kind {
                 ConstraintKind::PrimaryKey(id) if self.includes("indexes") => {
-                    key(*id).map(|columns| NewConstraint::PrimaryKey { name: None, columns })
+                    key(*id).map(NewConstraint::PrimaryKey)
                 }
                 ConstraintKind::Unique(id) if self.includes("indexes") => {
-                    let nulls = def.index_by_id(*id).map(|index| index.spec.nulls);
-                    key(*id).map(|columns| match nulls.unwrap_or_default() {
-                        froglet_engine::NullKeys::Distinct => {
-                            NewConstraint::Unique { name: None, columns }
-                        }
-                        _ => NewConstraint::UniqueNulls { name: None, columns },
-                    })
+                    key(*id).map(NewConstraint::Unique)
                 }
                 ConstraintKind::Check(check) if self.includes("constraints") => {
                     let columns = check.columns.iter().map(|id| name_of(*id)).collect();

@@ -40,7 +40,7 @@ fn descending(id: u32) -> KeyPart {
 }
 
 fn index(id: u32, key: Vec<KeyPart>, unique: bool) -> IndexSpec {
-    IndexSpec { id: IndexId(id), key, unique, nulls: Default::default() }
+    IndexSpec { id: IndexId(id), key, unique, unique_at_commit: false, nulls: Default::default() }
 }
 
 fn table(

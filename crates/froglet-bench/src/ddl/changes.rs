@@ -11,7 +11,7 @@ use froglet_schema::change::CompiledError;
 use froglet_schema::change::NewKeyPart;
 use froglet_schema::{
     Change, Check, Expression, Fill, ForeignKeyAction, Made, NewConstraint, NewForeignKey,
-    NewIndex, NewTable, ObjectId, RowQuery, SchemaError, TableDef, TableQuery, Transform,
+    NewIndex, NewKey, NewTable, ObjectId, RowQuery, SchemaError, TableDef, TableQuery, Transform,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -118,10 +118,10 @@ pub const CASES: [Case; 12] = [
         sql: "ALTER TABLE bench ADD CONSTRAINT bench_code_key UNIQUE (code)",
         change: |def, _| Change::AddConstraint {
             table: def.id,
-            constraint: NewConstraint::Unique {
+            constraint: NewConstraint::Unique(NewKey {
                 name: Some("bench_code_key".to_owned()),
-                columns: vec!["code".to_owned()],
-            },
+                ..NewKey::of(["code"])
+            }),
         },
         undo: Some(|def, _| drop_constraint(def, "bench_code_key")),
         limit_ms: None,

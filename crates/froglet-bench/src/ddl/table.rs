@@ -16,8 +16,8 @@ use arrow_array::Array;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnType, Direction, Engine, KeyRange, Row, Value, batch};
 use froglet_schema::{
-    Catalog, Change, MigrationOptions, NewColumn, NewConstraint, NewTable, ObjectId, SqlType,
-    TableDef, TableVersion,
+    Catalog, Change, MigrationOptions, NewColumn, NewConstraint, NewKey, NewTable, ObjectId,
+    SqlType, TableDef, TableVersion,
 };
 use froglet_txn::{Isolation, Limits, SchemaUse, TxnManager};
 
@@ -74,7 +74,7 @@ pub async fn change(catalog: &Catalog, change: Change, sql: &str) -> Result<Opti
 
 /// Makes both tables and fills them.
 pub async fn create(catalog: &Catalog, rows: u64) -> Result<()> {
-    let key = |column: &str| NewConstraint::PrimaryKey { name: None, columns: vec![column.into()] };
+    let key = |column: &str| NewConstraint::PrimaryKey(NewKey::of([column]));
     let table = |name: &str, columns| NewTable {
         schema: SCHEMA.to_owned(),
         name: name.to_owned(),

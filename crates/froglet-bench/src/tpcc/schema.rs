@@ -225,6 +225,7 @@ impl TableName {
             id: IndexId(self as u32 * 2 + n),
             key: key.iter().map(|&at| part(at)).collect(),
             unique,
+            unique_at_commit: false,
             nulls: Default::default(),
         };
         let indexes = [(0, unique, true), (1, other, false)]

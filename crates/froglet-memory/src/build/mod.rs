@@ -247,7 +247,7 @@ impl Pairs<'_> {
     /// Meets the next entry. Whether its key has a NULL, the row says if nobody else does.
     #[inline]
     fn meet(&mut self, key: &[u8], rid: RowId, has_null: Option<bool>, loading: &mut Loading) {
-        if !self.build.index().spec.unique || has_null == Some(true) {
+        if !self.build.index().spec.keeps_apart() || has_null == Some(true) {
             return;
         }
         if let Some(last) = self.last.filter(|_| self.last_key == key)

@@ -137,7 +137,7 @@ impl Build {
     /// The last entry of what is there and the first of what is appended may share a key.
     fn meet_neighbours(&self, whole: &Loader, part: &Loader, loading: &mut Loading) {
         if let (Some((last_key, last)), Some((key, rid))) = (whole.last(), part.first())
-            && self.index().spec.unique
+            && self.index().spec.keeps_apart()
             && last_key == key
             && self.is_without_null(RowId(rid))
         {

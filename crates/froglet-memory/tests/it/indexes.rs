@@ -35,6 +35,44 @@ fn a_unique_key_is_taken_once() {
 }
 
 #[test]
+fn a_key_that_is_unique_at_the_commit_may_be_shared_and_its_rivals_are_told() {
+    let mut layout = froglet_engine::Layout::clone(&accounts());
+    layout.indexes[0].unique = false;
+    layout.indexes[0].unique_at_commit = true;
+    let db = Db::with(layout.into(), froglet_memory::MemoryOptions::default());
+    let rid = db.insert(&[account(1, "ann", 10)])[0];
+    let rival = |own: &dyn froglet_engine::EngineTxn, row| db.table.rival(own.id(), 0, row);
+
+    let (mut one, mut two) = (db.begin(), db.begin());
+    let bob = insert(&*db.table, &mut *one, account(1, "bob", 0)).expect("not asked");
+    assert!(matches!(
+        rival(&*one, bob),
+        Some(WriteStop::Duplicate { index: IndexId(1), other }) if other == rid
+    ));
+    let cat = insert(&*db.table, &mut *two, account(2, "cat", 0)).expect("not asked");
+    assert!(rival(&*two, cat).is_none(), "alone");
+    update(&*db.table, &mut *one, bob, &[0], &[Value::Int64(2)]).expect("own");
+    let (first, second) = (one.id(), two.id());
+    assert!(matches!(rival(&*one, bob), Some(WriteStop::Busy { holder }) if holder == second));
+    assert!(matches!(rival(&*two, cat), Some(WriteStop::Busy { holder }) if holder == first));
+    commit(two);
+    assert!(matches!(rival(&*one, bob), Some(WriteStop::Duplicate { other, .. }) if other == cat));
+    // Rows that change keys with each other have none in common.
+    update(&*db.table, &mut *one, bob, &[0], &[Value::Int64(1)]).expect("own");
+    update(&*db.table, &mut *one, rid, &[0], &[Value::Int64(3)]).expect("free");
+    assert!(rival(&*one, bob).is_none() && rival(&*one, rid).is_none());
+    delete(&*db.table, &mut *one, bob).expect("own");
+    assert!(rival(&*one, bob).is_none(), "gone");
+    one.abort();
+
+    // Who enters rows that are there already tells of those that share a key.
+    let both = db.insert(&[account(5, "dan", 0), account(5, "eve", 0)]);
+    let mut duplicates = Vec::new();
+    db.table.index_block(next_id(), 0, 0, &mut duplicates).expect("indexed");
+    assert_eq!(duplicates, [(both[0], both[1]), (both[1], both[0])]);
+}
+
+#[test]
 fn a_key_that_an_unfinished_delete_would_free_is_busy() {
     let db = Db::new();
     let rid = db.insert(&[account(1, "ann", 10)])[0];

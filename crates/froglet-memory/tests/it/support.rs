@@ -26,6 +26,7 @@ pub fn index(id: u32, columns: &[u32], unique: bool) -> IndexSpec {
         id: IndexId(id),
         key: columns.iter().map(part).collect(),
         unique,
+        unique_at_commit: false,
         nulls: Default::default(),
     }
 }

@@ -13,7 +13,8 @@ use froglet_engine::{
 use froglet_memory::{MemoryEngine, MemoryOptions};
 use froglet_schema::{
     Catalog, CatalogVersion, Change, Check, Fill, Made, MigrationOptions, NewColumn, NewConstraint,
-    NewTable, ObjectId, RowQuery, SchemaError, SqlType, TableQuery, TableVersion, Transform,
+    NewKey, NewTable, ObjectId, RowQuery, SchemaError, SqlType, TableQuery, TableVersion,
+    Transform,
 };
 use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnError, TxnManager};
 
@@ -77,10 +78,7 @@ impl World {
                 column("v", ColumnType::Int64),
                 column("s", ColumnType::Text),
             ],
-            constraints: vec![NewConstraint::PrimaryKey {
-                name: None,
-                columns: vec!["id".to_owned()],
-            }],
+            constraints: vec![NewConstraint::PrimaryKey(NewKey::of(["id"]))],
             dictionary: None,
         };
         let mut txn = self.begin(Isolation::ReadCommitted);
@@ -126,7 +124,7 @@ impl World {
     pub fn add_key(&self) -> Change {
         Change::AddConstraint {
             table: self.table,
-            constraint: NewConstraint::PrimaryKey { name: None, columns: vec!["id".to_owned()] },
+            constraint: NewConstraint::PrimaryKey(NewKey::of(["id"])),
         }
     }
 
@@ -393,7 +391,7 @@ impl World {
     pub fn add_unique(&self) -> Change {
         Change::AddConstraint {
             table: self.table,
-            constraint: NewConstraint::Unique { name: None, columns: vec!["v".to_owned()] },
+            constraint: NewConstraint::Unique(NewKey::of(["v"])),
         }
     }
 }

@@ -78,6 +78,8 @@ fn plain_constraint(
         conname: &constraint.name,
         connamespace: schema_oid_of(catalog, &table.schema),
         contype: kind(constraint),
+        condeferrable: constraint.timing.is_deferrable(),
+        condeferred: constraint.timing == Timing::InitiallyDeferred,
         convalidated: !constraint.not_valid,
         conrelid: table.id,
         conindid: index.map_or(0, |i| i.id),
@@ -105,7 +107,7 @@ fn foreign_key(
         conname: &constraint.name,
         connamespace: schema_oid_of(catalog, &table.schema),
         contype: 'f',
-        condeferrable: key.timing != Timing::NotDeferrable,
+        condeferrable: key.timing.is_deferrable(),
         condeferred: key.timing == Timing::InitiallyDeferred,
         convalidated: !constraint.not_valid,
         conrelid: table.id,
@@ -216,7 +218,7 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
                 let included = column_list(table, index.notes.include.iter().copied());
                 text.push_str(&format!(" INCLUDE ({included})"));
             }
-            text
+            text + timing_text(constraint.timing)
         }
         ConstraintKind::Check(check) => {
             let text = deparse::check_text(check, table, pretty);
@@ -241,12 +243,16 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
 pub fn actions_text(key: &ForeignKeyDef) -> String {
     let actions = [("UPDATE", key.on_update), ("DELETE", key.on_delete)].into_iter();
     let text = |(event, action)| Some(format!(" ON {event} {}", action_text(action)?));
-    let timing = match key.timing {
+    actions.filter_map(text).chain([timing_text(key.timing).to_owned()]).collect()
+}
+
+/// ` DEFERRABLE …`
+pub fn timing_text(timing: Timing) -> &'static str {
+    match timing {
         Timing::NotDeferrable => "",
         Timing::InitiallyImmediate => " DEFERRABLE",
         Timing::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
-    };
-    actions.filter_map(text).chain([timing.to_owned()]).collect()
+    }
 }
 
 fn action_text(action: ForeignKeyAction) -> Option<&'static str> {
@@ -286,7 +292,7 @@ pub fn index_text(catalog: &CatalogVersion, oid: u32, column: i64, pretty: bool)
     }
     Some(format!(
         "CREATE {}INDEX {} ON {}.{} {}",
-        if index.is_unique(table) { "UNIQUE " } else { "" },
+        if index.spec.keeps_apart() { "UNIQUE " } else { "" },
         quote_ident(&index.name),
         quote_ident(&table.schema),
         quote_ident(&table.name),

@@ -2,7 +2,6 @@
 //! pg_depend.
 
 use froglet_engine::{ColumnId, Dictionary, NullKeys};
-use froglet_schema::def::Timing;
 use froglet_schema::{
     CatalogVersion, ColumnDef, ConstraintKind, IndexDef, SequenceDef, TableDef, TableVersion,
 };
@@ -370,16 +369,15 @@ fn indexes(scope: &QueryScope, rows: &mut Rows) {
                 .is_some_and(|c| matches!(c.kind, ConstraintKind::PrimaryKey(_)));
             let parts = index.written_parts();
             let columns = || parts.iter().filter_map(|p| def.column_by_id(p.column));
-            let timing = def.constraint_of_index(index.spec.id).map(|c| c.timing);
             row!(rows;
                 indexrelid: index.id,
                 indrelid: def.id,
                 indnatts: parts.len() + index.notes.include.len(),
                 indnkeyatts: parts.len(),
-                indisunique: index.is_unique(def),
+                indisunique: index.spec.keeps_apart(),
                 indnullsnotdistinct: index.spec.nulls != NullKeys::Distinct,
                 indisprimary: primary,
-                indimmediate: timing.is_none_or(|timing| timing == Timing::NotDeferrable),
+                indimmediate: !index.spec.unique_at_commit,
                 indisvalid: true,
                 indisready: true,
                 indislive: true,

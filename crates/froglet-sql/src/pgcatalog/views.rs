@@ -274,10 +274,7 @@ fn each_constraint(scope: &QueryScope, mut f: impl FnMut(&TableDef, &ConstraintD
 fn is_constraints(scope: &QueryScope, rows: &mut Rows) {
     let database = scope.session.database();
     each_constraint(scope, |table, constraint| {
-        let timing = match &constraint.kind {
-            ConstraintKind::ForeignKey(key) => key.timing,
-            _ => Timing::NotDeferrable,
-        };
+        let timing = constraint.checked();
         row!(rows;
             constraint_catalog: &database,
             constraint_schema: &table.schema,
@@ -286,7 +283,7 @@ fn is_constraints(scope: &QueryScope, rows: &mut Rows) {
             table_schema: &table.schema,
             table_name: &table.name,
             constraint_type: kind_word(constraint),
-            is_deferrable: if timing == Timing::NotDeferrable { "NO" } else { "YES" },
+            is_deferrable: if timing.is_deferrable() { "YES" } else { "NO" },
             initially_deferred: if timing == Timing::InitiallyDeferred { "YES" } else { "NO" },
             enforced: "YES",
         );

@@ -4,7 +4,7 @@ use froglet_engine::NullKeys;
 use froglet_schema::def::ForeignKeyDef;
 use froglet_schema::{ColumnDef, ConstraintDef, ConstraintKind, IndexDef, SequenceDef, TableDef};
 
-use crate::pgcatalog::constraints::{actions_text, index_clauses};
+use crate::pgcatalog::constraints::{actions_text, index_clauses, timing_text};
 use crate::stored;
 use crate::types::{oids, type_name};
 use crate::udf::lookup::quote_ident;
@@ -76,7 +76,8 @@ pub(super) fn constraint(
         }
     };
     let not_valid = if constraint.not_valid { " NOT VALID" } else { "" };
-    Some(format!("CONSTRAINT {} {text}{not_valid}", quote_ident(&constraint.name)))
+    let (name, timing) = (quote_ident(&constraint.name), timing_text(constraint.timing));
+    Some(format!("CONSTRAINT {name} {text}{timing}{not_valid}"))
 }
 
 /// The columns of a foreign key's parent.
