@@ -1139,3 +1139,35 @@ select a.id, q.v from a left join lateral (select max(v) v from b where b.k = a.
 select a.id, q.v, q.n from a, lateral (select sum(v) v, count(*) n from b where b.k = a.k) q order by 1;
 select a.id, q.v from a, lateral (select coalesce(max(v), 0) v from b where b.k = a.k) q order by 1;
 select a.id, q.v from a, lateral (select max(v) v from b where b.k = a.k having count(*) > 1) q order by 1;
+-- feature: the order of sorted subqueries, views and CTEs
+create table t (a int primary key, b int);
+insert into t select i, (i * 7919) % 1000 from generate_series(1, 3000) i;
+create view v as select a, b from t order by b, a;
+select * from v limit 5;
+select * from (select a from t order by b desc, a) s limit 5;
+select a from (select a, b from t order by b desc, a) s where a > 100 offset 3 limit 5;
+with s as (select a from t order by b desc, a) select * from s limit 5;
+select a from v where b < 3;
+select row_number() over (), a from (select a from t where b < 2 order by a desc) s;
+create table u (id serial, a int);
+insert into u (a) select a from (select a from t where b < 2 order by a desc) s;
+select * from u order by id;
+select distinct on (b) b, a from (select a, b from t order by b, a desc) s limit 3;
+select a from (select a from t where b < 2 order by a desc) s union all select 1;
+select s.a, x.y from (select a from t where b < 2 order by a desc) s, lateral (select s.a + 1 as y) x;
+-- feature: aggregates that show the order of a sorted subquery
+create table t (a int primary key, b int, c text);
+insert into t select i, (i * 7919) % 100, 'x' || (i * 31) % 97 from generate_series(1, 300) i;
+create view v as select a, c from t where a < 9 order by c desc;
+select array_agg(a) from (select a from t order by b, a) s;
+select string_agg(c, ',') from (select c from t order by c, a) s;
+select json_agg(s) from (select a, b from t where a < 20 order by b desc, a) s;
+select b, array_agg(a) from (select a, b from t where b < 5 order by a desc) s group by b order by b;
+with s as (select a from t where b < 3 order by a desc) select jsonb_agg(a), sum(a), array_agg(a) filter (where a > 100) from s;
+select array_agg(x) from (select a + 1 as x from (select a from t where b < 5 order by b, a desc) s) q where x % 2 = 0;
+select array_agg(a) from (select distinct on (b) a, b from t order by b, a) s;
+select array_agg(r) from (select row_number() over (order by b, a) r, a from t where b < 5 order by a desc) s;
+select t.a, (select string_agg(c, ',') from (select c from t u where u.b = t.b order by a desc) s) from t where a < 4 order by a;
+select t.a, x.l from t, lateral (select json_agg(s) l from (select u.a, u.c from t u where u.b = t.b order by u.c) s) x where t.a < 4 order by 1;
+select array_agg(x order by x), array_agg(x) from (select a as x from t where a < 6 order by a desc) s;
+select jsonb_object_agg(a, c), array_agg(a), string_agg(distinct c, '') from v;

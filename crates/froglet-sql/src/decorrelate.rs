@@ -265,8 +265,13 @@ impl Domain {
             LogicalPlan::Distinct(Distinct::All(_)) => builder.distinct()?.build()?,
             // In FROM beside nothing, or behind LATERAL.
             LogicalPlan::Subquery(_) => builder.build()?,
-            // The order of a subquery's rows matters where they are counted, and there it is kept.
-            LogicalPlan::Sort(sort) if sort.fetch.is_none() => builder.build()?,
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
+                let mut keys = sort.expr.clone();
+                for key in &mut keys {
+                    key.expr = self.read(key.expr.clone())?;
+                }
+                builder.sort(keys)?.build()?
+            }
             LogicalPlan::Unnest(unnest) => builder
                 .unnest_columns_with_options(unnest.exec_columns.clone(), unnest.options.clone())?
                 .build()?,

@@ -66,6 +66,7 @@ mod insert;
 mod insert_plan;
 mod integers;
 mod join_way;
+mod kept_order;
 mod key;
 mod lateral_filters;
 mod lazy_column;

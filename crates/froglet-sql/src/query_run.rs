@@ -33,6 +33,7 @@ use crate::context::SessionRef;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::in_order::in_order;
+use crate::kept_order::KeepOrder;
 use crate::once;
 use crate::provider::QueryScope;
 use crate::query::QueryEnv;
@@ -83,6 +84,8 @@ fn config() -> SessionConfig {
     // Field metadata names SQL types; operators may drop it on the way, which changes nothing.
     options.execution.skip_physical_aggregate_schema_check = true;
     options.sql_parser.parse_float_as_decimal = true;
+    // Whoever sorts a subquery, a view or a CTE sees its order, as in PostgreSQL.
+    options.sql_parser.enable_subquery_sort_elimination = false;
     options.explain.show_statistics = false;
     config
 }
@@ -106,11 +109,14 @@ pub fn template() -> &'static SessionState {
 /// - those that move filters: the logical plan's are where they can be, no scan here takes others, and a condition over
 ///   both sides of an outer join whose columns have one name was moved to one side;
 /// - the one that answers aggregates from statistics: ours are never exact, and of an aggregate with FILTER over one of
-///   no rows it answered the inner one.
+///   no rows it answered the inner one;
+/// and ours ([`KeepOrder`]).
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let is_left_out =
         |name: &str| name.starts_with("FilterPushdown") || name == "aggregate_statistics";
-    PhysicalOptimizer::new().rules.into_iter().filter(|rule| !is_left_out(rule.name())).collect()
+    let theirs = PhysicalOptimizer::new().rules.into_iter();
+    let ours: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(KeepOrder);
+    [ours].into_iter().chain(theirs.filter(|rule| !is_left_out(rule.name()))).collect()
 }
 
 /// Configuration of a session.
