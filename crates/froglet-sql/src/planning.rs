@@ -81,7 +81,7 @@ impl Registry {
                 }
                 names
             }),
-            window: index(windows.chain([crate::udf::ntile::function()]), |f| {
+            window: index(windows.chain(crate::udf::window_functions()), |f| {
                 with_aliases(f.name(), f.aliases())
             }),
             higher_order: index(SessionStateDefaults::default_higher_order_functions(), |f| {

@@ -7,9 +7,9 @@ use datafusion::logical_expr::{Expr, when};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::json_ops::{call, oid_of, typed};
-use super::numerics;
+use super::{casts, numerics};
 use crate::types::array::is_array;
-use crate::types::oids;
+use crate::types::{oids, plain};
 
 /// The call that an operator is, if it is one of two arrays.
 pub(super) fn plan(
@@ -26,6 +26,12 @@ pub(super) fn plan(
         _ => return Ok(None),
     };
     let (l, r) = (oid_of(left, schema), oid_of(right, schema));
+    if name == "array_concat"
+        && let (Some(l), Some(r)) = (l, r)
+        && let Some(joined) = numerics_joined((left, l), (right, r))
+    {
+        return Ok(Some(joined));
+    }
     if name == "array_concat" && l.is_some() == r.is_some() {
         // Of two types the planner knows what to do.
         return Ok(None);
@@ -59,4 +65,34 @@ pub(super) fn plan(
         }
         (found, _) => Ok(found),
     }
+}
+
+/// `||` of an array of numerics with a number, or an array of numbers, of another type.
+fn numerics_joined((left, l): (&Expr, u32), (right, r): (&Expr, u32)) -> Option<Expr> {
+    const NUMBERS: [(u32, u32); 4] = [
+        (oids::INT2, oids::INT2_ARRAY),
+        (oids::INT4, oids::INT4_ARRAY),
+        (oids::INT8, oids::INT8_ARRAY),
+        (oids::NUMERIC, oids::NUMERIC_ARRAY),
+    ];
+    if ![l, r].contains(&oids::NUMERIC_ARRAY) {
+        return None;
+    }
+    let as_numeric = |expr: &Expr, oid: u32| {
+        let (_, array) = NUMBERS.iter().find(|(number, array)| [*number, *array].contains(&oid))?;
+        let wanted = if *array == oid { oids::NUMERIC_ARRAY } else { oids::NUMERIC };
+        Some(if wanted == oids::NUMERIC {
+            numerics::exact(expr.clone())
+        } else if oid == wanted {
+            expr.clone()
+        } else {
+            casts::call(expr.clone(), plain(wanted))
+        })
+    };
+    let name = match (is_array(l), is_array(r)) {
+        (true, true) => "array_concat",
+        (true, false) => "array_append",
+        _ => "array_prepend",
+    };
+    call(name, vec![as_numeric(left, l)?, as_numeric(right, r)?])
 }

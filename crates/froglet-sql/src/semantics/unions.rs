@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::{Cast, Expr, LogicalPlan, Projection, Union};
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
 use froglet_schema::SqlType;
 
 use super::operators::unknown_literal;
@@ -64,9 +64,7 @@ fn one_type(union: Union) -> Result<Union> {
     let width = union.schema.fields().len();
     let types = (0..width).map(|at| common_type(&union, at));
     let types = types.collect::<Result<Vec<Option<SqlType>>>>()?;
-    let has_rank =
-        |input: &Arc<LogicalPlan>| input.schema().fields().iter().any(|field| is_rank(field));
-    if types.iter().all(Option::is_none) && !union.inputs.iter().any(has_rank) {
+    if types.iter().all(Option::is_none) {
         return Ok(union);
     }
     let brought = union.inputs.iter().map(|input| brought(input, &types)).collect::<Result<_>>()?;
@@ -120,11 +118,6 @@ fn is_time(oid: u32) -> bool {
     matches!(oid, oids::DATE | oids::TIMESTAMP | oids::TIMESTAMPTZ)
 }
 
-/// Arrow's ranks are unsigned: beside a bigint they would come to a numeric.
-fn is_rank(field: &Field) -> bool {
-    *field.data_type() == DataType::UInt64
-}
-
 fn is_number_of_object(oid: u32) -> bool {
     use oids::*;
     matches!(oid, OID | REGCLASS | REGTYPE | REGPROC | REGNAMESPACE | REGROLE)
@@ -138,7 +131,6 @@ fn brought(input: &Arc<LogicalPlan>, types: &[Option<SqlType>]) -> Result<Arc<Lo
     with_columns(input, |at, field, expr| match types[at] {
         _ if is_open(input, at) => None,
         Some(ty) if sql_type_of_field(field).oid != ty.oid => Some(casts::call(expr, ty)),
-        _ if is_rank(field) => Some(Expr::Cast(Cast::new(Box::new(expr), DataType::Int64))),
         _ => None,
     })
 }

@@ -27,6 +27,7 @@ pub mod numbers;
 pub mod ordered;
 pub mod overload;
 pub mod pattern;
+pub mod ranks;
 pub mod regexp;
 pub mod session;
 pub mod sets;
@@ -43,7 +44,7 @@ pub mod typed;
 
 use std::sync::Arc;
 
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 use crate::semantics::arith::Negative;
 use crate::semantics::{cast_names, common, identity, named, quantified};
@@ -120,4 +121,9 @@ pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     all.extend(statistics::functions());
     all.push(Arc::new(AggregateUDF::new_from_impl(single::SingleValue::default())));
     all
+}
+
+/// Every window function.
+pub fn window_functions() -> Vec<Arc<WindowUDF>> {
+    ranks::functions().into_iter().chain([ntile::function()]).collect()
 }
