@@ -8,6 +8,7 @@ pub mod bytes;
 pub mod case;
 pub mod catalog;
 pub mod decimal;
+pub mod extremes;
 pub mod fields;
 pub mod format;
 pub mod from_char;
@@ -27,6 +28,7 @@ pub mod numbers;
 pub mod ordered;
 pub mod overload;
 pub mod pattern;
+mod polymorphic;
 pub mod regexp;
 pub mod session;
 pub mod sets;
@@ -97,6 +99,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(json::functions());
     all.extend(arrays::functions());
     all.extend(lists::functions());
+    all.extend(polymorphic::functions());
     all.extend(advisory::functions());
     all.extend(nothing::functions());
     all.extend(notify::functions());
@@ -114,6 +117,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 /// Aggregate functions.
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     let mut all = intervals::planned();
+    all.extend(extremes::functions());
     all.push(array_agg::function());
     all.push(string_agg::function());
     all.extend(ordered::functions());
