@@ -118,6 +118,7 @@ mod rewrite_json;
 mod rewrite_order;
 pub mod rewrite_quantified;
 mod rewrite_rows;
+mod rewrite_scalar;
 pub mod rewrite_sets;
 pub mod rewrite_subquery;
 mod rewrite_tableoid;

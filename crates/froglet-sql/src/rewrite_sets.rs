@@ -189,7 +189,7 @@ fn columns_or(alias: &Option<ast::TableAlias>, table: &ast::Ident) -> ast::Ident
     column.map_or_else(|| table.clone(), |column| column.name.clone())
 }
 
-fn has_columns(arg: &impl ast::Visit) -> bool {
+pub(crate) fn has_columns(arg: &impl ast::Visit) -> bool {
     walk::any_expr(arg, |expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)))
 }
 

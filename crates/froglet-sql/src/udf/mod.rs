@@ -55,6 +55,13 @@ use simple::{Out, Simple};
 /// The name of the function that pads a string to the width of a char(n).
 pub const PAD: &str = "froglet_pad";
 
+/// The name of the function that is true of every value: whoever asks has the value computed.
+pub const CALLED: &str = "froglet_called";
+
+fn called() -> Arc<ScalarUDF> {
+    typed::Typed::new(CALLED, 1, oids::BOOL, |_| Ok(Out::Bool(true))).not_strict().build()
+}
+
 /// The type of what answers nothing.
 pub const VOID: u32 = 2278;
 
@@ -105,6 +112,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(notify::functions());
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));
     all.push(pad());
+    all.push(called());
     all.push(crate::exported::function());
     all.extend(overload::functions(SIGNATURES));
     all.extend(common::functions());
