@@ -1182,3 +1182,24 @@ select a, x from t, pg_try_advisory_lock(a) x order by a;
 select count(*) from pg_advisory_unlock_all();
 select count(*) from set_config('a.b', 'c', false) x;
 select current_setting('a.b');
+-- feature: ROWS FROM
+create table t (a int, b text, l int[]);
+insert into t values (1, 'x', '{1,2}'), (2, 'y', '{3}');
+select * from rows from (generate_series(1, 3), unnest(array['a', 'b']));
+select * from rows from (generate_series(1, 3), unnest(array['a', 'b']), lower('ABC')) with ordinality as x(p, q);
+select * from rows from (lower('ABC'), coalesce(1, 2)) with ordinality;
+select * from rows from (generate_series(1, 2)) as x;
+select * from rows from (jsonb_each('{"a":1,"b":[2]}'), jsonb_array_elements('[{"x":2}]'), regexp_split_to_table('a b c', ' '));
+select a, x.* from t, rows from (unnest(l), generate_series(1, a)) as x(p, q) order by a, q, p;
+select a, x.* from t left join lateral rows from (unnest(t.l), upper(t.b)) with ordinality as x(p, q, r) on true order by a, r;
+create view v as select * from rows from (generate_series(1, 3), unnest(array['a', 'b'])) as x(p, q);
+select * from v;
+select rows from (select 1 as rows) q;
+select * from rows from (nosuch(1), generate_series(1, 2));
+select * from rows from (max(1), generate_series(1, 2));
+select * from rows from (generate_series(1, 2), lower('x')) as x(a, b, c);
+-- feature: unnest of several arrays: names of its columns
+select * from unnest(array[1, 2], array['a', 'b', 'c']) with ordinality;
+select x, y, z from unnest(array[1, 2], array['a', 'b', 'c'], array[true]) as u(x, y, z);
+select * from unnest(array[1, 2], array['a'], array[true]) as u(x, y);
+select * from unnest(array[1]) as x(a, b);

@@ -151,8 +151,8 @@ impl Change for Rewriter {
             }
             _ => {}
         }
-        rewrite_sets::in_from(factor);
-        if let Err(e) = rewrite_scalar::in_from(factor) {
+        if let Err(e) = rewrite_sets::in_from(factor).and_then(|()| rewrite_scalar::in_from(factor))
+        {
             self.failed.get_or_insert(e);
         }
     }

@@ -105,16 +105,8 @@ impl Call {
     }
 
     fn check(&self) -> Result<(), SqlError> {
-        let name = &self.function;
-        if registry().is_aggregate(name) && !is_scalar(name) {
-            let message = "aggregate functions are not allowed in functions in FROM";
-            return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
-        }
-        if registry().is_window(name) && !is_scalar(name) {
-            let message = format!("window function {name} requires an OVER clause");
-            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
-        }
-        if !is_scalar(name) {
+        check_kind(&self.function)?;
+        if !is_scalar(&self.function) {
             return Ok(());
         }
         if self.columns().iter().any(|column| column.data_type.is_some()) {
@@ -122,15 +114,7 @@ impl Call {
                 "a column definition list is only allowed for functions returning \"record\"";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
-        let (given, there) = (self.columns().len(), 1 + usize::from(self.with_ordinality));
-        if given > there {
-            let table = folded(&self.table());
-            let message = format!(
-                "table \"{table}\" has {there} columns available but {given} columns specified"
-            );
-            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
-        }
-        Ok(())
+        check_names(&self.table(), self.columns(), 1 + usize::from(self.with_ordinality))
     }
 
     fn query(&self) -> Option<Box<ast::Query>> {
@@ -157,6 +141,38 @@ impl Call {
         let function = registry().scalar(&self.function);
         function.is_some_and(|f| f.signature().volatility == Volatility::Volatile)
     }
+}
+
+/// 42803 for an aggregate, 42809 for a function of windows.
+pub(crate) fn check_kind(name: &str) -> Result<(), SqlError> {
+    if is_scalar(name) {
+        return Ok(());
+    }
+    if registry().is_aggregate(name) {
+        let message = "aggregate functions are not allowed in functions in FROM";
+        return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
+    }
+    if registry().is_window(name) {
+        let message = format!("window function {name} requires an OVER clause");
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+    }
+    Ok(())
+}
+
+/// 42P10 for more names than there are columns.
+pub(crate) fn check_names(
+    table: &Ident,
+    names: &[ast::TableAliasColumnDef],
+    there: usize,
+) -> Result<(), SqlError> {
+    let given = names.len();
+    if given <= there {
+        return Ok(());
+    }
+    let table = folded(table);
+    let message =
+        format!("table \"{table}\" has {there} columns available but {given} columns specified");
+    Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message))
 }
 
 /// The query without those arguments that are parameters of type void, if there are any: JDBC has one for the result
