@@ -375,3 +375,17 @@ select a, min(m), max(m), max(m) > 'ok' from t group by a order by a;
 select a, m, max(m) over (order by a, m), min(m) over (order by a, m rows between 1 preceding and current row) from t order by a, m;
 select max(distinct m), min(m) filter (where a = 2), (select max(m) from t where a = 2) < 'happy' from t having max(m) = 'happy';
 select mode() within group (order by m), mode() within group (order by m desc), percentile_disc(0.5) within group (order by m) from t where a < 3;
+-- feature: enum_range, enum_first, enum_last
+create type mood as enum ('sad', 'ok', 'happy');
+create table t (a int, m mood);
+insert into t values (1, 'ok'), (2, 'happy'), (3, 'sad'), (4, null);
+select enum_range('ok'::mood, null), enum_range(null, 'ok'::mood), enum_range('sad'::mood, 'ok'), enum_range('happy'::mood, 'sad'::mood), enum_range('ok'::mood);
+select pg_typeof(enum_first(null::mood)), pg_typeof(enum_range(null::mood)), (enum_range(null::mood))[2] < 'happy', array_length(enum_range(null::mood), 1);
+select x, pg_typeof(x), x > 'ok' from unnest(enum_range(null::mood)) x order by x desc;
+select a, m = any(enum_range('ok'::mood, null)), enum_range(m, null), enum_last(m) from t order by a;
+select x, count(m) from unnest(enum_range(null::mood)) x left join t on t.m = x group by x order by x;
+select array_to_string(enum_range(null::mood), ','), enum_range(null::mood)::text[], to_json(enum_range(null::mood)), pg_typeof(array_agg(m)) from t;
+select * from enum_first(null::mood) x;
+select enum_range(null::mood, 'nope');
+select enum_first('sad');
+select enum_range(1, 2);

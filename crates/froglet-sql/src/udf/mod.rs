@@ -8,6 +8,7 @@ pub mod bytes;
 pub mod case;
 pub mod catalog;
 pub mod decimal;
+pub mod enum_range;
 pub mod extremes;
 pub mod fields;
 pub mod format;
@@ -106,6 +107,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(json::functions());
     all.extend(arrays::functions());
     all.extend(lists::functions());
+    all.extend(enum_range::functions());
     all.extend(polymorphic::functions());
     all.extend(advisory::functions());
     all.extend(nothing::functions());
