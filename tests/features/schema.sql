@@ -575,3 +575,14 @@ create table t (a int default $1);
 create table t (a int default 1 + $2);
 create table t (a int);
 alter table t alter column a set default $1;
+-- feature: CREATE TABLE AS and materialized views of groups and joins with arrays
+create table t (a int, l int[], n numeric[], d date[], j jsonb[]);
+insert into t values (1, '{1}', '{1.0}', '{2024-01-01}', array['{"a":1}', '2']::jsonb[]), (2, null, null, null, null), (3, '{1,2}', '{1.00}', null, '{}');
+create table g as select l, count(*) from t group by l;
+select * from g order by l;
+create table j as select x.l, y.d, x.j, x.n from t x join t y using (a);
+select * from j order by l;
+create table m as select max(l[1]), count(*) from t where l is not null;
+select * from m;
+create materialized view v as select n, count(*) from t group by n;
+select count from v order by count;

@@ -22,7 +22,7 @@ pub const FIRST_USER_ID: ObjectId = 16_384;
 pub struct Expression(pub String);
 
 /// The type a column was declared with, as PostgreSQL's catalog has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SqlType {
     /// pg_type.oid
     pub oid: u32,

@@ -109,6 +109,16 @@ impl Registry {
         self.aggregate.contains_key(name)
     }
 
+    /// Whether a name is a window function's.
+    pub fn is_window(&self, name: &str) -> bool {
+        self.window.contains_key(name)
+    }
+
+    /// Whether a name is that of a function whose rows the planner reads as a table's.
+    pub fn is_table_function(&self, name: &str) -> bool {
+        self.table.contains_key(name.strip_prefix("pg_catalog.").unwrap_or(name))
+    }
+
     /// Every scalar function.
     pub fn scalar_functions(&self) -> &HashMap<String, Arc<ScalarUDF>> {
         &self.scalar

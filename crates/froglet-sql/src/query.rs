@@ -38,7 +38,7 @@ use crate::provider::{CatalogTables, Hidden, QueryScope};
 use crate::pull_up;
 use crate::query_run::{self, QueryStream};
 use crate::recursive;
-use crate::rewrite_subquery;
+use crate::resolve::Names;
 use crate::semantics::{
     casts, copies, grouping_sets, held, merged_columns, named, null_in, operators, sort_keys,
     told_in, unnested, windows,
@@ -46,6 +46,7 @@ use crate::semantics::{
 use crate::stack;
 use crate::subplan;
 use crate::types::{self, oids, sql_type_of_field};
+use crate::{rewrite_records, rewrite_scalar, rewrite_subquery};
 use crate::{view, walk};
 
 /// What planning and running need from the session.
@@ -108,6 +109,11 @@ pub fn plan(
     params: &[SqlType],
     targets: &[SqlType],
 ) -> Result<PlannedQuery, SqlError> {
+    let without_void = rewrite_scalar::without_void(query, params);
+    let query = without_void.as_ref().unwrap_or(query);
+    let names = Names { catalog: &env.catalog, path: &env.session.search_path() };
+    let with_columns = rewrite_records::with_columns(query, &names)?;
+    let query = with_columns.as_ref().unwrap_or(query);
     stack::for_query(query, || match plan_counted(query, env, params, targets) {
         Err(_) if rewrite_subquery::mentions_nothing(query) => {
             let mut simpler = query.clone();

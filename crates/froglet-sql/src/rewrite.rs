@@ -23,6 +23,7 @@
 //! | `SELECT e FROM jsonb_array_elements(x) e` | `SELECT e.value …` | [`crate::rewrite_elements`]: `e` is a row |
 //! | `-x` | a checked call | DataFusion's minus wraps |
 //! | `extract(…)`, `a ^ b`, … | calls | [`crate::rewrite_calls`] |
+//! | `FROM lower('X')` | `FROM (SELECT lower('X'))` | [`crate::rewrite_scalar`]: DataFusion has functions of tables there |
 //! | functions that return sets | lists, unnested | [`crate::rewrite_sets`] |
 //! | `VALUES (date '2024-01-01'), ('2024-01-02')`, `x IS DISTINCT FROM '1'` | types are given to literals, a call | [`crate::rewrite_values`] |
 //! | `x > ALL (SELECT …)` | comparisons with extremes | [`crate::rewrite_quantified`] |
@@ -39,8 +40,8 @@ use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
     once, rewrite_calls, rewrite_correlated, rewrite_elements, rewrite_interval, rewrite_json,
-    rewrite_order, rewrite_quantified, rewrite_rows, rewrite_sets, rewrite_subquery,
-    rewrite_tableoid, rewrite_tuple,
+    rewrite_order, rewrite_quantified, rewrite_records, rewrite_rows, rewrite_scalar, rewrite_sets,
+    rewrite_subquery, rewrite_tableoid, rewrite_tuple,
 };
 
 /// Rewrites an expression that stands alone.
@@ -126,6 +127,9 @@ impl Change for Rewriter {
     }
 
     fn table_factor(&mut self, factor: &mut ast::TableFactor) {
+        if let Err(e) = rewrite_records::in_from(factor) {
+            self.failed.get_or_insert(e);
+        }
         rewrite_json::rewrite_table(factor);
         match factor {
             ast::TableFactor::Derived { lateral: true, subquery, .. } => {
@@ -150,7 +154,10 @@ impl Change for Rewriter {
             }
             _ => {}
         }
-        rewrite_sets::in_from(factor);
+        if let Err(e) = rewrite_sets::in_from(factor).and_then(|()| rewrite_scalar::in_from(factor))
+        {
+            self.failed.get_or_insert(e);
+        }
     }
 
     fn expr_end(&mut self, expr: &mut Expr) -> Flow {

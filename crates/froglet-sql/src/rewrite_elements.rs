@@ -3,6 +3,7 @@
 //! | written | becomes |
 //! |---|---|
 //! | `SELECT e ->> 'x' FROM jsonb_array_elements(j) AS e` | `SELECT e.value ->> 'x' FROM …` |
+//! | `SELECT n FROM generate_series(1, 3) AS n(i)` | `SELECT n.i FROM …` |
 //!
 //! `e` is a row there, and a row of such a function is its value. What is a column of some table by this
 //! name is that column; where tables stand beside it whose columns are not plain to see, nothing is done.
@@ -12,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, TableFacto
 use crate::command::fold;
 use crate::rewrite::each_select;
 use crate::rewrite_json;
-use crate::rewrite_rows::{Parts, Row, Sight, name_of};
+use crate::rewrite_rows::{Parts, Row, Sight, is_of_one_column, name_of};
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Flow, GO_ON};
 
@@ -82,11 +83,14 @@ fn value_of(factor: &TableFactor) -> Option<Value> {
         | TableFactor::Function { name, alias, with_ordinality: false, .. } => (name, alias),
         _ => return None,
     };
-    let [column] = rewrite_json::columns(&function.0.last()?.as_ident().map(fold)?)? else {
-        return None;
+    let function = function.0.last()?.as_ident().map(fold)?;
+    let renamed = alias.as_ref().and_then(|alias| alias.columns.first()).map(|c| c.name.clone());
+    let column = match rewrite_json::columns(&function) {
+        Some([column]) => renamed.unwrap_or_else(|| Ident::with_quote('"', *column)),
+        Some([_, _, ..]) => return None,
+        // It is called as its table is, if it has no name of its own.
+        of_json => renamed.filter(|_| of_json.is_some() || is_of_one_column(&function))?,
     };
-    let renamed = alias.as_ref().and_then(|alias| alias.columns.first());
-    let column = renamed.map_or_else(|| Ident::with_quote('"', *column), |c| c.name.clone());
     Some(Value { name: name_of(factor)?, column })
 }
 

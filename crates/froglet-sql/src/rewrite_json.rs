@@ -46,6 +46,22 @@ pub(crate) fn columns(name: &str) -> Option<&'static [&'static str]> {
     lists(name).map(|(_, _, columns)| columns)
 }
 
+/// The lists of a call, as texts, with the names of their columns and the types that their items do not know.
+pub(crate) fn lists_of_call(
+    function: &str,
+    args: &[FunctionArg],
+) -> Option<Vec<(String, &'static str, Option<&'static str>)>> {
+    let (prefix, lists, columns) = lists(function)?;
+    let argument = only_argument(args)?;
+    let last = lists.len() - 1;
+    let own = if function.starts_with("jsonb") { "jsonb_object_keys" } else { "json_object_keys" };
+    let one = |(at, list): (usize, &&str)| {
+        let ty = json_column(function).filter(|_| at == last);
+        (format!("{prefix}{list}({argument})"), columns.get(at).copied().unwrap_or(own), ty)
+    };
+    Some(lists.iter().enumerate().map(one).collect())
+}
+
 fn folded(name: &ast::ObjectName) -> Option<String> {
     name.0.last()?.as_ident().map(fold)
 }

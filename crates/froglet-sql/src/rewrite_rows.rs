@@ -37,7 +37,7 @@ use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
 use crate::udf::json::ROW;
 use crate::walk::{self, Flow, GO_ON};
-use crate::{rewrite_correlated, rewrite_json};
+use crate::{rewrite_correlated, rewrite_json, rewrite_scalar};
 
 /// The names of parts of WITH, and of their columns where these are plain to see.
 pub(crate) type Parts = Vec<(String, Option<Vec<String>>)>;
@@ -136,6 +136,11 @@ const OF_ONE_COLUMN: [&str; 5] = [
     "regexp_split_to_table",
     "string_to_table",
 ];
+
+/// Whether a function in FROM that is none of json has one column.
+pub(crate) fn is_of_one_column(function: &str) -> bool {
+    OF_ONE_COLUMN.contains(&function) || rewrite_scalar::is_scalar(function)
+}
 
 /// Whether there is anything to do at all.
 #[derive(Default)]
@@ -524,7 +529,7 @@ impl Sight<'_> {
                         Some(columns.iter().map(|name| (*name).to_owned()).collect())
                     }
                     // The column of such a function is called as its table is.
-                    of_json => (of_json.is_some() || OF_ONE_COLUMN.contains(&function.as_str()))
+                    of_json => (of_json.is_some() || is_of_one_column(&function))
                         .then(|| name_of(factor))?
                         .map(|c| vec![c]),
                 }

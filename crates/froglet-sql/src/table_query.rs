@@ -13,6 +13,7 @@ use arrow::compute::filter_record_batch;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query};
 use froglet_engine::{ColumnId, Snapshot, SqlState};
+use froglet_schema::def::FIRST_USER_ID;
 use froglet_schema::{
     LazyQuery, LazyVerify, Made, NewColumn, ObjectId, RowQuery, SchemaError, SqlType, TableDef,
     TableQuery, TableVersion, UnitQuery,
@@ -474,7 +475,10 @@ fn output(
 }
 
 pub(crate) fn new_column(name: String, sql_type: SqlType) -> Result<NewColumn, SqlError> {
-    let Some(ty) = types::column_type_of(sql_type.oid, sql_type.modifier) else {
+    // An enum's labels are checked where a value is stored, those of an array's elements nowhere.
+    let is_enums = types::element_oid(sql_type.oid).is_some_and(|oid| oid >= FIRST_USER_ID);
+    let ty = types::column_type_of(sql_type.oid, sql_type.modifier).filter(|_| !is_enums);
+    let Some(ty) = ty else {
         return Err(SqlError::unsupported(format!(
             "a column of type {}",
             types::type_name(sql_type)

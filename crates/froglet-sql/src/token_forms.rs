@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `x OPERATOR(pg_catalog.=) y` | `x = y`: sqlparser does not take it before ANY |
 //! | `FROM ONLY t` | `FROM t` |
+//! | `ROWS FROM (f(x), g(y))` | `"froglet_rows_from"(f(x), g(y))` |
 //! | `trim(trailing from x)` | `trim(trailing x)` |
 //! | `ALTER COLUMN c SET STATISTICS 50`, `… SET STORAGE MAIN` | `ALTER COLUMN c SET (n_distinct = 0)`, which has no effect either |
 //! | `ON CONFLICT (lower(a)) WHERE b DO …` | `ON CONFLICT ("…") DO …`, one name that has all of it |
@@ -76,6 +77,30 @@ pub(crate) fn only(tokens: &mut Vec<TokenWithSpan>) {
         let is_only = matches!(&tokens[at + 1].token, Token::Word(w)
             if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("only"));
         if before && is_only && name {
+            tokens.remove(at + 1);
+        }
+        at += 1;
+    }
+}
+
+/// `ROWS FROM (f(x), g(y))` as a call of one function, whose arguments they are.
+pub(crate) fn rows_from(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 1;
+    while at + 3 < tokens.len() {
+        let begins_item = tokens[at - 1].token == Token::Comma
+            || [Keyword::FROM, Keyword::JOIN, Keyword::LATERAL]
+                .iter()
+                .any(|word| is_keyword(&tokens[at - 1], *word));
+        let is_query = [Keyword::SELECT, Keyword::VALUES, Keyword::WITH, Keyword::TABLE]
+            .iter()
+            .any(|word| is_keyword(&tokens[at + 3], *word));
+        let is_rows = begins_item
+            && !is_query
+            && is_keyword(&tokens[at], Keyword::ROWS)
+            && is_keyword(&tokens[at + 1], Keyword::FROM)
+            && tokens[at + 2].token == Token::LParen;
+        if is_rows {
+            tokens[at].token = Token::make_word(crate::rewrite_sets::ROWS_FROM, Some('"'));
             tokens.remove(at + 1);
         }
         at += 1;

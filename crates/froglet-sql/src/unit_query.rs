@@ -47,7 +47,7 @@ use crate::planning::internal;
 use crate::provider::{Hidden, QueryScope};
 use crate::query::QueryEnv;
 use crate::query_run;
-use crate::semantics::numerics;
+use crate::semantics::{casts, numerics};
 use crate::types::cast::CastContext;
 use crate::types::{EXACT, as_stored, cast_array};
 use crate::units::{Divided, Input, Source, UnitOf};
@@ -318,8 +318,9 @@ impl RowKeys {
     }
 }
 
-/// Stored columns as a plan has them: a stage stores some as others.
-fn as_planned(mut columns: Vec<ArrayRef>, schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
+/// Stored columns as a plan has them: lists of arrays' texts; and a stage stores some as others.
+fn as_planned(columns: Vec<ArrayRef>, schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
+    let mut columns = casts::computed(columns, schema)?;
     for (column, field) in columns.iter_mut().zip(schema.fields()) {
         if column.data_type() != field.data_type() {
             *column = cast(column, field.data_type())?;

@@ -86,10 +86,8 @@ pub(crate) fn named(tokens: &[TokenWithSpan], stopped: Option<Location>) -> Opti
         let first = at.checked_sub(words.split(' ').count());
         first.is_some_and(|first| begins(&tokens[first..], words))
     };
-    if before("EXCLUDE USING") || begins(&tokens[at..], "EXCLUDE") {
-        return Some("EXCLUDE".to_owned());
-    }
-    (before("ROWS") && begins(&tokens[at..], "FROM")).then(|| "ROWS FROM".to_owned())
+    let is_exclude = before("EXCLUDE USING") || begins(&tokens[at..], "EXCLUDE");
+    is_exclude.then(|| "EXCLUDE".to_owned())
 }
 
 /// CREATE, ALTER or DROP, and what follows it and its adverbs.

@@ -12,16 +12,18 @@ use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{AggregateUDF, Cast, Expr};
 
-use super::casts;
 use super::fields::arrow_type_of;
+use super::{casts, enums};
 use crate::types::{EXACT, oids, plain};
 use crate::udf::{intervals, numbers, statistics};
 
 /// Puts what computes an aggregate in the place of what it was planned with; whether that is another.
 pub fn compute(function: &mut Arc<AggregateUDF>, args: &[Expr], schema: &DFSchema) -> bool {
-    let [arg] = args else { return false };
-    let Ok(ty) = arrow_type_of(arg, schema) else { return false };
-    match numbers::computed(function, &ty).or_else(|| intervals::computed(function, &ty)) {
+    let of_type = || {
+        let ty = arrow_type_of(args.first().filter(|_| args.len() == 1)?, schema).ok()?;
+        numbers::computed(function, &ty).or_else(|| intervals::computed(function, &ty))
+    };
+    match enums::aggregate(function, args, schema).or_else(of_type) {
         Some(other) => {
             *function = other;
             true

@@ -26,15 +26,17 @@ pub(super) fn plan(
         _ => return Ok(None),
     };
     let (l, r) = (oid_of(left, schema), oid_of(right, schema));
-    if name == "array_concat"
-        && let (Some(l), Some(r)) = (l, r)
-        && let Some(joined) = numerics_joined((left, l), (right, r))
-    {
-        return Ok(Some(joined));
-    }
-    if name == "array_concat" && l.is_some() == r.is_some() {
-        // Of two types the planner knows what to do.
-        return Ok(None);
+    if let ("array_concat", Some(l), Some(r)) = (name, l, r) {
+        if let Some(joined) = numerics_joined((left, l), (right, r)) {
+            return Ok(Some(joined));
+        }
+        let name = match (is_array(l), is_array(r)) {
+            (true, true) => name,
+            (true, false) => "array_append",
+            (false, true) => "array_prepend",
+            (false, false) => return Ok(None),
+        };
+        return Ok(call(name, vec![left.clone(), right.clone()]));
     }
     let known = l.or(r).filter(|oid| is_array(*oid));
     let (Some(l), Some(r)) = (l.or(known), r.or(known)) else { return Ok(None) };

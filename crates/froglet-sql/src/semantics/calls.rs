@@ -14,13 +14,14 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::{Cast, Expr};
 
-use super::casts;
 use super::fields::field_of;
 use super::operators::unknown_literal;
+use super::{casts, named};
 use crate::types::oids::{FLOAT8, INT2, INT4, INT8, NUMERIC, OID};
 use crate::types::{self, plain, sql_field, sql_type_of_field};
 use crate::udf::overload::{Given, Overloads, Resolved};
 use crate::udf::simple::{ANY, Simple};
+use crate::udf::typed::Typed;
 
 /// Resolves a call, if it is of such a function and its arguments' types are known here.
 pub fn resolve(mut call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -95,13 +96,32 @@ pub fn without_blanks(call: &mut ScalarFunction, schema: &DFSchema) -> bool {
     OF_TEXT.contains(&call.func.name()) && texts_of(&mut call.args, schema)
 }
 
+/// Makes texts of the names of objects that a function of json is given, which prints them; whether there were any.
+pub fn names_printed(call: &mut ScalarFunction, schema: &DFSchema) -> bool {
+    if !call.func.inner().is::<Typed>() || !call.func.name().contains("json") {
+        return false;
+    }
+    let mut changed = false;
+    for arg in &mut call.args {
+        if matches!(type_of(arg, schema), Known::Type(oid) if named::shower(oid).is_some()) {
+            *arg = printed(std::mem::take(arg));
+            changed = true;
+        }
+    }
+    changed
+}
+
+fn printed(expr: Expr) -> Expr {
+    casts::call(expr, plain(types::oids::TEXT))
+}
+
 /// Makes texts of those arguments that are char(n).
 pub fn texts_of(args: &mut [Expr], schema: &DFSchema) -> bool {
     let mut changed = false;
     for arg in args {
         if matches!(type_of(arg, schema), Known::Type(types::oids::BPCHAR)) {
             let given = std::mem::replace(arg, Expr::Literal(ScalarValue::Null, None));
-            *arg = casts::call(given, plain(types::oids::TEXT));
+            *arg = printed(given);
             changed = true;
         }
     }
@@ -160,6 +180,7 @@ fn brought_to(expr: Expr, given: Option<u32>, wanted: u32, schema: &DFSchema) ->
             (None, Expr::Placeholder(Placeholder { id, field: None })) => {
                 placeholder(id, types::oids::TEXT)
             }
+            (Some(oid), expr) if named::shower(oid).is_some() => printed(expr),
             (_, expr) => expr,
         });
     }

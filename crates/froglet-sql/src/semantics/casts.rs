@@ -97,6 +97,7 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             let changed = super::grouped::compare_with_subquery(&mut found, schema)?;
             Ok(mark(Expr::InSubquery(found), changed))
         }
+        Expr::ScalarSubquery(_) => common::marked_subquery(node, schema),
         Expr::ScalarFunction(call) if call.func.inner().is::<Overloads>() => {
             calls::resolve(call, schema)
         }
@@ -111,8 +112,9 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             Ok(mark(Expr::ScalarFunction(call), changed))
         }
         Expr::ScalarFunction(mut call) => {
-            let typed =
-                calls::type_parameters(&mut call) | calls::without_blanks(&mut call, schema);
+            let typed = calls::type_parameters(&mut call)
+                | calls::without_blanks(&mut call, schema)
+                | calls::names_printed(&mut call, schema);
             let resolved = quantified::resolve(call, schema)?;
             match resolved.data {
                 Expr::ScalarFunction(call) if !resolved.transformed => {
@@ -124,7 +126,6 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             }
         }
         Expr::AggregateFunction(mut call) => {
-            enums::refuse_extreme(&call, schema)?;
             let cut =
                 call.func.name() == "string_agg" && calls::texts_of(&mut call.params.args, schema);
             enums::order_by(&mut call.params.order_by, schema);

@@ -294,18 +294,32 @@ fn is_told(ty: SqlType) -> bool {
 
 /// An expression whose field says of which type it is.
 pub fn marked(expr: Expr, ty: SqlType) -> Expr {
+    marked_whole(expr, plain(ty.oid))
+}
+
+/// The same, with the type's modifier.
+fn marked_whole(expr: Expr, ty: SqlType) -> Expr {
     if is_told(ty) {
         return expr;
     }
     let signature = Signature::any(1, Volatility::Immutable);
-    let function = Arc::new(ScalarUDF::new_from_impl(Marked { oid: ty.oid, signature }));
+    let function = Arc::new(ScalarUDF::new_from_impl(Marked { ty, signature }));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr]))
+}
+
+/// A scalar subquery whose value's type is known where it is computed with: DataFusion keeps Arrow's type alone.
+pub fn marked_subquery(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let ty = sql_type_of_field(field_of(&expr, schema)?.as_ref());
+    if is_told(ty) {
+        return Ok(Transformed::no(expr));
+    }
+    Ok(Transformed::yes(marked_whole(expr, ty)))
 }
 
 /// The same value, known to be of a type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Marked {
-    oid: u32,
+    ty: SqlType,
     signature: Signature,
 }
 
@@ -325,7 +339,7 @@ impl ScalarUDFImpl for Marked {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let field = &args.arg_fields[0];
         let nullable = field.is_nullable();
-        Ok(sql_field(self.name(), plain(self.oid), field.data_type().clone(), nullable))
+        Ok(sql_field(self.name(), self.ty, field.data_type().clone(), nullable))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

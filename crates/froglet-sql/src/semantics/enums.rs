@@ -14,9 +14,9 @@ use arrow::datatypes::{DataType, FieldRef, Int32Type};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, Sort as SortExpr};
+use datafusion::logical_expr::expr::{ScalarFunction, Sort as SortExpr};
 use datafusion::logical_expr::{
-    Between, BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs,
+    AggregateUDF, Between, BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::ObjectName;
@@ -29,6 +29,7 @@ use crate::error::SqlError;
 use crate::resolve::Names;
 use crate::types::{self, plain, sql_field, sql_type_of_field};
 use crate::udf::lookup::quote_ident;
+use crate::udf::{extremes, ordered};
 
 /// The labels of an enum type, in order.
 pub(crate) fn labels_of(oid: u32) -> Option<Arc<[String]>> {
@@ -38,6 +39,17 @@ pub(crate) fn labels_of(oid: u32) -> Option<Arc<[String]>> {
     let catalog = session_here()?.catalog();
     let def = catalog.enum_type(oid)?;
     Some(def.labels.iter().map(|(_, label)| label.clone()).collect())
+}
+
+/// The type of arrays of an enum.
+pub(crate) fn array_of(oid: u32) -> Option<u32> {
+    session_here()?.catalog().enum_type(oid).map(|def| def.array)
+}
+
+/// The enum that a type has arrays of.
+pub(crate) fn element_of(array: u32) -> Option<u32> {
+    let catalog = session_here()?.catalog();
+    catalog.enum_of(array).filter(|def| def.array == array).map(|def| def.id)
 }
 
 /// The enum type that a name means here.
@@ -175,16 +187,14 @@ pub(crate) fn order_by(sorts: &mut [SortExpr], schema: &DFSchema) {
     }
 }
 
-/// 0A000 for min and max, which would go by the texts.
-pub(crate) fn refuse_extreme(call: &AggregateFunction, schema: &DFSchema) -> Result<(), SqlError> {
-    let oid = call.params.args.first().and_then(|arg| enum_of(arg, schema));
-    match (call.func.name(), oid) {
-        ("min" | "max", Some(oid)) => {
-            let what = format!("{} of enum {}", call.func.name(), types::type_name(plain(oid)));
-            Err(SqlError::unsupported(what).hint("ORDER BY it, with LIMIT 1."))
-        }
-        _ => Ok(()),
-    }
+/// An aggregate of an enum that goes by its order; `None` for other aggregates and arguments.
+pub(crate) fn aggregate(
+    function: &AggregateUDF,
+    args: &[Expr],
+    schema: &DFSchema,
+) -> Option<Arc<AggregateUDF>> {
+    let labels = labels_of(enum_of(args.first()?, schema)?)?;
+    extremes::of_enum(function, labels.clone()).or_else(|| ordered::of_enum(function, labels))
 }
 
 /// The place of a label among those of its type, from 1.

@@ -89,7 +89,7 @@ fn is_comparison(op: Operator) -> bool {
 }
 
 /// What a comparison compares.
-fn operands(expr: &mut Expr) -> Vec<&mut Expr> {
+pub(super) fn operands(expr: &mut Expr) -> Vec<&mut Expr> {
     match expr {
         Expr::BinaryExpr(binary) if is_comparison(binary.op) => {
             vec![&mut binary.left, &mut binary.right]

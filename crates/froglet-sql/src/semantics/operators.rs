@@ -110,10 +110,7 @@ fn subscript(
     let field_access = match field_access {
         // DataFusion would make of `(array_agg(x))[1]` an nth_value, which is not always one.
         GetFieldAccess::ListIndex { key } if matches!(expr, Expr::AggregateFunction(_)) => {
-            let element = crate::planning::registry().scalar("array_element");
-            let element = element.expect("DataFusion has it").clone();
-            let call = ScalarFunction::new_udf(element, vec![expr, *key]);
-            return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
+            return Ok(PlannerResult::Planned(of_array("array_element", vec![expr, *key])));
         }
         // A name is an array of characters there; it and these are counted from 0.
         GetFieldAccess::ListIndex { key } if sql_type_of_field(&field).oid == oids::NAME => {
@@ -123,7 +120,8 @@ fn subscript(
         GetFieldAccess::ListIndex { key }
             if matches!(sql_type_of_field(&field).oid, oids::INT2VECTOR | oids::OIDVECTOR) =>
         {
-            GetFieldAccess::ListIndex { key: Box::new(*key + lit(1_i64)) }
+            let args = vec![expr, *key + lit(1_i64)];
+            return Ok(PlannerResult::Planned(of_array("array_element", args)));
         }
         GetFieldAccess::ListIndex { key } => {
             let first = |key: Expr| {
@@ -134,10 +132,14 @@ fn subscript(
                 one @ Expr::Literal(
                     ScalarValue::Int32(Some(1..)) | ScalarValue::Int64(Some(1..)),
                     _,
-                ) => Box::new(one),
-                other => Box::new(first(other)),
+                ) => one,
+                other => first(other),
             };
-            GetFieldAccess::ListIndex { key }
+            return Ok(PlannerResult::Planned(of_array("array_element", vec![expr, key])));
+        }
+        GetFieldAccess::ListRange { start, stop, stride } => {
+            let args = vec![expr, *start, *stop, *stride];
+            return Ok(PlannerResult::Planned(of_array("array_slice", args)));
         }
         other => {
             refuse_field(&field, &other)?;
@@ -145,6 +147,11 @@ fn subscript(
         }
     };
     Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
+}
+
+/// A call of a function of arrays, whose result knows its SQL type.
+fn of_array(name: &str, args: Vec<Expr>) -> Expr {
+    json_ops::call(name, args).expect("the function is registered")
 }
 
 /// 42809 for `(x).y` where x has no fields, and 42703 where it has no such one.
@@ -368,6 +375,8 @@ pub(super) fn unify(
     right: Expr,
     schema: &DFSchema,
 ) -> Result<(Expr, Expr)> {
+    let (mut left, mut right) = (left, right);
+    without_width(&mut [&mut left, &mut right], schema);
     let left = padded(adopt(op, left, &right, schema)?, &right, schema);
     let right = padded(adopt(op, right, &left, schema)?, &left, schema);
     let (Some(l), Some(r)) = (type_of(&left, schema), type_of(&right, schema)) else {
@@ -452,6 +461,28 @@ fn gives_type(field: &Field) -> bool {
     !field.data_type().is_string() || matches!(oid, oids::JSON | oids::JSONB)
 }
 
+/// Takes the blanks at their ends from what is compared, where one of it is a char(n) whose width nobody knows any
+/// more (`max(c)`).
+fn without_width(operands: &mut [&mut Expr], schema: &DFSchema) {
+    let char_type = |expr: &Expr| {
+        let ty = sql_type_of_field(field_of(expr, schema).ok()?.as_ref());
+        Some(ty).filter(|ty| ty.oid == oids::BPCHAR)
+    };
+    let is_unknown = |expr: &&mut Expr| char_type(expr).is_some_and(|ty| ty.modifier <= 4);
+    if !operands.iter().any(is_unknown) {
+        return;
+    }
+    for operand in operands {
+        match unknown_literal(operand).map(|text| lit(text.trim_end_matches(' '))) {
+            Some(bare) => **operand = bare,
+            None if char_type(operand).is_some() => {
+                **operand = casts::call(std::mem::take(*operand), types::plain(oids::TEXT));
+            }
+            None => {}
+        }
+    }
+}
+
 /// char(n) is stored padded: what it is compared with is padded too, so that an index still
 /// serves. (Longer strings stay as they are, and are not equal.)
 pub(super) fn padded(expr: Expr, other: &Expr, schema: &DFSchema) -> Expr {
@@ -477,6 +508,7 @@ pub(super) fn padded(expr: Expr, other: &Expr, schema: &DFSchema) -> Expr {
 
 /// Pads what a char(n) is looked for among, and what it is between.
 pub(super) fn pad_listed(expr: &mut Expr, schema: &DFSchema) {
+    without_width(&mut measures::operands(expr), schema);
     let (value, items): (&Expr, Vec<&mut Expr>) = match expr {
         Expr::InList(list) => (&list.expr, list.list.iter_mut().collect()),
         Expr::Between(between) => (&between.expr, vec![&mut between.low, &mut between.high]),

@@ -46,6 +46,8 @@ use froglet_engine::ColumnType;
 use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
+use crate::semantics::enums;
+
 pub use binary::from_binary;
 pub use cast::{CastContext, assignable, cast_array, cast_value};
 pub use convert::{array_of, as_computed, as_stored, scalar_of, value_at, value_of_scalar};
@@ -251,11 +253,17 @@ pub fn array_oid(element: u32) -> u32 {
 
 /// The array type of an element type, if it has one.
 pub fn array_type_of(element: u32) -> Option<u32> {
+    if element >= FIRST_USER_ID {
+        return enums::array_of(element);
+    }
     names::type_row(element).map(|row| row.array).filter(|oid| names::type_row(*oid).is_some())
 }
 
 /// The element type of an array type.
 pub fn element_oid(array: u32) -> Option<u32> {
+    if array >= FIRST_USER_ID {
+        return enums::element_of(array);
+    }
     if array == oids::ACLITEM_ARRAY {
         return Some(oids::TEXT);
     }

@@ -28,6 +28,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(making());
     all.extend(gathering());
     all.extend(changing());
+    all.extend(of_records());
     all.extend(asking());
     all.into_iter().map(Typed::build).collect()
 }
@@ -141,6 +142,88 @@ pub const PART: &str = "froglet_json_part";
 pub const ROW: &str = "froglet_json_row";
 /// The function that makes a member of json_object_agg.
 pub const MEMBER: &str = "froglet_json_member";
+
+/// A column's value out of an object, as text.
+pub const RECORD_TEXT: &str = "froglet_record_text";
+/// The same of an array: as an array's text.
+pub const RECORD_ARRAY: &str = "froglet_record_array";
+/// The same as json.
+pub const RECORD_JSON: &str = "froglet_record_json";
+
+/// Behind [`crate::rewrite_records`]: the object, the key, the function, and how long a text may be.
+fn of_records() -> Vec<Typed> {
+    fn with_member(arguments: &[Argument<'_>], f: impl Fn(&str, &Node) -> Answer) -> Answer {
+        let (whole, key) = (node(arguments, 0)?, arguments[1].text().unwrap_or_default());
+        let function = arguments[2].text().unwrap_or_default();
+        let what = match &whole.json {
+            Json::Object(_) => {
+                return match whole.json.member(key) {
+                    None | Some(Node { json: Json::Null, .. }) => Ok(Out::Null),
+                    Some(member) => f(source(arguments, 0)?, member),
+                };
+            }
+            _ if function.ends_with("set") => {
+                return Err(invalid(&format!(
+                    "argument of {function} must be an array of objects"
+                )));
+            }
+            Json::Array(_) => "an array",
+            _ => "a scalar",
+        };
+        Err(invalid(&format!("cannot call {function} on {what}")))
+    }
+    vec![
+        Typed::new(RECORD_TEXT, 3, TEXT, |a| {
+            with_member(a, |whole, member| {
+                let text = text(whole, member).unwrap_or_default();
+                let room = a.get(3).map(|a| a.cell.clone());
+                let room = match room {
+                    Some(Cell::Int32(room)) => usize::try_from(room).ok(),
+                    Some(Cell::Int64(room)) => usize::try_from(room).ok(),
+                    _ => None,
+                };
+                if let Some(room) = room
+                    && text.trim_end_matches(' ').chars().count() > room
+                {
+                    return Err(SqlError::new(
+                        SqlState::STRING_DATA_RIGHT_TRUNCATION,
+                        format!("value too long for type character varying({room})"),
+                    ));
+                }
+                Ok(Out::Text(text))
+            })
+        })
+        .at_most(4),
+        Typed::new(RECORD_ARRAY, 3, TEXT, |a| {
+            with_member(a, |whole, member| match &member.json {
+                Json::String(text) => Ok(Out::Text(text.clone())),
+                Json::Array(items) => Ok(Out::Text(array_literal(whole, items))),
+                _ => {
+                    Err(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "expected JSON array")
+                        .hint(format!(
+                            "See the value of key \"{}\".",
+                            a[1].text().unwrap_or_default()
+                        )))
+                }
+            })
+        }),
+        Typed::new(RECORD_JSON, 3, JSON, |a| {
+            with_member(a, |whole, member| Ok(raw(whole, member).into()))
+        }),
+    ]
+}
+
+/// An array as SQL writes it.
+fn array_literal(whole: &str, items: &[Node]) -> String {
+    let item = |item: &Node| match &item.json {
+        Json::Array(items) => array_literal(whole, items),
+        _ => text(whole, item).map_or_else(
+            || "NULL".to_owned(),
+            |text| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
+        ),
+    };
+    format!("{{{}}}", items.iter().map(item).collect::<Vec<_>>().join(","))
+}
 
 fn changing() -> Vec<Typed> {
     vec![

@@ -8,6 +8,8 @@ pub mod bytes;
 pub mod case;
 pub mod catalog;
 pub mod decimal;
+pub mod enum_range;
+pub mod extremes;
 pub mod fields;
 pub mod format;
 pub mod from_char;
@@ -27,6 +29,7 @@ pub mod numbers;
 pub mod ordered;
 pub mod overload;
 pub mod pattern;
+mod polymorphic;
 pub mod ranks;
 pub mod regexp;
 pub mod session;
@@ -53,6 +56,13 @@ use simple::{Out, Simple};
 
 /// The name of the function that pads a string to the width of a char(n).
 pub const PAD: &str = "froglet_pad";
+
+/// The name of the function that is true of every value: whoever asks has the value computed.
+pub const CALLED: &str = "froglet_called";
+
+fn called() -> Arc<ScalarUDF> {
+    typed::Typed::new(CALLED, 1, oids::BOOL, |_| Ok(Out::Bool(true))).not_strict().build()
+}
 
 /// The type of what answers nothing.
 pub const VOID: u32 = 2278;
@@ -98,11 +108,14 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(json::functions());
     all.extend(arrays::functions());
     all.extend(lists::functions());
+    all.extend(enum_range::functions());
+    all.extend(polymorphic::functions());
     all.extend(advisory::functions());
     all.extend(nothing::functions());
     all.extend(notify::functions());
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));
     all.push(pad());
+    all.push(called());
     all.push(crate::exported::function());
     all.extend(overload::functions(SIGNATURES));
     all.extend(common::functions());
@@ -115,6 +128,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 /// Aggregate functions.
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     let mut all = intervals::planned();
+    all.extend(extremes::functions());
     all.push(array_agg::function());
     all.push(string_agg::function());
     all.extend(ordered::functions());

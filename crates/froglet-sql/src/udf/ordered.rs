@@ -27,14 +27,24 @@ pub fn functions() -> Vec<Arc<AggregateUDF>> {
     let kinds = [("percentile_disc", 2), ("mode", 1)];
     let of = |(name, arguments)| {
         let signature = Signature::any(arguments, Volatility::Immutable);
-        Arc::new(AggregateUDF::new_from_impl(Ordered { name, signature }))
+        Arc::new(AggregateUDF::new_from_impl(Ordered { name, labels: None, signature }))
     };
     kinds.map(of).into()
+}
+
+/// An aggregate as that of an enum with these labels; `None` if it is another aggregate.
+pub fn of_enum(function: &AggregateUDF, labels: Arc<[String]>) -> Option<Arc<AggregateUDF>> {
+    let planned = function.inner().downcast_ref::<Ordered>()?;
+    let signature = planned.signature.clone();
+    let of_enum = Ordered { name: planned.name, labels: Some(labels), signature };
+    Some(Arc::new(AggregateUDF::new_from_impl(of_enum)))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Ordered {
     name: &'static str,
+    /// Of an enum, in its order.
+    labels: Option<Arc<[String]>>,
     signature: Signature,
 }
 
@@ -72,7 +82,8 @@ impl AggregateUDFImpl for Ordered {
         };
         let descending = args.order_bys.first().is_some_and(|key| key.options.descending);
         let item = args.return_field.data_type().clone();
-        Ok(Box::new(Values { fraction, descending, item, values: Vec::new() }))
+        let labels = self.labels.clone();
+        Ok(Box::new(Values { fraction, descending, labels, item, values: Vec::new() }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -99,6 +110,7 @@ struct Values {
     /// Of a percentile; a mode has none.
     fraction: Option<f64>,
     descending: bool,
+    labels: Option<Arc<[String]>>,
     item: DataType,
     values: Vec<ScalarValue>,
 }
@@ -109,6 +121,22 @@ impl Values {
             self.values.push(ScalarValue::try_from_array(array, row)?);
         }
         Ok(())
+    }
+
+    /// The values beside what they are compared by.
+    fn measured(&self) -> Result<Vec<(ScalarValue, &ScalarValue)>> {
+        let measure = |value: &ScalarValue| -> Result<ScalarValue> {
+            if let Some(labels) = &self.labels {
+                let place = labels.iter().position(|label| value.try_as_str() == Some(Some(label)));
+                return Ok(ScalarValue::UInt64(place.map(|at| at as u64)));
+            }
+            if !measures::has_bytes(&value.data_type()) {
+                return Ok(value.clone());
+            }
+            let array = value.to_array()?;
+            Ok(ScalarValue::Binary(measures::of_cell(&cell_at(array.as_ref(), 0))))
+        };
+        self.values.iter().map(|value| Ok((measure(value)?, value))).collect()
     }
 }
 
@@ -125,7 +153,7 @@ impl Accumulator for Values {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let mut values = measured(&self.values)?;
+        let mut values = self.measured()?;
         values.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
         if self.descending {
             values.reverse();
@@ -147,18 +175,6 @@ impl Accumulator for Values {
     fn size(&self) -> usize {
         size_of_val(self) + self.values.iter().map(ScalarValue::size).sum::<usize>()
     }
-}
-
-/// Values beside what they are compared by.
-fn measured(values: &[ScalarValue]) -> Result<Vec<(ScalarValue, &ScalarValue)>> {
-    let measure = |value: &ScalarValue| -> Result<ScalarValue> {
-        if !measures::has_bytes(&value.data_type()) {
-            return Ok(value.clone());
-        }
-        let array = value.to_array()?;
-        Ok(ScalarValue::Binary(measures::of_cell(&cell_at(array.as_ref(), 0))))
-    };
-    values.iter().map(|value| Ok((measure(value)?, value))).collect()
 }
 
 /// Of those that are as frequent, the first.
