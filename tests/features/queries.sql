@@ -1260,3 +1260,8 @@ create table t (a int, l int[], j jsonb);
 insert into t values (1, '{5,6}', '{"k": [1]}');
 select t.l[1], t.l[1:2], t.j['k'][0], (t.l)[2], (t).l[1] from t join t u on t.l[1] = u.l[1] where t is not null;
 select t.l[1] from t where t.l[1] = 5 group by t.l[1] order by t.l[1];
+-- feature: GROUP BY a subquery whose column is called as another
+create table p (id int primary key, name text);
+create table a (id int primary key, name text);
+insert into p values (1, 'A'), (2, 'B'); insert into a values (1, 'A'), (2, 'Z');
+select a.id, a.name, (select u.name from p u where u.name = a.name and u.id = a.id limit 1) as c, count(*) from a group by a.id, 3, a.name order by 1;

@@ -329,6 +329,7 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::Subquery(query) => {
             let counts = rewrite_subquery::aggregates_all(query);
             rewrite_subquery::single_value(query);
+            rewrite_subquery::name_apart(query);
             if let Some(outside) = rewrite_correlated::separate(query, counts) {
                 let value = take(expr);
                 *expr = rewrite_correlated::when(outside, value);
