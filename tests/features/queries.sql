@@ -1239,3 +1239,65 @@ select * from unnest(array[1]) as x(a, b);
 select pg_typeof(row_number() over ()), pg_typeof(rank() over ()), pg_typeof(dense_rank() over ()), pg_typeof(coalesce(row_number() over (), -1));
 select pg_typeof(case when true then rank() over () else 0 end), pg_typeof(greatest(dense_rank() over (), 1)), pg_typeof(nullif(rank() over (), 2));
 select x, r from (select x, row_number() over (partition by x % 3 order by x desc) as r from generate_series(1, 20) x) s where r = 1 order by 1;
+-- feature: whole rows: fields, text, NULL, comparisons, order, groups
+create type mood as enum ('sad', 'ok', 'happy');
+create table t (a int not null, b text, n numeric, m mood);
+create table u (a int, b text, n numeric, m mood);
+insert into t values (9, 'x', 1.0, 'ok'), (10, 'y', null, 'happy'), (9, 'x', 1.00, 'sad'), (1, null, 2, null);
+insert into u values (9, 'x', 1.000, 'ok'), (null, null, null, null), (1, null, 2, null);
+select (t).a, (t).b from t where (t).a > 1 order by t;
+select (t).* from t order by t desc;
+select t::text, md5(t::text), length(t::text), concat(t, 1) from t order by a, m;
+select t is null, t is not null from t order by t;
+select u is null, u is not null from u order by u;
+select t = t, t <> t, t < t, t is distinct from t from t;
+select count(*) from t, u where t = u;
+select x.a, y.a, x < y from t x, t y order by x, y;
+select count(distinct t), count(t), count(distinct (n)) from t;
+select count(distinct x) from (select a, n from t) x;
+select t::text, count(*) from t group by t order by t desc;
+select string_agg(t::text, ';' order by t) from t;
+select row_number() over (order by t), a, m from t order by 1;
+select u.a, t is null, count(t) from u left join t on t.a = u.a group by u.a, t order by u.a, t;
+with w as (select a, b from t) select w::text from w group by w order by 1;
+select v::text from (values (1, 'a'), (2, 'b')) v order by v desc;
+select (t).nosuch from t;
+-- feature: whole rows: json
+create table t (a int not null, b text);
+insert into t values (9, 'x'), (10, 'y');
+select json_build_object('t', t), jsonb_build_object('t', t, 'x', 1), json_build_array(t, 1) from t order by a;
+select to_json(array_agg(t order by a)), array_to_json(array_agg(t order by a)), json_object_agg(a, t order by a) from t;
+select row_to_json((select x from (select a, b) x)), (select to_jsonb(x) from (select t.a, t.b) x) from t order by a;
+select to_json(row(a, b)), to_jsonb((a, b)), row_to_json(row(a, b)), json_build_object('x', (1, 'a')) from t order by a;
+select json_agg((a, b) order by a), jsonb_agg(row(a, b) order by a) from t;
+select row_to_json(1);
+-- feature: whole rows: what a name means
+create table x (x int, y int);
+insert into x values (1, 2);
+select x from x;
+select (select x from (select 1 as q) x) from (select 5 as x) q;
+select (select z from (select 1 as q) z) from (select 5 as z) z;
+select (k).x from (select information_schema._pg_expandarray(array[7, 8]) k) q, (select 1) x order by 1;
+-- feature: whole rows: their type is the table's
+create table t (a int, b text);
+select t from t;
+-- feature: ROW(…): order, DISTINCT, groups, text
+create table t (a int, b text);
+insert into t values (9, 'x'), (10, 'y'), (9, 'x');
+select row(a, b) from t order by 1;
+select (a, b) from t order by (a, b) desc;
+select distinct (a, b) from t order by 1;
+select (a, b), count(*) from t group by (a, b) order by 1;
+select row(a, b), count(*) from t group by 1 order by 1 desc;
+select count(distinct row(a, b)), array_agg((a, b) order by a) from t;
+select row(a, b)::text, (a, b)::text || '!' from t order by a;
+-- feature: whole rows: elements of a table's arrays
+create table t (a int, l int[], j jsonb);
+insert into t values (1, '{5,6}', '{"k": [1]}');
+select t.l[1], t.l[1:2], t.j['k'][0], (t.l)[2], (t).l[1] from t join t u on t.l[1] = u.l[1] where t is not null;
+select t.l[1] from t where t.l[1] = 5 group by t.l[1] order by t.l[1];
+-- feature: GROUP BY a subquery whose column is called as another
+create table p (id int primary key, name text);
+create table a (id int primary key, name text);
+insert into p values (1, 'A'), (2, 'B'); insert into a values (1, 'A'), (2, 'Z');
+select a.id, a.name, (select u.name from p u where u.name = a.name and u.id = a.id limit 1) as c, count(*) from a group by a.id, 3, a.name order by 1;

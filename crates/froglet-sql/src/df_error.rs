@@ -205,6 +205,10 @@ fn name(e: NameError) -> SqlError {
 
 fn missing_column(field: &Column, valid: &[Column]) -> SqlError {
     let Some(relation) = &field.relation else {
+        let is_table = |c: &Column| c.relation.as_ref().is_some_and(|r| r.table() == field.name);
+        if valid.iter().any(is_table) {
+            return SqlError::unsupported(format!("the row of \"{}\" in this place", field.name));
+        }
         return SqlError::new(
             SqlState::UNDEFINED_COLUMN,
             format!("column \"{}\" does not exist", field.name),

@@ -126,6 +126,7 @@ pub mod rewrite_subquery;
 mod rewrite_tableoid;
 pub mod rewrite_tuple;
 mod rewrite_values;
+mod rewrite_whole;
 pub mod roles;
 mod sample;
 mod scan;

@@ -255,6 +255,7 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::token_forms::trims(&mut tokens);
     crate::token_forms::only(&mut tokens);
     crate::token_forms::rows_from(&mut tokens);
+    crate::token_forms::whole_rows(&mut tokens);
     crate::token_forms::tablespaces(&mut tokens);
     crate::token_forms::conflict_targets(&mut tokens);
     crate::table_like::as_columns(&mut tokens);

@@ -41,7 +41,7 @@ use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
     once, rewrite_calls, rewrite_correlated, rewrite_elements, rewrite_interval, rewrite_json,
     rewrite_order, rewrite_quantified, rewrite_records, rewrite_rows, rewrite_scalar, rewrite_sets,
-    rewrite_subquery, rewrite_tableoid, rewrite_tuple,
+    rewrite_subquery, rewrite_tableoid, rewrite_tuple, rewrite_whole,
 };
 
 /// Rewrites an expression that stands alone.
@@ -104,6 +104,7 @@ struct Rewriter {
     failed: Option<SqlError>,
     /// The parts of WITH around, for each query that is being walked over.
     parts: Vec<rewrite_rows::Parts>,
+    levels: rewrite_whole::Levels,
 }
 
 impl Change for Rewriter {
@@ -113,6 +114,7 @@ impl Change for Rewriter {
         field_names(expr);
         rewrite_rows::into_subquery(expr);
         rewrite_tuple::in_value(expr);
+        rewrite_tuple::in_arguments(expr);
         if let Err(e) = rewrite_tuple::with_subquery(expr).and(rewrite_tuple::distinct(expr)) {
             self.failed = Some(e);
             return STOP;
@@ -158,6 +160,7 @@ impl Change for Rewriter {
         {
             self.failed.get_or_insert(e);
         }
+        self.levels.table_factor(factor);
     }
 
     fn expr_end(&mut self, expr: &mut Expr) -> Flow {
@@ -183,12 +186,15 @@ impl Change for Rewriter {
         name_columns(query);
         cast_names::distinguish(query);
         rewrite_elements::rewrite(query, &parts);
-        rewrite_rows::rewrite(query, &parts);
+        if let Err(e) = self.levels.enter(query, &parts) {
+            self.failed.get_or_insert(e);
+        }
         self.parts.push(parts);
     }
 
     fn query_end(&mut self, query: &mut ast::Query) {
         self.parts.pop();
+        self.levels.leave();
         restore_counts(query);
     }
 
@@ -326,6 +332,7 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::Subquery(query) => {
             let counts = rewrite_subquery::aggregates_all(query);
             rewrite_subquery::single_value(query);
+            rewrite_subquery::name_apart(query);
             if let Some(outside) = rewrite_correlated::separate(query, counts) {
                 let value = take(expr);
                 *expr = rewrite_correlated::when(outside, value);
@@ -584,7 +591,7 @@ fn like(expr: Box<Expr>, pattern: Box<Expr>, negated: bool, case_insensitive: bo
 }
 
 /// `(x).y`: DataFusion knows fields by texts.
-fn field_names(expr: &mut Expr) {
+pub(crate) fn field_names(expr: &mut Expr) {
     let Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
     // `t.x[1]`: what stands before the subscript is a column.
     if matches!(**root, Expr::Identifier(_)) {
@@ -647,13 +654,17 @@ fn name_outer_columns(select: &mut ast::Select) {
         None => return,
     };
     for item in &mut select.projection {
-        if let ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) = item
-            && let [table, column] = &names[..]
-            && !own.contains(&folded(table))
-        {
-            let name = folded(column);
-            realias(item, name);
-        }
+        let name = match item {
+            ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => match &names[..] {
+                [table, column] if !own.contains(&folded(table)) => folded(column),
+                _ => continue,
+            },
+            ast::SelectItem::UnnamedExpr(Expr::Identifier(column)) if select.from.is_empty() => {
+                folded(column)
+            }
+            _ => continue,
+        };
+        realias(item, name);
     }
 }
 

@@ -16,7 +16,6 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator}
 
 use crate::error::SqlError;
 use crate::rewrite::{call, folded, null};
-use crate::rewrite_tuple;
 use crate::udf::case;
 use crate::udf::regexp::SIMILAR;
 
@@ -109,7 +108,6 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
                 *expr = repeated;
                 return Ok(());
             }
-            rewrite_tuple::in_array_agg(function);
             of_floats(function);
             no_positions(function);
             sorted_if_distinct(expr);

@@ -208,7 +208,9 @@ pub(crate) fn rewrite_aggregate(expr: &mut Expr) {
 /// Whether an expression is the row of a table, which may be missing.
 fn is_row(expr: &Expr) -> bool {
     match expr {
-        Expr::Function(function) => folded(&function.name).as_deref() == Some(ROW),
+        Expr::Function(function) => {
+            matches!(folded(&function.name).as_deref(), Some("row" | ROW))
+        }
         Expr::Case { conditions, else_result: None, .. } => {
             matches!(&conditions[..], [when] if is_row(&when.result))
         }

@@ -3,11 +3,8 @@
 //! | written | becomes |
 //! |---|---|
 //! | `FROM t AS q (p)` | `FROM t AS q (p, b)`: the other columns keep their names |
-//! | `row_to_json(t)`, `to_json(t)` | `froglet_json_row('a', t.a, 'b', t.b)` |
-//! | `to_jsonb(t)`, `json_agg(t)`, `jsonb_agg(t)` | the same of that |
-//! | `row_to_json(t.*)` | `row_to_json(t)` |
+//! | `SELECT t FROM t`, `row_to_json(t)` | [`crate::rewrite_whole`] |
 //! | `row_to_json((SELECT t FROM …))` | `(SELECT row_to_json(t) FROM …)` |
-//! | `count(t)` | `count(*)` |
 //! | `FROM l JOIN r USING (a) WHERE a > 1` | `WHERE l.a > 1` |
 //! | `SELECT * FROM l JOIN r USING (a)` | `SELECT l.a, l.b, r.c FROM …` |
 //! | `SELECT a, * FROM t`, `SELECT t.*, a FROM t` | `SELECT a, t.a, t.b FROM t`: of which those that are called alike get other names |
@@ -15,9 +12,6 @@
 //! DataFusion finds `a` ambiguous in WHERE, and everywhere if two joins merge it; that `l.a` is what is merged is
 //! seen to by [`crate::semantics::merged_columns`]. Of a `*` it takes the column of the table whose name is first in
 //! the alphabet.
-//!
-//! A row of the side of an outer join that may be missing is NULL where a column is that a row never has NULL in. Of a
-//! table without such a column it is left as it is, and refused.
 
 use std::collections::HashSet;
 
@@ -29,18 +23,21 @@ use froglet_schema::CatalogVersion;
 
 use crate::command::fold;
 use crate::context::{SessionFunctions, session_here};
+use crate::error::SqlError;
 use crate::pgcatalog;
 use crate::provider::ROW_ID;
 use crate::resolve::{Names, Relation};
-use crate::rewrite::{self, call, each_select};
-use crate::semantics::cast_names;
+use crate::rewrite::{self, each_select};
+use crate::rewrite_whole::{Rows, is_of_row};
 use crate::semantics::fieldnames::figure_name;
-use crate::udf::json::ROW;
 use crate::walk::{self, Flow, GO_ON};
-use crate::{rewrite_correlated, rewrite_json, rewrite_scalar};
+use crate::{rewrite_json, rewrite_scalar};
 
 /// The names of parts of WITH, and of their columns where these are plain to see.
 pub(crate) type Parts = Vec<(String, Option<Vec<String>>)>;
+
+/// Names of columns that may be meant; `None`: nobody knows which there are.
+pub(crate) type Columns = Option<Vec<String>>;
 
 /// The parts of a query's WITH, for what is within it.
 pub(crate) fn parts_of(query: &Query, around: &Parts) -> Parts {
@@ -94,39 +91,47 @@ fn repeats(items: &[SelectItem]) -> bool {
 }
 
 /// Rewrites the selects of a query that are not within others; see the module.
-pub(crate) fn rewrite(query: &mut Query, parts: &Parts) {
+/// `around`: the columns of the queries that it is in. The columns of its own.
+pub(crate) fn rewrite(
+    query: &mut Query,
+    parts: &Parts,
+    around: &[&Columns],
+) -> Result<Columns, SqlError> {
     let mut wanted = Wanted::default();
     walk::look(&*query, &mut wanted);
-    if !wanted.any {
-        return;
+    let mut columns = Some(Vec::new());
+    if !wanted.is_any() {
+        // So there is nothing to do in queries within.
+        return Ok(columns);
     }
-    let Some(sight) = Sight::new(parts) else { return };
+    let Some(sight) = Sight::new(parts) else { return Ok(None) };
+    let is_select = matches!(*query.body, SetExpr::Select(_));
     let Query { body, order_by, .. } = query;
-    let mut relations = Vec::new();
+    let mut outcome = Ok(());
     each_select(body, &mut |select| {
         select.from.iter_mut().for_each(|from| sight.extend(from));
-        relations.clear();
+        let mut relations = Vec::new();
+        let mut is_known = true;
         for from in &select.from {
-            sight.relations(from, &mut relations);
+            is_known &= sight.relations(from, &mut relations);
         }
-        let mut rows = Rows { relations: &relations, depth: 0 };
-        for item in &mut select.projection {
-            walk::change(item, &mut rows);
+        let order_by = order_by.as_mut().filter(|_| is_select);
+        match &mut columns {
+            Some(columns) if is_known => {
+                columns.extend(relations.iter().flat_map(|row| row.columns.iter().cloned()));
+            }
+            _ => columns = None,
         }
-        for expr in select.selection.iter_mut().chain(&mut select.having) {
-            walk::change(expr, &mut rows);
+        let rows = Rows::new(&relations, is_known, around);
+        if let Err(e) = rows.rewrite(select, order_by) {
+            outcome = Err(e);
         }
         if select.from.iter().any(merges) {
             sight.qualify_merged(select);
         }
     });
-    if let (SetExpr::Select(_), Some(order_by)) = (&**body, order_by) {
-        let mut rows = Rows { relations: &relations, depth: 0 };
-        walk::change(order_by, &mut rows);
-    }
+    outcome.map(|()| columns)
 }
-
-const OF_ROWS: [&str; 6] = ["row_to_json", "to_json", "to_jsonb", "json_agg", "jsonb_agg", "count"];
 
 /// Functions in FROM that have a column without a name of its own.
 const OF_ONE_COLUMN: [&str; 5] = [
@@ -146,45 +151,51 @@ pub(crate) fn is_of_one_column(function: &str) -> bool {
 #[derive(Default)]
 struct Wanted {
     any: bool,
+    tables: HashSet<String>,
+    names: HashSet<String>,
+}
+
+impl Wanted {
+    fn is_any(&self) -> bool {
+        self.any || self.tables.intersection(&self.names).next().is_some()
+    }
 }
 
 impl walk::Look for Wanted {
     fn expr(&mut self, expr: &Expr) -> Flow {
-        self.any |= matches!(expr, Expr::Function(f) if function_name(f).is_some());
+        match expr {
+            Expr::Identifier(ident) => _ = self.names.insert(fold(ident)),
+            Expr::Function(function) => self.any |= is_of_row(function),
+            Expr::Tuple(_) => self.any = true,
+            _ => {}
+        }
         GO_ON
     }
 
     fn select(&mut self, select: &Select) -> Flow {
-        fn has_names(from: &TableWithJoins) -> bool {
+        fn factors<'f>(from: &'f TableWithJoins, all: &mut Vec<&'f TableFactor>) {
             let joined = from.joins.iter().map(|join| &join.relation);
-            std::iter::once(&from.relation).chain(joined).any(|factor| match factor {
+            for factor in std::iter::once(&from.relation).chain(joined) {
+                match factor {
+                    TableFactor::NestedJoin { table_with_joins, .. } => {
+                        factors(table_with_joins, all);
+                    }
+                    factor => all.push(factor),
+                }
+            }
+        }
+        let mut all = Vec::new();
+        select.from.iter().for_each(|from| factors(from, &mut all));
+        self.any |= select.from.iter().any(merges);
+        for factor in all {
+            self.tables.extend(name_of(factor));
+            self.any |= match factor {
                 TableFactor::Table { alias: Some(alias), args: None, .. }
                 | TableFactor::Derived { alias: Some(alias), .. } => !alias.columns.is_empty(),
-                TableFactor::NestedJoin { table_with_joins, .. } => has_names(table_with_joins),
                 _ => false,
-            })
+            };
         }
-        self.any |= select.from.iter().any(|from| has_names(from) || merges(from));
         GO_ON
-    }
-}
-
-fn function_name(function: &ast::Function) -> Option<&'static str> {
-    let name = function.name.0.last()?.as_ident().map(fold)?;
-    let ast::FunctionArguments::List(list) = &function.args else { return None };
-    let [FunctionArg::Unnamed(argument)] = &list.args[..] else { return None };
-    table_named(argument)?;
-    OF_ROWS.into_iter().find(|known| *known == name)
-}
-
-/// `t` or `t.*`: a name that may be a table's, and whether it is nothing else.
-fn table_named(argument: &FunctionArgExpr) -> Option<(Ident, bool)> {
-    match argument {
-        FunctionArgExpr::Expr(Expr::Identifier(ident)) => Some((ident.clone(), false)),
-        FunctionArgExpr::QualifiedWildcard(name) => {
-            Some((name.0.last()?.as_ident()?.clone(), true))
-        }
-        _ => None,
     }
 }
 
@@ -230,11 +241,11 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) columns: Vec<String>,
     /// What its members are called: those of a table of the catalog have no other names than its columns.
-    members: Vec<String>,
+    pub(crate) members: Vec<String>,
     /// Of the side of an outer join that may be missing.
-    may_be_missing: bool,
+    pub(crate) may_be_missing: bool,
     /// The place of a column that is NULL only where the row is missing.
-    witness: Option<usize>,
+    pub(crate) witness: Option<usize>,
 }
 
 impl Row {
@@ -663,101 +674,5 @@ impl walk::Change for Qualify<'_> {
             *expr = column.of.expr();
         }
         GO_ON
-    }
-}
-
-/// Puts json of a row in the place of its table's name.
-struct Rows<'a> {
-    relations: &'a [Row],
-    /// Queries within that are being walked over: what they mean by a name is theirs to say.
-    depth: usize,
-}
-
-impl Rows<'_> {
-    /// The table of a name.
-    fn find(&self, ident: &Ident, is_table: bool) -> Option<&Row> {
-        let name = fold(ident);
-        // A column goes before a table.
-        if !is_table && self.relations.iter().any(|row| row.columns.contains(&name)) {
-            return None;
-        }
-        let is_told = |row: &Row| !row.may_be_missing || row.witness.is_some();
-        self.relations.iter().find(|row| row.name == name && is_told(row))
-    }
-
-    /// Its row as json, NULL where it is missing.
-    fn json(row: &Row, ident: &Ident) -> Expr {
-        let quote = |name: &str| Ident::with_quote('"', name);
-        let args = row.columns.iter().zip(&row.members).flat_map(|(column, member)| {
-            let text = ast::Value::SingleQuotedString(member.clone());
-            let value = Expr::CompoundIdentifier(vec![ident.clone(), quote(column)]);
-            [Expr::value(text), value]
-        });
-        let json = call(ROW, args.collect());
-        match Rows::witness(row, ident) {
-            Some(witness) => rewrite_correlated::when(Expr::IsNotNull(Box::new(witness)), json),
-            None => json,
-        }
-    }
-
-    /// What is NULL where the row is missing, if it may be.
-    fn witness(row: &Row, ident: &Ident) -> Option<Expr> {
-        let at = row.witness.filter(|_| row.may_be_missing)?;
-        let column = Ident::with_quote('"', row.columns[at].clone());
-        Some(Expr::CompoundIdentifier(vec![ident.clone(), column]))
-    }
-}
-
-impl walk::Change for Rows<'_> {
-    fn expr_end(&mut self, expr: &mut Expr) -> Flow {
-        let Expr::Function(function) = expr else { return GO_ON };
-        if self.depth > 0 {
-            return GO_ON;
-        }
-        let Some(name) = function_name(function) else { return GO_ON };
-        let ast::FunctionArguments::List(list) = &mut function.args else { return GO_ON };
-        let [FunctionArg::Unnamed(argument)] = list.args.as_mut_slice() else { return GO_ON };
-        let Some((ident, is_table)) = table_named(argument) else { return GO_ON };
-        let is_distinct = list.duplicate_treatment.is_some();
-        let Some(found) = self.find(&ident, is_table) else { return GO_ON };
-        let row = Rows::json(found, &ident);
-        match name {
-            // A row that is there is not NULL.
-            "count" if is_distinct => return GO_ON,
-            "count" => {
-                *argument = match Rows::witness(found, &ident) {
-                    Some(witness) => FunctionArgExpr::Expr(witness),
-                    None => FunctionArgExpr::Wildcard,
-                };
-                return GO_ON;
-            }
-            _ => *argument = FunctionArgExpr::Expr(row.clone()),
-        }
-        match name {
-            // Its name tells json_agg of it from that of a row.
-            "row_to_json" | "to_json" => {
-                let ty = ast::Value::SingleQuotedString("json".to_owned());
-                *expr = call(cast_names::NAME, vec![row, Expr::value(ty)]);
-            }
-            "to_jsonb" => {
-                *expr = Expr::Cast {
-                    kind: ast::CastKind::DoubleColon,
-                    expr: Box::new(row),
-                    data_type: ast::DataType::JSONB,
-                    array: false,
-                    format: None,
-                };
-            }
-            _ => {}
-        }
-        GO_ON
-    }
-
-    fn query(&mut self, _query: &mut Query) {
-        self.depth += 1;
-    }
-
-    fn query_end(&mut self, _query: &mut Query) {
-        self.depth -= 1;
     }
 }

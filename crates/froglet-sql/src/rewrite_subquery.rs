@@ -1,10 +1,12 @@
 //! Subqueries in a shape that DataFusion can decorrelate, and selects that find nothing.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::planning::registry;
-use crate::rewrite::{call, figure_alias, folded, null};
+use crate::rewrite::{call, different, figure_alias, folded, null};
 use crate::rewrite_order;
 use crate::udf::nothing::{OR_EMPTY, OR_NULL};
 use crate::udf::single;
@@ -36,6 +38,25 @@ pub fn single_value(query: &mut ast::Query) {
     *item = ast::SelectItem::ExprWithAlias { expr: call(single::NAME, vec![expr]), alias };
     // The order of one row does not matter, and its keys may not be selected any more.
     query.order_by = None;
+}
+
+/// Gives a scalar subquery's column a name that no column around has: where it is grouped by, the planner finds names
+/// of tables' columns ambiguous beside it. The same query has the same name.
+pub fn name_apart(query: &mut ast::Query) {
+    if query.order_by.is_some() {
+        return;
+    }
+    let text = query.to_string();
+    let ast::SetExpr::Select(select) = &mut *query.body else { return };
+    if has_groups(select) || select.having.is_some() {
+        return;
+    }
+    if let [ast::SelectItem::ExprWithAlias { alias, .. }] = &mut select.projection[..] {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let name = different(&folded(alias), hasher.finish() as usize);
+        *alias = ast::Ident::with_quote('"', name);
+    }
 }
 
 pub(crate) fn take(expr: &mut Expr) -> Expr {

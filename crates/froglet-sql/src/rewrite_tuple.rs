@@ -207,13 +207,10 @@ fn parse(text: &str) -> Option<Expr> {
     Parser::new(&Postgres).try_with_sql(text).and_then(|mut parser| parser.parse_expr()).ok()
 }
 
-/// Rows that become an array's elements, as calls of the function that makes their texts.
-pub fn in_array_agg(function: &mut ast::Function) {
-    let name = function.name.0.last().and_then(|part| part.as_ident());
+/// Rows that a function is given, as calls of the function that makes their texts; before its parts are rewritten.
+pub fn in_arguments(expr: &mut Expr) {
+    let Expr::Function(function) = expr else { return };
     let ast::FunctionArguments::List(list) = &mut function.args else { return };
-    if name.is_none_or(|name| !name.value.eq_ignore_ascii_case("array_agg")) {
-        return;
-    }
     for arg in &mut list.args {
         if let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(row)) = arg {
             in_list(row);
@@ -232,15 +229,22 @@ fn fields(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Tuple(items) if items.len() > 1 => Some(items.clone()),
         Expr::Nested(inner) => fields(inner),
-        Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => {
-            let ast::FunctionArguments::List(list) = &f.args else { return None };
-            let field = |arg: &ast::FunctionArg| match arg {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-                _ => None,
-            };
-            list.args.iter().map(field).collect()
-        }
+        Expr::Function(function) => fields_of_call(function),
         _ => None,
+    }
+}
+
+/// The fields of `row(…)`.
+pub(crate) fn fields_of_call(function: &ast::Function) -> Option<Vec<Expr>> {
+    let name = function.name.0.last()?.as_ident()?;
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    let field = |arg: &ast::FunctionArg| match arg {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    match name.value.eq_ignore_ascii_case("row") {
+        true => list.args.iter().map(field).collect(),
+        false => None,
     }
 }
 

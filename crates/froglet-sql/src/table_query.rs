@@ -477,7 +477,9 @@ fn output(
 pub(crate) fn new_column(name: String, sql_type: SqlType) -> Result<NewColumn, SqlError> {
     // An enum's labels are checked where a value is stored, those of an array's elements nowhere.
     let is_enums = types::element_oid(sql_type.oid).is_some_and(|oid| oid >= FIRST_USER_ID);
-    let ty = types::column_type_of(sql_type.oid, sql_type.modifier).filter(|_| !is_enums);
+    let is_row = matches!(sql_type.oid, oids::RECORD | oids::RECORD_ARRAY);
+    let ty = types::column_type_of(sql_type.oid, sql_type.modifier);
+    let ty = ty.filter(|_| !is_enums && !is_row);
     let Some(ty) = ty else {
         return Err(SqlError::unsupported(format!(
             "a column of type {}",

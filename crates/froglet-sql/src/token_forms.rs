@@ -5,6 +5,7 @@
 //! | `x OPERATOR(pg_catalog.=) y` | `x = y`: sqlparser does not take it before ANY |
 //! | `FROM ONLY t` | `FROM t` |
 //! | `ROWS FROM (f(x), g(y))` | `"froglet_rows_from"(f(x), g(y))` |
+//! | `(t).*` | `t.*` |
 //! | `trim(trailing from x)` | `trim(trailing x)` |
 //! | `ALTER COLUMN c SET STATISTICS 50`, `… SET STORAGE MAIN` | `ALTER COLUMN c SET (n_distinct = 0)`, which has no effect either |
 //! | `ON CONFLICT (lower(a)) WHERE b DO …` | `ON CONFLICT ("…") DO …`, one name that has all of it |
@@ -78,6 +79,25 @@ pub(crate) fn only(tokens: &mut Vec<TokenWithSpan>) {
             if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("only"));
         if before && is_only && name {
             tokens.remove(at + 1);
+        }
+        at += 1;
+    }
+}
+
+/// `(t).*`, of which sqlparser reads no `*`, as `t.*`.
+pub(crate) fn whole_rows(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 1;
+    while at + 4 < tokens.len() {
+        let is_call = matches!(&tokens[at - 1].token, Token::Word(word)
+            if word.keyword == Keyword::NoKeyword || word.quote_style.is_some());
+        let is_row = tokens[at].token == Token::LParen
+            && matches!(tokens[at + 1].token, Token::Word(_))
+            && tokens[at + 2].token == Token::RParen
+            && tokens[at + 3].token == Token::Period
+            && tokens[at + 4].token == Token::Mul;
+        if is_row && !is_call {
+            tokens.remove(at + 2);
+            tokens.remove(at);
         }
         at += 1;
     }

@@ -16,7 +16,8 @@ use datafusion::logical_expr::{Cast, Expr};
 
 use super::fields::field_of;
 use super::operators::unknown_literal;
-use super::{casts, named};
+use super::{casts, named, records};
+use crate::error::SqlError;
 use crate::types::oids::{FLOAT8, INT2, INT4, INT8, NUMERIC, OID};
 use crate::types::{self, plain, sql_field, sql_type_of_field};
 use crate::udf::overload::{Given, Overloads, Resolved};
@@ -96,19 +97,25 @@ pub fn without_blanks(call: &mut ScalarFunction, schema: &DFSchema) -> bool {
     OF_TEXT.contains(&call.func.name()) && texts_of(&mut call.args, schema)
 }
 
-/// Makes texts of the names of objects that a function of json is given, which prints them; whether there were any.
-pub fn names_printed(call: &mut ScalarFunction, schema: &DFSchema) -> bool {
+/// Makes texts of the names of objects that a function of json is given, and json of rows; whether there were any.
+pub fn printed_in_json(call: &mut ScalarFunction, schema: &DFSchema) -> Result<bool> {
     if !call.func.inner().is::<Typed>() || !call.func.name().contains("json") {
-        return false;
+        return Ok(false);
     }
     let mut changed = false;
     for arg in &mut call.args {
-        if matches!(type_of(arg, schema), Known::Type(oid) if named::shower(oid).is_some()) {
-            *arg = printed(std::mem::take(arg));
-            changed = true;
-        }
+        let Known::Type(oid) = type_of(arg, schema) else { continue };
+        *arg = match oid {
+            types::oids::RECORD => records::json_of(std::mem::take(arg))?,
+            types::oids::RECORD_ARRAY => {
+                return Err(SqlError::unsupported("json of an array of rows").into());
+            }
+            _ if named::shower(oid).is_some() => printed(std::mem::take(arg)),
+            _ => continue,
+        };
+        changed = true;
     }
-    changed
+    Ok(changed)
 }
 
 fn printed(expr: Expr) -> Expr {

@@ -35,6 +35,7 @@ use crate::types::cast::{CastContext, castable, text_array};
 use crate::types::cell::{Cell, cell_at};
 use crate::types::json::{self, Json};
 use crate::types::{self, Zone, input, names, numeric, oids, sql_field, sql_type_of_field};
+use crate::udf::json::ROW_TO_JSON;
 use crate::udf::lookup;
 use crate::udf::overload::Overloads;
 
@@ -98,11 +99,18 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             Ok(mark(Expr::InSubquery(found), changed))
         }
         Expr::ScalarSubquery(_) => common::marked_subquery(node, schema),
+        Expr::IsNull(ref tested) | Expr::IsNotNull(ref tested) => {
+            super::records::refuse_null_test(tested, schema)?;
+            Ok(Transformed::no(node))
+        }
         Expr::ScalarFunction(call) if call.func.inner().is::<Overloads>() => {
             calls::resolve(call, schema)
         }
         Expr::ScalarFunction(mut call) if call.func.name() == cast_names::NAME => {
             Ok(Transformed::yes(call.args.swap_remove(0)))
+        }
+        Expr::ScalarFunction(call) if call.func.name() == ROW_TO_JSON => {
+            super::records::row_to_json(call, schema).map(Transformed::yes)
         }
         Expr::ScalarFunction(call) if call.func.name() == "pg_typeof" => {
             calls::type_named(call, schema)
@@ -114,7 +122,8 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         Expr::ScalarFunction(mut call) => {
             let typed = calls::type_parameters(&mut call)
                 | calls::without_blanks(&mut call, schema)
-                | calls::names_printed(&mut call, schema);
+                | calls::printed_in_json(&mut call, schema)?
+                | super::records::rank_fields(&mut call, schema);
             let resolved = quantified::resolve(call, schema)?;
             match resolved.data {
                 Expr::ScalarFunction(call) if !resolved.transformed => {
@@ -285,6 +294,10 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
     // The blanks at the end of a char(n) are none of a text's.
     if from.oid == oids::BPCHAR && target.oid != oids::BPCHAR {
         return false;
+    }
+    // A row's text, which is no row.
+    if from.oid == oids::RECORD && target.oid != oids::RECORD {
+        return source.data_type().is_null();
     }
     // Arrow has one type for all of them, and would keep what it was.
     if matches!(from.oid, oids::NAME | oids::CHAR) && target.oid == oids::TEXT {

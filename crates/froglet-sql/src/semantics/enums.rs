@@ -197,6 +197,18 @@ pub(crate) fn aggregate(
     extremes::of_enum(function, labels.clone()).or_else(|| ordered::of_enum(function, labels))
 }
 
+/// Puts places in the places of those values that are of enum types; whether there were any.
+pub(crate) fn rank_all(exprs: &mut [Expr], schema: &DFSchema) -> bool {
+    let mut changed = false;
+    for expr in exprs {
+        if let Some(oid) = enum_of(expr, schema) {
+            *expr = rank(std::mem::take(expr), oid);
+            changed = true;
+        }
+    }
+    changed
+}
+
 /// The place of a label among those of its type, from 1.
 fn rank(expr: Expr, oid: u32) -> Expr {
     let labels = labels_of(oid).unwrap_or_else(|| Arc::from([]));

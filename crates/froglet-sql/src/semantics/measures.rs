@@ -17,7 +17,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use froglet_engine::Interval;
 
 use super::fields::{arrow_type_of, field_of};
-use super::{common, json_ops, numerics, time_arith};
+use super::{common, json_ops, numerics, records, time_arith};
 use crate::types::cell::Cell;
 use crate::types::{EXACT, exact, oids, plain, sql_type_of_field};
 
@@ -27,6 +27,8 @@ enum Kind {
     Interval,
     Jsonb,
     Numeric,
+    /// A row, as far as it is known what it is made of.
+    Record,
 }
 
 impl Kind {
@@ -37,6 +39,7 @@ impl Kind {
             (&EXACT, _) => Some(Kind::Numeric),
             (DataType::List(item), _) if *item.data_type() == EXACT => Some(Kind::Numeric),
             (_, oids::JSONB) => Some(Kind::Jsonb),
+            (_, oids::RECORD) => Some(Kind::Record),
             _ => None,
         }
     }
@@ -46,11 +49,12 @@ impl Kind {
             Kind::Interval => oids::INTERVAL,
             Kind::Jsonb => oids::JSONB,
             Kind::Numeric => oids::NUMERIC,
+            Kind::Record => oids::RECORD,
         }
     }
 
     /// Takes the measure of a value; what has no type becomes one first.
-    fn measure(self, expr: &mut Expr) -> Result<()> {
+    fn measure(self, expr: &mut Expr, schema: &DFSchema) -> Result<()> {
         let inner = std::mem::replace(expr, Expr::Literal(ScalarValue::Null, None));
         let inner = json_ops::typed(inner, self.oid())?;
         *expr = match self {
@@ -60,6 +64,7 @@ impl Kind {
             Kind::Jsonb => json_ops::call(crate::udf::json::KEY, vec![inner])
                 .expect("the function is registered"),
             Kind::Numeric => numerics::order_of(inner),
+            Kind::Record => records::key_of(inner, schema)?,
         };
         Ok(())
     }
@@ -157,7 +162,7 @@ pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     {
         return Ok(false);
     }
-    operands.iter_mut().try_for_each(|operand| kind.measure(operand))?;
+    operands.iter_mut().try_for_each(|operand| kind.measure(operand, schema))?;
     Ok(true)
 }
 
@@ -179,7 +184,7 @@ pub fn measure_all<'e>(
     let mut changed = false;
     for expr in exprs {
         if let Some(kind) = Kind::of(expr, schema) {
-            kind.measure(expr)?;
+            kind.measure(expr, schema)?;
             changed = true;
         }
     }

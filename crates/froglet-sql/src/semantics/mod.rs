@@ -33,6 +33,7 @@ pub mod operators;
 mod outer_types;
 pub mod param;
 pub mod quantified;
+pub mod records;
 pub mod sort_keys;
 pub mod time_arith;
 pub mod told_in;

@@ -69,6 +69,8 @@ fn making() -> Vec<Typed> {
     vec![
         Typed::new("to_json", 1, JSON, |a| Ok(Out::Text(text_of(&a[0])))),
         Typed::new("to_jsonb", 1, JSONB, |a| binary(text_of(&a[0]))),
+        // Of a row, which is in the place of the call before that is run.
+        Typed::new(ROW_TO_JSON, 1, JSON, |_| Err(SqlError::unsupported("row_to_json here"))),
         Typed::new("array_to_json", 1, JSON, |a| Ok(Out::Text(text_of(&a[0])))),
         Typed::new("json_build_array", 0, JSON, |a| Ok(Out::Text(array(a))))
             .at_most(MANY)
@@ -140,6 +142,8 @@ const ON_A_LINE: char = '\u{1}';
 pub const PART: &str = "froglet_json_part";
 /// The function that makes an object of a row.
 pub const ROW: &str = "froglet_json_row";
+/// The function of rows alone.
+pub const ROW_TO_JSON: &str = "row_to_json";
 /// The function that makes a member of json_object_agg.
 pub const MEMBER: &str = "froglet_json_member";
 

@@ -32,6 +32,7 @@ pub mod pattern;
 mod polymorphic;
 pub mod ranks;
 pub mod regexp;
+pub mod row_key;
 pub mod session;
 pub mod sets;
 pub mod simple;
@@ -116,6 +117,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.push(Arc::new(ScalarUDF::new_from_impl(Negative::default())));
     all.push(pad());
     all.push(called());
+    all.push(row_key::function());
     all.push(crate::exported::function());
     all.extend(overload::functions(SIGNATURES));
     all.extend(common::functions());

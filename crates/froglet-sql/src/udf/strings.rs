@@ -16,6 +16,9 @@ const MAX_BYTES: usize = 1 << 30;
 type Cells<'a> = &'a [Cell<'a>];
 type Answer = Result<Out, SqlError>;
 
+/// The function that makes the text of a row, known to be one.
+pub const ROW_TEXT: &str = "froglet_row_text";
+
 /// The functions.
 pub static ALL: &[Overload] = &[
     Overload::new("length", &[TEXT], INT4, |_, c| Ok(characters(c))),
@@ -61,6 +64,7 @@ pub static ALL: &[Overload] = &[
         .not_strict(),
     Overload::new("format", &[TEXT], TEXT, super::format::format),
     Overload::new("format", &[TEXT, ANY], TEXT, super::format::format).variadic().not_strict(),
+    Overload::new(ROW_TEXT, &[ANY], TEXT, |_, c| Ok(Out::Text(row(c)))).variadic().not_strict(),
     Overload::new("row", &[ANY], RECORD, |_, c| Ok(Out::Text(row(c))))
         .variadic()
         .optional(1)
