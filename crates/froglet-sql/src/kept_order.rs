@@ -54,11 +54,11 @@ impl PhysicalOptimizerRule for KeepOrder {
     }
 }
 
-/// Whether what is computed depends on the order of the input.
+/// Whether what is computed shows the order of the input. The aggregates of json are made of array_agg.
 fn shows_order(aggregate: &AggregateExec) -> bool {
     aggregate.aggr_expr().iter().any(|of| {
         let by_itself = of.order_bys().is_empty() && !of.is_distinct();
-        by_itself && !of.fun().order_sensitivity().is_insensitive()
+        by_itself && matches!(of.fun().name(), "array_agg" | "string_agg")
     })
 }
 
