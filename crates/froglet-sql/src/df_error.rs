@@ -354,6 +354,8 @@ fn execution(text: &str) -> SqlError {
             SqlState::CARDINALITY_VIOLATION,
             "more than one row returned by a subquery used as an expression",
         );
+    } else if lower.contains("expressions must appear in argument list") {
+        SqlState::INVALID_COLUMN_REFERENCE
     } else if lower.contains("regex") || lower.contains("regular expression") {
         SqlState::new("2201B")
     } else {

@@ -195,6 +195,28 @@ pub(crate) fn rewrite_aggregate(expr: &mut Expr) {
     if args.len() != if part == PART { 1 } else { 2 } {
         return;
     }
+    let is_sorted =
+        list.clauses.iter().any(|c| matches!(c, ast::FunctionArgumentClause::OrderBy(_)));
+    if part == PART
+        && is_sorted
+        && list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct)
+    {
+        // Sorted by the argument itself, which its part is not.
+        function.name = ast::ObjectName::from(vec![ast::Ident::new("array_agg")]);
+        let array = call("to_jsonb", vec![expr.clone()]);
+        let cast = |expr, data_type| Expr::Cast {
+            kind: ast::CastKind::DoubleColon,
+            expr: Box::new(expr),
+            data_type,
+            array: false,
+            format: None,
+        };
+        *expr = match name.as_str() {
+            "json_agg" => cast(cast(array, ast::DataType::Text), ast::DataType::JSON),
+            _ => array,
+        };
+        return;
+    }
     let of_rows = matches!(&args[..], [row] if is_row(row));
     let name = match of_rows && name == "json_agg" {
         true => "json_rows_agg".to_owned(),

@@ -13,7 +13,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{ScalarFunction, Sort};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, ScalarUDF};
 use froglet_engine::Interval;
 
 use super::fields::{arrow_type_of, field_of};
@@ -73,6 +73,11 @@ impl Kind {
 /// Whether values of a type have such bytes ([`of_cell`]).
 pub fn has_bytes(ty: &DataType) -> bool {
     *ty == EXACT || matches!(ty, DataType::Interval(_))
+}
+
+/// Whether a function takes the measure of an exact numeric or an interval.
+pub fn is_measure(function: &ScalarUDF) -> bool {
+    numerics::is_order(function) || function.name() == time_arith::span().name()
 }
 
 /// What an exact numeric or an interval is compared by, as bytes in its order; none of other values.

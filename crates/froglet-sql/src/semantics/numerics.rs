@@ -223,14 +223,15 @@ pub fn is_total(function: &ScalarUDF) -> bool {
     cast.is_some_and(casts::CastFunction::is_to_exact) || function.inner().is::<OfNumber>()
 }
 
+/// Whether a function is that of [`order_of`].
+pub fn is_order(function: &ScalarUDF) -> bool {
+    function.inner().is::<OfNumber>() && function.name() == ORDER.name()
+}
+
 /// Whether a call is an [`order_of`], of what.
 pub fn ordered(expr: &Expr) -> Option<&Expr> {
     match expr {
-        Expr::ScalarFunction(call)
-            if call.func.inner().is::<OfNumber>() && call.func.name() == ORDER.name() =>
-        {
-            call.args.first()
-        }
+        Expr::ScalarFunction(call) if is_order(&call.func) => call.args.first(),
         _ => None,
     }
 }

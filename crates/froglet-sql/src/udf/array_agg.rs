@@ -7,6 +7,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -16,6 +17,7 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature,
 };
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use crate::semantics::measures;
 use crate::types::cell::cell_at;
@@ -78,9 +80,18 @@ impl AggregateUDFImpl for ArrayAgg {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let item = args.expr_fields[0].data_type();
-        if args.is_distinct && args.order_bys.is_empty() && measures::has_bytes(item) {
-            let of = DistinctValues { item: item.clone(), seen: BTreeMap::new(), has_null: false };
-            return Ok(Box::new(of));
+        // With DISTINCT an order can only be the values' own.
+        let order = match args.order_bys {
+            [] => Some(SortOptions { descending: false, nulls_first: false }),
+            [key] if is_of_value(&key.expr, &args.exprs[0]) => Some(key.options),
+            _ => None,
+        };
+        if let Some(order) = order
+            && args.is_distinct
+            && measures::has_bytes(item)
+        {
+            let (item, seen) = (item.clone(), BTreeMap::new());
+            return Ok(Box::new(DistinctValues { item, order, seen, has_null: false }));
         }
         self.inner.accumulator(args)
     }
@@ -112,10 +123,19 @@ impl AggregateUDFImpl for ArrayAgg {
     }
 }
 
+/// Whether a key is the value itself, or what that is compared by.
+fn is_of_value(key: &Arc<dyn PhysicalExpr>, value: &Arc<dyn PhysicalExpr>) -> bool {
+    let measured = key.downcast_ref::<ScalarFunctionExpr>().is_some_and(|call| {
+        measures::is_measure(call.fun()) && matches!(call.args(), [of] if of == value)
+    });
+    key == value || measured
+}
+
 /// Values that are told by their measures, in the order of these.
 #[derive(Debug)]
 struct DistinctValues {
     item: DataType,
+    order: SortOptions,
     seen: BTreeMap<Vec<u8>, ScalarValue>,
     has_null: bool,
 }
@@ -146,8 +166,12 @@ impl Accumulator for DistinctValues {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let mut values: Vec<ScalarValue> = self.seen.values().cloned().collect();
+        if self.order.descending {
+            values.reverse();
+        }
         if self.has_null {
-            values.push(ScalarValue::try_from(&self.item)?);
+            let at = if self.order.nulls_first { 0 } else { values.len() };
+            values.insert(at, ScalarValue::try_from(&self.item)?);
         }
         if values.is_empty() {
             return Ok(ScalarValue::new_null_list(self.item.clone(), true, 1));
