@@ -19,7 +19,7 @@ use crate::resolve::Names;
 use crate::rewrite::folded;
 use crate::types::type_name;
 use crate::udf::json::{RECORD_ARRAY, RECORD_JSON, RECORD_TEXT};
-use crate::walk::{self, Change};
+use crate::walk::{self, Change, Flow, GO_ON, Look, STOP};
 
 /// A call in FROM.
 struct Call<'f> {
@@ -143,12 +143,31 @@ pub(crate) fn with_columns(
             }
         }
     }
+    struct Any;
+    impl Look for Any {
+        fn select(&mut self, select: &ast::Select) -> Flow {
+            if select.from.iter().any(has_populated) { STOP } else { GO_ON }
+        }
+    }
+    if !walk::look(query, &mut Any) {
+        return Ok(None);
+    }
     let (mut query, mut columns) = (query.clone(), Columns { names, changed: false, failed: None });
     walk::change(&mut query, &mut columns);
     match columns.failed {
         Some(e) => Err(e),
         None => Ok(columns.changed.then_some(query)),
     }
+}
+
+fn has_populated(from: &ast::TableWithJoins) -> bool {
+    let joined = from.joins.iter().map(|join| &join.relation);
+    std::iter::once(&from.relation).chain(joined).any(|factor| match factor {
+        TableFactor::NestedJoin { table_with_joins, .. } => has_populated(table_with_joins),
+        factor => Call::of(factor).is_some_and(|call| {
+            matches!(call.parts(), Some((_, "populate_record" | "populate_recordset")))
+        }),
+    })
 }
 
 fn of_table(factor: &TableFactor, names: &Names<'_>) -> Result<Option<TableFactor>, SqlError> {
