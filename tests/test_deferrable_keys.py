@@ -3,14 +3,12 @@
 What two sessions make of one key is told in `stories/isolation/deferrable_keys.story`, on PostgreSQL, too.
 """
 
-import random
-import threading
 from collections import Counter
 
-import psycopg
 import pytest
 from psycopg import errors
 
+from support.loads import Session, stopped
 from support.processes import wait_until
 
 KEYS, WRITERS = 60, 4
@@ -19,63 +17,44 @@ TABLE = ("create table t (id int primary key, k int, v int)",
 KEY = "alter table t add constraint t_k unique (k) deferrable initially deferred"
 
 
-class Writer(threading.Thread):
+class Writer(Session):
     """Passes keys on within transactions, takes some that others have, and gives some back."""
 
-    def __init__(self, server, seed):
-        super().__init__()
-        self.server, self.rng, self.counts = server, random.Random(seed), Counter()
-        self.stopping, self.failure, self.dies = threading.Event(), None, False
-
-    def run(self):
-        try:
-            with self.server.connect(autocommit=False) as connection:
-                while not self.stopping.is_set():
-                    self.counts[self.transaction(connection)] += 1
-        except psycopg.OperationalError as error:
-            self.failure = None if self.dies and error.sqlstate is None else error
-        except Exception as error:  # noqa: BLE001: shown by the test
-            self.failure = error
+    def connect(self):
+        return self.server.connect(autocommit=False)
 
     def transaction(self, connection):
-        rng = self.rng
-        a, b, c = rng.sample(range(1, KEYS + 1), 3)
         try:
-            if rng.random() < 0.2:
-                connection.execute("set constraints all immediate")
-            if rng.random() < 0.5:
-                # In one statement keys go round.
-                connection.execute("update t o set k = n.k, v = o.v + 1 from t n"
-                                   " where (o.id, n.id) in ((%s, %s), (%s, %s), (%s, %s))", (a, b, b, c, c, a))
-            else:
-                # In several: two rows have one key for a while.
-                (mine,), (other,) = (connection.execute("select k from t where id = %s", [id]).fetchone() for id in (a, b))
-                connection.execute("update t set k = %s, v = v + 1 where id = %s", [other, a])
-                connection.execute("update t set k = %s, v = v + 1 where id = %s", [mine, b])
-            if rng.random() < 0.2:
-                connection.execute("insert into t values (%s, %s, 0)", [rng.randint(KEYS + 1, 10**9), rng.randint(1, KEYS)])
+            self.pass_keys_on(connection)
             connection.commit()
-            return "committed"
+            self.counts["committed"] += 1
         except (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure) as error:
             connection.rollback()
-            return type(error).__name__
+            self.counts[type(error).__name__] += 1
+
+    def pass_keys_on(self, connection):
+        rng = self.rng
+        a, b, c = rng.sample(range(1, KEYS + 1), 3)
+        if rng.random() < 0.2:
+            connection.execute("set constraints all immediate")
+        if rng.random() < 0.5:
+            # In one statement keys go round.
+            connection.execute("update t o set k = n.k, v = o.v + 1 from t n"
+                               " where (o.id, n.id) in ((%s, %s), (%s, %s), (%s, %s))", (a, b, b, c, c, a))
+        else:
+            # In several: two rows have one key for a while.
+            (mine,), (other,) = (connection.execute("select k from t where id = %s", [id]).fetchone() for id in (a, b))
+            connection.execute("update t set k = %s, v = v + 1 where id = %s", [other, a])
+            connection.execute("update t set k = %s, v = v + 1 where id = %s", [mine, b])
+        if rng.random() < 0.2:
+            connection.execute("insert into t values (%s, %s, 0)", [rng.randint(KEYS + 1, 10**9), rng.randint(1, KEYS)])
 
 
-def at_work(server, seed, dies=False):
+def at_work(server, seed):
     writers = [Writer(server, f"{seed} {me}") for me in range(WRITERS)]
     for writer in writers:
-        writer.dies = dies
         writer.start()
     return writers
-
-
-def stopped(writers):
-    for writer in writers:
-        writer.stopping.set()
-    for writer in writers:
-        writer.join(60)
-        assert not writer.is_alive() and writer.failure is None, writer.failure
-    return sum((writer.counts for writer in writers), Counter())
 
 
 def keys_differ(server):
@@ -108,8 +87,9 @@ CHANGES = (
 def test_schema_changes_meanwhile(start, kills):
     """The key gets other types and another constraint while writers are at it; no duplicate slips through, at any snapshot."""
     server = start()
+    server.killed = kills
     server.run(*TABLE, KEY)
-    writers, counts = at_work(server, "changes", kills), Counter()
+    writers, counts = at_work(server, "changes"), Counter()
 
     def committed():
         return sum(writer.counts["committed"] for writer in writers)
@@ -123,7 +103,7 @@ def test_schema_changes_meanwhile(start, kills):
             server.kill_and_restart()
             counts += stopped(writers)
             keys_differ(server)
-            writers = at_work(server, f"after {change}", kills)
+            writers = at_work(server, f"after {change}")
         keys_differ(server)
     counts += stopped(writers)
     assert counts["UniqueViolation"] > 5 and counts["committed"] > 100, counts

@@ -14,16 +14,15 @@ import threading
 import time
 from collections import Counter
 
-import psycopg
 import pytest
 from psycopg import errors
 
+from support.loads import Session
 from support.processes import wait_until
 
 KILLS = int(os.environ.get("FROGLET_TEST_KILLS", 6))
 SEED = int(os.environ.get("FROGLET_TEST_SEED", 20261122))
 ROWS, CLIENTS, NEW = 20_000, 4, 1_000_000
-DOWN = (psycopg.OperationalError, psycopg.InterfaceError)
 # How the rows are made, of which source, and the number that a row begins with.
 ROW = "select id, id * 3 as n, w from s where id % 10 <> 7"
 KINDS = {
@@ -50,22 +49,14 @@ class Known:
         self.lock = threading.Lock()
 
 
-class Client(threading.Thread):
+class Client(Session):
     def __init__(self, server, known, me, seed):
-        super().__init__()
-        self.server, self.known, self.me = server, known, me
-        self.rng, self.stopping, self.failure = random.Random(f"{seed} {me}"), threading.Event(), None
+        super().__init__(server, f"{seed} {me}")
+        self.known, self.me = known, me
         self.numbers = iter(range(NEW + me, 10**9, CLIENTS))
 
-    def run(self):
-        try:
-            with self.server.connect(autocommit=False) as connection:
-                while not self.stopping.is_set():
-                    self.transaction(connection)
-        except DOWN as error:
-            self.failure = None if self.server.killed else error
-        except Exception as error:  # noqa: BLE001: shown by the test
-            self.failure = error
+    def connect(self):
+        return self.server.connect(autocommit=False)
 
     def transaction(self, connection):
         added, deleted, inserted = Counter(), set(), set()

@@ -15,7 +15,6 @@ A failure names its seed and tells the history as a story, made as short as it s
 
 import os
 import random
-import threading
 import time
 from collections import Counter
 
@@ -24,6 +23,7 @@ import pytest
 from psycopg import errors
 
 from support import history
+from support.loads import Session
 from support.processes import wait_until
 
 SEEDS = int(os.environ.get("FROGLET_TEST_SEEDS", 0))
@@ -61,28 +61,6 @@ def test_history(froglet, postgres, mode):
 # Traffic ------------------------------------------------------------------------------------------
 
 WRITERS, ROWS, TRAFFIC_SECONDS = 3, 600, 5
-
-
-class Session(threading.Thread):
-    """One transaction after the other. `failure` is what has ended it before it was to stop."""
-
-    def __init__(self, server, seed):
-        super().__init__()
-        self.server, self.rng, self.counts = server, random.Random(seed), Counter()
-        self.failure, self.stopping = None, threading.Event()
-
-    def connect(self):
-        return self.server.connect()
-
-    def run(self):
-        try:
-            with self.connect() as connection:
-                while not self.stopping.is_set():
-                    self.transaction(connection)
-        except psycopg.OperationalError as error:
-            self.failure = None if self.server.killed else error
-        except Exception as error:  # noqa: BLE001: shown by the test
-            self.failure = error
 
 
 class Writer(Session):
