@@ -116,6 +116,7 @@ pub mod rewrite_correlated;
 mod rewrite_elements;
 mod rewrite_interval;
 mod rewrite_json;
+mod rewrite_missing;
 mod rewrite_order;
 pub mod rewrite_quantified;
 mod rewrite_records;

@@ -28,10 +28,10 @@ use crate::pgcatalog;
 use crate::provider::ROW_ID;
 use crate::resolve::{Names, Relation};
 use crate::rewrite::{self, each_select};
-use crate::rewrite_whole::{Rows, is_of_row};
+use crate::rewrite_whole::{Rows, is_of_row, table_of};
 use crate::semantics::fieldnames::figure_name;
 use crate::walk::{self, Flow, GO_ON};
-use crate::{rewrite_json, rewrite_scalar};
+use crate::{rewrite_json, rewrite_missing, rewrite_scalar};
 
 /// The names of parts of WITH, and of their columns where these are plain to see.
 pub(crate) type Parts = Vec<(String, Option<Vec<String>>)>;
@@ -106,7 +106,7 @@ pub(crate) fn rewrite(
     }
     let Some(sight) = Sight::new(parts) else { return Ok(None) };
     let is_select = matches!(*query.body, SetExpr::Select(_));
-    let Query { body, order_by, .. } = query;
+    let Query { body, order_by, locks, .. } = query;
     let mut outcome = Ok(());
     each_select(body, &mut |select| {
         select.from.iter_mut().for_each(|from| sight.extend(from));
@@ -114,6 +114,9 @@ pub(crate) fn rewrite(
         let mut is_known = true;
         for from in &select.from {
             is_known &= sight.relations(from, &mut relations);
+        }
+        if is_known && locks.is_empty() {
+            rewrite_missing::tell(select, &sight, &mut relations, &wanted.names);
         }
         let order_by = order_by.as_mut().filter(|_| is_select);
         match &mut columns {
@@ -165,7 +168,10 @@ impl walk::Look for Wanted {
     fn expr(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Identifier(ident) => _ = self.names.insert(fold(ident)),
-            Expr::Function(function) => self.any |= is_of_row(function),
+            Expr::Function(function) => {
+                self.any |= is_of_row(function);
+                self.names.extend(table_of(function));
+            }
             Expr::Tuple(_) => self.any = true,
             _ => {}
         }
@@ -244,8 +250,8 @@ pub(crate) struct Row {
     pub(crate) members: Vec<String>,
     /// Of the side of an outer join that may be missing.
     pub(crate) may_be_missing: bool,
-    /// The place of a column that is NULL only where the row is missing.
-    pub(crate) witness: Option<usize>,
+    /// A column that is NULL only where the row is missing.
+    pub(crate) witness: Option<String>,
 }
 
 impl Row {
@@ -366,7 +372,7 @@ impl Sight<'_> {
         let columns = named(own.clone(), alias.as_ref());
         let members = if self.is_of_catalog(factor) { own } else { columns.clone() };
         let name = name_of(factor).unwrap_or_default();
-        let witness = self.never_null(factor);
+        let witness = self.never_null(factor).map(|at| columns[at].clone());
         rows.push(Row { name, columns, members, may_be_missing: false, witness });
         true
     }
@@ -414,7 +420,7 @@ impl Sight<'_> {
     }
 
     /// Writes out what each `*` stands for, as far as that is plain to see.
-    fn expand(&self, select: &mut Select, qualified: bool) {
+    pub(crate) fn expand(&self, select: &mut Select, qualified: bool) {
         let mut rows = Vec::new();
         select.from.iter().for_each(|from| _ = self.relations(from, &mut rows));
         let columns = select.from.iter().map(|from| self.merged(from, &mut Vec::new()));
@@ -587,7 +593,7 @@ fn named(mut columns: Vec<String>, alias: Option<&ast::TableAlias>) -> Vec<Strin
     columns
 }
 
-fn merges(from: &TableWithJoins) -> bool {
+pub(crate) fn merges(from: &TableWithJoins) -> bool {
     use ast::JoinConstraint::{Natural, Using};
     from.joins.iter().any(|join| matches!(constraint(join), Some(Using(_) | Natural)))
 }

@@ -12,8 +12,8 @@
 //! | `to_jsonb(t)`, `json_agg(t)`, `json_build_object('t', t)`, `to_json(array_agg(t))` | the same of that |
 //! | `count(t)` | `count(*)` |
 //!
-//! A row of the side of an outer join that may be missing is NULL where a column is that a row never has NULL in. Of a
-//! table without such a column it is refused.
+//! A row of the side of an outer join that may be missing is NULL where a column is that a row never has NULL in; a
+//! table without one gets one ([`crate::rewrite_missing`]), or it is refused.
 
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, BinaryOperator, Distinct, Expr, FunctionArg, FunctionArgExpr, GroupByExpr,
@@ -38,6 +38,14 @@ const OF_ROWS: [&str; 6] = ["row_to_json", "to_json", "to_jsonb", "json_agg", "j
 /// Whether a function is one of those that have a meaning of their own for a row, or makes one.
 pub(crate) fn is_of_row(function: &ast::Function) -> bool {
     function_name(function).is_some() || rewrite_tuple::fields_of_call(function).is_some()
+}
+
+/// The table whose row a function is given as `t` or `t.*`.
+pub(crate) fn table_of(function: &ast::Function) -> Option<String> {
+    function_name(function)?;
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    let [FunctionArg::Unnamed(argument)] = &list.args[..] else { return None };
+    table_named(argument).map(|(ident, _)| fold(&ident))
 }
 
 fn function_name(function: &ast::Function) -> Option<&'static str> {
@@ -270,8 +278,8 @@ impl<'a> Rows<'a> {
 
     /// What is NULL where the row is missing, if it may be.
     fn witness(row: &Row, ident: &Ident) -> Option<Expr> {
-        let at = row.witness.filter(|_| row.may_be_missing)?;
-        let column = Ident::with_quote('"', row.columns[at].clone());
+        let column = row.witness.as_ref().filter(|_| row.may_be_missing)?;
+        let column = Ident::with_quote('"', column);
         Some(Expr::CompoundIdentifier(vec![ident.clone(), column]))
     }
 
