@@ -325,7 +325,6 @@ UNSUPPORTED = """
     select 1 from t where exists (select 1 from t u where u.id = t.id for update)
     select b'101'
     select x'1f'
-    select * from rows from (generate_series(1, 2), generate_series(1, 3)) as r
     with recursive x(n) as (select 1 union all select n + 1 from x) search depth first by n set s select * from x
     with recursive x(n) as (select 1 union all select n + 1 from x) cycle n set c using p select * from x
     copy t to program 'cat'
