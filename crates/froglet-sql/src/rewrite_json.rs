@@ -7,7 +7,7 @@
 //! | `FROM json_array_elements('…') e` | `FROM (SELECT value::json AS value FROM UNNEST(json_elements_list('…')) f(value)) e` |
 //! | `json_agg(x ORDER BY y)` | `froglet_json_agg(array_agg(froglet_json_part(x) ORDER BY y))` |
 //! | `SELECT jsonb_array_elements(x)` | `SELECT unnest(jsonb_elements_list(x))::jsonb` |
-//!
+//! | `SELECT jsonb_path_query(x, '$.a')` | `SELECT unnest(jsonb_path_query_list(x, '$.a'))::jsonb` |
 //! | `FROM t, json_array_elements(t.x) e` | `FROM t, LATERAL (SELECT unnest(json_elements_list(t.x))::json AS c0) e(value)` |
 //!
 //! An element of a list does not know that it is json, so its type is said again.
@@ -36,6 +36,7 @@ fn lists(name: &str) -> Option<(&'static str, Vec<&'static str>, &'static [&'sta
         "array_elements" => (&["elements_list"], &["value"]),
         "array_elements_text" => (&["element_texts_list"], &["value"]),
         "object_keys" => (&["keys_list"], &[]),
+        "path_query" | "path_query_tz" if prefix == "jsonb_" => (&["path_query_list"], &[]),
         _ => return None,
     };
     Some((prefix, lists.to_vec(), columns))
@@ -52,9 +53,14 @@ pub(crate) fn lists_of_call(
     args: &[FunctionArg],
 ) -> Option<Vec<(String, &'static str, Option<&'static str>)>> {
     let (prefix, lists, columns) = lists(function)?;
-    let argument = only_argument(args)?;
+    let argument = comma_separated(&arguments(function, args)?);
     let last = lists.len() - 1;
-    let own = if function.starts_with("jsonb") { "jsonb_object_keys" } else { "json_object_keys" };
+    let own = match function {
+        "jsonb_path_query" => "jsonb_path_query",
+        "jsonb_path_query_tz" => "jsonb_path_query_tz",
+        _ if function.starts_with("jsonb") => "jsonb_object_keys",
+        _ => "json_object_keys",
+    };
     let one = |(at, list): (usize, &&str)| {
         let ty = json_column(function).filter(|_| at == last);
         (format!("{prefix}{list}({argument})"), columns.get(at).copied().unwrap_or(own), ty)
@@ -66,11 +72,22 @@ fn folded(name: &ast::ObjectName) -> Option<String> {
     name.0.last()?.as_ident().map(fold)
 }
 
-fn only_argument(args: &[FunctionArg]) -> Option<&Expr> {
-    match args {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))] => Some(expr),
+fn is_path_query(function: &str) -> bool {
+    function.starts_with("jsonb_path_query")
+}
+
+/// The arguments of a call: two to four of a path's, else one.
+fn arguments(function: &str, args: &[FunctionArg]) -> Option<Vec<Expr>> {
+    let counts = if is_path_query(function) { 2..=4 } else { 1..=1 };
+    let args = args.iter().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
         _ => None,
-    }
+    });
+    args.collect::<Option<Vec<Expr>>>().filter(|args| counts.contains(&args.len()))
+}
+
+fn comma_separated(args: &[Expr]) -> String {
+    args.iter().map(|arg| arg.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// A function in FROM.
@@ -86,9 +103,8 @@ pub(crate) fn rewrite_table(factor: &mut TableFactor) {
     };
     let Some(function) = folded(name) else { return };
     let Some((prefix, lists, columns)) = lists(&function) else { return };
-    let Some(argument) = only_argument(args) else { return };
-    let array_exprs =
-        lists.iter().map(|list| call(&format!("{prefix}{list}"), vec![argument.clone()]));
+    let Some(arguments) = arguments(&function, args) else { return };
+    let array_exprs = lists.iter().map(|list| call(&format!("{prefix}{list}"), arguments.clone()));
     let array_exprs = array_exprs.collect();
     let mut alias = alias.clone().unwrap_or_else(|| ast::TableAlias {
         explicit: true,
@@ -111,11 +127,12 @@ pub(crate) fn rewrite_table(factor: &mut TableFactor) {
             })
             .collect();
     }
-    let lateral = walk::any_expr(argument, |expr| {
+    let lateral = walk::any_expr(&arguments, |expr| {
         matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
     });
     if with_ordinality || lateral {
-        let lists = lists.iter().map(|list| format!("{prefix}{list}({argument})")).collect();
+        let arguments = comma_separated(&arguments);
+        let lists = lists.iter().map(|list| format!("{prefix}{list}({arguments})")).collect();
         let query = query_of(lists, json_column(&function), with_ordinality);
         if let Some(subquery) = query {
             let alias = Some(alias);
@@ -158,7 +175,8 @@ fn query_of(
 
 /// The type of a function's last column, if it is json or jsonb.
 fn json_column(function: &str) -> Option<&'static str> {
-    let json = function.ends_with("_each") || function.ends_with("_elements");
+    let json =
+        function.ends_with("_each") || function.ends_with("_elements") || is_path_query(function);
     json.then(|| if function.starts_with("jsonb") { "jsonb" } else { "json" })
 }
 
@@ -243,14 +261,13 @@ fn is_row(expr: &Expr) -> bool {
 /// A function in a select list, of one column.
 pub(crate) fn rewrite_call(expr: &mut Expr) {
     let Expr::Function(function) = expr else { return };
-    let Some((prefix, lists, _)) = folded(&function.name).and_then(|name| lists(&name)) else {
-        return;
-    };
+    let Some(name) = folded(&function.name) else { return };
+    let Some((prefix, lists, _)) = lists(&name) else { return };
     let ast::FunctionArguments::List(list) = &function.args else { return };
-    let (Some(argument), [one]) = (only_argument(&list.args), &lists[..]) else { return };
-    let list = call(&format!("{prefix}{one}"), vec![argument.clone()]);
+    let (Some(arguments), [one]) = (arguments(&name, &list.args), &lists[..]) else { return };
+    let list = call(&format!("{prefix}{one}"), arguments);
     let unnested = call("unnest", vec![list]);
-    *expr = match folded(&function.name).as_deref().and_then(json_column) {
+    *expr = match json_column(&name) {
         Some(ty) => Expr::Cast {
             kind: ast::CastKind::DoubleColon,
             expr: Box::new(unnested),

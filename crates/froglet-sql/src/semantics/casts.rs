@@ -287,7 +287,7 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
         return false;
     }
     // Their values are texts that are made anew.
-    let json = |oid| matches!(oid, oids::JSON | oids::JSONB);
+    let json = |oid| matches!(oid, oids::JSON | oids::JSONB | oids::JSONPATH);
     if (json(from.oid) || json(target.oid)) && from.oid != target.oid {
         return source.data_type().is_null();
     }

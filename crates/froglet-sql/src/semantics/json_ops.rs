@@ -6,6 +6,7 @@
 //! | `#>` `#>>` | yes | `json[b]_path[_text]` |
 //! | `@>` `<@` | | `jsonb_contains` |
 //! | `?` `?\|` `?&` | | `jsonb_exists`, `_any`, `_all` |
+//! | `@?` `@@` | | `jsonb_path_exists_opr`, `jsonb_path_match_opr` |
 //! | `\|\|` `-` `#-` | | `jsonb_concat`, `jsonb_delete`, `jsonb_delete_path` |
 
 use datafusion::common::{DFSchema, ScalarValue};
@@ -62,7 +63,12 @@ pub(super) fn plan(
     use BinaryOperator as B;
     let json = |oid| matches!(oid, Some(oids::JSON | oids::JSONB));
     let (l, r) = (oid_of(left, schema), oid_of(right, schema));
-    if !json(l) && !json(r) {
+    let is_path = match op {
+        B::AtQuestion => l.is_none() && matches!(r, None | Some(oids::JSONPATH)),
+        B::AtAt => l.is_none() && r == Some(oids::JSONPATH),
+        _ => false,
+    };
+    if !json(l) && !json(r) && !is_path {
         return Ok(None);
     }
     // What the other operand is, if nothing says so.
@@ -81,6 +87,8 @@ pub(super) fn plan(
             ("_concat", false, oids::JSONB)
         }
         B::StringConcat if l.is_none() && r == Some(oids::JSONB) => ("_concat", false, oids::JSONB),
+        B::AtQuestion => ("_path_exists_opr", false, oids::JSONPATH),
+        B::AtAt => ("_path_match_opr", false, oids::JSONPATH),
         B::Minus => ("_delete", false, oids::TEXT),
         _ => return Ok(None),
     };

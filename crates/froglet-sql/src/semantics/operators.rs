@@ -400,8 +400,9 @@ pub(super) fn unify(
     };
     let oids = [json_ops::oid_of(&left, schema), json_ops::oid_of(&right, schema)];
     // json is compared with nothing, jsonb with jsonb alone.
-    let no_json =
-        oids.contains(&Some(oids::JSON)) || oids.contains(&Some(oids::JSONB)) && oids[0] != oids[1];
+    let no_json = oids.contains(&Some(oids::JSON))
+        || oids.contains(&Some(oids::JSONPATH))
+        || oids.contains(&Some(oids::JSONB)) && oids[0] != oids[1];
     if no_json || (string(&l) && strange(&r)) || (strange(&l) && string(&r)) {
         return Err(no_operator(op, &left, &right, schema).into());
     }
@@ -458,7 +459,7 @@ fn operand_field(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
 /// Whether a literal beside a value of this type is of the type; beside a text it is a text anyway.
 fn gives_type(field: &Field) -> bool {
     let oid = sql_type_of_field(field).oid;
-    !field.data_type().is_string() || matches!(oid, oids::JSON | oids::JSONB)
+    !field.data_type().is_string() || matches!(oid, oids::JSON | oids::JSONB | oids::JSONPATH)
 }
 
 /// Takes the blanks at their ends from what is compared, where one of it is a char(n) whose width nobody knows any

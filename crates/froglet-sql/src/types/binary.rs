@@ -93,7 +93,7 @@ fn out_of_range(what: &str) -> SqlError {
 }
 
 fn text_value(ty: SqlType, bytes: &[u8]) -> Result<Value, SqlError> {
-    if ty.oid == oids::JSONB {
+    if let oids::JSONB | oids::JSONPATH = ty.oid {
         return match bytes.split_first() {
             Some((&JSONB_VERSION, text)) => utf8(text).map(Value::text),
             Some((version, _)) => Err(SqlError::new(
@@ -191,7 +191,7 @@ pub fn cell_binary(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
         // The one byte of a "char" that has none is 0.
         Cell::Text("") if oid == oids::CHAR => out.push(0),
         Cell::Text(v) => {
-            if oid == oids::JSONB {
+            if let oids::JSONB | oids::JSONPATH = oid {
                 out.push(JSONB_VERSION);
             }
             out.extend_from_slice(v.as_bytes());

@@ -128,7 +128,7 @@ pub fn cast_value(
 pub fn has_length(ty: SqlType) -> bool {
     match ty.oid {
         oids::VARCHAR | oids::BPCHAR => ty.modifier >= 4,
-        oids::NAME | oids::CHAR | oids::JSON | oids::JSONB => true,
+        oids::NAME | oids::CHAR | oids::JSON | oids::JSONB | oids::JSONPATH => true,
         oids::TIME | oids::TIMESTAMP | oids::TIMESTAMPTZ | oids::INTERVAL => ty.modifier >= 0,
         oids::NUMERIC => {
             ty.modifier >= 4 && super::numeric_type(ty.modifier) == Some(ColumnType::Numeric)
@@ -434,6 +434,9 @@ pub fn check_length(
     };
     if let oids::JSON | oids::JSONB = ty.oid {
         return Ok(json::fit(text, ty.oid == oids::JSONB)?.map(Value::text));
+    }
+    if ty.oid == oids::JSONPATH {
+        return Ok(json::jsonpath::fit(text)?.map(Value::text));
     }
     if array::is_array(ty.oid) {
         return Ok(array::fit(text, ty)?.map(Value::text));

@@ -105,6 +105,7 @@ pub mod oids {
     pub const UUID: u32 = 2950;
     pub const JSONB: u32 = 3802;
     pub const JSONB_ARRAY: u32 = 3807;
+    pub const JSONPATH: u32 = 4072;
     pub const REGNAMESPACE: u32 = 4089;
     pub const REGROLE: u32 = 4096;
 }
@@ -143,7 +144,7 @@ pub fn column_type_of(oid: u32, modifier: i32) -> Option<ColumnType> {
         oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGNAMESPACE | oids::REGROLE => {
             ColumnType::Text
         }
-        oids::JSON | oids::JSONB | oids::VOID | oids::RECORD => ColumnType::Text,
+        oids::JSON | oids::JSONB | oids::JSONPATH | oids::VOID | oids::RECORD => ColumnType::Text,
         oids::BYTEA => ColumnType::Bytes,
         oids::DATE => ColumnType::Date,
         oids::TIMESTAMP => ColumnType::Timestamp,

@@ -107,6 +107,7 @@ pub const TYPES: &[TypeRow] = &[
     row(2951, "_uuid", "uuid[]", -1, 'A', 2950, 0, 0),
     row(3802, "jsonb", "jsonb", -1, 'U', 0, 3807, 0),
     row(3807, "_jsonb", "jsonb[]", -1, 'A', 3802, 0, 0),
+    row(4072, "jsonpath", "jsonpath", -1, 'U', 0, 4073, 0),
     row(4089, "regnamespace", "regnamespace", 4, 'N', 0, 4090, 0),
     row(4096, "regrole", "regrole", 4, 'N', 0, 4097, 0),
 ];
@@ -145,7 +146,6 @@ const UNSUPPORTED: &[&str] = &[
     "hstore",
     "citext",
     "pg_lsn",
-    "jsonpath",
 ];
 
 /// Spellings that are not typname, in SQL text that reaches us as a plain name.
@@ -240,6 +240,7 @@ pub fn parse_type(ast: &Ast) -> Result<(ColumnType, SqlType), SqlError> {
             | oids::REGNAMESPACE
             | oids::REGROLE
             | oids::RECORD
+            | oids::JSONPATH
             | oids::VOID
     );
     match column_type_of(ty.oid, ty.modifier) {

@@ -17,6 +17,7 @@ pub mod hash;
 mod idents;
 pub mod intervals;
 pub mod json;
+pub mod json_path;
 pub(crate) mod lists;
 pub mod lookup;
 pub mod math;
@@ -85,6 +86,7 @@ static SIGNATURES: &[&[overload::Overload]] = &[
     fields::ALL,
     from_char::ALL,
     idents::ALL,
+    json_path::ALL,
     math::ALL,
     moments::ALL,
     number_format::ALL,

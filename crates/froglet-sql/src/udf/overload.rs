@@ -300,8 +300,18 @@ impl Overloads {
                 ty => Some(oid_of_arrow(ty)),
             })
             .collect();
-        self.choose(&given)
+        self.choose(&given).or_else(|e| self.choose(&without_texts(types, given)).map_err(|_| e))
     }
+}
+
+/// The same types, but those of strings: what is kept as a string may be of another type, which is known when the
+/// call is resolved.
+fn without_texts<'a>(
+    types: impl IntoIterator<Item = &'a DataType>,
+    given: Vec<Option<u32>>,
+) -> Vec<Option<u32>> {
+    let kept = types.into_iter().zip(given).map(|(ty, oid)| oid.filter(|_| !ty.is_string()));
+    kept.collect()
 }
 
 impl fmt::Debug for Overloads {
@@ -345,7 +355,10 @@ impl ScalarUDFImpl for Overloads {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let given: Vec<Option<u32>> =
             args.arg_fields.iter().map(|f| Some(sql_type_of_field(f).oid)).collect();
-        let overload = self.choose(&given)?;
+        let types = args.arg_fields.iter().map(|field| field.data_type());
+        let overload = self
+            .choose(&given)
+            .or_else(|e| self.choose(&without_texts(types, given)).map_err(|_| e))?;
         let given = Given { fields: args.arg_fields, constants: args.scalar_arguments };
         Ok(overload.returned(overload.scale(&given)))
     }

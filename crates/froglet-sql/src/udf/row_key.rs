@@ -36,8 +36,9 @@ fn append(field: &Argument<'_>, out: &mut Vec<u8>) -> Result<(), SqlError> {
     }
     out.push(0);
     match (&field.cell, field.oid) {
-        (Cell::Text(_), oids::JSON) => {
-            let message = "could not identify an equality operator for type json";
+        (Cell::Text(_), oids::JSON | oids::JSONPATH) => {
+            let name = if field.oid == oids::JSON { "json" } else { "jsonpath" };
+            let message = format!("could not identify an equality operator for type {name}");
             return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
         }
         (Cell::Text(text), oids::JSONB) => several(&key::of(&read(text)?), out),

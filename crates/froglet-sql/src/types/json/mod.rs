@@ -12,6 +12,7 @@
 //! a blank after `:` and `,`.
 
 pub mod change;
+pub mod jsonpath;
 pub mod key;
 pub mod parse;
 pub mod path;
