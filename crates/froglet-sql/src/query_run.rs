@@ -109,8 +109,9 @@ pub fn template() -> &'static SessionState {
 /// - those that move filters: the logical plan's are where they can be, no scan here takes others, and a condition over
 ///   both sides of an outer join whose columns have one name was moved to one side;
 /// - the one that answers aggregates from statistics: ours are never exact, and of an aggregate with FILTER over one of
-///   no rows it answered the inner one;
-/// and ours ([`KeepOrder`]).
+///   no rows it answered the inner one.
+///
+/// And ours ([`KeepOrder`]).
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let is_left_out =
         |name: &str| name.starts_with("FilterPushdown") || name == "aggregate_statistics";
