@@ -179,6 +179,7 @@ fn escape(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), SqlErr
         'Z' => out.push_str("\\z"),
         'B' => out.push_str("\\\\"),
         'e' => out.push_str("\\x1B"),
+        'b' => out.push_str("\\x08"),
         c if shorthand(c, out) => {}
         '1'..='9' => return Err(SqlError::unsupported("a reference back in a regular expression")),
         c if c.is_alphanumeric() => out.extend(['\\', c]),
@@ -226,6 +227,7 @@ fn bracket(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), SqlEr
             },
             '\\' => match rest.next().ok_or_else(unbalanced)? {
                 c if shorthand(c, out) => {}
+                'b' => out.push_str("\\x08"),
                 c if c.is_alphanumeric() => out.extend(['\\', c]),
                 c => out.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
             },

@@ -122,7 +122,7 @@ impl<'t> Lexer<'t> {
         }
         if let Some(mark) = MARKS.iter().chain(&SIGNS).find(|mark| rest.starts_with(**mark)) {
             self.at += mark.len();
-            return Ok(Token::Mark(*mark));
+            return Ok(Token::Mark(mark));
         }
         self.name().map(Token::Name)
     }

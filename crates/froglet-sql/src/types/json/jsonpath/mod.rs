@@ -17,6 +17,7 @@ mod eval;
 mod layout;
 mod lex;
 mod parse;
+mod predicate;
 mod write;
 
 #[cfg(test)]
