@@ -116,6 +116,7 @@ pub(super) const TYPE_IO: &[TypeIo] = &[
     io(3913, [750, 751, 2400, 2401, 0, 0, 3816, 6179], ('i', 'x'), false, false),
     io(3926, [3834, 3835, 3836, 3837, 0, 0, 3916, 0], ('d', 'x'), false, false),
     io(3927, [750, 751, 2400, 2401, 0, 0, 3816, 6179], ('d', 'x'), false, false),
+    io(4072, [4001, 4003, 4002, 4004, 0, 0, 0, 0], ('i', 'x'), false, false),
     io(4089, [4084, 4085, 4087, 4088, 0, 0, 0, 0], ('i', 'p'), true, false),
     io(4096, [4098, 4092, 4094, 4095, 0, 0, 0, 0], ('i', 'p'), true, false),
 ];
@@ -325,6 +326,10 @@ const FUNCTIONS: &[(u32, &str)] = &[
     (3836, "range_recv"),
     (3837, "range_send"),
     (3916, "range_typanalyze"),
+    (4001, "jsonpath_in"),
+    (4002, "jsonpath_recv"),
+    (4003, "jsonpath_out"),
+    (4004, "jsonpath_send"),
     (4084, "regnamespacein"),
     (4085, "regnamespaceout"),
     (4087, "regnamespacerecv"),
