@@ -208,3 +208,29 @@ def made(server, rng, kind):
             for sql in others:
                 c.execute(sql)
     wait_until(lambda: server.value("select count(*) from t") == ROWS - ROWS // 10, "the table is there")
+
+
+def test_rows_are_not_moved_together_before_their_migration_goes_on(start):
+    """The compactor is at work from the start on. It moved rows of a table that is made lazily into places of rows which
+    were still to be made: the background died of it, and whoever wanted such a row waited for ever."""
+    server = start(environment={"FROGLET_FREEZE_AFTER": "0s", "FROGLET_SETTING_STATEMENT_TIMEOUT": "30s"})
+    rows, touched = 40_000, list(range(1, 40_000, 50))
+    with server.connect() as connection:
+        connection.execute("set froglet.migration_delay = '1h'")
+        connection.execute("create table s (id int primary key, n int)")
+        connection.execute("insert into s select i, i from generate_series(1, %s) i", [rows])
+        connection.execute("begin")
+        connection.execute("create table t with (migration = lazy) as select id, n * 2 as n from s")
+        connection.execute("alter table t add primary key (id)")
+        connection.execute("commit")
+    for restart in range(4):
+        server.run(*(f"update t set n = n + 1 where id = {id}" for id in touched[restart::8]), "vacuum")
+        server.kill_and_restart()
+        server.run("vacuum")
+    id = server.value("select id from froglet.migrations where table_name = 't' and kind = 'table'")
+    server.run(f"select froglet.resume_migration({id})", "update s set n = n", "set froglet.migration_delay = 0")
+    changed = {id for restart in range(4) for id in touched[restart::8]}
+    found = dict(server.rows("select id, n from t where id > 0"))
+    assert found == {id: id * 2 + (id in changed) for id in range(1, rows + 1)}
+    for id in range(1, rows, 977):
+        assert server.rows("update t set n = n where id = %s returning n", [id]) == [(found[id],)]

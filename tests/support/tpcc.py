@@ -18,6 +18,7 @@ from psycopg import errors
 
 WAREHOUSES, DISTRICTS, CUSTOMERS, ITEMS, ORDERS, DELIVERED = 2, 10, 30, 100, 45, 30
 LOADED = datetime(2026, 1, 1)
+REFUSALS = (errors.SerializationFailure, errors.DeadlockDetected)
 LAST_NAMES = "BAR OUGHT ABLE PRI PRES ESE ANTI CALLY ATION EING".split()
 
 # Of each table: columns with their types, and how many of them are its key.
@@ -272,7 +273,7 @@ class Client(threading.Thread):
                 self.in_doubt = None
             else:
                 connection.execute("rollback")
-        except (errors.SerializationFailure, errors.DeadlockDetected):
+        except self.load.refusals:
             self.in_doubt = None
             connection.execute("rollback")
         except errors.UndefinedTable:
@@ -347,10 +348,12 @@ class Client(threading.Thread):
 
 
 class Load:
-    """Clients at work on a server, and the model of what they have done."""
+    """Clients at work on a server, and the model of what they have done. A transaction that meets one of `refusals` is
+    taken back, and they go on."""
 
-    def __init__(self, server, model, seed, layouts=(WHOLE,), clients=4):
+    def __init__(self, server, model, seed, layouts=(WHOLE,), clients=4, refusals=REFUSALS):
         self.server, self.model, self.name, self.layouts = server, model, f"{seed}", layouts
+        self.refusals = refusals
         self.written_to = layouts[0]
         self.acknowledged = []
         self.stopped = threading.Event()

@@ -40,7 +40,7 @@ enum Task {
     },
     /// Random histories, crashes and mutations, longer than `ci` runs them, then schedules
     Sim,
-    /// The client tests with their long loads: pgbench for minutes, kill -9 in loops
+    /// The client tests with their long loads: everything at once for an hour, pgbench for minutes, kill -9 in loops
     Soak,
     /// The modules with `unsafe` under Miri, which needs a nightly toolchain with it
     Miri,
@@ -76,12 +76,13 @@ fn perform(task: Task) -> anyhow::Result<()> {
 
 /// Tests that look at it run longer.
 const LONG: &str = "FROGLET_TEST_LONG";
-/// How often the crash tests kill the server, at any moment and at each named point, and how long the
-/// histories are that are checked for anomalies.
-const SOAK: [(&str, &str); 3] = [
+/// How often the crash tests kill the server, at any moment and at each named point, how long the
+/// histories are that are checked for anomalies, and for how long everything is done at once.
+const SOAK: [(&str, &str); 4] = [
     ("FROGLET_TEST_CRASH_ROUNDS", "20"),
     ("FROGLET_TEST_CRASH_POINT_ROUNDS", "10"),
     ("FROGLET_TEST_HISTORY_SECONDS", "120"),
+    ("FROGLET_TEST_SOAK_SECONDS", "3600"),
 ];
 
 fn ci(root: &Path) -> anyhow::Result<()> {

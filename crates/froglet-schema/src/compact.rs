@@ -9,7 +9,7 @@
 //! schema change carries its rows over or has it end for nothing.
 //!
 //! A table that is being migrated is left alone: the engine plans no moves where somebody listens to changes or
-//! keeps the past, and what stands before a table that is made lazily plans none.
+//! keeps the past, and a table whose rows or columns are made lazily has none: its places are its units' numbers.
 //!
 //! A row is not moved while somebody holds it shared: a share is entered under the row's place. Mover and
 //! sharer keep to rules R1 and R2 in `froglet_txn::rowlocks`, the mover as one who deletes the row.
@@ -41,6 +41,10 @@ impl Catalog {
         let mut moved = 0;
         loop {
             let Some(version) = self.latest().tables.get(&table).cloned() else { return Ok(moved) };
+            // Asked of what is stored: after a restart nothing stands before the table until its migration goes on.
+            if version.def.is_being_made() {
+                return Ok(moved);
+            }
             let plan = version.table.plan_moves(cold_only);
             let mut of_plan = 0;
             for chunk in plan.chunks(chunk_rows(&version)) {

@@ -262,6 +262,11 @@ impl TableDef {
         self.all_columns().find(|c| c.id == id)
     }
 
+    /// Whether rows of it are made lazily, or values of a column.
+    pub fn is_being_made(&self) -> bool {
+        self.lazy.is_some() || !self.lazy_columns.is_empty()
+    }
+
     /// The columns of the layout.
     pub fn all_columns(&self) -> impl Iterator<Item = &ColumnDef> {
         self.columns.iter().chain(self.hidden.iter().map(|hidden| &hidden.column))
