@@ -234,7 +234,8 @@ impl Recovered {
         let keepers = self.core.keepers.lock().clone();
         for (keeper, _) in keepers.into_iter().filter(|(_, state)| state.kept().is_none()) {
             if let Some(log) = log {
-                log.append(&[&redo::keeper(keeper, 0, &[])]).map_err(log_failed)?;
+                let forgotten = log.append(&[&redo::keeper(keeper, 0, &[])]).map_err(log_failed)?;
+                forgotten.waits_for_nothing("a replay that does not find it says it again");
             }
             self.set_keeper(keeper, None);
         }

@@ -215,7 +215,9 @@ impl MemoryTxn {
             let mut keepers = self.core.keepers.lock();
             assert!(!keepers.contains_key(&keeper), "keeper {keeper} keeps once");
             // A log that has failed fails the commit.
-            let _ = self.core.log_record(&redo::keeper(keeper, floor, &ids));
+            if let Ok(announced) = self.core.log_record(&redo::keeper(keeper, floor, &ids)) {
+                announced.waits_for_nothing("the commit is logged behind it");
+            }
             let pin = self.core.keepers.pin(floor, spaces);
             keepers.insert(keeper, Keeper::Announced(pin));
         }
@@ -228,7 +230,9 @@ impl MemoryTxn {
             let announced = keepers.remove(&keeper);
             assert!(announced.is_some_and(|k| k.kept().is_none()), "only what was announced goes");
             // What is announced and not logged any more is forgotten by a replay.
-            let _ = self.core.log_record(&redo::keeper(keeper, 0, &[]));
+            if let Ok(withdrawn) = self.core.log_record(&redo::keeper(keeper, 0, &[])) {
+                withdrawn.waits_for_nothing("a replay forgets it all the same");
+            }
         }
     }
 

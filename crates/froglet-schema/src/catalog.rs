@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use froglet_engine::{CrashPoint, Engine, IdMap, KeyRange, Snapshot, SpaceId, Table, Ts, TxnId};
+use froglet_engine::{CrashPoint, Engine, IdMap, KeyRange, Lsn, Snapshot, SpaceId, Table, Ts, TxnId};
 use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
 use parking_lot::{Mutex, RwLock};
 
@@ -26,7 +26,7 @@ use crate::migration::{Migration, spawn_in_background};
 use crate::own_view::OwnView;
 use crate::plain::{PlainDef, ViewDef};
 use crate::role::RoleDef;
-use crate::sequence::Sequences;
+use crate::sequence::{SequenceState, Sequences};
 use crate::status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
 use crate::step::{Step, StepKind};
 use crate::store::{CATALOG_SPACE, Store, rebuild_indexes};
@@ -463,6 +463,11 @@ impl Catalog {
         older.expect("versions are kept while a snapshot may need them").clone()
     }
 
+    /// When the newest catalog was committed. It is everybody's before the commit is durable.
+    pub fn latest_ts(&self) -> Ts {
+        self.latest.load().ts
+    }
+
     /// The newest committed catalog.
     pub fn latest(&self) -> Arc<CatalogVersion> {
         self.latest.load_full()
@@ -615,13 +620,14 @@ impl Catalog {
         Ok(migration)
     }
 
-    /// nextval: outside transactions, durable before any commit that can depend on it.
-    pub fn next_value(&self, sequence: &SequenceDef) -> Result<i64, SchemaError> {
+    /// nextval: outside transactions, durable before any commit that can depend on it. Whoever is told of the value
+    /// without a commit is told when the log is durable up to the position.
+    pub fn next_value(&self, sequence: &SequenceDef) -> Result<(i64, Lsn), SchemaError> {
         self.sequences.next(sequence)
     }
 
-    /// The last value given and whether it has been given (pg's last_value, is_called).
-    pub fn sequence_state(&self, sequence: &SequenceDef) -> (i64, bool) {
+    /// The last value given and whether it has been given.
+    pub fn sequence_state(&self, sequence: &SequenceDef) -> SequenceState {
         self.sequences.state(sequence)
     }
 
@@ -631,7 +637,7 @@ impl Catalog {
         sequence: &SequenceDef,
         value: i64,
         called: bool,
-    ) -> Result<(), SchemaError> {
+    ) -> Result<Lsn, SchemaError> {
         self.sequences.set(sequence, value, called)
     }
 
@@ -650,7 +656,8 @@ impl Catalog {
         let mut ids = self.ids.lock();
         if ids.next == ids.logged {
             ids.logged += IDS_AHEAD;
-            self.engine().put_note(NEXT_ID_NOTE, &ids.logged.to_le_bytes())?;
+            let noted = self.engine().put_note(NEXT_ID_NOTE, &ids.logged.to_le_bytes())?;
+            noted.waits_for_nothing("nobody meets an id but by a commit, whose record is behind it");
         }
         ids.next += 1;
         Ok(ids.next - 1)

@@ -211,9 +211,15 @@ impl TxnManager {
         }
     }
 
-    /// Makes the log durable up to `lsn` in this thread; false if another thread is at it.
+    /// The same of a commit, which is in doubt if that fails: the log has its record, and nobody knows
+    /// how much of it the disk has.
+    pub async fn wait_committed(&self, lsn: Lsn) -> Result<(), TxnError> {
+        self.wait_durable(lsn).await.map_err(TxnError::of_commit)
+    }
+
+    /// Makes a commit durable, up to `lsn`, in this thread; false if another thread is at it.
     pub fn make_durable(&self, lsn: Lsn) -> Result<bool, TxnError> {
-        Ok(self.engine.make_durable(lsn)?)
+        self.engine.make_durable(lsn).map_err(|e| TxnError::from(e).of_commit())
     }
 
     /// Whether every commit at or below `seen` is durable.
