@@ -125,19 +125,16 @@ pub(crate) fn log_failed(error: LogError) -> EngineError {
 }
 
 impl Core {
-    /// Appends the record of a transaction.
-    pub fn log_txn(&self, ts: u64, operations: &[u8]) -> Result<Lsn, EngineError> {
-        let Some(log) = &self.log else { return Ok(Lsn(0)) };
-        if operations.is_empty() {
-            return Ok(Lsn(0));
+    /// Appends a short record, without waiting for room: sessions do so on their loops.
+    pub fn log_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
+        match &self.log {
+            Some(log) => log.append_now(&[record]).map_err(log_failed),
+            None => Ok(Lsn(0)),
         }
-        let mut head = Vec::with_capacity(11);
-        redo::txn_head(&mut head, ts);
-        log.append(&[&head, operations]).map_err(log_failed)
     }
 
-    /// Appends another record.
-    pub fn log_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
+    /// Appends one that may be long, when there is room.
+    pub fn log_long_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
         match &self.log {
             Some(log) => log.append(&[record]).map_err(log_failed),
             None => Ok(Lsn(0)),
@@ -416,7 +413,7 @@ impl Engine for MemoryEngine {
         // One lock for log and map, so that the newest note is the same in both.
         let mut notes = self.core.notes.lock();
         let lsn = match &self.core.log {
-            Some(log) => log.append(&[&redo::note_head(key), value]).map_err(log_failed)?,
+            Some(log) => log.append_now(&[&redo::note_head(key), value]).map_err(log_failed)?,
             None => Lsn(0),
         };
         notes.insert(key, value.to_vec());

@@ -67,6 +67,9 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     let failed = log_failed.clone();
     let options = MemoryOptions {
         log: LogOptions {
+            segment_bytes: config.log_segment_bytes,
+            buffer_bytes: usize::try_from(config.log_buffer_bytes).unwrap_or(usize::MAX),
+            part_bytes: usize::try_from(config.log_part_bytes).unwrap_or(usize::MAX),
             on_failure: Some(Box::new(move |_| failed.notify_one())),
             ..LogOptions::default()
         },

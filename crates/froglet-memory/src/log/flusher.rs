@@ -1,11 +1,13 @@
 //! Flushing: the way of a batch to the disk, and of the verdict to those who wait.
 
 use super::disk::Disk;
+use super::room;
 use super::writer::{Chunk, Shared, Sleep, State};
 use super::{DurableCallback, LogError, Lsn};
 use froglet_engine::CrashPoint;
 use parking_lot::MutexGuard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A buffer above this size is not kept for the next batch.
@@ -13,10 +15,14 @@ const KEPT_BUFFER_BYTES: usize = 4 << 20;
 
 impl Shared {
     /// The life of the thread `froglet-log`.
-    pub fn run(&self) {
+    pub fn run(self: &Arc<Self>) {
         // An error has been told to everybody where it arose.
         let _ = self.or_fail(|| {
             while self.sleep() {
+                if let Err(error) = self.extend_if_wanted() {
+                    self.fail(error.clone());
+                    return Err(error);
+                }
                 self.flush_step()?;
             }
             self.finish()
@@ -24,7 +30,7 @@ impl Shared {
     }
 
     /// Does a part of the log's work; a panic in it is the end of the log, and told to everybody.
-    fn or_fail(&self, work: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+    fn or_fail(self: &Arc<Self>, work: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
             self.fail(LogError::Panicked);
             Err(LogError::Panicked)
@@ -38,6 +44,9 @@ impl Shared {
             state.sleep = Sleep::Awake;
             if state.closing {
                 return false;
+            }
+            if state.wants_space {
+                return true;
             }
             let Some(begin) = state.pending.first().map(|chunk| chunk.begin) else {
                 state.sleep = Sleep::UntilAppend;
@@ -56,18 +65,18 @@ impl Shared {
     }
 
     /// Writes and syncs what is pending now.
-    pub fn flush_step(&self) -> Result<(), LogError> {
+    pub fn flush_step(self: &Arc<Self>) -> Result<(), LogError> {
         self.flush_pending(self.disk.lock())
     }
 
     /// The same in a thread that has come along, unless somebody is at it: then false.
-    pub fn try_flush_step(&self) -> Result<bool, LogError> {
+    pub fn try_flush_step(self: &Arc<Self>) -> Result<bool, LogError> {
         let Some(disk) = self.disk.try_lock() else { return Ok(false) };
         self.or_fail(|| self.flush_pending(disk))?;
         Ok(true)
     }
 
-    fn flush_pending(&self, mut disk: MutexGuard<'_, Disk>) -> Result<(), LogError> {
+    fn flush_pending(self: &Arc<Self>, mut disk: MutexGuard<'_, Disk>) -> Result<(), LogError> {
         let batch = {
             let mut state = self.state.lock();
             if let Some(error) = &state.failed {
@@ -83,6 +92,7 @@ impl Shared {
                 return Err(error);
             }
             self.segment_has(disk.first, disk.file_bytes);
+            self.note_space(&disk);
             CrashPoint::LogSynced.reached();
             self.written(chunk, chunk_bytes);
             self.publish(end);
@@ -91,7 +101,7 @@ impl Shared {
     }
 
     /// Flushes the rest and ends the log with a sync mark, once.
-    pub fn finish(&self) -> Result<(), LogError> {
+    pub fn finish(self: &Arc<Self>) -> Result<(), LogError> {
         self.flush_step()?;
         {
             let mut state = self.state.lock();
@@ -116,13 +126,16 @@ impl Shared {
     }
 
     /// Makes room for appends, and keeps the buffer for them.
-    fn written(&self, chunk: Chunk, chunk_bytes: usize) {
+    fn written(self: &Arc<Self>, chunk: Chunk, chunk_bytes: usize) {
         let mut state = self.state.lock();
         state.flushing_bytes -= chunk_bytes;
         if chunk.bytes.capacity() <= KEPT_BUFFER_BYTES {
             state.spare = chunk.bytes;
         }
+        let granted = self.grant(&mut state);
         self.room.notify_all();
+        drop(state);
+        room::tell(granted);
     }
 
     /// Everything before `end` is durable: says so.
@@ -140,8 +153,13 @@ impl Shared {
     }
 
     /// The log fails for good: everybody who waits or will come hears of it.
-    fn fail(&self, error: LogError) {
+    fn fail(self: &Arc<Self>, error: LogError) {
         tracing::error!(%error, durable = %Lsn(self.durable.load(Ordering::Acquire)), "the log has failed");
+        // Before anybody else can know.
+        let hook = self.on_failure.lock().take();
+        if let Some(hook) = hook {
+            quietly(|| hook(&error));
+        }
         {
             let mut state = self.state.lock();
             if state.failed.is_some() {
@@ -151,11 +169,10 @@ impl Shared {
             state.pending.clear();
             state.pending_bytes = 0;
             state.flushing_bytes = 0;
+            let refused = self.grant(&mut state);
             self.room.notify_all();
-        }
-        let hook = self.on_failure.lock().take();
-        if let Some(hook) = hook {
-            quietly(|| hook(&error));
+            drop(state);
+            room::tell(refused);
         }
         let waiting = {
             let mut waiters = self.waiters.lock();
