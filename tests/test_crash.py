@@ -461,7 +461,7 @@ def test_a_full_disk(start, small_disk):
         for n in range(3, 100_000):
             connection.execute("insert into quiet values (%s)", [n])
     with pytest.raises(errors.DiskFull, match="frlog"):
-        server.run(f"create table no (n int default {'1 + ' * 2000} 1)")
+        server.run(f"create table no (n text default '{'x' * 5000}')")
     with pytest.raises(errors.DiskFull):
         server.run("checkpoint")
     assert server.rows("select n from quiet where n = 1") == [(1,)]

@@ -18,8 +18,8 @@
 //! to wait does so before or retreats first. That keeps the time a reader may spin to moments.
 
 use std::any::Any;
-use std::pin::Pin;
 use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 

@@ -295,7 +295,9 @@ impl Engine for MemoryEngine {
             return Ok(());
         }
         let made = self.core.log_record(&redo::create_space(space))?;
-        made.waits_for_nothing("the catalog's commit, which makes a table of it, is logged behind it");
+        made.waits_for_nothing(
+            "the catalog's commit, which makes a table of it, is logged behind it",
+        );
         spaces.insert(space, Arc::new(Space::new(space, Arc::clone(&self.core.budget))));
         Ok(())
     }
@@ -305,7 +307,9 @@ impl Engine for MemoryEngine {
         if dropped.is_some() {
             // A log that has failed fails the next commit; this record alone is not worth more.
             if let Ok(dropped) = self.core.log_record(&redo::drop_space(space)) {
-                dropped.waits_for_nothing("what nobody sees any more may come back, and is dropped again");
+                dropped.waits_for_nothing(
+                    "what nobody sees any more may come back, and is dropped again",
+                );
             }
         }
     }
@@ -324,7 +328,8 @@ impl Engine for MemoryEngine {
         // `drop_space`.
         space.drop_column(column, &epoch::pin());
         if let Ok(dropped) = self.core.log_record(&redo::drop_column(space.id, column)) {
-            dropped.waits_for_nothing("what nobody sees any more may come back, and is dropped again");
+            dropped
+                .waits_for_nothing("what nobody sees any more may come back, and is dropped again");
         }
     }
 
@@ -371,7 +376,8 @@ impl Engine for MemoryEngine {
             return Ok(());
         }
         let released = self.core.log_record(&redo::keeper(keeper, 0, &[]))?;
-        released.waits_for_nothing("a crash may leave a keeper as it was, and it is released again");
+        released
+            .waits_for_nothing("a crash may leave a keeper as it was, and it is released again");
         keepers.remove(&keeper);
         Ok(())
     }

@@ -175,7 +175,8 @@ impl MemoryTable {
         block.heat(&mut columns, guard);
         if self.core.log.is_some() {
             let filled = self.core.log_long_record(&fill.encode())?;
-            filled.waits_for_nothing("the flip is logged behind it, or the cells are computed again");
+            filled
+                .waits_for_nothing("the flip is logged behind it, or the cells are computed again");
         }
         let old_keys = self.filled_keys(block, fill, guard);
         block.fill_cells(|| {

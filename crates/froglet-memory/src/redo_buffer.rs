@@ -95,9 +95,11 @@ mod tests {
         assert!(redo.closed().len() > 150, "{} chunks", redo.closed().len());
         assert!(redo.closed().iter().all(|chunk| (1000..1107).contains(&chunk.len())));
         assert!(budget.used_bytes() >= redo.len() as u64 - CHARGE_BYTES as u64);
-        let whole: Vec<u8> = redo.closed().concat().into_iter().chain(redo.rest().to_vec()).collect();
+        let whole: Vec<u8> =
+            redo.closed().concat().into_iter().chain(redo.rest().to_vec()).collect();
         redo.truncate(ends[900]);
-        let left: Vec<u8> = redo.closed().concat().into_iter().chain(redo.rest().to_vec()).collect();
+        let left: Vec<u8> =
+            redo.closed().concat().into_iter().chain(redo.rest().to_vec()).collect();
         assert_eq!(left, &whole[..ends[900]]);
         assert_eq!(redo.truncate(0), 0);
         assert_eq!(redo.len(), 0);

@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::{
-    CrashPoint, EngineError, EngineTxn, LogRoom, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts, TxnId,
+    CrashPoint, EngineError, EngineTxn, LogRoom, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts,
+    TxnId,
 };
 use smallvec::SmallVec;
 

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use froglet_engine::{CrashPoint, Engine, IdMap, KeyRange, Lsn, Snapshot, SpaceId, Table, Ts, TxnId};
+use froglet_engine::{
+    CrashPoint, Engine, IdMap, KeyRange, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
+};
 use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
 use parking_lot::{Mutex, RwLock};
 
@@ -249,6 +251,8 @@ pub struct Catalog {
     flips: Mutex<Vec<Arc<Flip>>>,
     /// The transaction between commit timestamp and publication; 0 for none.
     pub(crate) flipping: AtomicU64,
+    /// A catalog that was committed then or before is durable, as far as that was asked.
+    durable_ts: AtomicU64,
     pub(crate) garbage: Mutex<Vec<(Ts, Remains)>>,
     /// Under way, or ended a moment ago.
     migrations: Mutex<Vec<Arc<Migration>>>,
@@ -315,6 +319,7 @@ impl Catalog {
             history: RwLock::default(),
             flips: Mutex::default(),
             flipping: AtomicU64::new(0),
+            durable_ts: AtomicU64::new(0),
             garbage: Mutex::new(garbage),
             migrations: Mutex::default(),
             next_migration: AtomicU64::new(next_migration),
@@ -463,9 +468,15 @@ impl Catalog {
         older.expect("versions are kept while a snapshot may need them").clone()
     }
 
-    /// When the newest catalog was committed. It is everybody's before the commit is durable.
-    pub fn latest_ts(&self) -> Ts {
-        self.latest.load().ts
+    /// When the newest catalog was committed, if that may not be durable yet: it is everybody's before.
+    pub fn undurable_ts(&self) -> Option<Ts> {
+        let ts = self.latest.load().ts;
+        (ts.0 > self.durable_ts.load(Ordering::Relaxed)).then_some(ts)
+    }
+
+    /// The catalog that was committed then is durable.
+    pub fn note_durable(&self, ts: Ts) {
+        self.durable_ts.fetch_max(ts.0, Ordering::Relaxed);
     }
 
     /// The newest committed catalog.
@@ -657,7 +668,8 @@ impl Catalog {
         if ids.next == ids.logged {
             ids.logged += IDS_AHEAD;
             let noted = self.engine().put_note(NEXT_ID_NOTE, &ids.logged.to_le_bytes())?;
-            noted.waits_for_nothing("nobody meets an id but by a commit, whose record is behind it");
+            noted
+                .waits_for_nothing("nobody meets an id but by a commit, whose record is behind it");
         }
         ids.next += 1;
         Ok(ids.next - 1)

@@ -3,14 +3,13 @@
 //! A checkpoint is due when so much log has been written since the last one that replaying it
 //! would take long, or so much time has passed that an idle machine may as well. Once a second, and
 //! when the log fails, this task looks at both, and asks whether the log is alive: after a failed write
-//! nothing can be acknowledged, so the server says so and ends at once rather than guess. A full disk is no guess: writes
-//! are refused, reads go on until somebody has made room and starts the server again.
+//! nothing can be acknowledged, so the server says so and ends at once rather than guess. A disk that is full
+//! refuses commits before they are in the log (`froglet_memory`'s `log/room.rs`), which is no failure of it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use froglet_engine::{Engine, EngineError, Lsn};
-
 use tokio::sync::Notify;
 
 use crate::config::Config;
@@ -26,7 +25,6 @@ pub(crate) struct Checkpointer {
     max_log_bytes: u64,
     last: Lsn,
     last_at: Instant,
-    disk_full: bool,
 }
 
 impl Checkpointer {
@@ -39,7 +37,6 @@ impl Checkpointer {
             timeout: config.checkpoint_timeout,
             max_log_bytes: config.max_log_bytes,
             last_at: Instant::now(),
-            disk_full: false,
         }
     }
 
@@ -51,15 +48,8 @@ impl Checkpointer {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 () = self.log_failed.notified() => {}
             }
-            match log_alive(&self.engine).await {
-                Ok(()) => {}
-                Err(error @ EngineError::DiskFull(_)) => {
-                    if !std::mem::replace(&mut self.disk_full, true) {
-                        tracing::error!(%error, "nothing can be written any more, reads go on");
-                    }
-                    continue;
-                }
-                Err(error) => return error,
+            if let Err(error) = log_alive(&self.engine).await {
+                return error;
             }
             if self.due() {
                 self.last = self.engine.appended();

@@ -30,7 +30,10 @@ impl Shared {
     }
 
     /// Does a part of the log's work; a panic in it is the end of the log, and told to everybody.
-    fn or_fail(self: &Arc<Self>, work: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+    fn or_fail(
+        self: &Arc<Self>,
+        work: impl FnOnce() -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
             self.fail(LogError::Panicked);
             Err(LogError::Panicked)

@@ -221,7 +221,7 @@ pub enum LogError {
     Env(Arc<EnvError>),
     /// There is no space for the log.
     #[error(
-        "the disk is full: {} needs {needed_bytes} bytes more for the log; free space on its file system, then start the server again",
+        "the disk is full: {} needs {needed_bytes} bytes more for the log; free space on its file system",
         path.display()
     )]
     DiskFull {

@@ -472,11 +472,7 @@ impl Shared {
         }
     }
 
-    fn append(
-        self: &Arc<Self>,
-        payload_parts: &[&[u8]],
-        when: When,
-    ) -> Result<Lsn, LogError> {
+    fn append(self: &Arc<Self>, payload_parts: &[&[u8]], when: When) -> Result<Lsn, LogError> {
         let payload_bytes: usize = payload_parts.iter().map(|part| part.len()).sum();
         if payload_bytes == 0 {
             return Err(LogError::EmptyRecord);
@@ -532,8 +528,7 @@ impl Shared {
         bytes: &[&[u8]],
     ) -> Result<Appended, LogError> {
         let header = chain::header(kind, begin);
-        let parts: Vec<&[u8]> =
-            std::iter::once(&header[..]).chain(bytes.iter().copied()).collect();
+        let parts: Vec<&[u8]> = std::iter::once(&header[..]).chain(bytes.iter().copied()).collect();
         let when = room.map_or(When::ThereIsRoom, When::Reserved);
         self.append_frame(MARK_WORD, &parts, when)
     }

@@ -14,15 +14,17 @@
 use std::sync::Arc;
 
 use froglet_engine::{Lsn, SqlState, Ts};
-use froglet_txn::{Committed, TxnError, TxnManager};
+use froglet_txn::{Committed, TxnError};
 
+use crate::database::Database;
 use crate::error::SqlError;
 use crate::session::Session;
 
 /// A wait for what has been told so far, which needs no session.
 pub struct Settling {
-    manager: Arc<TxnManager>,
+    db: Arc<Database>,
     seen: Ts,
+    catalog: Ts,
     rests_on: Lsn,
     committed: Lsn,
 }
@@ -30,12 +32,15 @@ pub struct Settling {
 impl Settling {
     /// Returns when it is durable; an error ends the connection.
     pub async fn wait(self) -> Result<(), SqlError> {
+        let manager = self.db.manager();
         let settled = async {
-            self.manager.wait_committed(self.committed).await?;
-            self.manager.wait_durable(self.rests_on).await?;
-            self.manager.wait_durable_ts(self.seen).await
+            manager.wait_committed(self.committed).await?;
+            manager.wait_durable(self.rests_on).await?;
+            manager.wait_durable_ts(self.seen.max(self.catalog)).await
         };
-        settled.await.map_err(|e: TxnError| SqlError { fatal: true, ..SqlError::from(e) })
+        settled.await.map_err(|e: TxnError| SqlError { fatal: true, ..SqlError::from(e) })?;
+        self.db.catalog().note_durable(self.catalog);
+        Ok(())
     }
 }
 
@@ -56,16 +61,14 @@ impl Session {
 
     /// The same wait, for when the session is gone.
     pub fn settling(&mut self) -> Settling {
-        let manager = self.db.manager().clone();
-        match self.is_settled() {
-            true => {
-                Settling { manager, seen: Ts(0), rests_on: Lsn(0), committed: Lsn(0) }
-            }
-            false => {
-                let rests_on = self.state.rests_on();
-                Settling { manager, seen: self.seen, rests_on, committed: self.committed }
-            }
+        let db = self.db.clone();
+        if self.is_settled() {
+            let none = Ts(0);
+            return Settling { db, seen: none, catalog: none, rests_on: Lsn(0), committed: Lsn(0) };
         }
+        let catalog = db.catalog().undurable_ts().unwrap_or_default();
+        let rests_on = self.state.rests_on();
+        Settling { db, seen: self.seen, catalog, rests_on, committed: self.committed }
     }
 
     /// Whether all that the client is told now rests on what is durable, or need not.
@@ -76,12 +79,18 @@ impl Session {
         if !self.settings.hot().synchronous_commit {
             return true;
         }
-        // Whatever it was answered by, no later catalog was at hand.
-        self.seen = self.seen.max(self.db.catalog().latest_ts());
-        let manager = self.db.manager();
+        let (manager, catalog) = (self.db.manager(), self.db.catalog());
         let position = self.state.rests_on().max(self.committed);
-        (position == Lsn(0) || manager.engine().durable() >= position)
-            && manager.is_durable(self.seen)
+        if position != Lsn(0) && manager.engine().durable() < position {
+            return false;
+        }
+        // Whatever it was answered by, no later catalog was at hand.
+        let Some(made) = catalog.undurable_ts() else { return manager.is_durable(self.seen) };
+        let is_durable = manager.is_durable(self.seen.max(made));
+        if is_durable {
+            catalog.note_durable(made);
+        }
+        is_durable
     }
 
     /// The client is told of an error.
