@@ -666,8 +666,10 @@ impl Catalog {
     pub(crate) fn next_id(&self) -> Result<ObjectId, SchemaError> {
         let mut ids = self.ids.lock();
         if ids.next == ids.logged {
-            ids.logged += IDS_AHEAD;
-            let noted = self.engine().put_note(NEXT_ID_NOTE, &ids.logged.to_le_bytes())?;
+            // Only what is noted is given: a full disk refuses the note, and is not full for ever.
+            let logged = ids.logged + IDS_AHEAD;
+            let noted = self.engine().put_note(NEXT_ID_NOTE, &logged.to_le_bytes())?;
+            ids.logged = logged;
             noted
                 .waits_for_nothing("nobody meets an id but by a commit, whose record is behind it");
         }

@@ -96,9 +96,14 @@ impl Shared {
             }
             self.segment_has(disk.first, disk.file_bytes);
             self.note_space(&disk);
+            let ahead = self.look_ahead(&mut disk);
             CrashPoint::LogSynced.reached();
             self.written(chunk, chunk_bytes);
             self.publish(end);
+            if let Err(error) = ahead {
+                self.fail(error.clone());
+                return Err(error);
+            }
         }
         Ok(())
     }

@@ -180,7 +180,7 @@ impl Shared {
             let manual = self.flusher == Flusher::Manual;
             if manual && !self.has_space(&state, bytes) {
                 drop(state);
-                self.extend(bytes)?;
+                self.extend(&mut self.disk.lock(), bytes)?;
                 state = self.state.lock();
             }
             let has_room = state.in_line.is_empty() && state.has_room(bytes, self.buffer_bytes);
@@ -266,21 +266,13 @@ impl Shared {
             if !std::mem::take(&mut state.wants_space) {
                 return Ok(());
             }
-            // As many as come together, and at least what is asked for before it is needed.
+            // As many as come together.
             let asked_bytes: usize = state.in_line.iter().map(|first| first.bytes).take(16).sum();
             asked_bytes.max(self.zeros_ahead_bytes as usize / 2)
         };
-        let extended = self.extend(first_bytes);
+        let extended = self.extend(&mut self.disk.lock(), first_bytes);
+        let full = self.note_full(extended)?;
         let mut state = self.state.lock();
-        let full = match extended {
-            Ok(()) => None,
-            Err(error @ LogError::DiskFull { .. }) => Some(error),
-            Err(error) => return Err(error),
-        };
-        if let Some(error) = full.as_ref().filter(|_| state.no_space.is_none()) {
-            tracing::error!(%error, "nothing can be written until there is space, reads go on");
-        }
-        state.no_space.clone_from(&full);
         let granted = self.grant_or(&mut state, full.as_ref());
         self.room.notify_all();
         drop(state);
@@ -288,9 +280,40 @@ impl Shared {
         Ok(())
     }
 
+    /// Whoever flushes looks for space before it is needed, so that nobody waits for it. A disk that is full is
+    /// not asked again but by those who need it.
+    pub(super) fn look_ahead(&self, disk: &mut Disk) -> Result<(), LogError> {
+        let ahead_bytes = self.zeros_ahead_bytes as usize;
+        if self.flusher == Flusher::Manual {
+            return Ok(());
+        }
+        let state = self.state.lock();
+        let has_space = self.has_space(&state, ahead_bytes / 4) || state.no_space.is_some();
+        drop(state);
+        if !has_space {
+            let extended = self.extend(disk, ahead_bytes / 2);
+            self.note_full(extended)?;
+        }
+        Ok(())
+    }
+
+    /// That there is no space is told to those who come for it, and to an operator.
+    fn note_full(&self, extended: Result<(), LogError>) -> Result<Option<LogError>, LogError> {
+        let full = match extended {
+            Ok(()) => None,
+            Err(error @ LogError::DiskFull { .. }) => Some(error),
+            Err(error) => return Err(error),
+        };
+        let mut state = self.state.lock();
+        if let Some(error) = full.as_ref().filter(|_| state.no_space.is_none()) {
+            tracing::error!(%error, "nothing can be written until there is space, reads go on");
+        }
+        state.no_space.clone_from(&full);
+        Ok(full)
+    }
+
     /// Fills the files with zeros as far as so many bytes more need it.
-    fn extend(&self, bytes: usize) -> Result<(), LogError> {
-        let mut disk = self.disk.lock();
+    fn extend(&self, disk: &mut Disk, bytes: usize) -> Result<(), LogError> {
         let (segment_first, end, spare_bytes) = {
             let state = self.state.lock();
             let (end, spare_bytes) = self.space_for(&state, bytes);
@@ -302,7 +325,7 @@ impl Shared {
             false => (0, end.map_or(0, |end| end - segment_first)),
         };
         let extended = disk.extend(&*self.env, &self.dir, file_bytes, spare_bytes);
-        self.note_space(&disk);
+        self.note_space(disk);
         extended
     }
 
@@ -314,14 +337,6 @@ impl Shared {
             state.spare_bytes = disk.spare_bytes;
         } else {
             state.file_end = state.file_end.max(state.segment_first + disk.spare_bytes);
-        }
-        // Asked for before it is needed, so that nobody waits for it.
-        if self.flusher == Flusher::Thread
-            && !self.has_space(&state, self.zeros_ahead_bytes as usize / 4)
-            && state.no_space.is_none()
-        {
-            state.wants_space = true;
-            self.wake(&mut state);
         }
     }
 }
