@@ -48,7 +48,7 @@ impl Shared {
             if state.closing {
                 return false;
             }
-            if state.wants_space {
+            if state.wants_bytes > 0 {
                 return true;
             }
             let Some(begin) = state.pending.first().map(|chunk| chunk.begin) else {

@@ -199,7 +199,7 @@ impl Shared {
             let place = Reserving::new();
             state.in_line.push_back(InLine { bytes, place: place.clone() });
             match has_room {
-                true => state.wants_space = true,
+                true => state.wants_bytes = state.wants_bytes.max(bytes),
                 false => state.requested = state.next,
             }
             self.wake(&mut state);
@@ -226,7 +226,7 @@ impl Shared {
                 None => match no_space {
                     Some(error) => Err(error.clone()),
                     None => {
-                        state.wants_space = true;
+                        state.wants_bytes = state.wants_bytes.max(bytes);
                         self.wake(state);
                         break;
                     }
@@ -263,12 +263,13 @@ impl Shared {
     pub(super) fn extend_if_wanted(self: &Arc<Self>) -> Result<(), LogError> {
         let first_bytes = {
             let mut state = self.state.lock();
-            if !std::mem::take(&mut state.wants_space) {
+            let wanted_bytes = std::mem::take(&mut state.wants_bytes);
+            if wanted_bytes == 0 {
                 return Ok(());
             }
             // As many as come together.
             let asked_bytes: usize = state.in_line.iter().map(|first| first.bytes).take(16).sum();
-            asked_bytes.max(self.zeros_ahead_bytes as usize / 2)
+            asked_bytes.max(wanted_bytes).max(self.zeros_ahead_bytes as usize / 2)
         };
         let extended = self.extend(&mut self.disk.lock(), first_bytes);
         let full = self.note_full(extended)?;

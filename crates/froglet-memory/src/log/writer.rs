@@ -283,8 +283,8 @@ pub(super) struct State {
     pub file_end: u64,
     /// So much of the next one can.
     pub spare_bytes: u64,
-    /// Somebody in line needs more of either.
-    pub wants_space: bool,
+    /// Somebody needs more of either, for so many bytes.
+    pub wants_bytes: usize,
     /// Why there was none when it was last looked for. Who needs some has it looked for again.
     pub no_space: Option<LogError>,
     /// Where the long records begin that are not ended.
@@ -435,7 +435,7 @@ impl Shared {
             in_line: VecDeque::new(),
             file_end: disk.first.0 + disk.file_bytes,
             spare_bytes: 0,
-            wants_space: false,
+            wants_bytes: 0,
             no_space: None,
             chains: BTreeSet::new(),
             spare: Vec::new(),
@@ -567,7 +567,7 @@ impl Shared {
                 if let Some(error) = state.no_space.clone()
                     && state.is_beyond(frame_bytes)
                 {
-                    state.wants_space = true;
+                    state.wants_bytes = state.wants_bytes.max(frame_bytes);
                     self.wake(&mut state);
                     return Err(error);
                 }
@@ -608,7 +608,7 @@ impl Shared {
             }
             let has_room = state.has_room(frame_bytes, self.buffer_bytes);
             if has_room && self.flusher == Flusher::Thread && !self.has_space(&state, frame_bytes) {
-                state.wants_space = true;
+                state.wants_bytes = state.wants_bytes.max(frame_bytes);
                 self.wake(&mut state);
                 if let Some(error) = state.no_space.clone() {
                     return Err(error);

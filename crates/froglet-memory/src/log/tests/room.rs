@@ -93,3 +93,14 @@ fn the_next_segment_has_its_space_before_it_is_needed() {
     let names = env.list(dir).unwrap();
     assert!(names.iter().all(|name| name.ends_with(".frlog")), "{names:?}");
 }
+
+#[test]
+fn a_record_longer_than_what_is_filled_at_once_has_its_space() {
+    let (env, _, dir) = sim();
+    let options = || LogOptions { zeros_ahead_bytes: 4096, ..LogOptions::default() };
+    let (log, _) = open(&env, dir, options(), Lsn(0)).unwrap();
+    let end = log.append(&[&vec![1; 500_000]]).unwrap();
+    log.wait_durable(end).unwrap();
+    drop(log);
+    assert_eq!(open(&env, dir, options(), Lsn(0)).unwrap().1.len(), 1);
+}
