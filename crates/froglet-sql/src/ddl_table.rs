@@ -163,6 +163,9 @@ impl Ddl<'_> {
     ) -> Result<String, Stop> {
         let mut tables = Vec::new();
         for name in names {
+            if self.drop_unreadable(name, cascade).await? {
+                continue;
+            }
             match self.names().relation(name)? {
                 Some(_) => {
                     let found = self.names().plain_table(name);
@@ -191,6 +194,9 @@ impl Ddl<'_> {
             });
             let id = tables.swap_remove(free.unwrap_or(0));
             let in_circle = free.is_none();
+            let name = self.table_by_id(id)?.def.name.clone();
+            self.release(id, &format!("table {name}"), Some(id), cascade).await?;
+            self.release_sequences(id, None, cascade).await?;
             self.apply(Change::DropTable { table: id, cascade: cascade || in_circle }).await?;
         }
         Ok("DROP TABLE".to_owned())
