@@ -69,8 +69,8 @@ def described(connection):
         "select attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid) from pg_attribute"
         " left join pg_attrdef on adrelid = attrelid and adnum = attnum where attrelid = 't'::regclass"
         " and attnum > 0 and not attisdropped order by attname",
-        "select conname, contype, pg_get_constraintdef(oid) from pg_constraint where conrelid = 't'::regclass order by 1",
-        "select indexname, indexdef from pg_indexes where tablename = 't' order by 1",
+        "select conname, contype from pg_constraint where conrelid = 't'::regclass order by 1",
+        "select indexname from pg_indexes where tablename = 't' order by 1",
     )
     found = [connection.execute(query).fetchall() for query in queries]
     columns = [name for name, *_ in found[0]]

@@ -74,18 +74,12 @@ impl Catalog {
                 }
             }
             work => {
-                let lost = |id: &ColumnId| {
-                    let is_it = |lazy: &LazyColumnDef| lazy.target == *id;
-                    before.def.lazy_columns.iter().any(is_it)
-                        && !edited.def.lazy_columns.iter().any(is_it)
-                };
-                let mut inputs = work.iter().flat_map(|work| match work {
+                let inputs = work.iter().flat_map(|work| match work {
                     Work::Fill { transform, .. } => transform.inputs(),
                     _ => &[],
                 });
-                if inputs.any(lost) {
-                    return Err(being_computed());
-                }
+                let inputs: Vec<ColumnId> = inputs.copied().collect();
+                self.complete_lost(txn, scope, before, &edited.def, &inputs).await?;
                 self.fill_lazy_columns(txn, scope, &mut edited.def).await?;
             }
         }
@@ -108,13 +102,7 @@ impl Catalog {
         let column = def.column_by_id(target).expect("the edit added the column");
         let (ty, name) = (column.ty, column.name.clone());
         let since = txn.savepoint();
-        let lost = |lazy: &LazyColumnDef| {
-            transform.inputs().contains(&lazy.target)
-                && !def.lazy_columns.iter().any(|kept| kept.target == lazy.target)
-        };
-        if before.def.lazy_columns.iter().any(lost) {
-            return Err(being_computed());
-        }
+        self.complete_lost(txn, scope, before, def, transform.inputs()).await?;
         if verify {
             let layout = before.def.layout();
             let type_of = |id: &ColumnId| Some(layout.columns[layout.position(*id)?].ty);
@@ -148,6 +136,33 @@ impl Catalog {
         self.lazy_columns.write().insert(migration, Arc::new(column));
         let columns = Arc::new(self.lazy_columns_of(def)?);
         local_mut(txn).changes.lazy_columns.entry(def.id).or_default().push(columns);
+        Ok(())
+    }
+
+    /// What is computed from a column which the same statement has dropped while that was being computed itself: it is
+    /// there for all rows first.
+    async fn complete_lost(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        before: &TableVersion,
+        def: &TableDef,
+        inputs: &[ColumnId],
+    ) -> Result<(), SchemaError> {
+        for lazy in &before.def.lazy_columns {
+            let is_it = |kept: &LazyColumnDef| kept.target == lazy.target;
+            if !inputs.contains(&lazy.target) || def.lazy_columns.iter().any(is_it) {
+                continue;
+            }
+            let known = self.lazy_columns.read().get(&lazy.begun.migration).cloned();
+            let Some(column) = known.filter(|column| !column.is_complete()) else { continue };
+            if column.is_live() {
+                let columns = self.lazy_columns_of(&before.def)?;
+                Filling { column, columns }.migrate_all(scope.limits)?;
+            } else {
+                self.fill_own_column(txn, scope, &before.def, &column).await?;
+            }
+        }
         Ok(())
     }
 
@@ -375,14 +390,6 @@ impl Catalog {
 
 fn is_lazy(work: &Work) -> bool {
     matches!(work, Work::Fill { lazily: Some(_), .. })
-}
-
-/// A column is computed from one that the same statement drops, and that is being computed itself.
-fn being_computed() -> SchemaError {
-    let message = "a column that is dropped by the same statement is still being computed";
-    SchemaError::refused(froglet_engine::SqlState::FEATURE_NOT_SUPPORTED, message).with_hint(
-        "Drop it by a statement of its own, or wait until froglet.migrations says that it is done.",
-    )
 }
 
 /// That a column can be computed, and is not NULL where that must not be.

@@ -41,7 +41,14 @@ impl Ddl<'_> {
         }
         refuse_duplicates(plans.iter().map(|plan| plan.column.name.as_str()))?;
         let owned = self.compile_sources(&schema, &name, &mut plans).await?;
-        let columns: Vec<NewColumn> = plans.iter().map(|plan| plan.column.clone()).collect();
+        let column = |plan: &ColumnPlan| match plan.source {
+            // Others look whether it is one.
+            Source::Generated(_) => {
+                NewColumn { default: Some(stored::of_generated("NULL")), ..plan.column.clone() }
+            }
+            _ => plan.column.clone(),
+        };
+        let columns: Vec<NewColumn> = plans.iter().map(column).collect();
         let draft = ddl_column::draft(&schema, &name, &columns);
         let mut constraints: Vec<_> = likes.iter().flat_map(Like::constraints).collect();
         for constraint in written(&plans, &create.constraints) {

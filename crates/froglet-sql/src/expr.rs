@@ -554,12 +554,14 @@ struct Planned {
 
 /// Whether an expression over a scope has the same value whoever asks, and whenever.
 pub(crate) fn is_immutable(scope: &Scope, expr: &ast::Expr) -> Result<bool, SqlError> {
-    let logical = with_casts(scope, expr, &[])?;
-    Ok(volatility::is_immutable(&logical, &scope.schema))
+    let written = as_written(scope, expr, &[])?;
+    let with_casts = with_casts(scope, expr, &[])?;
+    let is_immutable = |logical| volatility::is_immutable(logical, &scope.schema);
+    Ok(is_immutable(&written) && is_immutable(&with_casts))
 }
 
-/// The SQL planner's expression, with PostgreSQL's casts.
-fn with_casts(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Expr, SqlError> {
+/// The SQL planner's expression.
+fn as_written(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Expr, SqlError> {
     let expr = crate::rewrite::rewrite_expr(expr)?;
     let context = PlanContext::new(&NoTables, options());
     let mut planner_context =
@@ -569,6 +571,12 @@ fn with_casts(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Exp
         .sql_to_expr(expr, &scope.schema, &mut planner_context)
         .map_err(map_df_error)?;
     forbid_aggregates(&logical)?;
+    Ok(logical)
+}
+
+/// The same with PostgreSQL's casts.
+fn with_casts(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Expr, SqlError> {
+    let logical = as_written(scope, expr, params)?;
     Ok(casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data)
 }
 

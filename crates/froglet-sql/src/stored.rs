@@ -212,7 +212,12 @@ pub(crate) fn store_generated(
 ) -> Result<Expression, SqlError> {
     let exists = |name: &str| id_of(name).is_some();
     let text = number_columns(expr, table, &exists, &mut |name| Some(id_of(name)?.0 as usize))?;
-    Ok(Expression(format!("{GENERATED}{text}")))
+    Ok(of_generated(&text))
+}
+
+/// A generated column's default of a text.
+pub(crate) fn of_generated(text: &str) -> Expression {
+    Expression(format!("{GENERATED}{text}"))
 }
 
 /// An identity column's default.
