@@ -41,7 +41,6 @@ impl Ddl<'_> {
         let is_type = |operation: &&AlterTableOperation| pass(operation) == Pass::Types;
         let types: Vec<Retype<'_>> =
             operations.iter().copied().filter(is_type).filter_map(retype).collect();
-        refuse_twice(&before, &types)?;
         let (first, rest): (Vec<_>, Vec<_>) =
             operations.into_iter().partition(|operation| pass(operation) == Pass::Drops);
         for operation in first {
@@ -444,6 +443,7 @@ impl Ddl<'_> {
             columns.push(new);
             made.push((*at, column));
         }
+        refuse_twice(types)?;
         let checks = self.recheck_constraints(&now.def, &made)?;
         let (table_id, before) = (id, Some(before.clone()));
         self.apply(Change::AlterTypes { table: table_id, columns, checks, before }).await?;
@@ -604,10 +604,10 @@ fn retype(operation: &AlterTableOperation) -> Option<Retype<'_>> {
     }
 }
 
-/// 42703 and 0A000 of columns that are given types.
-fn refuse_twice(before: &TableVersion, types: &[Retype<'_>]) -> Result<(), SqlError> {
+/// 0A000 of a column that is given two types.
+fn refuse_twice(types: &[Retype<'_>]) -> Result<(), SqlError> {
     for (n, retype) in types.iter().enumerate() {
-        let column = existing(before, retype.column)?;
+        let column = fold(retype.column);
         if types[..n].iter().any(|earlier| fold(earlier.column) == column) {
             let message = format!("cannot alter type of column \"{column}\" twice");
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
