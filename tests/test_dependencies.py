@@ -136,6 +136,12 @@ def test_names_that_change_take_no_meaning_with_them(froglet, postgres, rename):
             made = [outcome(connection, sql) for sql in MEANT]
             for sql in rename.split("; "):
                 connection.execute(sql)
+        if server is froglet:
+            server.kill_and_restart()
+        with server.connect() as connection:
+            for sql in rename.split("; "):
+                if sql.startswith("set "):
+                    connection.execute(sql)
             found.append((made, [outcome(connection, sql) for sql in LOOKS]))
     assert found[0] == found[1]
 
