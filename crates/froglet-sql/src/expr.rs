@@ -37,6 +37,7 @@ use crate::context::EvalContext;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::lazy_query::{is_widening, may_fail, reads_catalog};
+use crate::names::volatility;
 use crate::planning::{NoTables, PlanContext, param_fields};
 use crate::quick::Quick;
 use crate::semantics::param::ParamExpr;
@@ -551,7 +552,16 @@ struct Planned {
     reads_catalog: bool,
 }
 
-fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, SqlError> {
+/// Whether an expression over a scope has the same value whoever asks, and whenever.
+pub(crate) fn is_immutable(scope: &Scope, expr: &ast::Expr) -> Result<bool, SqlError> {
+    let written = as_written(scope, expr, &[])?;
+    let with_casts = with_casts(scope, expr, &[])?;
+    let is_immutable = |logical| volatility::is_immutable(logical, &scope.schema);
+    Ok(is_immutable(&written) && is_immutable(&with_casts))
+}
+
+/// The SQL planner's expression.
+fn as_written(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Expr, SqlError> {
     let expr = crate::rewrite::rewrite_expr(expr)?;
     let context = PlanContext::new(&NoTables, options());
     let mut planner_context =
@@ -561,7 +571,17 @@ fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, 
         .sql_to_expr(expr, &scope.schema, &mut planner_context)
         .map_err(map_df_error)?;
     forbid_aggregates(&logical)?;
-    let logical = casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data;
+    Ok(logical)
+}
+
+/// The same with PostgreSQL's casts.
+fn with_casts(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Expr, SqlError> {
+    let logical = as_written(scope, expr, params)?;
+    Ok(casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data)
+}
+
+fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, SqlError> {
+    let logical = with_casts(scope, expr, params)?;
     let reads_catalog = reads_catalog(&logical);
     let (logical, found) = type_params(logical, params)?;
     let schema =

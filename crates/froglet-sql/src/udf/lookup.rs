@@ -282,7 +282,11 @@ pub fn relation_text(session: &dyn SessionFunctions, oid: u32) -> String {
     match relation_of(&session.catalog(), oid) {
         None => oid.to_string(),
         Some((schema, name)) => {
-            let found = schema == "pg_catalog" || session.search_path().contains(&schema);
+            // Another of the name may be found before it.
+            let path = session.search_path();
+            let names = &session.catalog().names;
+            let first = path.iter().find(|s| names.contains_key(&((*s).clone(), name.clone())));
+            let found = schema == "pg_catalog" || first == Some(&schema);
             if found {
                 quote_ident(&name)
             } else {

@@ -12,5 +12,6 @@ mod durability;
 mod logic;
 mod mutated;
 mod plan_cache;
+mod stored;
 mod stories;
 mod support;
