@@ -121,7 +121,7 @@ fn block(body: &str) -> Option<DoBlock> {
     }
     let mut block = DoBlock { statements: Vec::new(), caught: Vec::new() };
     let mut handling = false;
-    for part in parts.by_ref() {
+    while let Some(part) = parts.next() {
         let first = part.first()?;
         if is(first, "exception") {
             handling = true;
