@@ -267,7 +267,7 @@ UNSUPPORTED = """
     create constraint trigger g after insert on t for each row execute function f()
     create type c as (a int)
     create user mapping for postgres server s
-    do $$ begin end $$
+    do $$ begin perform 1; end $$
     drop access method m
     drop aggregate a(int)
     drop cast (int as text)

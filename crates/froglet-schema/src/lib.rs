@@ -93,4 +93,5 @@ pub use error::SchemaError;
 pub use lazy_driver::Recompile;
 pub use role::{Membership, RoleChange, RoleDef};
 pub use status::{Control, Detection, MigrationOptions, MigrationPhase, MigrationStatus};
+pub use step::write_values_with;
 pub use unreadable::Unreadable;

@@ -21,8 +21,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use froglet_engine::{
     BlockRows, ColumnFill, ColumnId, ColumnType, Direction, Engine, KeyRange, Loaded, Loading,
@@ -637,8 +637,20 @@ impl ValidAt for arrow_array::BooleanArray {
     }
 }
 
+/// Who knows how a value is written. What its bits mean is not for this crate.
+static WRITTEN: OnceLock<fn(&Value, ColumnType) -> String> = OnceLock::new();
+
+/// From now on values in errors are written so; the first who says it is heard.
+pub fn write_values_with(written: fn(&Value, ColumnType) -> String) {
+    let _ = WRITTEN.set(written);
+}
+
 /// Values of these types in an error's detail line.
 pub fn show(values: &[Value], types: &[ColumnType]) -> String {
+    if let Some(written) = WRITTEN.get() {
+        let texts = values.iter().zip(types).map(|(value, ty)| written(value, *ty));
+        return texts.collect::<Vec<_>>().join(", ");
+    }
     let shown = values.iter().zip(types).map(|(value, ty)| match ty {
         // Of a decimal only its type knows where the point is.
         ColumnType::Decimal { .. } => {

@@ -17,6 +17,7 @@ use crate::parse::parse_sql;
 use crate::privileges::parse::{self as privilege_parse, PrivilegeCommand};
 use crate::revert::run::{self as revert, Revert, Undrop};
 use crate::roles::parse::{self as role_parse, RoleCommand};
+use crate::session::do_block;
 use crate::table_as_parse::{self, TableAs};
 use crate::with_plan;
 use crate::{merge_parse, object_ddl};
@@ -183,6 +184,8 @@ pub enum Command {
     Undrop(Box<Undrop>),
     /// Named in the error.
     Unsupported(String),
+    /// DO
+    Do(Box<do_block::DoBlock>),
 }
 
 /// What DISCARD throws away.
@@ -385,7 +388,14 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         "move" => cursor_parse::fetch(&mut cursor, true),
         "close" => cursor_parse::close(&mut cursor),
         "lock" => lock(&mut cursor),
-        "cluster" | "do" | "call" | "load" | "security" | "import" => {
+        "do" => {
+            cursor.at = tokens.len();
+            do_block::parse(tokens).map(|block| match block {
+                Some(block) => Command::Do(Box::new(block)),
+                None => Command::Unsupported("DO with more than statements".to_owned()),
+            })
+        }
+        "cluster" | "call" | "load" | "security" | "import" => {
             cursor.at = tokens.len();
             Ok(Command::Unsupported(first.to_ascii_uppercase()))
         }
@@ -631,7 +641,11 @@ fn set(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     }
     if cursor.skip("time") {
         cursor.expect("zone")?;
-        let value = if cursor.skip("local") { None } else { setting_value(cursor)? };
+        let value = match () {
+            () if cursor.skip("local") => None,
+            () if cursor.peek_word("interval") => Some(zone_interval(cursor)?),
+            () => setting_value(cursor)?,
+        };
         return Ok(Command::Set { local, name: "timezone".to_owned(), value });
     }
     if cursor.skip("names") {
@@ -732,6 +746,33 @@ pub(crate) fn setting_value(cursor: &mut Cursor<'_>) -> Result<Option<String>, P
         }
         value.push_str(", ");
     }
+}
+
+/// `INTERVAL '-08:00' HOUR TO MINUTE` as the hours east of Greenwich.
+fn zone_interval(cursor: &mut Cursor<'_>) -> Result<String, ParserError> {
+    cursor.expect("interval")?;
+    let text = match cursor.peek() {
+        Some(Token::SingleQuotedString(text)) => text.clone(),
+        _ => return cursor.wrong("an interval"),
+    };
+    let (sign, clock) = match text.trim().split_at_checked(1) {
+        Some(("-", clock)) => (-1.0, clock),
+        Some(("+", clock)) => (1.0, clock),
+        _ => (1.0, text.trim()),
+    };
+    let parts: Option<Vec<f64>> =
+        clock.split(':').map(|part| Some(f64::from(part.parse::<u16>().ok()?))).collect();
+    let hours = match parts.as_deref() {
+        Some([hours]) => *hours,
+        Some([hours, minutes]) => hours + minutes / 60.0,
+        Some([hours, minutes, seconds]) => hours + minutes / 60.0 + seconds / 3600.0,
+        _ => return cursor.wrong("hours and minutes"),
+    };
+    cursor.at += 1;
+    if cursor.skip("hour") && cursor.skip("to") {
+        cursor.expect("minute")?;
+    }
+    Ok((sign * hours).to_string())
 }
 
 fn show(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {

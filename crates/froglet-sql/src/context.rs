@@ -32,14 +32,26 @@ pub struct SettingRow {
     pub value: String,
     /// unit
     pub unit: Option<String>,
+    /// category
+    pub category: String,
     /// short_desc
     pub description: String,
     /// context: user, postmaster, internal
     pub context: String,
     /// vartype: bool, integer, real, string, enum
     pub kind: String,
+    /// source
+    pub source: String,
+    /// min_val
+    pub min: Option<String>,
+    /// max_val
+    pub max: Option<String>,
+    /// enumvals
+    pub values: Option<Vec<String>>,
     /// boot_val
     pub boot: Option<String>,
+    /// reset_val
+    pub reset: Option<String>,
 }
 
 /// One row of pg_stat_activity.

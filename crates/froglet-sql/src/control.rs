@@ -121,7 +121,16 @@ pub(crate) async fn run(
             done.map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))??;
             "CHECKPOINT"
         }
-        Command::Unsupported(what) => return Err(SqlError::unsupported(what)),
+        Command::Unsupported(what) => {
+            let refused = SqlError::unsupported(what);
+            return Err(match what.ends_with(" DATABASE") {
+                true => refused.hint(
+                    "A server has one database: CREATE SCHEMA keeps applications apart, another \
+                     server with a data directory of its own does so altogether.",
+                ),
+                false => refused,
+            });
+        }
         _ => return Err(SqlError::unsupported("this statement")),
     };
     Ok(Outcome::Done(tag.into()))
@@ -150,7 +159,8 @@ fn set(
             SqlState::NO_ACTIVE_SQL_TRANSACTION,
             "SET LOCAL can only be used in transaction blocks",
         );
-        return session.settings.clone().set(name, value, local);
+        // It holds for what follows in the same message.
+        session.transaction()?;
     }
     if roles::is_identity(name) {
         return session.set_identity(name, value, local);

@@ -34,6 +34,7 @@ use crate::notify::{Channels, Mail};
 use crate::roles::login::{self, Logins};
 use crate::session::Session;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
+use crate::types;
 
 /// What a configuration file, the environment and the command line say.
 #[derive(Clone, Debug, Default)]
@@ -184,6 +185,7 @@ impl Database {
         engine: Arc<dyn Engine>,
         defaults: Defaults,
     ) -> Result<Arc<Database>, SqlError> {
+        froglet_schema::write_values_with(types::output::display_value);
         let mut settings = Settings::default();
         for (name, value) in &defaults.settings {
             settings.set_default(name, value)?;

@@ -167,6 +167,53 @@ fn cast(text: &str) -> SqlError {
     SqlError::new(SqlState::CANNOT_COERCE, text.to_owned())
 }
 
+/// The function and the types of a call that matches nothing: `… argument types 'lower(List(Int32))'. …`
+fn signature(text: &str) -> Option<(&str, Vec<String>)> {
+    let call = between(text, "given name and argument types '", "'")?;
+    let (name, arguments) = call.strip_suffix(')')?.split_once('(')?;
+    let mut types = Vec::new();
+    let (mut depth, mut from) = (0_usize, 0);
+    for (at, c) in arguments.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                types.push(shown_type(&arguments[from..at]));
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if !arguments.is_empty() {
+        types.push(shown_type(&arguments[from..]));
+    }
+    Some((name, types))
+}
+
+/// A type of Arrow's as PostgreSQL calls what it holds.
+fn shown_type(arrow: &str) -> String {
+    let arrow = arrow.trim();
+    let arrow = arrow.strip_prefix("non-null ").unwrap_or(arrow);
+    let list = ["List(", "LargeList("].iter().find_map(|list| arrow.strip_prefix(list));
+    if let Some(element) = list.and_then(|rest| rest.strip_suffix(')')) {
+        return format!("{}[]", shown_type(element));
+    }
+    match arrow {
+        "Null" => "unknown",
+        "LargeBinary" => "numeric",
+        "FixedSizeBinary(16)" => "uuid",
+        _ if arrow.starts_with("Time64") => "time without time zone",
+        _ if arrow.starts_with("Interval") => "interval",
+        _ if arrow.starts_with("Struct") => "record",
+        _ if arrow.starts_with("Timestamp") => match arrow.contains(',') {
+            true => "timestamp with time zone",
+            false => "timestamp without time zone",
+        },
+        other => sql_name(other),
+    }
+    .to_owned()
+}
+
 fn sql_name(arrow: &str) -> &str {
     match arrow {
         "Int16" => "smallint",
@@ -258,10 +305,28 @@ fn plan(text: &str) -> SqlError {
         let name = between(text, "call to '", "'")
             .or_else(|| between(text, "Function '", "'"))
             .or_else(|| between(text, "types '", "'"));
+        if let Some((name, types)) = signature(text) {
+            return no_function(&format!("{name}({})", types.join(", ")));
+        }
         return match name {
-            Some(name) => no_function(name).detail(text),
+            Some(name) => no_function(name),
             None => SqlError::new(SqlState::UNDEFINED_FUNCTION, text).hint(FUNCTION_HINT),
         };
+    }
+    if let Some(operation) =
+        text.split_once("common argument type for comparison operation ").map(|(_, rest)| rest)
+    {
+        let operators = [" <> ", " != ", " <= ", " >= ", " < ", " > ", " = "];
+        let parts = operators.iter().find_map(|op| Some((op.trim(), operation.split_once(op)?)));
+        if let Some((op, (left, right))) = parts {
+            let (left, right) = (shown_type(left), shown_type(right));
+            let op = if op == "!=" { "<>" } else { op };
+            let message = format!("operator does not exist: {left} {op} {right}");
+            return SqlError::new(SqlState::UNDEFINED_FUNCTION, message).hint(
+                "No operator matches the given name and argument types. You might need to add \
+                 explicit type casts.",
+            );
+        }
     }
     if let Some((_, ty)) = text
         .strip_prefix("Cannot create filter with non-boolean predicate ")

@@ -115,6 +115,49 @@ impl Dialect for Postgres {
         THEIRS.is_reserved_for_identifier(kw)
     }
 
+    /// What is no reserved word in PostgreSQL may name a relation, whatever other dialects make of it.
+    fn is_table_alias(&self, kw: &Keyword, parser: &mut Parser) -> bool {
+        use Keyword::{
+            ANTI, ASOF, CLUSTER, CONNECT, DISTRIBUTE, EXPLAIN, FORMAT, GLOBAL, MATCH_CONDITION,
+            MATCH_RECOGNIZE, MINUS, OPEN, OUTPUT, PIVOT, PREWHERE, QUALIFY, SAMPLE, SEMI, SETTINGS,
+            SORT, START, TOP, UNPIVOT, VIEW,
+        };
+        let of_others = matches!(
+            kw,
+            ANTI | ASOF
+                | CLUSTER
+                | CONNECT
+                | DISTRIBUTE
+                | EXPLAIN
+                | FORMAT
+                | GLOBAL
+                | MATCH_CONDITION
+                | MATCH_RECOGNIZE
+                | MINUS
+                | OPEN
+                | OUTPUT
+                | PIVOT
+                | PREWHERE
+                | QUALIFY
+                | SAMPLE
+                | SEMI
+                | SETTINGS
+                | SORT
+                | START
+                | TOP
+                | UNPIVOT
+                | VIEW
+        );
+        of_others || THEIRS.is_table_alias(kw, parser)
+    }
+
+    fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser) -> bool {
+        use Keyword::{CLUSTER, DISTRIBUTE, EXCLUDE, EXPLAIN, MINUS, SORT, TOP, VIEW};
+        let of_others =
+            matches!(kw, CLUSTER | DISTRIBUTE | EXCLUDE | EXPLAIN | MINUS | SORT | TOP | VIEW);
+        of_others || THEIRS.is_column_alias(kw, parser)
+    }
+
     fn is_custom_operator_part(&self, ch: char) -> bool {
         THEIRS.is_custom_operator_part(ch)
     }

@@ -26,8 +26,8 @@ use crate::plan::{Plan, read_only};
 use crate::prepared::{CachedPlan, Field, Prepared};
 use crate::query_run::read_to_the_end;
 use crate::select::Found;
-use crate::session::Session;
-use crate::stream::{Outcome, RowStream, TagKind};
+use crate::session::{Session, do_block};
+use crate::stream::{Outcome, RowStream, Tag, TagKind};
 use crate::with_plan::{self, WithPlan};
 use crate::{advisory, bind, control, copy, cursor, ddl_run, explain_run};
 
@@ -98,6 +98,10 @@ async fn run_other(
             aside_async(pin!(ddl_run::maintain(session, tag, tables))).await
         }
         Command::Copy(statement) => copy::run(session, statement).await,
+        Command::Do(block) => {
+            do_block::run(session, block).await?;
+            Ok(Outcome::Done(Tag::from("DO")))
+        }
         _ => Err(SqlError::unsupported("this statement")),
     }
 }

@@ -392,7 +392,7 @@ impl Writer<'_> {
         let mut pairs: Vec<(usize, Value)> =
             key.child_columns().iter().copied().zip(values.iter().cloned()).collect();
         pairs.sort_by_key(|(column, _)| *column);
-        let compiled = crate::table::compiled(child)?;
+        let compiled = self.eval.enter(|| crate::table::compiled(child))?;
         let set: Vec<usize> = pairs.iter().map(|(column, _)| *column).collect();
         let columns = compiled.with_generated(&child.def, &set);
         let eval = self.eval;
@@ -455,7 +455,7 @@ impl Writer<'_> {
                 .into()
             }),
             (ForeignKeyAction::SetDefault, _) => {
-                let compiled = crate::table::compiled(&key.child)?;
+                let compiled = self.eval.enter(|| crate::table::compiled(&key.child))?;
                 key.child_columns()
                     .iter()
                     .map(|column| compiled.default(*column, self.eval).map_err(Stop::from))

@@ -1,4 +1,4 @@
-//! Aggregates that show the order of their rows, over a subquery that says one.
+//! Aggregates that show the order of their rows, over a subquery that says one, and limits of such subqueries.
 //!
 //! ```text
 //!   AggregateExec: array_agg(a) ─ … ─ SortExec                    nobody asks for an order: the sort is taken away
@@ -18,6 +18,7 @@ use datafusion::physical_expr::{LexOrdering, OrderingRequirements, PhysicalExpr}
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties,
@@ -36,6 +37,14 @@ impl PhysicalOptimizerRule for KeepOrder {
         let kept = plan.transform_up(|node| match node.downcast_ref::<AggregateExec>() {
             Some(aggregate) if shows_order(aggregate) => {
                 match with_kept_order(aggregate.input())? {
+                    Some(input) => with_child(node, input).map(Transformed::yes),
+                    None => Ok(Transformed::no(node)),
+                }
+            }
+            // Which rows are the first of a subquery, its order says. A LIMIT that is a parameter is not yet known
+            // to the sort, as a number is.
+            None if node.is::<GlobalLimitExec>() || node.is::<LocalLimitExec>() => {
+                match with_kept_order(node.children()[0])? {
                     Some(input) => with_child(node, input).map(Transformed::yes),
                     None => Ok(Transformed::no(node)),
                 }
@@ -120,6 +129,10 @@ impl ExecutionPlan for KeptOrderExec {
 
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
     }
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {

@@ -21,6 +21,7 @@ use datafusion::sql::planner::{NullOrdering, ParserOptions, SqlToRel};
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 
+use crate::catalogs::table_functions;
 use crate::error::SqlError;
 use crate::revert;
 use crate::semantics::operators::Operators;
@@ -88,7 +89,10 @@ impl Registry {
                 with_aliases(f.name(), f.aliases())
             }),
             table: index(
-                table_functions.into_iter().chain([revert::view::function()]),
+                table_functions
+                    .into_iter()
+                    .chain([revert::view::function()])
+                    .chain(table_functions::all()),
                 |f| match f.name() {
                     "generate_series" => vec![crate::rewrite_sets::SERIES.to_owned()],
                     name => vec![name.to_owned()],

@@ -162,6 +162,10 @@ fn plan_as_is(
             false => match optimize(logical.clone(), env) {
                 Ok(found) if decorrelate::is_sound(&found.plan) => found,
                 _ if decorrelate::is_correlated(&logical) => without_outer_columns(logical, env)?,
+                Err(refused) if refused.state == SqlState::FEATURE_NOT_SUPPORTED => {
+                    let run = subplan::run_conditions(logical).map_err(map_df_error)?;
+                    optimize(run, env).map_err(|_| refused)?
+                }
                 outcome => outcome?,
             },
         };
@@ -184,8 +188,11 @@ fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimiz
             false => Err(unsupported_here("a correlated subquery")),
         }
     };
-    optimize(decorrelate::decorrelate(logical.clone()))
-        .or_else(|refused| optimize(subplan::run_by_row(logical)).map_err(|_| refused))
+    optimize(decorrelate::decorrelate(logical.clone())).or_else(|refused| {
+        optimize(subplan::run_by_row(logical.clone()))
+            .or_else(|_| optimize(subplan::run_conditions(logical)))
+            .map_err(|_| refused)
+    })
 }
 
 fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError> {

@@ -10,12 +10,15 @@
 //! | `x similar to p` | `froglet_similar(x, similar_to_escape(p))`: the blanks of a char(n) count |
 //! | `(a, b) overlaps (c, d)` | `overlaps(a, b, c, d)` |
 //! | `a ^ b`, `\|/ a`, `@ a`, `a # b`, `~ a`, `a ^@ b` | `power(a, b)`, `sqrt(a)`, `abs(a)`, … |
+//! | `date(x)`, `int4(x)` | `x::date`, `x::int4` |
 //! | `make_interval(days => 3)` | `make_interval(0, 0, 0, 3)` |
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator};
 
 use crate::error::SqlError;
+use crate::planning::registry;
 use crate::rewrite::{call, folded, null};
+use crate::types::names::type_by_name;
 use crate::udf::case;
 use crate::udf::regexp::SIMILAR;
 
@@ -108,6 +111,10 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
                 *expr = repeated;
                 return Ok(());
             }
+            if let Some(cast) = type_call(function) {
+                *expr = cast;
+                return Ok(());
+            }
             of_floats(function);
             no_positions(function);
             sorted_if_distinct(expr);
@@ -116,6 +123,31 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
         _ => return Ok(()),
     };
     Ok(())
+}
+
+/// A type's name called as a function, where there is no such function, is a cast.
+fn type_call(function: &ast::Function) -> Option<Expr> {
+    let name = function.name.0.last()?.as_ident()?;
+    let system = match &function.name.0[..] {
+        [_] => true,
+        [schema, _] => folded(schema.as_ident()?) == "pg_catalog",
+        _ => false,
+    };
+    let row = type_by_name(&folded(name)).filter(|row| row.name == folded(name) && system)?;
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value))] = &list.args[..] else {
+        return None;
+    };
+    if registry().scalar(row.name).is_some() || registry().is_aggregate(row.name) {
+        return None;
+    }
+    Some(Expr::Cast {
+        kind: ast::CastKind::DoubleColon,
+        expr: Box::new(value.clone()),
+        data_type: ast::DataType::Custom(ast::Ident::new(row.name).into(), Vec::new()),
+        array: false,
+        format: None,
+    })
 }
 
 fn literal(text: &str) -> Expr {

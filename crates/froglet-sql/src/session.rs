@@ -14,6 +14,10 @@
 //! A session belongs to one task. Dropped, it aborts what it had begun: a client that vanishes
 //! leaves nothing behind.
 
+pub(crate) mod do_block;
+pub(crate) mod postgres_settings;
+pub(crate) mod setting_units;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -293,19 +297,19 @@ impl Session {
     pub fn idle_timeout(&self) -> Option<Duration> {
         match self.block {
             Block::Explicit | Block::Failed => self.settings.hot().idle_in_transaction_timeout,
-            Block::Idle | Block::Implicit => None,
+            Block::Idle => self.settings.hot().idle_timeout,
+            Block::Implicit => None,
         }
     }
 
     /// What ends a session that waited longer.
-    pub fn idle_timeout_error() -> SqlError {
-        SqlError {
-            fatal: true,
-            ..SqlError::new(
-                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-                "terminating connection due to idle-in-transaction timeout",
-            )
-        }
+    pub fn idle_timeout_error(&self) -> SqlError {
+        let (state, what) = match self.block {
+            Block::Idle => (SqlState::IDLE_SESSION_TIMEOUT, "idle-session timeout"),
+            _ => (SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "idle-in-transaction timeout"),
+        };
+        let text = format!("terminating connection due to {what}");
+        SqlError { fatal: true, ..SqlError::new(state, text) }
     }
 
     /// Parses a text into statements. Nothing of it runs if any of it does not parse.

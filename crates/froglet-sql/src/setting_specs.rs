@@ -1,5 +1,7 @@
 //! The table of settings: PostgreSQL's that clients send or ask for, and Froglet's own.
 
+use crate::session::setting_units::Unit;
+
 /// What values a setting takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
@@ -8,7 +10,13 @@ pub(crate) enum Kind {
         min: i64,
         max: i64,
     },
-    Real,
+    /// A number of some unit, as PostgreSQL reads and shows it.
+    Number {
+        min: f64,
+        max: f64,
+        unit: Unit,
+        whole: bool,
+    },
     /// Milliseconds, with units.
     TimeMs,
     Enum(&'static [&'static str]),
@@ -20,18 +28,68 @@ pub(crate) enum Kind {
     Encoding,
 }
 
+/// Who may set it, and when, as PostgreSQL calls that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    User,
+    Superuser,
+    /// When a session begins.
+    Backend,
+    /// When the server reads its configuration again.
+    Sighup,
+    Postmaster,
+    Internal,
+}
+
+impl Context {
+    /// By its name in pg_settings.
+    pub(crate) fn named(name: &str) -> Option<Context> {
+        Some(match name {
+            "user" => Context::User,
+            "superuser" => Context::Superuser,
+            "backend" | "superuser-backend" => Context::Backend,
+            "sighup" => Context::Sighup,
+            "postmaster" => Context::Postmaster,
+            "internal" => Context::Internal,
+            _ => return None,
+        })
+    }
+
+    /// Its name in pg_settings.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Context::User => "user",
+            Context::Superuser => "superuser",
+            Context::Backend => "backend",
+            Context::Sighup => "sighup",
+            Context::Postmaster => "postmaster",
+            Context::Internal => "internal",
+        }
+    }
+}
+
 /// One setting.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: &'static str,
-    pub(crate) changeable: bool,
+    pub(crate) context: Context,
     /// Sent to the client as ParameterStatus.
     pub(crate) report: bool,
     pub(crate) hidden: bool,
     pub(crate) no_reset_all: bool,
+    /// The values that are taken, of those that there are; empty for all.
+    pub(crate) taken: &'static [&'static str],
+    pub(crate) category: &'static str,
     pub(crate) description: &'static str,
+}
+
+impl Spec {
+    /// Whether a session may set it.
+    pub(crate) fn is_changeable(&self) -> bool {
+        matches!(self.context, Context::User | Context::Superuser)
+    }
 }
 
 const fn spec(
@@ -44,10 +102,12 @@ const fn spec(
         name,
         kind,
         default,
-        changeable: true,
+        context: Context::User,
         report: false,
         hidden: false,
         no_reset_all: false,
+        taken: &[],
+        category: "Froglet",
         description,
     }
 }
@@ -58,7 +118,12 @@ const fn reported(mut spec: Spec) -> Spec {
 }
 
 const fn fixed(mut spec: Spec) -> Spec {
-    spec.changeable = false;
+    spec.context = Context::Internal;
+    spec
+}
+
+const fn takes(mut spec: Spec, values: &'static [&'static str]) -> Spec {
+    spec.taken = values;
     spec
 }
 
@@ -68,15 +133,12 @@ const ISOLATION: Kind =
 const CLIENT_LEVELS: Kind = Kind::Enum(&[
     "debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error",
 ]);
-const SERVER_LEVELS: Kind = Kind::Enum(&[
-    "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
-    "fatal", "panic",
-]);
 
 /// The version string; its number is what drivers look at.
 pub(crate) const SERVER_VERSION: &str = concat!("15.0 (Froglet ", env!("CARGO_PKG_VERSION"), ")");
 
-pub(crate) const SPECS: &[Spec] = &[
+/// Our own, and those of PostgreSQL of which there is more to say; see [`crate::session::postgres_settings`].
+pub(crate) const OWN: &[Spec] = &[
     reported(spec(
         "application_name",
         Kind::Text,
@@ -99,7 +161,6 @@ pub(crate) const SPECS: &[Spec] = &[
         "heap",
         "The engine of new tables.",
     ),
-    spec("default_tablespace", Kind::Text, "", "Accepted; there are no tablespaces."),
     spec(
         "default_transaction_isolation",
         ISOLATION,
@@ -112,9 +173,11 @@ pub(crate) const SPECS: &[Spec] = &[
         "off",
         "Whether new transactions are read only.",
     ),
+    Spec {
+        hidden: true,
+        ..takes(spec("default_with_oids", Kind::Bool, "off", "Rows have no oids."), &["off"])
+    },
     spec("default_transaction_deferrable", Kind::Bool, "off", "Accepted; changes nothing."),
-    spec("enable_seqscan", Kind::Bool, "on", "Accepted; changes nothing."),
-    spec("enable_indexscan", Kind::Bool, "on", "Accepted; changes nothing."),
     spec(
         "quote_all_identifiers",
         Kind::Bool,
@@ -247,19 +310,6 @@ pub(crate) const SPECS: &[Spec] = &[
     spec("lc_numeric", Kind::Text, "C", "Accepted; changes nothing."),
     spec("lc_time", Kind::Text, "C", "Accepted; changes nothing."),
     spec("lock_timeout", Kind::TimeMs, "0", "The longest wait for a row or object; 0 for ever."),
-    spec(
-        "log_min_messages",
-        SERVER_LEVELS,
-        "warning",
-        "Accepted; the server logs by its own configuration.",
-    ),
-    spec(
-        "log_statement",
-        Kind::Enum(&["none", "ddl", "mod", "all"]),
-        "none",
-        "Accepted; changes nothing.",
-    ),
-    spec("maintenance_work_mem", Kind::Text, "64MB", "Accepted; changes nothing."),
     fixed(spec(
         "max_connections",
         Kind::Int { min: 1, max: 262_143 },
@@ -278,7 +328,6 @@ pub(crate) const SPECS: &[Spec] = &[
         "32",
         "The most columns of an index.",
     )),
-    spec("random_page_cost", Kind::Real, "4", "Accepted; changes nothing."),
     spec("row_security", Kind::Bool, "on", "Accepted; there are no policies."),
     reported(spec(
         "search_path",
@@ -313,11 +362,14 @@ pub(crate) const SPECS: &[Spec] = &[
         no_reset_all: true,
         ..reported(spec("session_authorization", Kind::Text, "postgres", "The session's user."))
     },
-    spec(
-        "session_replication_role",
-        Kind::Enum(&["origin", "replica", "local"]),
-        "origin",
-        "Accepted; changes nothing.",
+    takes(
+        spec(
+            "session_replication_role",
+            Kind::Enum(&["origin", "replica", "local"]),
+            "origin",
+            "Whose changes the session makes; foreign keys hold for all.",
+        ),
+        &["origin", "local"],
     ),
     reported(spec(
         "standard_conforming_strings",
@@ -332,8 +384,6 @@ pub(crate) const SPECS: &[Spec] = &[
         "on",
         "Whether a commit waits until it is durable.",
     ),
-    spec("synchronize_seqscans", Kind::Bool, "on", "Accepted; changes nothing."),
-    spec("temp_tablespaces", Kind::Text, "", "Accepted; there are no tablespaces."),
     reported(spec(
         "TimeZone",
         Kind::TimeZone,
@@ -357,17 +407,4 @@ pub(crate) const SPECS: &[Spec] = &[
         no_reset_all: true,
         ..spec("transaction_deferrable", Kind::Bool, "off", "Accepted; changes nothing.")
     },
-    spec(
-        "vacuum_freeze_min_age",
-        Kind::Int { min: 0, max: 1_000_000_000 },
-        "50000000",
-        "Accepted; changes nothing.",
-    ),
-    spec("work_mem", Kind::Text, "4MB", "Accepted; changes nothing."),
-    spec(
-        "xmloption",
-        Kind::Enum(&["content", "document"]),
-        "content",
-        "Accepted; there is no xml.",
-    ),
 ];

@@ -1,7 +1,7 @@
 //! Settings: their names, kinds, defaults, and a session's values.
 //!
 //! ```text
-//!   SPECS (name, kind, default)          Settings of a session
+//!   specs (name, kind, default)          Settings of a session
 //!                                          base     what RESET goes back to
 //!   SET x        ──▶ current, session      session  what a commit leaves behind
 //!   SET LOCAL x  ──▶ current               current  what holds now
@@ -19,11 +19,14 @@ use froglet_schema::Detection;
 
 use crate::as_of::AsOf;
 use crate::command::IsolationName;
+use crate::context::SettingRow;
 use crate::database::ConnectOptions;
 use crate::error::SqlError;
 use crate::lazy_query::Mode;
 use crate::roles::NO_ROLE;
-use crate::setting_specs::{Kind, SPECS, Spec};
+use crate::session::postgres_settings::{all as specs, place_of};
+use crate::session::setting_units::Unit;
+use crate::setting_specs::{Context, Kind, Spec};
 use crate::types::zone::{self, Zone};
 
 /// What is asked for in every statement.
@@ -41,6 +44,8 @@ pub struct Hot {
     pub lock_timeout: Option<Duration>,
     /// `idle_in_transaction_session_timeout`
     pub idle_in_transaction_timeout: Option<Duration>,
+    /// `idle_session_timeout`
+    pub idle_timeout: Option<Duration>,
     /// `default_transaction_isolation`
     pub isolation: IsolationName,
     /// `default_transaction_read_only`
@@ -122,7 +127,7 @@ pub struct SettingsMark {
 
 impl Default for Settings {
     fn default() -> Self {
-        let base: Vec<Arc<str>> = SPECS.iter().map(|spec| Arc::from(spec.default)).collect();
+        let base: Vec<Arc<str>> = specs().iter().map(|spec| Arc::from(spec.default)).collect();
         let state = State {
             session: base.clone(),
             current: base.clone(),
@@ -149,7 +154,7 @@ impl Settings {
             return Ok(());
         }
         let at = find(name)?;
-        let value: Arc<str> = Arc::from(canonical(&SPECS[at], value)?);
+        let value: Arc<str> = Arc::from(canonical(&specs()[at], value)?);
         Arc::make_mut(&mut self.base)[at] = value.clone();
         self.store(at, value, false);
         Ok(())
@@ -175,7 +180,7 @@ impl Settings {
         self.set_default(SESSION_AUTHORIZATION, &options.user)?;
         for (name, value) in &options.settings {
             if own_name(name)?.is_none() {
-                check_changeable(&SPECS[find(name)?])?;
+                check_changeable(&specs()[find(name)?])?;
             }
             if name.eq_ignore_ascii_case(SESSION_AUTHORIZATION) {
                 return Err(cannot_change(SESSION_AUTHORIZATION));
@@ -194,9 +199,15 @@ impl Settings {
             return Ok(());
         }
         let at = find(name)?;
-        check_changeable(&SPECS[at])?;
+        check_changeable(&specs()[at])?;
+        if specs()[at].context == Context::Superuser && self.get("is_superuser") != "on" {
+            return Err(SqlError::new(
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied to set parameter \"{}\"", specs()[at].name),
+            ));
+        }
         let value = match value {
-            Some(value) => Arc::from(canonical(&SPECS[at], value)?),
+            Some(value) => Arc::from(canonical(&specs()[at], value)?),
             None => self.base[at].clone(),
         };
         self.store(at, value, local);
@@ -205,8 +216,8 @@ impl Settings {
 
     /// RESET ALL
     pub fn reset_all(&mut self) {
-        for (at, spec) in SPECS.iter().enumerate() {
-            if spec.changeable && !spec.no_reset_all {
+        for (at, spec) in specs().iter().enumerate() {
+            if spec.is_changeable() && !spec.no_reset_all {
                 let value = self.base[at].clone();
                 self.store(at, value, false);
             }
@@ -232,12 +243,12 @@ impl Settings {
             return Ok((name, value));
         }
         let at = find(name)?;
-        Ok((SPECS[at].name, &self.state.current[at]))
+        Ok((specs()[at].name, &self.state.current[at]))
     }
 
     /// SHOW ALL: name, value, description.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &str, &'static str)> {
-        SPECS
+        specs()
             .iter()
             .zip(&self.state.current)
             .filter(|(spec, _)| !spec.hidden)
@@ -245,27 +256,10 @@ impl Settings {
     }
 
     /// For pg_settings.
-    pub(crate) fn rows(&self) -> Vec<crate::context::SettingRow> {
-        let specs = SPECS.iter().zip(&self.state.current).zip(self.base.iter());
-        specs
-            .map(|((spec, value), base)| crate::context::SettingRow {
-                name: spec.name.to_owned(),
-                value: value.to_string(),
-                unit: matches!(spec.kind, Kind::TimeMs).then(|| "ms".to_owned()),
-                description: spec.description.to_owned(),
-                context: if spec.changeable { "user" } else { "internal" }.to_owned(),
-                kind: match spec.kind {
-                    Kind::Bool => "bool",
-                    Kind::Int { .. } | Kind::TimeMs => "integer",
-                    Kind::Real => "real",
-                    Kind::Enum(_) => "enum",
-                    Kind::Text | Kind::AsOf | Kind::TimeZone | Kind::DateStyle | Kind::Encoding => {
-                        "string"
-                    }
-                }
-                .to_owned(),
-                boot: Some(base.to_string()),
-            })
+    pub(crate) fn rows(&self) -> Vec<SettingRow> {
+        let all = specs().iter().zip(&self.state.current).zip(self.base.iter());
+        all.filter(|((spec, _), _)| !spec.hidden)
+            .map(|((spec, value), base)| row_of(spec, value, base))
             .collect()
     }
 
@@ -289,7 +283,7 @@ impl Settings {
 
     /// The values that ParameterStatus reports.
     pub fn reported(&self) -> impl Iterator<Item = (&'static str, &Arc<str>)> {
-        SPECS
+        specs()
             .iter()
             .zip(&self.state.current)
             .filter(|(spec, _)| spec.report)
@@ -391,6 +385,7 @@ impl Hot {
             statement_timeout: timeout("statement_timeout"),
             lock_timeout: timeout("lock_timeout"),
             idle_in_transaction_timeout: timeout("idle_in_transaction_session_timeout"),
+            idle_timeout: timeout("idle_session_timeout"),
             isolation: IsolationName::parse(get("default_transaction_isolation"))
                 .unwrap_or(IsolationName::ReadCommitted),
             read_only: on("default_transaction_read_only"),
@@ -432,11 +427,64 @@ pub fn check_setting(name: &str, value: &str) -> Result<(), SqlError> {
     if own_name(name)?.is_some() {
         return Ok(());
     }
-    canonical(&SPECS[find(name)?], value).map(|_| ())
+    canonical(&specs()[find(name)?], value).map(|_| ())
+}
+
+/// A row of pg_settings.
+fn row_of(spec: &Spec, value: &str, reset: &str) -> SettingRow {
+    let unit = match spec.kind {
+        Kind::TimeMs => Unit::Time(1_000),
+        Kind::Number { unit, .. } => unit,
+        _ => Unit::None,
+    };
+    let raw = |text: &str| match unit {
+        Unit::None => text.to_owned(),
+        unit => unit.parse(text).map_or_else(|_| text.to_owned(), |number| number.to_string()),
+    };
+    let (kind, bounds) = match spec.kind {
+        Kind::Bool => ("bool", None),
+        Kind::Int { min, max } => ("integer", Some((min.to_string(), max.to_string()))),
+        Kind::TimeMs => ("integer", Some(("0".to_owned(), i32::MAX.to_string()))),
+        Kind::Number { min, max, whole, .. } => {
+            let kind = if whole { "integer" } else { "real" };
+            (kind, Some((number_text(min), number_text(max))))
+        }
+        Kind::Enum(_) => ("enum", None),
+        Kind::Text | Kind::AsOf | Kind::TimeZone | Kind::DateStyle | Kind::Encoding => {
+            ("string", None)
+        }
+    };
+    let (min, max) = bounds.unzip();
+    SettingRow {
+        name: spec.name.to_owned(),
+        value: raw(value),
+        unit: unit.name().map(str::to_owned),
+        category: spec.category.to_owned(),
+        description: spec.description.to_owned(),
+        context: spec.context.name().to_owned(),
+        kind: kind.to_owned(),
+        source: if value == spec.default { "default" } else { "session" }.to_owned(),
+        min,
+        max,
+        values: match spec.kind {
+            Kind::Enum(values) => Some(values.iter().map(|v| (*v).to_owned()).collect()),
+            _ => None,
+        },
+        boot: Some(raw(spec.default)),
+        reset: Some(raw(reset)),
+    }
+}
+
+/// As `%g` writes it.
+fn number_text(number: f64) -> String {
+    match number.abs() >= 1e15 {
+        true => format!("{number:e}").replacen('e', "e+", 1),
+        false => number.to_string(),
+    }
 }
 
 fn find(name: &str) -> Result<usize, SqlError> {
-    SPECS.iter().position(|spec| spec.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+    place_of(name).ok_or_else(|| {
         SqlError::new(
             SqlState::UNDEFINED_OBJECT,
             format!("unrecognized configuration parameter \"{name}\""),
@@ -447,7 +495,7 @@ fn find(name: &str) -> Result<usize, SqlError> {
 /// Whether a session may be told to set `name`, to `value` if there is one.
 pub(crate) fn check_session_setting(name: &str, value: Option<&str>) -> Result<(), SqlError> {
     if own_name(name)?.is_none() {
-        check_changeable(&SPECS[find(name)?])?;
+        check_changeable(&specs()[find(name)?])?;
     }
     value.map_or(Ok(()), |value| check_setting(name, value))
 }
@@ -457,8 +505,7 @@ pub(crate) const SESSION_AUTHORIZATION: &str = "session_authorization";
 
 /// The name of a setting of the user's own: in two parts or more, the first of them not ours.
 fn own_name(name: &str) -> Result<Option<String>, SqlError> {
-    let known = SPECS.iter().any(|spec| spec.name.eq_ignore_ascii_case(name));
-    if known || !name.contains('.') {
+    if place_of(name).is_some() || !name.contains('.') {
         return Ok(None);
     }
     let name = name.to_lowercase();
@@ -486,7 +533,17 @@ fn own_name(name: &str) -> Result<Option<String>, SqlError> {
 }
 
 fn check_changeable(spec: &Spec) -> Result<(), SqlError> {
-    if spec.changeable { Ok(()) } else { Err(cannot_change(spec.name)) }
+    let when = match spec.context {
+        Context::User | Context::Superuser => return Ok(()),
+        Context::Internal => return Err(cannot_change(spec.name)),
+        Context::Postmaster => "changed without restarting the server",
+        Context::Sighup => "changed now",
+        Context::Backend => "set after connection start",
+    };
+    Err(SqlError::new(
+        SqlState::CANT_CHANGE_RUNTIME_PARAM,
+        format!("parameter \"{}\" cannot be {when}", spec.name),
+    ))
 }
 
 fn cannot_change(name: &str) -> SqlError {
@@ -497,7 +554,50 @@ fn cannot_change(name: &str) -> SqlError {
 }
 
 /// The value as it is stored and shown.
-fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
+pub(crate) fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
+    let value = read(spec, value)?;
+    if spec.taken.is_empty() || spec.taken.contains(&&*value) {
+        return Ok(value);
+    }
+    let all: Vec<String> = spec.taken.iter().map(|value| format!("\"{value}\"")).collect();
+    let text = format!("setting parameter \"{}\" to \"{value}\"", spec.name);
+    Err(SqlError::unsupported(text).hint(format!("It can be {}.", all.join(" or "))))
+}
+
+/// A number in its unit; a whole one is rounded.
+fn number(spec: &Spec, value: &str) -> Result<String, SqlError> {
+    let Kind::Number { min, max, unit, whole } = spec.kind else { return Ok(value.to_owned()) };
+    let invalid = |hint: Option<&str>| {
+        let error = SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{}\": \"{value}\"", spec.name),
+        );
+        match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    };
+    let parsed = unit.parse(value).map_err(|of_unit| invalid(unit.hint().filter(|_| of_unit)))?;
+    let parsed = if whole { parsed.round_ties_even() } else { parsed };
+    if whole && parsed.abs() > f64::from(i32::MAX) {
+        return Err(invalid(Some("Value exceeds integer range.")));
+    }
+    if !(min..=max).contains(&parsed) {
+        let named = unit.name().map_or_else(String::new, |unit| format!(" {unit}"));
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!(
+                "{parsed}{named} is outside the valid range for parameter \"{}\" ({} .. {})",
+                spec.name,
+                number_text(min),
+                number_text(max)
+            ),
+        ));
+    }
+    Ok(unit.show(parsed))
+}
+
+fn read(spec: &Spec, value: &str) -> Result<String, SqlError> {
     let invalid = || {
         SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
@@ -523,10 +623,7 @@ fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
             )),
             Err(_) => Err(invalid()),
         },
-        Kind::Real => match value.trim().parse::<f64>() {
-            Ok(n) if n.is_finite() => Ok(n.to_string()),
-            _ => Err(invalid()),
-        },
+        Kind::Number { .. } => number(spec, value),
         Kind::TimeMs => match parse_time_ms(value) {
             Some(ms) if ms <= i32::MAX as u64 => Ok(show_time_ms(ms)),
             _ => Err(invalid().hint("Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".")),

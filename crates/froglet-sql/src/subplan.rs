@@ -60,13 +60,27 @@ const COMPARED: &str = "froglet compared";
 
 /// Puts functions in the place of a plan's correlated subqueries.
 pub fn run_by_row(plan: LogicalPlan) -> Result<LogicalPlan> {
+    replaced(plan, reads_outside)
+}
+
+/// Puts functions in the place of every subquery that is a condition, also of those that read nothing from outside:
+/// joins take them where they filter rows, and nowhere else.
+pub fn run_conditions(plan: LogicalPlan) -> Result<LogicalPlan> {
+    replaced(plan, |expr| {
+        let is_condition =
+            matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_));
+        Ok(is_condition || reads_outside(expr)?)
+    })
+}
+
+fn replaced(plan: LogicalPlan, which: fn(&Expr) -> Result<bool>) -> Result<LogicalPlan> {
     // Subqueries within come first: what they read of further out, the ones around them read.
     let changed = plan.transform_up_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
         let preserver = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = preserver.save(&expr);
-            let changed = expr.transform_up(|expr| match reads_outside(&expr)? {
+            let changed = expr.transform_up(|expr| match which(&expr)? {
                 true => in_place(expr, &schema),
                 false => Ok(Transformed::no(expr)),
             })?;
@@ -200,7 +214,11 @@ fn as_arguments(read: &[Expr], schema: &DFSchema) -> Vec<Expr> {
     args.collect()
 }
 
-fn call(plan: LogicalPlan, kind: Kind, read: Vec<Expr>, args: Vec<Expr>) -> Result<Expr> {
+fn call(plan: LogicalPlan, kind: Kind, read: Vec<Expr>, mut args: Vec<Expr>) -> Result<Expr> {
+    // A function of any number of arguments has one at least.
+    if args.is_empty() {
+        args.push(lit(true));
+    }
     // What LATERAL reads within is joined; what it reads of outside is given when the subquery runs.
     let plan = decorrelate::decorrelate(plan)?;
     let plan = casts::rewrite_plan(without_lateral(plan)?)?;

@@ -196,7 +196,7 @@ impl Connection {
             }
             match &mut too_long {
                 Some(sleep) => {
-                    sleep.as_mut().poll(cx).map(|()| Err(Session::idle_timeout_error().into()))
+                    sleep.as_mut().poll(cx).map(|()| Err(session.idle_timeout_error().into()))
                 }
                 None => Poll::Pending,
             }

@@ -22,7 +22,7 @@ use crate::privileges::check::check_query;
 use crate::query_rows::{self, BatchStream, QueryPlan};
 use crate::resolve::{self, Names};
 use crate::session::Session;
-use crate::table::compiled;
+use crate::stored;
 use crate::udf::lookup::quoted;
 
 /// A query under way.
@@ -93,12 +93,13 @@ fn query<'a>(
         Source::Table { name, columns } => (name, columns),
     };
     let table = names.table(name)?;
-    let compiled = compiled(table)?;
+    let is_generated =
+        |at: usize| stored::default_kind(&table.def.columns[at]) == stored::DefaultKind::Generated;
     let column = |at: usize| quoted(&table.def.columns[at].name);
     let mut list = Vec::new();
     for ident in columns {
         let at = resolve::column(&table.def, ident)?;
-        if compiled.generated.contains(&at) {
+        if is_generated(at) {
             let column = &table.def.columns[at].name;
             let message = format!("column \"{column}\" is a generated column");
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
@@ -108,7 +109,7 @@ fn query<'a>(
         list.push(column(at));
     }
     if list.is_empty() {
-        let stored = (0..table.def.columns.len()).filter(|at| !compiled.generated.contains(at));
+        let stored = (0..table.def.columns.len()).filter(|at| !is_generated(*at));
         list.extend(stored.map(column));
     }
     let (schema, name) = (quoted(&table.def.schema), quoted(&table.def.name));

@@ -15,8 +15,8 @@ use crate::provider::QueryScope;
 use crate::system_row as row;
 use crate::types::names;
 
-/// pg_extension.oid of Froglet's own.
-const FROGLET: u32 = 13_979;
+/// pg_extension.oid of plpgsql, which every database of PostgreSQL has.
+const PLPGSQL: u32 = 13_567;
 
 pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
     if schema != "pg_catalog" {
@@ -156,23 +156,20 @@ fn databases(scope: &QueryScope, rows: &mut Rows) {
     }
 }
 
-/// The schema of Froglet's own views belongs to an extension that is built in, so that pg_dump leaves it out.
+/// The one that PostgreSQL has in every database.
 fn extensions(_scope: &QueryScope, rows: &mut Rows) {
-    for (oid, name, schema, version) in
-        [(13_567, "plpgsql", 11, "1.0"), (FROGLET, "froglet", 13_980, env!("CARGO_PKG_VERSION"))]
-    {
-        row!(rows;
-            oid: oid,
-            extname: name,
-            extowner: OWNER,
-            extnamespace: schema,
-            extrelocatable: false,
-            extversion: version,
-        );
-    }
+    row!(rows;
+        oid: PLPGSQL,
+        extname: "plpgsql",
+        extowner: OWNER,
+        extnamespace: 11,
+        extrelocatable: false,
+        extversion: "1.0",
+    );
 }
 
-/// What belongs to that extension.
+/// What is the server's own, and no part of a dump: pg_dump leaves out what belongs to an extension that is built
+/// in. An extension of our own would be in every application's dump of its schema.
 pub(super) fn extension_members(rows: &mut Rows) {
     let schema =
         SCHEMAS.iter().filter(|(_, name)| *name == "froglet").map(|(oid, _)| (2_615, *oid));
@@ -183,7 +180,7 @@ pub(super) fn extension_members(rows: &mut Rows) {
             classid: class,
             objid: oid,
             refclassid: 3_079,
-            refobjid: FROGLET,
+            refobjid: PLPGSQL,
             deptype: 'e',
         );
     }
@@ -210,19 +207,22 @@ fn collations(_scope: &QueryScope, rows: &mut Rows) {
     }
 }
 
-fn settings(scope: &QueryScope, rows: &mut Rows) {
+pub(crate) fn settings(scope: &QueryScope, rows: &mut Rows) {
     for setting in scope.session.settings() {
         row!(rows;
             name: &setting.name,
             setting: &setting.value,
             unit: setting.unit.clone(),
-            category: "Froglet",
+            category: &setting.category,
             short_desc: &setting.description,
             context: &setting.context,
             vartype: &setting.kind,
-            source: "default",
+            source: &setting.source,
+            min_val: setting.min.clone(),
+            max_val: setting.max.clone(),
+            enumvals: setting.values.clone(),
             boot_val: setting.boot.clone(),
-            reset_val: setting.boot,
+            reset_val: setting.reset.clone(),
             pending_restart: false,
         );
     }

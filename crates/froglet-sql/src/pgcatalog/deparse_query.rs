@@ -19,7 +19,7 @@ use datafusion::sql::sqlparser::ast::{
 use froglet_schema::CatalogVersion;
 use froglet_schema::plain::ViewDef;
 
-use super::deparse::{Columns, Printer, Source};
+use crate::catalogs::print::{Columns, Printer, Source};
 use crate::context::SessionFunctions;
 use crate::rewrite::folded;
 use crate::udf::lookup::{find_relation, quote_ident, relation_text};
@@ -178,7 +178,7 @@ impl Printing<'_> {
             Expr::CompoundIdentifier(parts) => parts.last().map(folded),
             _ => None,
         };
-        Column { text: self.printer.text(expr), name, alias }
+        Column { text: self.printer.output(expr), name, alias }
     }
 
     /// What stands in GROUP BY and ORDER BY: a column's number, its alias, or an expression.

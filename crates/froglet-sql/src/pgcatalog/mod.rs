@@ -135,6 +135,7 @@ fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut Rows)> {
         .or_else(|| privileges::fill_of(schema, name))
         .or_else(|| roles::fill_of(schema, name))
         .or_else(|| procs::fill_of(schema, name))
+        .or_else(|| crate::catalogs::operators::fill_of(schema, name))
         .or_else(|| views::fill_of(schema, name))
 }
 

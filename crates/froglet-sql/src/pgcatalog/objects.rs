@@ -4,7 +4,7 @@ use froglet_engine::ColumnId;
 use froglet_schema::plain::{CheckOption, PUBLIC, ViewDef};
 use froglet_schema::{CatalogVersion, ObjectId};
 
-use super::relations::{PG_CLASS, attnum, attribute};
+use super::relations::{PG_CLASS, attnum, attribute, persistence};
 use super::{Rows, SPECS, privileges, schema_oid_of};
 use crate::context::SessionFunctions;
 use crate::provider::QueryScope;
@@ -129,7 +129,7 @@ pub(super) fn view_classes(scope: &QueryScope, rows: &mut Rows) {
             reltype: def.id,
             relowner: owner,
             relacl: acl,
-            relpersistence: 'p',
+            relpersistence: persistence(&def.schema),
             relkind: 'v',
             relnatts: def.columns.len(),
             relhasrules: true,

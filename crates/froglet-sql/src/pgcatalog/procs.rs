@@ -62,6 +62,26 @@ impl Proc {
         let least = most - usize::try_from(self.defaults).unwrap_or(0).min(most);
         (least..=most).contains(&count) || self.variadic != 0 && count + 1 >= most
     }
+
+    /// The types of what is given to it.
+    pub(crate) fn argument_types(&self) -> Vec<u32> {
+        self.arguments.iter().map(|oid| u32::try_from(*oid).unwrap_or(0)).collect()
+    }
+
+    /// How many of the last ones may be left out.
+    pub(crate) fn default_count(&self) -> usize {
+        usize::try_from(self.defaults).unwrap_or(0)
+    }
+
+    /// The type of each argument of those that may be any number.
+    pub(crate) fn variadic_type(&self) -> Option<u32> {
+        u32::try_from(self.variadic).ok().filter(|oid| *oid != 0)
+    }
+
+    /// prorettype
+    pub(crate) fn result_type(&self) -> u32 {
+        u32::try_from(self.result).unwrap_or(0)
+    }
 }
 
 /// All of them, by oid.

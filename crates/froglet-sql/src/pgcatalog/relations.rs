@@ -75,7 +75,7 @@ fn classes(scope: &QueryScope, rows: &mut Rows) {
             relfilenode: sequence.id,
             relpages: 1,
             reltuples: 1.0,
-            relpersistence: 'p',
+            relpersistence: persistence(&sequence.schema),
             relkind: 'S',
             relnatts: 3,
             relispopulated: true,
@@ -120,7 +120,7 @@ fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
         reltuples: table.table.row_estimate() as f64,
         relallvisible: i64::from(table.table.block_count()),
         relhasindex: !def.indexes.is_empty(),
-        relpersistence: if is_temporary(&def.schema) { 't' } else { 'p' },
+        relpersistence: persistence(&def.schema),
         relkind: if view.is_some() { 'm' } else { 'r' },
         relhasrules: view.is_some(),
         relnatts: def.columns.len(),
@@ -131,6 +131,11 @@ fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
         relreplident: 'd',
         reloptions: storage_options(def.dictionary),
     );
+}
+
+/// pg_class.relpersistence of what is in a schema.
+pub(super) fn persistence(schema: &str) -> char {
+    if is_temporary(schema) { 't' } else { 'p' }
 }
 
 /// Options as pg_class and pg_attribute have them.
@@ -148,7 +153,7 @@ fn index_class(scope: &QueryScope, table: &TableVersion, index: &IndexDef, rows:
         relfilenode: index.id,
         relpages: 1,
         reltuples: table.table.row_estimate() as f64,
-        relpersistence: 'p',
+        relpersistence: persistence(&table.def.schema),
         relkind: 'i',
         relnatts: index.written_parts().len() + index.notes.include.len(),
         relispopulated: true,

@@ -321,6 +321,11 @@ pub const SPECS: &[Spec] = &[
         reply_time timestamptz"),
     spec("pg_catalog", "pg_available_extensions", 12_081, 'v', "\
         name name, default_version text, installed_version text, comment text"),
+    spec("pg_catalog", "pg_available_extension_versions", 12_085, 'v', "\
+        name name, version text, installed bool, superuser bool, trusted bool, relocatable bool, \
+        schema name, requires _name, comment text"),
+    spec("pg_catalog", "pg_publication_tables", 12_068, 'v', "\
+        pubname name, schemaname name, tablename name, attnames _name, rowfilter text"),
     spec("pg_catalog", "pg_group", 12_010, 'v', "\
         groname name, grosysid oid, grolist _oid"),
     spec("pg_catalog", "pg_shadow", 12_005, 'v', "\

@@ -13,6 +13,7 @@ use super::relations::{PG_CLASS, all_sequences, tables};
 use super::{Rows, SPECS, V, cluster, deparse, privileges};
 use crate::privileges::Who;
 use crate::provider::QueryScope;
+use crate::semantics::enums;
 use crate::stored::{DefaultKind, default_kind};
 use crate::system_row as row;
 use crate::types::array::is_array;
@@ -197,6 +198,7 @@ fn is_columns(scope: &QueryScope, rows: &mut Rows) {
                 _ => None,
             };
             let limits = limits(column.sql_type);
+            let (udt_schema, udt_name) = udt(&scope.catalog, column.sql_type.oid);
             row!(rows;
                 table_catalog: &database,
                 table_schema: &def.schema,
@@ -213,8 +215,8 @@ fn is_columns(scope: &QueryScope, rows: &mut Rows) {
                 numeric_scale: limits.scale,
                 datetime_precision: limits.time,
                 udt_catalog: &database,
-                udt_schema: "pg_catalog",
-                udt_name: names::type_row(column.sql_type.oid).map(|t| t.name),
+                udt_schema: udt_schema,
+                udt_name: udt_name,
                 dtd_identifier: (at + 1).to_string(),
                 is_self_referencing: "NO",
                 is_identity: if identity.is_some() { "YES" } else { "NO" },
@@ -228,6 +230,7 @@ fn is_columns(scope: &QueryScope, rows: &mut Rows) {
     for view in scope.catalog.views() {
         for (at, column) in view.columns.iter().enumerate() {
             let limits = limits(column.sql_type);
+            let (udt_schema, udt_name) = udt(&scope.catalog, column.sql_type.oid);
             row!(rows;
                 table_catalog: &database,
                 table_schema: &view.schema,
@@ -235,7 +238,7 @@ fn is_columns(scope: &QueryScope, rows: &mut Rows) {
                 column_name: &column.name,
                 ordinal_position: at + 1,
                 is_nullable: "YES",
-                data_type: type_name(plain(column.sql_type.oid)),
+                data_type: data_type(column.sql_type.oid),
                 character_maximum_length: limits.characters,
                 character_octet_length: limits.octets,
                 numeric_precision: limits.precision,
@@ -243,8 +246,8 @@ fn is_columns(scope: &QueryScope, rows: &mut Rows) {
                 numeric_scale: limits.scale,
                 datetime_precision: limits.time,
                 udt_catalog: &database,
-                udt_schema: "pg_catalog",
-                udt_name: names::type_row(column.sql_type.oid).map(|t| t.name),
+                udt_schema: udt_schema,
+                udt_name: udt_name,
                 dtd_identifier: (at + 1).to_string(),
                 is_self_referencing: "NO",
                 is_identity: "NO",
@@ -563,5 +566,21 @@ fn waits(scope: &QueryScope, rows: &mut Rows) {
 
 /// As information_schema calls a type: of every array the same.
 fn data_type(oid: u32) -> String {
-    if is_array(oid) { "ARRAY".to_owned() } else { type_name(plain(oid)) }
+    match names::type_row(oid) {
+        Some(_) if is_array(oid) => "ARRAY".to_owned(),
+        Some(_) => type_name(plain(oid)),
+        None if enums::element_of(oid).is_some() => "ARRAY".to_owned(),
+        None => "USER-DEFINED".to_owned(),
+    }
+}
+
+/// The schema and the name of a type.
+fn udt(catalog: &CatalogVersion, oid: u32) -> (String, Option<String>) {
+    match (names::type_row(oid), catalog.enum_of(oid)) {
+        (None, Some(def)) => {
+            let array = if def.array == oid { "_" } else { "" };
+            (def.schema.clone(), Some(format!("{array}{}", def.name)))
+        }
+        (row, _) => ("pg_catalog".to_owned(), row.map(|row| row.name.to_owned())),
+    }
 }

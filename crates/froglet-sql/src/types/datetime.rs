@@ -249,10 +249,12 @@ impl<'a> Fields<'a> {
             "pm" => self.afternoon = Some(true),
             "z" | "utc" | "gmt" | "zulu" => self.zone = Some(0),
             "at" | "on" => {}
-            _ if token.contains(':') => self.take_time(token)?,
-            _ if token.starts_with(['+', '-']) && self.time_us.is_some() => {
+            _ if token.starts_with(['+', '-'])
+                && (self.time_us.is_some() || self.date.is_some()) =>
+            {
                 self.zone = Some(offset(token)?);
             }
+            _ if token.contains(':') => self.take_time(token)?,
             _ if token.bytes().all(|b| b.is_ascii_digit()) => self.take_number(token)?,
             _ if token.as_bytes()[0].is_ascii_digit() => self.take_date(token)?,
             _ => self.take_word(token)?,

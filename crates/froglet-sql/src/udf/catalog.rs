@@ -12,7 +12,7 @@ use crate::context::SessionFunctions;
 use crate::error::SqlError;
 use crate::pgcatalog::{cluster, constraints, deparse, procs};
 use crate::semantics::enums;
-use crate::types::cell::Cell;
+use crate::types::cell::{Cell, cell_at};
 use crate::types::names;
 use crate::types::oids::*;
 
@@ -26,6 +26,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(names_and_oids());
     all.extend(acl_defaults());
     all.extend(crate::privileges::functions::all());
+    all.extend(writes());
     all.extend(nothing());
     all
 }
@@ -52,6 +53,21 @@ fn format_type(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Out {
 
 fn definitions() -> Vec<Arc<ScalarUDF>> {
     vec![
+        Simple::new("oidvectortypes", &[OIDVECTOR], TEXT, |s, cells| {
+            let Cell::List(items) = &cells[0] else { return Ok(Out::Null) };
+            let names = (0..items.len()).map(|at| {
+                let id = match cell_at(items, at) {
+                    Cell::Oid(id) => id,
+                    Cell::Int32(id) => id as u32,
+                    Cell::Int64(id) => id as u32,
+                    _ => 0,
+                };
+                let users = || enums::name_in(s, id).unwrap_or_else(|| "???".to_owned());
+                names::type_row(id).map_or_else(users, |row| row.sql_name.to_owned())
+            });
+            Ok(Out::Text(names.collect::<Vec<_>>().join(", ")))
+        })
+        .build(),
         Simple::new("format_type", &[OID, INT4], TEXT, |s, cells| Ok(format_type(s, cells)))
             .not_strict()
             .build(),
@@ -373,6 +389,38 @@ fn default_acl(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out
 }
 
 /// Functions over objects that do not exist here.
+/// What may be written, by bits of what may be done: UPDATE, INSERT, DELETE; and who waits for whom.
+fn writes() -> Vec<Arc<ScalarUDF>> {
+    const ALL: i64 = 1 << 2 | 1 << 3 | 1 << 4;
+    fn updatable(session: &dyn SessionFunctions, relation: u32) -> bool {
+        let catalog = session.catalog();
+        let plain = catalog.tables.contains_key(&relation);
+        let written = |view| crate::view_write::is_updatable(session, &catalog, view);
+        catalog.materialized(relation).is_none()
+            && (plain || catalog.view(relation).is_some_and(written))
+    }
+    vec![
+        Simple::new("pg_relation_is_updatable", &[RELATION, BOOL], INT4, |s, cells| {
+            Ok(Out::Int(if updatable(s, oid(cells, 0)) { ALL } else { 0 }))
+        })
+        .build(),
+        Simple::new("pg_column_is_updatable", &[RELATION, INT2, BOOL], BOOL, |s, cells| {
+            let column = int(cells, 1).is_some_and(|column| column > 0);
+            Ok(Out::Bool(column && updatable(s, oid(cells, 0))))
+        })
+        .build(),
+        Simple::new("pg_blocking_pids", &[INT4], INT4_ARRAY, |s, cells| {
+            let waiter = int(cells, 0);
+            let sessions = s.activity();
+            let found = sessions.iter().filter(|session| Some(i64::from(session.pid)) == waiter);
+            let pids = found.filter_map(|session| session.waits_for);
+            Ok(Out::List(pids.map(|pid| Out::Int(pid.into())).collect()))
+        })
+        .volatile()
+        .build(),
+    ]
+}
+
 fn nothing() -> Vec<Arc<ScalarUDF>> {
     let names = [
         "pg_get_ruledef",

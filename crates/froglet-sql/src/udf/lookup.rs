@@ -7,6 +7,7 @@ use arrow::datatypes::UInt32Type;
 use froglet_engine::SqlState;
 use froglet_schema::CatalogVersion;
 
+use crate::catalogs::keywords;
 use crate::context::{SessionFunctions, quotes_all};
 use crate::error::SqlError;
 use crate::pgcatalog::procs;
@@ -183,95 +184,13 @@ pub fn relation_of(catalog: &CatalogVersion, oid: u32) -> Option<(String, String
 pub fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-        && !is_reserved(name);
+        && !keywords::needs_quotes(name);
     if plain && !quotes_all() { name.to_owned() } else { quoted(name) }
 }
 
 /// A name in quotes, for the text of a statement: what is in the name stays a name.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn is_reserved(name: &str) -> bool {
-    const RESERVED: &[&str] = &[
-        "all",
-        "analyse",
-        "analyze",
-        "and",
-        "any",
-        "array",
-        "as",
-        "asc",
-        "asymmetric",
-        "both",
-        "case",
-        "cast",
-        "check",
-        "collate",
-        "column",
-        "constraint",
-        "create",
-        "current_date",
-        "current_role",
-        "current_time",
-        "current_timestamp",
-        "current_user",
-        "default",
-        "deferrable",
-        "desc",
-        "distinct",
-        "do",
-        "else",
-        "end",
-        "except",
-        "false",
-        "fetch",
-        "for",
-        "foreign",
-        "from",
-        "grant",
-        "group",
-        "having",
-        "in",
-        "initially",
-        "intersect",
-        "into",
-        "lateral",
-        "leading",
-        "limit",
-        "localtime",
-        "localtimestamp",
-        "not",
-        "null",
-        "offset",
-        "on",
-        "only",
-        "or",
-        "order",
-        "placing",
-        "primary",
-        "references",
-        "returning",
-        "select",
-        "session_user",
-        "some",
-        "symmetric",
-        "table",
-        "then",
-        "to",
-        "trailing",
-        "true",
-        "union",
-        "unique",
-        "user",
-        "using",
-        "variadic",
-        "when",
-        "where",
-        "window",
-        "with",
-    ];
-    RESERVED.binary_search(&name).is_ok()
 }
 
 /// A relation as regclass prints it: with its schema where the search path does not find it.

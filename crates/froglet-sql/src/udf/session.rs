@@ -103,12 +103,26 @@ fn address(end: Option<SocketAddr>) -> Out {
     end.map(|end| end.ip().to_canonical().to_string()).into()
 }
 
+/// To as many digits of a second as are asked for.
+fn rounded(us: i64, cells: &[Cell<'_>]) -> i64 {
+    match int(cells, 0).and_then(|digits| u32::try_from(digits).ok()) {
+        Some(digits) if digits < 6 => {
+            let unit = 10_i64.pow(6 - digits);
+            (us + unit / 2).div_euclid(unit) * unit
+        }
+        _ => us,
+    }
+}
+
 fn clocks() -> Vec<Arc<ScalarUDF>> {
     vec![
-        Simple::new("now", &[], TIMESTAMPTZ, |s, _| Ok(Out::Time(s.transaction_time_us())))
-            .alias(&["current_timestamp", "transaction_timestamp"])
-            .volatile()
-            .build(),
+        Simple::new("now", &[INT4], TIMESTAMPTZ, |s, c| {
+            Ok(Out::Time(rounded(s.transaction_time_us(), c)))
+        })
+        .optional(1)
+        .alias(&["current_timestamp", "transaction_timestamp"])
+        .volatile()
+        .build(),
         Simple::new("statement_timestamp", &[], TIMESTAMPTZ, |s, _| {
             Ok(Out::Time(s.statement_time_us()))
         })
@@ -117,9 +131,17 @@ fn clocks() -> Vec<Arc<ScalarUDF>> {
         Simple::new("clock_timestamp", &[], TIMESTAMPTZ, |_, _| Ok(Out::Time(now_us())))
             .volatile()
             .build(),
-        Simple::new("localtimestamp", &[], TIMESTAMP, |s, _| {
-            Ok(Out::Time(s.zone().to_local(s.transaction_time_us())))
+        Simple::new("localtimestamp", &[INT4], TIMESTAMP, |s, c| {
+            Ok(Out::Time(rounded(s.zone().to_local(s.transaction_time_us()), c)))
         })
+        .optional(1)
+        .volatile()
+        .build(),
+        Simple::new("localtime", &[INT4], TIME, |s, c| {
+            let local = s.zone().to_local(s.transaction_time_us()).rem_euclid(DAY_US);
+            Ok(Out::Time(rounded(local, c)))
+        })
+        .optional(1)
         .volatile()
         .build(),
         Simple::new("current_date", &[], DATE, |s, _| {

@@ -1,0 +1,261 @@
+//! DO with a block of statements, as migrations write what may be there already:
+//!
+//! ```text
+//!   DO $$ BEGIN
+//!     CREATE TYPE mood AS ENUM ('sad', 'ok');      one after another, under a savepoint
+//!   EXCEPTION WHEN duplicate_object THEN null;      of these errors the savepoint is all that is left
+//!   END $$
+//! ```
+//!
+//! There are no functions, so there are no variables, no loops and no conditions: all else is 0A000.
+
+use std::pin::pin;
+
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use froglet_engine::SqlState;
+
+use super::{Block, Session};
+use crate::dialect::Postgres;
+use crate::error::SqlError;
+use crate::parse;
+use crate::stream::Outcome;
+
+/// The savepoint's name, which nobody can write.
+const SAVEPOINT: &str = "froglet do\0";
+
+/// A block: its statements, and the errors after which it is as if it had never been.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoBlock {
+    statements: Vec<String>,
+    caught: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Condition {
+    State(String),
+    Others,
+}
+
+/// Names of errors that are worth to be caught.
+const CONDITIONS: &[(&str, &str)] = &[
+    ("duplicate_object", "42710"),
+    ("duplicate_table", "42P07"),
+    ("duplicate_column", "42701"),
+    ("duplicate_schema", "42P06"),
+    ("duplicate_alias", "42712"),
+    ("duplicate_function", "42723"),
+    ("undefined_table", "42P01"),
+    ("undefined_column", "42703"),
+    ("undefined_object", "42704"),
+    ("undefined_function", "42883"),
+    ("invalid_schema_name", "3F000"),
+    ("invalid_table_definition", "42P16"),
+    ("invalid_foreign_key", "42830"),
+    ("wrong_object_type", "42809"),
+    ("syntax_error", "42601"),
+    ("insufficient_privilege", "42501"),
+    ("feature_not_supported", "0A000"),
+    ("dependent_objects_still_exist", "2BP01"),
+    ("object_in_use", "55006"),
+    ("lock_not_available", "55P03"),
+    ("unique_violation", "23505"),
+    ("foreign_key_violation", "23503"),
+    ("check_violation", "23514"),
+    ("not_null_violation", "23502"),
+];
+
+/// What DO is followed by. `None` if the block has something that is not known here.
+pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Result<Option<DoBlock>, ParserError> {
+    let mut body = None;
+    let mut at = 1;
+    while let Some(token) = tokens.get(at) {
+        match &token.token {
+            Token::Word(w) if w.value.eq_ignore_ascii_case("language") => {
+                let language = tokens.get(at + 1).map(|t| t.token.to_string());
+                let language = language.unwrap_or_default();
+                if !language.trim_matches(['"', '\'']).eq_ignore_ascii_case("plpgsql") {
+                    return Ok(None);
+                }
+                at += 2;
+                continue;
+            }
+            Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)
+                if body.is_none() =>
+            {
+                body = Some(text.clone());
+            }
+            Token::DollarQuotedString(text) if body.is_none() => body = Some(text.value.clone()),
+            _ => return Err(ParserError::ParserError("Expected: the body of DO".to_owned())),
+        }
+        at += 1;
+    }
+    match body {
+        Some(body) => Ok(block(&body)),
+        None => Err(ParserError::ParserError("Expected: the body of DO".to_owned())),
+    }
+}
+
+fn block(body: &str) -> Option<DoBlock> {
+    let tokens = Tokenizer::new(&Postgres, body).with_unescape(false).tokenize().ok()?;
+    let mut parts: Vec<Vec<Token>> = vec![Vec::new()];
+    for token in tokens {
+        let part = parts.last_mut()?;
+        match token {
+            Token::SemiColon => parts.push(Vec::new()),
+            // A comment between two statements belongs to neither.
+            Token::Whitespace(_) if part.is_empty() => {}
+            token => {
+                part.push(token);
+                let begins = part.len() == 1 && is(&part[0], "begin");
+                let handles = part.len() == 1 && is(&part[0], "exception");
+                if begins || handles {
+                    parts.push(Vec::new());
+                }
+            }
+        }
+    }
+    let mut parts = parts.into_iter().filter(|part| !part.is_empty());
+    if !is(parts.next()?.first()?, "begin") {
+        return None;
+    }
+    let mut block = DoBlock { statements: Vec::new(), caught: Vec::new() };
+    let mut handling = false;
+    while let Some(part) = parts.next() {
+        let first = part.first()?;
+        if is(first, "exception") {
+            handling = true;
+        } else if is(first, "end") {
+            return (words(&part).len() == 1 && parts.next().is_none()).then_some(block);
+        } else if handling {
+            block.caught.extend(handler(&part)?);
+        } else if !is(first, "null") {
+            let known = [
+                "create", "alter", "drop", "comment", "insert", "update", "delete", "grant",
+                "revoke", "truncate",
+            ];
+            if !known.iter().any(|word| is(first, word)) {
+                return None;
+            }
+            block.statements.push(part.iter().map(Token::to_string).collect());
+        }
+    }
+    None
+}
+
+/// `WHEN a OR b THEN null`
+fn handler(part: &[Token]) -> Option<Vec<Condition>> {
+    let words = words(part);
+    let then = words.iter().position(|word| is(word, "then"))?;
+    let does_nothing = match &words[then + 1..] {
+        [] => true,
+        [word] => is(word, "null"),
+        _ => false,
+    };
+    if !is(words.first()?, "when") || !does_nothing {
+        return None;
+    }
+    let mut conditions = Vec::new();
+    let mut rest = words[1..then].iter();
+    while let Some(word) = rest.next() {
+        match word {
+            word if is(word, "or") => {}
+            word if is(word, "others") => conditions.push(Condition::Others),
+            word if is(word, "sqlstate") => match rest.next()? {
+                Token::SingleQuotedString(state) => {
+                    conditions.push(Condition::State(state.clone()))
+                }
+                _ => return None,
+            },
+            Token::Word(word) => {
+                let name = word.value.to_ascii_lowercase();
+                let (_, state) = CONDITIONS.iter().find(|(known, _)| *known == name)?;
+                conditions.push(Condition::State((*state).to_owned()));
+            }
+            _ => return None,
+        }
+    }
+    Some(conditions)
+}
+
+fn words(part: &[Token]) -> Vec<&Token> {
+    part.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect()
+}
+
+fn is(token: &Token, word: &str) -> bool {
+    matches!(token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+}
+
+impl DoBlock {
+    fn catches(&self, error: &SqlError) -> bool {
+        let state = error.state;
+        self.caught.iter().any(|condition| match condition {
+            Condition::State(known) => known == state.as_str(),
+            Condition::Others => !error.fatal && state != SqlState::QUERY_CANCELED,
+        })
+    }
+}
+
+/// Runs a block.
+pub(crate) async fn run(session: &mut Session, block: &DoBlock) -> Result<(), SqlError> {
+    session.transaction()?;
+    let outer = session.block;
+    // To which savepoints belong.
+    session.block = Block::Explicit;
+    session.savepoint(SAVEPOINT)?;
+    let outcome = Box::pin(run_all(session, &block.statements)).await;
+    let ended = match &outcome {
+        Ok(()) => Ok(()),
+        Err(_) => session.rollback_to(SAVEPOINT),
+    };
+    let ended = ended.and_then(|()| session.release(SAVEPOINT));
+    session.block = outer;
+    ended?;
+    match outcome {
+        Err(error) if !block.catches(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+async fn run_all(session: &mut Session, statements: &[String]) -> Result<(), SqlError> {
+    for text in statements {
+        for statement in parse::split(text, &mut session.notices)? {
+            match pin!(session.simple(&statement)).await? {
+                Outcome::Done(_) => {}
+                _ => return Err(SqlError::unsupported("a statement with rows in DO")),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_statements_are_read_and_others_are_not() {
+        let read = block(
+            "BEGIN\n -- a type\n CREATE TYPE \"m\" AS ENUM('it''s', 'b;c'); ALTER TABLE t ADD x int;\nEXCEPTION \
+             WHEN duplicate_object OR SQLSTATE '42P07' THEN null; WHEN others THEN null; END;",
+        );
+        let read = read.expect("a block");
+        assert_eq!(
+            read.statements,
+            ["CREATE TYPE \"m\" AS ENUM('it''s', 'b;c')", "ALTER TABLE t ADD x int"]
+        );
+        let state = |text: &str| Condition::State(text.to_owned());
+        assert_eq!(read.caught, [state("42710"), state("42P07"), Condition::Others]);
+        assert!(block("BEGIN create table t (a int); END").is_some());
+        for other in [
+            "DECLARE x int; BEGIN END",
+            "BEGIN IF true THEN create table t (a int); END IF; END",
+            "BEGIN PERFORM f(); END",
+            "BEGIN create table t (a int); EXCEPTION WHEN others THEN RAISE NOTICE 'x'; END",
+            "BEGIN create table t (a int);",
+            "create table t (a int)",
+        ] {
+            assert_eq!(block(other), None, "{other}");
+        }
+    }
+}
