@@ -64,7 +64,7 @@ pub type IdMap<K, V> = HashMap<K, V, RandomState>;
 pub type IdSet<K> = HashSet<K, RandomState>;
 
 impl Ts {
-    /// The snapshot that sees the latest committed version of everything (relaxed reads).
+    /// Above every commit: the base of a write that nothing committed is newer than.
     pub const LATEST: Ts = Ts((1 << 61) - 1);
 }
 

@@ -441,7 +441,6 @@ impl Session {
             catalog: self.db.catalog(),
             version,
             limits,
-            held: &mut self.held_parents,
             deferred: &mut self.deferred,
             eval,
             session: &self.state,

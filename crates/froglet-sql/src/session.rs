@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use froglet_engine::{IdMap, IdSet, SqlState, Ts, Value};
+use froglet_engine::{IdMap, SqlState, Ts, Value};
 use froglet_schema::CatalogSavepoint;
 use froglet_txn::{CancelToken, Limits, Transaction};
 
@@ -93,8 +93,6 @@ pub struct Session {
     pub(crate) cache: StatementCache,
     /// PREPARE's statements.
     pub(crate) named: IdMap<String, Arc<Named>>,
-    /// Parents that this transaction holds shared and has checked.
-    pub(crate) held_parents: IdSet<froglet_txn::Shared>,
     /// What this transaction checks at its end.
     pub(crate) deferred: Deferred,
     /// Temporary tables that something becomes of at the end of transactions.
@@ -139,7 +137,6 @@ impl Session {
             seen: Ts(0),
             cache: StatementCache::default(),
             named: IdMap::default(),
-            held_parents: IdSet::default(),
             deferred: Deferred::default(),
             on_commit: Vec::new(),
             cursors: Cursors::default(),
