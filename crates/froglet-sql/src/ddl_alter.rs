@@ -255,7 +255,9 @@ impl Ddl<'_> {
             let at = resolve::column(&table.def, name)?;
             let cascade = cascades(behavior);
             self.release_generated(table, at, cascade).await?;
-            let owned = self.sequences_of(&table.def, table.def.columns[at].id);
+            let of = table.def.columns[at].id;
+            self.release_owned(table.def.id, Some(of), &[], cascade).await?;
+            let owned = self.sequences_of(&table.def, of);
             let change = Change::DropColumn { table: table.def.id, column, cascade };
             self.apply(change).await?;
             for sequence in owned {

@@ -123,6 +123,7 @@ impl Ddl<'_> {
             if !self.version.tables.contains_key(&table) {
                 continue;
             }
+            self.release_owned(table, None, &[], true).await?;
             self.apply(Change::DropTable { table, cascade: true }).await?;
         }
         for sequence in contents.sequences {

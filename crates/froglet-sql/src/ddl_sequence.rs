@@ -222,6 +222,41 @@ impl Ddl<'_> {
         }
     }
 
+    /// The same of the sequences that go with a table, or with a column of it: defaults of others, but for those of
+    /// tables that go, too.
+    pub(crate) async fn release_owned(
+        &mut self,
+        table: ObjectId,
+        column: Option<froglet_engine::ColumnId>,
+        going: &[ObjectId],
+        cascade: bool,
+    ) -> Result<(), Stop> {
+        let owns = |sequence: &SequenceDef| {
+            sequence.owned_by.is_some_and(|(owner, of)| {
+                owner == table && column.is_none_or(|column| column == of)
+            })
+        };
+        let sequences = self.version.sequences.values().filter(|sequence| owns(sequence));
+        for sequence in sequences.cloned().collect::<Vec<_>>() {
+            let is_other = |id: ObjectId, of: froglet_engine::ColumnId| match id == table {
+                true => column.is_some_and(|column| column != of),
+                false => !going.contains(&id),
+            };
+            loop {
+                let used = self.version.tables.values().find_map(|of| {
+                    let mut columns = of.def.columns.iter();
+                    let column = columns.find(|column| {
+                        is_other(of.def.id, column.id) && draws_from(column, &sequence)
+                    })?;
+                    Some((of.clone(), column.clone()))
+                });
+                let Some((of, column)) = used else { break };
+                Box::pin(self.release_one(&sequence, &of, &column, cascade)).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn release_one(
         &mut self,
         sequence: &SequenceDef,

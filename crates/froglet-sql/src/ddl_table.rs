@@ -182,6 +182,9 @@ impl Ddl<'_> {
         }
         tables.sort_unstable();
         tables.dedup();
+        for table in &tables {
+            self.release_owned(*table, None, &tables, cascade).await?;
+        }
         // A table whose children go in the same statement needs no CASCADE: children first.
         while !tables.is_empty() {
             let free = tables.iter().position(|id| {

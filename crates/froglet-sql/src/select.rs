@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, LimitClause, LockClause, NonBlock, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SetExpr,
+    Expr, GroupByExpr, LimitClause, LockClause, NonBlock, ObjectName, OrderByExpr, OrderByKind,
+    Query, Select, SelectItem, SetExpr,
 };
 use froglet_engine::{Direction, KeyPart, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_schema::{ObjectId, SqlType, TableVersion};
@@ -21,10 +21,10 @@ use crate::command::fold;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, infer_params};
-use crate::lock_parts::RowLock;
+use crate::lock_parts::{RowLock, named as locked};
 use crate::modify_plan::{expressions, remaining};
 use crate::plan::Planner;
-use crate::resolve::Relation;
+use crate::resolve::{Names, Relation};
 use crate::returning::{self, Item, Output, OutputList};
 use crate::scan::Scan;
 use crate::semantics::named;
@@ -189,6 +189,15 @@ fn shape(query: &Query) -> Result<Option<Shape<'_>>, SqlError> {
         }
         Some(_) => return Ok(None),
     };
+    // OF may name another.
+    let called = match &table.alias {
+        Some(alias) => alias.clone(),
+        None => Names::parts(table.name)?.1,
+    };
+    let names_it = |name: &ObjectName| Names::parts(name).is_ok_and(|(_, name)| name == called);
+    if query.locks.iter().filter_map(locked).any(|name| !names_it(&name)) {
+        return Ok(None);
+    }
     let lock = lock_of(&query.locks)?;
     Ok(Some(Shape { table, select, order, limit, offset, lock }))
 }

@@ -20,9 +20,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use froglet_engine::{IdMap, SqlState, Ts, Value};
 use froglet_schema::CatalogSavepoint;
+use froglet_schema::access::PG_CLASS;
 use froglet_txn::{CancelToken, Limits, Transaction};
 
 use crate::command::{Command, TransactionModes};
+use crate::context::SessionFunctions;
 use crate::cursor::Cursors;
 use crate::database::{Activity, Database, SessionShared};
 use crate::deferred::{self, Deferred};
@@ -31,6 +33,7 @@ use crate::functions::SessionState;
 use crate::notify::SaidMark;
 use crate::parse::{self, ParsedStatement};
 use crate::prepared::{Field, Named, Prepared};
+use crate::privileges::{Who, bits};
 use crate::roles;
 use crate::semantics::named;
 use crate::settings::{Settings, SettingsMark};
@@ -422,7 +425,7 @@ impl Session {
             (Block::Idle | Block::Explicit | Block::Failed, _) => Ok(()),
         };
         self.end_activity();
-        outcome
+        outcome.map_err(|e| self.for_the_user(e))
     }
 
     /// An error that this crate did not see (a malformed Bind, a failed stream).
@@ -434,6 +437,22 @@ impl Session {
 
     pub(crate) fn failed(&mut self, error: SqlError) -> SqlError {
         self.note_failure();
+        self.for_the_user(error)
+    }
+
+    /// An error without the values that the user may not read.
+    fn for_the_user(&self, mut error: SqlError) -> SqlError {
+        let Some(shown) = error.shows.take() else { return error };
+        let catalog = self.db.catalog().latest();
+        let who = Who::named(&catalog, &self.state.user());
+        let access = catalog.access(PG_CLASS, shown.table);
+        let may_read = who.on_relation(shown.table) & bits::SELECT != 0
+            || shown.columns.iter().all(|id| who.on_column(access, *id) & bits::SELECT != 0);
+        // Nobody else knows of a table that the transaction has made itself.
+        let is_known = catalog.tables.contains_key(&shown.table);
+        if !who.superuser && is_known && !may_read {
+            error.detail = shown.without;
+        }
         error
     }
 

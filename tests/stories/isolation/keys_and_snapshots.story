@@ -94,6 +94,17 @@ T1> select count(*) from test
     2
 T2> update test set value = 12 where id = 1
 T1> select * from test order by id for key share
+    1|11, 2|20
+T2> update test set id = 3 where id = 2
+    waits
+T1> rollback
+T2> ...
+    UPDATE 1
+T1> begin isolation level repeatable read
+T1> select count(*) from test
+    2
+T2> update test set id = 2 where id = 3
+T1> select * from test order by id for key share
     ERROR 40001
 T1> rollback
 

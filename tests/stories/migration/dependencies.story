@@ -61,9 +61,22 @@ D> ...
 A> insert into d default values
     INSERT 0 1
 A> select q, r from d order by q
-    1|2, NULL|NULL
+    1|0, NULL|NULL
 
 == the sequence of another table's column
+setup> create table o (id serial)
+A> begin
+A> create table d (q int default nextval('o_id_seq'))
+D> drop table o
+    waits
+A> commit
+    COMMIT
+D> ...
+    ERROR 2BP01
+D> alter table o drop column id
+    ERROR 2BP01
+D> drop table o, d
+    DROP TABLE
 setup> create table o (id serial)
 A> begin
 A> create table d (q int default nextval('o_id_seq'))
@@ -75,6 +88,8 @@ D> ...
     DROP TABLE
 A> insert into d default values
     INSERT 0 1
+A> select * from d
+    NULL
 
 == a type beneath a view that is made meanwhile
 setup> create table t (id int primary key, s text); insert into t values (1, 'a')

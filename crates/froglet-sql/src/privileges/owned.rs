@@ -256,6 +256,7 @@ impl Ddl<'_> {
         }
         for table in relations.iter().rev() {
             if self.version.tables.contains_key(table) {
+                self.release_owned(*table, None, &[], cascade).await?;
                 self.apply(Change::DropTable { table: *table, cascade }).await?;
             }
         }

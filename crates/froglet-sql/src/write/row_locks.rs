@@ -10,11 +10,12 @@
 //! Which of them meet, and in which order each enters and looks: `froglet_txn::rowlocks`.
 //!
 //! L1: a row is locked as it is found. One that has changed since the statement's view is looked at again, as before a
-//!     write; for FOR KEY SHARE, too, which waits in this case for writers of other columns.
+//!     write. Whoever asks for FOR KEY SHARE does not mind changes of other columns: he gets the row as he sees it, as
+//!     in PostgreSQL; if its key is another, or the row is gone, he waits like others.
 //! L2: a key is what a foreign key may refer to: the columns of the unique indexes that are neither partial nor over
 //!     expressions. Whether an UPDATE changes it is a matter of values.
 
-use froglet_engine::{Row, RowId, Ts, TxnId};
+use froglet_engine::{Row, RowId, Snapshot, Ts, TxnId};
 use froglet_schema::TableVersion;
 use froglet_txn::Strength;
 
@@ -105,7 +106,7 @@ impl Writer<'_> {
                     continue;
                 }
             };
-            if table.table.changed_since(rid, base) {
+            if table.table.changed_since(rid, base) && self.has_other_key(table, rid, &columns) {
                 // [L1]
                 self.txn.let_go(table.def.space, rid, before);
                 let olds = targets.olds.get_mut(at).map(std::mem::take).into_iter().collect();
@@ -185,6 +186,18 @@ impl Writer<'_> {
             let holder = locks.other_holder((table.def.space, *rid), me, Strength::KeyShare)?;
             self.has_new_key(table, *rid, &key).then_some(holder)
         })
+    }
+
+    /// Whether a row that others have changed has another key than the statement sees, or is gone.
+    fn has_other_key(&mut self, table: &TableVersion, rid: RowId, key: &[usize]) -> bool {
+        let seen = self.txn.snapshot();
+        let now = self.now();
+        let read = |view: &Snapshot| {
+            let mut row = Row::new();
+            table.table.read_row(view, rid, key, &mut row).then_some(row)
+        };
+        let key = read(&now);
+        key.is_none() || key != read(&seen)
     }
 
     /// Whether a row that the transaction has written has another key than everybody else sees [L2].
