@@ -105,6 +105,36 @@ STATEMENTS = [
     ("create schema made", ["create on database {database}"]),
     ("declare x cursor for select a from t", ["select (a) on t"]),
     ("prepare x as select a from t; execute x", ["select (a) on t"]),
+    # A column that an alias names is the one in its place.
+    ("select q.a from t as q (x, a)", ["select (b) on t"]),
+    ("select q.x, q.c from t as q (x, a)", ["select (a) on t", "select (c) on t"]),
+    ("select a from t as q (c, b, a)", ["select (c) on t"]),
+    ("select x from t as q (x, a) where a = 2 order by c",
+     ["select (a) on t", "select (b) on t", "select (c) on t"]),
+    ("select 1 from t as q (x, a) join u using (a)", ["select (b) on t", "select (a) on u"]),
+    ("select 1 from t as q (x, a, y) natural join u", ["select (b) on t", "select (a) on u"]),
+    ("select (select max(q.b) from u as q (b, c)) from t", ["select (a) on u", "select on t"]),
+    ("select array(select q.a from t as q (x, a))", ["select (b) on t"]),
+    ("select q.a from v as q (x, a)", ["select (b) on v"]),
+    ("with q (x, a) as (select b, a from t) select a from q", ["select (a) on t", "select (b) on t"]),
+    ("copy (select q.a from t as q (x, a, y)) to stdout", ["select (b) on t"]),
+    ("create table made as select q.a from t as q (x, a)", ["create on schema public", "select (b) on t"]),
+    ("create temporary table made as select q.a from t as q (x, a)", ["select (b) on t"]),
+    ("explain select q.a from t as q (x, a)", ["select (b) on t"]),
+    ("declare y cursor for select q.a from t as q (x, a)", ["select (b) on t"]),
+    ("delete from u using t as q (x, a) where q.a = u.a", ["delete on u", "select (a) on u", "select (b) on t"]),
+    ("update u set b = q.a from t as q (x, a)", ["update (b) on u", "select (b) on t"]),
+    ("merge into u using t as q (x, a) on u.a = q.a when matched then do nothing",
+     ["select (a) on u", "select (b) on t"]),
+    # A row is all of its columns.
+    ("select (t.*) is null from t", ["select (a) on t", "select (b) on t", "select (c) on t"]),
+    ("select count(t.*) from t", ["select (a) on t", "select (b) on t", "select (c) on t"]),
+    ("select t::text from t", ["select (a) on t", "select (b) on t", "select (c) on t"]),
+    ("select q from t as q (x, a)", ["select (a) on t", "select (b) on t", "select (c) on t"]),
+    ("select row_to_json(q) from t as q (x, a)", ["select (a) on t", "select (b) on t", "select (c) on t"]),
+    ("update t set b = 1 returning t.*",
+     ["update (b) on t", "select (a) on t", "select (b) on t", "select (c) on t"]),
+    ("lock table t in access share mode", ["select on t"]),
 ]
 
 # What only an owner may do.
@@ -358,3 +388,44 @@ def test_a_view_is_not_read_as_somebody_else_without_a_word(froglet):
     froglet.run("create table t (a int)")
     with froglet.connect() as connection, pytest.raises(errors.FeatureNotSupported, match="security_invoker"):
         connection.execute("create view v with (security_invoker = true) as select * from t")
+
+
+def test_errors_show_no_values_that_may_not_be_read(server):
+    """What is in a row that somebody writes to without a look, is not in the error either."""
+    server.run(
+        "create table p (id int primary key, secret text)", "insert into p values (1, 'x'), (2, 'y')",
+        "create table c (k int references p, secret text not null, v int check (v > 0), unique (secret))",
+        "insert into c values (1, 'hidden', 1), (1, 'other', 1)")
+    refused = [
+        "update c set v = 0", "update c set secret = null", "update c set secret = 'hidden'",
+        "update c set k = 3 where true", "delete from p where true",
+    ]
+    with role(server, "blind_app", "grant insert, update, delete on p, c to blind_app") as app:
+        for statement in refused:
+            with pytest.raises(errors.IntegrityError) as caught:
+                app.execute(statement)
+            detail = caught.value.diag.message_detail or ""
+            assert "hidden" not in detail and "other" not in detail and "(1" not in detail, (statement, detail)
+        server.run("grant select on p, c to blind_app")
+        for statement in refused:
+            with pytest.raises(errors.IntegrityError) as caught:
+                app.execute(statement)
+            assert "=(" in caught.value.diag.message_detail or "contains" in caught.value.diag.message_detail
+    server.run("drop owned by blind_app", "drop role blind_app")
+
+
+def test_a_read_only_transaction_draws_from_no_sequence(server):
+    server.run("create sequence s")
+    with server.connect() as c:
+        c.execute("create temporary table own (id serial)")
+        for call in ("nextval('s')", "setval('s', 7)"):
+            c.execute("begin read only")
+            with pytest.raises(errors.ReadOnlySqlTransaction, match=call.split("(")[0]):
+                c.execute(f"select {call}")
+            c.execute("rollback")
+        c.execute("set default_transaction_read_only = on")
+        with pytest.raises(errors.ReadOnlySqlTransaction):
+            c.execute("select nextval('s')")
+        assert c.execute("select nextval('own_id_seq')").fetchone() == (1,)
+        c.execute("set default_transaction_read_only = off")
+        assert c.execute("select nextval('s')").fetchone() == (1,)

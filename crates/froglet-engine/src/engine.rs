@@ -448,7 +448,7 @@ pub trait Table: Send + Sync {
         Err(WriteStop::Gone)
     }
 
-    /// Opens a change feed. Every commit not visible to a relaxed read that starts after this
+    /// Opens a change feed. Every commit not visible to a view that is taken after this
     /// returns reaches the feed before it becomes visible.
     fn open_feed(&self) -> Box<dyn Feed>;
 
@@ -659,9 +659,10 @@ pub trait Engine: Send + Sync + 'static {
     fn begin(&self, id: TxnId) -> Box<dyn EngineTxn>;
     /// A registered read view at the present that belongs to no transaction.
     fn snapshot(&self) -> Arc<Snapshot>;
-    /// A relaxed read view: the latest committed version of everything, and what `own` has
-    /// written (0: nobody's), whenever it is read. Registered like every other.
-    fn relaxed(&self, own: TxnId) -> Arc<Snapshot>;
+    /// The same, with what `own` has written (0: nobody's), now and later. A check that looks at several rows
+    /// takes one and reads them all in it: rows that move, or pass a key on, are then seen once, and at one time.
+    /// What it has seen may have changed since ([`Table::changed_since`], [`Table::changer`]).
+    fn fresh(&self, own: TxnId) -> Arc<Snapshot>;
     /// The newest timestamp.
     fn now(&self) -> Ts;
     /// No registered snapshot is older than this, but for those of [`Engine::kept`].

@@ -72,7 +72,7 @@ impl Lsn {
 }
 
 impl Ts {
-    /// The snapshot that sees the latest committed version of everything (relaxed reads).
+    /// Above every commit: the base of a write that nothing committed is newer than.
     pub const LATEST: Ts = Ts((1 << 61) - 1);
 }
 

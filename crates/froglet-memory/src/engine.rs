@@ -141,10 +141,10 @@ impl Core {
         }
     }
 
-    /// A registered view of the newest committed versions, and of what `own` writes.
-    pub fn relaxed(&self, own: TxnId) -> Snapshot {
-        let (registered, _) = Registered::new(&self.timeline);
-        Snapshot::new(Ts::LATEST, own, Box::new(registered))
+    /// A registered view of what is committed now, and of what `own` writes.
+    pub fn fresh(&self, own: TxnId) -> Snapshot {
+        let (registered, ts) = Registered::new(&self.timeline);
+        Snapshot::new(Ts(ts), own, Box::new(registered))
     }
 
     pub fn space(&self, space: SpaceId) -> Result<Arc<Space>, EngineError> {
@@ -344,12 +344,11 @@ impl Engine for MemoryEngine {
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {
-        let (registered, ts) = Registered::new(&self.core.timeline);
-        Arc::new(Snapshot::new(Ts(ts), TxnId(0), Box::new(registered)))
+        self.fresh(TxnId(0))
     }
 
-    fn relaxed(&self, own: TxnId) -> Arc<Snapshot> {
-        Arc::new(self.core.relaxed(own))
+    fn fresh(&self, own: TxnId) -> Arc<Snapshot> {
+        Arc::new(self.core.fresh(own))
     }
 
     fn now(&self) -> Ts {

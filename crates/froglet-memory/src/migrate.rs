@@ -72,7 +72,7 @@ impl MemoryTable {
         let Some(block) = self.space.block(number) else { return Ok(0) };
         let _latch = block.migration.lock();
         let fill_ts = self.core.timeline.now();
-        let snapshot = self.core.relaxed(owner);
+        let snapshot = self.core.fresh(owner);
         let read = self.read_rows(&snapshot, number, rows, source)?;
         let count = read.rids.len();
         if count == 0 {
@@ -225,7 +225,7 @@ impl MemoryTable {
         let Some(block) = self.space.block(number) else { return Ok(0) };
         self.core.budget.admit(froglet_engine::id::ROWS_PER_BLOCK * 32)?;
         let before = block.version();
-        let read = self.read_all(&self.core.relaxed(owner), number, &self.key_projection(at))?;
+        let read = self.read_all(&self.core.fresh(owner), number, &self.key_projection(at))?;
         self.enter_recovered(at, number);
         self.enter_read(owner, at, &read, before, duplicates)
     }
@@ -271,7 +271,7 @@ impl MemoryTable {
             self.core.budget.admit(rows.len() * 32)?;
             let before = block.version();
             let projection = self.key_projection(at);
-            let read = self.read_some(&self.core.relaxed(owner), number, rows, &projection)?;
+            let read = self.read_some(&self.core.fresh(owner), number, rows, &projection)?;
             entered += self.enter_read(owner, at, &read, before, duplicates)?;
         }
         Ok(entered)

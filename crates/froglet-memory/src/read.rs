@@ -5,11 +5,9 @@
 //!   (cells, presence, head)   (head same?)
 //! ```
 //!
-//! A snapshot that asks for the latest version takes its timestamp from the clock when a read starts.
-//! **[R1]** That is needed: a version visible at a timestamp taken *before* its cells were copied has
-//! all its cells stored before the copy ([T3]); a version that commits during the copy may be
-//! copied half, so it must not become visible after it. For the same reason columns are looked for
-//! after it: [F2] in `freeze`.
+//! **[R1]** A view has its timestamp before anything is read in it: a version visible at it has all its
+//! cells stored before they are copied ([T3]); a version that commits during the copy may be
+//! copied half, and is not visible. For the same reason columns are looked for after it: [F2] in `freeze`.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use crossbeam_epoch::{self as epoch, Guard};
@@ -65,10 +63,11 @@ pub(crate) struct ReadView<'a> {
 }
 
 impl<'a> ReadView<'a> {
-    /// The view of a snapshot for a read that starts now [R1].
+    /// The view of a snapshot [R1].
     #[inline]
     pub fn new(timeline: &'a Timeline, snapshot: &'a Snapshot) -> ReadView<'a> {
-        let ts = if snapshot.ts >= Ts::LATEST { timeline.now() } else { snapshot.ts.0 };
+        debug_assert!(snapshot.ts < Ts::LATEST, "a view is of a time");
+        let ts = snapshot.ts.0;
         // Nobody's id is no writer's.
         let own = if snapshot.own.0 == 0 { u64::MAX } else { snapshot.own.0 };
         ReadView { timeline, ts, own, snapshot }

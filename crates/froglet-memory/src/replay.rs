@@ -74,6 +74,8 @@ impl<'c> Replay<'c> {
         guard: &Guard,
     ) -> Result<(), EngineError> {
         self.link(place, Kind::Insert, &[], guard)?;
+        // A row that was here before may have been collected in this replay; so may this one be.
+        place.space.free_slots(|free| free.take(place.rid));
         put_row(place, cells, guard)
     }
 

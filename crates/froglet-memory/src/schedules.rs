@@ -176,9 +176,9 @@ fn what_is_written_while_a_block_freezes_is_not_lost() {
         let reader = spawn(&db, move |db| {
             let mut newest = 0;
             for _ in 0..2 {
-                let snapshot = db.engine.relaxed(TxnId(0));
+                let snapshot = db.engine.fresh(TxnId(0));
                 let n = db.number(&snapshot, rid).expect("there");
-                assert!(n >= newest, "a relaxed read goes back from {newest} to {n}");
+                assert!(n >= newest, "a later view goes back from {newest} to {n}");
                 newest = n;
                 let whole = db.scan(&snapshot);
                 assert!(whole[0] >= newest, "{whole:?} after {newest}");
@@ -351,7 +351,7 @@ fn an_abort_is_never_seen() {
         let readers = (0..2).map(|i| {
             spawn(&db, move |db| {
                 let snapshot =
-                    if i == 0 { db.engine.snapshot() } else { db.engine.relaxed(TxnId(0)) };
+                    if i == 0 { db.engine.snapshot() } else { db.engine.fresh(TxnId(0)) };
                 assert_eq!(db.number(&snapshot, rid), Some(0));
                 assert_eq!(db.scan(&snapshot), vec![0]);
             })
@@ -534,7 +534,7 @@ fn what_is_kept_stays_and_what_is_released_goes() {
 }
 
 #[test]
-fn what_a_relaxed_read_does_not_see_comes_through_the_feed() {
+fn what_a_fresh_view_does_not_see_comes_through_the_feed() {
     explore(|| {
         let (db, rids) = Db::new(1);
         let rid = rids[0];
@@ -545,9 +545,9 @@ fn what_a_relaxed_read_does_not_see_comes_through_the_feed() {
         });
         let reader = spawn(&db, move |db| {
             let mut feed = db.table.open_feed();
-            let relaxed = db.engine.relaxed(TxnId(0));
-            let seen = db.number(&relaxed, rid);
-            drop(relaxed);
+            let fresh = db.engine.fresh(TxnId(0));
+            let seen = db.number(&fresh, rid);
+            drop(fresh);
             while db.number(&db.engine.snapshot(), rid) != Some(1) {
                 thread::yield_now();
             }

@@ -313,15 +313,15 @@ impl Table for MemoryTable {
     }
 
     fn share_key(&self, owner: TxnId, index: usize, a: RowId, b: RowId) -> bool {
-        let snapshot = self.core.relaxed(owner);
-        // One timestamp for both rows, not below the registered one [R1].
+        // One timestamp for both rows.
+        let snapshot = self.core.fresh(owner);
         let view = self.view(&snapshot);
         let key = self.key_in(&view, index, a);
         key.is_some() && key == self.key_in(&view, index, b)
     }
 
     fn rival(&self, own: TxnId, index: usize, row: RowId) -> Option<WriteStop> {
-        let snapshot = self.core.relaxed(own);
+        let snapshot = self.core.fresh(own);
         let key = self.key_in(&self.view(&snapshot), index, row)?;
         let (at, guard) = (self.index(index), epoch::pin());
         let _stripe = self.core.stripes.lock(at, &key);

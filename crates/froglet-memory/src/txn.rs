@@ -8,7 +8,7 @@
 //! ```
 //!
 //! **[X1] feeds.** Feeds are looked for after the commit timestamp was taken, rows are pushed before the
-//! verdict; all of it sequentially consistent. A relaxed read that starts after a feed was opened either
+//! verdict; all of it sequentially consistent. A view that is taken after a feed was opened either
 //! has a timestamp at or above the commit's, and waits for the verdict and sees it, or the commit's
 //! timestamp was taken later, and the feed was found.
 //! **[X2] log order.** The log has the record before the verdict, and a row has one open writer at a

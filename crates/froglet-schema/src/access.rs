@@ -166,6 +166,9 @@ impl CatalogVersion {
     }
 }
 
+/// Objects of these kinds have rows of their own.
+const HAVE_ROWS: [ObjectId; 3] = [PG_CLASS, PG_TYPE, PG_NAMESPACE];
+
 impl Catalog {
     /// Keeps an object, and the roles that are named, until the transaction ends [G1].
     pub(crate) async fn hold_named(
@@ -183,6 +186,7 @@ impl Catalog {
                 let roles = def.grants.iter().flat_map(|grant| [grant.grantee, grant.grantor]);
                 roles.chain([def.role, def.schema]).collect()
             }
+            PlainDef::Comment(def) if HAVE_ROWS.contains(&def.class) => vec![def.object],
             _ => return Ok(()),
         };
         held.sort_unstable();

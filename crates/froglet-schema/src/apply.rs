@@ -1,5 +1,6 @@
 //! Applying a change: lock, edit, migrate, write the catalog.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
@@ -14,7 +15,8 @@ use crate::edit::{self, Edited, Surroundings, Work};
 use crate::edit_constraint;
 use crate::error::SchemaError;
 use crate::local::{Changed, Remains, local, local_mut};
-use crate::plain::{Gone, Part, not_in_views};
+use crate::pairing;
+use crate::plain::{Gone, Part};
 use crate::status::MigrationOptions;
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
 
@@ -126,7 +128,7 @@ impl Catalog {
                     Change::AlterTypes { columns, .. } => {
                         for NewType { column, .. } in columns {
                             if let Some(def) = base.def.column(column) {
-                                not_in_views(&scope.view, table, column, def.id)?;
+                                self.not_in_views(txn, table, column, def.id)?;
                             }
                         }
                     }
@@ -152,6 +154,23 @@ impl Catalog {
         }
     }
 
+    /// Keeps the sequences that defaults take their values from, and did not before.
+    async fn hold_drawn(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        before: Option<&TableDef>,
+        after: &TableDef,
+    ) -> Result<(), SchemaError> {
+        let is_new =
+            |id: &ObjectId| after.draws_from(*id) && !before.is_some_and(|b| b.draws_from(*id));
+        let drawn: Vec<ObjectId> = scope.view.sequences.keys().copied().filter(is_new).collect();
+        for sequence in drawn {
+            self.hold_object(txn, sequence, scope.limits).await?;
+        }
+        Ok(())
+    }
+
     pub(crate) async fn alter_sequence(
         &self,
         txn: &mut Transaction,
@@ -159,6 +178,9 @@ impl Catalog {
         def: SequenceDef,
     ) -> Result<(), SchemaError> {
         let locked = self.store.lock(txn, def.id, scope.limits).await?;
+        if scope.view.sequences.get(&def.id).is_none_or(|before| before.schema != def.schema) {
+            self.hold_schema(txn, scope, &def.schema).await?;
+        }
         let object = ObjectDef::Sequence(def.clone());
         self.store.update(txn, locked, &object, scope.limits).await?;
         local_set(txn, def.id, Some(Changed::Sequence(Arc::new(def))));
@@ -217,7 +239,10 @@ impl Catalog {
             Change::RestoreColumn { column, at, .. } => edit::restore_column(def, column, at)?,
             Change::RenameColumn { column, name, .. } => edit::rename_column(def, &column, &name)?,
             Change::AlterTypes { columns, checks, .. } => {
-                edit::alter_types(def, columns, checks, next_id)?
+                let mut edited = edit::alter_types(def, columns, checks, next_id)?;
+                let table = |id| scope.view.tables.get(&id).map(|t| t.def.clone());
+                pairing::ask_again(def, &mut edited, &table)?;
+                edited
             }
             Change::SetNotNull { column, check, .. } => {
                 edit::set_not_null(def, &column, true, Some(check))?
@@ -288,11 +313,12 @@ impl Catalog {
         self.prepare_lazy(txn, &base.def, &mut edited, scope.limits)?;
         self.prepare_lazy_columns(txn, scope, before, &mut edited).await?;
         self.label_columns(txn, scope, &mut edited.def).await?;
+        self.hold_drawn(txn, scope, Some(&base.def), &edited.def).await?;
         let Edited { def, work, old_indexes, .. } = edited;
         let space = def.space;
         let mut created = created(&base.def, &def);
         created.retain(|remains| !self.change_log.keeps(remains));
-        let parents: Vec<_> = new_parents(&base.def, &def);
+        let parents = asked_parents(&base.def, &def, &work);
         local_mut(txn).created.extend(created);
         let rows = self.open_table(&def)?;
         for parent in parents {
@@ -402,7 +428,9 @@ impl Catalog {
         Ok((ForeignKeyWatch::new(names, child, parent, index, parent_key), fk.parent))
     }
 
-    /// Enters a child into its parent's definition.
+    /// Enters a child into its parent's definition, of which there is a new version even where it has the child
+    /// already: who writes parents under the older one knows nothing of the foreign key, and has to look at it when
+    /// it follows.
     async fn refer_to(
         &self,
         txn: &mut Transaction,
@@ -422,11 +450,10 @@ impl Catalog {
             return Ok(());
         }
         let base = scope.table(parent)?.clone();
-        if base.def.referenced_by.contains(&child) {
-            return Ok(());
-        }
         let mut def = base.def.clone();
-        def.referenced_by.push(child);
+        if !def.referenced_by.contains(&child) {
+            def.referenced_by.push(child);
+        }
         self.rewrite(txn, scope, &base, def).await
     }
 
@@ -530,12 +557,13 @@ impl Catalog {
             def.referenced_by.push(id);
         }
         self.label_columns(txn, scope, &mut def).await?;
+        self.hold_drawn(txn, scope, None, &def).await?;
         self.engine().create_space(def.space)?;
         local_mut(txn).created.push(Remains::Space(def.space));
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
         self.store.insert(txn, &ObjectDef::Table(def.clone()), scope.limits).await?;
         self.sync_index_rows(txn, scope, None, Some(&def)).await?;
-        let parents: Vec<_> = def.foreign_keys().map(|(_, fk)| fk.parent).collect();
+        let parents: BTreeSet<_> = def.foreign_keys().map(|(_, fk)| fk.parent).collect();
         for parent in parents {
             self.refer_to(txn, scope, parent, id).await?;
         }
@@ -626,6 +654,10 @@ impl Catalog {
         let locked = self.store.lock(txn, id, scope.limits).await?;
         self.store.delete(txn, locked, scope.limits).await?;
         self.store.unheld(txn, locked, scope.limits).await?;
+        if scope.view.sequences.contains_key(&id) {
+            self.all_seen(txn, &|catalog| drawing(catalog, id))?;
+        }
+        self.all_comments_seen(txn, id)?;
         local_set(txn, id, None);
         self.drop_access(txn, scope, id).await?;
         self.drop_comments(txn, scope, id, None).await
@@ -837,13 +869,19 @@ pub(crate) fn lost_columns(before: &TableDef, after: &TableDef) -> Vec<Remains> 
     columns.map(|c| Remains::Column(before.space, c.id)).collect()
 }
 
-/// Parents of foreign keys that are new.
-fn new_parents(before: &TableDef, after: &TableDef) -> Vec<ObjectId> {
-    after
-        .foreign_keys()
-        .filter(|(name, _)| before.constraint(name).is_none())
-        .map(|(_, fk)| fk.parent)
-        .collect()
+/// Tables with defaults that take values from a sequence.
+fn drawing(catalog: &CatalogVersion, sequence: ObjectId) -> Vec<ObjectId> {
+    let tables = catalog.tables.values().filter(|table| table.def.draws_from(sequence));
+    tables.map(|table| table.def.id).collect()
+}
+
+/// Parents of foreign keys that are new, or for which every child is looked at, each once.
+fn asked_parents(before: &TableDef, after: &TableDef, work: &[Work]) -> BTreeSet<ObjectId> {
+    let is_asked = |name: &str| {
+        let is_its = |work: &Work| matches!(work, Work::ForeignKey(of) if of == name);
+        before.constraint(name).is_none() || work.iter().any(is_its)
+    };
+    after.foreign_keys().filter(|(name, _)| is_asked(name)).map(|(_, fk)| fk.parent).collect()
 }
 
 /// A self-referencing table lists itself among its children.

@@ -14,7 +14,7 @@ use froglet_engine::{
     BlockRows, CrashPoint, EngineTxn, IndexId, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId,
     SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
 };
-use froglet_txn::{Limits, SchemaUse, Strength, Transaction, TxnError};
+use froglet_txn::{Limits, SchemaUse, Transaction, TxnError};
 
 use crate::catalog::{Catalog, CatalogVersion};
 use crate::change::Check;
@@ -438,17 +438,11 @@ async fn share_parent(
     values: &[Value],
     limits: &Limits,
 ) -> Result<(), TxnError> {
-    let me = txn.id();
-    let relaxed = txn.manager().engine().relaxed(me);
-    while let Some(parent) = watch.find_parent(&relaxed, values) {
-        txn.share_row(watch.parent.space(), parent, Strength::Key);
-        match watch.parent.changer(parent, &watch.parent_key, me) {
-            Some(holder) => txn.wait_for(holder, limits).await?,
-            None if watch.find_parent(&relaxed, values) == Some(parent) => return Ok(()),
-            None => {}
-        }
+    let find = |view: &Snapshot| Ok::<_, TxnError>(watch.find_parent(view, values));
+    match txn.hold_found(&*watch.parent, &watch.parent_key, find, limits).await? {
+        Some(_) => Ok(()),
+        None => Err(watch.missing_parent(values).into()),
     }
-    Err(watch.missing_parent(values).into())
 }
 
 /// A writer of the parent table that knew nothing of the foreign key may go on if it left every
@@ -459,7 +453,7 @@ fn parents_unchanged(
     rows: &[RowId],
 ) -> Result<(), TxnError> {
     let mine = txn.snapshot();
-    let committed = txn.manager().engine().relaxed(TxnId(0));
+    let committed = txn.manager().engine().fresh(TxnId(0));
     for rid in rows {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         if !watch.parent.read_row(&committed, *rid, &watch.parent_key, &mut before) {
@@ -497,7 +491,7 @@ impl Named<'_> {
         let positions = index.written_parts().iter().map(|part| layout.position(part.column));
         let positions: Vec<usize> = positions.collect::<Option<_>>()?;
         let mut values = Row::new();
-        let view = me.manager().engine().relaxed(me.id());
+        let view = me.manager().engine().fresh(me.id());
         if !self.rows.read_row(&view, other, &positions, &mut values) {
             return Some(error);
         }

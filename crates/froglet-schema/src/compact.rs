@@ -112,7 +112,7 @@ fn move_one(
         Err(_) => return Ok(false),
     }
     let (place, locks) = ((version.def.space, from), txn.manager().row_locks());
-    if locks.other_holder(place, txn.id(), Strength::Key).is_some() {
+    if locks.other_holder(place, txn.id(), Strength::KeyShare).is_some() {
         txn.rollback_to(before);
         return Ok(false);
     }

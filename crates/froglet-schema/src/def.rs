@@ -17,9 +17,17 @@ pub type ObjectId = u32;
 /// The first id of an object that a user makes, as in PostgreSQL.
 pub const FIRST_USER_ID: ObjectId = 16_384;
 
-/// SQL text of an expression. Opaque to this crate.
+/// SQL text of an expression. Opaque to this crate, but for the numbers of objects in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expression(pub String);
+
+impl Expression {
+    /// Whether it may take values from a sequence, which it has as a constant: `nextval('16390')`. A text that
+    /// looks like one counts, too.
+    fn mentions(&self, sequence: ObjectId) -> bool {
+        self.0.contains(&format!("'{sequence}'"))
+    }
+}
 
 /// The type a column was declared with, as PostgreSQL's catalog has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -255,6 +263,12 @@ impl TableDef {
     /// The column of a name.
     pub fn column(&self, name: &str) -> Option<&ColumnDef> {
         self.columns.iter().find(|c| c.name == name)
+    }
+
+    /// Whether a default may take its values from a sequence.
+    pub(crate) fn draws_from(&self, sequence: ObjectId) -> bool {
+        let mut defaults = self.columns.iter().filter_map(|column| column.default.as_ref());
+        defaults.any(|default| default.mentions(sequence))
     }
 
     /// The column of an id, a hidden one too.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use froglet_engine::{
-    ColumnId, ColumnType, Dictionary, IndexId, IndexSpec, KeyPart, NullKeys, SqlState, Value,
+    ColumnId, Dictionary, IndexId, IndexSpec, KeyPart, NullKeys, SqlState, Value,
 };
 
 use crate::change::{
@@ -16,6 +16,7 @@ use crate::def::{
     IndexDef, ObjectId, TableDef, Timing,
 };
 use crate::error::SchemaError;
+use crate::pairing;
 
 /// What the data needs for a change, by ids.
 pub enum Work {
@@ -536,7 +537,7 @@ pub fn add_constraint(
             let taken = |n: &str| def.constraint(n).is_some();
             let chosen =
                 name.unwrap_or_else(|| choose_name(&def.name, &key.columns, "fkey", &taken));
-            let fk = bind_foreign_key(def, &key, around)?;
+            let fk = bind_foreign_key(def, &chosen, &key, around)?;
             edited.work.push(Work::ForeignKey(chosen.clone()));
             (chosen, ConstraintKind::ForeignKey(fk))
         }
@@ -606,6 +607,7 @@ impl Check for NotNull {
 
 fn bind_foreign_key(
     def: &TableDef,
+    name: &str,
     key: &NewForeignKey,
     around: &Surroundings<'_>,
 ) -> Result<ForeignKeyDef, SchemaError> {
@@ -658,18 +660,8 @@ fn bind_foreign_key(
     }
     for (child, parent_column) in &ordered {
         let (c, p) = (def.column_by_id(*child), parent.column_by_id(*parent_column));
-        if let (Some(c), Some(p)) = (c, p)
-            && c.ty != p.ty
-            && !have_counterparts(c.ty, p.ty)
-        {
-            return Err(SchemaError::refused(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                format!(
-                    "a foreign key between columns of different types (\"{}\" and \"{}\") is not supported",
-                    c.name, p.name
-                ),
-            )
-            .with_hint("Give both columns the same type first."));
+        if let (Some(c), Some(p)) = (c, p) {
+            pairing::comparable(name, c, p)?;
         }
     }
     let (columns, parent_columns) = ordered.into_iter().unzip();
@@ -682,20 +674,6 @@ fn bind_foreign_key(
         on_update: key.on_update,
         timing: key.timing,
     })
-}
-
-/// Types whose values have the same counterparts in each other, where they fit.
-/// Whether numbers of a child have counterparts in its parent ([`froglet_engine::Value::counterpart`]): integers
-/// in whatever is exact, decimals in decimals.
-fn have_counterparts(child: ColumnType, parent: ColumnType) -> bool {
-    use ColumnType::{Decimal, Int16, Int32, Int64, Numeric};
-    match parent {
-        Int16 | Int32 | Int64 => matches!(child, Int16 | Int32 | Int64),
-        Decimal { .. } | Numeric => {
-            matches!(child, Int16 | Int32 | Int64 | Decimal { .. } | Numeric)
-        }
-        _ => false,
-    }
 }
 
 /// DROP CONSTRAINT. A key's index goes with it.

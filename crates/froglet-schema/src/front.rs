@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A captured change was in the feed before it was visible; a block is claimed, and then read. So if
-//! capture finds the block unclaimed, the scan's relaxed read sees the change (sequentially
+//! capture finds the block unclaimed, the scan's view, taken later, sees the change (sequentially
 //! consistent: claim and timestamp after, feed and commit timestamp before).
 
 use std::ops::Range;

@@ -364,7 +364,7 @@ impl LazyColumns {
     /// Makes sure that rows, ascending, are filled in the columns that are committed [K2]. The caller has a view from
     /// after their commit, so that no row that is seen goes.
     pub fn fill(&self, rows: &[RowId], who: Who) -> Result<(), SchemaError> {
-        let view = self.engine.relaxed(TxnId(0));
+        let view = self.engine.fresh(TxnId(0));
         for placed in self.unfinished() {
             for rows in rows.chunk_by(|a, b| a.block() == b.block()) {
                 let read = read_rows(&*self.whole, &view, rows, &placed.needs());
@@ -384,7 +384,7 @@ impl LazyColumns {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SchemaError> {
         for placed in self.unfinished() {
-            let view = self.engine.relaxed(TxnId(0));
+            let view = self.engine.fresh(TxnId(0));
             let read = self.whole.read_block(&view, block, &placed.needs())?;
             let Some(made) = placed.make(&read)? else { continue };
             let at_once = if who == Who::Background { FILLED_AT_ONCE } else { ROWS_PER_BLOCK };

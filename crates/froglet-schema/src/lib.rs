@@ -59,6 +59,7 @@ mod own_view;
 mod pace;
 mod pair_route;
 mod pair_tracker;
+mod pairing;
 pub mod plain;
 mod records;
 mod reject;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! One [`Migration`] per transaction, table and row space, with the steps of every statement in order.
-//! Snapshots are relaxed: each row is migrated from its latest committed version, whenever that
+//! Snapshots are relaxed: each row is migrated from its version committed when it is read, whenever that
 //! is, and again whenever a commit changes it afterwards.
 //!
 //! An index is built from all rows at once, if the engine can: its step loads after the scan, and

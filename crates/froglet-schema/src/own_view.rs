@@ -137,9 +137,9 @@ impl OwnView {
         self.maker.as_ref().map_or(ts, |maker| maker.target().ts_as_seen(ts))
     }
 
-    /// Whether it is the owner who reads, in its snapshot.
+    /// Whether it is the owner who reads, in its snapshot or a later view.
     fn concerns(&self, snapshot: &Snapshot) -> bool {
-        snapshot.own == self.owner && snapshot.ts < Ts::LATEST
+        snapshot.own == self.owner
     }
 
     /// Computes a column of a row for the version that the snapshot sees, by the first `n` fills.

@@ -8,16 +8,18 @@
 //! They are rows of the catalog like any other object, so that they commit, roll back and conflict with it;
 //! nothing has to be migrated for them.
 //!
-//! P1: what is in a schema holds the schema's row shared from its own making to its commit, and DROP SCHEMA
-//!     deletes that row before it looks who holds it: a schema does not go from beneath what is being made
-//!     in it (froglet-txn, R1).
+//! P1: what is made holds the rows of what it cannot be without (its schema, its types, the sequences of its
+//!     defaults) shared from its own making to its commit; who drops such an object, or changes what others have
+//!     taken over of it, writes its row before he looks who holds it (froglet-txn, R1). A hold stays where it was
+//!     taken before a savepoint.
 //! P2: who makes a view holds the catalog rows of what it reads, as ALTER TABLE does: neither changes what the
 //!     other rests on.
-//! P3: who takes something away looks, after that and in the newest catalog, for what rests on it and is in no
-//!     view of its own: then its statement runs again.
+//! P3: who takes something away, or changes it, looks after that (with all locks, and no holder left) and in the
+//!     newest catalog for what rests on it and is in no view of its own: then its statement runs again. No look
+//!     from before the locks decides anything.
 
 use froglet_engine::{ColumnId, SqlState};
-use froglet_txn::{Isolation, Transaction, TxnError};
+use froglet_txn::{Limits, Transaction};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use crate::catalog::{Catalog, CatalogVersion};
 use crate::def::{ColumnDef, Expression, FIRST_USER_ID, ObjectDef, ObjectId, SqlType, TableDef};
 use crate::error::SchemaError;
 use crate::local::{Changed, local};
+use crate::store::outrun;
 
 /// The id of schema public, as in PostgreSQL.
 pub const PUBLIC_ID: ObjectId = 2200;
@@ -387,14 +390,6 @@ impl Gone<'_> {
     }
 }
 
-/// The statement is to run again, under a view that has what others have made since.
-fn unseen(txn: &Transaction) -> SchemaError {
-    match txn.isolation() {
-        Isolation::ReadCommitted => SchemaError::Stale,
-        Isolation::RepeatableRead | Isolation::Serializable => TxnError::Serialization.into(),
-    }
-}
-
 /// What cannot be without an object: what is in a schema, tables with columns of a type, views over a view.
 fn dependents(catalog: &CatalogVersion, def: &PlainDef) -> Vec<ObjectId> {
     let tables = catalog.tables.values().map(|table| &table.def);
@@ -416,23 +411,36 @@ fn dependents(catalog: &CatalogVersion, def: &PlainDef) -> Vec<ObjectId> {
     }
 }
 
-/// 0A000 if a view shows a column, whose type can then not change.
-pub(crate) fn not_in_views(
-    view: &CatalogVersion,
-    table: ObjectId,
-    column: &str,
-    id: ColumnId,
-) -> Result<(), SchemaError> {
-    let gone = Gone { relation: table, part: Part::Column(id), what: column };
-    let Some(over) = view.views_over(table).find(|view| gone.breaks(view)) else { return Ok(()) };
-    Err(SchemaError::refused(
-        SqlState::FEATURE_NOT_SUPPORTED,
-        "cannot alter type of a column used by a view or rule",
-    )
-    .with_detail(format!("rule _RETURN on {} depends on column \"{column}\"", view.called(over))))
+/// The views of a catalog that cannot be without what is about to go.
+fn broken(catalog: &CatalogVersion, gone: Gone<'_>) -> Vec<ObjectId> {
+    let broken = catalog.views_over(gone.relation).filter(|view| gone.breaks(view));
+    broken.map(|view| view.id).collect()
 }
 
 impl Catalog {
+    /// 0A000 if a view shows a column, whose type can then not change. The table is locked.
+    pub(crate) fn not_in_views(
+        &self,
+        txn: &mut Transaction,
+        table: ObjectId,
+        column: &str,
+        id: ColumnId,
+    ) -> Result<(), SchemaError> {
+        let gone = Gone { relation: table, part: Part::Column(id), what: column };
+        self.all_seen(txn, &|catalog| broken(catalog, gone))?;
+        let view = self.view(txn);
+        let over = view.views_over(table).find(|view| gone.breaks(view));
+        let Some(over) = over else { return Ok(()) };
+        Err(SchemaError::refused(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "cannot alter type of a column used by a view or rule",
+        )
+        .with_detail(format!(
+            "rule _RETURN on {} depends on column \"{column}\"",
+            view.called(over)
+        )))
+    }
+
     /// The schema that a new database has.
     pub(crate) fn first_objects() -> [ObjectDef; 1] {
         [ObjectDef::Plain(PlainDef::Schema(SchemaDef { id: PUBLIC_ID, name: PUBLIC.to_owned() }))]
@@ -485,10 +493,11 @@ impl Catalog {
         if let PlainDef::Enum(def) = &mut def {
             self.number_labels(def)?;
         }
+        let before = self.view(txn).plain.get(&def.id()).cloned().ok_or(SchemaError::Stale)?;
         self.store.update(txn, locked, &ObjectDef::Plain(def.clone()), scope.limits).await?;
-        if let PlainDef::Enum(_) = &def {
+        if let PlainDef::Enum(_) | PlainDef::Schema(_) = &def {
             self.store.unheld(txn, locked, scope.limits).await?;
-            self.all_seen(txn, &|catalog| dependents(catalog, &def))?;
+            self.all_seen(txn, &|catalog| dependents(catalog, &before))?;
         }
         local_set(txn, def.id(), Some(Changed::Plain(Arc::new(def.clone()))));
         if let PlainDef::Enum(def) = &def {
@@ -531,7 +540,7 @@ impl Catalog {
         let view = self.view(txn);
         for id in types {
             let def = view.enum_of(id).ok_or(SchemaError::Stale)?;
-            self.store.hold(txn, def.id, scope.limits).await?;
+            self.store.hold_as_seen(txn, def.id, scope.limits).await?;
         }
         label(def, &view);
         Ok(())
@@ -556,14 +565,25 @@ impl Catalog {
         self.store.delete(txn, locked, scope.limits).await?;
         self.store.unheld(txn, locked, scope.limits).await?;
         self.all_seen(txn, &|catalog| dependents(catalog, &def))?;
+        self.all_comments_seen(txn, id)?;
         local_set(txn, id, None);
         self.drop_access(txn, scope, id).await?;
         self.drop_comments(txn, scope, id, None).await
     }
 
+    /// Keeps an object that what is being made cannot be without until the transaction ends [P1].
+    pub async fn hold_object(
+        &self,
+        txn: &mut Transaction,
+        id: ObjectId,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        self.store.hold(txn, id, limits).await
+    }
+
     /// What others have made rest on an object since the statement's view is in the way of what it does to it: all
     /// that rests on it is to be its own transaction's doing, or to rest on it in its view.
-    pub(crate) fn all_seen(
+    pub fn all_seen(
         &self,
         txn: &mut Transaction,
         resting: &dyn Fn(&CatalogVersion) -> Vec<ObjectId>,
@@ -574,8 +594,20 @@ impl Catalog {
             |id: &ObjectId| seen.contains(id) || own.is_some_and(|own| own.contains_key(id));
         match resting(&self.latest()).iter().all(is_seen) {
             true => Ok(()),
-            false => Err(unseen(txn)),
+            false => Err(outrun(txn)),
         }
+    }
+
+    /// Nobody has said anything of an object that the statement does not see.
+    pub(crate) fn all_comments_seen(
+        &self,
+        txn: &mut Transaction,
+        object: ObjectId,
+    ) -> Result<(), SchemaError> {
+        self.all_seen(txn, &|catalog| {
+            let comments = catalog.comments().into_iter();
+            comments.filter(|c| c.object == object).map(|c| c.id).collect()
+        })
     }
 
     /// What is said of an object, or of one of its columns, goes with it.
@@ -610,10 +642,7 @@ impl Catalog {
         gone: Gone<'_>,
         cascade: bool,
     ) -> Result<(), SchemaError> {
-        self.all_seen(txn, &|catalog| {
-            let broken = catalog.views_over(gone.relation).filter(|view| gone.breaks(view));
-            broken.map(|view| view.id).collect()
-        })?;
+        self.all_seen(txn, &|catalog| broken(catalog, gone))?;
         let view = self.view(txn);
         let over = view.views_over(gone.relation).filter(|view| gone.breaks(view));
         let over: Vec<(ObjectId, String)> = over.map(|v| (v.id, view.called(v))).collect();
@@ -653,7 +682,7 @@ impl Catalog {
         name: &str,
     ) -> Result<(), SchemaError> {
         let Some(schema) = scope.view.schema(name) else { return Err(no_schema(name)) };
-        self.store.hold(txn, schema.id, scope.limits).await
+        self.store.hold_as_seen(txn, schema.id, scope.limits).await
     }
 }
 

@@ -42,7 +42,7 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
     /// All of them, and where they are. One that cannot be read is left out: it is of a later version.
     pub fn read(&self) -> Result<Vec<(RowId, T)>, SchemaError> {
         let mut found = Vec::new();
-        let snapshot = self.manager.engine().relaxed(TxnId(0));
+        let snapshot = self.manager.engine().fresh(TxnId(0));
         for block in 0..self.table.block_count() {
             let read = self.table.read_block(&snapshot, block, &[0])?;
             for (at, rid) in read.rids.iter().enumerate() {

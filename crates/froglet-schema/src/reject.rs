@@ -36,7 +36,7 @@ impl Catalog {
                 continue;
             }
             let rows = txn.part().rows_written(used.space);
-            let (own, relaxed) = (txn.snapshot(), self.engine().relaxed(txn.id()));
+            let own = txn.snapshot();
             for migration in self.rejecting(used.table, used.space) {
                 if migration.owner == txn.id() {
                     continue;
@@ -46,7 +46,8 @@ impl Catalog {
                     if step.reads_filled(&steps[..at]) || self.is_of_new_parent(&migration, step) {
                         continue;
                     }
-                    let refused = refuse(step, &own, &relaxed, &rows);
+                    let now = self.engine().fresh(txn.id());
+                    let refused = refuse(step, &own, &now, &rows);
                     refused.map_err(|e| because(e, migration.id))?;
                 }
             }
@@ -69,13 +70,8 @@ impl Catalog {
     }
 }
 
-/// A writer's rows against one step. `relaxed`: what is committed, and the writer's own.
-fn refuse(
-    step: &Step,
-    own: &Snapshot,
-    relaxed: &Snapshot,
-    rows: &[RowId],
-) -> Result<(), SchemaError> {
+/// A writer's rows against one step. `now`: what is committed, and the writer's own.
+fn refuse(step: &Step, own: &Snapshot, now: &Snapshot, rows: &[RowId]) -> Result<(), SchemaError> {
     match &step.kind {
         StepKind::Verify { source, check } => {
             verify_rows(&*step.table, own, rows, source, &**check)
@@ -85,16 +81,16 @@ fn refuse(
             let types = types_of(&*step.table, &watch.child);
             let values = (0..rids.len()).map(|at| row_at(batch.columns(), &types, at));
             let is_orphan = |values: &Row| {
-                !values.iter().any(Value::is_null) && watch.find_parent(relaxed, values).is_none()
+                !values.iter().any(Value::is_null) && watch.find_parent(now, values).is_none()
             };
             match values.into_iter().find(is_orphan) {
                 Some(values) => Err(watch.missing_parent(&values)),
                 None => Ok(()),
             }
         }
-        StepKind::Index { position, name, .. } if !step.is_built() => rows
-            .iter()
-            .try_for_each(|row| refuse_duplicate(step, *position, name, own, relaxed, *row)),
+        StepKind::Index { position, name, .. } if !step.is_built() => {
+            rows.iter().try_for_each(|row| refuse_duplicate(step, *position, name, own, now, *row))
+        }
         _ => Ok(()),
     }
 }
@@ -104,7 +100,7 @@ fn refuse_duplicate(
     position: usize,
     name: &str,
     own: &Snapshot,
-    relaxed: &Snapshot,
+    now: &Snapshot,
     row: RowId,
 ) -> Result<(), SchemaError> {
     let layout = step.table.layout();
@@ -118,7 +114,7 @@ fn refuse_duplicate(
     }
     let range = KeyRange::prefix(key::encode(&values, &index.key));
     let mut is_duplicate = false;
-    step.table.seek(relaxed, position, &range, Direction::Forward, &[], &mut |rid, _| {
+    step.table.seek(now, position, &range, Direction::Forward, &[], &mut |rid, _| {
         is_duplicate |= rid != row;
         if is_duplicate { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });

@@ -209,11 +209,17 @@ impl ForeignKeyWatch {
         self.names.violation(values, &self.child_types)
     }
 
-    /// Looks for a child's parent and remembers it. Under the lock that [`Step::watch_parents`]
-    /// takes, so that a parent that goes is either not found or known to have been found.
-    fn refer_to_parent(&self, snapshot: &Snapshot, values: &[Value], key: &[u8]) -> bool {
+    /// Looks for a child's parent and remembers it. View and look are under the lock that
+    /// [`Step::watch_parents`] takes, so that a parent that goes is either not found or known to have been found.
+    fn refer_to_parent(
+        &self,
+        engine: &dyn Engine,
+        owner: TxnId,
+        values: &[Value],
+        key: &[u8],
+    ) -> bool {
         let mut referenced = self.referenced.lock();
-        let parent = self.find_parent(snapshot, values);
+        let parent = self.find_parent(&engine.fresh(owner), values);
         if let Some(parent) = parent {
             referenced.insert(parent, hash_of(key));
         }
@@ -401,7 +407,6 @@ impl Step {
                 unreachable!("these have their own ways in run_block and run_rows")
             }
             StepKind::Child(watch) => {
-                let snapshot = self.engine.relaxed(owner);
                 let types = types_of(&*self.table, &watch.child);
                 self.verify(owner, block, rows, &watch.child, &mut |batch, violations| {
                     // Many children of a block have the same parent.
@@ -413,7 +418,7 @@ impl Step {
                         }
                         let key = watch.key_of(&values);
                         let found = known.entry(key).or_insert_with_key(|key| {
-                            watch.refer_to_parent(&snapshot, &values, key)
+                            watch.refer_to_parent(&*self.engine, owner, &values, key)
                         });
                         if !*found {
                             violations.push((*rid, watch.missing_parent(&values)));
@@ -580,7 +585,7 @@ impl Step {
         let layout = self.table.layout();
         let columns: Vec<usize> = layout.key_positions(&layout.indexes[position]).collect();
         let mut row = Row::new();
-        let view = self.engine.relaxed(owner);
+        let view = self.engine.fresh(owner);
         if !self.table.read_row(&view, rid, &columns[unwritten..], &mut row) {
             return None;
         }
@@ -588,7 +593,7 @@ impl Step {
     }
 
     fn watch_parents(&self, owner: TxnId, watch: &ForeignKeyWatch, rows: &[RowId]) -> u64 {
-        let snapshot = self.engine.relaxed(owner);
+        let snapshot = self.engine.fresh(owner);
         let mut row = Row::new();
         for rid in rows {
             let Some(hash) = watch.referenced.lock().get(rid).copied() else { continue };

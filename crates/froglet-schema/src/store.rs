@@ -167,28 +167,34 @@ impl Store {
         id: ObjectId,
         limits: &Limits,
     ) -> Result<(), SchemaError> {
-        let me = txn.id();
-        let newest = txn.manager().engine().relaxed(me);
-        loop {
-            let Some(rid) = self.find_in(&newest, id) else {
-                return match txn.isolation() {
-                    Isolation::ReadCommitted => Err(SchemaError::Stale),
-                    Isolation::RepeatableRead | Isolation::Serializable => {
-                        Err(TxnError::Serialization.into())
-                    }
-                };
-            };
-            txn.share_row(CATALOG_SPACE, rid, Strength::Key);
-            match self.table.changer(rid, &[0], me) {
-                Some(holder) => {
-                    // Nothing is held while waiting: the deleter waits for holders.
-                    txn.manager().row_locks().release((CATALOG_SPACE, rid), me);
-                    txn.wait_for(holder, limits).await?;
-                }
-                None if self.find_in(&newest, id) == Some(rid) => return Ok(()),
-                None => {}
-            }
+        self.hold_row(txn, id, &[0], limits).await.map(drop)
+    }
+
+    /// The same of an object whose definition what is being made takes over: nor is it changed, by whoever asks
+    /// [`Store::unheld`]. `Stale` if it has been since the statement's snapshot.
+    pub async fn hold_as_seen(
+        &self,
+        txn: &mut Transaction,
+        id: ObjectId,
+        limits: &Limits,
+    ) -> Result<(), SchemaError> {
+        let rid = self.hold_row(txn, id, &[0, 1, 2], limits).await?;
+        match self.table.changed_since(rid, txn.snapshot().ts) {
+            true => Err(outrun(txn)),
+            false => Ok(()),
         }
+    }
+
+    async fn hold_row(
+        &self,
+        txn: &mut Transaction,
+        id: ObjectId,
+        columns: &[usize],
+        limits: &Limits,
+    ) -> Result<RowId, SchemaError> {
+        let find = |view: &Snapshot| Ok::<_, TxnError>(self.find_in(view, id));
+        let held = txn.hold_found(&*self.table, columns, find, limits).await?;
+        held.ok_or_else(|| outrun(txn))
     }
 
     /// Waits until nobody else keeps an object that the transaction has deleted or changed.
@@ -200,7 +206,7 @@ impl Store {
     ) -> Result<(), SchemaError> {
         let (place, me) = ((CATALOG_SPACE, deleted.rid), txn.id());
         let manager = txn.manager().clone();
-        while let Some(holder) = manager.row_locks().other_holder(place, me, Strength::Key) {
+        while let Some(holder) = manager.row_locks().other_holder(place, me, Strength::KeyShare) {
             txn.wait_for(holder, limits).await?;
         }
         Ok(())
@@ -248,13 +254,7 @@ impl Store {
     ) -> Result<(), SchemaError> {
         match stop {
             WriteStop::Busy { holder } => Ok(txn.wait_for(holder, limits).await?),
-            WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved => match txn.isolation()
-            {
-                Isolation::ReadCommitted => Err(SchemaError::Stale),
-                Isolation::RepeatableRead | Isolation::Serializable => {
-                    Err(TxnError::Serialization.into())
-                }
-            },
+            WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved => Err(outrun(txn)),
             // An id is used twice by what has one before it has a row: the initial role.
             WriteStop::Duplicate { index, .. } if index != BY_NAME => Err(SchemaError::Stale),
             WriteStop::Duplicate { .. } => {
@@ -272,6 +272,14 @@ impl Store {
         let mut encoded = Vec::new();
         key::encode_part(&mut encoded, &Value::Int64(i64::from(id)), &self.by_id);
         self.table.get_by_key(snapshot, BY_ID, &encoded, &[], &mut Row::new())
+    }
+}
+
+/// The statement's snapshot has been outrun: it is to run again, under a view that has what others have made since.
+pub(crate) fn outrun(txn: &Transaction) -> SchemaError {
+    match txn.isolation() {
+        Isolation::ReadCommitted => SchemaError::Stale,
+        Isolation::RepeatableRead | Isolation::Serializable => TxnError::Serialization.into(),
     }
 }
 

@@ -50,8 +50,9 @@ pub struct Source {
 
 /// The target of an owner whose snapshot stays is first made of what that sees, while capture waits for
 /// a read view of the target as it is then. The owner reads it in that view.
-#[derive(Default)]
 pub(crate) struct Fixed {
+    /// The timestamp of the owner's snapshot.
+    ts: Ts,
     /// In which the sources are read, until the scan is over.
     snapshot: Mutex<Option<Arc<Snapshot>>>,
     /// The target as it was then, until the owner ends.
@@ -82,8 +83,12 @@ impl Target {
     pub fn new(txn: &mut Transaction, table: Arc<dyn Table>) -> Target {
         let snapshot = txn.snapshot();
         let is_fixed = txn.isolation() != Isolation::ReadCommitted;
-        let fixed =
-            is_fixed.then(|| Fixed { snapshot: Mutex::new(Some(snapshot)), ..Fixed::default() });
+        let fixed = is_fixed.then(|| Fixed {
+            ts: snapshot.ts,
+            snapshot: Mutex::new(Some(snapshot)),
+            view: Mutex::default(),
+            view_ts: OnceLock::new(),
+        });
         let (owner, manager) = (txn.id(), txn.manager().clone());
         Target { owner, manager, table, fixed, rows: AtomicU64::new(0) }
     }
@@ -103,9 +108,9 @@ impl Target {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// What is committed, whenever it is read.
+    /// A view of what is committed now.
     pub fn committed(&self) -> Arc<Snapshot> {
-        self.manager.engine().relaxed(TxnId(0))
+        self.manager.engine().fresh(TxnId(0))
     }
 
     /// A row as it was made last.
@@ -188,8 +193,8 @@ impl Target {
         columns: &[usize],
     ) -> Result<(BlockRows, Vec<RowId>), EngineError> {
         let Some(snapshot) = self.scan_snapshot() else {
-            let relaxed = self.manager.engine().relaxed(self.owner);
-            return Ok((source.table.read_block(&relaxed, block, columns)?, Vec::new()));
+            let now = self.manager.engine().fresh(self.owner);
+            return Ok((source.table.read_block(&now, block, columns)?, Vec::new()));
         };
         let read = source.seen.read_block(&snapshot, block, columns)?;
         let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(block, slot));
@@ -219,12 +224,14 @@ impl Target {
         }
     }
 
-    /// The read view in which the owner sees it; `None` for one that is right as it is.
+    /// The read view in which the owner sees it; `None` for one that is right as it is: others', and the owner's of
+    /// a later time.
     pub fn as_seen(&self, snapshot: &Snapshot) -> Option<Arc<Snapshot>> {
-        if snapshot.own != self.owner || snapshot.ts == Ts::LATEST {
-            return None;
+        let fixed = self.fixed.as_ref()?;
+        match snapshot.own == self.owner && snapshot.ts == fixed.ts {
+            true => fixed.view.lock().clone(),
+            false => None,
         }
-        self.fixed.as_ref()?.view.lock().clone()
     }
 
     /// The same for a timestamp of the owner's read view.

@@ -15,8 +15,8 @@ const MOST_ROWS: usize = 10_000;
 pub(crate) fn written(catalog: &Catalog, txn: &Transaction) -> Writes {
     let latest = catalog.latest();
     let engine = catalog.engine();
-    // The rows are held: the newest that others have committed is what was there before.
-    let (before, after) = (engine.relaxed(TxnId(0)), engine.relaxed(txn.id()));
+    // The rows are held: what others have committed by now is what was there before.
+    let (before, after) = (engine.fresh(TxnId(0)), engine.fresh(txn.id()));
     let mut writes = Writes::new();
     for used in txn.schema_set() {
         let Some(table) = latest.tables.get(&used.table).filter(|t| t.def.space == used.space)

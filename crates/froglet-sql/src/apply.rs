@@ -17,15 +17,15 @@
 //! statement's columns is right. When it is not, the statement restarts under the new version.
 //! Statements whose predicate is not a matter of one row (subqueries) restart, too.
 //!
-//! Rows that others hold FOR SHARE are waited for before they are written, one by one; see
-//! froglet-txn, R2, for the look afterwards.
+//! Rows that others hold (FOR SHARE, or whatever is in the way of this write) are waited for before they are written;
+//! see froglet-txn, R2, for the look afterwards.
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use froglet_engine::{IdSet, Row, RowId, RowWrite, Snapshot, SqlState, Ts, Value, WriteStop};
+use froglet_engine::{Row, RowId, RowWrite, Snapshot, SqlState, Ts, Value, WriteStop};
 use froglet_schema::{Catalog, CatalogVersion, SchemaError, TableVersion};
-use froglet_txn::{Isolation, Limits, SchemaUse, Shared, Strength, Transaction, TxnError};
+use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnError};
 use smallvec::SmallVec;
 
 use crate::context::EvalContext;
@@ -85,8 +85,6 @@ pub(crate) struct Writer<'a> {
     /// The statement's catalog version.
     pub(crate) version: Arc<CatalogVersion>,
     pub(crate) limits: &'a Limits,
-    /// Parents that the transaction holds shared and has checked.
-    pub(crate) held: &'a mut IdSet<Shared>,
     /// What is checked at the end of the transaction.
     pub(crate) deferred: &'a mut Deferred,
     /// Parameters and session of the statement's expressions.
@@ -118,7 +116,10 @@ pub(crate) enum Kind<'c> {
     /// The columns set, ascending.
     Update(&'c [usize]),
     Delete,
+    /// FOR NO KEY UPDATE
     Lock,
+    /// FOR UPDATE
+    LockAll,
     /// FOR SHARE: held exclusively for a moment, so that what others hold shared is no obstacle.
     Share,
 }
@@ -145,7 +146,7 @@ impl Targets {
         match kind {
             Kind::Update(columns) => RowWrite::Update { rid, columns, values: &self.values[at] },
             Kind::Delete => RowWrite::Delete { rid },
-            Kind::Lock | Kind::Share => RowWrite::Lock { rid },
+            Kind::Lock | Kind::LockAll | Kind::Share => RowWrite::Lock { rid },
         }
     }
 
@@ -271,14 +272,14 @@ impl Writer<'_> {
         base: Ts,
         targets: &Targets,
     ) -> Option<()> {
-        if self.any_shared(table, &targets.rids) || UniqueKey::has_any(table) {
+        if self.first_held(table, kind, &targets.rids).is_some() || UniqueKey::has_any(table) {
             return None;
         }
         let writes: SmallVec<[RowWrite<'_>; 1]> =
             (0..targets.rids.len()).map(|row| targets.write(row, kind)).collect();
         table.table.write(self.txn.part(), base, &writes).ok()?;
         // Held shared since the look above: froglet-txn, R2.
-        (!self.any_shared(table, &targets.rids)).then_some(())
+        self.held_late(table, kind, &targets.rids).is_none().then_some(())
     }
 
     /// Writes the collected rows. Rows that turn out not to concern the statement any more leave
@@ -298,8 +299,10 @@ impl Writer<'_> {
         // The base of the row at `at`, when it had to be read again.
         let mut rebased: Option<Ts> = None;
         while at < targets.rids.len() {
-            let shared = kind != Kind::Share && self.txn.manager().row_locks().any_whole();
-            if shared && let Some(holder) = self.sharer(table, targets.rids[at]) {
+            let chunk = if rebased.is_some() { 1 } else { CHUNK_ROWS };
+            let mut end = targets.rids.len().min(at + chunk);
+            let held = self.first_held(table, kind, &targets.rids[at..end]);
+            if let Some((0, holder)) = held {
                 match on_busy {
                     OnBusy::Wait => self.wait_for(holder).await?,
                     OnBusy::NoWait => return Err(row_not_available(table)),
@@ -311,10 +314,7 @@ impl Writer<'_> {
                 }
                 continue;
             }
-            let end = match rebased {
-                None if !shared => targets.rids.len().min(at + CHUNK_ROWS),
-                _ => at + 1,
-            };
+            end = held.map_or(end, |(rows, _)| at + rows);
             let before = self.txn.savepoint();
             let row_base = rebased.unwrap_or(base);
             let outcome = if end == at + 1 {
@@ -326,9 +326,17 @@ impl Writer<'_> {
                 table.table.write(self.txn.part(), row_base, &writes)
             };
             let Err((n, stop)) = outcome else {
-                if kind != Kind::Share && self.any_shared(table, &targets.rids[at..end]) {
-                    // Held shared since the look above: written again when its holder has ended.
+                let rids = &targets.rids[at..end];
+                let held = match self.held_late(table, kind, rids) {
+                    None if kind == Kind::LockAll => self.hold_all(table, rids).err(),
+                    held => held,
+                };
+                if let Some(holder) = held {
+                    // Held since the look above: written again when its holder has ended.
                     self.txn.rollback_to(before);
+                    if on_busy == OnBusy::Wait {
+                        self.wait_for(holder).await?;
+                    }
                     continue;
                 }
                 self.yield_after(end - at).await;
@@ -358,17 +366,6 @@ impl Writer<'_> {
             self.note_keys(table, &targets.rids, Some(columns));
         }
         Ok(())
-    }
-
-    /// Somebody else who holds a row FOR SHARE.
-    fn sharer(&self, table: &TableVersion, rid: RowId) -> Option<froglet_engine::TxnId> {
-        let place = (table.def.space, rid);
-        self.txn.manager().row_locks().other_holder(place, self.txn.id(), Strength::Whole)
-    }
-
-    fn any_shared(&self, table: &TableVersion, rids: &[RowId]) -> bool {
-        let any = self.txn.manager().row_locks().any_whole();
-        any && rids.iter().any(|rid| self.sharer(table, *rid).is_some())
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -455,7 +452,7 @@ enum Next {
     Skip,
 }
 
-fn row_not_available(table: &TableVersion) -> Stop {
+pub(crate) fn row_not_available(table: &TableVersion) -> Stop {
     Stop::Error(SqlError::new(
         SqlState::LOCK_NOT_AVAILABLE,
         format!("could not obtain lock on row in relation \"{}\"", table.def.name),

@@ -296,7 +296,8 @@ impl Ddl<'_> {
             let at = resolve::column(&table.def, name)?;
             let cascade = cascades(behavior);
             self.release_generated(table, at, cascade).await?;
-            self.release_sequences(table.def.id, Some(table.def.columns[at].id), cascade).await?;
+            let (id, of) = (table.def.id, table.def.columns[at].id);
+            self.release_sequences(id, Some(of), &[id], cascade).await?;
             let owned = self.sequences_of(&table.def, table.def.columns[at].id);
             let change = Change::DropColumn { table: table.def.id, column, cascade };
             self.apply(change).await?;

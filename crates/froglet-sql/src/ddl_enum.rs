@@ -128,7 +128,7 @@ impl Ddl<'_> {
                 Box::pin(self.drop_columns_cascading(&table, &[name])).await?;
             }
         }
-        self.release(object, &format!("type {}", def.name), None, cascade).await?;
+        self.release(object, &format!("type {}", def.name), &[], cascade).await?;
         self.apply(Change::DropPlain { object }).await?;
         Ok(())
     }

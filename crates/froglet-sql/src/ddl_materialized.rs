@@ -8,7 +8,7 @@
 //! ```
 
 use datafusion::sql::sqlparser::ast::ObjectName;
-use froglet_engine::{IdSet, Row, SqlState};
+use froglet_engine::{Row, SqlState};
 use froglet_schema::plain::{Materialized, PlainDef, ViewDef};
 use froglet_schema::{Change, Expression, NewColumn, NewTable, ObjectId, SqlType, TableDef};
 
@@ -147,13 +147,12 @@ impl Ddl<'_> {
         let query = query.cast_to(targets)?;
         let all = (0..table.def.columns.len()).collect();
         let inserter = Inserter::new(&table, compiled(&table)?, all, &self.version)?;
-        let (mut held, mut deferred) = (IdSet::default(), Deferred::default());
+        let mut deferred = Deferred::default();
         let mut writer = Writer {
             txn: self.txn,
             catalog: self.catalog,
             version: self.version.clone(),
             limits: self.limits,
-            held: &mut held,
             deferred: &mut deferred,
             eval: self.eval,
             session: self.session,

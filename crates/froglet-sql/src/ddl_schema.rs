@@ -125,6 +125,7 @@ impl Ddl<'_> {
             if !self.version.tables.contains_key(&table) {
                 continue;
             }
+            self.release_sequences(table, None, &[table], true).await?;
             self.apply(Change::DropTable { table, cascade: true }).await?;
         }
         for sequence in contents.sequences {

@@ -204,7 +204,7 @@ impl Ddl<'_> {
                 .into());
             };
             let what = format!("sequence {}", sequence.name);
-            self.release(sequence.id, &what, None, cascade).await?;
+            self.release(sequence.id, &what, &[], cascade).await?;
             self.apply(Change::DropSequence { sequence: sequence.id }).await?;
         }
         Ok("DROP SEQUENCE".to_owned())

@@ -192,6 +192,7 @@ impl Ddl<'_> {
         }
         tables.sort_unstable();
         tables.dedup();
+        let going = tables.clone();
         // A table whose children go in the same statement needs no CASCADE: children first.
         while !tables.is_empty() {
             let free = tables.iter().position(|id| {
@@ -202,8 +203,8 @@ impl Ddl<'_> {
             let id = tables.swap_remove(free.unwrap_or(0));
             let in_circle = free.is_none();
             let name = self.table_by_id(id)?.def.name.clone();
-            self.release(id, &format!("table {name}"), Some(id), cascade).await?;
-            self.release_sequences(id, None, cascade).await?;
+            self.release(id, &format!("table {name}"), &going, cascade).await?;
+            self.release_sequences(id, None, &going, cascade).await?;
             self.apply(Change::DropTable { table: id, cascade: cascade || in_circle }).await?;
         }
         Ok("DROP TABLE".to_owned())

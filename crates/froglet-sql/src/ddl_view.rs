@@ -250,7 +250,7 @@ impl Ddl<'_> {
         for (other, _) in over {
             Box::pin(self.drop_view(other, true)).await?;
         }
-        Box::pin(self.release(view, &format!("view {name}"), None, cascade)).await?;
+        Box::pin(self.release(view, &format!("view {name}"), &[], cascade)).await?;
         self.apply(Change::DropPlain { object: view }).await?;
         Ok(())
     }

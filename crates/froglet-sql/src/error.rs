@@ -1,7 +1,7 @@
 //! SQL errors and notices, as PostgreSQL's clients expect them.
 
-use froglet_engine::{EngineError, SqlState};
-use froglet_schema::SchemaError;
+use froglet_engine::{ColumnId, EngineError, SqlState};
+use froglet_schema::{ObjectId, SchemaError};
 use froglet_txn::TxnError;
 
 /// An error with everything PostgreSQL's ErrorResponse has a field for.
@@ -26,8 +26,21 @@ pub struct SqlError {
     pub table: Option<String>,
     /// The column concerned.
     pub column: Option<String>,
+    /// Whose values the detail shows.
+    pub shows: Option<Box<Shown>>,
     /// Whether the connection ends with it (FATAL).
     pub fatal: bool,
+}
+
+/// Values that an error's detail shows: for who may read them.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The table.
+    pub table: ObjectId,
+    /// Its columns.
+    pub columns: Vec<ColumnId>,
+    /// The detail for who may not.
+    pub without: Option<String>,
 }
 
 impl SqlError {
@@ -43,6 +56,7 @@ impl SqlError {
             constraint: None,
             table: None,
             column: None,
+            shows: None,
             fatal: false,
         }
     }
@@ -50,6 +64,19 @@ impl SqlError {
     /// 0A000: named, and nothing has changed.
     pub fn unsupported(what: impl std::fmt::Display) -> SqlError {
         SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
+    }
+
+    /// With a detail line that shows values of a table's columns; who may not read them gets the other.
+    pub(crate) fn showing(
+        mut self,
+        table: ObjectId,
+        columns: Vec<ColumnId>,
+        detail: String,
+        without: Option<String>,
+    ) -> SqlError {
+        self.detail = Some(detail);
+        self.shows = Some(Box::new(Shown { table, columns, without }));
+        self
     }
 
     /// With a detail line.

@@ -445,7 +445,6 @@ impl Session {
             catalog: self.db.catalog(),
             version,
             limits,
-            held: &mut self.held_parents,
             deferred: &mut self.deferred,
             eval,
             session: &self.state,

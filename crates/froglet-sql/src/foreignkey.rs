@@ -3,9 +3,9 @@
 //! ```text
 //!   child inserted                         parent deleted, or its key changed
 //!   ──────────────                         ──────────────────────────────────
-//!   find the parent (newest)               write it                (done by the statement)
+//!   find the parent (now)                  write it                (done by the statement)
 //!   hold it shared                         somebody holds it shared? wait
-//!   somebody is deleting it? wait,         children (newest)? an unfinished change of one: wait
+//!   somebody is deleting it? wait,         children (now)? an unfinished change of one: wait
 //!     find again                             NO ACTION, RESTRICT  23503
 //!   still there                              CASCADE, SET …       write them, and so on
 //! ```
@@ -13,9 +13,11 @@
 //! F1: the child enters its shared lock before it looks for a deleter; the parent's writer links
 //!     its write before it looks for shared locks. Both are sequentially consistent, so of two
 //!     racing transactions one waits for the other (froglet-txn, R1).
+//! F2: a look is at one registered timestamp, taken when it begins. So a row that is moved meanwhile, or a key
+//!     that one row passes on to another, is met once, and what the look has not met was not there at that time.
 //!
 //! Checks run after the statement has written all its rows, so that rows of one statement may
-//! refer to each other, and see the newest committed state and the transaction's own writes.
+//! refer to each other, and see what is committed by then and the transaction's own writes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -163,9 +165,9 @@ pub(crate) struct ChangedParent {
 type Boxed<'f> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'f>>;
 
 impl Writer<'_> {
-    /// The newest committed state and this transaction's writes.
-    pub(crate) fn newest(&self) -> Arc<Snapshot> {
-        self.txn.manager().engine().relaxed(self.txn.id())
+    /// A view of what is committed now, and of this transaction's writes: for one look, however many rows it takes.
+    pub(crate) fn now(&self) -> Arc<Snapshot> {
+        self.txn.manager().engine().fresh(self.txn.id())
     }
 
     /// The child has written a row with these values in the key's columns: its parent exists and
@@ -179,7 +181,7 @@ impl Writer<'_> {
 
     /// Whether a row has these values in the key's columns.
     pub(crate) fn has_child(&self, key: &Key, values: &[Value]) -> Result<bool, Stop> {
-        let view = self.newest();
+        let view = self.now();
         Ok(!key.child_lookup.rows(&key.child, &view, values, 1, self.limits)?.is_empty())
     }
 
@@ -197,29 +199,15 @@ impl Writer<'_> {
         let missing =
             || violation::no_parent(&key.child.def, &key.name, &key.def, &key.parent.def, values);
         let Some(wanted) = key.as_parent(values) else { return Err(missing().into()) };
-        let mut shared = None;
-        loop {
-            let view = self.newest();
-            let found = key.parent_lookup.rows(&key.parent, &view, &wanted, 1, self.limits)?;
-            let Some(&rid) = found.first() else {
-                return Err(missing().into());
-            };
-            let place = (key.parent.def.space, rid);
-            if shared == Some(rid) || self.held.contains(&place) {
-                self.held.insert(place);
-                return Ok(());
-            }
-            self.txn.share_row(key.parent.def.space, rid, Strength::Key);
-            let me = self.txn.id();
-            match key.parent.table.changer(rid, key.parent_columns(), me) {
-                Some(holder) => {
-                    // Nothing is held while waiting: the deleter waits for holders.
-                    let locks = self.txn.manager().row_locks();
-                    locks.release(place, me);
-                    self.wait_for(holder).await?;
-                }
-                None => shared = Some(rid),
-            }
+        let limits = self.limits;
+        let find = |view: &Snapshot| {
+            let found = key.parent_lookup.rows(&key.parent, view, &wanted, 1, limits)?;
+            Ok::<_, Stop>(found.first().copied())
+        };
+        let (parent, columns) = (&*key.parent.table, key.parent_columns());
+        match Box::pin(self.txn.hold_found(parent, columns, find, limits)).await? {
+            Some(_) => Ok(()),
+            None => Err(missing().into()),
         }
     }
 
@@ -266,7 +254,7 @@ impl Writer<'_> {
         let place = (table.def.space, row.rid);
         let manager = self.txn.manager().clone();
         let me = self.txn.id();
-        while let Some(holder) = manager.row_locks().other_holder(place, me, Strength::Key) {
+        while let Some(holder) = manager.row_locks().other_holder(place, me, Strength::KeyShare) {
             self.wait_for(holder).await?;
         }
         let Some(wanted) = key.as_child(&old) else { return Ok(()) };
@@ -294,7 +282,7 @@ impl Writer<'_> {
         action: ForeignKeyAction,
     ) -> Result<(), Stop> {
         loop {
-            let view = self.newest();
+            let view = self.now();
             let children = key.child_lookup.rows(&key.child, &view, wanted, 1, self.limits)?;
             let Some(&child) = children.first() else { return Ok(()) };
             let me = self.txn.id();
@@ -331,7 +319,7 @@ impl Writer<'_> {
         let base = self.fresh_view().await?;
         let view = match self.isolation() {
             Isolation::ReadCommitted => base.clone(),
-            Isolation::RepeatableRead | Isolation::Serializable => self.newest(),
+            Isolation::RepeatableRead | Isolation::Serializable => self.now(),
         };
         let rids = key.child_lookup.rows(child, &view, wanted, usize::MAX, self.limits)?;
         if rids.is_empty() {

@@ -29,6 +29,7 @@ use crate::privileges::{self, Kind, Who, bits};
 use crate::roles;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
 use crate::stored::default_kind;
+use crate::temporary::is_temporary;
 use crate::types::Zone;
 
 /// A setting that a function has set: name, value, local.
@@ -61,6 +62,8 @@ struct Inner {
     allowed: Allowed,
     notices: Vec<Notice>,
     cursors: Vec<CursorRow>,
+    /// Whether the transaction writes nothing.
+    read_only: bool,
     /// Snapshots that the transaction has exported.
     exported: Vec<String>,
 }
@@ -108,6 +111,7 @@ impl SessionState {
                 allowed: Allowed::default(),
                 notices: Vec::new(),
                 cursors: Vec::new(),
+                read_only: false,
                 exported: Vec::new(),
             }),
             owners: Mutex::default(),
@@ -228,12 +232,19 @@ impl SessionState {
         Ok(())
     }
 
-    /// Sequences have no past, and are not to be written from there.
-    fn refuse_in_the_past(&self, what: &str) -> Result<(), SqlError> {
-        match self.inner.lock().settings.hot().as_of {
-            Some(_) => Err(read_only(what)),
-            None => Ok(()),
+    /// Sequences have no past, and are not to be written from there, nor where nothing is to be written; but for a
+    /// session's own.
+    fn refuse_to_write(&self, what: &str, sequence: &SequenceDef) -> Result<(), SqlError> {
+        let inner = self.inner.lock();
+        let is_own = is_temporary(&sequence.schema);
+        match inner.settings.hot().as_of.is_some() || inner.read_only && !is_own {
+            true => Err(read_only(what)),
+            false => Ok(()),
         }
+    }
+
+    pub(crate) fn set_read_only(&self, read_only: bool) {
+        self.inner.lock().read_only = read_only;
     }
 
     pub(crate) fn set_settings(&self, settings: &Settings) {
@@ -399,9 +410,9 @@ impl SessionFunctions for SessionState {
     }
 
     fn next_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
-        self.refuse_in_the_past("nextval()")?;
-        self.set_may_restart(false);
         let def = self.sequence(sequence)?;
+        self.refuse_to_write("nextval()", &def)?;
+        self.set_may_restart(false);
         self.check_sequence(sequence, bits::USAGE | bits::UPDATE)?;
         let (value, noted) = self.db.catalog().next_value(&def)?;
         self.rest_on(noted);
@@ -437,9 +448,9 @@ impl SessionFunctions for SessionState {
     }
 
     fn set_value(&self, sequence: ObjectId, value: i64, called: bool) -> Result<(), SqlError> {
-        self.refuse_in_the_past("setval()")?;
-        self.set_may_restart(false);
         let def = self.sequence(sequence)?;
+        self.refuse_to_write("setval()", &def)?;
+        self.set_may_restart(false);
         self.check_sequence(sequence, bits::UPDATE)?;
         if !(def.min..=def.max).contains(&value) {
             return Err(SqlError::new(

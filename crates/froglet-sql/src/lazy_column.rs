@@ -156,6 +156,9 @@ pub(crate) fn depends_on(table: &TableDef, column: ColumnId) -> Option<&'static 
         () if table.checks().any(|(_, check)| check.columns.contains(&column)) => {
             Some("every row is looked at for a check of it")
         }
+        () if table.foreign_keys().any(|(_, key)| key.columns.contains(&column)) => {
+            Some("every row is looked at for a foreign key of it")
+        }
         () => None,
     }
 }

@@ -169,6 +169,7 @@ mod view_write;
 mod violation;
 mod walk;
 mod with_plan;
+mod write;
 
 pub use copy::directory::CopyDirectory;
 pub use copy::{CopyIn, CopyOut, CopyRows};

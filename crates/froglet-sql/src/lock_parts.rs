@@ -12,14 +12,90 @@
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Ident, Query, SelectItem, SetExpr, Statement, TableAlias, VisitMut, With,
+    Cte, Expr, Ident, LockClause, LockType, ObjectName, Query, SelectItem, SetExpr, Statement,
+    TableAlias, VisitMut, With,
 };
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::command::fold;
 use crate::error::SqlError;
 use crate::parse::parse_query;
+use crate::storage_options::is_keyword;
 use crate::udf::lookup::quoted;
 use crate::walk::{self, Change};
+
+/// In front of what `FOR NO KEY UPDATE OF t` and `FOR KEY SHARE OF t` name. Nobody can write it.
+pub(crate) const OF_KEY: &str = "\u{0}key";
+
+/// How strongly rows are locked, the weaker first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RowLock {
+    KeyShare,
+    Share,
+    NoKeyUpdate,
+    #[default]
+    Update,
+}
+
+impl RowLock {
+    /// Of a clause.
+    pub(crate) fn of(clause: &LockClause) -> RowLock {
+        match (clause.lock_type, is_of_key(clause)) {
+            (LockType::Share, true) => RowLock::KeyShare,
+            (LockType::Share, false) => RowLock::Share,
+            (LockType::Update, true) => RowLock::NoKeyUpdate,
+            (LockType::Update, false) => RowLock::Update,
+        }
+    }
+
+    /// As it is written.
+    pub(crate) fn clause(self) -> &'static str {
+        match self {
+            RowLock::KeyShare => "FOR KEY SHARE",
+            RowLock::Share => "FOR SHARE",
+            RowLock::NoKeyUpdate => "FOR NO KEY UPDATE",
+            RowLock::Update => "FOR UPDATE",
+        }
+    }
+}
+
+fn is_of_key(clause: &LockClause) -> bool {
+    let first = clause.of.as_ref().and_then(|of| of.0.first()?.as_ident());
+    first.is_some_and(|ident| ident.value == OF_KEY)
+}
+
+/// What OF names.
+pub(crate) fn named(clause: &LockClause) -> Option<ObjectName> {
+    let mut name = clause.of.clone()?;
+    if is_of_key(clause) {
+        name.0.remove(0);
+    }
+    (!name.0.is_empty()).then_some(name)
+}
+
+/// Puts the mark of a lock's word behind OF.
+pub(crate) fn mark_keys(tokens: &mut Vec<TokenWithSpan>) {
+    let is_marked = |token: &TokenWithSpan| {
+        matches!(&token.token, Token::Word(w)
+        if w.quote_style.is_none() && w.value == OF_KEY)
+    };
+    let mut at = 0;
+    while let Some(marked) = tokens.get(at) {
+        at += 1;
+        if !is_marked(marked) {
+            continue;
+        }
+        let span = marked.span;
+        let mark = Token::make_word(OF_KEY, Some('"'));
+        let has_name = tokens.get(at).is_some_and(|token| is_keyword(token, Keyword::OF));
+        let (from, added) = match has_name {
+            true => (at + 1, vec![mark, Token::Period]),
+            false => (at, vec![Token::make_keyword("OF"), mark]),
+        };
+        tokens.splice(from..from, added.into_iter().map(|token| TokenWithSpan { token, span }));
+    }
+}
 
 /// What such a part is called, before its number.
 const NAME: &str = "froglet locks ";

@@ -24,11 +24,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 use froglet_engine::{RowId, Snapshot, SqlState};
 use froglet_schema::{SqlType, TableVersion};
-use froglet_txn::{Strength, TxnError};
+use froglet_txn::TxnError;
 
-use crate::apply::{Kind, OnBusy, Recheck, Rechecked, Stop, Targets, Writer};
+use crate::apply::{OnBusy, Recheck, Rechecked, Stop, Targets, Writer};
 use crate::command::fold;
 use crate::error::SqlError;
+use crate::lock_parts::{RowLock, named};
 use crate::plan::Planner;
 use crate::planning::registry;
 use crate::prepared::Field;
@@ -186,7 +187,7 @@ impl Tables<'_> {
     }
 
     fn clause(&self) -> String {
-        self.clauses.first().map_or_else(String::new, |clause| format!("FOR {}", clause.lock_type))
+        self.clauses.first().map_or("", |clause| RowLock::of(clause).clause()).to_owned()
     }
 
     fn of_factor(&mut self, factor: &mut TableFactor) -> Result<(), SqlError> {
@@ -226,9 +227,9 @@ impl Tables<'_> {
     fn lock(&self, called: &str) -> Result<Option<Lock>, SqlError> {
         let mut meant = Vec::new();
         for clause in &self.clauses {
-            let is_it = match &clause.of {
+            let is_it = match named(clause) {
                 None => true,
-                Some(name) => Names::parts(name)?.1 == called,
+                Some(name) => Names::parts(&name)?.1 == called,
             };
             if is_it {
                 meant.push(clause.clone());
@@ -270,14 +271,14 @@ impl Tables<'_> {
     /// 42P01 for an OF that names no relation of FROM.
     fn refuse_unknown(&self) -> Result<(), SqlError> {
         for clause in &self.clauses {
-            let Some(name) = &clause.of else { continue };
-            let name = Names::parts(name)?.1;
+            let Some(name) = named(clause) else { continue };
+            let name = Names::parts(&name)?.1;
             if !self.relations.contains(&name) {
                 return Err(SqlError::new(
                     SqlState::UNDEFINED_TABLE,
                     format!(
-                        "relation \"{name}\" in FOR {} clause not found in FROM clause",
-                        clause.lock_type
+                        "relation \"{name}\" in {} clause not found in FROM clause",
+                        RowLock::of(clause).clause()
                     ),
                 ));
             }
@@ -476,24 +477,14 @@ impl Locked {
         view: &Snapshot,
         rids: Vec<RowId>,
     ) -> Result<Option<HashSet<RowId>>, Stop> {
-        let Lock { busy, shared } = self.lock;
         let mut changed = false;
         let mut targets = Targets { rids, ..Targets::new() };
-        let before = writer.txn.savepoint();
         let mut recheck = |_: &Snapshot, _: RowId| -> Rechecked {
             changed = true;
             Ok(Some((Vec::new(), Vec::new())))
         };
         let recheck: Recheck<'_> = &mut recheck;
-        let kind = if shared { Kind::Share } else { Kind::Lock };
-        writer.modify(&self.table, kind, view.ts, &mut targets, busy, Some(recheck)).await?;
-        if shared {
-            for rid in &targets.rids {
-                writer.txn.share_row(self.table.def.space, *rid, Strength::Whole);
-            }
-            // The rows are held shared by now: others may share them.
-            writer.txn.rollback_to(before);
-        }
+        writer.lock(&self.table, self.lock, view.ts, &mut targets, recheck).await?;
         Ok((!changed).then(|| targets.rids.into_iter().collect()))
     }
 }

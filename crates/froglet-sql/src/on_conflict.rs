@@ -197,6 +197,12 @@ impl OnConflict {
                             None => return Err(violation::unique(&table.def, index, &row).into()),
                         }
                     }
+                    let view = writer.txn.part().snapshot().clone();
+                    if writer.isolation().keeps_view() && table.table.changed_since(other, view.ts)
+                    {
+                        // What keeps the row out is not to be seen: nothing was in its way.
+                        return Err(TxnError::Serialization.into());
+                    }
                     let Some(update) = &self.update else { return Ok(None) };
                     if touched.contains(&other) {
                         return Err(twice().into());

@@ -264,6 +264,7 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     tokens = with_known_locks(tokens);
     crate::token_forms::locks(&mut tokens);
     crate::token_forms::windows_before_locks(&mut tokens);
+    crate::lock_parts::mark_keys(&mut tokens);
     crate::sequence_ddl::order_identity_options(&mut tokens);
     crate::storage_options::with_known_options(&mut tokens);
     order_by_operators(&mut tokens);
@@ -380,7 +381,8 @@ fn without_table(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// FOR NO KEY UPDATE and FOR KEY SHARE, which sqlparser does not know, as the next stronger lock.
+/// FOR NO KEY UPDATE and FOR KEY SHARE, which sqlparser does not know, as the next stronger lock, whose word is
+/// marked: [`crate::lock_parts::mark_keys`] says so in a place that sqlparser knows.
 fn with_known_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let word = |token: &TokenWithSpan, text: &str| {
         matches!(&token.token, Token::Word(w)
@@ -398,6 +400,11 @@ fn with_known_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             _ => 0,
         };
         tokens.drain(at..at + extra);
+        if extra > 0
+            && let Token::Word(strength) = &mut tokens[at].token
+        {
+            strength.value = crate::lock_parts::OF_KEY.to_owned();
+        }
     }
     tokens
 }

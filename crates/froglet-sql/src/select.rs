@@ -8,23 +8,23 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, LimitClause, LockClause, LockType, NonBlock, OrderByExpr, OrderByKind,
+    Expr, GroupByExpr, LimitClause, LockClause, NonBlock, ObjectName, OrderByExpr, OrderByKind,
     Query, Select, SelectItem, SetExpr,
 };
 use froglet_engine::{Direction, KeyPart, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_schema::{ObjectId, SqlType, TableVersion};
-use froglet_txn::Strength;
 
 use crate::access::{self, Access};
-use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
+use crate::apply::{OnBusy, Stop, Targets, Writer};
 use crate::bound::{BoundExpr, projection_of};
 use crate::command::fold;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, infer_params};
+use crate::lock_parts::{RowLock, named as locked};
 use crate::modify_plan::{expressions, remaining};
 use crate::plan::Planner;
-use crate::resolve::Relation;
+use crate::resolve::{Names, Relation};
 use crate::returning::{self, Item, Output, OutputList};
 use crate::scan::Scan;
 use crate::semantics::named;
@@ -48,11 +48,11 @@ pub(crate) struct SelectPlan {
     lock: Option<Lock>,
 }
 
-/// FOR UPDATE or FOR SHARE.
+/// FOR UPDATE, or a weaker one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub(crate) busy: OnBusy,
-    pub(crate) shared: bool,
+    pub(crate) strength: RowLock,
 }
 
 /// What a lookup came to.
@@ -189,6 +189,15 @@ fn shape(query: &Query) -> Result<Option<Shape<'_>>, SqlError> {
         }
         Some(_) => return Ok(None),
     };
+    // OF may name another.
+    let called = match &table.alias {
+        Some(alias) => alias.clone(),
+        None => Names::parts(table.name)?.1,
+    };
+    let names_it = |name: &ObjectName| Names::parts(name).is_ok_and(|(_, name)| name == called);
+    if query.locks.iter().filter_map(locked).any(|name| !names_it(&name)) {
+        return Ok(None);
+    }
     let lock = lock_of(&query.locks)?;
     Ok(Some(Shape { table, select, order, limit, offset, lock }))
 }
@@ -196,19 +205,14 @@ fn shape(query: &Query) -> Result<Option<Shape<'_>>, SqlError> {
 pub(crate) fn lock_of(locks: &[LockClause]) -> Result<Option<Lock>, SqlError> {
     let mut strongest: Option<Lock> = None;
     for lock in locks {
-        let shared = match lock.lock_type {
-            LockType::Share => true,
-            LockType::Update => false,
-            #[allow(unreachable_patterns)]
-            _ => return Err(SqlError::unsupported("this row lock")),
-        };
         let busy = match lock.nonblock {
             None => OnBusy::Wait,
             Some(NonBlock::Nowait) => OnBusy::NoWait,
             Some(NonBlock::SkipLocked) => OnBusy::Skip,
         };
-        let shared = shared && strongest.is_none_or(|lock| lock.shared);
-        strongest = Some(Lock { busy, shared });
+        let strength = RowLock::of(lock);
+        let strength = strongest.map_or(strength, |lock| lock.strength.max(strength));
+        strongest = Some(Lock { busy, strength });
     }
     Ok(strongest)
 }
@@ -553,17 +557,12 @@ impl SelectPlan {
             (targets.rids, targets.olds) = rows.into_iter().unzip();
         }
         writer.note(&self.table);
-        let before = writer.txn.savepoint();
         let locked = if one_by_one {
             self.lock_some(writer, &view, targets, wanted).await?
         } else {
             self.lock_all(writer, &view, &mut targets).await?;
             targets.olds
         };
-        if lock.shared {
-            // The rows are held shared by now: others may share them.
-            writer.txn.rollback_to(before);
-        }
         let outputs = locked.iter().skip(skip).map(|row| self.outputs.row(row, writer.eval));
         Ok(outputs.collect::<Result<Vec<Row>, SqlError>>()?)
     }
@@ -584,16 +583,8 @@ impl SelectPlan {
             };
             Ok(holds.then_some((Vec::new(), row)))
         };
-        let Lock { busy, shared } = self.lock.unwrap_or_default();
-        let recheck: crate::apply::Recheck<'_> = &mut recheck;
-        let kind = if shared { Kind::Share } else { Kind::Lock };
-        writer.modify(&self.table, kind, view.ts, targets, busy, Some(recheck)).await?;
-        if shared {
-            for rid in &targets.rids {
-                writer.txn.share_row(self.table.def.space, *rid, Strength::Whole);
-            }
-        }
-        Ok(())
+        let lock = self.lock.unwrap_or_default();
+        writer.lock(&self.table, lock, view.ts, targets, &mut recheck).await
     }
 
     async fn lock_some(

@@ -22,11 +22,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use froglet_engine::{IdMap, IdSet, Lsn, SqlState, Ts, Value};
+use froglet_engine::{IdMap, Lsn, SqlState, Ts, Value};
 use froglet_schema::CatalogSavepoint;
+use froglet_schema::access::PG_CLASS;
 use froglet_txn::{CancelToken, Limits, Transaction};
 
 use crate::command::{Command, TransactionModes};
+use crate::context::SessionFunctions;
 use crate::cursor::Cursors;
 use crate::database::{Activity, Database, SessionShared};
 use crate::deferred::{self, Deferred};
@@ -35,6 +37,7 @@ use crate::functions::SessionState;
 use crate::notify::SaidMark;
 use crate::parse::{self, ParsedStatement};
 use crate::prepared::{Field, Named, Prepared};
+use crate::privileges::{Who, bits};
 use crate::roles;
 use crate::semantics::named;
 use crate::settings::{Settings, SettingsMark};
@@ -103,8 +106,6 @@ pub struct Session {
     pub(crate) cache: StatementCache,
     /// PREPARE's statements.
     pub(crate) named: IdMap<String, Arc<Named>>,
-    /// Parents that this transaction holds shared and has checked.
-    pub(crate) held_parents: IdSet<froglet_txn::Shared>,
     /// What this transaction checks at its end.
     pub(crate) deferred: Deferred,
     /// Temporary tables that something becomes of at the end of transactions.
@@ -150,7 +151,6 @@ impl Session {
             committed: Lsn(0),
             cache: StatementCache::default(),
             named: IdMap::default(),
-            held_parents: IdSet::default(),
             deferred: Deferred::default(),
             on_commit: Vec::new(),
             cursors: Cursors::default(),
@@ -419,7 +419,7 @@ impl Session {
             (Block::Idle | Block::Explicit | Block::Failed, _) => Ok(()),
         };
         self.end_activity();
-        outcome
+        outcome.map_err(|e| self.for_the_user(e))
     }
 
     /// An error that this crate did not see (a malformed Bind, a failed stream).
@@ -431,6 +431,22 @@ impl Session {
 
     pub(crate) fn failed(&mut self, error: SqlError) -> SqlError {
         self.note_failure();
+        self.for_the_user(error)
+    }
+
+    /// An error without the values that the user may not read.
+    fn for_the_user(&self, mut error: SqlError) -> SqlError {
+        let Some(shown) = error.shows.take() else { return error };
+        let catalog = self.db.catalog().latest();
+        let who = Who::named(&catalog, &self.state.user());
+        let access = catalog.access(PG_CLASS, shown.table);
+        let may_read = who.on_relation(shown.table) & bits::SELECT != 0
+            || shown.columns.iter().all(|id| who.on_column(access, *id) & bits::SELECT != 0);
+        // Nobody else knows of a table that the transaction has made itself.
+        let is_known = catalog.tables.contains_key(&shown.table);
+        if !who.superuser && is_known && !may_read {
+            error.detail = shown.without;
+        }
         error
     }
 

@@ -26,7 +26,7 @@ impl Session {
                 if let Some(as_of) = AsOf::parse(as_of, self.state.zone())? {
                     as_of.begin(&self.db, &mut txn)?;
                 }
-                self.read_only = true;
+                self.set_read_only(true);
             }
             self.shared.txn.store(txn.id().0, Ordering::Relaxed);
             self.txn = Some(txn);
@@ -42,7 +42,7 @@ impl Session {
     fn enter(&mut self, block: Block, modes: TransactionModes) -> Result<(), SqlError> {
         self.block = block;
         self.modes = modes;
-        self.read_only = modes.read_only.unwrap_or(self.settings.hot().read_only);
+        self.set_read_only(modes.read_only.unwrap_or(self.settings.hot().read_only));
         self.begin_settings = Some(self.settings.mark());
         self.state.begin_transaction();
         Ok(())
@@ -95,7 +95,7 @@ impl Session {
                 ));
             }
             self.modes.read_only = Some(read_only);
-            self.read_only = read_only;
+            self.set_read_only(read_only);
         }
         Ok(())
     }
@@ -281,13 +281,17 @@ impl Session {
     fn leave(&mut self) {
         self.block = Block::Idle;
         self.savepoints.clear();
-        self.held_parents.clear();
         self.deferred.clear();
         self.close_cursors_since(0);
         self.forget_portals();
         self.state.end_transaction();
         self.modes = TransactionModes::default();
-        self.read_only = false;
+        self.set_read_only(false);
+    }
+
+    fn set_read_only(&mut self, read_only: bool) {
+        self.read_only = read_only;
+        self.state.set_read_only(read_only);
     }
 
     /// An error inside BEGIN … COMMIT: what the innermost savepoint does not protect is undone

@@ -77,7 +77,7 @@ impl Writer<'_> {
             let has_rival = |row: &&RowId| table.table.rival(own, key.index, **row).is_some();
             for row in rows.iter().filter(has_rival) {
                 let mut values = Row::new();
-                if table.table.read_row(&self.newest(), *row, &key.columns, &mut values) {
+                if table.table.read_row(&self.now(), *row, &key.columns, &mut values) {
                     self.deferred.key(&key, table, &values);
                 }
             }
@@ -94,7 +94,7 @@ impl Writer<'_> {
         let spec = &table.table.layout().indexes[unique.index];
         let range = KeyRange::prefix(key::encode(values, &spec.key));
         loop {
-            let (view, mut found) = (self.newest(), Vec::new());
+            let (view, mut found) = (self.now(), Vec::new());
             let mut visit = |rid: RowId, _: &mut Row| {
                 found.push(rid);
                 ControlFlow::Continue(())

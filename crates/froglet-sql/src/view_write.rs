@@ -105,8 +105,12 @@ impl ViewCheck {
             return Ok(());
         }
         let message = format!("new row violates check option for view \"{}\"", self.view);
-        Err(SqlError::new(SqlState::new("44000"), message)
-            .detail(violation::failing_row(table, row)))
+        Err(SqlError::new(SqlState::new("44000"), message).showing(
+            table.id,
+            violation::all_of(table),
+            violation::failing_row(table, row),
+            None,
+        ))
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn not_null(table: &TableDef, column: usize, row: &[Value]) -> SqlErr
         table: Some(table.name.clone()),
         ..SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
     }
-    .detail(failing_row(table, row))
+    .showing(table.id, all_of(table), failing_row(table, row), None)
 }
 
 /// 23514
@@ -37,7 +37,7 @@ pub(crate) fn check(table: &TableDef, constraint: &str, row: &[Value]) -> SqlErr
         table: Some(table.name.clone()),
         ..SqlError::new(SqlState::CHECK_VIOLATION, message)
     }
-    .detail(failing_row(table, row))
+    .showing(table.id, all_of(table), failing_row(table, row), None)
 }
 
 /// 23505; `row` is in layout order.
@@ -60,7 +60,8 @@ pub(crate) fn unique(table: &TableDef, index: IndexId, row: &[Value]) -> SqlErro
     let value = |at: usize| row.get(at).cloned().unwrap_or(Value::Null);
     let values: Vec<Value> =
         columns.iter().map(|id| table.position_of(*id).map_or(Value::Null, value)).collect();
-    error.detail(format!("{} already exists.", key(table, &columns, &values)))
+    let detail = format!("{} already exists.", key(table, &columns, &values));
+    error.showing(table.id, columns_read(table, &columns), detail, None)
 }
 
 /// 23503, from the child's side; `values` are those of the key's columns.
@@ -80,11 +81,16 @@ pub(crate) fn no_parent(
         table: Some(child.name.clone()),
         ..SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message)
     }
-    .detail(format!(
-        "{} is not present in table \"{}\".",
-        key(child, &foreign_key.columns, values),
-        parent.name
-    ))
+    .showing(
+        child.id,
+        foreign_key.columns.clone(),
+        format!(
+            "{} is not present in table \"{}\".",
+            key(child, &foreign_key.columns, values),
+            parent.name
+        ),
+        Some(format!("Key is not present in table \"{}\".", parent.name)),
+    )
 }
 
 /// 23503, from the parent's side; `values` are those of the parent's key.
@@ -104,11 +110,29 @@ pub(crate) fn still_referenced(
         table: Some(child.name.clone()),
         ..SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message)
     }
-    .detail(format!(
-        "{} is still referenced from table \"{}\".",
-        key(parent, &foreign_key.parent_columns, values),
-        child.name
-    ))
+    .showing(
+        parent.id,
+        foreign_key.parent_columns.clone(),
+        format!(
+            "{} is still referenced from table \"{}\".",
+            key(parent, &foreign_key.parent_columns, values),
+            child.name
+        ),
+        Some(format!("Key is still referenced from table \"{}\".", child.name)),
+    )
+}
+
+pub(crate) fn all_of(table: &TableDef) -> Vec<ColumnId> {
+    table.columns.iter().map(|column| column.id).collect()
+}
+
+/// The columns that a key is computed of.
+fn columns_read(table: &TableDef, key: &[ColumnId]) -> Vec<ColumnId> {
+    let read = |id: &ColumnId| match table.hidden_column(*id) {
+        Some(hidden) => hidden.inputs.clone(),
+        None => vec![*id],
+    };
+    key.iter().flat_map(read).collect()
 }
 
 /// `Key (a, b)=(1, x)`

@@ -45,10 +45,8 @@ pub enum RangeOp {
 pub enum ViewOp {
     /// At the present, nobody's.
     Snapshot,
-    /// Always the latest.
-    Relaxed,
-    /// Always the latest, and what a transaction writes.
-    RelaxedOwn,
+    /// At the present, and what a transaction writes.
+    Fresh,
     /// A transaction's own view, kept beyond its end.
     Kept,
 }
@@ -206,8 +204,7 @@ fn ranges() -> impl Strategy<Value = RangeOp> {
 fn views() -> impl Strategy<Value = ViewOp> {
     prop_oneof![
         3 => Just(ViewOp::Snapshot),
-        1 => Just(ViewOp::Relaxed),
-        1 => Just(ViewOp::RelaxedOwn),
+        2 => Just(ViewOp::Fresh),
         2 => Just(ViewOp::Kept),
     ]
 }

@@ -245,10 +245,9 @@ impl Run<'_> {
         }
         let view = match kind {
             ViewOp::Snapshot => self.engine().snapshot(),
-            ViewOp::Relaxed => self.engine().relaxed(TxnId(0)),
-            ViewOp::RelaxedOwn => {
+            ViewOp::Fresh => {
                 let at = self.pick(txn);
-                self.engine().relaxed(self.txns[at].txn.id())
+                self.engine().fresh(self.txns[at].txn.id())
             }
             ViewOp::Kept => {
                 let at = self.pick(txn);

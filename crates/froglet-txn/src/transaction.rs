@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use froglet_engine::{EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts, TxnId};
+use froglet_engine::{EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Table, Ts, TxnId};
 use smallvec::SmallVec;
 
 use crate::aside::aside;
@@ -11,7 +11,7 @@ use crate::cancel::Limits;
 use crate::certify::Certified;
 use crate::error::TxnError;
 use crate::manager::{CommitHook, TxnManager};
-use crate::rowlocks::Strength;
+use crate::rowlocks::{Shared, Strength};
 
 /// Row writes whose commit or rollback others are not kept waiting for.
 const LONG_WRITES: u32 = 2_000;
@@ -85,6 +85,9 @@ pub struct Transaction {
     is_past: bool,
     seen: Ts,
     shared: Vec<(SpaceId, RowId)>,
+    /// Rows that it holds FOR UPDATE since it stood there, and how it did before: a rollback beyond that undoes
+    /// the write that holds them, too.
+    locked: Vec<(Savepoint, Shared, Option<Strength>)>,
     /// Schema versions it wrote under (Tesseract's schema set).
     schema_set: SmallVec<[SchemaUse; 4]>,
     /// SERIALIZABLE: what it has read, to be certified.
@@ -109,6 +112,7 @@ impl Transaction {
             is_past: false,
             seen: Ts(0),
             shared: Vec::new(),
+            locked: Vec::new(),
             schema_set: SmallVec::new(),
             certified: None,
             carried_over: Vec::new(),
@@ -244,6 +248,9 @@ impl Transaction {
     pub fn rollback_to(&mut self, to: Savepoint) {
         if let Some(part) = &mut self.part {
             over_writes(part.savepoint().0 - to.0, || part.rollback_to(to));
+            while let Some((_, row, before)) = self.locked.pop_if(|(at, ..)| *at > to) {
+                self.manager.row_locks().let_go(row, self.id, before);
+            }
             self.manager.waits().released(self.id);
         }
         // Rows written before `to` are again as they were written.
@@ -289,11 +296,73 @@ impl Transaction {
         }
     }
 
-    /// Holds a row shared until the end.
-    pub fn share_row(&mut self, space: SpaceId, rid: RowId, strength: Strength) {
+    /// Holds a row until the end, as it did before or stronger; how it did before. Somebody else who holds it
+    /// otherwise.
+    pub fn hold_row(
+        &mut self,
+        space: SpaceId,
+        rid: RowId,
+        strength: Strength,
+    ) -> Result<Option<Strength>, TxnId> {
         self.part();
-        if self.manager.row_locks().share((space, rid), self.id, strength) {
+        let before = self.manager.row_locks().hold((space, rid), self.id, strength)?;
+        if before.is_none() {
             self.shared.push((space, rid));
+        }
+        if strength == Strength::Update && before != Some(strength) {
+            self.locked.push((self.savepoint(), (space, rid), before));
+        }
+        Ok(before)
+    }
+
+    /// Takes a hold back that was not got after all; who waits for it looks again.
+    pub fn let_go(&mut self, space: SpaceId, rid: RowId, to: Option<Strength>) {
+        self.manager.row_locks().let_go((space, rid), self.id, to);
+        if to.is_none() && self.shared.last() == Some(&(space, rid)) {
+            self.shared.pop();
+        }
+        if self.locked.last().is_some_and(|(_, row, _)| *row == (space, rid)) {
+            self.locked.pop();
+        }
+        self.manager.waits().released(self.id);
+    }
+
+    /// Finds a row in the present, and holds it KEY SHARE: it stays, under its key (the columns at these layout
+    /// positions). `None` if there is none, once nobody is about to change that. What refers to a row holds it so.
+    ///
+    /// Each look is at one timestamp of its own. The first may find a row that is deleted, or moves elsewhere, before
+    /// it is held; so the look that counts is one after that [R1 of `rowlocks`].
+    pub async fn hold_found<E: From<TxnError>>(
+        &mut self,
+        table: &dyn Table,
+        key: &[usize],
+        mut find: impl FnMut(&Snapshot) -> Result<Option<RowId>, E> + Send,
+        limits: &Limits,
+    ) -> Result<Option<RowId>, E> {
+        let space = table.space();
+        let mut held = None;
+        loop {
+            let found = find(&self.manager.engine().fresh(self.id))?;
+            if held == found {
+                return Ok(found);
+            }
+            if let Some(elsewhere) = held.take() {
+                self.let_go(space, elsewhere, None);
+            }
+            let Some(rid) = found else { return Ok(None) };
+            match self.hold_row(space, rid, Strength::KeyShare) {
+                Ok(Some(_)) => return Ok(found),
+                Ok(None) => held = found,
+                Err(holder) => self.wait_for(holder, limits).await?,
+            }
+            if held.is_some()
+                && let Some(holder) = table.changer(rid, key, self.id)
+            {
+                // Nothing is held while waiting: who changes the row waits for holders [R4].
+                self.let_go(space, rid, None);
+                held = None;
+                self.wait_for(holder, limits).await?;
+            }
         }
     }
 
@@ -324,8 +393,9 @@ impl Transaction {
 
     fn ended(&mut self) {
         for row in self.shared.drain(..) {
-            self.manager.row_locks().release(row, self.id);
+            self.manager.row_locks().let_go(row, self.id, None);
         }
+        self.locked.clear();
         self.manager.waits().ended(self.id);
         if let Some(certified) = self.certified.take() {
             self.manager.certifier().end(&certified);

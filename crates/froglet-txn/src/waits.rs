@@ -75,6 +75,10 @@ impl WaitGraph {
         let Some(running) = state.running.get_mut(&txn) else { return };
         running.releases += 1;
         let bell = running.bell.take();
+        if bell.is_some() {
+            // They look again: whom they wait for then is not known yet.
+            state.edges.retain(|_, holder| *holder != txn);
+        }
         drop(state);
         if let Some(bell) = bell {
             bell.notify_waiters();

@@ -263,13 +263,13 @@ impl Pairs<'_> {
 
 impl Build {
     fn is_without_null(&self, rid: RowId) -> bool {
-        let snapshot = self.table.core.relaxed(TxnId(0));
+        let snapshot = self.table.core.fresh(TxnId(0));
         self.table.key_in(&self.table.view(&snapshot), self.at, rid).is_some()
     }
 
     fn scan(&self, owner: TxnId, block: u32) -> Result<u64, EngineError> {
         let table = &*self.table;
-        let snapshot = table.core.relaxed(owner);
+        let snapshot = table.core.fresh(owner);
         let read = table.read_all(&snapshot, block, &table.key_projection(self.at))?;
         drop(snapshot);
         let keys = table.key_columns(self.at, &read.batch);

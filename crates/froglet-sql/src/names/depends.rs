@@ -144,16 +144,16 @@ pub(crate) fn on(catalog: &CatalogVersion, object: ObjectId) -> Vec<Dependent> {
 
 impl Ddl<'_> {
     /// Before an object goes that errors call `what`: what refers to it goes, or keeps it. Not asked is what is of
-    /// a table that goes with it.
+    /// tables that go with it.
     pub(crate) async fn release(
         &mut self,
         object: ObjectId,
         what: &str,
-        with: Option<ObjectId>,
+        with: &[ObjectId],
         cascade: bool,
     ) -> Result<(), Stop> {
         let mut dependents = on(&self.version, object);
-        dependents.retain(|dependent| with.is_none() || dependent.table() != with);
+        dependents.retain(|dependent| dependent.table().is_none_or(|table| !with.contains(&table)));
         let Some(first) = dependents.first() else { return Ok(()) };
         if !cascade {
             let first = first.shown(&self.version);
@@ -226,6 +226,7 @@ impl Ddl<'_> {
         &mut self,
         table: ObjectId,
         column: Option<froglet_engine::ColumnId>,
+        with: &[ObjectId],
         cascade: bool,
     ) -> Result<(), Stop> {
         let is_its = |sequence: &SequenceDef| {
@@ -237,7 +238,7 @@ impl Ddl<'_> {
         let owned: Vec<(ObjectId, String)> = owned.map(|s| (s.id, s.name.clone())).collect();
         for (sequence, name) in owned {
             let what = format!("sequence {name}");
-            self.release(sequence, &what, Some(table), cascade).await?;
+            self.release(sequence, &what, with, cascade).await?;
         }
         Ok(())
     }

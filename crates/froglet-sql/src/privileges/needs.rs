@@ -7,7 +7,9 @@
 //! ```
 //!
 //! N1: names of relations are found as the planners find them; where these might differ, both are needed.
-//! N2: a name that could be of several columns is of all of them.
+//! N2: a name that could be of several columns is of all of them; one that could be of a column and of a row, of both.
+//! N3: a name that an alias gives a column stands for the column in that place, and for no other of that name. Where
+//!     places are not known (a join in parentheses), it stands for all.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -54,8 +56,43 @@ pub(super) struct Need {
 struct Source {
     schema: Option<String>,
     name: String,
-    columns: Vec<String>,
+    columns: Vec<SourceColumn>,
     needs: Vec<usize>,
+}
+
+/// A column of something in FROM.
+#[derive(Clone, Debug)]
+struct SourceColumn {
+    /// As the statement calls it.
+    name: String,
+    /// What it is read from: a column of a relation, or whole relations. Columns of subqueries have been looked at.
+    of: Of,
+}
+
+#[derive(Clone, Debug)]
+enum Of {
+    Column(usize, String),
+    Whole(Vec<usize>),
+    Query,
+}
+
+fn of_query(names: Vec<String>) -> Vec<SourceColumn> {
+    names.into_iter().map(|name| SourceColumn { name, of: Of::Query }).collect()
+}
+
+impl Source {
+    fn has(&self, name: &str) -> bool {
+        self.columns.iter().any(|column| column.name == name)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.columns.iter().map(|column| &column.name)
+    }
+
+    /// What the columns of a name are read from.
+    fn of(&self, name: &str) -> impl Iterator<Item = Of> {
+        self.columns.iter().filter(move |column| column.name == name).map(|c| c.of.clone())
+    }
 }
 
 /// Walks over a statement.
@@ -122,8 +159,13 @@ impl<'a> Walk<'a> {
         let mut source =
             Source { schema: schema.clone(), name: bare, columns: Vec::new(), needs: Vec::new() };
         for (relation, place, columns) in self.found(name) {
-            source.needs.push(self.needs.len());
-            source.columns.extend(columns);
+            let need = self.needs.len();
+            source.needs.push(need);
+            source.columns.extend(
+                columns
+                    .into_iter()
+                    .map(|name| SourceColumn { of: Of::Column(need, name.clone()), name }),
+            );
             self.needs.push(Need {
                 relation,
                 depth: self.depth,
@@ -149,50 +191,68 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn select_of(&mut self, of: Of) {
+        match of {
+            Of::Column(need, name) => self.select_from(&[need], Some(&name)),
+            Of::Whole(needs) => self.select_from(&needs, None),
+            Of::Query => {}
+        }
+    }
+
     /// A name of a column, or of what stands in FROM as a whole.
     fn mention(&mut self, idents: &[Ident]) {
         let names: Vec<String> = idents.iter().map(fold).collect();
+        let mut is_row = false;
         for at in (0..self.scopes.len()).rev() {
-            let mut marks: Vec<(Vec<usize>, Option<String>)> = Vec::new();
+            let mut marks = Vec::new();
             for source in &self.scopes[at] {
-                let has = |name: &str| source.columns.iter().any(|column| column == name);
-                match names.as_slice() {
-                    [column] if has(column) => {
-                        marks.push((source.needs.clone(), Some(column.clone())));
-                    }
-                    [table, column, ..] if *table == source.name && has(column) => {
-                        marks.push((source.needs.clone(), Some(column.clone())));
+                let column = match names.as_slice() {
+                    [column] => Some(column),
+                    [table, column, ..] if *table == source.name && source.has(column) => {
+                        Some(column)
                     }
                     [schema, table, column, ..]
                         if *table == source.name
-                            && has(column)
                             && source.schema.as_ref().is_none_or(|s| s == schema) =>
                     {
-                        marks.push((source.needs.clone(), Some(column.clone())));
+                        Some(column)
                     }
-                    _ => {}
-                }
+                    _ => None,
+                };
+                marks.extend(column.into_iter().flat_map(|column| source.of(column)));
             }
-            if marks.is_empty() {
+            let is_found = !marks.is_empty();
+            if !is_found && !is_row {
+                // Perhaps a row; a column further out comes before that, as some look for it.
                 let first = names.first();
-                let whole = self.scopes[at].iter().filter(|s| first == Some(&s.name));
-                marks.extend(whole.map(|source| (source.needs.clone(), None)));
+                let rows = self.scopes[at].iter().filter(|s| first == Some(&s.name));
+                marks.extend(rows.map(|source| Of::Whole(source.needs.clone())));
+                is_row = !marks.is_empty();
             }
-            if !marks.is_empty() {
-                for (needs, column) in marks {
-                    self.select_from(&needs, column.as_deref());
-                }
+            marks.into_iter().for_each(|of| self.select_of(of));
+            if is_found {
                 return;
             }
         }
     }
 
+    /// All columns of the innermost that has this name, or of everything.
     fn mark_all(&mut self, of: Option<&str>) {
-        let Some(scope) = self.scopes.last() else { return };
-        let named = |source: &&Source| of.is_none_or(|name| name == source.name);
-        let needs: Vec<usize> =
-            scope.iter().filter(named).flat_map(|source| source.needs.clone()).collect();
-        self.select_from(&needs, None);
+        for at in (0..self.scopes.len()).rev() {
+            let named = |source: &&Source| of.is_none_or(|name| name == source.name);
+            let found: Vec<&Source> = self.scopes[at].iter().filter(named).collect();
+            if found.is_empty() && of.is_some() {
+                continue;
+            }
+            let needs: Vec<usize> = found.iter().flat_map(|source| source.needs.clone()).collect();
+            return self.select_from(&needs, None);
+        }
+    }
+
+    /// All columns of what a name in FROM stands for.
+    fn mark_row(&mut self, name: &ObjectName) {
+        let of = name.0.last().and_then(|part| part.as_ident()).map(fold);
+        self.mark_all(of.as_deref());
     }
 
     pub(super) fn expr(&mut self, expr: &Expr) {
@@ -226,7 +286,8 @@ impl<'a> Walk<'a> {
             self.within = within;
         }
         for lock in &query.locks {
-            let of = lock.of.as_ref().and_then(|of| Names::parts(of).ok()).map(|(_, name)| name);
+            let of = crate::lock_parts::named(lock);
+            let of = of.and_then(|of| Names::parts(&of).ok()).map(|(_, name)| name);
             self.lock(first, &query.body, of.as_deref());
         }
         self.with.pop();
@@ -314,7 +375,7 @@ impl<'a> Walk<'a> {
                 let idents: Vec<Ident> = parts.map(|part| Ident::with_quote('"', part)).collect();
                 let source = self.relation(&ObjectName::from(idents), bits::SELECT);
                 self.select_from(&source.needs, None);
-                source.columns
+                source.names().cloned().collect()
             }
         }
     }
@@ -380,9 +441,14 @@ impl<'a> Walk<'a> {
     }
 
     fn columns_of(&self, of: Option<&str>, columns: &mut Vec<String>) {
-        let sources = self.scopes.last().into_iter().flatten();
-        let named = sources.filter(|source| of.is_none_or(|name| name == source.name));
-        columns.extend(named.flat_map(|source| source.columns.clone()));
+        for scope in self.scopes.iter().rev() {
+            let named = scope.iter().filter(|source| of.is_none_or(|name| name == source.name));
+            let before = columns.len();
+            columns.extend(named.flat_map(Source::names).cloned());
+            if of.is_none() || columns.len() > before {
+                return;
+            }
+        }
     }
 
     fn from(&mut self, from: &TableWithJoins) {
@@ -431,21 +497,17 @@ impl<'a> Walk<'a> {
             JoinConstraint::Natural => {
                 let scope = self.scopes.last().map_or(&[][..], Vec::as_slice);
                 let (left, right) = scope[first..].split_at(middle - first);
-                let right: BTreeSet<&String> = right.iter().flat_map(|s| &s.columns).collect();
-                let left = left.iter().flat_map(|source| &source.columns);
+                let right: BTreeSet<&String> = right.iter().flat_map(Source::names).collect();
+                let left = left.iter().flat_map(Source::names);
                 left.filter(|name| right.contains(name)).cloned().collect()
             }
         };
         let scope = self.scopes.last().map_or(&[][..], Vec::as_slice);
         let mut marks = Vec::new();
         for source in &scope[first..] {
-            for name in shared.iter().filter(|name| source.columns.contains(name)) {
-                marks.push((source.needs.clone(), name.clone()));
-            }
+            marks.extend(shared.iter().flat_map(|name| source.of(name)));
         }
-        for (needs, name) in marks {
-            self.select_from(&needs, Some(&name));
-        }
+        marks.into_iter().for_each(|of| self.select_of(of));
     }
 
     fn factor(&mut self, factor: &TableFactor) {
@@ -457,7 +519,7 @@ impl<'a> Walk<'a> {
                         Some(Source {
                             schema: None,
                             name,
-                            columns: known.clone(),
+                            columns: of_query(known.clone()),
                             needs: Vec::new(),
                         })
                     }),
@@ -474,13 +536,19 @@ impl<'a> Walk<'a> {
                 let first = self.scopes.last().map_or(0, Vec::len);
                 self.from(table_with_joins);
                 if let Some(alias) = alias {
-                    // Its columns are the alias's from here on.
-                    let Some(scope) = self.scopes.last() else { return };
-                    let inner = &scope[first..];
-                    let columns = inner.iter().flat_map(|s| s.columns.clone()).collect();
-                    let needs = inner.iter().flat_map(|s| s.needs.clone()).collect();
+                    // Its columns are the alias's from here on: those that are named stand for all [N3].
+                    let Some(scope) = self.scopes.last_mut() else { return };
+                    let inner: Vec<Source> = scope.drain(first..).collect();
+                    let needs: Vec<usize> = inner.iter().flat_map(|s| s.needs.clone()).collect();
+                    let mut columns: Vec<SourceColumn> =
+                        inner.into_iter().flat_map(|source| source.columns).collect();
+                    if !alias.columns.is_empty() {
+                        let all = || Of::Whole(needs.clone());
+                        columns.iter_mut().for_each(|column| column.of = all());
+                        let names = alias.columns.iter().map(|column| fold(&column.name));
+                        columns.extend(names.map(|name| SourceColumn { name, of: all() }));
+                    }
                     let name = fold(&alias.name);
-                    let columns = renamed(columns, alias);
                     self.push(Source { schema: None, name, columns, needs });
                 }
                 return;
@@ -516,16 +584,40 @@ impl<'a> Walk<'a> {
     }
 
     fn made(&self, columns: Vec<String>, alias: Option<&TableAlias>, name: &str) -> Source {
-        let source = Source { schema: None, name: name.to_owned(), columns, needs: Vec::new() };
-        self.aliased(source, alias)
+        let (name, columns) = (name.to_owned(), of_query(columns));
+        self.aliased(Source { schema: None, name, columns, needs: Vec::new() }, alias)
     }
 
-    /// Columns that an alias names are found by that name, and need what they did: all of them.
+    /// Columns that an alias names are found by that name alone [N3]. What is found as several relations [N1] has the
+    /// columns of each one after the other.
     fn aliased(&self, mut source: Source, alias: Option<&TableAlias>) -> Source {
         if let Some(alias) = alias {
             source.name = fold(&alias.name);
             source.schema = None;
-            source.columns.extend(alias.columns.iter().map(|column| fold(&column.name)));
+            let mut place = 0;
+            let mut last = None;
+            for column in &mut source.columns {
+                let need = match &column.of {
+                    Of::Column(need, _) => Some(*need),
+                    Of::Whole(_) | Of::Query => None,
+                };
+                if need != last {
+                    (place, last) = (0, need);
+                }
+                if let Some(named) = alias.columns.get(place) {
+                    column.name = fold(&named.name);
+                }
+                place += 1;
+            }
+            // Of rows of which it is not known what columns they have.
+            let more = alias.columns.iter().skip(source.columns.len());
+            let of = || match source.needs.is_empty() {
+                true => Of::Query,
+                false => Of::Whole(source.needs.clone()),
+            };
+            let more: Vec<SourceColumn> =
+                more.map(|column| SourceColumn { name: fold(&column.name), of: of() }).collect();
+            source.columns.extend(more);
         }
         source
     }
@@ -564,7 +656,7 @@ impl<'a> Walk<'a> {
             None => 0,
         };
         if into.is_empty() {
-            into.clone_from(&target.columns);
+            into = target.names().cloned().collect();
         } else {
             values = into.len();
         }
@@ -683,7 +775,8 @@ impl<'a> Walk<'a> {
                 MergeAction::Update(update) => self.assign(&needs, &update.assignments),
                 MergeAction::Insert(insert) => {
                     self.require(&needs, bits::INSERT);
-                    let all = self.scopes.last().map_or_else(Vec::new, |s| s[0].columns.clone());
+                    let all = |scope: &Vec<Source>| scope[0].names().cloned().collect();
+                    let all = self.scopes.last().map_or_else(Vec::new, all);
                     let named: Vec<String> = insert.columns.iter().filter_map(last).collect();
                     let into = if named.is_empty() { all } else { named };
                     let mut width = 0;
@@ -731,14 +824,20 @@ impl Look for Walk<'_> {
         match expr {
             Expr::Identifier(ident) => self.mention(std::slice::from_ref(ident)),
             Expr::CompoundIdentifier(idents) => self.mention(idents),
+            Expr::QualifiedWildcard(name, _) => self.mark_row(name),
+            Expr::Wildcard(_) => self.mark_all(None),
             Expr::Function(function) => {
                 if let FunctionArguments::List(list) = &function.args {
                     for argument in &list.args {
-                        if let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) =
-                            argument
-                        {
-                            let of = name.0.last().and_then(|part| part.as_ident()).map(fold);
-                            self.mark_all(of.as_deref());
+                        let (FunctionArg::Unnamed(argument)
+                        | FunctionArg::Named { arg: argument, .. }
+                        | FunctionArg::ExprNamed { arg: argument, .. }) = argument;
+                        match argument {
+                            FunctionArgExpr::QualifiedWildcard(name) => self.mark_row(name),
+                            // Of count(*), which reads no column; or nobody's.
+                            FunctionArgExpr::Wildcard | FunctionArgExpr::Expr(_) => {}
+                            #[allow(unreachable_patterns)]
+                            _ => self.mark_all(None),
                         }
                     }
                 }

@@ -256,13 +256,14 @@ impl Ddl<'_> {
         }
         for table in relations.iter().rev() {
             if self.version.tables.contains_key(table) {
+                self.release_sequences(*table, None, &[*table], cascade).await?;
                 self.apply(Change::DropTable { table: *table, cascade }).await?;
             }
         }
         for sequence in relations {
             let Some(def) = self.version.sequences.get(&sequence).cloned() else { continue };
             let what = format!("sequence {}", def.name);
-            self.release(def.id, &what, None, cascade).await?;
+            self.release(def.id, &what, &[], cascade).await?;
             self.apply(Change::DropSequence { sequence }).await?;
         }
         for object in of(PG_TYPE) {

@@ -1,0 +1,3 @@
+//! What statements write, and hold.
+
+pub(crate) mod row_locks;
