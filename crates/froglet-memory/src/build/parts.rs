@@ -21,7 +21,8 @@ use std::sync::Mutex;
 use froglet_engine::{EngineError, Loading, RowId};
 
 use super::merge::Merge;
-use super::run::{Charge, Collector, Run};
+use super::run::{Collector, Run};
+use crate::memory::Charge;
 use super::{Build, Merged};
 use crate::index::Loader;
 use crate::index_snapshot::IndexSnapshot;
