@@ -44,6 +44,7 @@ pub mod log;
 mod manifest;
 mod memory;
 mod migrate;
+mod prune;
 mod read;
 mod recovery;
 mod redo;

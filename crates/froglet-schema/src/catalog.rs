@@ -287,7 +287,7 @@ impl Catalog {
             objects = store.load(&engine.snapshot())?;
         }
         CrashPoint::RecoveryCatalog.reached();
-        let (first, garbage) = load(&*engine, objects)?;
+        let (first, mut garbage) = load(&*engine, objects)?;
         let ids = recover_ids(&*engine, &first);
         let states = first.tables.iter().map(|(id, t)| {
             let state = TableState::default();
@@ -299,6 +299,10 @@ impl Catalog {
         let lazy: HashSet<u64> = first.tables.values().flat_map::<Vec<u64>, _>(begun).collect();
         let ended_migrations = History::open(manager.clone(), &lazy)?;
         let change_log = ChangeLog::open(manager.clone())?;
+        let sequences = Sequences::recover(engine.clone());
+        let noted = sequences.ids().into_iter().map(Remains::Sequence);
+        let is_known = |noted: &Remains| in_use(&first, noted) || change_log.keeps(noted);
+        garbage.extend(noted.filter(|noted| !is_known(noted)).map(|noted| (Ts(0), noted)));
         let next_ids = [ended_migrations.next_id(), change_log.next_id()];
         let next_migration = lazy.iter().map(|id| id + 1).chain(next_ids);
         let next_migration = next_migration.max().unwrap_or(1);
@@ -309,7 +313,7 @@ impl Catalog {
             retired_lazies: Mutex::default(),
             aborted_lazies: Mutex::default(),
             store,
-            sequences: Sequences::recover(engine.clone()),
+            sequences,
             states,
             latest: ArcSwap::from_pointee(first),
             history: RwLock::default(),
@@ -682,7 +686,10 @@ impl Catalog {
         self.change_log.ended(txn.id());
         let mut garbage = self.garbage.lock();
         let unused = created.into_iter().filter(|r| !in_use(&after, r));
+        let dropped = changes.objects.iter().filter(|(_, changed)| changed.is_none());
+        let dropped = dropped.map(|(id, _)| *id).filter(|id| before.sequences.contains_key(id));
         let gone = changes.replaced.iter().copied().chain(unused);
+        let gone = gone.chain(dropped.map(Remains::Sequence));
         garbage.extend(gone.filter(|r| !self.change_log.keeps(r)).map(|r| (ts, r)));
         drop(garbage);
         self.flips.lock().extend(flips(&changes, &before, ts).map(Arc::new));
@@ -715,9 +722,13 @@ impl Catalog {
         self.release_lazies(oldest);
         let mut free = Vec::new();
         self.garbage.lock().retain(|(ts, remains)| {
-            let (Remains::Column(space, _) | Remains::Index(space, _) | Remains::Space(space)) =
-                *remains;
-            let keep = *ts >= oldest || self.is_read_lazily(space);
+            let is_read = match *remains {
+                Remains::Column(space, _) | Remains::Index(space, _) | Remains::Space(space) => {
+                    self.is_read_lazily(space)
+                }
+                Remains::Sequence(_) => false,
+            };
+            let keep = *ts >= oldest || is_read;
             if !keep {
                 free.push(*remains);
             }
@@ -728,6 +739,7 @@ impl Catalog {
                 Remains::Column(space, column) => self.engine().drop_column(space, column),
                 Remains::Index(space, index) => self.engine().drop_index(space, index),
                 Remains::Space(space) => self.engine().drop_space(space),
+                Remains::Sequence(id) => self.sequences.forget(id),
             }
             CrashPoint::GarbageFreed.reached();
         }
@@ -795,11 +807,15 @@ fn recover_ids(engine: &dyn Engine, catalog: &CatalogVersion) -> Ids {
 }
 
 pub(crate) fn in_use(catalog: &CatalogVersion, remains: &Remains) -> bool {
-    catalog.tables.values().any(|t| match *remains {
-        Remains::Column(space, column) => t.def.space == space && t.def.stores(column),
-        Remains::Index(space, index) => t.def.space == space && t.def.index_by_id(index).is_some(),
-        Remains::Space(space) => t.def.space == space,
-    })
+    let mut tables = catalog.tables.values().map(|table| &table.def);
+    match *remains {
+        Remains::Column(space, column) => tables.any(|t| t.space == space && t.stores(column)),
+        Remains::Index(space, index) => {
+            tables.any(|t| t.space == space && t.index_by_id(index).is_some())
+        }
+        Remains::Space(space) => tables.any(|t| t.space == space),
+        Remains::Sequence(id) => catalog.sequences.contains_key(&id),
+    }
 }
 
 fn flips<'a>(

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use datafusion::execution::runtime_env::RuntimeEnv;
 use froglet_engine::{BlockCounts, IdMap, Snapshot, SpaceId, SqlState, TxnId};
 use froglet_schema::access::PG_CLASS;
 use froglet_schema::{
@@ -21,9 +22,12 @@ use crate::context::{ActivityRow, CursorRow, PreparedRow, SessionFunctions, Sett
 use crate::copy::progress::CopyRow;
 use crate::database::{Database, Ends, SessionShared};
 use crate::error::{Notice, SqlError};
+use crate::exported::ExportedView;
+use crate::session::held_back::HeldBackRow;
 use crate::notify::Said;
 use crate::plan::read_only;
 use crate::prepared::Named;
+use crate::query::account::Meter;
 use crate::privileges::{self, Kind, Who, bits};
 use crate::roles;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
@@ -40,6 +44,7 @@ pub struct SessionState {
     inner: Mutex<Inner>,
     owners: Mutex<Owners>,
     said: Said,
+    meter: Meter,
     /// The session's statements, for pg_prepared_statements.
     named: Mutex<IdMap<String, Arc<Named>>>,
 }
@@ -59,7 +64,7 @@ struct Inner {
     notices: Vec<Notice>,
     cursors: Vec<CursorRow>,
     /// Snapshots that the transaction has exported.
-    exported: Vec<String>,
+    exported: Vec<ExportedView>,
 }
 
 /// Whether a sequence is an identity column's of a table that somebody may insert into.
@@ -109,6 +114,7 @@ impl SessionState {
             }),
             owners: Mutex::default(),
             said: Said::default(),
+            meter: Meter::new(db.manager().engine().clone()),
             named: Mutex::default(),
         }
     }
@@ -147,12 +153,19 @@ impl SessionState {
     }
 
     pub(crate) fn end_transaction(&self) {
-        let exported = {
-            let mut inner = self.inner.lock();
-            inner.transaction_start = None;
-            std::mem::take(&mut inner.exported)
-        };
-        self.db.exported.forget(&exported);
+        self.inner.lock().transaction_start = None;
+        self.take_back_exported();
+    }
+
+    /// What the transaction has exported nobody takes any more.
+    pub(crate) fn take_back_exported(&self) {
+        let exported = std::mem::take(&mut self.inner.lock().exported);
+        drop(exported);
+    }
+
+    /// The statement is over, and all that planning has computed for it.
+    pub(crate) fn end_statement(&self) {
+        self.meter.end_statement();
     }
 
     /// What functions of the statement that begins now see.
@@ -262,8 +275,9 @@ fn micros(time: SystemTime) -> i64 {
 impl SessionFunctions for SessionState {
     fn export_snapshot(&self, view: &Arc<Snapshot>) -> Result<String, SqlError> {
         let mut inner = self.inner.lock();
-        let name = self.db.exported.add(inner.transaction_id, view);
-        inner.exported.push(name.clone());
+        let exported = self.db.exported.add(inner.transaction_id, view);
+        let name = exported.name().to_owned();
+        inner.exported.push(exported);
         Ok(name)
     }
 
@@ -451,6 +465,18 @@ impl SessionFunctions for SessionState {
     fn sequence_state(&self, sequence: ObjectId) -> Option<(i64, bool)> {
         let def = self.sequence(sequence).ok()?;
         Some(self.db.catalog().sequence_state(&def))
+    }
+
+    fn meter(&self) -> Option<&Meter> {
+        Some(&self.meter)
+    }
+
+    fn environment(&self) -> Option<Arc<RuntimeEnv>> {
+        Some(self.db.environment().clone())
+    }
+
+    fn held_back(&self) -> Vec<HeldBackRow> {
+        self.db.held_back()
     }
 
     fn migrations(&self) -> Vec<MigrationStatus> {

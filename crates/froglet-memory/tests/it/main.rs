@@ -12,6 +12,7 @@ mod mapped;
 mod migration;
 mod model;
 mod mutated;
+mod pruning;
 mod recovery;
 mod small;
 mod support;
