@@ -185,9 +185,8 @@ impl MemoryEngine {
         let mut file = BatchFile::new(disk, name("space"), schema(&columns));
         let mut numbers = Vec::new();
         let old = last.space(space.id);
-        let is_clean = |number| {
-            space.block(number).is_some_and(|block| !block.dirty.load(Ordering::SeqCst))
-        };
+        let is_clean =
+            |number| space.block(number).is_some_and(|block| !block.dirty.load(Ordering::SeqCst));
         let dead = old.map(|old| old.mostly_dead(&last.files, is_clean)).unwrap_or_default();
         for (number, block) in space.blocks() {
             let latch = block.migration.lock();

@@ -131,10 +131,11 @@ impl Garbage {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes those that ended at or below a timestamp out of the queue. Only for who collects.
+    /// Takes all but those at the end of the queue that ended above a timestamp. Only for who collects.
     pub fn take_up_to(&self, bound: u64) -> VecDeque<Ended> {
         let mut queue = self.queue.lock();
-        let n = queue.iter().position(|ended| ended.end > bound).unwrap_or(queue.len());
+        let last = queue.iter().rposition(|ended| ended.end <= bound);
+        let n = last.map_or(0, |last| last + 1);
         let rest = queue.split_off(n);
         std::mem::replace(&mut queue, rest)
     }

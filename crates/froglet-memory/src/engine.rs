@@ -204,7 +204,9 @@ impl MemoryEngine {
         let work = move || {
             let end = std::panic::catch_unwind(AssertUnwindSafe(|| run(&core)));
             if end.is_err() {
-                eprintln!("the thread {name} has panicked: this process ends, and is to be started again");
+                eprintln!(
+                    "the thread {name} has panicked: this process ends, and is to be started again"
+                );
                 std::process::abort();
             }
         };

@@ -301,7 +301,9 @@ pub(crate) fn recovered_keys(
 ) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let Some((mut walk, head)) = KeyWalk::new(space, index, rid, &[], guard) else { return keys };
-    walk.go_back(head, |undo, key| keys.extend(key.filter(|_| undo.unnoted.load(Ordering::Relaxed))));
+    walk.go_back(head, |undo, key| {
+        keys.extend(key.filter(|_| undo.unnoted.load(Ordering::Relaxed)))
+    });
     keys
 }
 

@@ -183,18 +183,25 @@ impl Manifest {
 impl SpaceEntry {
     /// The files of which at most half is left, if only these blocks are still what they were: they are written again,
     /// so that a checkpoint's files have at most twice as many blocks as there are.
-    pub fn mostly_dead(&self, files: &[FileEntry], is_clean: impl Fn(u32) -> bool) -> BTreeSet<&str> {
+    pub fn mostly_dead(
+        &self,
+        files: &[FileEntry],
+        is_clean: impl Fn(u32) -> bool,
+    ) -> BTreeSet<&str> {
         let mut live = BTreeMap::<&str, (usize, usize)>::new();
         for block in &self.blocks {
             let (clean, batches) = live.entry(&block.file).or_default();
             *clean += usize::from(is_clean(block.block));
             *batches = (*batches).max(block.batch + 1);
         }
-        let known = |name: &str| files.iter().find(|file| file.name == name).map_or(0, |f| f.batches);
-        let is_mostly_dead = |name: &str, (clean, batches): (usize, usize)| {
-            2 * clean <= batches.max(known(name))
-        };
-        live.into_iter().filter(|(name, counts)| is_mostly_dead(name, *counts)).map(|(name, _)| name).collect()
+        let known =
+            |name: &str| files.iter().find(|file| file.name == name).map_or(0, |f| f.batches);
+        let is_mostly_dead =
+            |name: &str, (clean, batches): (usize, usize)| 2 * clean <= batches.max(known(name));
+        live.into_iter()
+            .filter(|(name, counts)| is_mostly_dead(name, *counts))
+            .map(|(name, _)| name)
+            .collect()
     }
 
     pub fn block(&self, block: u32) -> Option<&BlockEntry> {

@@ -312,12 +312,14 @@ mod tests {
 
     #[test]
     fn of_a_run_the_oldest_stays() {
-        let records: [(Kind, u64, &[u32]); 6] =
-            [(SET, 60, &[1]), (SET, 50, &[1]), (SET, 40, &[1]), (SET, 30, &[1]), (SET, 20, &[1]), (
-                Kind::Insert,
-                5,
-                &[],
-            )];
+        let records: [(Kind, u64, &[u32]); 6] = [
+            (SET, 60, &[1]),
+            (SET, 50, &[1]),
+            (SET, 40, &[1]),
+            (SET, 30, &[1]),
+            (SET, 20, &[1]),
+            (Kind::Insert, 5, &[]),
+        ];
         assert_eq!(stays(&records, &[10], 60), [true, false, false, false, true, true]);
         assert_eq!(stays(&records, &[10, 30], 60), [true, false, true, false, true, true]);
         assert_eq!(stays(&records, &[4], 60), [true, false, false, false, false, true]);

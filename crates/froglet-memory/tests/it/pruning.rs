@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use froglet_engine::{Direction, Engine, HeldBack, Holder, KeyRange, Row, RowId, Snapshot, TxnId, Value};
+use froglet_engine::{
+    Direction, Engine, HeldBack, Holder, KeyRange, Row, RowId, Snapshot, TxnId, Value,
+};
 use froglet_memory::MemoryOptions;
 
 use crate::support::*;
@@ -29,8 +31,7 @@ fn versions(db: &Db) -> u64 {
 /// What a view sees, by every way to look.
 fn seen(db: &Db, view: &Snapshot, rids: &[RowId]) -> Vec<Row> {
     let rows = db.scan(view);
-    let one_by_one: Vec<Row> =
-        rids.iter().filter_map(|rid| read(&*db.table, view, *rid)).collect();
+    let one_by_one: Vec<Row> = rids.iter().filter_map(|rid| read(&*db.table, view, *rid)).collect();
     assert_eq!(rows, one_by_one);
     for index in [0, 1] {
         let mut by_index = seek(&*db.table, view, index, &KeyRange::all(), Direction::Forward);
@@ -83,7 +84,9 @@ fn views_at_many_times_keep_what_each_sees() {
                 let rows = seen(&db, &view, &rids);
                 views.push((view, rows));
             }
-            1 if !views.is_empty() => drop(views.swap_remove(random.below(views.len() as u64) as usize)),
+            1 if !views.is_empty() => {
+                drop(views.swap_remove(random.below(views.len() as u64) as usize))
+            }
             2..5 => drop(db.engine.collect_garbage()),
             _ => {}
         }
@@ -145,8 +148,7 @@ fn beside_an_onward_view_every_later_time_can_be_read() {
 /// One old view, and a limit that one tenth of the old versions would reach.
 #[test]
 fn writers_go_on_at_the_limit_beside_an_old_view() {
-    let options =
-        MemoryOptions { memory_limit_bytes: 48 << 20, ..MemoryOptions::default() };
+    let options = MemoryOptions { memory_limit_bytes: 48 << 20, ..MemoryOptions::default() };
     let db = Db::with(accounts(), options);
     let rids = db.insert(&(0..100).map(|i| account(i, &long(i), i)).collect::<Vec<_>>());
     let old = db.engine.snapshot();
@@ -154,7 +156,8 @@ fn writers_go_on_at_the_limit_beside_an_old_view() {
     for n in 0..200_000 {
         let mut txn = db.begin();
         let value = [Value::Int64(n)];
-        update(&*db.table, &mut *txn, rids[n as usize % 100], &[2], &value).expect("memory is there");
+        update(&*db.table, &mut *txn, rids[n as usize % 100], &[2], &value)
+            .expect("memory is there");
         commit(txn);
     }
     assert_eq!(db.scan(&old), want);
