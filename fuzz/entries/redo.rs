@@ -33,6 +33,7 @@ pub fn run(records: &[&[u8]]) -> Result<(), EngineError> {
         memory_limit_bytes: MEMORY_BYTES,
         collector_thread: false,
         freeze: FreezeOptions::default(),
+        prune_bytes_min: 0,
         index_rows_min: 1,
         log: manual(),
     };

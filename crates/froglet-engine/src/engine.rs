@@ -22,6 +22,7 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch};
 
@@ -84,6 +85,36 @@ impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Snapshot({} own {})", self.ts, self.own)
     }
+}
+
+/// Who has a read view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A transaction, or who goes on reading what it has read.
+    Transaction(TxnId),
+    /// Whoever reads at the side: the catalog, a migration.
+    Side,
+    /// Who keeps the past, see [`Engine::onward_snapshot`].
+    Past,
+    /// A checkpoint that is being written.
+    Checkpoint,
+    /// Who reads rows that are kept.
+    Kept,
+    /// A keeper, see [`EngineTxn::keep`].
+    Keeper(u64),
+}
+
+/// A read view, or what is kept for a keeper.
+#[derive(Clone, Debug)]
+pub struct HeldBack {
+    /// What it sees is kept, and for some whatever came later.
+    pub ts: Ts,
+    /// Whose it is.
+    pub holder: Holder,
+    /// How long it has been held, if that is known.
+    pub age: Option<Duration>,
+    /// Of which spaces; none: of all.
+    pub spaces: Vec<SpaceId>,
 }
 
 /// Why a write stopped.
@@ -657,11 +688,20 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Begins a transaction with a read view at the present. Ids are the caller's and unique.
     fn begin(&self, id: TxnId) -> Box<dyn EngineTxn>;
-    /// A registered read view at the present that belongs to no transaction.
-    fn snapshot(&self) -> Arc<Snapshot>;
-    /// The same, with what `own` has written (0: nobody's), now and later. A check that looks at several rows
-    /// takes one and reads them all in it: rows that move, or pass a key on, are then seen once, and at one time.
-    /// What it has seen may have changed since ([`Table::changed_since`], [`Table::changer`]).
+    /// A registered read view at the present that belongs to no transaction. It is read as of its timestamp only:
+    /// what is between it and the next view may go.
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot_for(TxnId(0))
+    }
+    /// The same, taken for a transaction, so that people can see whose it is.
+    fn snapshot_for(&self, holder: TxnId) -> Arc<Snapshot>;
+    /// A registered read view at the present, while which lives any later timestamp can be read as of, too.
+    fn onward_snapshot(&self) -> Arc<Snapshot>;
+    /// Who keeps old versions from being collected.
+    fn held_back(&self) -> Vec<HeldBack>;
+    /// A registered read view at the present with what `own` has written (0: nobody's), now and later. A check that
+    /// looks at several rows takes one and reads them all in it: rows that move, or pass a key on, are then seen
+    /// once, and at one time. What it has seen may have changed since ([`Table::changed_since`], [`Table::changer`]).
     fn fresh(&self, own: TxnId) -> Arc<Snapshot>;
     /// The newest timestamp.
     fn now(&self) -> Ts;
@@ -695,8 +735,12 @@ pub trait Engine: Send + Sync + 'static {
     fn when_durable(&self, lsn: Lsn, done: Box<dyn FnOnce(Result<(), EngineError>) + Send>);
 
     /// Writes a note of the upper crates into the log (sequence values), outside transactions.
-    /// Recovery hands back the newest note of each key.
+    /// Recovery hands back the newest note of each key. An empty note is none.
     fn put_note(&self, key: u64, value: &[u8]) -> Result<Lsn, EngineError>;
+    /// Takes a note back, of whatever is not there any more.
+    fn drop_note(&self, key: u64) -> Result<Lsn, EngineError> {
+        self.put_note(key, &[])
+    }
     /// The newest note of each key, as recovered.
     fn notes(&self) -> Vec<(u64, Vec<u8>)>;
 
@@ -716,6 +760,13 @@ pub trait Engine: Send + Sync + 'static {
     }
     /// Bytes in use and their limit.
     fn memory(&self) -> (u64, u64);
+    /// Puts memory of a query on the same account, until [`Engine::return_memory`]; an error if there is no room.
+    /// A part of the limit is always to be had: who has filled it finds what to delete.
+    fn borrow_memory(&self, bytes: u64) -> Result<(), EngineError>;
+    /// The same of memory that is in use already.
+    fn borrow_memory_anyway(&self, bytes: u64);
+    /// Takes it off the account again.
+    fn return_memory(&self, bytes: u64);
     /// For downcasts by whoever made it.
     fn as_any(&self) -> &dyn Any;
 }

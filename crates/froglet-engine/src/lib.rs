@@ -30,8 +30,8 @@ pub mod value;
 
 pub use crash_point::CrashPoint;
 pub use engine::{
-    BlockCounts, BlockRows, ColumnFill, ColumnStats, Direction, Engine, EngineTxn, Feed,
-    IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom, MigrateError, RowWrite,
+    BlockCounts, BlockRows, ColumnFill, ColumnStats, Direction, Engine, EngineTxn, Feed, HeldBack,
+    Holder, IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom, MigrateError, RowWrite,
     Savepoint, Snapshot, Table, WriteStop,
 };
 pub use error::{EngineError, ReadFailed, SqlState};

@@ -34,6 +34,9 @@
 //! away the rows, or the note, that go with it.
 //! **[P4]** Until the rename the old manifest and its files are whole; after it the new ones are, and
 //! what only the old one needed is removed. Files nobody refers to are removed by the next checkpoint.
+//! **[P5]** A file stays while one block of it is current. So the blocks that are left of a file which is mostly dead are
+//! copied as if they had changed, and the file goes with the old manifest: the files have at most twice as many
+//! blocks as there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -47,7 +50,7 @@ use froglet_engine::{ColumnSpec, CrashPoint, EngineError, Layout, Lsn, Snapshot,
 
 use crate::arrow::compact_strings;
 use crate::block::Block;
-use crate::clock::Registered;
+use crate::clock::{Registered, holder};
 use crate::column::Wanted;
 use crate::engine::{Disk, MemoryEngine, log_failed};
 use crate::files::{FileWriter, env_error, write_error};
@@ -77,7 +80,7 @@ impl MemoryEngine {
         let (Some(disk), Some(log)) = (&self.core.disk, &self.core.log) else { return Ok(()) };
         let mut newest = disk.manifest.lock();
         let (lsn, announced) = self.core.keepers.announced_at(|| log.begun_before());
-        let (registered, ts) = Registered::new(&self.core.timeline);
+        let (registered, ts) = Registered::new(&self.core.timeline, holder::CHECKPOINT);
         let snapshot = Snapshot::new(Ts(ts), TxnId(0), Box::new(registered));
         // The manifest must not refer to a part of the log that a crash takes away.
         log.wait_durable(lsn).map_err(log_failed)?;
@@ -142,7 +145,7 @@ impl MemoryEngine {
             let old = last.space(space.id);
             let kept = kept_stamps(keepers, &space);
             let (mut entry, files) =
-                self.write_space(disk, manifest.seq, &space, old, snapshot, &kept, copied)?;
+                self.write_space(disk, last, manifest.seq, &space, snapshot, &kept, copied)?;
             entry.notes = write_notes(disk, &dir, manifest.seq, &space)?;
             manifest.files.extend(files);
             let old_indexes = old.map_or(&[][..], |old| &old.indexes);
@@ -161,9 +164,9 @@ impl MemoryEngine {
     fn write_space(
         &self,
         disk: &Disk,
+        last: &Manifest,
         seq: u64,
         space: &Arc<Space>,
-        old: Option<&SpaceEntry>,
         snapshot: &Snapshot,
         kept: &[u64],
         copied: &mut Vec<(Arc<Space>, u32)>,
@@ -182,10 +185,16 @@ impl MemoryEngine {
         let name = |what| format!("{seq:06}-{what}-{}.arrow", space.id);
         let mut file = BatchFile::new(disk, name("space"), schema(&columns));
         let mut numbers = Vec::new();
+        let old = last.space(space.id);
+        let is_clean =
+            |number| space.block(number).is_some_and(|block| !block.dirty.load(Ordering::SeqCst));
+        let dead = old.map(|old| old.mostly_dead(&last.files, is_clean)).unwrap_or_default();
         for (number, block) in space.blocks() {
             let latch = block.migration.lock();
-            if !block.dirty.swap(false, Ordering::SeqCst) {
-                entry.blocks.extend(old.and_then(|old| old.block(number)).cloned());
+            let known = old.and_then(|old| old.block(number));
+            let is_dirty = block.dirty.swap(false, Ordering::SeqCst);
+            if !is_dirty && known.is_none_or(|known| !dead.contains(known.file.as_str())) {
+                entry.blocks.extend(known.cloned());
                 continue;
             }
             copied.push((Arc::clone(space), number));
@@ -200,6 +209,7 @@ impl MemoryEngine {
             let batch = file.write(&batch_of(file.schema(), slots))?;
             numbers.push(number.to_string());
             let file = file.name().to_owned();
+            let seq = known.filter(|_| !is_dirty).map_or(seq, |known| known.seq);
             entry.blocks.push(BlockEntry { block: number, seq, file, batch });
         }
         file.note(BLOCKS_NOTE, &numbers.join(" "));
@@ -307,7 +317,7 @@ impl<'d> BatchFile<'d> {
         let file = writer.into_inner().map_err(|e| write_error(&self.path, e))?;
         let (bytes, crc32) = file.finish().map_err(|e| write_error(&self.path, e))?;
         CrashPoint::CheckpointFile.reached();
-        Ok(Some(FileEntry { name: self.name, bytes, crc32 }))
+        Ok(Some(FileEntry { name: self.name, bytes, crc32, batches: self.batches }))
     }
 }
 
@@ -368,7 +378,7 @@ fn write_notes(
         written.and_then(|()| file.write_all(&note)).map_err(|e| write_error(&path, e))?;
     }
     let (bytes, crc32) = file.finish().map_err(|e| write_error(&path, e))?;
-    Ok(Some(FileEntry { name, bytes, crc32 }))
+    Ok(Some(FileEntry { name, bytes, crc32, batches: 0 }))
 }
 
 fn remove_unused(disk: &Disk, manifest: &Manifest) -> Result<(), EngineError> {

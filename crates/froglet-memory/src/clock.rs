@@ -3,7 +3,7 @@
 //! ```text
 //!   clock    ── 41 ── 42 ── 43 ── 44 ──▶      commit or abort: fetch_add(1) + 1
 //!                      ▲           ▲          snapshot: load
-//!   registry     [ 42 | – | 44 | – | … ]      one slot per living read view
+//!   registry     [ 42 | – | 44+| – | … ]      one slot per living read view; + : and whatever comes after
 //!   writers      [ id, generation, state ]    one slot per transaction that has written
 //! ```
 //!
@@ -23,6 +23,10 @@
 //! `p` in the registry before it loads the clock into its snapshot `s`. Both are sequentially
 //! consistent. So either the scan sees `p <= s`, or the reader's load came after the scan's and
 //! `s` is at least the value the scan started from. Hence no registered snapshot is below `oldest`.
+//!
+//! **[T5] exactly.** A view whose slot has [`EXACT`] set reads as of the value and of nothing else; any other
+//! may read as of the value or later: it has not stored its snapshot yet, or it is an onward view. [`Timeline::views`]
+//! loads the clock before it scans; by [T1] who registers after its look has a snapshot at or above that.
 //!
 //! **[T2] wait for the verdict.** A writer stores PREPARING, then adds to the clock, then stores
 //! COMMITTING(ts). A reader whose snapshot `s >= ts` has loaded the clock after that addition, so it
@@ -50,6 +54,20 @@ const WRITER: u64 = 1 << 63;
 const ABORTED: u64 = 1 << 62;
 const SLOT_SHIFT: u32 = 48;
 const GENERATION: u64 = (1 << SLOT_SHIFT) - 1;
+/// In the registry: the view's snapshot is the value itself [T5].
+const EXACT: u64 = 1 << 63;
+/// In the registry of read views: whose one is that is no transaction's.
+pub(crate) mod holder {
+    /// Whoever reads at the side.
+    pub const SIDE: u64 = 0;
+    /// Who keeps the past.
+    pub const PAST: u64 = (1 << 63) | 1;
+    /// A checkpoint.
+    pub const CHECKPOINT: u64 = (1 << 63) | 2;
+    /// Who reads kept rows.
+    pub const KEPT: u64 = (1 << 63) | 3;
+}
+
 /// Transactions that may have unfinished writes at one time.
 const WRITERS: usize = if cfg!(any(shuttle, miri)) { 4 } else { 1 << 14 };
 /// Read views that are registered without a lock; more of them share a map.
@@ -129,12 +147,52 @@ pub(crate) enum View {
     Overflow(u64),
 }
 
+/// Whose a read view is.
+#[derive(Debug, Default)]
+struct Mark {
+    /// A transaction's id, or one of [`holder`].
+    holder: AtomicU64,
+    /// When it was registered, by the timeline's coarse clock.
+    since_ns: AtomicU64,
+}
+
+/// Which versions read views may see.
+#[derive(Debug)]
+pub(crate) struct Views {
+    /// Somebody may see any version that is the newest at a timestamp at or above this.
+    pub bound: u64,
+    /// And those that are the newest at one of these, ascending.
+    pub at: Vec<u64>,
+}
+
+impl Views {
+    /// Whether somebody sees a version that ends at `end` and is followed by one that ends at `next`,
+    /// which is at or below the bound.
+    pub fn sees(&self, end: u64, next: u64) -> bool {
+        debug_assert!(next <= self.bound, "a version above the bound may be seen");
+        let at = self.at.partition_point(|view| *view < end);
+        self.at.get(at).is_some_and(|view| *view < next)
+    }
+}
+
+/// A read view that is registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registration {
+    pub ts: u64,
+    pub holder: u64,
+    pub since_ns: u64,
+}
+
 /// The clock, the read views and the writers of one engine.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     clock: Padded<AtomicU64>,
-    /// 0 is free; else a value not above the view's snapshot.
+    /// 0 is free; else a value not above the view's snapshot, see [T5].
     views: Box<[AtomicU64]>,
+    /// Of each of these.
+    marks: Box<[Mark]>,
+    /// About what time it is; moved on by whoever collects.
+    coarse_ns: AtomicU64,
     views_high: Padded<AtomicUsize>,
     overflow: Mutex<BTreeMap<u64, usize>>,
     overflowing: AtomicUsize,
@@ -169,6 +227,8 @@ impl Timeline {
         Timeline {
             clock: Padded(AtomicU64::new(now.max(1))),
             views: (0..VIEWS).map(|_| AtomicU64::new(0)).collect(),
+            marks: (0..VIEWS).map(|_| Mark::default()).collect(),
+            coarse_ns: AtomicU64::new(0),
             views_high: Padded(AtomicUsize::new(0)),
             overflow: Mutex::new(BTreeMap::new()),
             overflowing: AtomicUsize::new(0),
@@ -195,8 +255,20 @@ impl Timeline {
         self.durable.0.fetch_max(ts, Ordering::AcqRel);
     }
 
+    /// The time that views are registered with from now on.
+    pub fn set_coarse_ns(&self, now_ns: u64) {
+        self.coarse_ns.store(now_ns, Ordering::Relaxed);
+    }
+
     /// Registers a read view and takes its snapshot. See [T1].
-    pub fn register(&self) -> (View, u64) {
+    pub fn register(&self, holder: u64) -> (View, u64) {
+        let (view, ts) = self.register_onward(holder);
+        self.settle_view(view, ts);
+        (view, ts)
+    }
+
+    /// The same of a view beside which somebody may read as of any later timestamp.
+    pub fn register_onward(&self, holder: u64) -> (View, u64) {
         let start = VIEW_HINT.get();
         for probe in 0..VIEWS {
             let place = (start + probe) % VIEWS;
@@ -211,6 +283,9 @@ impl Timeline {
                 if self.views_high.0.load(Ordering::SeqCst) <= at {
                     self.views_high.0.fetch_max(at + 1, Ordering::SeqCst);
                 }
+                let mark = &self.marks[at];
+                mark.holder.store(holder, Ordering::Relaxed);
+                mark.since_ns.store(self.coarse_ns.load(Ordering::Relaxed), Ordering::Relaxed);
                 return (View::Slot(at), self.now());
             }
         }
@@ -220,15 +295,26 @@ impl Timeline {
         (View::Overflow(p), self.now())
     }
 
+    /// The snapshot of a view is this, and nobody reads beside it [T5].
+    fn settle_view(&self, view: View, ts: u64) {
+        if let View::Slot(at) = view {
+            self.views[at].store(ts | EXACT, Ordering::Release);
+        }
+    }
+
     /// Moves a view to the present. No read may be under way in it.
-    pub fn renew(&self, view: View) -> (View, u64) {
+    pub fn renew(&self, view: View, holder: u64) -> (View, u64) {
         match view {
             View::Slot(at) => {
                 self.views[at].store(self.now(), Ordering::SeqCst);
-                (view, self.now())
+                let since_ns = self.coarse_ns.load(Ordering::Relaxed);
+                self.marks[at].since_ns.store(since_ns, Ordering::Relaxed);
+                let ts = self.now();
+                self.settle_view(view, ts);
+                (view, ts)
             }
             View::Overflow(_) => {
-                let renewed = self.register();
+                let renewed = self.register(holder);
                 self.unregister(view);
                 renewed
             }
@@ -256,17 +342,52 @@ impl Timeline {
         let mut oldest = self.now();
         let high = self.views_high.0.load(Ordering::SeqCst);
         for view in &self.views[..high] {
-            let p = view.load(Ordering::SeqCst);
+            let p = view.load(Ordering::SeqCst) & !EXACT;
             if p != 0 && p < oldest {
                 oldest = p;
             }
         }
-        if self.overflowing.load(Ordering::SeqCst) > 0
-            && let Some((&p, _)) = self.overflow.lock().first_key_value()
-        {
-            oldest = oldest.min(p);
+        oldest.min(self.oldest_overflowing().unwrap_or(u64::MAX))
+    }
+
+    fn oldest_overflowing(&self) -> Option<u64> {
+        if self.overflowing.load(Ordering::SeqCst) == 0 {
+            return None;
         }
-        oldest
+        self.overflow.lock().first_key_value().map(|(&p, _)| p)
+    }
+
+    /// What is seen by views that are registered, or will be. See [T5].
+    pub fn views(&self) -> Views {
+        let (mut bound, mut at) = (self.now(), Vec::new());
+        let high = self.views_high.0.load(Ordering::SeqCst);
+        for view in &self.views[..high] {
+            match view.load(Ordering::SeqCst) {
+                0 => {}
+                exact if exact & EXACT != 0 => at.push(exact & !EXACT),
+                onward => bound = bound.min(onward),
+            }
+        }
+        bound = bound.min(self.oldest_overflowing().unwrap_or(u64::MAX));
+        at.sort_unstable();
+        at.dedup();
+        Views { bound, at }
+    }
+
+    /// Every registered view, for people to look at.
+    pub fn registrations(&self) -> Vec<Registration> {
+        let high = self.views_high.0.load(Ordering::SeqCst);
+        let slots = self.views[..high].iter().zip(&self.marks).filter_map(|(view, mark)| {
+            let ts = view.load(Ordering::SeqCst) & !EXACT;
+            let holder = mark.holder.load(Ordering::Relaxed);
+            let since_ns = mark.since_ns.load(Ordering::Relaxed);
+            (ts != 0).then_some(Registration { ts, holder, since_ns })
+        });
+        let mut all: Vec<Registration> = slots.collect();
+        let since_ns = self.coarse_ns.load(Ordering::Relaxed);
+        let overflow = self.overflow.lock();
+        all.extend(overflow.keys().map(|&ts| Registration { ts, holder: holder::SIDE, since_ns }));
+        all
     }
 
     /// A writer's slot for transaction `id`; none while all are taken.
@@ -419,8 +540,14 @@ pub(crate) struct Registered {
 
 impl Registered {
     /// Registers a view at the present.
-    pub fn new(timeline: &Arc<Timeline>) -> (Registered, u64) {
-        let (view, ts) = timeline.register();
+    pub fn new(timeline: &Arc<Timeline>, holder: u64) -> (Registered, u64) {
+        let (view, ts) = timeline.register(holder);
+        (Registered { timeline: Arc::clone(timeline), view }, ts)
+    }
+
+    /// Registers a view beside which somebody reads as of later timestamps.
+    pub fn onward(timeline: &Arc<Timeline>, holder: u64) -> (Registered, u64) {
+        let (view, ts) = timeline.register_onward(holder);
         (Registered { timeline: Arc::clone(timeline), view }, ts)
     }
 
@@ -443,23 +570,45 @@ mod tests {
     fn the_oldest_view_holds_the_horizon() {
         let timeline = Timeline::new(10, u64::MAX);
         assert_eq!(timeline.oldest(), 10);
-        let (view, ts) = timeline.register();
+        let (view, ts) = timeline.register(0);
         assert_eq!(ts, 10);
         timeline.tick();
-        let (later, _) = timeline.register();
+        let (later, _) = timeline.register(0);
         assert_eq!(timeline.oldest(), 10);
         timeline.unregister(view);
         assert_eq!(timeline.oldest(), 11);
         timeline.tick();
-        timeline.renew(later);
+        timeline.renew(later, 0);
         assert_eq!(timeline.oldest(), 12);
         timeline.unregister(later);
     }
 
     #[test]
+    fn what_nobody_sees_is_between_views() {
+        let timeline = Timeline::new(10, u64::MAX);
+        let (first, _) = timeline.register(1);
+        (0..5).for_each(|_| _ = timeline.tick());
+        let (second, _) = timeline.register(2);
+        (0..5).for_each(|_| _ = timeline.tick());
+        let views = timeline.views();
+        assert_eq!((views.bound, views.at.as_slice()), (20, &[10, 15][..]));
+        // The newest from 8 to 10, from 11 to 14, from 11 to 15, from 20 on.
+        let seen = [(8, 11), (11, 15), (11, 16), (10, 11)].map(|(end, next)| views.sees(end, next));
+        assert_eq!(seen, [true, false, true, true]);
+        let (onward, _) = timeline.register_onward(3);
+        timeline.tick();
+        assert_eq!(timeline.views().bound, 20);
+        let holders: Vec<u64> = timeline.registrations().iter().map(|view| view.holder).collect();
+        assert_eq!(holders, [1, 2, 3]);
+        [first, second, onward].into_iter().for_each(|view| timeline.unregister(view));
+        let views = timeline.views();
+        assert_eq!((views.bound, views.at.is_empty()), (21, true));
+    }
+
+    #[test]
     fn more_views_than_slots_share_a_map() {
         let timeline = Timeline::new(5, u64::MAX);
-        let views: Vec<View> = (0..VIEWS + 2).map(|_| timeline.register().0).collect();
+        let views: Vec<View> = (0..VIEWS + 2).map(|_| timeline.register(0).0).collect();
         timeline.tick();
         assert_eq!(timeline.oldest(), 5);
         for view in views {

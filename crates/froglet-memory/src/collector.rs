@@ -16,9 +16,11 @@
 //! **[G5]** Each space of a transaction is collected once, when the transaction's end is at or below the
 //! horizon of the space; its undo memory goes with the last of them. The horizon of a space is found
 //! after that of all: a pin that is entered later is above it, see `keepers`, [Q1].
-//! **[G6]** Keys that a transaction replaced are noted by the transaction. Of what recovery has linked
-//! nobody has noted them: whoever cuts such a record takes out of the indexes every key that only
-//! states behind the cut had.
+//! **[G6]** Keys that a transaction replaced are noted by the transaction. Of what recovery has linked, and of what
+//! pruning has left of a chain, nobody has noted them: whoever cuts such a record takes out of the indexes every key
+//! that only states behind the cut had.
+//!
+//! What one old view or pin holds back is pruned from time to time: see `prune`.
 //!
 //! Writers that produce garbage faster than the thread collects it do a part of its work themselves; and whoever
 //! would be refused memory first does what can be done to have some back.
@@ -74,6 +76,10 @@ pub(crate) struct Ended {
 pub(crate) struct Garbage {
     queue: Mutex<VecDeque<Ended>>,
     bytes: AtomicUsize,
+    /// As in the options.
+    pub prune_bytes_min: usize,
+    /// Somebody looks for what can be pruned.
+    pruning: AtomicBool,
     /// Held by whoever collects [G2].
     working: Mutex<Work>,
     thread: Mutex<Option<Thread>>,
@@ -84,29 +90,74 @@ pub(crate) struct Garbage {
 
 /// What whoever collects goes on with.
 #[derive(Debug, Default)]
-struct Work {
+pub(crate) struct Work {
     /// What is being waited for to become durable.
     undurable: Option<(u64, Lsn)>,
     /// What waits for a pin to go.
-    held: VecDeque<Held>,
+    pub held: VecDeque<Held>,
     /// What waited when one went: to be looked at again.
     again: VecDeque<Held>,
     /// How many pins had gone then.
     gone: u64,
+    /// The undo memory of `held`.
+    pub held_bytes: usize,
+    /// What had to wait on after the last pruning.
+    pub left_bytes: usize,
+}
+
+impl Work {
+    fn hold(&mut self, held: Held) {
+        self.held_bytes += held.ended.undo.bytes();
+        self.held.push_back(held);
+    }
 }
 
 /// A transaction of which some spaces may have been collected.
 #[derive(Debug)]
-struct Held {
-    ended: Ended,
+pub(crate) struct Held {
+    pub ended: Ended,
     /// For each of its spaces.
-    collected: SmallVec<[bool; 16]>,
+    pub collected: SmallVec<[bool; 16]>,
 }
 
 impl Held {
     fn new(ended: Ended) -> Held {
         let collected = SmallVec::from_elem(false, ended.spaces.len());
         Held { ended, collected }
+    }
+}
+
+impl Garbage {
+    pub fn new(prune_bytes_min: usize) -> Garbage {
+        Garbage { prune_bytes_min, ..Garbage::default() }
+    }
+
+    /// The undo memory of transactions that wait for the oldest view.
+    pub fn waiting_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes all but those at the end of the queue that ended above a timestamp. Only for who collects.
+    pub fn take_up_to(&self, bound: u64) -> VecDeque<Ended> {
+        let mut queue = self.queue.lock();
+        let last = queue.iter().rposition(|ended| ended.end <= bound);
+        let n = last.map_or(0, |last| last + 1);
+        let rest = queue.split_off(n);
+        std::mem::replace(&mut queue, rest)
+    }
+
+    /// Puts what is left of them back, in front; so many bytes have gone.
+    pub fn put_back(&self, mut left: VecDeque<Ended>, gone_bytes: usize) {
+        let mut queue = self.queue.lock();
+        left.append(&mut queue);
+        *queue = left;
+        drop(queue);
+        self.bytes.fetch_sub(gone_bytes, Ordering::Relaxed);
+    }
+
+    /// Says that somebody looks for what can be pruned, or has done so.
+    pub fn set_pruning(&self, pruning: bool) {
+        self.pruning.store(pruning, Ordering::Relaxed);
     }
 }
 
@@ -124,6 +175,10 @@ impl Core {
             if waiting > WAIT_BYTES && self.has_collectable() {
                 std::thread::sleep(PASS_INTERVAL / 4);
             }
+        }
+        // What is being pruned is there for the next write.
+        if self.garbage.pruning.load(Ordering::Relaxed) && self.budget.is_short() {
+            std::thread::sleep(PASS_INTERVAL / 4);
         }
     }
 
@@ -197,6 +252,7 @@ impl Core {
     pub fn collect(&self, limit: usize, may_settle: bool) -> usize {
         let Some(mut work) = self.garbage.working.try_lock() else { return 0 };
         if may_settle {
+            self.timeline.set_coarse_ns(self.cooling.now_ns());
             self.advance_durable(&mut work.undurable);
             self.look_again(&mut work);
         }
@@ -213,6 +269,9 @@ impl Core {
             if round < batch {
                 break;
             }
+        }
+        if may_settle {
+            self.prune(&mut work);
         }
         done
     }
@@ -250,6 +309,7 @@ impl Core {
         while done < limit
             && let Some(held) = work.again.pop_front()
         {
+            work.held_bytes -= held.ended.undo.bytes();
             self.collect_one(held, horizon, work);
             done += 1;
         }
@@ -258,7 +318,7 @@ impl Core {
 
     /// For recovery: what a committed transaction that is replayed left behind.
     pub fn hold(&self, ended: Ended) {
-        self.garbage.working.lock().held.push_back(Held::new(ended));
+        self.garbage.working.lock().hold(Held::new(ended));
     }
 
     /// For recovery, when a pin has gone: nothing but pins holds anything.
@@ -324,7 +384,7 @@ impl Core {
         if held.collected.iter().all(|collected| *collected) {
             held.ended.undo.retire(&self.pool, &guard);
         } else {
-            work.held.push_back(held);
+            work.hold(held);
         }
     }
 
@@ -434,8 +494,8 @@ impl Core {
     }
 }
 
-/// Cuts what nobody needs from a row's chain [G1]. Returns the newest record that was cut, if one was
-/// that recovery had linked.
+/// Cuts what nobody needs from a row's chain [G1]. Returns the newest record that was cut, if the keys of one
+/// are noted by nobody.
 fn cut<'g>(block: &Block, slot: usize, horizon: u64, guard: &'g Guard) -> Option<&'g Undo> {
     let is_old = |undo: &Undo| {
         stamped_end(undo.word.load(Ordering::Acquire)).is_some_and(|end| end <= horizon)
@@ -463,14 +523,14 @@ fn cut<'g>(block: &Block, slot: usize, horizon: u64, guard: &'g Guard) -> Option
                 head
             }
         };
-        let (mut cut, mut recovered, mut next) = (0, false, first);
+        let (mut cut, mut unnoted, mut next) = (0, false, first);
         while let Some(undo) = next {
             undo.unlinked.store(true, Ordering::Relaxed);
-            recovered |= undo.recovered;
+            unnoted |= undo.unnoted.load(Ordering::Relaxed);
             cut += 1;
             next = undo.next(guard);
         }
         block.uncount(cut);
-        return first.filter(|_| recovered);
+        return first.filter(|_| unnoted);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,11 +13,11 @@ use crossbeam_epoch as epoch;
 use froglet_engine::env::{Env, RealEnv};
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineTxn, IndexId, IndexSpec, Layout,
-    Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
+    BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineTxn, HeldBack, Holder, IndexId,
+    IndexSpec, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
 };
 
-use crate::clock::{Registered, Timeline};
+use crate::clock::{Registered, Timeline, holder};
 use crate::collector::Garbage;
 use crate::column::Wanted;
 use crate::index::OrderedIndex;
@@ -49,6 +50,8 @@ pub struct MemoryOptions {
     pub collector_thread: bool,
     /// When blocks are frozen.
     pub freeze: FreezeOptions,
+    /// What old views and pins hold back is pruned when it has grown to so many bytes; 0: in every pass.
+    pub prune_bytes_min: usize,
     /// A checkpoint saves the entries of an index that has so many.
     pub index_rows_min: u64,
 }
@@ -62,6 +65,7 @@ impl Default for MemoryOptions {
             log: LogOptions::default(),
             collector_thread: true,
             freeze: FreezeOptions::default(),
+            prune_bytes_min: 8 << 20,
             index_rows_min: 2 * ROWS_PER_BLOCK as u64,
         }
     }
@@ -144,7 +148,7 @@ impl Core {
 
     /// A registered view of what is committed now, and of what `own` writes.
     pub fn fresh(&self, own: TxnId) -> Snapshot {
-        let (registered, ts) = Registered::new(&self.timeline);
+        let (registered, ts) = Registered::new(&self.timeline, own.0);
         Snapshot::new(Ts(ts), own, Box::new(registered))
     }
 
@@ -191,9 +195,20 @@ impl MemoryEngine {
         self.core.recovery
     }
 
-    fn start_thread(&self, name: &str, run: fn(&Core)) -> Result<(), EngineError> {
+    fn start_thread(&self, name: &'static str, run: fn(&Core)) -> Result<(), EngineError> {
         let core = Arc::clone(&self.core);
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&core));
+        // What it had in its hands when it panicked is neither linked nor free: nobody can go on from there. And without
+        // it memory only grows, until nobody writes any more. A start from the log is right, and soon done.
+        let work = move || {
+            let end = std::panic::catch_unwind(AssertUnwindSafe(|| run(&core)));
+            if end.is_err() {
+                eprintln!(
+                    "the thread {name} has panicked: this process ends, and is to be started again"
+                );
+                std::process::abort();
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
         let thread = thread.map_err(|error| EngineError::Unusable {
             what: format!("the thread {name} cannot be started"),
             source: Arc::new(error),
@@ -279,7 +294,6 @@ impl Drop for MemoryEngine {
         self.core.cooling.stop();
         for thread in self.threads.lock().drain(..) {
             thread.thread().unpark();
-            // A thread that panicked has said so; there is nothing left to stop.
             let _ = thread.join();
         }
     }
@@ -344,8 +358,14 @@ impl Engine for MemoryEngine {
         Box::new(self.begin_txn(id))
     }
 
-    fn snapshot(&self) -> Arc<Snapshot> {
-        self.fresh(TxnId(0))
+    fn snapshot_for(&self, holder: TxnId) -> Arc<Snapshot> {
+        let (registered, ts) = Registered::new(&self.core.timeline, holder.0);
+        Arc::new(Snapshot::new(Ts(ts), TxnId(0), Box::new(registered)))
+    }
+
+    fn onward_snapshot(&self) -> Arc<Snapshot> {
+        let (registered, ts) = Registered::onward(&self.core.timeline, holder::PAST);
+        Arc::new(Snapshot::new(Ts(ts), TxnId(0), Box::new(registered)))
     }
 
     fn fresh(&self, own: TxnId) -> Arc<Snapshot> {
@@ -358,6 +378,30 @@ impl Engine for MemoryEngine {
 
     fn oldest_snapshot(&self) -> Ts {
         Ts(self.core.timeline.oldest())
+    }
+
+    fn held_back(&self) -> Vec<HeldBack> {
+        let now_ns = self.core.cooling.now_ns();
+        let views = self.core.timeline.registrations().into_iter().map(|view| HeldBack {
+            ts: Ts(view.ts),
+            holder: match view.holder {
+                holder::SIDE => Holder::Side,
+                holder::PAST => Holder::Past,
+                holder::CHECKPOINT => Holder::Checkpoint,
+                holder::KEPT => Holder::Kept,
+                id => Holder::Transaction(TxnId(id)),
+            },
+            age: Some(Duration::from_nanos(now_ns.saturating_sub(view.since_ns))),
+            spaces: Vec::new(),
+        });
+        let keepers = self.core.keepers.lock();
+        let pins = keepers.iter().map(|(keeper, state)| HeldBack {
+            ts: Ts(state.pin().ts),
+            holder: Holder::Keeper(*keeper),
+            age: None,
+            spaces: state.pin().spaces.iter().map(|space| space.id).collect(),
+        });
+        views.chain(pins).collect()
     }
 
     fn kept(&self, keeper: u64) -> Option<Arc<Snapshot>> {
@@ -422,7 +466,10 @@ impl Engine for MemoryEngine {
             Some(log) => log.append_now(&[&redo::note_head(key), value]).map_err(log_failed)?,
             None => Lsn(0),
         };
-        notes.insert(key, value.to_vec());
+        match value.is_empty() {
+            true => drop(notes.remove(&key)),
+            false => drop(notes.insert(key, value.to_vec())),
+        }
         Ok(lsn)
     }
 
@@ -450,6 +497,18 @@ impl Engine for MemoryEngine {
 
     fn memory(&self) -> (u64, u64) {
         (self.core.budget.used_bytes(), self.core.budget.limit_bytes())
+    }
+
+    fn borrow_memory(&self, bytes: u64) -> Result<(), EngineError> {
+        self.core.budget.borrow(bytes)
+    }
+
+    fn borrow_memory_anyway(&self, bytes: u64) {
+        self.core.budget.borrow_anyway(bytes);
+    }
+
+    fn return_memory(&self, bytes: u64) {
+        self.core.budget.give_back(bytes);
     }
 
     fn as_any(&self) -> &dyn Any {

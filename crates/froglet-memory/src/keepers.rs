@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use froglet_engine::{Lsn, Snapshot, Ts, TxnId};
 
-use crate::clock::{Registered, Timeline};
+use crate::clock::{Registered, Timeline, holder};
 use crate::space::Space;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -111,6 +111,13 @@ impl Keepers {
         self.keepers.lock()
     }
 
+    /// The oldest pin of those who are announced, or the end of time. None while somebody has the lock.
+    pub fn oldest_announced(&self) -> Option<u64> {
+        let keepers = self.keepers.try_lock()?;
+        let announced = keepers.values().filter(|keeper| keeper.kept().is_none());
+        Some(announced.map(|keeper| keeper.pin().ts).min().unwrap_or(u64::MAX))
+    }
+
     /// The end of the log, and who is announced in the log before it.
     pub fn announced_at(&self, appended: impl FnOnce() -> Lsn) -> (Lsn, BTreeMap<u64, Keeper>) {
         let keepers = self.lock();
@@ -135,7 +142,7 @@ impl Keepers {
     /// The view that is kept for a keeper.
     pub fn view(&self, keeper: u64, timeline: &Arc<Timeline>) -> Option<Snapshot> {
         let pin = Arc::clone(self.lock().get(&keeper)?.kept()?);
-        let (registered, _) = Registered::new(timeline);
+        let (registered, _) = Registered::new(timeline, holder::KEPT);
         Some(Snapshot::new(Ts(pin.ts), TxnId(0), Box::new((pin, registered))))
     }
 }

@@ -292,7 +292,7 @@ pub(crate) fn keys_behind(
     keys
 }
 
-/// The keys that a row had before records that recovery linked.
+/// The keys that a row had before records of which nobody has noted them.
 pub(crate) fn recovered_keys(
     space: &Space,
     index: &Index,
@@ -301,7 +301,19 @@ pub(crate) fn recovered_keys(
 ) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let Some((mut walk, head)) = KeyWalk::new(space, index, rid, &[], guard) else { return keys };
-    walk.go_back(head, |undo, key| keys.extend(key.filter(|_| undo.recovered)));
+    walk.go_back(head, |undo, key| {
+        keys.extend(key.filter(|_| undo.unnoted.load(Ordering::Relaxed)))
+    });
+    keys
+}
+
+/// The keys of all states of a row.
+pub(crate) fn all_keys(space: &Space, index: &Index, rid: RowId, guard: &Guard) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let Some((mut walk, head)) = KeyWalk::new(space, index, rid, &[], guard) else { return keys };
+    walk.go_back(head, |_, key| keys.extend(key));
+    keys.sort_unstable();
+    keys.dedup();
     keys
 }
 

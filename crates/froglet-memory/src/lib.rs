@@ -46,6 +46,7 @@ pub mod log;
 mod manifest;
 mod memory;
 mod migrate;
+mod prune;
 mod read;
 mod reclaim;
 mod recovery;

@@ -1,6 +1,6 @@
 //! The manifest of a checkpoint: which files it consists of, and what is where in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
@@ -90,7 +90,7 @@ pub(crate) struct ColumnEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BlockEntry {
     pub block: u32,
-    /// The number of the checkpoint that wrote it.
+    /// The number of the checkpoint since which it has been as it is; a later one may have written it again.
     pub seq: u64,
     pub file: String,
     pub batch: usize,
@@ -102,6 +102,9 @@ pub(crate) struct FileEntry {
     pub name: String,
     pub bytes: u64,
     pub crc32: u32,
+    /// How many batches it has; 0 where that is not known.
+    #[serde(default)]
+    pub batches: usize,
 }
 
 /// What every format's manifest says of itself.
@@ -178,6 +181,29 @@ impl Manifest {
 }
 
 impl SpaceEntry {
+    /// The files of which at most half is left, if only these blocks are still what they were: they are written again,
+    /// so that a checkpoint's files have at most twice as many blocks as there are.
+    pub fn mostly_dead(
+        &self,
+        files: &[FileEntry],
+        is_clean: impl Fn(u32) -> bool,
+    ) -> BTreeSet<&str> {
+        let mut live = BTreeMap::<&str, (usize, usize)>::new();
+        for block in &self.blocks {
+            let (clean, batches) = live.entry(&block.file).or_default();
+            *clean += usize::from(is_clean(block.block));
+            *batches = (*batches).max(block.batch + 1);
+        }
+        let known =
+            |name: &str| files.iter().find(|file| file.name == name).map_or(0, |f| f.batches);
+        let is_mostly_dead =
+            |name: &str, (clean, batches): (usize, usize)| 2 * clean <= batches.max(known(name));
+        live.into_iter()
+            .filter(|(name, counts)| is_mostly_dead(name, *counts))
+            .map(|(name, _)| name)
+            .collect()
+    }
+
     pub fn block(&self, block: u32) -> Option<&BlockEntry> {
         let at = self.blocks.binary_search_by_key(&block, |b| b.block).ok()?;
         Some(&self.blocks[at])

@@ -36,16 +36,29 @@ impl Drop for Admitted<'_> {
     }
 }
 
-/// The account of the engine's memory.
+/// Queries have always this part of the limit, and so many bytes.
+const LENT_PART: u64 = 8;
+const LENT_BYTES_MIN: u64 = 16 << 20;
+
+/// The account of the engine's memory, and of what queries use beside it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit_bytes: u64,
     used_bytes: AtomicU64,
+    /// What queries have borrowed.
+    borrowed_bytes: AtomicU64,
+    /// What the indexes hold, as last measured by the collector.
+    index_bytes: AtomicU64,
 }
 
 impl Budget {
     pub fn new(limit_bytes: u64) -> Budget {
-        Budget { limit_bytes, used_bytes: AtomicU64::new(0) }
+        Budget {
+            limit_bytes,
+            used_bytes: AtomicU64::new(0),
+            borrowed_bytes: AtomicU64::new(0),
+            index_bytes: AtomicU64::new(0),
+        }
     }
 
     /// Whether `bytes` more may be used.
@@ -103,12 +116,43 @@ impl Budget {
         debug_assert!(before >= bytes as u64, "released {bytes} bytes of {before}");
     }
 
+    /// Lends memory to a query: within the limit, or of the part of it that is always theirs.
+    pub fn borrow(&self, bytes: u64) -> Result<(), EngineError> {
+        let always = (self.limit_bytes / LENT_PART).max(LENT_BYTES_MIN);
+        let before = self.borrowed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= always || self.used_bytes() <= self.limit_bytes {
+            return Ok(());
+        }
+        self.give_back(bytes);
+        Err(self.refusal(bytes))
+    }
+
+    /// The same of what is in use already.
+    pub fn borrow_anyway(&self, bytes: u64) {
+        self.borrowed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn give_back(&self, bytes: u64) {
+        let before = self.borrowed_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{bytes} bytes of {before} are given back");
+    }
+
+    pub fn set_index_bytes(&self, bytes: u64) {
+        self.index_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     pub fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Ordering::Relaxed)
+        let parts = [&self.used_bytes, &self.borrowed_bytes, &self.index_bytes];
+        parts.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
+    }
+
+    /// Whether less than a quarter of the memory is left.
+    pub fn is_short(&self) -> bool {
+        self.used_bytes() >= self.limit_bytes - self.limit_bytes / 4
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
         budget,
         stripes: Stripes::new(),
         spaces: RwLock::default(),
-        garbage: Garbage::default(),
+        garbage: Garbage::new(options.prune_bytes_min),
         cooling: Cooling::new(Arc::clone(&options.env), options.freeze),
         keepers: Keepers::default(),
         log: None,
@@ -282,6 +282,9 @@ impl Recovered {
                 if let Some(space) = self.spaces.get(&space) {
                     space.declare(&columns);
                 }
+            }
+            Entry::Note { key, value } if value.is_empty() => {
+                self.notes.remove(&key);
             }
             Entry::Note { key, value } => {
                 self.notes.insert(key, value);

@@ -141,7 +141,7 @@ impl<'c> Replay<'c> {
             seq: 0,
             space: self.space_at(space),
             kind,
-            recovered: true,
+            unnoted: true,
         };
         let record = self.ended.undo.push(&self.core.pool, header, &images);
         let undo = self.ended.undo.last().expect("the record was pushed");

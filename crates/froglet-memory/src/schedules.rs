@@ -67,7 +67,12 @@ impl Db {
     fn new(rows: i64) -> (Arc<Db>, Vec<RowId>) {
         let freeze =
             FreezeOptions { after: Some(Duration::ZERO), threads: 0, ..FreezeOptions::default() };
-        let options = MemoryOptions { collector_thread: false, freeze, ..MemoryOptions::default() };
+        let options = MemoryOptions {
+            collector_thread: false,
+            freeze,
+            prune_bytes_min: 0,
+            ..MemoryOptions::default()
+        };
         let engine = MemoryEngine::open(options).expect("opens");
         engine.create_space(SpaceId(1)).expect("a space");
         let table = engine.open_table(SpaceId(1), layout()).expect("opens");
@@ -410,6 +415,56 @@ fn a_reader_sees_whole_rows_of_one_commit() {
         });
         join(vec![writer, reader, collector(&db)]);
         assert_eq!(db.scan(&db.engine.snapshot()), vec![2, 2]);
+    });
+}
+
+#[test]
+fn what_lies_between_views_goes_and_no_view_notices() {
+    explore(|| {
+        let (db, rids) = Db::new(1);
+        let rid = rids[0];
+        let old = db.engine.snapshot();
+        let writer = spawn(&db, move |db| {
+            for n in 1..5 {
+                let mut txn = db.begin(10 + n as u64);
+                // One column, the other, both: of a run there stays what covers it.
+                let base = txn.snapshot().ts;
+                let set = |txn: &mut MemoryTxn, at: usize, value: Value| {
+                    db.table.update_row(txn, base, rid, &[at], &[value]).expect("one writer");
+                };
+                set(&mut txn, 1, Value::Int64(n));
+                if n == 2 {
+                    let point = txn.savepoint();
+                    set(&mut txn, 2, name(77));
+                    txn.rollback_to(point);
+                }
+                set(&mut txn, 2, name(n));
+                txn.commit().expect("commits");
+            }
+        });
+        let readers = (0..2).map(|_| {
+            spawn(&db, move |db| {
+                let snapshot = db.engine.snapshot();
+                let first = db.number(&snapshot, rid).expect("seen");
+                thread::yield_now();
+                assert_eq!(db.number(&snapshot, rid), Some(first));
+                assert_eq!(db.scan(&snapshot), [first]);
+                assert_eq!(db.seek(&snapshot, 1), [(rid, first)]);
+            })
+        });
+        let mut tasks: Vec<_> = readers.collect();
+        tasks.extend([writer, collector(&db)]);
+        join(tasks);
+        db.engine.collect_garbage();
+        assert_eq!(db.number(&old, rid), Some(0));
+        assert_eq!(db.seek(&old, 1), [(rid, 0)]);
+        // The newest version, and one record of each column for the old view.
+        let versions = db.engine.block_counts(SpaceId(1)).versions;
+        assert!(versions <= 4, "{versions} versions for two views");
+        drop(old);
+        (0..2).for_each(|_| _ = db.engine.collect_garbage());
+        assert_eq!(db.engine.block_counts(SpaceId(1)).versions, 0);
+        assert_eq!([0, 1, 2].map(|at| db.table.index_entries(at)), [1; 3]);
     });
 }
 

@@ -121,6 +121,11 @@ impl Space {
         self.oldest_pin.load(Ordering::Acquire)
     }
 
+    /// The timestamps of its pins, ascending.
+    pub fn pins(&self) -> Vec<u64> {
+        self.pins.lock().keys().copied().collect()
+    }
+
     /// The next pin's timestamp after one.
     pub fn pin_after(&self, ts: u64) -> Option<u64> {
         self.pins.lock().range((Bound::Excluded(ts), Bound::Unbounded)).next().map(|(ts, _)| *ts)

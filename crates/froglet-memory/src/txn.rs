@@ -83,7 +83,7 @@ impl std::fmt::Debug for MemoryTxn {
 
 /// The registered view behind a transaction's snapshot.
 fn new_snapshot(core: &Core, own: TxnId) -> (View, Arc<Snapshot>) {
-    let (registered, ts) = Registered::new(&core.timeline);
+    let (registered, ts) = Registered::new(&core.timeline, own.0);
     let view = registered.view();
     (view, Arc::new(Snapshot::new(Ts(ts), own, Box::new(registered))))
 }
@@ -148,7 +148,7 @@ impl MemoryTxn {
             seq: self.seq(),
             space: self.space_at(space),
             kind,
-            recovered: false,
+            unnoted: false,
         };
         self.undo.push(&self.core.pool, header, images)
     }
@@ -398,7 +398,7 @@ impl EngineTxn for MemoryTxn {
     fn refresh(&mut self) {
         if let (View::Slot(_), Some(snapshot)) = (self.view, Arc::get_mut(&mut self.snapshot)) {
             // Nobody reads in this view now.
-            let (_, ts) = self.core.timeline.renew(self.view);
+            let (_, ts) = self.core.timeline.renew(self.view, self.id.0);
             snapshot.ts = Ts(ts);
             return;
         }

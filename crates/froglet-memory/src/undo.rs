@@ -7,10 +7,10 @@
 //!            └─────────┘      └─────────┘      └─────────┘
 //! ```
 //!
-//! A record is immutable once it is linked, except `word` (stamped once), `next` (cut to null by the
-//! collector) and the collector's own flag. It stands by itself: strings that do not fit their view are
-//! copied behind it, so that it never depends on a block's heap; of one that has a chunk for itself the
-//! buffer keeps a share of the chunk instead.
+//! A record is immutable once it is linked, except `word` (stamped once), `next` (moved on by the collector: to
+//! null by a cut, to an older record by pruning, see `prune`) and the collector's own flags. It stands by itself: strings
+//! that do not fit their view are copied behind it, so that it never depends on a block's heap; of one that has a chunk
+//! for itself the buffer keeps a share of the chunk instead.
 //!
 //! Records live in segments that belong to their transaction, then to the collector. **[U1]** A
 //! segment is recycled only after all its records are unlinked and every thread that was pinned at
@@ -85,8 +85,9 @@ pub(crate) struct Undo {
     pub kind: Kind,
     /// Set by the collector when the record is no longer in a chain.
     pub unlinked: AtomicBool,
-    /// Linked by recovery: who cuts it sees to the keys of its row, see `collector`, [G6].
-    pub recovered: bool,
+    /// Nobody has noted which keys the state before it has: who unlinks it sees to them, see `collector`, [G6].
+    /// Of what recovery has linked, and set by the collector.
+    pub unnoted: AtomicBool,
 }
 
 #[cfg(not(shuttle))]
@@ -100,7 +101,7 @@ impl Undo {
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Before linking: what the record stands on. After: null, by the collector.
+    /// Before linking: what the record stands on. After, by the collector: null, or what lies behind.
     pub fn set_next(&self, next: *mut Undo) {
         self.next.store(next, Ordering::Release);
     }
@@ -165,6 +166,10 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
+        // Whoever panics may drop records that are still linked: they stay for whoever reads them until the process ends.
+        if std::thread::panicking() {
+            return;
+        }
         self.budget.release(self.words * 8);
         let memory = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.words);
         // SAFETY: made by `Box::into_raw` in `new`; [U1] nobody reads its records any more.
@@ -240,7 +245,7 @@ pub(crate) struct Header {
     pub seq: u32,
     pub space: u16,
     pub kind: Kind,
-    pub recovered: bool,
+    pub unnoted: bool,
 }
 
 impl UndoBuffer {
@@ -268,7 +273,7 @@ impl UndoBuffer {
             space: header.space,
             kind: header.kind,
             unlinked: AtomicBool::new(false),
-            recovered: header.recovered,
+            unnoted: AtomicBool::new(header.unnoted),
         };
         // SAFETY: `allocate` gave `words` words of our own, aligned to eight; header, images and
         // strings lie in them one behind the other.

@@ -702,6 +702,7 @@ impl Catalog {
         self.store.insert(txn, &ObjectDef::Sequence(def.clone()), scope.limits).await?;
         let id = def.id;
         local_set(txn, id, Some(Changed::Sequence(Arc::new(def))));
+        local_mut(txn).created.push(Remains::Sequence(id));
         Ok(id)
     }
 

@@ -307,7 +307,7 @@ impl Catalog {
             objects = store.load(&engine.snapshot());
         }
         CrashPoint::RecoveryCatalog.reached();
-        let (first, garbage) = load(&*engine, objects);
+        let (first, mut garbage) = load(&*engine, objects);
         let ids = recover_ids(&*engine, &first);
         let states = first.tables.iter().map(|(id, t)| {
             let state = TableState::default();
@@ -320,6 +320,10 @@ impl Catalog {
         let kept_unread = first.unreadable.values().flat_map(|found| found.spaces()).collect();
         let ended_migrations = History::open(manager.clone(), &lazy)?;
         let change_log = ChangeLog::open(manager.clone())?;
+        let sequences = Sequences::recover(engine.clone());
+        let noted = sequences.ids().into_iter().map(Remains::Sequence);
+        let is_known = |noted: &Remains| in_use(&first, noted) || change_log.keeps(noted);
+        garbage.extend(noted.filter(|noted| !is_known(noted)).map(|noted| (Ts(0), noted)));
         let next_ids = [ended_migrations.next_id(), change_log.next_id()];
         let next_migration = lazy.iter().map(|id| id + 1).chain(next_ids);
         let next_migration = next_migration.max().unwrap_or(1);
@@ -331,7 +335,7 @@ impl Catalog {
             retired_lazies: Mutex::default(),
             aborted_lazies: Mutex::default(),
             store,
-            sequences: Sequences::recover(engine.clone()),
+            sequences,
             states,
             latest: ArcSwap::from_pointee(first),
             history: RwLock::default(),
@@ -723,7 +727,9 @@ impl Catalog {
         let unused = created.into_iter().filter(|r| !in_use(&after, r));
         // A column that was dropped may be what another is computed from.
         let replaced = changes.replaced.iter().copied().filter(|r| !in_use(&after, r));
-        let gone = replaced.chain(unused);
+        let dropped = changes.objects.iter().filter(|(_, changed)| changed.is_none());
+        let dropped = dropped.map(|(id, _)| *id).filter(|id| before.sequences.contains_key(id));
+        let gone = replaced.chain(unused).chain(dropped.map(Remains::Sequence));
         garbage.extend(gone.filter(|r| !self.change_log.keeps(r)).map(|r| (ts, r)));
         drop(garbage);
         self.flips.lock().extend(flips(&changes, &before, ts).map(Arc::new));
@@ -756,9 +762,13 @@ impl Catalog {
         self.release_lazies(oldest);
         let mut free = Vec::new();
         self.garbage.lock().retain(|(ts, remains)| {
-            let (Remains::Column(space, _) | Remains::Index(space, _) | Remains::Space(space)) =
-                *remains;
-            let keep = *ts >= oldest || self.is_read_lazily(space);
+            let is_read = match *remains {
+                Remains::Column(space, _) | Remains::Index(space, _) | Remains::Space(space) => {
+                    self.is_read_lazily(space)
+                }
+                Remains::Sequence(_) => false,
+            };
+            let keep = *ts >= oldest || is_read;
             if !keep {
                 free.push(*remains);
             }
@@ -769,6 +779,7 @@ impl Catalog {
                 Remains::Column(space, column) => self.engine().drop_column(space, column),
                 Remains::Index(space, index) => self.engine().drop_index(space, index),
                 Remains::Space(space) => self.engine().drop_space(space),
+                Remains::Sequence(id) => self.sequences.forget(id),
             }
             CrashPoint::GarbageFreed.reached();
         }
@@ -869,11 +880,15 @@ fn recover_ids(engine: &dyn Engine, catalog: &CatalogVersion) -> Ids {
 }
 
 pub(crate) fn in_use(catalog: &CatalogVersion, remains: &Remains) -> bool {
-    catalog.tables.values().any(|t| match *remains {
-        Remains::Column(space, column) => t.def.space == space && t.def.stores(column),
-        Remains::Index(space, index) => t.def.space == space && t.def.index_by_id(index).is_some(),
-        Remains::Space(space) => t.def.space == space,
-    })
+    let mut tables = catalog.tables.values().map(|table| &table.def);
+    match *remains {
+        Remains::Column(space, column) => tables.any(|t| t.space == space && t.stores(column)),
+        Remains::Index(space, index) => {
+            tables.any(|t| t.space == space && t.index_by_id(index).is_some())
+        }
+        Remains::Space(space) => tables.any(|t| t.space == space),
+        Remains::Sequence(id) => catalog.sequences.contains_key(&id),
+    }
 }
 
 fn flips<'a>(

@@ -142,8 +142,21 @@ impl SchemaChange {
     }
 
     fn keeps(&self, remains: &Remains) -> bool {
-        matches!(*remains, Remains::Column(space, column)
-            if self.kept.contains(&KeptColumn { space, column }))
+        match *remains {
+            Remains::Column(space, column) => self.kept.contains(&KeptColumn { space, column }),
+            Remains::Sequence(id) => self.sequences().any(|sequence| sequence == id),
+            Remains::Index(..) | Remains::Space(_) => false,
+        }
+    }
+
+    /// Sequences that it dropped: whoever reverts it asks for their last values.
+    fn sequences(&self) -> impl Iterator<Item = ObjectId> {
+        self.objects.iter().filter(|object| object.after.is_none()).filter_map(|object| {
+            match &object.before {
+                Some(ObjectDef::Sequence(sequence)) => Some(sequence.id),
+                _ => None,
+            }
+        })
     }
 }
 
@@ -220,12 +233,14 @@ impl ChangeLog {
     /// more are returned.
     fn tidy(&self, latest: impl Fn() -> Arc<CatalogVersion>) -> Vec<Remains> {
         let (mut cleared, mut deleted, mut freed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sequences = Vec::new();
         let now = now_us();
         let mut state = self.state.lock();
         let excess = state.changes.len().saturating_sub(REMEMBERED);
         for change in state.changes.drain(..excess).collect::<Vec<_>>() {
             deleted.extend(state.rows.remove(&change.id));
             freed.extend(change.kept.iter().copied());
+            sequences.extend(change.sequences().map(Remains::Sequence));
         }
         let State { changes, rows, restored } = &mut *state;
         for change in changes {
@@ -240,6 +255,7 @@ impl ChangeLog {
         let latest = latest();
         let remains = freed.iter().map(|kept| Remains::Column(kept.space, kept.column));
         let remains: Vec<Remains> = remains
+            .chain(sequences)
             .filter(|remains| !state.keeps(remains) && !crate::catalog::in_use(&latest, remains))
             .collect();
         drop(state);

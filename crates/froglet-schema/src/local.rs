@@ -40,6 +40,8 @@ pub enum Remains {
     Index(SpaceId, IndexId),
     /// A space.
     Space(SpaceId),
+    /// The note of a sequence.
+    Sequence(ObjectId),
 }
 
 /// The part that a savepoint saves.

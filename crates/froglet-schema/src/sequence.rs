@@ -2,6 +2,8 @@
 //!
 //! A sequence's state is a note in the log, under its object id. As PostgreSQL does, the note runs
 //! ahead: it is written once for every [`AHEAD`] values, so a crash may skip some and repeats none.
+//! The note goes when the sequence has been dropped and nobody can know it any more, not to revert the drop either.
+//!
 //! S1: a value is given only below the logged mark, and the mark is in the log before any commit
 //!     record of a transaction that was given the value.
 //! S2: whoever is given a value, or told where a sequence stands, is told so when the mark is durable: the position
@@ -67,6 +69,20 @@ impl Sequences {
             }
         }
         Sequences { engine, states: Mutex::new(states) }
+    }
+
+    /// Of which something is known.
+    pub fn ids(&self) -> Vec<ObjectId> {
+        self.states.lock().keys().copied().collect()
+    }
+
+    /// Of a sequence that nobody knows any more: what is known of it.
+    pub fn forget(&self, id: ObjectId) {
+        let mut states = self.states.lock();
+        if states.remove(&id).is_some() {
+            // What cannot be logged now is found again by the next start.
+            let _ = self.engine.drop_note(u64::from(id));
+        }
     }
 
     fn note(&self, id: ObjectId, value: i64, called: bool) -> Result<Lsn, SchemaError> {

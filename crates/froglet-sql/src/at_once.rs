@@ -13,6 +13,7 @@
 //! A1: a statement that answers `None` has changed nothing but the read view of READ COMMITTED,
 //!     which the next statement takes anew: it can be run from its beginning.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use froglet_engine::Value;
@@ -25,7 +26,7 @@ use crate::execute::{fields_of, writes};
 use crate::modify::Written;
 use crate::plan::Plan;
 use crate::prepared::Prepared;
-use crate::query_run::read_or_none;
+use crate::query_run::{panicked, read_or_none};
 use crate::select::Found;
 use crate::session::{Block, Session};
 use crate::stream::{Outcome, RowStream, TagKind};
@@ -36,7 +37,7 @@ pub(crate) const FEW: usize = 256;
 
 impl Session {
     /// Runs a bound statement, if it has nothing to wait for. Otherwise `None`: the parameters are
-    /// still there, and [`Session::run`] is to be asked. The only error is that of a COMMIT.
+    /// still there, and [`Session::run`] is to be asked. The only errors are that of a COMMIT, and a panic.
     pub fn run_at_once(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -47,7 +48,9 @@ impl Session {
         }
         match &*prepared.statement.command {
             Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_) => {
-                self.planned_at_once(prepared, params).map(Ok)
+                let run = || self.planned_at_once(prepared, params).map(Ok);
+                let outcome = std::panic::catch_unwind(AssertUnwindSafe(run));
+                outcome.unwrap_or_else(|panic| Some(Err(self.failed(panicked(panic)))))
             }
             Command::Begin { modes, tag } if self.block == Block::Idle => {
                 self.begin_at_once(prepared)?;

@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use froglet_engine::{BlockCounts, ColumnType, Snapshot, SpaceId, Value};
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef, SqlType,
@@ -21,6 +22,8 @@ use crate::advisory::Lasts;
 use crate::copy::progress::CopyRow;
 use crate::database::Ends;
 use crate::error::SqlError;
+use crate::query::account::Meter;
+use crate::session::held_back::HeldBackRow;
 use crate::types::{self, Zone};
 
 /// One row of pg_settings.
@@ -218,6 +221,18 @@ pub trait SessionFunctions: Send + Sync {
     fn sequence_state(&self, sequence: ObjectId) -> Option<(i64, bool)> {
         let _ = sequence;
         None
+    }
+    /// Where the memory of its queries is accounted for.
+    fn meter(&self) -> Option<&Meter> {
+        None
+    }
+    /// Where its queries run.
+    fn environment(&self) -> Option<Arc<RuntimeEnv>> {
+        None
+    }
+    /// Who keeps old versions from being collected.
+    fn held_back(&self) -> Vec<HeldBackRow> {
+        Vec::new()
     }
     fn migrations(&self) -> Vec<MigrationStatus> {
         Vec::new()

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use datafusion::execution::runtime_env::RuntimeEnv;
 use froglet_engine::{Engine, Snapshot, SqlState, TxnId};
 use froglet_schema::role::INITIAL_ROLE;
 use froglet_schema::{
@@ -31,6 +32,7 @@ use crate::error::SqlError;
 use crate::exported::Exported;
 use crate::functions::SessionState;
 use crate::notify::{Channels, Mail};
+use crate::query::account::Pool;
 use crate::roles::login::{self, Logins};
 use crate::session::Session;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
@@ -175,7 +177,8 @@ pub struct Database {
     /// What passwords are checked against.
     pub(crate) logins: Logins,
     pub(crate) channels: Channels,
-    pub(crate) exported: Exported,
+    pub(crate) exported: Arc<Exported>,
+    environment: Arc<RuntimeEnv>,
 }
 
 impl Database {
@@ -190,6 +193,7 @@ impl Database {
         for (name, value) in &defaults.settings {
             settings.set_default(name, value)?;
         }
+        let environment = Pool::environment(engine.clone());
         let manager = TxnManager::new(engine);
         let catalog = Catalog::open(manager).await?;
         catalog.past().keep_for(settings.retention());
@@ -206,7 +210,8 @@ impl Database {
             copy_directory: defaults.copy_directory,
             logins,
             channels: Channels::default(),
-            exported: Exported::default(),
+            exported: Arc::default(),
+            environment,
         });
         db.resume_lazies()?;
         db.drop_all_temporary().await?;
@@ -392,6 +397,13 @@ impl Database {
         infos
     }
 
+    /// The session whose transaction this is.
+    pub(crate) fn pid_of(&self, txn: TxnId) -> Option<i32> {
+        let sessions = self.sessions.lock();
+        let mut all = sessions.values();
+        all.find(|session| session.txn.load(Ordering::Relaxed) == txn.0).map(|session| session.pid)
+    }
+
     /// The COPYs under way, by pid.
     pub(crate) fn copies(&self) -> Vec<CopyRow> {
         let sessions = self.sessions.lock();
@@ -401,6 +413,11 @@ impl Database {
             .collect();
         rows.sort_by_key(|row| row.pid);
         rows
+    }
+
+    /// Where queries run.
+    pub(crate) fn environment(&self) -> &Arc<RuntimeEnv> {
+        &self.environment
     }
 
     /// Where COPY reads and writes files, if it may.

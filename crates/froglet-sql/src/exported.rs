@@ -6,9 +6,12 @@
 //! ```
 //!
 //! Who takes one sees nothing of what the exporter itself has written, and writes nothing.
+//!
+//! What is exported is the exporting session's: it goes with [`ExportedView`], at the end of the transaction or with
+//! the session, however that ends. Here is only the way to it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -33,29 +36,40 @@ pub(crate) struct Exported(Mutex<Named>);
 #[derive(Default)]
 struct Named {
     count: u64,
-    views: BTreeMap<String, Arc<Snapshot>>,
+    views: BTreeMap<String, Weak<Snapshot>>,
+}
+
+/// A view that can be taken while this lives.
+pub(crate) struct ExportedView {
+    name: String,
+    _view: Arc<Snapshot>,
+    exported: Arc<Exported>,
+}
+
+impl ExportedView {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for ExportedView {
+    fn drop(&mut self) {
+        self.exported.0.lock().views.remove(&self.name);
+    }
 }
 
 impl Exported {
-    /// A new name of a view.
-    pub(crate) fn add(&self, txn: u64, view: &Arc<Snapshot>) -> String {
+    /// Gives a view a name.
+    pub(crate) fn add(self: &Arc<Self>, txn: u64, view: &Arc<Snapshot>) -> ExportedView {
         let mut named = self.0.lock();
         named.count += 1;
         let name = format!("{txn:08X}-{}", named.count);
-        named.views.insert(name.clone(), view.clone());
-        name
-    }
-
-    /// These cannot be taken any more.
-    pub(crate) fn forget(&self, names: &[String]) {
-        if !names.is_empty() {
-            let mut named = self.0.lock();
-            names.iter().for_each(|name| drop(named.views.remove(name)));
-        }
+        named.views.insert(name.clone(), Arc::downgrade(view));
+        ExportedView { name, _view: view.clone(), exported: self.clone() }
     }
 
     fn get(&self, name: &str) -> Option<Arc<Snapshot>> {
-        self.0.lock().views.get(name).cloned()
+        self.0.lock().views.get(name).and_then(Weak::upgrade)
     }
 }
 

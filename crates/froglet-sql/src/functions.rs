@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use datafusion::execution::runtime_env::RuntimeEnv;
 use froglet_engine::{BlockCounts, IdMap, Lsn, Snapshot, SpaceId, SqlState, TxnId};
 use froglet_schema::access::PG_CLASS;
 use froglet_schema::{
@@ -22,11 +23,14 @@ use crate::context::{ActivityRow, CursorRow, PreparedRow, SessionFunctions, Sett
 use crate::copy::progress::CopyRow;
 use crate::database::{Database, Ends, SessionShared};
 use crate::error::{Notice, SqlError};
+use crate::exported::ExportedView;
 use crate::notify::Said;
 use crate::plan::read_only;
 use crate::prepared::Named;
 use crate::privileges::{self, Kind, Who, bits};
+use crate::query::account::Meter;
 use crate::roles;
+use crate::session::held_back::HeldBackRow;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
 use crate::stored::default_kind;
 use crate::temporary::is_temporary;
@@ -44,6 +48,7 @@ pub struct SessionState {
     said: Said,
     /// Where the log must be durable before the client is told of what sequences have given, or where they stand.
     rests_on: AtomicU64,
+    meter: Meter,
     /// The session's statements, for pg_prepared_statements.
     named: Mutex<IdMap<String, Arc<Named>>>,
 }
@@ -65,7 +70,7 @@ struct Inner {
     /// Whether the transaction writes nothing.
     read_only: bool,
     /// Snapshots that the transaction has exported.
-    exported: Vec<String>,
+    exported: Vec<ExportedView>,
 }
 
 /// Whether a sequence is an identity column's of a table that somebody may insert into.
@@ -117,6 +122,7 @@ impl SessionState {
             owners: Mutex::default(),
             said: Said::default(),
             rests_on: AtomicU64::new(0),
+            meter: Meter::new(db.manager().engine().clone()),
             named: Mutex::default(),
         }
     }
@@ -164,12 +170,19 @@ impl SessionState {
     }
 
     pub(crate) fn end_transaction(&self) {
-        let exported = {
-            let mut inner = self.inner.lock();
-            inner.transaction_start = None;
-            std::mem::take(&mut inner.exported)
-        };
-        self.db.exported.forget(&exported);
+        self.inner.lock().transaction_start = None;
+        self.take_back_exported();
+    }
+
+    /// What the transaction has exported nobody takes any more.
+    pub(crate) fn take_back_exported(&self) {
+        let exported = std::mem::take(&mut self.inner.lock().exported);
+        drop(exported);
+    }
+
+    /// The statement is over, and all that planning has computed for it.
+    pub(crate) fn end_statement(&self) {
+        self.meter.end_statement();
     }
 
     /// What functions of the statement that begins now see.
@@ -286,8 +299,9 @@ fn micros(time: SystemTime) -> i64 {
 impl SessionFunctions for SessionState {
     fn export_snapshot(&self, view: &Arc<Snapshot>) -> Result<String, SqlError> {
         let mut inner = self.inner.lock();
-        let name = self.db.exported.add(inner.transaction_id, view);
-        inner.exported.push(name.clone());
+        let exported = self.db.exported.add(inner.transaction_id, view);
+        let name = exported.name().to_owned();
+        inner.exported.push(exported);
         Ok(name)
     }
 
@@ -478,6 +492,18 @@ impl SessionFunctions for SessionState {
         let state = self.db.catalog().sequence_state(&def);
         self.rest_on(state.noted);
         Some((state.value, state.is_called))
+    }
+
+    fn meter(&self) -> Option<&Meter> {
+        Some(&self.meter)
+    }
+
+    fn environment(&self) -> Option<Arc<RuntimeEnv>> {
+        Some(self.db.environment().clone())
+    }
+
+    fn held_back(&self) -> Vec<HeldBackRow> {
+        self.db.held_back()
     }
 
     fn migrations(&self) -> Vec<MigrationStatus> {

@@ -153,7 +153,7 @@ pub(crate) fn recompile(
 }
 
 /// Functions that have a value for all arguments of their types.
-const TOTAL: [&str; 3] = ["coalesce", "lower", "upper"];
+const TOTAL: [&str; 4] = ["coalesce", crate::udf::guarded::CONCAT, "lower", "upper"];
 
 /// Whether every value of one type is one of another.
 pub(crate) fn is_widening(from: &DataType, to: &DataType) -> bool {

@@ -8,6 +8,8 @@
 //! Types of parameters: a first planning with what the client says tells what their contexts say;
 //! what nothing tells is text; a second planning has them all.
 
+pub(crate) mod account;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 //! batches come back through a short channel: a reader that stops reading stops the query, one
 //! that goes away (a closed portal, a vanished client) ends it.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -14,8 +15,6 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::context::SessionConfig;
-use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{
     SendableRecordBatchStream, SessionState, SessionStateBuilder, SessionStateDefaults, TaskContext,
 };
@@ -43,8 +42,8 @@ use crate::types::zone::{self, Zone};
 
 /// Batches between a query and its reader.
 const CHANNEL_BATCHES: usize = 2;
-/// What all queries together may use for sorting, grouping and joining; past it they spill.
-const QUERY_MEMORY_BYTES: usize = 2 << 30;
+/// What a sort that may have to spill asks for at its start.
+const SPILL_BYTES: usize = 1 << 20;
 
 /// The runtime of queries.
 pub fn runtime() -> &'static Runtime {
@@ -62,16 +61,6 @@ pub fn runtime() -> &'static Runtime {
     &RUNTIME
 }
 
-fn runtime_env() -> Arc<RuntimeEnv> {
-    static ENV: LazyLock<Arc<RuntimeEnv>> = LazyLock::new(|| {
-        RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(GreedyMemoryPool::new(QUERY_MEMORY_BYTES)))
-            .build_arc()
-            .expect("a runtime environment without files can be made")
-    });
-    ENV.clone()
-}
-
 fn config() -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_target_partitions(1)
@@ -79,6 +68,7 @@ fn config() -> SessionConfig {
         .with_information_schema(false)
         .with_create_default_catalog_and_schema(false);
     let options = config.options_mut();
+    options.execution.sort_spill_reservation_bytes = SPILL_BYTES;
     options.execution.time_zone = Some("+00:00".to_owned());
     options.execution.parquet.pushdown_filters = false;
     // Field metadata names SQL types; operators may drop it on the way, which changes nothing.
@@ -96,7 +86,6 @@ pub fn template() -> &'static SessionState {
         stack::set_planner_room();
         SessionStateBuilder::new()
             .with_config(config())
-            .with_runtime_env(runtime_env())
             .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
             .with_physical_optimizer_rules(physical_rules())
             .with_query_planner(Arc::new(once::Planner))
@@ -167,8 +156,10 @@ pub async fn physical(
     planned.and_then(in_order).map_err(map_df_error)
 }
 
-/// The context a physical plan is executed in.
+/// The context a physical plan is executed in: on the account of its session's database.
 pub fn task_context(state: &SessionState) -> Arc<TaskContext> {
+    let session = state.config_options().extensions.get::<SessionRef>();
+    let environment = session.and_then(|session| session.0.environment());
     Arc::new(TaskContext::new(
         None,
         state.session_id().to_owned(),
@@ -177,7 +168,7 @@ pub fn task_context(state: &SessionState) -> Arc<TaskContext> {
         HashMap::new(),
         HashMap::new(),
         HashMap::new(),
-        state.runtime_env().clone(),
+        environment.unwrap_or_else(|| state.runtime_env().clone()),
     ))
 }
 
@@ -264,17 +255,22 @@ pub fn here<T>(work: impl Future<Output = T>) -> T {
 pub async fn guard<T>(work: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(outcome) => outcome,
-        Err(panic) if panic.is::<ReadFailed>() => Err(ReadFailed::caught(panic).into()),
-        Err(panic) => {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(|s| (*s).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "a panic".to_owned());
-            tracing::error!(panic = %text, "a query panicked");
-            Err(SqlError::new(SqlState::INTERNAL_ERROR, format!("internal error: {text}")))
-        }
+        Err(panic) => Err(panicked(panic)),
     }
+}
+
+/// The error of a statement that has panicked.
+pub fn panicked(panic: Box<dyn Any + Send>) -> SqlError {
+    if panic.is::<ReadFailed>() {
+        return ReadFailed::caught(panic).into();
+    }
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic".to_owned());
+    tracing::error!(panic = %text, "a statement panicked");
+    SqlError::new(SqlState::INTERNAL_ERROR, format!("internal error: {text}"))
 }
 
 /// A read that ends in the middle is an error of its statement.

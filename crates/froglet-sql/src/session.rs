@@ -15,6 +15,7 @@
 //! leaves nothing behind.
 
 pub(crate) mod do_block;
+pub mod held_back;
 pub(crate) mod postgres_settings;
 pub(crate) mod setting_units;
 
@@ -38,6 +39,7 @@ use crate::notify::SaidMark;
 use crate::parse::{self, ParsedStatement};
 use crate::prepared::{Field, Named, Prepared};
 use crate::privileges::{Who, bits};
+use crate::query_run;
 use crate::roles;
 use crate::semantics::named;
 use crate::settings::{Settings, SettingsMark};
@@ -335,8 +337,10 @@ impl Session {
         statement: &ParsedStatement,
         param_oids: &[u32],
     ) -> Result<Arc<Prepared>, SqlError> {
-        let outcome =
-            zone::scope(self.zone(), pin!(self.prepare_inner(statement, param_oids))).await;
+        let zone = self.zone();
+        let prepare = pin!(self.prepare_inner(statement, param_oids));
+        let prepare = query_run::guard(prepare);
+        let outcome = zone::scope(zone, pin!(prepare)).await;
         let checked = outcome.and_then(|prepared| prepared.check_parameters().map(|()| prepared));
         checked.map_err(|e| self.failed(parse::locate(statement, e)))
     }
@@ -378,13 +382,30 @@ impl Session {
         if let Err(e) = self.refuse_if_failed(&prepared.statement.command) {
             return Err(self.failed(e));
         }
-        let outcome = zone::scope(zone, pin!(crate::execute::run(self, prepared, params))).await;
+        let outcome = zone::scope(zone, pin!(self.run_guarded(prepared, params))).await;
         outcome.map_err(|e| self.failed(parse::locate(&prepared.statement, e)))
+    }
+
+    /// A panic is an error of its statement, unless that ends transactions: then nobody knows how far it has come.
+    async fn run_guarded(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: Vec<Value>,
+    ) -> Result<Outcome, SqlError> {
+        let is_control = prepared.statement.command.is_control();
+        let run = crate::execute::run(self, prepared, params);
+        match is_control {
+            true => pin!(run).await,
+            false => query_run::guard(pin!(run)).await,
+        }
     }
 
     /// Prepares and runs one statement of a simple query.
     pub async fn simple(&mut self, statement: &ParsedStatement) -> Result<Outcome, SqlError> {
-        let outcome = zone::scope(self.zone(), pin!(self.prepare_inner(statement, &[]))).await;
+        let zone = self.zone();
+        let prepare = pin!(self.prepare_inner(statement, &[]));
+        let prepare = query_run::guard(prepare);
+        let outcome = zone::scope(zone, pin!(prepare)).await;
         let prepared = outcome.map_err(|e| self.failed(parse::locate(statement, e)))?;
         if !prepared.params.is_empty() {
             let e = SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1");
@@ -429,9 +450,14 @@ impl Session {
         }
     }
 
-    pub(crate) fn failed(&mut self, error: SqlError) -> SqlError {
+    /// An error that ends a statement, and its transaction with it.
+    pub fn failed(&mut self, error: SqlError) -> SqlError {
         self.note_failure();
-        self.for_the_user(error)
+        let error = self.for_the_user(error);
+        match error.state == SqlState::OUT_OF_MEMORY && error.hint.is_none() {
+            true => held_back::explain(&self.db, error),
+            false => error,
+        }
     }
 
     /// An error without the values that the user may not read.
@@ -506,6 +532,7 @@ impl Session {
     }
 
     pub(crate) fn end_activity(&mut self) {
+        self.state.end_statement();
         let activity = match self.block {
             Block::Idle | Block::Implicit => Activity::Idle,
             Block::Explicit => Activity::IdleInTransaction,
@@ -540,7 +567,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.cursors = Cursors::default();
         self.txn = None;
+        // A portal or a query that somebody still holds keeps the state, and nothing of what the transaction had.
+        self.state.end_transaction();
         self.state.drop_all_locks();
         self.db.forget(&self.shared);
         if let Some(schema) = self.settings.temporary_schema() {

@@ -275,6 +275,7 @@ impl Session {
             txn.abort();
         }
         self.state.drop_transaction_locks();
+        self.state.take_back_exported();
         self.state.said().restore(SaidMark::default());
     }
 

@@ -129,6 +129,14 @@ impl Kept {
     }
 }
 
+/// An empty note is none.
+pub(crate) fn put_note(notes: &mut BTreeMap<u64, Vec<u8>>, key: u64, value: &[u8]) {
+    match value.is_empty() {
+        true => drop(notes.remove(&key)),
+        false => drop(notes.insert(key, value.to_vec())),
+    }
+}
+
 /// Committed rows, notes, and what is kept for whom.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct State {
@@ -176,7 +184,7 @@ impl State {
                 self.kept.remove(keeper);
             }
             Event::Note(key, value) => {
-                self.notes.insert(*key, value.clone());
+                put_note(&mut self.notes, *key, value);
             }
         }
     }

@@ -12,7 +12,7 @@ use froglet_engine::{
 use crate::Host;
 use crate::check::{Outcome, Reader, ensure};
 use crate::history::{CrashOp, History, Op, ViewOp};
-use crate::model::{Event, Model};
+use crate::model::{Event, Model, put_note};
 use crate::recover;
 use crate::tables::TABLES;
 
@@ -194,7 +194,11 @@ impl Run<'_> {
                     self.release(keeper)?;
                 }
             }
-            Op::Note { key, value } => self.note(u64::from(key % 4), vec![value])?,
+            // An empty note takes it back.
+            Op::Note { key, value } => {
+                let value = if value % 4 == 0 { Vec::new() } else { vec![value] };
+                self.note(u64::from(key % 4), value)?;
+            }
             Op::OpenView { kind, txn } => self.open_view(kind, txn),
             Op::CloseView { view } => {
                 if let Some(at) = usize::from(view).checked_rem(self.views.len()) {
@@ -232,7 +236,7 @@ impl Run<'_> {
 
     pub fn note(&mut self, key: u64, value: Vec<u8>) -> Outcome {
         let lsn = self.engine().put_note(key, &value).map_err(engine_error)?;
-        self.model.notes.insert(key, value.clone());
+        put_note(&mut self.model.notes, key, &value);
         self.model.events.push((lsn, Event::Note(key, value)));
         let notes: Vec<_> = self.model.notes.clone().into_iter().collect();
         ensure!(self.engine().notes() == notes, "notes are {:?}", self.engine().notes());

@@ -54,7 +54,7 @@ impl Past {
         if kept.retention.is_zero() {
             return;
         }
-        let present = engine.snapshot();
+        let present = engine.onward_snapshot();
         kept.add(SystemTime::now(), present);
     }
 

@@ -167,7 +167,7 @@ impl Transaction {
         match (&mut self.part, self.isolation.keeps_view()) {
             (Some(part), false) => part.refresh(),
             (Some(_), true) => {}
-            (None, false) => self.view = Some(self.manager.engine().snapshot()),
+            (None, false) => self.view = Some(self.manager.engine().snapshot_for(self.id)),
             (None, true) => self.start_part(),
         }
     }

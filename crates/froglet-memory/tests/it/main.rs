@@ -13,6 +13,7 @@ mod memory;
 mod migration;
 mod model;
 mod mutated;
+mod pruning;
 mod recovery;
 mod small;
 mod support;

@@ -47,6 +47,7 @@ impl Host for Memory {
             },
             log,
             index_rows_min: 1,
+            prune_bytes_min: 0,
             ..MemoryOptions::default()
         };
         Ok(MemoryEngine::open(options)?)

@@ -38,6 +38,7 @@ fn options(env: &MemEnv) -> MemoryOptions {
         memory_limit_bytes: MEMORY_BYTES,
         collector_thread: false,
         freeze: FreezeOptions::default(),
+        prune_bytes_min: 0,
         log,
         index_rows_min: 1,
     }

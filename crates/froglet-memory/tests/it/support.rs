@@ -75,9 +75,14 @@ pub struct Db {
 }
 
 impl Db {
-    /// An engine without a log and without a collector thread.
+    /// An engine without a log and without a collector thread, which prunes whenever it collects.
     pub fn new() -> Db {
-        Db::with(accounts(), MemoryOptions { collector_thread: false, ..MemoryOptions::default() })
+        let options = MemoryOptions {
+            collector_thread: false,
+            prune_bytes_min: 0,
+            ..MemoryOptions::default()
+        };
+        Db::with(accounts(), options)
     }
 
     /// An engine whose collector runs.
@@ -89,7 +94,8 @@ impl Db {
     pub fn frozen() -> Db {
         let freeze =
             FreezeOptions { after: Some(Duration::ZERO), threads: 2, ..FreezeOptions::default() };
-        Db::with(accounts(), MemoryOptions { freeze, ..MemoryOptions::default() })
+        let options = MemoryOptions { freeze, prune_bytes_min: 0, ..MemoryOptions::default() };
+        Db::with(accounts(), options)
     }
 
     pub fn with(layout: Arc<Layout>, options: MemoryOptions) -> Db {

@@ -101,11 +101,12 @@ impl Connection {
             Outcome::Done(tag) => (State::Spent, tag),
             Outcome::Rows(mut stream) => {
                 let rows = stream.take_ready().expect("what ran at once is complete");
-                zone.run(|| {
-                    for row in 0..rows.len() {
-                        write_row(output, &rows, row, stream.fields(), &formats);
-                    }
+                let written = zone.run(|| {
+                    (0..rows.len()).try_for_each(|row| {
+                        write_row(output, &rows, row, stream.fields(), &formats)
+                    })
                 });
+                written.map_err(|e| self.session.failed(e))?;
                 (State::Exhausted(stream.tag(0)), stream.tag(rows.len() as u64))
             }
             _ => unreachable!("nothing else runs at once"),

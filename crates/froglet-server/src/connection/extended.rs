@@ -263,7 +263,9 @@ impl Connection {
             };
             while cursor.next < rows.len() && sent < limit {
                 let output = &mut self.channel.output;
-                zone.run(|| write_row(output, &rows, cursor.next, &fields, &portal.formats));
+                let formats = &portal.formats;
+                let written = zone.run(|| write_row(output, &rows, cursor.next, &fields, formats));
+                written.map_err(|e| self.session.failed(e))?;
                 cursor.next += 1;
                 sent += 1;
                 if output.is_large() {
@@ -345,10 +347,7 @@ impl Connection {
         match next {
             None => Ok(None),
             Some(Ok(rows)) => Ok(Some(rows)),
-            Some(Err(error)) => {
-                self.session.note_failure();
-                Err(error.into())
-            }
+            Some(Err(error)) => Err(self.session.failed(error).into()),
         }
     }
 }

@@ -3,13 +3,15 @@
 //! Cells go from Arrow arrays or values straight into the write buffer, in the format their column
 //! was asked in; nothing is allocated per row.
 
-use arrow::array::{Array, RecordBatch};
+use std::panic::AssertUnwindSafe;
+
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
 use bytes::BufMut;
 use froglet_engine::{Row, SqlState};
 use froglet_sql::types::names::type_row;
 use froglet_sql::types::{value_binary, value_text, write_binary, write_text};
-use froglet_sql::{Field, Rows, SqlError};
+use froglet_sql::{Field, Rows, SqlError, query_run};
 
 use crate::wire::backend::Output;
 use crate::wire::frontend::Bind;
@@ -74,24 +76,38 @@ fn columns(fields: &[Field]) -> u16 {
     u16::try_from(fields.len()).expect("a result has at most 1664 columns")
 }
 
-/// Writes the `row`-th of these rows as a DataRow.
+/// The longest message that clients take.
+const MESSAGE_BYTES_MAX: usize = 1 << 30;
+
+/// Writes the `row`-th of these rows as a DataRow: all of it, or nothing and an error of its statement.
 pub(crate) fn write_row(
     output: &mut Output,
     rows: &Rows,
     row: usize,
     fields: &[Field],
     formats: &Formats,
-) {
-    output.infallible(b'D', |out| {
-        out.put_u16(columns(fields));
-        match rows {
-            Rows::Values(rows) => values(out, &rows[row], fields, formats),
-            Rows::Batch(batch) => cells(out, batch, row, fields, formats),
-        }
-    });
+) -> Result<(), SqlError> {
+    let written = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        output.message(b'D', |out| {
+            out.put_u16(columns(fields));
+            match rows {
+                Rows::Values(rows) => values(out, &rows[row], fields, formats),
+                Rows::Batch(batch) => cells(out, batch, row, fields, formats),
+            }
+        })
+    }));
+    written.unwrap_or_else(|panic| {
+        output.cut_to_whole();
+        Err(query_run::panicked(panic))
+    })
 }
 
-fn values(out: &mut Vec<u8>, row: &Row, fields: &[Field], formats: &Formats) {
+fn values(
+    out: &mut Vec<u8>,
+    row: &Row,
+    fields: &[Field],
+    formats: &Formats,
+) -> Result<(), SqlError> {
     assert_eq!(row.len(), fields.len(), "a row has the columns described");
     for (i, (value, field)) in row.iter().zip(fields).enumerate() {
         let oid = field.sql_type.oid;
@@ -102,36 +118,73 @@ fn values(out: &mut Vec<u8>, row: &Row, fields: &[Field], formats: &Formats) {
             } else {
                 value_text(value, ty, oid, out);
             }
-        });
+        })?;
     }
+    Ok(())
 }
 
-fn cells(out: &mut Vec<u8>, batch: &RecordBatch, row: usize, fields: &[Field], formats: &Formats) {
+fn cells(
+    out: &mut Vec<u8>,
+    batch: &RecordBatch,
+    row: usize,
+    fields: &[Field],
+    formats: &Formats,
+) -> Result<(), SqlError> {
     let arrays = batch.columns();
     assert_eq!(arrays.len(), fields.len(), "a batch has the columns described");
     for (i, (array, field)) in arrays.iter().zip(fields).enumerate() {
         let oid = field.sql_type.oid;
         // An array of the null type has no validity buffer that would say so.
         let null = array.is_null(row) || *array.data_type() == DataType::Null;
+        // Seen before it is written: it may be many times what anybody can send.
+        if !null && out.len().saturating_add(least_bytes(array.as_ref(), row)) > MESSAGE_BYTES_MAX {
+            return Err(too_long());
+        }
         measured(out, null, |out| {
             if formats.is_binary(i) {
                 write_binary(array.as_ref(), row, oid, out);
             } else {
                 write_text(array.as_ref(), row, oid, out);
             }
-        });
+        })?;
+    }
+    Ok(())
+}
+
+/// What a value takes at least: of an array, what its elements do.
+fn least_bytes(array: &dyn Array, row: usize) -> usize {
+    match array.data_type() {
+        DataType::List(_) => {
+            let items = array.as_list::<i32>().value(row);
+            (0..items.len()).map(|item| least_bytes(items.as_ref(), item)).sum()
+        }
+        DataType::Utf8View => array.as_string_view().value(row).len(),
+        DataType::BinaryView => array.as_binary_view().value(row).len(),
+        DataType::Utf8 => array.as_string::<i32>().value(row).len(),
+        DataType::LargeUtf8 => array.as_string::<i64>().value(row).len(),
+        _ => 1,
     }
 }
 
+fn too_long() -> SqlError {
+    let message = "a row of the result is longer than 1 GB, which is more than a client takes";
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+}
+
 /// One cell behind its length; −1 for NULL.
-fn measured(out: &mut Vec<u8>, null: bool, cell: impl FnOnce(&mut Vec<u8>)) {
+fn measured(
+    out: &mut Vec<u8>,
+    null: bool,
+    cell: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), SqlError> {
     let start = out.len();
     out.extend_from_slice(&(-1i32).to_be_bytes());
     if !null {
         cell(out);
-        let length = i32::try_from(out.len() - start - 4).expect("a cell is shorter than 2 GiB");
+        let length = i32::try_from(out.len() - start - 4).map_err(|_| too_long())?;
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     }
+    Ok(())
 }
 
 /// A format code that is neither 0 nor 1.

@@ -85,7 +85,8 @@ impl Connection {
         while let Some(rows) = self.next_rows(&mut stream).await? {
             for row in 0..rows.len() {
                 let output = &mut self.channel.output;
-                zone.run(|| write_row(output, &rows, row, &fields, &formats));
+                let written = zone.run(|| write_row(output, &rows, row, &fields, &formats));
+                written.map_err(|e| self.session.failed(e))?;
                 if output.is_large() {
                     self.flush().await?;
                 }

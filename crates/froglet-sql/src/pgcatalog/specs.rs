@@ -447,6 +447,9 @@ pub const SPECS: &[Spec] = &[
     spec("froglet", "blocks", 13_993, 'v', "\
         schema_name text, table_name text, hot int8, cooling int8, frozen int8, free_rows int8, \
         versions int8, bytes int8, dictionaries int8"),
+    spec("froglet", "held_back", 13_994, 'v', "\
+        pid int4, held_by text, statement text, since timestamptz, age_seconds float8, as_of int8, behind int8, \
+        tables _text"),
     spec("froglet", "migrations", 13_990, 'v', "\
         id int8, txn int8, table_name text, kind text, statement text, phase text, blocks_done \
         int8, blocks int8, percent float8, rows_scanned int8, rows_on_access int8, rows_captured int8, backlog int8, \

@@ -1,5 +1,5 @@
 //! Views over the catalog: pg_tables, pg_indexes, pg_sequences, information_schema, and
-//! froglet.blocks, froglet.migrations, froglet.waits.
+//! froglet.blocks, froglet.held_back, froglet.migrations, froglet.waits.
 
 use froglet_engine::ColumnId;
 use froglet_schema::def::Timing;
@@ -37,6 +37,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("information_schema", "schemata") => is_schemata,
         ("information_schema", "sequences") => is_sequences,
         ("froglet", "blocks") => blocks,
+        ("froglet", "held_back") => held_back,
         ("froglet", "migrations") => migrations,
         ("froglet", "schema_changes") => schema_changes,
         ("froglet", "unreadable") => unreadable,
@@ -546,6 +547,23 @@ fn blocks(scope: &QueryScope, rows: &mut Rows) {
             versions: counts.versions,
             bytes: counts.bytes,
             dictionaries: counts.dictionaries,
+        );
+    }
+}
+
+fn held_back(scope: &QueryScope, rows: &mut Rows) {
+    let sessions = scope.session.activity();
+    for held in scope.session.held_back() {
+        let session = sessions.iter().find(|session| Some(session.pid) == held.pid);
+        row!(rows;
+            pid: held.pid,
+            held_by: &held.held_by,
+            statement: session.map(|session| session.query.clone()),
+            since: held.since_us().map_or(V::Null, V::Time),
+            age_seconds: held.age.map(|age| age.as_secs_f64()),
+            as_of: held.as_of,
+            behind: held.behind,
+            tables: if held.tables.is_empty() { V::Null } else { V::from(held.tables) },
         );
     }
 }

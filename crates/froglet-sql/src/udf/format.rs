@@ -4,6 +4,7 @@ use super::simple::{Out, text};
 use super::strings::{invalid, shown};
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
+use crate::query::account::Growing;
 use crate::types::cell::Cell;
 use crate::udf::lookup::quote_ident;
 
@@ -28,11 +29,12 @@ struct Specifier {
 const MAX_WIDTH: i64 = 1 << 24;
 
 /// The values in the places of their specifiers.
-pub fn format(_: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out, SqlError> {
+pub fn format(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out, SqlError> {
     if matches!(cells[0], Cell::Null) {
         return Ok(Out::Null);
     }
     let mut out = String::new();
+    let mut growing = Growing::new(session);
     let mut rest = text(cells, 0).chars().peekable();
     let mut next = 1;
     while let Some(c) = rest.next() {
@@ -55,6 +57,7 @@ pub fn format(_: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out, SqlEr
             true => out.extend([value, fill]),
             false => out.extend([fill, value]),
         }
+        growing.at(out.len())?;
     }
     Ok(Out::Text(out))
 }

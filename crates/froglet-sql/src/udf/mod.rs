@@ -13,6 +13,7 @@ pub mod extremes;
 pub mod fields;
 pub mod format;
 pub mod from_char;
+pub(crate) mod guarded;
 pub mod hash;
 mod idents;
 pub mod intervals;
@@ -112,6 +113,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(arrays::functions());
     all.extend(lists::functions());
     all.extend(enum_range::functions());
+    all.extend(guarded::functions());
     all.extend(polymorphic::functions());
     all.extend(advisory::functions());
     all.extend(nothing::functions());

@@ -6,7 +6,9 @@ use super::overload::Overload;
 use super::pattern::Pattern;
 use super::simple::{ANY, Out, int, text};
 use super::strings::invalid;
+use crate::context::SessionFunctions;
 use crate::error::SqlError;
+use crate::query::account::Growing;
 use crate::types::cell::Cell;
 use crate::types::oids::*;
 
@@ -21,19 +23,19 @@ pub const SIMILAR: &str = "froglet_similar";
 /// The functions.
 pub static ALL: &[Overload] = &[
     Overload::new("substring", &[TEXT, TEXT], TEXT, |_, c| substring(c)),
-    Overload::new("regexp_replace", TEXT_3, TEXT, |_, c| replace(c, "", 1, None)),
-    Overload::new("regexp_replace", &[TEXT, TEXT, TEXT, TEXT], TEXT, |_, c| {
-        replace(c, text(c, 3), 1, None)
+    Overload::new("regexp_replace", TEXT_3, TEXT, |s, c| replace(s, c, "", 1, None)),
+    Overload::new("regexp_replace", &[TEXT, TEXT, TEXT, TEXT], TEXT, |s, c| {
+        replace(s, c, text(c, 3), 1, None)
     }),
-    Overload::new("regexp_replace", &[TEXT, TEXT, TEXT, INT4], TEXT, |_, c| {
-        replace(c, "", position(c, 3, "start")?, Some(1))
+    Overload::new("regexp_replace", &[TEXT, TEXT, TEXT, INT4], TEXT, |s, c| {
+        replace(s, c, "", position(c, 3, "start")?, Some(1))
     }),
-    Overload::new("regexp_replace", &[TEXT, TEXT, TEXT, INT4, INT4, TEXT], TEXT, |_, c| {
+    Overload::new("regexp_replace", &[TEXT, TEXT, TEXT, INT4, INT4, TEXT], TEXT, |s, c| {
         let number = int(c, 4).unwrap_or(1);
         if number < 0 {
             return Err(bad("n", number));
         }
-        replace(c, text(c, 5), position(c, 3, "start")?, Some(number))
+        replace(s, c, text(c, 5), position(c, 3, "start")?, Some(number))
     })
     .optional(1),
     Overload::new("regexp_match", TEXT_3, TEXT_ARRAY, |_, c| first_match(c)).optional(1),
@@ -118,7 +120,13 @@ fn substring(cells: Cells<'_>) -> Answer {
 }
 
 /// `only`: which of the matches; 0 is all of them, nothing is the first or, with `g`, all.
-fn replace(cells: Cells<'_>, options: &str, from: i64, only: Option<i64>) -> Answer {
+fn replace(
+    session: &dyn SessionFunctions,
+    cells: Cells<'_>,
+    options: &str,
+    from: i64,
+    only: Option<i64>,
+) -> Answer {
     let source = text(cells, 0);
     if let (4, Some(digit)) = (cells.len(), options.chars().next().filter(char::is_ascii_digit)) {
         return Err(invalid(format!("invalid regular expression option: \"{digit}\"")).hint(
@@ -129,6 +137,7 @@ fn replace(cells: Cells<'_>, options: &str, from: i64, only: Option<i64>) -> Ans
     let pattern = Pattern::new(text(cells, 1), options)?;
     let only = only.unwrap_or(if pattern.is_global { 0 } else { 1 });
     let mut out = String::with_capacity(source.len());
+    let mut growing = Growing::new(session);
     let mut end = 0;
     let from = byte_of(source, from).unwrap_or(source.len() + 1);
     let matches = (from <= source.len()).then(|| pattern.matches(source, from));
@@ -139,6 +148,7 @@ fn replace(cells: Cells<'_>, options: &str, from: i64, only: Option<i64>) -> Ans
         let whole = found.get_match();
         out.push_str(&source[end..whole.start()]);
         substitute(text(cells, 2), &found, &mut out);
+        growing.at(out.len())?;
         end = whole.end();
         if number == only {
             break;

@@ -21,7 +21,9 @@ use froglet_engine::SqlState;
 
 use crate::context::{EvalContext, SessionFunctions, current_session, session_here};
 use crate::error::SqlError;
+use crate::query::account::Room;
 use crate::semantics::numerics;
+use crate::subplan::ScopeRef;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::exact::Exact;
 use crate::types::numeric::{self, too_wide};
@@ -58,6 +60,23 @@ pub enum Out {
     Items(Vec<Option<String>>),
     /// An array
     List(Vec<Out>),
+}
+
+impl Out {
+    /// Of memory, beside itself.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Out::Text(text) => text.len(),
+            Out::Bytes(bytes) => bytes.len(),
+            Out::Texts(texts) => texts.iter().map(|text| size_of::<String>() + text.len()).sum(),
+            Out::Items(texts) => {
+                let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+                texts.iter().map(|text| size_of::<String>() + of(text)).sum()
+            }
+            Out::List(items) => items.iter().map(|item| size_of::<Out>() + item.bytes()).sum(),
+            _ => 0,
+        }
+    }
 }
 
 impl From<Option<String>> for Out {
@@ -249,20 +268,28 @@ pub fn evaluate(
     // What is called deeper finds the session on its thread.
     let alone = session_here().is_none().then(|| EvalContext::new(session.clone()));
     let mut out = Vec::with_capacity(rows);
+    let mut room = Room::new(session.as_ref());
     for row in 0..rows {
         let cells: Vec<Cell<'_>> = arrays.iter().map(|a| cell_at(a.as_ref(), row)).collect();
         let null = strict && cells.iter().any(|cell| matches!(cell, Cell::Null));
         let call = || body(session.as_ref(), &cells);
-        out.push(match (null, &alone) {
+        let answer = match (null, &alone) {
             (true, _) => Out::Null,
             (false, Some(context)) => context.enter(call)?,
             (false, None) => call()?,
-        });
+        };
+        room.grow(answer.bytes())?;
+        out.push(answer);
     }
     let array = array_of(args.return_field.data_type(), out)?;
     if once {
+        // Neither a query nor a row's expression is being evaluated: a plan is being made.
+        if alone.is_some() && ScopeRef::of(&args.config_options).is_err() {
+            room.planned();
+        }
         return ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar);
     }
+    room.made(&array);
     Ok(ColumnarValue::Array(array))
 }
 

@@ -5,13 +5,12 @@ use froglet_engine::SqlState;
 
 use super::overload::Overload;
 use super::simple::{ANY, Out, int, text};
+use crate::context::SessionFunctions;
 use crate::error::SqlError;
+use crate::query::account::{VALUE_BYTES_MAX, admit, too_large};
 use crate::types::cell::Cell;
 use crate::types::oids::*;
 use crate::types::output::cell_text;
-
-/// The longest text a function makes.
-const MAX_BYTES: usize = 1 << 30;
 
 type Cells<'a> = &'a [Cell<'a>];
 type Answer = Result<Out, SqlError>;
@@ -40,9 +39,9 @@ pub static ALL: &[Overload] = &[
     Overload::new("position", &[TEXT, TEXT], INT4, |_, c| Ok(strpos(c))),
     Overload::new("left", &[TEXT, INT4], TEXT, |_, c| Ok(left(c))),
     Overload::new("right", &[TEXT, INT4], TEXT, |_, c| Ok(right(c))),
-    Overload::new("lpad", &[TEXT, INT4, TEXT], TEXT, |_, c| padded(c, true)).optional(1),
-    Overload::new("rpad", &[TEXT, INT4, TEXT], TEXT, |_, c| padded(c, false)).optional(1),
-    Overload::new("repeat", &[TEXT, INT4], TEXT, |_, c| repeat(c)),
+    Overload::new("lpad", &[TEXT, INT4, TEXT], TEXT, |s, c| padded(s, c, true)).optional(1),
+    Overload::new("rpad", &[TEXT, INT4, TEXT], TEXT, |s, c| padded(s, c, false)).optional(1),
+    Overload::new("repeat", &[TEXT, INT4], TEXT, repeat),
     Overload::new("split_part", &[TEXT, TEXT, INT4], TEXT, |_, c| split_part(c)),
     Overload::new("ascii", &[TEXT], INT4, |_, c| {
         Ok(Out::Int(text(c, 0).chars().next().map_or(0, |c| i64::from(u32::from(c)))))
@@ -54,10 +53,10 @@ pub static ALL: &[Overload] = &[
     Overload::new("to_hex", &[INT8], TEXT, |_, c| {
         Ok(Out::Text(format!("{:x}", int(c, 0).unwrap_or(0))))
     }),
-    Overload::new("concat", &[ANY], TEXT, |_, c| Ok(Out::Text(joined("", c))))
+    Overload::new("concat", &[ANY], TEXT, |s, c| Ok(Out::Text(joined(s, "", c)?)))
         .variadic()
         .not_strict(),
-    Overload::new("concat_ws", &[TEXT, ANY], TEXT, |_, c| concat_ws(c)).variadic().not_strict(),
+    Overload::new("concat_ws", &[TEXT, ANY], TEXT, concat_ws).variadic().not_strict(),
     Overload::new("num_nulls", &[ANY], INT4, |_, c| Ok(Out::Int(nulls(c)))).variadic().not_strict(),
     Overload::new("num_nonnulls", &[ANY], INT4, |_, c| Ok(Out::Int(c.len() as i64 - nulls(c))))
         .variadic()
@@ -173,17 +172,19 @@ fn right(cells: Cells<'_>) -> Out {
     Out::Text(source.chars().skip(all.saturating_sub(wanted)).collect())
 }
 
-fn padded(cells: Cells<'_>, front: bool) -> Answer {
+fn padded(session: &dyn SessionFunctions, cells: Cells<'_>, front: bool) -> Answer {
     let source = text(cells, 0);
     let width = usize::try_from(int(cells, 1).unwrap_or(0)).unwrap_or(0);
     let fill: Vec<char> = if cells.len() > 2 { text(cells, 2) } else { " " }.chars().collect();
-    if width > MAX_BYTES / 4 {
-        return Err(too_long("requested length too large"));
+    if width > VALUE_BYTES_MAX / 4 {
+        return Err(too_large());
     }
     let length = source.chars().count();
     if length >= width || fill.is_empty() {
         return Ok(Out::Text(source.chars().take(width).collect()));
     }
+    let longest = fill.iter().map(|c| c.len_utf8()).max().unwrap_or(1);
+    admit(session, source.len() + longest * (width - length))?;
     let padding = fill.iter().cycle().take(width - length);
     Ok(Out::Text(match front {
         true => padding.copied().chain(source.chars()).collect(),
@@ -191,13 +192,11 @@ fn padded(cells: Cells<'_>, front: bool) -> Answer {
     }))
 }
 
-fn repeat(cells: Cells<'_>) -> Answer {
+fn repeat(session: &dyn SessionFunctions, cells: Cells<'_>) -> Answer {
     let source = text(cells, 0);
     let times = usize::try_from(int(cells, 1).unwrap_or(0)).unwrap_or(0);
-    match source.len().checked_mul(times) {
-        Some(bytes) if bytes < MAX_BYTES => Ok(Out::Text(source.repeat(times))),
-        _ => Err(too_long("requested length too large")),
-    }
+    admit(session, source.len().saturating_mul(times))?;
+    Ok(Out::Text(source.repeat(times)))
 }
 
 fn split_part(cells: Cells<'_>) -> Answer {
@@ -228,15 +227,25 @@ fn chr(cells: Cells<'_>) -> Answer {
     }
 }
 
-fn joined(by: &str, cells: &[Cell<'_>]) -> String {
+fn joined(
+    session: &dyn SessionFunctions,
+    by: &str,
+    cells: &[Cell<'_>],
+) -> Result<String, SqlError> {
+    // Texts are looked at before any is copied.
+    let texts = cells.iter().map(|cell| match cell {
+        Cell::Text(text) => text.len() + by.len(),
+        _ => by.len(),
+    });
+    admit(session, texts.sum())?;
     let known = cells.iter().filter(|cell| !matches!(cell, Cell::Null));
-    known.map(shown).collect::<Vec<_>>().join(by)
+    Ok(known.map(shown).collect::<Vec<_>>().join(by))
 }
 
-fn concat_ws(cells: Cells<'_>) -> Answer {
+fn concat_ws(session: &dyn SessionFunctions, cells: Cells<'_>) -> Answer {
     Ok(match &cells[0] {
         Cell::Null => Out::Null,
-        _ => Out::Text(joined(text(cells, 0), &cells[1..])),
+        _ => Out::Text(joined(session, text(cells, 0), &cells[1..])?),
     })
 }
 

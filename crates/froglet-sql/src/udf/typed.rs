@@ -17,6 +17,7 @@ use froglet_engine::SqlState;
 use super::simple::{Out, array_of};
 use crate::context::current_session;
 use crate::error::SqlError;
+use crate::query::account::Room;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::{arrow_of, input, json, oids, plain, sql_field, sql_type_of_field};
 
@@ -170,25 +171,30 @@ impl ScalarUDFImpl for Typed {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let zone = current_session(&args.config_options).zone();
+        let session = current_session(&args.config_options);
+        let zone = session.zone();
         let oids: Vec<u32> = args.arg_fields.iter().map(|f| sql_type_of_field(f).oid).collect();
         let scalars = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let rows = if scalars { 1 } else { args.number_rows };
         let arrays = args.args.into_iter().map(|arg| arg.into_array(rows));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         let mut out = Vec::with_capacity(rows);
+        let mut room = Room::new(session.as_ref());
         for row in 0..rows {
             let arguments: Vec<Argument<'_>> = arrays
                 .iter()
                 .zip(&oids)
                 .map(|(array, oid)| Argument { cell: cell_at(array.as_ref(), row), oid: *oid })
                 .collect();
-            out.push(zone.run(|| self.call(&arguments))?);
+            let answer = zone.run(|| self.call(&arguments))?;
+            room.grow(answer.bytes())?;
+            out.push(answer);
         }
         let array = array_of(args.return_field.data_type(), out)?;
-        match scalars {
-            true => ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar),
-            false => Ok(ColumnarValue::Array(array)),
+        if scalars {
+            return ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar);
         }
+        room.made(&array);
+        Ok(ColumnarValue::Array(array))
     }
 }

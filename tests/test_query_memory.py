@@ -1,0 +1,90 @@
+"""What queries use is on the account of the rows, and no value is longer than PostgreSQL's.
+
+Each of these took gigabytes beside the limit on 32089e8, ended its session with a panic, or ended long after its time.
+"""
+
+import time
+
+import pytest
+from psycopg import errors
+
+LIMIT_MB = 300
+
+
+@pytest.fixture
+def small(start):
+    server = start(environment={"FROGLET_MEMORY_LIMIT": f"{LIMIT_MB}MB"})
+    server.run("create table t (id int primary key, v int, pad text)",
+               "insert into t select g, g % 100, md5(g::text) from generate_series(1, 20000) g")
+    return server
+
+
+TOO_LARGE = [
+    "select length(repeat('x', 1000000000))",
+    "select length(repeat('x', 1000000000) || repeat('y', 1000000000))",
+    "select length(concat(repeat('x', 250000000), repeat('y', 250000000), repeat('z', 250000000)))",
+    "select sum(length(repeat('x', g))) from generate_series(90000000, 90000040) g",
+    "with recursive r(n, s) as (select 1, 'x' union all select n + 1, s || s from r where n < 40)"
+    " select max(length(s)) from r",
+    "select length(lpad('x', 200000000, 'é'))",
+    "select length(rpad('x', 2000000000))",
+    "select length(replace(repeat('x', 1000000), 'x', repeat('y', 1000)))",
+    "select length(regexp_replace(repeat('x', 100000), 'x', repeat('y', 10000), 'g'))",
+    "select length(array_to_string(array_agg(g), repeat('x', 1000000))) from generate_series(1, 2000) g",
+    "select length(concat_ws(repeat('x', 100000000), 1, 2, 3, 4, 5, 6, 7, 8, 9))",
+    "select length(string_agg(a.pad, ',')) from t a, generate_series(1, 2000) g",
+    "select cardinality(array_agg(a.id)) from t a, generate_series(1, 6000) g",
+    "select count(distinct a.pad || b.pad) from t a join t b on a.v = b.v",
+]
+
+
+@pytest.mark.parametrize("query", TOO_LARGE)
+def test_what_is_too_large_is_refused_and_memory_stays_within_the_limit(small, query):
+    session = small.connect()
+    before = small.resident_bytes()
+    with pytest.raises((errors.OutOfMemory, errors.ProgramLimitExceeded)):
+        session.execute(query)
+    assert small.resident_bytes() - before < 1.25 * LIMIT_MB * 2**20
+    # The session goes on, and what was borrowed is given back.
+    assert session.execute("select length(repeat('x', 100000000))").fetchall() == [(100_000_000,)]
+    assert session.execute("select count(*) from (select * from t order by pad) s").fetchall() == [(20_000,)]
+
+
+def test_what_fits_is_answered(small):
+    for query, answer in [("select length(repeat('x', 50000000) || repeat('y', 50000000))", 100_000_000),
+                          ("select length(replace(repeat('x', 1000), 'x', 'yy'))", 2000),
+                          ("select length(string_agg(pad, ',')) from t", 33 * 20_000 - 1),
+                          ("select array_to_string(array[1, 2, null], ', ', '-')", "1, 2, -"),
+                          ("select 'a' || null::text", None), ("select 'a' || 1 || 'b'", "a1b"),
+                          ("select max(length(pad || repeat('x', 1000))) from t", 1032)]:
+        assert small.value(query) == answer, query
+
+
+@pytest.mark.parametrize("query", [
+    "select sum(length(repeat(pad, 100000))) from t",
+    "select sum(length(lpad(pad, 1000000, pad))) from t",
+    "select sum(length(regexp_replace(repeat(pad, 1000), '[a-f]', 'xyz', 'g'))) from t a, generate_series(1, 100) g",
+])
+def test_a_function_hears_of_the_end_of_its_time(start, query):
+    server = start(environment={"FROGLET_MEMORY_LIMIT": "8GB"})
+    server.run("create table t (id int primary key, v int, pad text)",
+               "insert into t select g, g % 100, md5(g::text) from generate_series(1, 2000) g")
+    session = server.connect()
+    session.execute("set statement_timeout = '1s'")
+    begun = time.monotonic()
+    with pytest.raises((errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceeded)):
+        session.execute(query)
+    # Generous: it was ten seconds and more.
+    assert time.monotonic() - begun < 30
+
+
+def test_rows_that_no_client_takes_are_an_error_of_their_statement(start):
+    """`array_agg(repeat('x', 1000))` over 3 million rows ended the session with a panic."""
+    server = start()
+    session = server.connect()
+    with pytest.raises((errors.ProgramLimitExceeded, errors.OutOfMemory)):
+        session.execute("select array_agg(repeat('x', 1000000)) from generate_series(1, 1100) g")
+    assert session.execute("select 1").fetchall() == [(1,)]
+    with pytest.raises((errors.ProgramLimitExceeded, errors.OutOfMemory)):
+        session.execute("select repeat('x', 600000000), repeat('y', 600000000)")
+    assert session.execute("select 1").fetchall() == [(1,)]
