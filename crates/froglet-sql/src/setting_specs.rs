@@ -154,7 +154,12 @@ pub(crate) const OWN: &[Spec] = &[
         "notice",
         "The least severe messages sent to the client.",
     ),
-    reported(spec("DateStyle", Kind::DateStyle, "ISO, MDY", "The display format of dates.")),
+    reported(spec(
+        "DateStyle",
+        Kind::DateStyle,
+        "ISO, MDY",
+        "The order in which dates are read; they are shown in the style ISO.",
+    )),
     spec(
         "default_table_access_method",
         Kind::Enum(&["memory", "heap"]),
@@ -188,7 +193,7 @@ pub(crate) const OWN: &[Spec] = &[
         "extra_float_digits",
         Kind::Int { min: -15, max: 3 },
         "1",
-        "Accepted; floats are printed shortest-exact.",
+        "Floats are printed shortest-exact if it is above 0, else with so many digits fewer than they have.",
     ),
     spec(
         "froglet.as_of",
@@ -297,7 +302,7 @@ pub(crate) const OWN: &[Spec] = &[
     reported(fixed(spec("integer_datetimes", Kind::Bool, "on", "Timestamps are integers."))),
     reported(spec(
         "IntervalStyle",
-        Kind::Enum(&["postgres"]),
+        Kind::Enum(crate::types::style::INTERVAL_STYLES),
         "postgres",
         "The display format of intervals.",
     )),

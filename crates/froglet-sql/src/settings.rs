@@ -27,6 +27,7 @@ use crate::roles::NO_ROLE;
 use crate::session::postgres_settings::{all as specs, place_of};
 use crate::session::setting_units::Unit;
 use crate::setting_specs::{Context, Kind, Spec};
+use crate::types::style::{self, Style};
 use crate::types::zone::{self, Zone};
 
 /// What is asked for in every statement.
@@ -78,7 +79,7 @@ pub struct Hot {
     pub search_path: Arc<[String]>,
     /// `timezone`
     pub timezone: Arc<str>,
-    /// The zone of that name.
+    /// The zone of that name, with the style of dates, intervals and floats.
     pub zone: Zone,
     /// `client_min_messages`: whether a NOTICE reaches the client.
     pub notices: bool,
@@ -154,7 +155,7 @@ impl Settings {
             return Ok(());
         }
         let at = find(name)?;
-        let value: Arc<str> = Arc::from(canonical(&specs()[at], value)?);
+        let value: Arc<str> = Arc::from(canonical(&specs()[at], value, &self.base[at])?);
         Arc::make_mut(&mut self.base)[at] = value.clone();
         self.store(at, value, false);
         Ok(())
@@ -207,7 +208,7 @@ impl Settings {
             ));
         }
         let value = match value {
-            Some(value) => Arc::from(canonical(&specs()[at], value)?),
+            Some(value) => Arc::from(canonical(&specs()[at], value, &self.state.current[at])?),
             None => self.base[at].clone(),
         };
         self.store(at, value, local);
@@ -406,7 +407,11 @@ impl Hot {
             search_path: search_path(get("search_path"), user),
             user: Arc::from(user),
             timezone: Arc::from(get("TimeZone")),
-            zone: Zone::parse(get("TimeZone")).unwrap_or(Zone::Utc),
+            zone: Zone::parse(get("TimeZone")).unwrap_or(Zone::UTC).in_style(Style::of(
+                get("DateStyle"),
+                get("IntervalStyle"),
+                get("extra_float_digits"),
+            )),
             notices: !matches!(get("client_min_messages"), "warning" | "error"),
             warnings: get("client_min_messages") != "error",
         }
@@ -427,7 +432,8 @@ pub fn check_setting(name: &str, value: &str) -> Result<(), SqlError> {
     if own_name(name)?.is_some() {
         return Ok(());
     }
-    canonical(&specs()[find(name)?], value).map(|_| ())
+    let spec = &specs()[find(name)?];
+    canonical(spec, value, spec.default).map(|_| ())
 }
 
 /// A row of pg_settings.
@@ -553,9 +559,9 @@ fn cannot_change(name: &str) -> SqlError {
     )
 }
 
-/// The value as it is stored and shown.
-pub(crate) fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
-    let value = read(spec, value)?;
+/// The value as it is stored and shown; `now`: what it is before.
+pub(crate) fn canonical(spec: &Spec, value: &str, now: &str) -> Result<String, SqlError> {
+    let value = read(spec, value, now)?;
     if spec.taken.is_empty() || spec.taken.contains(&&*value) {
         return Ok(value);
     }
@@ -597,7 +603,7 @@ fn number(spec: &Spec, value: &str) -> Result<String, SqlError> {
     Ok(unit.show(parsed))
 }
 
-fn read(spec: &Spec, value: &str) -> Result<String, SqlError> {
+fn read(spec: &Spec, value: &str, now: &str) -> Result<String, SqlError> {
     let invalid = || {
         SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
@@ -638,9 +644,9 @@ fn read(spec: &Spec, value: &str) -> Result<String, SqlError> {
                 invalid().hint(format!("Available values: {}.", allowed.join(", ")))
             }),
         Kind::Text => Ok(value.to_owned()),
-        Kind::AsOf => AsOf::parse(value, Zone::Utc).map(|_| value.trim().to_owned()),
+        Kind::AsOf => AsOf::parse(value, Zone::UTC).map(|_| value.trim().to_owned()),
         Kind::TimeZone => zone::canonical(value).ok_or_else(invalid),
-        Kind::DateStyle => datestyle(value).ok_or_else(invalid),
+        Kind::DateStyle => style::date_style(value, now),
         // Letters and digits alone count, as in PostgreSQL.
         Kind::Encoding => match clean(value).as_str() {
             "utf8" | "unicode" => Ok("UTF8".to_owned()),
@@ -708,20 +714,6 @@ fn show_time_ms(ms: u64) -> String {
         None if ms == 0 => "0".to_owned(),
         None => format!("{ms}ms"),
     }
-}
-
-fn datestyle(value: &str) -> Option<String> {
-    let mut order = "MDY";
-    for part in value.split(',') {
-        match part.trim().to_ascii_lowercase().as_str() {
-            "iso" | "" => {}
-            "mdy" | "us" => order = "MDY",
-            "dmy" | "european" => order = "DMY",
-            "ymd" => order = "YMD",
-            _ => return None,
-        }
-    }
-    Some(format!("ISO, {order}"))
 }
 
 #[cfg(test)]

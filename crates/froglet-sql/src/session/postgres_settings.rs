@@ -98,7 +98,7 @@ mod tests {
     fn every_line_is_a_setting_that_takes_its_default() {
         for line in TEXT.lines() {
             let spec = read(line).unwrap_or_else(|| panic!("{line}"));
-            assert!(canonical(&spec, spec.default).is_ok(), "{line}");
+            assert!(canonical(&spec, spec.default, spec.default).is_ok(), "{line}");
         }
         assert!(all().len() > 300);
         assert_eq!(place_of("datestyle"), place_of("DateStyle"));
