@@ -143,7 +143,7 @@ fn fill(engine: &dyn Engine, table: &dyn Table, rows: u64) -> Result<()> {
         let inserted = table.insert(&mut *txn, &batch, &mut Vec::with_capacity(batch.len()));
         inserted.map_err(|(n, stop)| anyhow!("row {n} of a batch was refused: {stop:?}"))?;
         txn.pre_commit();
-        txn.post_commit()?;
+        let _ = txn.post_commit()?;
         next += count;
         bar.set_position(next);
     }
@@ -174,7 +174,7 @@ fn churn(engine: &dyn Engine, table: &dyn Table) -> Result<()> {
         written.map_err(|(n, stop)| anyhow!("row {n} of block {block} was refused: {stop:?}"))?;
         debug_assert_eq!(txn.savepoint(), Savepoint(rids.len() as u32));
         txn.pre_commit();
-        txn.post_commit()?;
+        let _ = txn.post_commit()?;
         bar.inc(1);
     }
     bar.finish_and_clear();

@@ -19,6 +19,7 @@
 
 use std::any::Any;
 use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -587,6 +588,14 @@ impl From<EngineError> for MigrateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Savepoint(pub u32);
 
+/// Whether a commit has its place in the log.
+pub enum LogRoom {
+    /// It has.
+    Reserved,
+    /// When this is ready, ask again.
+    Wait(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
 /// A transaction's part on one engine.
 pub trait EngineTxn: Send + Sync + Any {
     /// Its id.
@@ -610,6 +619,10 @@ pub trait EngineTxn: Send + Sync + Any {
     /// A write like any other: it is undone by a rollback to an earlier savepoint, and may fail.
     /// Keepers are the caller's numbers; none keeps twice, not even when it has been released.
     fn keep(&mut self, keeper: u64, spaces: &[SpaceId]) -> Result<(), EngineError>;
+    /// Makes certain that what the commit logs has its place, so that nothing waits between
+    /// [`EngineTxn::pre_commit`] and the verdict. Whoever is told to wait waits, and asks again; nothing is
+    /// written in between. A retreat gives the place back.
+    fn reserve_log(&mut self) -> Result<LogRoom, EngineError>;
     /// Takes a commit timestamp. Readers that meet its versions at or above it wait from now on.
     fn pre_commit(&mut self) -> Ts;
     /// Gives the commit timestamp back and goes on as if `pre_commit` had not been called.

@@ -69,7 +69,14 @@ pub trait Env: fmt::Debug + Send + Sync {
 
     /// The names of the files in `dir`, sorted. Directories in it are not listed.
     fn list(&self, dir: &Path) -> Result<Vec<String>, EnvError>;
+
+    /// Takes the exclusive lock of a directory, whatever becomes of the names in it or of its own; none if
+    /// somebody else has it. The lock ends with what is returned or with the process.
+    fn try_lock_dir(&self, dir: &Path) -> Result<Option<Box<dyn DirLock>>, EnvError>;
 }
+
+/// The lock of a directory, until it is dropped.
+pub trait DirLock: fmt::Debug + Send + Sync {}
 
 /// An open file. Closed on drop, which also gives up its lock.
 pub trait EnvFile: fmt::Debug + Send + Sync {

@@ -52,7 +52,10 @@ id!(
     Ts(u64)
 );
 id!(
-    /// A position in an engine's endless log, in bytes.
+    /// A position in an engine's endless log, in bytes. Whoever is given the end of what it has logged either waits
+    /// until the log is durable up to there, hands the position on, or says why nobody has to wait
+    /// ([`Lsn::waits_for_nothing`]).
+    #[must_use = "what was logged is not durable yet"]
     Lsn(u64)
 );
 
@@ -62,6 +65,11 @@ pub type IdMap<K, V> = HashMap<K, V, RandomState>;
 
 /// As [`IdMap`].
 pub type IdSet<K> = HashSet<K, RandomState>;
+
+impl Lsn {
+    /// Nobody is told anything that rests on what was logged up to here, because of this.
+    pub fn waits_for_nothing(self, _because: &str) {}
+}
 
 impl Ts {
     /// The snapshot that sees the latest committed version of everything (relaxed reads).

@@ -109,20 +109,20 @@ fn writes(engine: &Arc<MemoryEngine>, table: &MemoryTable, ids: &mut Ids) -> Vec
         for id in first..first + 100 {
             rids.push(table.insert_row(&mut txn, &row(id)).expect("a new key"));
         }
-        txn.commit().expect("commits");
+        let _ = txn.commit().expect("commits");
     }
     report("insert, 100 rows a transaction", ROWS as u64, start.elapsed());
     timed("insert, 1 row a transaction", 200_000, |i| {
         let mut txn = engine.begin_txn(ids.next());
         table.insert_row(&mut txn, &row(ROWS + i as i64)).expect("a new key");
-        txn.commit().expect("commits");
+        let _ = txn.commit().expect("commits");
     });
     timed("update a bigint, 1 row a transaction", 500_000, |i| {
         let rid = rids[ids.random() as usize];
         let mut txn = engine.begin_txn(ids.next());
         let base = txn.snapshot().ts;
         table.update_row(&mut txn, base, rid, &[1], &[Value::Int64(i as i64)]).expect("free");
-        txn.commit().expect("commits");
+        let _ = txn.commit().expect("commits");
     });
     timed("update a bigint, 30 rows a transaction, each", 20_000, |i| {
         let mut txn = engine.begin_txn(ids.next());
@@ -131,7 +131,7 @@ fn writes(engine: &Arc<MemoryEngine>, table: &MemoryTable, ids: &mut Ids) -> Vec
             let rid = rids[ids.random() as usize];
             table.update_row(&mut txn, base, rid, &[1], &[Value::Int64(i as i64)]).expect("free");
         }
-        txn.commit().expect("commits");
+        let _ = txn.commit().expect("commits");
     });
     timed("update a text of 30 bytes, 1 row a transaction", 500_000, |i| {
         let rid = rids[ids.random() as usize];
@@ -139,7 +139,7 @@ fn writes(engine: &Arc<MemoryEngine>, table: &MemoryTable, ids: &mut Ids) -> Vec
         let base = txn.snapshot().ts;
         let text = Value::text(format!("a text of thirty bytes {i:07}"));
         table.update_row(&mut txn, base, rid, &[5], &[text]).expect("free");
-        txn.commit().expect("commits");
+        let _ = txn.commit().expect("commits");
     });
     timed("delete and insert, 2 rows a transaction", 200_000, |_| {
         let at = ids.random();
@@ -147,7 +147,7 @@ fn writes(engine: &Arc<MemoryEngine>, table: &MemoryTable, ids: &mut Ids) -> Vec
         let base = txn.snapshot().ts;
         table.delete_row(&mut txn, base, rids[at as usize]).expect("free");
         rids[at as usize] = table.insert_row(&mut txn, &row(at)).expect("free");
-        txn.commit().expect("commits");
+        let _ = txn.commit().expect("commits");
     });
     rids
 }
@@ -254,7 +254,7 @@ fn main() {
                 .update_row(&mut txn, base, rids[id as usize], &[1], &[Value::Int64(id)])
                 .expect("free");
         }
-        txn.commit().expect("commits");
+        let _ = txn.commit().expect("commits");
     }
     scans(&engine, &table, "5 % versions");
     drop(hold);

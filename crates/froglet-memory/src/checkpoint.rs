@@ -12,7 +12,8 @@
 //!       000005-kept-7.arrow         rows that are kept as they were earlier, see `kept_rows`
 //! ```
 //!
-//! A checkpoint reads the log's end `lsn`, then registers a snapshot `s`, then copies every block that
+//! A checkpoint reads the log's end `lsn` (or where the oldest long record begins that has no end yet,
+//! see `log/chain`: what is behind that is replayed once more, and known), then registers a snapshot `s`, then copies every block that
 //! may have changed since the last one, then puts the manifest in place with a rename, then cuts the log
 //! before `lsn`. The manifest says for each block which file and batch has it, and so does the footer of
 //! the file (`froglet.blocks`). A batch has every slot of its block, up to the last row id that was handed
@@ -20,7 +21,7 @@
 //! the buffers of a batch are the cells of the block's columns, and a restart maps them as they are (see
 //! `ipc`, `column::mapped`). What a frozen column has in a slot without a row is left as it is.
 //!
-//! **[P1]** A transaction appended before `lsn` has its commit timestamp from before, so at most `s`: it is
+//! **[P1]** A transaction appended (to its last part) before `lsn` has its commit timestamp from before, so at most `s`: it is
 //! in the checkpoint. One appended after `lsn` is in the log; recovery skips it if its timestamp is at
 //! most `s`, for then the checkpoint has it too.
 //! **[P2]** A block is clean when its flag was not raised since its last copy and that copy left no record
@@ -75,7 +76,7 @@ impl MemoryEngine {
     pub(crate) fn write_checkpoint(&self) -> Result<(), EngineError> {
         let (Some(disk), Some(log)) = (&self.core.disk, &self.core.log) else { return Ok(()) };
         let mut newest = disk.manifest.lock();
-        let (lsn, announced) = self.core.keepers.announced_at(|| log.appended());
+        let (lsn, announced) = self.core.keepers.announced_at(|| log.begun_before());
         let (registered, ts) = Registered::new(&self.core.timeline);
         let snapshot = Snapshot::new(Ts(ts), TxnId(0), Box::new(registered));
         // The manifest must not refer to a part of the log that a crash takes away.

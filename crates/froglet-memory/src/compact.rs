@@ -143,7 +143,7 @@ impl MemoryTable {
         }
         old.set_present(from.slot(), false);
         if txn.logs() {
-            redo::delete(&mut txn.redo, self.space.id, from);
+            redo::delete(txn.next_redo(), self.space.id, from);
         }
         self.copy_row_to(txn, old, from, new, to);
         Ok(())
@@ -194,7 +194,7 @@ impl MemoryTable {
         }
         if txn.logs() {
             let cells = values.iter().map(|(id, value)| (*id, value));
-            redo::insert(&mut txn.redo, self.space.id, to, cells);
+            redo::insert(txn.next_redo(), self.space.id, to, cells);
         }
     }
 }

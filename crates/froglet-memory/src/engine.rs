@@ -125,19 +125,16 @@ pub(crate) fn log_failed(error: LogError) -> EngineError {
 }
 
 impl Core {
-    /// Appends the record of a transaction.
-    pub fn log_txn(&self, ts: u64, operations: &[u8]) -> Result<Lsn, EngineError> {
-        let Some(log) = &self.log else { return Ok(Lsn(0)) };
-        if operations.is_empty() {
-            return Ok(Lsn(0));
+    /// Appends a short record, without waiting for room: sessions do so on their loops.
+    pub fn log_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
+        match &self.log {
+            Some(log) => log.append_now(&[record]).map_err(log_failed),
+            None => Ok(Lsn(0)),
         }
-        let mut head = Vec::with_capacity(11);
-        redo::txn_head(&mut head, ts);
-        log.append(&[&head, operations]).map_err(log_failed)
     }
 
-    /// Appends another record.
-    pub fn log_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
+    /// Appends one that may be long, when there is room.
+    pub fn log_long_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
         match &self.log {
             Some(log) => log.append(&[record]).map_err(log_failed),
             None => Ok(Lsn(0)),
@@ -246,7 +243,8 @@ impl MemoryEngine {
         // Logged before any row that uses them can be; twice does no harm. A checkpoint that has the record
         // behind it has passed this latch, and so has the columns.
         let _declaring = space.installing.read();
-        self.core.log_record(&redo::declare(space.id, &fresh))?;
+        let declared = self.core.log_record(&redo::declare(space.id, &fresh))?;
+        declared.waits_for_nothing("the commit of a row that uses a column is logged behind it");
         space.declare(&fresh);
         Ok(())
     }
@@ -296,7 +294,10 @@ impl Engine for MemoryEngine {
         if spaces.contains_key(&space) {
             return Ok(());
         }
-        self.core.log_record(&redo::create_space(space))?;
+        let made = self.core.log_record(&redo::create_space(space))?;
+        made.waits_for_nothing(
+            "the catalog's commit, which makes a table of it, is logged behind it",
+        );
         spaces.insert(space, Arc::new(Space::new(space, Arc::clone(&self.core.budget))));
         Ok(())
     }
@@ -305,7 +306,11 @@ impl Engine for MemoryEngine {
         let dropped = self.core.spaces.write().remove(&space);
         if dropped.is_some() {
             // A log that has failed fails the next commit; this record alone is not worth more.
-            let _ = self.core.log_record(&redo::drop_space(space));
+            if let Ok(dropped) = self.core.log_record(&redo::drop_space(space)) {
+                dropped.waits_for_nothing(
+                    "what nobody sees any more may come back, and is dropped again",
+                );
+            }
         }
     }
 
@@ -322,7 +327,10 @@ impl Engine for MemoryEngine {
         // First here, so that no checkpoint has the record behind it and the column still; and as in
         // `drop_space`.
         space.drop_column(column, &epoch::pin());
-        let _ = self.core.log_record(&redo::drop_column(space.id, column));
+        if let Ok(dropped) = self.core.log_record(&redo::drop_column(space.id, column)) {
+            dropped
+                .waits_for_nothing("what nobody sees any more may come back, and is dropped again");
+        }
     }
 
     fn drop_index(&self, space: SpaceId, index: IndexId) {
@@ -367,7 +375,9 @@ impl Engine for MemoryEngine {
         if keepers.get(&keeper).is_none_or(|keeper| keeper.kept().is_none()) {
             return Ok(());
         }
-        self.core.log_record(&redo::keeper(keeper, 0, &[]))?;
+        let released = self.core.log_record(&redo::keeper(keeper, 0, &[]))?;
+        released
+            .waits_for_nothing("a crash may leave a keeper as it was, and it is released again");
         keepers.remove(&keeper);
         Ok(())
     }
@@ -409,7 +419,7 @@ impl Engine for MemoryEngine {
         // One lock for log and map, so that the newest note is the same in both.
         let mut notes = self.core.notes.lock();
         let lsn = match &self.core.log {
-            Some(log) => log.append(&[&redo::note_head(key), value]).map_err(log_failed)?,
+            Some(log) => log.append_now(&[&redo::note_head(key), value]).map_err(log_failed)?,
             None => Lsn(0),
         };
         notes.insert(key, value.to_vec());

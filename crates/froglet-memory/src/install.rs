@@ -79,7 +79,9 @@ impl MemoryTable {
         let ts = self.core.timeline.now();
         if self.core.log.is_some() {
             let columns = self.columns.iter().map(|column| column.id);
-            self.core.log_record(&redo::install(ts, self.space.id, note, columns, rids, values))?;
+            let record = redo::install(ts, self.space.id, note, columns, rids, values);
+            let installed = self.core.log_long_record(&record)?;
+            installed.waits_for_nothing("rows that a crash takes away are made again as they were");
         }
         CrashPoint::InstallLogged.reached();
         let mut values = values;

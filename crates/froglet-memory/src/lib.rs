@@ -26,6 +26,7 @@ mod checkpoint;
 mod clock;
 mod collector;
 mod column;
+mod commit_log;
 mod compact;
 mod engine;
 mod files;
@@ -47,6 +48,7 @@ mod migrate;
 mod read;
 mod recovery;
 mod redo;
+mod redo_buffer;
 mod replay;
 #[cfg(all(test, shuttle))]
 mod schedules;

@@ -1,15 +1,16 @@
 //! The lock of a data directory: at most one server works in it.
 //!
 //! ```text
-//!   <data directory>/froglet.pid     "4711\n", under flock(2) while process 4711 lives
+//!   <data directory>/                under flock(2) while process 4711 lives
+//!   <data directory>/froglet.pid     "4711\n", likewise
 //! ```
 //!
-//! The lock, not the text, is the truth: the operating system gives a lock up with the process that
+//! The locks, not the text, are the truth: the operating system gives a lock up with the process that
 //! had it, however it died, and a process id may be somebody else's by now. The text only names the
-//! holder in an error message. The file is never removed: between a removal and the next creation
-//! two servers could each lock a file of that name.
+//! holder in an error message. The directory's lock is what holds when somebody removes the file, and another
+//! server makes it anew; the file's is what servers had that knew of no other, and what there is over NFS.
 
-use froglet_engine::env::{Env, EnvError, EnvFile, OpenMode};
+use froglet_engine::env::{DirLock, Env, EnvError, EnvFile, OpenMode};
 use std::path::{Path, PathBuf};
 
 /// The name of the lock file in a data directory.
@@ -19,22 +20,30 @@ pub const LOCK_FILE: &str = "froglet.pid";
 #[derive(Debug)]
 pub struct DataDirLock {
     file: Box<dyn EnvFile>,
+    _dir: Box<dyn DirLock>,
 }
 
 impl DataDirLock {
     /// Locks the existing directory `dir`.
     pub fn acquire(env: &dyn Env, dir: &Path) -> Result<DataDirLock, LockError> {
         let path = dir.join(LOCK_FILE);
+        let locked = env.try_lock_dir(dir)?;
+        let Some(locked) = locked else {
+            // Whoever has it has made the file; another may have removed it.
+            let process_id = match env.open(&path, OpenMode::Read) {
+                Ok(file) => read_process_id(&*file)?,
+                Err(error) if error.is_not_found() => None,
+                Err(error) => return Err(error.into()),
+            };
+            return Err(LockError::held(path, process_id));
+        };
         let file = env.open(&path, OpenMode::CreateOrOpen)?;
         if !file.try_lock_exclusive()? {
-            return Err(match read_process_id(&*file)? {
-                Some(process_id) => LockError::Held { path, process_id },
-                None => LockError::HeldByUnknown { path },
-            });
+            return Err(LockError::held(path, read_process_id(&*file)?));
         }
         file.truncate(0)?;
         file.write_at(format!("{}\n", std::process::id()).as_bytes(), 0)?;
-        Ok(DataDirLock { file })
+        Ok(DataDirLock { file, _dir: locked })
     }
 }
 
@@ -73,6 +82,15 @@ pub enum LockError {
     Env(#[from] EnvError),
 }
 
+impl LockError {
+    fn held(path: PathBuf, process_id: Option<u32>) -> LockError {
+        match process_id {
+            Some(process_id) => LockError::Held { path, process_id },
+            None => LockError::HeldByUnknown { path },
+        }
+    }
+}
+
 fn read_process_id(file: &dyn EnvFile) -> Result<Option<u32>, EnvError> {
     let mut text = [0; 16];
     let bytes = file.read_at(&mut text, 0)?;
@@ -103,6 +121,23 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         check(&RealEnv::new(), temporary.path());
         check(&MemEnv::new(1), Path::new("/sim"));
+    }
+
+    #[test]
+    fn without_its_file_the_directory_stays_locked() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (real, simulated) = (RealEnv::new(), MemEnv::new(1));
+        for (env, dir) in
+            [(&real as &dyn Env, temporary.path()), (&simulated as &dyn Env, Path::new("/sim"))]
+        {
+            env.create_dir_all(dir).unwrap();
+            let lock = DataDirLock::acquire(env, dir).unwrap();
+            env.remove(&dir.join(LOCK_FILE)).unwrap();
+            let second = DataDirLock::acquire(env, dir);
+            assert!(matches!(second, Err(LockError::HeldByUnknown { .. })), "{second:?}");
+            drop(lock);
+            drop(DataDirLock::acquire(env, dir).unwrap());
+        }
     }
 
     #[test]

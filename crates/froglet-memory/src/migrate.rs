@@ -174,7 +174,9 @@ impl MemoryTable {
         let mut columns = self.find_or_add(block, target, guard);
         block.heat(&mut columns, guard);
         if self.core.log.is_some() {
-            self.core.log_record(&fill.encode())?;
+            let filled = self.core.log_long_record(&fill.encode())?;
+            filled
+                .waits_for_nothing("the flip is logged behind it, or the cells are computed again");
         }
         let old_keys = self.filled_keys(block, fill, guard);
         block.fill_cells(|| {

@@ -33,7 +33,7 @@ use crate::lock_file::{DataDirLock, LockError};
 use crate::log::{Log, LogError, LogOptions};
 use crate::manifest::{MANIFEST, Manifest};
 use crate::memory::Budget;
-use crate::redo::{self, Entry, Fill, Installed, Operation};
+use crate::redo::{self, Entry, Fill, Installed, Malformed, Operation, Operations};
 use crate::replay::{self, Place, Replay, store_cells};
 use crate::slots::FreeSlots;
 use crate::space::Space;
@@ -104,6 +104,14 @@ struct Recovered {
     /// The newest timestamp met.
     newest: u64,
     checkpoint_ts: u64,
+}
+
+fn corrupt(malformed: Malformed) -> EngineError {
+    EngineError::Corrupt {
+        file: "a record of the log".into(),
+        offset: malformed.offset as u64,
+        what: malformed.what,
+    }
 }
 
 fn lock_error(error: LockError) -> EngineError {
@@ -234,7 +242,8 @@ impl Recovered {
         let keepers = self.core.keepers.lock().clone();
         for (keeper, _) in keepers.into_iter().filter(|(_, state)| state.kept().is_none()) {
             if let Some(log) = log {
-                log.append(&[&redo::keeper(keeper, 0, &[])]).map_err(log_failed)?;
+                let forgotten = log.append(&[&redo::keeper(keeper, 0, &[])]).map_err(log_failed)?;
+                forgotten.waits_for_nothing("a replay that does not find it says it again");
             }
             self.set_keeper(keeper, None);
         }
@@ -250,18 +259,15 @@ impl Recovered {
 
     /// Applies one record of the log.
     fn replay(&mut self, record: &[u8]) -> Result<(), EngineError> {
-        let entry = Entry::decode(record).map_err(|malformed| EngineError::Corrupt {
-            file: "a record of the log".into(),
-            offset: malformed.offset as u64,
-            what: malformed.what,
-        })?;
-        match entry {
-            Entry::Txn { ts, operations } => {
-                self.newest = self.newest.max(ts);
-                if ts > self.checkpoint_ts {
-                    self.replay_txn(ts, operations)?;
-                }
-            }
+        if let Some(transaction) = redo::transaction(record) {
+            let (ts, operations) = transaction.map_err(corrupt)?;
+            self.newest = self.newest.max(ts);
+            return match ts > self.checkpoint_ts {
+                true => self.replay_txn(ts, operations),
+                false => Ok(()),
+            };
+        }
+        match Entry::decode(record).map_err(corrupt)? {
             Entry::Fill(fill) => {
                 self.newest = self.newest.max(fill.ts);
                 if fill.ts >= self.checkpoint_ts {
@@ -308,10 +314,11 @@ impl Recovered {
         Ok(())
     }
 
-    fn replay_txn(&self, ts: u64, operations: Vec<Operation>) -> Result<(), EngineError> {
+    fn replay_txn(&self, ts: u64, operations: Operations<'_>) -> Result<(), EngineError> {
         let mut replay = Replay::new(&self.core, ts);
         let mut kept = BTreeMap::<u64, Vec<SpaceId>>::new();
         for operation in operations {
+            let operation = operation.map_err(corrupt)?;
             if let Operation::Keep { keeper, spaces } = operation {
                 kept.entry(keeper).or_default().extend(spaces);
             } else {

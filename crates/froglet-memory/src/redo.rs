@@ -15,6 +15,7 @@
 //!   7 drop column   space column
 //!   8 install       ts space n note-bytes n (column)… n (row id)… then n × c values, row by row
 //!   9 keeper        keeper p n (space)…          announced with a pin at p; released with n = 0
+//!  10 transaction   operation… then ts, 8 bytes little-endian: one that was logged in parts
 //!   value = tag u8, body; integers zigzag; strings length and bytes; floats, uuid raw
 //! ```
 //!
@@ -32,6 +33,8 @@ const DROP_SPACE: u8 = 6;
 const DROP_COLUMN: u8 = 7;
 const INSTALL: u8 = 8;
 const KEEPER: u8 = 9;
+/// What the record of a transaction begins with that is logged in parts; the operations follow, and the timestamp.
+pub(crate) const LONG_TXN: u8 = 10;
 
 const INSERT: u8 = 1;
 const UPDATE: u8 = 2;
@@ -228,10 +231,45 @@ pub(crate) enum Operation {
     Keep { keeper: u64, spaces: Vec<SpaceId> },
 }
 
-/// One record of the log.
+/// The operations of a transaction, decoded one by one: a large one takes its bytes, and a row.
+pub(crate) struct Operations<'a>(Input<'a>);
+
+impl Iterator for Operations<'_> {
+    type Item = Result<Operation, Malformed>;
+
+    fn next(&mut self) -> Option<Result<Operation, Malformed>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let next = operation(&mut self.0);
+        if next.is_err() {
+            self.0.rest();
+        }
+        Some(next)
+    }
+}
+
+/// The timestamp and the operations of a transaction, if that is what a record is.
+pub(crate) fn transaction(record: &[u8]) -> Option<Result<(u64, Operations<'_>), Malformed>> {
+    match record {
+        [TXN, ..] => {
+            let mut input = Input { bytes: record, at: 1 };
+            Some(input.number().map(|ts| (ts, Operations(input))))
+        }
+        [LONG_TXN, rest @ ..] => Some(match rest.split_last_chunk::<8>() {
+            Some((operations, ts)) => {
+                let bytes = &record[..1 + operations.len()];
+                Ok((u64::from_le_bytes(*ts), Operations(Input { bytes, at: 1 })))
+            }
+            None => Err(Malformed { offset: 1, what: "a transaction without a timestamp".into() }),
+        }),
+        _ => None,
+    }
+}
+
+/// One record of the log that is no transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Entry {
-    Txn { ts: u64, operations: Vec<Operation> },
     Declare { space: SpaceId, columns: Vec<ColumnSpec> },
     Fill(Fill),
     Note { key: u64, value: Vec<u8> },
@@ -247,14 +285,6 @@ impl Entry {
     pub fn decode(bytes: &[u8]) -> Result<Entry, Malformed> {
         let mut input = Input { bytes, at: 0 };
         let entry = match input.byte()? {
-            TXN => {
-                let ts = input.number()?;
-                let mut operations = Vec::new();
-                while !input.is_empty() {
-                    operations.push(operation(&mut input)?);
-                }
-                Entry::Txn { ts, operations }
-            }
             DECLARE => {
                 let space = input.space()?;
                 let n = input.count()?;
@@ -630,13 +660,12 @@ mod tests {
         ]
     }
 
-    fn samples() -> Vec<(Entry, Vec<u8>)> {
+    fn operations() -> (Vec<Operation>, Vec<u8>) {
         let (space, rid) = (SpaceId(300), RowId(1 << 40));
         let values = values();
         let cells: Vec<(ColumnId, Value)> =
             values.iter().enumerate().map(|(i, v)| (ColumnId(i as u32 * 100), v.clone())).collect();
         let mut txn = Vec::new();
-        txn_head(&mut txn, 99);
         insert(&mut txn, space, rid, cells.iter().map(|(c, v)| (*c, v)));
         update(&mut txn, space, rid, cells[..2].iter().map(|(c, v)| (*c, v)));
         delete(&mut txn, space, rid);
@@ -647,6 +676,26 @@ mod tests {
             Operation::Delete { space, rid },
             Operation::Keep { keeper: u64::MAX, spaces: vec![space, SpaceId(0)] },
         ];
+        (operations, txn)
+    }
+
+    /// A transaction in one part, and in several.
+    fn transactions() -> [Vec<u8>; 2] {
+        let (_, bytes) = operations();
+        let mut short = Vec::new();
+        txn_head(&mut short, 99);
+        short.extend_from_slice(&bytes);
+        [short, [&[LONG_TXN], &bytes[..], &99u64.to_le_bytes()].concat()]
+    }
+
+    fn decoded(record: &[u8]) -> Result<(u64, Vec<Operation>), Malformed> {
+        let (ts, operations) = transaction(record).expect("it is one")?;
+        Ok((ts, operations.collect::<Result<_, _>>()?))
+    }
+
+    fn samples() -> Vec<(Entry, Vec<u8>)> {
+        let space = SpaceId(300);
+        let values = values();
         let columns = vec![
             ColumnSpec { id: ColumnId(1), ty: ColumnType::Text, missing: Value::text("x") },
             ColumnSpec {
@@ -666,7 +715,6 @@ mod tests {
         let mut note = note_head(1 << 63);
         note.extend_from_slice(b"value");
         vec![
-            (Entry::Txn { ts: 99, operations }, txn),
             (Entry::Declare { space, columns: columns.clone() }, declare(space, &columns)),
             (Entry::Fill(fill.clone()), fill.encode()),
             (Entry::Note { key: 1 << 63, value: b"value".to_vec() }, note),
@@ -685,6 +733,10 @@ mod tests {
     fn every_record_comes_back() {
         for (entry, bytes) in samples() {
             assert_eq!(Entry::decode(&bytes), Ok(entry));
+            assert!(transaction(&bytes).is_none());
+        }
+        for record in transactions() {
+            assert_eq!(decoded(&record), Ok((99, operations().0)));
         }
     }
 
@@ -700,15 +752,20 @@ mod tests {
 
     #[test]
     fn no_bytes_make_the_decoder_panic() {
-        for (_, bytes) in samples() {
+        let decode = |bytes: &[u8]| match transaction(bytes) {
+            Some(Ok((_, operations))) => operations.for_each(drop),
+            Some(Err(_)) => {}
+            None => drop(Entry::decode(bytes)),
+        };
+        for bytes in samples().into_iter().map(|(_, bytes)| bytes).chain(transactions()) {
             for cut in 0..bytes.len() {
-                let _ = Entry::decode(&bytes[..cut]);
+                decode(&bytes[..cut]);
             }
             for at in 0..bytes.len() {
                 for flip in [1, 0x80, 0xFF] {
                     let mut broken = bytes.clone();
                     broken[at] ^= flip;
-                    let _ = Entry::decode(&broken);
+                    decode(&broken);
                 }
             }
         }

@@ -13,6 +13,8 @@
 //! timestamp was taken later, and the feed was found.
 //! **[X2] log order.** The log has the record before the verdict, and a row has one open writer at a
 //! time: records of one row are in the order of their commits.
+//! **[X4] nothing waits** between the commit timestamp and the verdict: room in the log is there before
+//! (`commit_log`), and what is logged there without is short and always taken.
 //! **[X3] an abort has an end timestamp** too, taken after its cells are restored: its records stay
 //! linked for everybody who may have copied an aborted cell (see `block`, [B2]).
 
@@ -22,7 +24,8 @@ use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::{
-    CrashPoint, EngineError, EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts, TxnId,
+    CrashPoint, EngineError, EngineTxn, LogRoom, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts,
+    TxnId,
 };
 use smallvec::SmallVec;
 
@@ -30,10 +33,12 @@ use crate::block::Block;
 use crate::clock::{Registered, View, Writer, aborted_word, pause};
 use crate::collector::Ended;
 use crate::column::{Cell, Wanted};
+use crate::commit_log::CommitLog;
 use crate::engine::Core;
 use crate::keepers::Keeper;
 use crate::keys::{Index, NewKeys, OldKey, remove_unneeded};
 use crate::redo;
+use crate::redo_buffer::RedoBuffer;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::undo::{Header, Kind, Record, Undo, UndoBuffer};
@@ -50,7 +55,8 @@ pub struct MemoryTxn {
     writer: Option<Writer>,
     pub(crate) undo: UndoBuffer,
     pub(crate) spaces: SmallVec<[Arc<Space>; 4]>,
-    pub(crate) redo: Vec<u8>,
+    pub(crate) redo: RedoBuffer,
+    pub(crate) log: CommitLog,
     pub(crate) old_keys: Vec<OldKey>,
     keeps: Vec<Keep>,
     commit_ts: Option<u64>,
@@ -92,7 +98,8 @@ impl MemoryTxn {
             writer: None,
             undo: UndoBuffer::default(),
             spaces: SmallVec::new(),
-            redo: Vec::new(),
+            redo: RedoBuffer::default(),
+            log: CommitLog::default(),
             old_keys: Vec::new(),
             keeps: Vec::new(),
             commit_ts: None,
@@ -208,14 +215,16 @@ impl MemoryTxn {
     }
 
     /// Before the commit timestamp is taken: pins at this transaction's view [Q1].
-    fn announce_keepers(&self) {
+    fn announce_keepers(&mut self) {
         let floor = self.snapshot.ts.0;
         for (keeper, spaces) in self.kept_spaces() {
             let ids: Vec<SpaceId> = spaces.iter().map(|space| space.id).collect();
             let mut keepers = self.core.keepers.lock();
             assert!(!keepers.contains_key(&keeper), "keeper {keeper} keeps once");
-            // A log that has failed fails the commit.
-            let _ = self.core.log_record(&redo::keeper(keeper, floor, &ids));
+            match self.core.log_record(&redo::keeper(keeper, floor, &ids)) {
+                Ok(announced) => announced.waits_for_nothing("the commit is logged behind it"),
+                Err(error) => self.log.refuse(error),
+            }
             let pin = self.core.keepers.pin(floor, spaces);
             keepers.insert(keeper, Keeper::Announced(pin));
         }
@@ -228,17 +237,20 @@ impl MemoryTxn {
             let announced = keepers.remove(&keeper);
             assert!(announced.is_some_and(|k| k.kept().is_none()), "only what was announced goes");
             // What is announced and not logged any more is forgotten by a replay.
-            let _ = self.core.log_record(&redo::keeper(keeper, 0, &[]));
+            if let Ok(withdrawn) = self.core.log_record(&redo::keeper(keeper, 0, &[])) {
+                withdrawn.waits_for_nothing("a replay forgets it all the same");
+            }
         }
     }
 
     /// Logs the transaction. What it keeps is kept when this returns [Q2].
-    fn log_commit(&self, ts: u64) -> Result<Lsn, EngineError> {
+    fn log_commit(&mut self, ts: u64) -> Result<Lsn, EngineError> {
         if self.keeps.is_empty() {
-            return self.core.log_txn(ts, &self.redo);
+            return self.log_operations(ts);
         }
-        let mut keepers = self.core.keepers.lock();
-        let lsn = self.core.log_txn(ts, &self.redo)?;
+        let core = Arc::clone(&self.core);
+        let mut keepers = core.keepers.lock();
+        let lsn = self.log_operations(ts)?;
         for (keeper, spaces) in self.kept_spaces() {
             let pin = self.core.keepers.pin(ts, spaces);
             let announced = keepers.insert(keeper, Keeper::Kept(pin));
@@ -265,6 +277,8 @@ impl MemoryTxn {
         if self.commit_ts.take().is_some() {
             self.withdraw_keepers();
         }
+        self.log = CommitLog::default();
+        self.redo.clear(&self.core.budget);
         let mut ended = 0;
         self.undo_from(0, |core| {
             ended = core.timeline.tick();
@@ -282,6 +296,7 @@ impl MemoryTxn {
         if self.writer.is_none() {
             return Ok(Lsn(0));
         }
+        self.reserve_log_here()?;
         self.pre_commit();
         self.finish_commit()
     }
@@ -301,6 +316,7 @@ impl MemoryTxn {
             }
         };
         CrashPoint::CommitLogged.reached();
+        self.redo.clear(&self.core.budget);
         self.core.timeline.commit(writer, ts);
         for undo in self.undo.live() {
             undo.word.store(ts, Ordering::Release);
@@ -400,7 +416,8 @@ impl EngineTxn for MemoryTxn {
             self.old_keys.retain(|old| old.seq < to.0);
             self.undo.bury(n);
         }
-        self.redo.truncate(usize::try_from(redo_at).expect("redo is in memory"));
+        let closed = self.redo.truncate(usize::try_from(redo_at).expect("redo is in memory"));
+        self.log.forget_from(closed);
     }
 
     fn wrote(&self) -> bool {
@@ -443,9 +460,13 @@ impl EngineTxn for MemoryTxn {
             self.keeps.push(Keep { keeper, space, seq, redo_at });
         }
         if self.logs() {
-            redo::keep(&mut self.redo, keeper, spaces);
+            redo::keep(self.next_redo(), keeper, spaces);
         }
         Ok(())
+    }
+
+    fn reserve_log(&mut self) -> Result<LogRoom, EngineError> {
+        self.reserve_room()
     }
 
     fn pre_commit(&mut self) -> Ts {
@@ -462,6 +483,8 @@ impl EngineTxn for MemoryTxn {
     fn retreat(&mut self) {
         assert!(self.commit_ts.take().is_some(), "retreat comes after pre_commit");
         self.withdraw_keepers();
+        // Whoever retreats may wait for somebody who needs the room.
+        self.log.give_room_back();
         if let Some(writer) = self.writer {
             self.core.timeline.retreat(writer);
         }

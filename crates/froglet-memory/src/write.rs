@@ -127,7 +127,7 @@ impl MemoryTable {
         drop(stripes);
         if txn.logs() {
             let cells = self.columns.iter().zip(row).map(|(column, value)| (column.id, value));
-            redo::insert(&mut txn.redo, self.space.id, rid, cells);
+            redo::insert(txn.next_redo(), self.space.id, rid, cells);
         }
         Ok(rid)
     }
@@ -255,7 +255,7 @@ impl MemoryTable {
     pub fn delete_row(&self, txn: &mut MemoryTxn, base: Ts, rid: RowId) -> Result<(), WriteStop> {
         self.mark(txn, base, rid, Kind::Delete)?;
         if txn.logs() {
-            redo::delete(&mut txn.redo, self.space.id, rid);
+            redo::delete(txn.next_redo(), self.space.id, rid);
         }
         Ok(())
     }
@@ -313,7 +313,7 @@ impl MemoryTable {
         if txn.logs() {
             let cells =
                 positions.iter().zip(values).map(|(&at, value)| (self.columns[at].id, value));
-            redo::update(&mut txn.redo, self.space.id, rid, cells);
+            redo::update(txn.next_redo(), self.space.id, rid, cells);
         }
         Ok(())
     }

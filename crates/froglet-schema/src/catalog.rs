@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use froglet_engine::{CrashPoint, Engine, IdMap, KeyRange, Snapshot, SpaceId, Table, Ts, TxnId};
+use froglet_engine::{
+    CrashPoint, Engine, IdMap, KeyRange, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
+};
 use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
 use parking_lot::{Mutex, RwLock};
 
@@ -26,7 +28,7 @@ use crate::migration::{Migration, spawn_in_background};
 use crate::own_view::OwnView;
 use crate::plain::{PlainDef, ViewDef};
 use crate::role::RoleDef;
-use crate::sequence::Sequences;
+use crate::sequence::{SequenceState, Sequences};
 use crate::status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
 use crate::step::{Step, StepKind};
 use crate::store::{CATALOG_SPACE, Store, rebuild_indexes};
@@ -249,6 +251,8 @@ pub struct Catalog {
     flips: Mutex<Vec<Arc<Flip>>>,
     /// The transaction between commit timestamp and publication; 0 for none.
     pub(crate) flipping: AtomicU64,
+    /// A catalog that was committed then or before is durable, as far as that was asked.
+    durable_ts: AtomicU64,
     pub(crate) garbage: Mutex<Vec<(Ts, Remains)>>,
     /// Under way, or ended a moment ago.
     migrations: Mutex<Vec<Arc<Migration>>>,
@@ -315,6 +319,7 @@ impl Catalog {
             history: RwLock::default(),
             flips: Mutex::default(),
             flipping: AtomicU64::new(0),
+            durable_ts: AtomicU64::new(0),
             garbage: Mutex::new(garbage),
             migrations: Mutex::default(),
             next_migration: AtomicU64::new(next_migration),
@@ -461,6 +466,17 @@ impl Catalog {
         let history = self.history.read();
         let older = history.iter().rev().find(|v| v.ts <= ts);
         older.expect("versions are kept while a snapshot may need them").clone()
+    }
+
+    /// When the newest catalog was committed, if that may not be durable yet: it is everybody's before.
+    pub fn undurable_ts(&self) -> Option<Ts> {
+        let ts = self.latest.load().ts;
+        (ts.0 > self.durable_ts.load(Ordering::Relaxed)).then_some(ts)
+    }
+
+    /// The catalog that was committed then is durable.
+    pub fn note_durable(&self, ts: Ts) {
+        self.durable_ts.fetch_max(ts.0, Ordering::Relaxed);
     }
 
     /// The newest committed catalog.
@@ -615,13 +631,14 @@ impl Catalog {
         Ok(migration)
     }
 
-    /// nextval: outside transactions, durable before any commit that can depend on it.
-    pub fn next_value(&self, sequence: &SequenceDef) -> Result<i64, SchemaError> {
+    /// nextval: outside transactions, durable before any commit that can depend on it. Whoever is told of the value
+    /// without a commit is told when the log is durable up to the position.
+    pub fn next_value(&self, sequence: &SequenceDef) -> Result<(i64, Lsn), SchemaError> {
         self.sequences.next(sequence)
     }
 
-    /// The last value given and whether it has been given (pg's last_value, is_called).
-    pub fn sequence_state(&self, sequence: &SequenceDef) -> (i64, bool) {
+    /// The last value given and whether it has been given.
+    pub fn sequence_state(&self, sequence: &SequenceDef) -> SequenceState {
         self.sequences.state(sequence)
     }
 
@@ -631,7 +648,7 @@ impl Catalog {
         sequence: &SequenceDef,
         value: i64,
         called: bool,
-    ) -> Result<(), SchemaError> {
+    ) -> Result<Lsn, SchemaError> {
         self.sequences.set(sequence, value, called)
     }
 
@@ -649,8 +666,12 @@ impl Catalog {
     pub(crate) fn next_id(&self) -> Result<ObjectId, SchemaError> {
         let mut ids = self.ids.lock();
         if ids.next == ids.logged {
-            ids.logged += IDS_AHEAD;
-            self.engine().put_note(NEXT_ID_NOTE, &ids.logged.to_le_bytes())?;
+            // Only what is noted is given: a full disk refuses the note, and is not full for ever.
+            let logged = ids.logged + IDS_AHEAD;
+            let noted = self.engine().put_note(NEXT_ID_NOTE, &logged.to_le_bytes())?;
+            ids.logged = logged;
+            noted
+                .waits_for_nothing("nobody meets an id but by a commit, whose record is behind it");
         }
         ids.next += 1;
         Ok(ids.next - 1)

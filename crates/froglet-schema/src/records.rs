@@ -85,7 +85,7 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
     ) -> Result<R, SchemaError> {
         let mut txn = self.manager.begin(Isolation::ReadCommitted);
         let done = work(&mut txn)?;
-        let committed = self.manager.commit_at_once(&mut txn);
+        let committed = self.manager.commit_here(&mut txn);
         committed.expect("a transaction of no table's schema has nothing to prepare")?;
         Ok(done)
     }

@@ -4,11 +4,13 @@
 //! ahead: it is written once for every [`AHEAD`] values, so a crash may skip some and repeats none.
 //! S1: a value is given only below the logged mark, and the mark is in the log before any commit
 //!     record of a transaction that was given the value.
+//! S2: whoever is given a value, or told where a sequence stands, is told so when the mark is durable: the position
+//!     of its note comes with every value below it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use froglet_engine::{Engine, SqlState};
+use froglet_engine::{Engine, Lsn, SqlState};
 use parking_lot::Mutex;
 
 use crate::def::{ObjectId, SequenceDef};
@@ -25,6 +27,19 @@ struct State {
     logged_ahead: i64,
     /// setval(…, false): `next` is given next.
     next: Option<i64>,
+    /// Where the newest note is durable.
+    noted: Lsn,
+}
+
+/// Where a sequence stands.
+#[derive(Clone, Copy, Debug)]
+pub struct SequenceState {
+    /// PostgreSQL's `last_value`.
+    pub value: i64,
+    /// PostgreSQL's `is_called`.
+    pub is_called: bool,
+    /// Where the log must be durable before anybody is told [S2].
+    pub noted: Lsn,
 }
 
 /// The sequences of one database.
@@ -46,6 +61,7 @@ impl Sequences {
                     last: called.then_some(value),
                     next: (!called).then_some(value),
                     logged_ahead: 0,
+                    noted: Lsn(0),
                 };
                 states.insert(id, state);
             }
@@ -53,16 +69,15 @@ impl Sequences {
         Sequences { engine, states: Mutex::new(states) }
     }
 
-    fn note(&self, id: ObjectId, value: i64, called: bool) -> Result<(), SchemaError> {
+    fn note(&self, id: ObjectId, value: i64, called: bool) -> Result<Lsn, SchemaError> {
         let mut bytes = [0; 9];
         bytes[..8].copy_from_slice(&value.to_le_bytes());
         bytes[8] = u8::from(called);
-        self.engine.put_note(u64::from(id), &bytes)?;
-        Ok(())
+        Ok(self.engine.put_note(u64::from(id), &bytes)?)
     }
 
-    /// nextval
-    pub fn next(&self, def: &SequenceDef) -> Result<i64, SchemaError> {
+    /// nextval, and where the log must be durable before anybody is told of the value [S2].
+    pub fn next(&self, def: &SequenceDef) -> Result<(i64, Lsn), SchemaError> {
         let mut states = self.states.lock();
         let state = states.entry(def.id).or_default();
         let value = match (state.next, state.last) {
@@ -80,17 +95,17 @@ impl Sequences {
                 }
                 ahead += 1;
             }
-            self.note(def.id, mark, true)?;
+            state.noted = self.note(def.id, mark, true)?;
             state.logged_ahead = ahead + 1;
         }
         state.logged_ahead -= 1;
         state.last = Some(value);
         state.next = None;
-        Ok(value)
+        Ok((value, state.noted))
     }
 
-    /// setval
-    pub fn set(&self, def: &SequenceDef, value: i64, called: bool) -> Result<(), SchemaError> {
+    /// setval; where it is durable.
+    pub fn set(&self, def: &SequenceDef, value: i64, called: bool) -> Result<Lsn, SchemaError> {
         if value < def.min || value > def.max {
             return Err(SchemaError::refused(
                 SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
@@ -101,23 +116,26 @@ impl Sequences {
             ));
         }
         let mut states = self.states.lock();
-        self.note(def.id, value, called)?;
+        let noted = self.note(def.id, value, called)?;
         let state = State {
             last: called.then_some(value),
             next: (!called).then_some(value),
             logged_ahead: 0,
+            noted,
         };
         states.insert(def.id, state);
-        Ok(())
+        Ok(noted)
     }
 
     /// last_value and is_called.
-    pub fn state(&self, def: &SequenceDef) -> (i64, bool) {
-        match self.states.lock().get(&def.id) {
-            Some(State { next: Some(next), .. }) => (*next, false),
-            Some(State { last: Some(last), .. }) => (*last, true),
+    pub fn state(&self, def: &SequenceDef) -> SequenceState {
+        let state = self.states.lock().get(&def.id).copied().unwrap_or_default();
+        let (value, is_called) = match state {
+            State { next: Some(next), .. } => (next, false),
+            State { last: Some(last), .. } => (last, true),
             _ => (def.start, false),
-        }
+        };
+        SequenceState { value, is_called, noted: state.noted }
     }
 }
 

@@ -147,7 +147,7 @@ impl Target {
             }
             done += n + 1;
         }
-        let committed = self.manager.commit_at_once(&mut txn);
+        let committed = self.manager.commit_here(&mut txn);
         committed.expect("a transaction of no table's schema has nothing to prepare")?;
         self.rows.fetch_add(new.len() as u64, Ordering::Relaxed);
         self.rows.fetch_sub(gone.len() as u64, Ordering::Relaxed);

@@ -1,39 +1,42 @@
 //! When a checkpoint is due, and whether the log still works.
 //!
 //! A checkpoint is due when so much log has been written since the last one that replaying it
-//! would take long, or so much time has passed that an idle machine may as well. Once a second
-//! this task looks at both, and asks whether the log is alive: after a failed write nothing can be
-//! acknowledged, so the server says so and ends rather than guess. A full disk is no guess: writes
-//! are refused, reads go on until somebody has made room and starts the server again.
+//! would take long, or so much time has passed that an idle machine may as well. Once a second, and
+//! when the log fails, this task looks at both, and asks whether the log is alive: after a failed write
+//! nothing can be acknowledged, so the server says so and ends at once rather than guess. A disk that is full
+//! refuses commits before they are in the log (`froglet_memory`'s `log/room.rs`), which is no failure of it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use froglet_engine::{Engine, EngineError, Lsn};
+use tokio::sync::Notify;
 
 use crate::config::Config;
+use crate::open::Opened;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The checkpoint task of a server.
 pub(crate) struct Checkpointer {
     engine: Arc<dyn Engine>,
+    log_failed: Arc<Notify>,
     timeout: Duration,
     max_log_bytes: u64,
     last: Lsn,
     last_at: Instant,
-    disk_full: bool,
 }
 
 impl Checkpointer {
-    pub(crate) fn new(engine: Arc<dyn Engine>, config: &Config) -> Checkpointer {
+    pub(crate) fn new(opened: &Opened, config: &Config) -> Checkpointer {
+        let engine = opened.engine.clone();
         Checkpointer {
             last: engine.appended(),
             engine,
+            log_failed: opened.log_failed.clone(),
             timeout: config.checkpoint_timeout,
             max_log_bytes: config.max_log_bytes,
             last_at: Instant::now(),
-            disk_full: false,
         }
     }
 
@@ -41,16 +44,12 @@ impl Checkpointer {
     /// that it would have cut is still there.
     pub(crate) async fn run(mut self) -> EngineError {
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            match log_alive(&self.engine).await {
-                Ok(()) => {}
-                Err(error @ EngineError::DiskFull(_)) => {
-                    if !std::mem::replace(&mut self.disk_full, true) {
-                        tracing::error!(%error, "nothing can be written any more, reads go on");
-                    }
-                    continue;
-                }
-                Err(error) => return error,
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = self.log_failed.notified() => {}
+            }
+            if let Err(error) = log_alive(&self.engine).await {
+                return error;
             }
             if self.due() {
                 self.last = self.engine.appended();

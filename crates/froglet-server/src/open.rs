@@ -9,8 +9,10 @@ use std::time::Instant;
 use froglet_engine::Engine;
 use froglet_engine::env::RealEnv;
 use froglet_memory::lock_file::{DataDirLock, LockError};
+use froglet_memory::log::LogOptions;
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_sql::{CopyDirectory, Database, Defaults};
+use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::error::ServerError;
@@ -19,6 +21,8 @@ use crate::error::ServerError;
 pub(crate) struct Opened {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) db: Arc<Database>,
+    /// Notified when the log has failed for good.
+    pub(crate) log_failed: Arc<Notify>,
 }
 
 /// Looks whether the settings are good and the data directory is free, before anything takes
@@ -59,7 +63,16 @@ fn copy_directory(config: &Config) -> Result<Option<Arc<CopyDirectory>>, ServerE
 /// Recovers what is in the data directory and opens the catalog.
 pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     tracing::info!(data = %config.data_dir.display(), "recovering");
+    let log_failed = Arc::<Notify>::default();
+    let failed = log_failed.clone();
     let options = MemoryOptions {
+        log: LogOptions {
+            segment_bytes: config.log_segment_bytes,
+            buffer_bytes: usize::try_from(config.log_buffer_bytes).unwrap_or(usize::MAX),
+            part_bytes: usize::try_from(config.log_part_bytes).unwrap_or(usize::MAX),
+            on_failure: Some(Box::new(move |_| failed.notify_one())),
+            ..LogOptions::default()
+        },
         data_dir: Some(config.data_dir.clone()),
         memory_limit_bytes: config.memory_limit_bytes,
         freeze: FreezeOptions {
@@ -93,5 +106,5 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
         limit_bytes,
         "recovered"
     );
-    Ok(Opened { engine, db })
+    Ok(Opened { engine, db, log_failed })
 }

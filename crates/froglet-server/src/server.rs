@@ -139,7 +139,7 @@ async fn run(
     let mut sessions = JoinSet::new();
     // Whoever is too many is told so, which takes a connection for a moment.
     let most = config.max_connections.saturating_mul(2).saturating_add(64);
-    let checkpointer = Checkpointer::new(opened.engine.clone(), &config);
+    let checkpointer = Checkpointer::new(&opened, &config);
     let failed: Option<EngineError> = tokio::select! {
         // A dropped Server is one that was asked to stop.
         _ = stopped.wait_for(|stop| *stop) => None,

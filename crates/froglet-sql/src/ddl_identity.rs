@@ -98,7 +98,7 @@ impl Ddl<'_> {
             let mut def = (*sequence).clone();
             ddl_sequence::retype(&mut def, oid)?;
             ddl_sequence::check(&def)?;
-            ddl_sequence::check_place(&def, self.catalog.sequence_state(&sequence).0)?;
+            ddl_sequence::check_place(&def, self.catalog.sequence_state(&sequence).value)?;
             if def != *sequence {
                 self.apply(Change::AlterSequence(def)).await?;
             }

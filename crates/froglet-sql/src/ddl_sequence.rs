@@ -141,9 +141,9 @@ impl Ddl<'_> {
             Some(restart) => {
                 let value = restart.unwrap_or(def.start);
                 check_place(&def, value)?;
-                self.catalog.set_value(&def, value, false)?;
+                self.session.rest_on(self.catalog.set_value(&def, value, false)?);
             }
-            None => check_place(&def, self.catalog.sequence_state(&sequence).0)?,
+            None => check_place(&def, self.catalog.sequence_state(&sequence).value)?,
         }
         if def != *sequence {
             self.apply(Change::AlterSequence(def.clone())).await?;
@@ -254,7 +254,8 @@ impl Ddl<'_> {
     pub(crate) fn restart_owned(&self, table: ObjectId) -> Result<(), SqlError> {
         for sequence in self.version.sequences.values() {
             if sequence.owned_by.is_some_and(|(owner, _)| owner == table) {
-                self.catalog.set_value(sequence, sequence.start, false)?;
+                let restarted = self.catalog.set_value(sequence, sequence.start, false)?;
+                self.session.rest_on(restarted);
             }
         }
         Ok(())

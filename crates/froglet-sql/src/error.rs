@@ -100,6 +100,13 @@ impl From<TxnError> for SqlError {
                 error.hint = Some("Run the transaction again.".to_owned());
             }
             TxnError::Shutdown => error.fatal = true,
+            TxnError::InDoubt(_) => {
+                error.fatal = true;
+                error.hint = Some(
+                    "When the server has started again, look whether the transaction's changes are there."
+                        .to_owned(),
+                );
+            }
             _ => {}
         }
         error

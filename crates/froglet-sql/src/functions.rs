@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use froglet_engine::{BlockCounts, IdMap, Snapshot, SpaceId, SqlState, TxnId};
+use froglet_engine::{BlockCounts, IdMap, Lsn, Snapshot, SpaceId, SqlState, TxnId};
 use froglet_schema::access::PG_CLASS;
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef,
@@ -40,6 +41,8 @@ pub struct SessionState {
     inner: Mutex<Inner>,
     owners: Mutex<Owners>,
     said: Said,
+    /// Where the log must be durable before the client is told of what sequences have given, or where they stand.
+    rests_on: AtomicU64,
     /// The session's statements, for pg_prepared_statements.
     named: Mutex<IdMap<String, Arc<Named>>>,
 }
@@ -109,6 +112,7 @@ impl SessionState {
             }),
             owners: Mutex::default(),
             said: Said::default(),
+            rests_on: AtomicU64::new(0),
             named: Mutex::default(),
         }
     }
@@ -128,6 +132,15 @@ impl SessionState {
 
     pub(crate) fn named(&self) -> MutexGuard<'_, IdMap<String, Arc<Named>>> {
         self.named.lock()
+    }
+
+    /// The client is told nothing more until the log is durable up to here.
+    pub(crate) fn rest_on(&self, noted: Lsn) {
+        self.rests_on.fetch_max(noted.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rests_on(&self) -> Lsn {
+        Lsn(self.rests_on.load(Ordering::Relaxed))
     }
 
     /// What the transaction notifies of.
@@ -390,7 +403,8 @@ impl SessionFunctions for SessionState {
         self.set_may_restart(false);
         let def = self.sequence(sequence)?;
         self.check_sequence(sequence, bits::USAGE | bits::UPDATE)?;
-        let value = self.db.catalog().next_value(&def)?;
+        let (value, noted) = self.db.catalog().next_value(&def)?;
+        self.rest_on(noted);
         let mut inner = self.inner.lock();
         inner.given.insert(sequence, value);
         inner.last_given = Some(sequence);
@@ -436,7 +450,7 @@ impl SessionFunctions for SessionState {
                 ),
             ));
         }
-        self.db.catalog().set_value(&def, value, called)?;
+        self.rest_on(self.db.catalog().set_value(&def, value, called)?);
         if called {
             let mut inner = self.inner.lock();
             inner.given.insert(sequence, value);
@@ -450,7 +464,9 @@ impl SessionFunctions for SessionState {
 
     fn sequence_state(&self, sequence: ObjectId) -> Option<(i64, bool)> {
         let def = self.sequence(sequence).ok()?;
-        Some(self.db.catalog().sequence_state(&def))
+        let state = self.db.catalog().sequence_state(&def);
+        self.rest_on(state.noted);
+        Some((state.value, state.is_called))
     }
 
     fn migrations(&self) -> Vec<MigrationStatus> {
@@ -458,8 +474,9 @@ impl SessionFunctions for SessionState {
     }
 
     fn last_of_sequence(&self, sequence: &SequenceDef) -> Option<i64> {
-        let (value, is_called) = self.db.catalog().sequence_state(sequence);
-        is_called.then_some(value)
+        let state = self.db.catalog().sequence_state(sequence);
+        self.rest_on(state.noted);
+        state.is_called.then_some(state.value)
     }
 
     fn schema_changes(&self) -> Vec<Arc<SchemaChange>> {

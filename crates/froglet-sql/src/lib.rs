@@ -174,7 +174,7 @@ pub use error::{Notice, SqlError};
 pub use notify::Notification;
 pub use parse::ParsedStatement;
 pub use prepared::{Field, Prepared};
-pub use session::{Session, TransactionStatus};
+pub use session::{Session, Settling, TransactionStatus};
 pub use settings::check_setting;
 pub use stack::STACK_BYTES;
 pub use stream::{Outcome, RowStream, Rows, Tag};

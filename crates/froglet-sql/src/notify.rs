@@ -318,9 +318,12 @@ impl Session {
 
     /// The notifications that the client may have now.
     pub fn take_notifications(&mut self) -> Vec<Arc<Notification>> {
-        match self.has_notifications() {
-            true => self.db.channels.take(&self.shared),
-            false => Vec::new(),
+        if !self.has_notifications() {
+            return Vec::new();
         }
+        let taken = self.db.channels.take(&self.shared);
+        // Who gave them may not have waited for his commit; this client does.
+        self.note_everything();
+        taken
     }
 }

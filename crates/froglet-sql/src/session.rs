@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use froglet_engine::{IdMap, IdSet, SqlState, Ts, Value};
+use froglet_engine::{IdMap, IdSet, Lsn, SqlState, Ts, Value};
 use froglet_schema::CatalogSavepoint;
 use froglet_txn::{CancelToken, Limits, Transaction, aside};
 
@@ -38,6 +38,10 @@ use crate::statement_cache::StatementCache;
 use crate::stream::{Outcome, RowStream, Rows};
 use crate::temporary::AtCommit;
 use crate::types::zone::{self, Zone};
+
+mod settle;
+
+pub use settle::Settling;
 
 /// What ReadyForQuery says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +93,8 @@ pub struct Session {
     pub(crate) notices: Vec<Notice>,
     /// The newest possibly undurable commit that what the client is told may rest on.
     pub(crate) seen: Ts,
+    /// Where the log must be durable before the client is told of the newest own commit.
+    pub(crate) committed: Lsn,
     /// Statements seen before.
     pub(crate) cache: StatementCache,
     /// PREPARE's statements.
@@ -137,6 +143,7 @@ impl Session {
             begin_settings: None,
             notices: Vec::new(),
             seen: Ts(0),
+            committed: Lsn(0),
             cache: StatementCache::default(),
             named: IdMap::default(),
             held_parents: IdSet::default(),
@@ -391,23 +398,6 @@ impl Session {
     /// Rows of a result have been read, perhaps under the view of an earlier statement.
     pub fn note_read(&mut self, stream: &RowStream) {
         self.seen = self.seen.max(stream.seen());
-    }
-
-    /// Before anything is told to the client: returns when every commit that it may rest on is
-    /// durable (unless `synchronous_commit` is off).
-    pub async fn settle(&mut self) -> Result<(), SqlError> {
-        if self.is_settled() {
-            return Ok(());
-        }
-        Ok(self.db.manager().wait_durable_ts(self.seen).await?)
-    }
-
-    /// Whether all that the client is told now rests on what is durable, or need not.
-    pub fn is_settled(&mut self) -> bool {
-        if let Some(txn) = &mut self.txn {
-            self.seen = self.seen.max(txn.seen());
-        }
-        !self.settings.hot().synchronous_commit || self.db.manager().is_durable(self.seen)
     }
 
     /// The end of a simple message or a Sync: commits, durably, or aborts what was implicit.

@@ -198,9 +198,10 @@ impl Session {
         self.end_settings(begun_with, outcome.is_ok());
         self.state.drop_transaction_locks();
         let committed = outcome?;
+        self.note_committed(committed, durably);
         if durably {
             match committed.ts {
-                Some(_) => manager.wait_durable(committed.lsn).await?,
+                Some(_) => manager.wait_committed(committed.lsn).await?,
                 None => manager.wait_durable_ts(committed.seen).await?,
             }
         }
@@ -241,12 +242,10 @@ impl Session {
 
     /// What is not durable after this, [`Session::settle`] waits for.
     fn made_durable(&mut self, committed: Committed, durably: bool) -> Result<(), SqlError> {
-        self.seen = self.seen.max(committed.seen);
-        if let Some(ts) = committed.ts
-            && durably
-            && !self.db.manager().make_durable(committed.lsn)?
-        {
-            self.seen = self.seen.max(ts);
+        self.note_committed(committed, durably);
+        if durably && committed.ts.is_some() {
+            // False: another thread is at it, and `settle` waits for that.
+            self.db.manager().make_durable(committed.lsn)?;
         }
         Ok(())
     }

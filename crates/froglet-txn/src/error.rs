@@ -41,12 +41,23 @@ pub enum TxnError {
         /// What to do.
         hint: Option<String>,
     },
+    /// A commit was logged, and the log failed before it was durable.
+    #[error("the commit is in doubt: {0}")]
+    InDoubt(EngineError),
     /// An engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
 impl TxnError {
+    /// As it is for whoever waits for a commit of his own.
+    pub(crate) fn of_commit(self) -> TxnError {
+        match self {
+            TxnError::Engine(e) => TxnError::InDoubt(e),
+            other => other,
+        }
+    }
+
     /// PostgreSQL's code.
     pub fn sqlstate(&self) -> SqlState {
         match self {
@@ -58,6 +69,7 @@ impl TxnError {
                 SqlState::SERIALIZATION_FAILURE
             }
             TxnError::Refused { state, .. } => *state,
+            TxnError::InDoubt(_) => SqlState::TRANSACTION_RESOLUTION_UNKNOWN,
             TxnError::Engine(e) => e.sqlstate(),
         }
     }
@@ -69,7 +81,10 @@ impl TxnError {
             | TxnError::LockTimeout
             | TxnError::Serialization
             | TxnError::ReadWriteDependency => true,
-            TxnError::StatementTimeout | TxnError::Canceled | TxnError::Shutdown => false,
+            TxnError::StatementTimeout
+            | TxnError::Canceled
+            | TxnError::Shutdown
+            | TxnError::InDoubt(_) => false,
             TxnError::Refused { state, .. } => *state == SqlState::SERIALIZATION_FAILURE,
             TxnError::Engine(e) => e.retryable(),
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use froglet_engine::{Engine, EngineError, Lsn, SpaceId, Ts, TxnId};
+use froglet_engine::{Engine, EngineError, LogRoom, Lsn, SpaceId, Ts, TxnId};
 
 use crate::advisory::{AdvisoryLocks, Owner};
 use crate::cancel::Limits;
@@ -140,10 +140,41 @@ impl TxnManager {
                 txn.abort();
                 return Err(e);
             }
+            if let Err(e) = self.reserve_log(&mut txn, limits).await {
+                txn.abort();
+                return Err(e);
+            }
             if let Some(outcome) = self.check_and_commit(&mut txn) {
                 return outcome;
             }
         }
+    }
+
+    /// Parks the task until the log has a place for the commit.
+    async fn reserve_log(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError> {
+        while let LogRoom::Wait(room) = txn.part().reserve_log()? {
+            tokio::select! {
+                biased;
+                () = room => {}
+                e = limits.exceeded() => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`TxnManager::commit_at_once`], of work in the background: it waits in its thread where the log has no
+    /// place for it yet.
+    pub fn commit_here(&self, txn: &mut Transaction) -> Option<Result<Committed, TxnError>> {
+        if txn.wrote() && self.hook.get().is_none_or(|hook| hook.prepared(txn)) {
+            loop {
+                match txn.part().reserve_log() {
+                    Ok(LogRoom::Reserved) => break,
+                    Ok(LogRoom::Wait(room)) => futures::executor::block_on(room),
+                    Err(e) => return Some(Err(e.into())),
+                }
+            }
+        }
+        self.commit_at_once(txn)
     }
 
     /// Commits if nothing has to be waited for; else the transaction goes on as if nothing had
@@ -154,7 +185,11 @@ impl TxnManager {
         }
         match self.hook.get() {
             Some(hook) if !hook.prepared(txn) => None,
-            _ => self.check_and_commit(txn),
+            _ => match txn.part().reserve_log() {
+                Ok(LogRoom::Reserved) => self.check_and_commit(txn),
+                Ok(LogRoom::Wait(_)) => None,
+                Err(e) => Some(Err(e.into())),
+            },
         }
     }
 
@@ -211,9 +246,15 @@ impl TxnManager {
         }
     }
 
-    /// Makes the log durable up to `lsn` in this thread; false if another thread is at it.
+    /// The same of a commit, which is in doubt if that fails: the log has its record, and nobody knows
+    /// how much of it the disk has.
+    pub async fn wait_committed(&self, lsn: Lsn) -> Result<(), TxnError> {
+        self.wait_durable(lsn).await.map_err(TxnError::of_commit)
+    }
+
+    /// Makes a commit durable, up to `lsn`, in this thread; false if another thread is at it.
     pub fn make_durable(&self, lsn: Lsn) -> Result<bool, TxnError> {
-        Ok(self.engine.make_durable(lsn)?)
+        self.engine.make_durable(lsn).map_err(|e| TxnError::from(e).of_commit())
     }
 
     /// Whether every commit at or below `seen` is durable.

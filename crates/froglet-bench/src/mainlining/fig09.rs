@@ -110,7 +110,7 @@ impl One {
             let inserted = self.table.insert(&mut *txn, &[row], &mut self.rids);
             inserted.map_err(|(_, stop)| anyhow!("row {n} was refused: {stop:?}"))?;
             txn.pre_commit();
-            txn.post_commit()?;
+            let _ = txn.post_commit()?;
         }
         Ok(begun.elapsed().as_secs_f64())
     }
@@ -130,7 +130,7 @@ impl One {
             let written = self.table.write(&mut *txn, base, &[write]);
             written.map_err(|(_, stop)| anyhow!("an update of {rid} was refused: {stop:?}"))?;
             txn.pre_commit();
-            txn.post_commit()?;
+            let _ = txn.post_commit()?;
         }
         Ok(begun.elapsed().as_secs_f64())
     }

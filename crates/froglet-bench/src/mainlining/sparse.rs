@@ -143,7 +143,7 @@ impl Sparse {
         let mut txn = self.store.engine.begin(TxnId(self.next_txn));
         work(&mut *txn)?;
         txn.pre_commit();
-        txn.post_commit()?;
+        let _ = txn.post_commit()?;
         Ok(())
     }
 

@@ -112,7 +112,7 @@ impl Tpcc {
         let inserted = self.table(name).insert(&mut *txn, rows, &mut Vec::new());
         inserted.map_err(|(n, stop)| anyhow!("row {n} of {name:?} was refused: {stop:?}"))?;
         txn.pre_commit();
-        txn.post_commit()?;
+        let _ = txn.post_commit()?;
         Ok(())
     }
 

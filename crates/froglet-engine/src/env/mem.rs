@@ -14,10 +14,10 @@
 mod disk;
 
 use self::disk::{MemFileState, NameChange, Names, SplitMix64};
-use super::{Env, EnvError, EnvFile, OpenMode, Operation};
+use super::{DirLock, Env, EnvError, EnvFile, OpenMode, Operation};
 use arrow_buffer::Buffer;
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,6 +78,7 @@ impl MemEnv {
             durable_names: Names::default(),
             pending: Vec::new(),
             directories: BTreeSet::new(),
+            locked_dirs: BTreeMap::new(),
         };
         MemEnv { state: Arc::new(Mutex::new(state)) }
     }
@@ -105,6 +106,7 @@ impl MemEnv {
         state.epoch += 1;
         state.power_off = false;
         state.faults.clear();
+        state.locked_dirs.clear();
         let kept = state.random.below(state.pending.len() as u64 + 1) as usize;
         for change in state.pending.drain(..).take(kept) {
             change.apply(&mut state.durable_names);
@@ -237,6 +239,39 @@ impl Env for MemEnv {
             .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
             .collect())
     }
+
+    fn try_lock_dir(&self, dir: &Path) -> Result<Option<Box<dyn DirLock>>, EnvError> {
+        let state = &mut *self.state.lock();
+        state.powered().map_err(failed(dir, Operation::Lock))?;
+        if !state.directories.contains(dir) {
+            return Err(failed(dir, Operation::Lock)(io::ErrorKind::NotFound.into()));
+        }
+        if state.locked_dirs.contains_key(dir) {
+            return Ok(None);
+        }
+        state.handles += 1;
+        state.locked_dirs.insert(dir.to_owned(), state.handles);
+        let (dir, handle) = (dir.to_owned(), state.handles);
+        Ok(Some(Box::new(MemDirLock { env: self.clone(), dir, handle })))
+    }
+}
+
+#[derive(Debug)]
+struct MemDirLock {
+    env: MemEnv,
+    dir: PathBuf,
+    handle: u64,
+}
+
+impl DirLock for MemDirLock {}
+
+impl Drop for MemDirLock {
+    fn drop(&mut self) {
+        let locked = &mut self.env.state.lock().locked_dirs;
+        if locked.get(&self.dir) == Some(&self.handle) {
+            locked.remove(&self.dir);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -254,6 +289,8 @@ struct State {
     durable_names: Names,
     pending: Vec<NameChange>,
     directories: BTreeSet<PathBuf>,
+    /// By which handle.
+    locked_dirs: BTreeMap<PathBuf, u64>,
 }
 
 impl State {

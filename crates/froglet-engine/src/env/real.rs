@@ -1,7 +1,7 @@
 //! [`RealEnv`]: the operating system.
 
 use super::map::map;
-use super::{Env, EnvError, EnvFile, OpenMode, Operation};
+use super::{DirLock, Env, EnvError, EnvFile, OpenMode, Operation};
 use arrow_buffer::Buffer;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -92,7 +92,28 @@ impl Env for RealEnv {
         names.sort();
         Ok(names)
     }
+
+    fn try_lock_dir(&self, dir: &Path) -> Result<Option<Box<dyn DirLock>>, EnvError> {
+        let opened = File::open(dir).map_err(failed(dir, Operation::Lock))?;
+        match opened.try_lock() {
+            Ok(()) => Ok(Some(Box::new(RealDirLock { _opened: opened }))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            // Over NFS the kernel has locks of files that are written to, and of nothing else.
+            Err(TryLockError::Error(source)) if source.raw_os_error() == Some(libc::EBADF) => {
+                Ok(Some(Box::new(RealDirLock { _opened: opened })))
+            }
+            Err(TryLockError::Error(source)) => Err(failed(dir, Operation::Lock)(source)),
+        }
+    }
 }
+
+/// A directory that is open and, but for NFS, locked.
+#[derive(Debug)]
+struct RealDirLock {
+    _opened: File,
+}
+
+impl DirLock for RealDirLock {}
 
 /// An open file of the operating system.
 #[derive(Debug)]

@@ -1,4 +1,7 @@
-//! The segment that is being written.
+//! The segment that is being written, and the file that the next one will be made of.
+//!
+//! Both are filled with zeros as far as somebody has been promised room ([`Disk::extend`]): that is where a full disk
+//! is met, and nobody's record is lost by it.
 
 use super::reader::Recovered;
 use super::segment::{self, HEADER_BYTES};
@@ -18,6 +21,9 @@ pub(super) struct Disk {
     pub first: Lsn,
     /// The length of the file, with the zeros ahead.
     pub file_bytes: u64,
+    /// Of zeros, for the next segment, and its length.
+    spare: Option<Box<dyn EnvFile>>,
+    pub spare_bytes: u64,
     database_id: u128,
     zeros_ahead_bytes: u64,
     segment_bytes: u64,
@@ -57,7 +63,43 @@ impl Disk {
         env.sync_dir(dir)?;
         let file_bytes = file.len()?;
         let database_id = recovered.database_id;
-        Ok(Disk { file, first, file_bytes, database_id, zeros_ahead_bytes, segment_bytes })
+        Ok(Disk {
+            file,
+            first,
+            file_bytes,
+            spare: None,
+            spare_bytes: 0,
+            database_id,
+            zeros_ahead_bytes,
+            segment_bytes,
+        })
+    }
+
+    /// Fills the segment with zeros up to a length, and the spare file, so that both can be written to. What
+    /// an error leaves are zeros, which are nothing.
+    pub fn extend(
+        &mut self,
+        env: &dyn Env,
+        dir: &Path,
+        file_bytes: u64,
+        spare_bytes: u64,
+    ) -> Result<(), LogError> {
+        let ahead = self.zeros_ahead_bytes.max(1);
+        if file_bytes > self.file_bytes {
+            let wanted_bytes = file_bytes.next_multiple_of(ahead);
+            fill(&*self.file, &mut self.file_bytes, wanted_bytes)?;
+        }
+        if spare_bytes > self.spare_bytes {
+            if self.spare.is_none() {
+                let opened = segment::open_spare(env, dir)
+                    .map_err(|error| LogError::from_write(error, spare_bytes))?;
+                self.spare = Some(opened);
+                self.spare_bytes = 0;
+            }
+            let spare = self.spare.as_deref().expect("opened above");
+            fill(spare, &mut self.spare_bytes, spare_bytes.next_multiple_of(ahead))?;
+        }
+        Ok(())
     }
 
     /// Writes a chunk and syncs it. After an error nothing more may be written.
@@ -65,9 +107,11 @@ impl Disk {
         if chunk.opens_segment {
             self.first = Lsn(chunk.begin - HEADER_BYTES);
             let needed_bytes = HEADER_BYTES + chunk.bytes.len() as u64;
-            self.file = segment::create(env, dir, self.first, self.database_id)
+            let spare = self.spare.take();
+            let spare_bytes = std::mem::take(&mut self.spare_bytes);
+            self.file = segment::create(env, dir, self.first, self.database_id, spare)
                 .map_err(|error| LogError::from_write(error, needed_bytes))?;
-            self.file_bytes = HEADER_BYTES;
+            self.file_bytes = spare_bytes.max(HEADER_BYTES);
         }
         let offset = chunk.begin - self.first.0;
         let end = offset + chunk.bytes.len() as u64;
@@ -85,11 +129,23 @@ impl Disk {
             .map_err(|error| LogError::from_write(error, needed_bytes))
     }
 
-    /// How long a file becomes that must hold `end` bytes.
+    /// How long a file that is not promised to anybody becomes that must hold `end` bytes.
     fn grown(&self, end: u64) -> u64 {
         if self.zeros_ahead_bytes == 0 {
             return end;
         }
         end.next_multiple_of(self.zeros_ahead_bytes).min(self.segment_bytes).max(end)
     }
+}
+
+/// Writes zeros from one length to another. The first is what there is, however far that went.
+fn fill(file: &dyn EnvFile, file_bytes: &mut u64, wanted_bytes: u64) -> Result<(), LogError> {
+    let zeros = vec![0; REWRITE_BYTES.min(wanted_bytes - *file_bytes) as usize];
+    while *file_bytes < wanted_bytes {
+        let part = &zeros[..(zeros.len() as u64).min(wanted_bytes - *file_bytes) as usize];
+        file.write_at(part, *file_bytes)
+            .map_err(|error| LogError::from_write(error, wanted_bytes - *file_bytes))?;
+        *file_bytes += part.len() as u64;
+    }
+    Ok(())
 }

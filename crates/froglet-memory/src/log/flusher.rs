@@ -1,73 +1,97 @@
 //! Flushing: the way of a batch to the disk, and of the verdict to those who wait.
 
 use super::disk::Disk;
+use super::room;
 use super::writer::{Chunk, Shared, Sleep, State};
 use super::{DurableCallback, LogError, Lsn};
 use froglet_engine::CrashPoint;
 use parking_lot::MutexGuard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A buffer above this size is not kept for the next batch.
 const KEPT_BUFFER_BYTES: usize = 4 << 20;
 
+/// What the flusher has to do.
+enum Due {
+    Flush,
+    Space,
+}
+
 impl Shared {
     /// The life of the thread `froglet-log`.
-    pub fn run(&self) {
+    pub fn run(self: &Arc<Self>) {
         // An error has been told to everybody where it arose.
         let _ = self.or_fail(|| {
-            while self.sleep() {
-                self.flush_step()?;
+            while let Some(due) = self.sleep() {
+                match due {
+                    Due::Flush => self.flush_step()?,
+                    Due::Space => {
+                        if let Err(error) = self.extend_if_wanted() {
+                            self.fail(error.clone());
+                            return Err(error);
+                        }
+                    }
+                }
             }
             self.finish()
         });
     }
 
     /// Does a part of the log's work; a panic in it is the end of the log, and told to everybody.
-    fn or_fail(&self, work: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+    fn or_fail(
+        self: &Arc<Self>,
+        work: impl FnOnce() -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
             self.fail(LogError::Panicked);
             Err(LogError::Panicked)
         })
     }
 
-    /// Sleeps until there is something to flush that should not wait; false if the log is closing.
-    fn sleep(&self) -> bool {
+    /// Sleeps until there is something to do that should not wait; none if the log is closing.
+    fn sleep(&self) -> Option<Due> {
         let mut state = self.state.lock();
         loop {
             state.sleep = Sleep::Awake;
             if state.closing {
-                return false;
+                return None;
             }
-            let Some(begin) = state.pending.first().map(|chunk| chunk.begin) else {
+            let begin = state.pending.first().map(|chunk| chunk.begin);
+            let is_due = begin.is_some_and(|begin| state.requested > begin);
+            if is_due || state.pending_bytes >= self.flush_bytes {
+                return Some(Due::Flush);
+            }
+            if state.wants_bytes > 0 {
+                return Some(Due::Space);
+            }
+            if begin.is_none() {
                 state.sleep = Sleep::UntilAppend;
                 self.work.wait(&mut state);
                 continue;
-            };
-            if state.requested > begin || state.pending_bytes >= self.flush_bytes {
-                return true;
             }
             state.sleep = Sleep::UntilInterval;
             if self.work.wait_for(&mut state, self.flush_interval).timed_out() {
                 state.sleep = Sleep::Awake;
-                return !state.closing;
+                return (!state.closing).then_some(Due::Flush);
             }
         }
     }
 
     /// Writes and syncs what is pending now.
-    pub fn flush_step(&self) -> Result<(), LogError> {
+    pub fn flush_step(self: &Arc<Self>) -> Result<(), LogError> {
         self.flush_pending(self.disk.lock())
     }
 
     /// The same in a thread that has come along, unless somebody is at it: then false.
-    pub fn try_flush_step(&self) -> Result<bool, LogError> {
+    pub fn try_flush_step(self: &Arc<Self>) -> Result<bool, LogError> {
         let Some(disk) = self.disk.try_lock() else { return Ok(false) };
         self.or_fail(|| self.flush_pending(disk))?;
         Ok(true)
     }
 
-    fn flush_pending(&self, mut disk: MutexGuard<'_, Disk>) -> Result<(), LogError> {
+    fn flush_pending(self: &Arc<Self>, mut disk: MutexGuard<'_, Disk>) -> Result<(), LogError> {
         let batch = {
             let mut state = self.state.lock();
             if let Some(error) = &state.failed {
@@ -83,15 +107,21 @@ impl Shared {
                 return Err(error);
             }
             self.segment_has(disk.first, disk.file_bytes);
+            self.note_space(&disk);
+            let ahead = self.look_ahead(&mut disk);
             CrashPoint::LogSynced.reached();
             self.written(chunk, chunk_bytes);
             self.publish(end);
+            if let Err(error) = ahead {
+                self.fail(error.clone());
+                return Err(error);
+            }
         }
         Ok(())
     }
 
     /// Flushes the rest and ends the log with a sync mark, once.
-    pub fn finish(&self) -> Result<(), LogError> {
+    pub fn finish(self: &Arc<Self>) -> Result<(), LogError> {
         self.flush_step()?;
         {
             let mut state = self.state.lock();
@@ -116,13 +146,16 @@ impl Shared {
     }
 
     /// Makes room for appends, and keeps the buffer for them.
-    fn written(&self, chunk: Chunk, chunk_bytes: usize) {
+    fn written(self: &Arc<Self>, chunk: Chunk, chunk_bytes: usize) {
         let mut state = self.state.lock();
         state.flushing_bytes -= chunk_bytes;
         if chunk.bytes.capacity() <= KEPT_BUFFER_BYTES {
             state.spare = chunk.bytes;
         }
+        let granted = self.grant(&mut state);
         self.room.notify_all();
+        drop(state);
+        room::tell(granted);
     }
 
     /// Everything before `end` is durable: says so.
@@ -140,8 +173,13 @@ impl Shared {
     }
 
     /// The log fails for good: everybody who waits or will come hears of it.
-    fn fail(&self, error: LogError) {
+    fn fail(self: &Arc<Self>, error: LogError) {
         tracing::error!(%error, durable = %Lsn(self.durable.load(Ordering::Acquire)), "the log has failed");
+        // Before anybody else can know.
+        let hook = self.on_failure.lock().take();
+        if let Some(hook) = hook {
+            quietly(|| hook(&error));
+        }
         {
             let mut state = self.state.lock();
             if state.failed.is_some() {
@@ -151,11 +189,10 @@ impl Shared {
             state.pending.clear();
             state.pending_bytes = 0;
             state.flushing_bytes = 0;
+            let refused = self.grant(&mut state);
             self.room.notify_all();
-        }
-        let hook = self.on_failure.lock().take();
-        if let Some(hook) = hook {
-            quietly(|| hook(&error));
+            drop(state);
+            room::tell(refused);
         }
         let waiting = {
             let mut waiters = self.waiters.lock();

@@ -45,6 +45,9 @@
 //!   tail, which is why marks exist. Everything durable lies before X, unless the medium damaged
 //!   this very batch, which nothing on disk can tell from a tear. Cut at X.
 //!
+//! A long record is there if its last part is before X: the parts that are, without a last one, are no
+//! record, and stay as they are until a checkpoint cuts them (`chain.rs`).
+//!
 //! A clean shutdown ends the log with a mark, so after it even that last batch is protected. Frames
 //! before X but after the last mark may have been only written (the process was killed before its
 //! sync) or be a failed sync's leftovers in the page cache. So recovery writes those bytes once
@@ -64,17 +67,21 @@
 //! out: undo (before-images live in memory only), compression, encryption, archiving and
 //! replication (they read closed segments), direct I/O.
 
+mod chain;
 mod disk;
 mod flusher;
 mod reader;
+mod room;
 mod segment;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use chain::Chain;
 pub use froglet_engine::Lsn;
 pub use reader::{Frame, decode_record};
-pub use segment::{FrameKey, MAX_PAYLOAD_BYTES};
+pub use room::{Reserving, Room};
+pub use segment::{FrameKey, MAX_PAYLOAD_BYTES, PartKind};
 pub use writer::Log;
 
 use froglet_engine::env::EnvError;
@@ -88,8 +95,11 @@ use std::time::Duration;
 pub struct LogOptions {
     /// A segment is closed once it is this long; the record that makes it so may overshoot.
     pub segment_bytes: u64,
-    /// How many bytes may wait to be written; past that, [`Log::append`] blocks.
+    /// How many bytes may wait to be written, or be reserved; past that, [`Log::append`] blocks, and
+    /// [`Log::reserve`] waits.
     pub buffer_bytes: usize,
+    /// A longer record is logged in parts of so many bytes.
+    pub part_bytes: usize,
     /// How many bytes are gathered, with nobody waiting, before they are written without delay.
     pub flush_bytes: usize,
     /// How long bytes wait, with nobody waiting for them, before they are written.
@@ -119,6 +129,7 @@ impl Default for LogOptions {
         LogOptions {
             segment_bytes: 64 << 20,
             buffer_bytes: 64 << 20,
+            part_bytes: 1 << 20,
             flush_bytes: 1 << 20,
             flush_interval: Duration::from_millis(10),
             zeros_ahead_bytes: 1 << 20,
@@ -172,6 +183,18 @@ pub enum Damage {
         /// The bytes of the whole frame, as far as known.
         needed_bytes: usize,
     },
+    /// A part of a long record is none that there can be.
+    #[error("a part of kind {kind} is none of a long record")]
+    Part {
+        /// The kind as stored.
+        kind: u8,
+    },
+    /// A part's record has no beginning.
+    #[error("this part belongs to a record that begins at LSN {begin}, and there is none")]
+    NoBeginning {
+        /// Where it should begin.
+        begin: Lsn,
+    },
     /// The bytes are not what was written, or not where they were written.
     #[error("the checksum is {stored:08x} and should be {computed:08x}")]
     Checksum {
@@ -198,7 +221,7 @@ pub enum LogError {
     Env(Arc<EnvError>),
     /// There is no space for the log.
     #[error(
-        "the disk is full: {} needs {needed_bytes} bytes more for the log; free space on its file system, then start the server again",
+        "the disk is full: {} needs {needed_bytes} bytes more for the log; free space on its file system",
         path.display()
     )]
     DiskFull {
@@ -284,14 +307,9 @@ pub enum LogError {
         /// What the callback said.
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// A record must have between 1 byte and [`MAX_PAYLOAD_BYTES`].
-    #[error(
-        "a log record of {bytes} bytes is impossible, it must have 1 to {MAX_PAYLOAD_BYTES}; split the transaction"
-    )]
-    RecordLength {
-        /// The length of the refused record.
-        bytes: usize,
-    },
+    /// A record must have a byte at least.
+    #[error("a log record without a byte is impossible")]
+    EmptyRecord,
     /// A wait for a position that nobody has appended yet would never end.
     #[error(
         "LSN {lsn} cannot become durable, the log ends at {appended}; wait for an end that an append returned"

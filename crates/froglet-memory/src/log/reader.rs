@@ -2,8 +2,10 @@
 //!
 //! The argument is in the [parent module](super); here are its steps.
 
+use super::chain::Chains;
 use super::segment::{
-    self, FRAME_HEADER_BYTES, FileKind, FrameKey, HEADER_BYTES, MARK_WORD, Segment,
+    self, FRAME_HEADER_BYTES, FileKind, FrameKey, HEADER_BYTES, MARK_WORD, PART_HEADER_BYTES,
+    PartKind, Segment,
 };
 use super::{Damage, LogError, Lsn, MAX_PAYLOAD_BYTES, Replay};
 use froglet_engine::env::{Env, EnvError, EnvFile, OpenMode};
@@ -22,6 +24,17 @@ pub enum Frame<'a> {
         /// The bytes of the frame, a multiple of 8.
         frame_bytes: usize,
     },
+    /// A part of a long record.
+    Part {
+        /// Which.
+        kind: PartKind,
+        /// Where the frame of the first part is; 0 in that itself.
+        begin: Lsn,
+        /// What it has of the record.
+        bytes: &'a [u8],
+        /// The bytes of the frame, a multiple of 8.
+        frame_bytes: usize,
+    },
     /// A sync mark, 8 bytes: everything before it was durable before it was written.
     Mark,
 }
@@ -34,12 +47,11 @@ pub fn decode_record(bytes: &[u8], at: Lsn, key: FrameKey) -> Result<Frame<'_>, 
     };
     let word = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
     let stored = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-    let payload_bytes = match word {
-        0 => return Err(Damage::NoFrame),
-        MARK_WORD => 0,
-        word => word as usize,
-    };
-    if payload_bytes > MAX_PAYLOAD_BYTES {
+    if word == 0 {
+        return Err(Damage::NoFrame);
+    }
+    let (is_part, payload_bytes) = (word > MARK_WORD, (word & !MARK_WORD) as usize);
+    if payload_bytes > MAX_PAYLOAD_BYTES || is_part && payload_bytes < PART_HEADER_BYTES {
         return Err(Damage::Length { word });
     }
     let frame_bytes = segment::record_frame_bytes(payload_bytes);
@@ -52,6 +64,12 @@ pub fn decode_record(bytes: &[u8], at: Lsn, key: FrameKey) -> Result<Frame<'_>, 
     let computed = segment::seal(hasher, word, at);
     if stored != computed {
         return Err(Damage::Checksum { stored, computed });
+    }
+    if is_part {
+        let (header, bytes) = payload.split_at(PART_HEADER_BYTES);
+        let kind = PartKind::of(header[0]).ok_or(Damage::Part { kind: header[0] })?;
+        let begin = Lsn(u64::from_le_bytes(header[1..].try_into().expect("8 of 9 bytes")));
+        return Ok(Frame::Part { kind, begin, bytes, frame_bytes });
     }
     Ok(if word == MARK_WORD { Frame::Mark } else { Frame::Record { payload, frame_bytes } })
 }
@@ -104,6 +122,8 @@ pub(super) fn recover(
     let Some(start) = start.checked_sub(1) else {
         return Err(LogError::MissingStart { dir: dir.to_owned(), from, oldest });
     };
+    // What is begun and not ended when all is read has never been a record.
+    let mut chains = Chains::default();
     for index in start..segments.len() {
         let first = segments[index].first;
         let next = segments.get(index + 1).map(|next| next.first);
@@ -114,7 +134,7 @@ pub(super) fn recover(
             return Err(LogError::OtherDatabase { path: file.path().to_owned(), found, expected });
         }
         let mut walk = Walk::new(&*file, first, next, FrameKey::new(found))?;
-        let damage = walk.run(from, replay)?;
+        let damage = walk.run(from, &mut chains, replay)?;
         let end = walk.position();
         let Some(next) = next else {
             let torn = walk.check_tail(damage)?;
@@ -174,7 +194,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes from frame to frame; returns why the place where it stopped holds no frame.
-    fn run(&mut self, from: Lsn, replay: &mut Replay<'_>) -> Result<Damage, LogError> {
+    fn run(
+        &mut self,
+        from: Lsn,
+        chains: &mut Chains,
+        replay: &mut Replay<'_>,
+    ) -> Result<Damage, LogError> {
         loop {
             let at = self.position();
             let mut wanted_bytes = FRAME_HEADER_BYTES;
@@ -190,24 +215,36 @@ impl<'a> Walk<'a> {
                     result => break result,
                 }
             };
-            match frame {
+            let frame_bytes = match frame {
                 Err(damage) => return Ok(damage),
                 Ok(Frame::Mark) => {
                     self.confirmed = at;
                     self.ends_with_mark = true;
                     self.offset += FRAME_HEADER_BYTES as u64;
+                    continue;
                 }
-                Ok(Frame::Record { payload, frame_bytes }) => {
-                    let end = Lsn(at.0 + frame_bytes as u64);
-                    if at >= from {
-                        replay(end, payload)?;
-                    } else if end > from {
-                        return Err(LogError::NotABoundary { from, begin: at, end });
-                    }
-                    self.ends_with_mark = false;
-                    self.offset += frame_bytes as u64;
+                Ok(Frame::Record { frame_bytes, .. } | Frame::Part { frame_bytes, .. }) => {
+                    frame_bytes
                 }
+            };
+            let end = Lsn(at.0 + frame_bytes as u64);
+            if at < from && end > from {
+                return Err(LogError::NotABoundary { from, begin: at, end });
             }
+            match frame {
+                Ok(Frame::Record { payload, .. }) if at >= from => replay(end, payload)?,
+                Ok(Frame::Part { kind, begin, bytes, .. }) if at >= from => {
+                    match chains.part(at, kind, begin, bytes) {
+                        Ok(Some(record)) => replay(end, &record)?,
+                        Ok(None) => {}
+                        // Where the replay begins no record is begun.
+                        Err(damage) => return Err(self.damaged(damage)),
+                    }
+                }
+                _ => {}
+            }
+            self.ends_with_mark = false;
+            self.offset += frame_bytes as u64;
         }
     }
 

@@ -9,7 +9,12 @@
 //!
 //!           word = len in 1 ..= 2^30         a record
 //!           word = 0x8000_0000, no payload   a sync mark
+//!           word = 0x8000_0000 | len         a part of a long record, since version 2
 //!           anything else                    no frame
+//!
+//! part      0      1                            9
+//!           ├ kind ┼ LSN of the first part's ───┼ bytes of the record
+//!                    frame, in the first 0
 //! ```
 //!
 //! All integers are little-endian. The crc of a header covers the header without the crc. The crc
@@ -34,9 +39,15 @@ pub(super) const MARK_WORD: u32 = 0x8000_0000;
 /// No segment begins here or later, so that a position in a segment never overflows.
 const LAST: Lsn = Lsn(1 << 62);
 const MAGIC: [u8; 8] = *b"FROGLOG\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest one whose segments are read: it has no long records.
+const OLDEST_VERSION: u32 = 1;
+/// The bytes of a part before those of its record.
+pub(super) const PART_HEADER_BYTES: usize = 9;
 const SUFFIX: &str = ".frlog";
 const UNFINISHED_SUFFIX: &str = ".frlog.tmp";
+/// The file that the next segment will be made of.
+const SPARE: &str = "next.frlog.tmp";
 
 const _: () = assert!(HEADER_BYTES.is_multiple_of(8), "the first frame of a segment is aligned");
 const _: () = assert!(MAX_PAYLOAD_BYTES < MARK_WORD as usize, "a length is never a mark");
@@ -64,6 +75,35 @@ pub(super) fn seal(mut payload_hasher: Hasher, word: u32, at: Lsn) -> u32 {
     place[4..].copy_from_slice(&at.0.to_le_bytes());
     payload_hasher.update(&place);
     payload_hasher.finalize()
+}
+
+/// What a part of a long record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartKind {
+    /// The first.
+    Begin = 1,
+    /// One in the middle.
+    Middle = 2,
+    /// The last: the record is whole, and stands here.
+    End = 3,
+    /// There will be no last one.
+    GivenUp = 4,
+}
+
+impl PartKind {
+    /// What a byte says.
+    pub(super) fn of(byte: u8) -> Option<PartKind> {
+        [PartKind::Begin, PartKind::Middle, PartKind::End, PartKind::GivenUp]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// What stands before the bytes of a part.
+pub(super) fn part_header(kind: PartKind, begin: Lsn) -> [u8; PART_HEADER_BYTES] {
+    let mut header = [kind as u8; PART_HEADER_BYTES];
+    header[1..].copy_from_slice(&begin.0.to_le_bytes());
+    header
 }
 
 /// The bytes a record with a payload of `payload_bytes` takes in the log.
@@ -112,17 +152,29 @@ pub(super) fn classify(name: &str) -> FileKind {
     }
 }
 
-/// Creates the segment that begins at `first`. It gets its name only when its header is durable, so
-/// a crash leaves either a segment with a whole header or an unfinished file.
+/// Opens the file that the next segment will be made of: nothing is in it, or zeros.
+pub(super) fn open_spare(env: &dyn Env, dir: &Path) -> Result<Box<dyn EnvFile>, EnvError> {
+    env.open(&dir.join(SPARE), OpenMode::CreateOrOpen)
+}
+
+/// Creates the segment that begins at `first`, of the spare file if there is one. It gets its name only
+/// when its header is durable, so a crash leaves either a segment with a whole header or an unfinished file.
 pub(super) fn create(
     env: &dyn Env,
     dir: &Path,
     first: Lsn,
     database_id: u128,
+    spare: Option<Box<dyn EnvFile>>,
 ) -> Result<Box<dyn EnvFile>, EnvError> {
-    let unfinished = dir.join(format!("{:016x}{UNFINISHED_SUFFIX}", first.0));
-    let file = env.open(&unfinished, OpenMode::CreateOrOpen)?;
-    file.truncate(0)?;
+    let (unfinished, file) = match spare {
+        Some(spare) => (dir.join(SPARE), spare),
+        None => {
+            let unfinished = dir.join(format!("{:016x}{UNFINISHED_SUFFIX}", first.0));
+            let file = env.open(&unfinished, OpenMode::CreateOrOpen)?;
+            file.truncate(0)?;
+            (unfinished, file)
+        }
+    };
     file.write_at(&encode_header(first, database_id), 0)?;
     file.sync_all()?;
     drop(file);
@@ -149,7 +201,7 @@ pub(super) fn read_header(file: &dyn EnvFile, first: Lsn) -> Result<u128, LogErr
     if stored != computed {
         return Err(damaged(Damage::Checksum { stored, computed }));
     }
-    if word(8) != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&word(8)) {
         let path = file.path().to_owned();
         return Err(LogError::Version { path, found: word(8), supported: VERSION });
     }

@@ -4,19 +4,25 @@
 //!   append ─▶ State.pending ──take──▶ flusher ─▶ Disk: write, fdatasync ─▶ publish ─▶ callbacks
 //!             (short mutex)           (one at a time)
 //! ```
+//! What may be long waits for room in its thread ([`Log::append`]) or has reserved it ([`Log::append_in`]);
+//! short records of whoever cannot wait, and need not, are always taken ([`Log::append_now`]).
 //!
 //! Locks are taken in this order: `disk` (for a whole flush), then `state`, `waiters` or `segments`
 //! (each for moments, never two of them).
 
+use super::chain::{self, Chain};
 use super::disk::Disk;
 use super::reader::{self, Recovered};
-use super::segment::{self, FRAME_HEADER_BYTES, FrameKey, HEADER_BYTES, MARK_WORD, Segment};
+use super::room::{self, InLine, Reserving, Room};
+use super::segment::{
+    self, FRAME_HEADER_BYTES, FrameKey, HEADER_BYTES, MARK_WORD, PartKind, Segment,
+};
 use super::{
     DurableCallback, FailureHook, Flusher, LogError, LogOptions, Lsn, MAX_PAYLOAD_BYTES, Replay,
 };
 use froglet_engine::env::Env;
-use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeMap;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +53,7 @@ impl Log {
         if segments.is_empty() && from == Lsn(0) {
             let random = || u128::from(env.random_u64()) << 64 | u128::from(env.random_u64());
             let database_id = options.database_id.unwrap_or_else(random);
-            segment::create(&*env, dir, Lsn(0), database_id)
+            segment::create(&*env, dir, Lsn(0), database_id, None)
                 .map_err(|error| LogError::from_write(error, HEADER_BYTES))?;
             if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 env.sync_dir(parent)?;
@@ -72,7 +78,39 @@ impl Log {
     /// Appends one record, the concatenation of `payload_parts`, and returns its end. The record is
     /// in order but not durable. Blocks while more than `buffer_bytes` wait to be written.
     pub fn append(&self, payload_parts: &[&[u8]]) -> Result<Lsn, LogError> {
-        self.shared.append(payload_parts)
+        self.shared.append(payload_parts, When::ThereIsRoom)
+    }
+
+    /// The same, and never blocks: for short records that are few.
+    pub fn append_now(&self, payload_parts: &[&[u8]]) -> Result<Lsn, LogError> {
+        self.shared.append(payload_parts, When::Now)
+    }
+
+    /// The same, where there is room for it, and of no more bytes than that was reserved for.
+    pub fn append_in(&self, room: Room, payload_parts: &[&[u8]]) -> Result<Lsn, LogError> {
+        self.shared.append(payload_parts, When::Reserved(room))
+    }
+
+    /// Room for a record whose payload has at most so many bytes; or a place in line for it.
+    pub fn reserve(&self, payload_bytes: usize) -> Result<Reserving, LogError> {
+        self.shared.reserve(payload_bytes)
+    }
+
+    /// A record in parts.
+    pub fn chain(&self) -> Chain {
+        Chain::new(Arc::clone(&self.shared))
+    }
+
+    /// The payload of the longest record that is logged in one part.
+    pub fn part_bytes(&self) -> usize {
+        self.shared.part_bytes
+    }
+
+    /// What part of a log is needed from the last record on: where the oldest long record begins that is not
+    /// ended, or else the log's end.
+    pub fn begun_before(&self) -> Lsn {
+        let state = self.shared.state.lock();
+        Lsn(state.chains.first().copied().unwrap_or(state.next))
     }
 
     /// Asks for everything up to `lsn` to be made durable now, not after the flush interval.
@@ -176,7 +214,10 @@ impl Log {
             let mut state = self.shared.state.lock();
             state.closing = true;
             self.shared.work.notify_one();
+            let refused = self.shared.grant(&mut state);
             self.shared.room.notify_all();
+            drop(state);
+            room::tell(refused);
         }
         match thread {
             // A callback may drop the last handle: the flushing thread cannot join itself, but sees
@@ -234,6 +275,20 @@ pub(super) struct State {
     pub pending_bytes: usize,
     /// Taken by the flusher and not yet written.
     pub flushing_bytes: usize,
+    /// Promised to records that are not there yet.
+    pub reserved_bytes: usize,
+    /// Who waits for a promise.
+    pub in_line: VecDeque<InLine>,
+    /// Up to here the segment's file can be written without asking for space. It is behind the truth for moments.
+    pub file_end: u64,
+    /// So much of the next one can.
+    pub spare_bytes: u64,
+    /// Somebody needs more of either, for so many bytes.
+    pub wants_bytes: usize,
+    /// Why there was none when it was last looked for. Who needs some has it looked for again.
+    pub no_space: Option<LogError>,
+    /// Where the long records begin that are not ended.
+    pub chains: BTreeSet<u64>,
     /// An empty buffer to use again.
     pub spare: Vec<u8>,
     /// The highest position somebody waits for.
@@ -248,7 +303,7 @@ pub(super) struct State {
 
 impl State {
     /// The bytes not yet written.
-    fn unwritten_bytes(&self) -> usize {
+    pub fn unwritten_bytes(&self) -> usize {
         self.pending_bytes + self.flushing_bytes
     }
 
@@ -258,6 +313,7 @@ impl State {
         if opens_segment {
             self.segment_first = self.next;
             self.next += HEADER_BYTES;
+            self.file_end = self.segment_first + std::mem::take(&mut self.spare_bytes);
         }
         assert!(self.next.is_multiple_of(8), "frames are aligned");
         let mut bytes = std::mem::take(&mut self.spare);
@@ -287,9 +343,44 @@ impl State {
         self.ends_with_mark = false;
     }
 
-    fn refusal(&self) -> Option<LogError> {
+    /// Whether so many bytes more are more than the file has space for.
+    fn is_beyond(&self, bytes: usize) -> bool {
+        self.next + (self.reserved_bytes + bytes) as u64 > self.file_end
+    }
+
+    /// What is begun and not ended changes with a part.
+    fn note_part(&mut self, at: Lsn, header: &[u8]) {
+        let of = |header: &[u8]| u64::from_le_bytes(header[1..9].try_into().expect("8 bytes"));
+        match PartKind::of(header[0]) {
+            Some(PartKind::Begin) => {
+                self.chains.insert(at.0);
+            }
+            Some(PartKind::End | PartKind::GivenUp) => {
+                self.chains.remove(&of(header));
+            }
+            Some(PartKind::Middle) | None => {}
+        }
+    }
+
+    pub fn refusal(&self) -> Option<LogError> {
         self.failed.clone().or_else(|| self.closing.then_some(LogError::Closed))
     }
+}
+
+/// When a record is appended.
+enum When {
+    /// As soon as there is room.
+    ThereIsRoom,
+    /// At once.
+    Now,
+    /// At once, where its room is.
+    Reserved(Room),
+}
+
+/// Where a frame has come to be.
+pub(super) struct Appended {
+    pub begin: Lsn,
+    pub end: Lsn,
 }
 
 /// Who waits for what; in the order of positions.
@@ -308,6 +399,8 @@ pub(super) struct Shared {
     pub key: FrameKey,
     pub segment_bytes: u64,
     pub buffer_bytes: usize,
+    pub part_bytes: usize,
+    pub zeros_ahead_bytes: u64,
     pub flush_bytes: usize,
     pub flush_interval: Duration,
     pub flusher: Flusher,
@@ -338,6 +431,13 @@ impl Shared {
             pending: Vec::new(),
             pending_bytes: 0,
             flushing_bytes: 0,
+            reserved_bytes: 0,
+            in_line: VecDeque::new(),
+            file_end: disk.first.0 + disk.file_bytes,
+            spare_bytes: 0,
+            wants_bytes: 0,
+            no_space: None,
+            chains: BTreeSet::new(),
             spare: Vec::new(),
             requested: 0,
             sleep: Sleep::Awake,
@@ -356,6 +456,8 @@ impl Shared {
             key: FrameKey::new(recovered.database_id),
             segment_bytes: options.segment_bytes,
             buffer_bytes: options.buffer_bytes,
+            part_bytes: options.part_bytes.clamp(1, MAX_PAYLOAD_BYTES / 2),
+            zeros_ahead_bytes: options.zeros_ahead_bytes,
             flush_bytes: options.flush_bytes,
             flush_interval: options.flush_interval,
             flusher: options.flusher,
@@ -370,12 +472,87 @@ impl Shared {
         }
     }
 
-    fn append(&self, payload_parts: &[&[u8]]) -> Result<Lsn, LogError> {
-        let payload_bytes = payload_parts.iter().map(|part| part.len()).sum();
-        if payload_bytes == 0 || payload_bytes > MAX_PAYLOAD_BYTES {
-            return Err(LogError::RecordLength { bytes: payload_bytes });
+    fn append(self: &Arc<Self>, payload_parts: &[&[u8]], when: When) -> Result<Lsn, LogError> {
+        let payload_bytes: usize = payload_parts.iter().map(|part| part.len()).sum();
+        if payload_bytes == 0 {
+            return Err(LogError::EmptyRecord);
         }
-        let word = u32::try_from(payload_bytes).expect("the limit is 2^30");
+        if let When::Reserved(_) = when {
+            assert!(payload_bytes <= MAX_PAYLOAD_BYTES, "who reserves logs what is long in parts");
+        } else if payload_bytes > self.part_bytes {
+            return self.append_in_parts(payload_parts, matches!(when, When::Now));
+        }
+        Ok(self.append_frame(0, payload_parts, when)?.end)
+    }
+
+    /// One after the other: what is in memory is the caller's, and a part.
+    fn append_in_parts(
+        self: &Arc<Self>,
+        payload_parts: &[&[u8]],
+        now: bool,
+    ) -> Result<Lsn, LogError> {
+        let mut left: usize = payload_parts.iter().map(|part| part.len()).sum();
+        let mut pieces = payload_parts.iter().flat_map(|part| part.chunks(self.part_bytes));
+        let mut chain = Chain::new(Arc::clone(self));
+        loop {
+            let piece = pieces.next().expect("there are pieces until nothing is left");
+            left -= piece.len();
+            let room = match now {
+                true => Some(self.room_at_once(piece.len() + chain::HEADER_BYTES)?),
+                false => None,
+            };
+            if left == 0 && chain.is_begun() {
+                return chain.end(room, &[piece]);
+            }
+            chain.push(room, &[piece])?;
+        }
+    }
+
+    /// Room beyond what there is, for who cannot wait.
+    fn room_at_once(self: &Arc<Self>, payload_bytes: usize) -> Result<Room, LogError> {
+        let mut state = self.state.lock();
+        if let Some(error) = state.refusal() {
+            return Err(error);
+        }
+        let bytes = segment::record_frame_bytes(payload_bytes);
+        state.reserved_bytes += bytes;
+        Ok(Room::new(self, bytes))
+    }
+
+    /// Appends a part of a long record.
+    pub fn append_part(
+        self: &Arc<Self>,
+        kind: PartKind,
+        begin: Option<Lsn>,
+        room: Option<Room>,
+        bytes: &[&[u8]],
+    ) -> Result<Appended, LogError> {
+        let header = chain::header(kind, begin);
+        let parts: Vec<&[u8]> = std::iter::once(&header[..]).chain(bytes.iter().copied()).collect();
+        let when = room.map_or(When::ThereIsRoom, When::Reserved);
+        self.append_frame(MARK_WORD, &parts, when)
+    }
+
+    /// A long record will not be ended.
+    pub fn give_up(self: &Arc<Self>, begin: Option<Lsn>) {
+        let header = chain::header(PartKind::GivenUp, begin);
+        // A log that has failed is not read on.
+        if self.append_frame(MARK_WORD, &[&header], When::Now).is_err()
+            && let Some(begin) = begin
+        {
+            self.state.lock().chains.remove(&begin.0);
+        }
+    }
+
+    fn append_frame(
+        self: &Arc<Self>,
+        flag: u32,
+        payload_parts: &[&[u8]],
+        when: When,
+    ) -> Result<Appended, LogError> {
+        let payload_bytes: usize = payload_parts.iter().map(|part| part.len()).sum();
+        assert!(payload_bytes <= MAX_PAYLOAD_BYTES, "a frame of {payload_bytes} bytes");
+        let word = flag | u32::try_from(payload_bytes).expect("the limit is 2^30");
         let frame_bytes = segment::record_frame_bytes(payload_bytes);
         let mut hasher = self.key.hasher();
         for part in payload_parts {
@@ -383,16 +560,70 @@ impl Shared {
         }
 
         let mut state = self.state.lock();
+        match when {
+            When::ThereIsRoom => state = self.wait_for_room(state, frame_bytes)?,
+            // A disk that is full refuses it, while it can: bytes without space are the end of the log.
+            When::Now => {
+                if let Some(error) = state.no_space.clone()
+                    && state.is_beyond(frame_bytes)
+                {
+                    state.wants_bytes = state.wants_bytes.max(frame_bytes);
+                    self.wake(&mut state);
+                    return Err(error);
+                }
+            }
+            When::Reserved(room) => {
+                assert!(frame_bytes <= room.bytes, "{frame_bytes} bytes in a {room:?}");
+                state.reserved_bytes -= room.take();
+            }
+        }
+        if let Some(error) = state.refusal() {
+            return Err(error);
+        }
+        let segment_is_full = state.next - state.segment_first >= self.segment_bytes;
+        if state.pending.is_empty() || segment_is_full {
+            state.begin_chunk(self.key, self.segment_bytes);
+        }
+        let begin = Lsn(state.next);
+        let crc = segment::seal(hasher, word, begin);
+        state.push_frame(word, crc, payload_parts, frame_bytes);
+        if flag != 0 {
+            state.note_part(begin, payload_parts[0]);
+        }
+        let much_gathered = state.pending_bytes >= self.flush_bytes;
+        if state.sleep == Sleep::UntilAppend || much_gathered {
+            self.wake(&mut state);
+        }
+        Ok(Appended { begin, end: Lsn(state.next) })
+    }
+
+    fn wait_for_room<'s>(
+        self: &'s Arc<Self>,
+        mut state: MutexGuard<'s, State>,
+        frame_bytes: usize,
+    ) -> Result<MutexGuard<'s, State>, LogError> {
         loop {
             if let Some(error) = state.refusal() {
                 return Err(error);
             }
-            // An empty buffer takes any record, or one longer than the buffer would wait for ever.
-            let unwritten_bytes = state.unwritten_bytes();
-            if unwritten_bytes == 0 || unwritten_bytes + frame_bytes <= self.buffer_bytes {
-                break;
+            let has_room = state.has_room(frame_bytes, self.buffer_bytes);
+            if has_room && self.flusher == Flusher::Thread && !self.has_space(&state, frame_bytes) {
+                state.wants_bytes = state.wants_bytes.max(frame_bytes);
+                self.wake(&mut state);
+                if let Some(error) = state.no_space.clone() {
+                    return Err(error);
+                }
+                self.room.wait(&mut state);
+                continue;
+            }
+            if has_room {
+                return Ok(state);
             }
             if self.flusher == Flusher::Manual {
+                // Nobody else makes room: what is only reserved is not waited for.
+                if state.pending.is_empty() {
+                    return Ok(state);
+                }
                 drop(state);
                 self.flush_step()?;
                 state = self.state.lock();
@@ -402,17 +633,6 @@ impl Shared {
                 self.room.wait(&mut state);
             }
         }
-        let segment_is_full = state.next - state.segment_first >= self.segment_bytes;
-        if state.pending.is_empty() || segment_is_full {
-            state.begin_chunk(self.key, self.segment_bytes);
-        }
-        let crc = segment::seal(hasher, word, Lsn(state.next));
-        state.push_frame(word, crc, payload_parts, frame_bytes);
-        let much_gathered = state.pending_bytes >= self.flush_bytes;
-        if state.sleep == Sleep::UntilAppend || much_gathered {
-            self.wake(&mut state);
-        }
-        Ok(Lsn(state.next))
     }
 
     fn request(&self, lsn: Lsn) {
@@ -423,7 +643,7 @@ impl Shared {
         }
     }
 
-    fn wake(&self, state: &mut State) {
+    pub fn wake(&self, state: &mut State) {
         if state.sleep != Sleep::Awake {
             state.sleep = Sleep::Awake;
             self.work.notify_one();

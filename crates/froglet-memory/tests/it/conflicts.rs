@@ -21,7 +21,7 @@ fn the_first_updater_wins() {
     ));
     let ts = one.pre_commit();
     assert!(matches!(delete(&*db.table, &mut *two, rid), Err(WriteStop::Busy { .. })));
-    one.post_commit().expect("a commit succeeds");
+    let _ = one.post_commit().expect("a commit succeeds");
     assert!(matches!(
         update(&*db.table, &mut *two, rid, &[2], &n(12)),
         Err(WriteStop::Changed { ts: t }) if t == ts
@@ -92,7 +92,7 @@ fn retreat_goes_on_as_if_nothing_had_been() {
     update(&*db.table, &mut *one, rid, &[2], &n(12)).expect("own");
     let second = one.pre_commit();
     assert!(second > first);
-    one.post_commit().expect("a commit succeeds");
+    let _ = one.post_commit().expect("a commit succeeds");
     assert_eq!(db.row(rid), Some(account(1, "ann", 12)));
 }
 

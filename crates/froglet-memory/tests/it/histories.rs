@@ -119,7 +119,7 @@ fn transaction(db: &Db, random: &mut Random, record: &mut Record) {
             txn.retreat();
             record.commit = Some(txn.pre_commit());
         }
-        txn.post_commit().expect("a commit succeeds");
+        let _ = txn.post_commit().expect("a commit succeeds");
     }
 }
 

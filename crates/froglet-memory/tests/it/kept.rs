@@ -313,7 +313,7 @@ fn what_precedes_a_savepoint_is_kept_and_the_commit_is_the_moment() {
     let ts = txn.pre_commit();
     // Between the commit timestamp and the record.
     two.set(rids[2], "too late", 1);
-    txn.post_commit().expect("committed");
+    let _ = txn.post_commit().expect("committed");
     assert_eq!(two.view(1).ts, ts);
     assert!(two.db.engine.kept(2).is_none());
     let mut want = twenty();
@@ -365,7 +365,7 @@ fn a_checkpoint_knows_who_was_about_to_keep() {
     let engine = Arc::clone(&two.db.engine);
     let checkpoint = std::thread::spawn(move || engine.checkpoint());
     std::thread::sleep(Duration::from_millis(50));
-    txn.post_commit().expect("committed");
+    let _ = txn.post_commit().expect("committed");
     checkpoint.join().expect("no panic").expect("there is space");
     two.set(rids[1], "after the checkpoint", 1);
     let two = two.crash(&env);

@@ -32,6 +32,8 @@ impl Host for Memory {
             segment_bytes: 4096,
             zeros_ahead_bytes: 1024,
             database_id: Some(7),
+            // Every second history logs nearly all its transactions in parts.
+            part_bytes: if self.freezes { 40 } else { 1 << 20 },
             ..LogOptions::default()
         };
         let options = MemoryOptions {

@@ -118,7 +118,7 @@ fn directory() -> (Files, Vec<Vec<Row>>) {
         states.push(db.scan(&db.engine.snapshot()));
         if n == 15 || n == 20 {
             db.engine.checkpoint().expect("there is space");
-            db.engine.put_note(1, &[n as u8]).expect("the log is well");
+            let _ = db.engine.put_note(1, &[n as u8]).expect("the log is well");
         }
     }
     let (send, receive) = std::sync::mpsc::channel();

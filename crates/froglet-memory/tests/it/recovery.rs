@@ -77,8 +77,8 @@ fn what_was_durable_comes_back_at_its_place() {
     let mut aborted = db.begin();
     delete(&*db.table, &mut *aborted, rids[2]).expect("free");
     aborted.abort();
-    db.engine.put_note(5, b"old").expect("noted");
-    db.engine.put_note(5, b"new").expect("noted");
+    let _ = db.engine.put_note(5, b"old").expect("noted");
+    let _ = db.engine.put_note(5, b"new").expect("noted");
     sync(&db);
     assert!(db.engine.durable() >= db.engine.appended());
     let want = everything(&db);

@@ -54,6 +54,12 @@ pub struct Config {
     pub checkpoint_timeout: Duration,
     /// `max_wal_size`: so much log since the last checkpoint brings the next one.
     pub max_log_bytes: u64,
+    /// `log_segment`: a file of the log that is so long is followed by another.
+    pub log_segment_bytes: u64,
+    /// `log_buffer`: so much log may wait to be written.
+    pub log_buffer_bytes: u64,
+    /// `log_part`: what a transaction logs beyond this is logged in parts of so many bytes.
+    pub log_part_bytes: u64,
     /// `freeze_after`: a block that nobody has written to for so long is frozen; `None` is never.
     pub freeze_after: Option<Duration>,
     /// `freeze_threads` that do it.
@@ -241,6 +247,19 @@ const KEYS: &[(&str, Apply)] = &[
         config.max_log_bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
         at_least(e, config.max_log_bytes >= 1 << 20, "at least 1MB is needed")
     }),
+    ("log_segment", |config, e| {
+        config.log_segment_bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
+        at_least(e, config.log_segment_bytes >= 64 << 10, "at least 64kB is needed")
+    }),
+    ("log_buffer", |config, e| {
+        config.log_buffer_bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
+        at_least(e, config.log_buffer_bytes >= 64 << 10, "at least 64kB is needed")
+    }),
+    ("log_part", |config, e| {
+        config.log_part_bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
+        let possible = (4 << 10..=256 << 20).contains(&config.log_part_bytes);
+        at_least(e, possible, "4kB to 256MB make sense")
+    }),
     ("freeze_after", |config, e| {
         config.freeze_after = match &*e.value {
             "off" => None,
@@ -290,6 +309,9 @@ impl Config {
             max_connections: 1000,
             checkpoint_timeout: Duration::from_secs(300),
             max_log_bytes: 1 << 30,
+            log_segment_bytes: 64 << 20,
+            log_buffer_bytes: 64 << 20,
+            log_part_bytes: 1 << 20,
             freeze_after: Some(Duration::from_secs(5)),
             freeze_threads: 1,
             freeze_dictionary: Dictionary::Auto,

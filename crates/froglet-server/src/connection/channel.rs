@@ -246,27 +246,27 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends the first bytes of what has been written, as far as the socket takes them now. Returns how many it
-    /// has not taken.
-    fn send_at_once(&mut self, bytes: usize) -> Result<usize, End> {
-        let sent = match self.stream.try_write(&self.output.bytes()[..bytes]) {
+    /// Sends of what is settled as much as the socket takes now.
+    fn send_at_once(&mut self) -> Result<(), End> {
+        let sent = match self.stream.try_write(self.output.to_send()) {
             Ok(sent) => sent,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
             Err(e) => return Err(e.into()),
         };
         self.output.sent(sent);
-        Ok(bytes - sent)
+        Ok(())
     }
 
-    /// Sends the first bytes of what has been written.
-    pub async fn send(&mut self, bytes: usize, cancel: &CancelToken) -> Result<(), End> {
-        let bytes = self.send_at_once(bytes)?;
+    /// Sends what is settled.
+    pub async fn send(&mut self, cancel: &CancelToken) -> Result<(), End> {
+        self.send_at_once()?;
+        let bytes = self.output.to_send().len();
         if bytes == 0 {
             return Ok(());
         }
         let stream = &mut self.stream;
         let mut write = std::pin::pin!(async {
-            stream.write_all(&self.output.bytes()[..bytes]).await?;
+            stream.write_all(self.output.to_send()).await?;
             stream.flush().await
         });
         tokio::select! {
@@ -282,11 +282,14 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends what has been written to a client that has no session.
+    /// Sends what has been written to a client that has no session: it rests on nothing that others do, or
+    /// has been settled.
     pub async fn flush_plain(&mut self) -> Result<(), End> {
-        self.stream.write_all(self.output.bytes()).await?;
+        self.output.settle_all();
+        let bytes = self.output.to_send().len();
+        self.stream.write_all(self.output.to_send()).await?;
         self.stream.flush().await?;
-        self.output.clear();
+        self.output.sent(bytes);
         Ok(())
     }
 

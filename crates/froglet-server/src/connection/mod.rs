@@ -15,6 +15,8 @@
 //! C2: between ReadyForQuery and the next message nothing of an implicit transaction is left, and
 //!     no portal of one.
 //! C3: a panic in a session ends that session with XX000; its transaction aborts as it is dropped.
+//! C4: where what a session has written cannot be settled, it is cut off before the last words
+//!     (`wire/backend.rs`, O1).
 
 mod at_once;
 pub mod channel;
@@ -109,17 +111,23 @@ impl Connection {
         let served = AssertUnwindSafe(self.serve_messages()).catch_unwind().await;
         let end = served.unwrap_or_else(|panic| {
             tracing::error!(panic = panic_text(&*panic), "a session panicked");
-            self.channel.output.cut_to_whole();
+            self.channel.output.cut_to_settled();
             End::fatal(SqlState::INTERNAL_ERROR, format!("internal error: {}", panic_text(&*panic)))
         });
-        let Connection { mut channel, session, portals, .. } = self;
+        let Connection { mut channel, mut session, portals, .. } = self;
+        let End::Fatal(error) = end else { return };
+        let settling = (!channel.output.is_settled()).then(|| session.settling());
         // Others may wait for this session's rows: they are let go before the goodbye.
         drop(portals);
         drop(session);
-        if let End::Fatal(error) = end {
-            channel.output.error(&error);
-            let _ = tokio::time::timeout(GOODBYE, channel.flush_plain()).await;
+        if let Some(settling) = settling {
+            match tokio::time::timeout(GOODBYE, settling.wait()).await {
+                Ok(Ok(())) => channel.output.cut_to_whole(),
+                Ok(Err(_)) | Err(_) => channel.output.cut_to_settled(),
+            }
         }
+        channel.output.error(&error);
+        let _ = tokio::time::timeout(GOODBYE, channel.flush_plain()).await;
     }
 
     async fn serve_messages(&mut self) -> End {
@@ -240,7 +248,7 @@ impl Connection {
             Stop::End(end) => return Err(end),
         };
         self.notices();
-        self.channel.output.error(&error);
+        self.tell(&error);
         if matches!(kind, b'Q' | b'F' | b'S') {
             self.skipping = false;
             self.end_implicit(false).await?;
@@ -270,10 +278,15 @@ impl Connection {
             Ok(()) => Ok(()),
             Err(error) if error.fatal => Err(error.into()),
             Err(error) => {
-                self.channel.output.error(&error);
+                self.tell(&error);
                 Ok(())
             }
         }
+    }
+
+    fn tell(&mut self, error: &SqlError) {
+        self.session.note_error(error);
+        self.channel.output.error(error);
     }
 
     /// ReadyForQuery, and everything out.
@@ -294,7 +307,7 @@ impl Connection {
     /// Sends what has been written, unless the next statement is there: what needs no waiting is answered
     /// together, as it came.
     async fn flush_unless_more(&mut self) -> Result<(), End> {
-        let written = self.channel.output.bytes().len();
+        let written = self.channel.output.waiting();
         if written > TOGETHER_BYTES || !frame::peek(self.channel.input()).is_some_and(is_bind) {
             return self.flush().await;
         }
@@ -308,23 +321,24 @@ impl Connection {
         if owed == 0 {
             return Ok(());
         }
-        self.settle().await?;
-        self.channel.send(owed, &self.cancel).await
+        self.settle(owed).await?;
+        self.channel.send(&self.cancel).await
     }
 
-    async fn settle(&mut self) -> Result<(), End> {
+    /// Returns when everything is durable that the first bytes of what has been written rest on.
+    async fn settle(&mut self, bytes: usize) -> Result<(), End> {
         if !self.session.is_settled() {
-            self.session.settle().await.map_err(|error| SqlError { fatal: true, ..error })?;
+            self.session.settle().await?;
         }
+        self.channel.output.settle(bytes);
         Ok(())
     }
 
     /// Sends what has been written, once all that it rests on is durable.
     async fn flush(&mut self) -> Result<(), End> {
         self.owed_bytes = 0;
-        self.settle().await?;
-        let written = self.channel.output.bytes().len();
-        self.channel.send(written, &self.cancel).await
+        self.settle(self.channel.output.waiting()).await?;
+        self.channel.send(&self.cancel).await
     }
 
     fn notices(&mut self) {

@@ -100,7 +100,7 @@ async fn rows(guest: &Guest, request: Request<Incoming>) -> Result<Rows, Status>
         Command::TicketStatementQuery(ticket) => ticket.statement_handle,
         command => {
             let session = guest.session(&head.headers)?;
-            let (schema, batch) = metadata::rows(&session, command)?;
+            let (schema, batch) = metadata::rows(&session, command).await?;
             return Rows::new(&schema, Source::Batch(Some(batch)));
         }
     };

@@ -21,8 +21,18 @@ use super::{sql_info, status};
 const CATALOG: &str = "postgres";
 const TABLE: &str = "TABLE";
 
-/// The schema and the rows of a command.
-pub(super) fn rows(
+/// The schema and the rows of a command, when the catalog that they tell of is durable.
+pub(super) async fn rows(
+    session: &Arc<FlightSession>,
+    command: Command,
+) -> Result<(Schema, RecordBatch), Status> {
+    let rows = rows_now(session, command)?;
+    let settling = session.base.lock().settling();
+    settling.wait().await.map_err(|e| status::of(&e))?;
+    Ok(rows)
+}
+
+fn rows_now(
     session: &Arc<FlightSession>,
     command: Command,
 ) -> Result<(Schema, RecordBatch), Status> {
@@ -87,9 +97,12 @@ pub(super) fn rows(
 }
 
 /// Where to fetch the rows of a command.
-pub(super) fn info(session: &Arc<FlightSession>, command: Command) -> Result<FlightInfo, Status> {
+pub(super) async fn info(
+    session: &Arc<FlightSession>,
+    command: Command,
+) -> Result<FlightInfo, Status> {
     let ticket = Ticket::new(command.clone().into_any().encode_to_vec());
-    let (schema, batch) = rows(session, command)?;
+    let (schema, batch) = rows(session, command).await?;
     Ok(FlightInfo::new()
         .try_with_schema(&schema)
         .map_err(|e| Status::internal(e.to_string()))?

@@ -53,7 +53,7 @@ async fn info(
         Command::CommandPreparedStatementQuery(query) => {
             session.query_prepared(&query.prepared_statement_handle, strings).await
         }
-        command => metadata::info(&session, command),
+        command => metadata::info(&session, command).await,
     };
     Ok(info?.with_descriptor(descriptor.clone()))
 }
@@ -74,7 +74,7 @@ async fn schema(
             let statement = session.statement(&query.prepared_statement_handle)?;
             statement.prepared.result_schema().unwrap_or_else(Schema::empty)
         }
-        command => return Ok(metadata::rows(&session, command)?.0),
+        command => return Ok(metadata::rows(&session, command).await?.0),
     };
     Ok(strings.of(&schema).as_ref().clone())
 }

@@ -257,8 +257,9 @@ impl FlightSession {
         let mut fork = self.fork()?;
         let cancel = fork.session.cancel_token();
         let fork = to_the_end(cancel.clone(), async move {
-            fork.session.run_text("BEGIN").await?;
-            fork.session.finish_implicit(true).await?;
+            let session = &mut fork.session;
+            let outcome = session.run_text("BEGIN").await;
+            concluded(session, outcome).await?;
             Ok(fork)
         })
         .await?;
@@ -289,8 +290,7 @@ impl FlightSession {
             let session = &mut fork.session;
             let failed = session.status() == TransactionStatus::Failed;
             let ended = session.run_text(if commit { "COMMIT" } else { "ROLLBACK" }).await;
-            session.settle().await?;
-            ended?;
+            settled(session, ended).await?;
             if commit && failed {
                 return Err(SqlError::new(
                     SqlState::IN_FAILED_SQL_TRANSACTION,
@@ -352,10 +352,23 @@ async fn concluded<T>(session: &mut Session, outcome: Result<T, SqlError>) -> Re
         session.note_failure();
     }
     let ended = session.finish_implicit(outcome.is_ok()).await;
-    session.settle().await?;
     session.take_notices();
-    let value = outcome?;
-    ended.map(|()| value)
+    let outcome = settled(session, outcome).await;
+    settled(session, ended).await?;
+    outcome
+}
+
+/// What is told to a client, once all that it rests on is durable; else why it never will be.
+async fn settled<T>(session: &mut Session, outcome: Result<T, SqlError>) -> Result<T, SqlError> {
+    match outcome {
+        // There is nothing to wait for any more.
+        Err(error) if error.fatal => return Err(error),
+        Err(error) => {
+            session.note_error(&error);
+            session.settle().await.and(Err(error))
+        }
+        Ok(value) => session.settle().await.map(|()| value),
+    }
 }
 
 fn no_transaction() -> SqlError {

@@ -2,6 +2,14 @@
 //!
 //! Messages that a busy connection sends by the thousand are written in place, their length filled
 //! in at the end; the others are pgwire's.
+//!
+//! ```text
+//!   sent │ settled, may be sent │ written, rests on commits that may not be durable │ half a message
+//!        0                   settled                                              whole
+//! ```
+//! **[O1]** Bytes leave a connection only if everything they rest on is durable. Nobody but this buffer gives
+//! bytes to a socket, and it gives those below the settled mark only; the mark moves when whoever wrote
+//! them has waited, and never back. What lies above it when the log fails is cut off.
 
 use bytes::{BufMut, BytesMut};
 use froglet_engine::SqlState;
@@ -22,12 +30,36 @@ pub struct Output {
     buffer: Vec<u8>,
     /// Up to here the buffer holds whole messages.
     whole: usize,
+    /// Up to here they may be sent [O1].
+    settled: usize,
 }
 
 impl Output {
-    /// The bytes to send.
-    pub fn bytes(&self) -> &[u8] {
-        &self.buffer
+    /// The bytes that may be sent [O1].
+    pub fn to_send(&self) -> &[u8] {
+        &self.buffer[..self.settled]
+    }
+
+    /// How many bytes wait, whether they may be sent or not.
+    pub fn waiting(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Everything that the first `n` bytes rest on is durable.
+    pub fn settle(&mut self, n: usize) {
+        assert!(n <= self.whole, "half a message is sent");
+        self.settled = self.settled.max(n);
+    }
+
+    /// The same of all that is written: it rests on nothing that could be lost, or that is durable by now.
+    pub fn settle_all(&mut self) {
+        self.settle(self.buffer.len());
+    }
+
+    /// Drops what rests on commits that may never become durable.
+    pub fn cut_to_settled(&mut self) {
+        self.buffer.truncate(self.settled);
+        self.whole = self.settled;
     }
 
     /// Whether it is time to send although the answer is not complete.
@@ -35,22 +67,29 @@ impl Output {
         self.buffer.len() >= FLUSH_BYTES
     }
 
-    /// Everything was sent.
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         if self.buffer.capacity() > KEEP_BYTES {
             self.buffer = Vec::new();
         }
         self.buffer.clear();
         self.whole = 0;
+        self.settled = 0;
     }
 
     /// The first `n` bytes were sent.
     pub fn sent(&mut self, n: usize) {
+        assert!(n <= self.settled, "bytes were sent that rest on what is not durable");
         if n == self.buffer.len() {
             return self.clear();
         }
         self.buffer.drain(..n);
-        self.whole = self.whole.saturating_sub(n);
+        self.whole -= n;
+        self.settled -= n;
+    }
+
+    /// Whether all that is written may be sent.
+    pub fn is_settled(&self) -> bool {
+        self.settled == self.buffer.len()
     }
 
     /// Drops a message that was not finished.
@@ -302,14 +341,40 @@ mod tests {
     fn a_message_given_up_leaves_no_trace() {
         let mut output = Output::default();
         output.command_complete("SELECT 1");
-        let before = output.bytes().to_vec();
+        let before = output.buffer.clone();
         assert_eq!(before, b"C\0\0\0\x0dSELECT 1\0");
         let result = output.message(b'D', |body| {
             body.put_u16(3);
             Err("no")
         });
         assert_eq!(result, Err("no"));
-        assert_eq!(output.bytes(), before);
+        assert_eq!(output.buffer, before);
+    }
+
+    #[test]
+    fn nothing_above_the_settled_mark_is_given_away() {
+        let mut output = Output::default();
+        output.parse_complete();
+        assert_eq!(output.to_send(), b"");
+        output.settle_all();
+        output.command_complete("INSERT 0 1");
+        assert_eq!(output.to_send(), b"1\0\0\0\x04");
+        output.sent(2);
+        assert_eq!(output.to_send(), b"\0\0\x04");
+        output.cut_to_settled();
+        assert_eq!(output.buffer, b"\0\0\x04");
+        output.bind_complete();
+        output.settle_all();
+        output.sent(8);
+        assert_eq!((output.waiting(), output.to_send()), (0, &b""[..]));
+    }
+
+    #[test]
+    #[should_panic(expected = "not durable")]
+    fn what_is_not_settled_cannot_have_been_sent() {
+        let mut output = Output::default();
+        output.parse_complete();
+        output.sent(1);
     }
 
     #[test]
@@ -320,7 +385,7 @@ mod tests {
         let mut output = Output::default();
         output.error(&error);
         assert_eq!(
-            &output.bytes()[5..],
+            &output.buffer[5..],
             b"SERROR\0VERROR\0C23505\0Mdup\\0licate\0Dd\0P7\0spublic\0tt\0nt_pkey\0\0"
         );
     }

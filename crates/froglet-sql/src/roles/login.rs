@@ -47,7 +47,8 @@ impl Logins {
             Some(secret) => secret,
             None => {
                 let secret: [u8; KEY_BYTES] = rand::random();
-                engine.put_note(SECRET_NOTE, &secret)?;
+                let noted = engine.put_note(SECRET_NOTE, &secret)?;
+                noted.waits_for_nothing("a secret that a crash takes away is replaced by another");
                 secret
             }
         };
