@@ -13,17 +13,27 @@ use std::sync::atomic::Ordering;
 /// A buffer above this size is not kept for the next batch.
 const KEPT_BUFFER_BYTES: usize = 4 << 20;
 
+/// What the flusher has to do.
+enum Due {
+    Flush,
+    Space,
+}
+
 impl Shared {
     /// The life of the thread `froglet-log`.
     pub fn run(self: &Arc<Self>) {
         // An error has been told to everybody where it arose.
         let _ = self.or_fail(|| {
-            while self.sleep() {
-                if let Err(error) = self.extend_if_wanted() {
-                    self.fail(error.clone());
-                    return Err(error);
+            while let Some(due) = self.sleep() {
+                match due {
+                    Due::Flush => self.flush_step()?,
+                    Due::Space => {
+                        if let Err(error) = self.extend_if_wanted() {
+                            self.fail(error.clone());
+                            return Err(error);
+                        }
+                    }
                 }
-                self.flush_step()?;
             }
             self.finish()
         });
@@ -40,29 +50,31 @@ impl Shared {
         })
     }
 
-    /// Sleeps until there is something to flush that should not wait; false if the log is closing.
-    fn sleep(&self) -> bool {
+    /// Sleeps until there is something to do that should not wait; none if the log is closing.
+    fn sleep(&self) -> Option<Due> {
         let mut state = self.state.lock();
         loop {
             state.sleep = Sleep::Awake;
             if state.closing {
-                return false;
+                return None;
+            }
+            let begin = state.pending.first().map(|chunk| chunk.begin);
+            let is_due = begin.is_some_and(|begin| state.requested > begin);
+            if is_due || state.pending_bytes >= self.flush_bytes {
+                return Some(Due::Flush);
             }
             if state.wants_bytes > 0 {
-                return true;
+                return Some(Due::Space);
             }
-            let Some(begin) = state.pending.first().map(|chunk| chunk.begin) else {
+            if begin.is_none() {
                 state.sleep = Sleep::UntilAppend;
                 self.work.wait(&mut state);
                 continue;
-            };
-            if state.requested > begin || state.pending_bytes >= self.flush_bytes {
-                return true;
             }
             state.sleep = Sleep::UntilInterval;
             if self.work.wait_for(&mut state, self.flush_interval).timed_out() {
                 state.sleep = Sleep::Awake;
-                return !state.closing;
+                return (!state.closing).then_some(Due::Flush);
             }
         }
     }

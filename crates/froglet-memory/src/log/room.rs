@@ -320,6 +320,11 @@ impl Shared {
             let (end, spare_bytes) = self.space_for(&state, bytes);
             (state.segment_first, end, spare_bytes)
         };
+        if segment_first != disk.first.0 {
+            // Space behind a segment that is to be made is had when it is there.
+            let mut state = self.state.lock();
+            state.requested = state.next;
+        }
         // A segment that is not there yet is the spare file.
         let (file_bytes, spare_bytes) = match segment_first == disk.first.0 {
             true => (end.map_or(0, |end| end - segment_first), spare_bytes),

@@ -362,7 +362,7 @@ async fn concluded<T>(session: &mut Session, outcome: Result<T, SqlError>) -> Re
 async fn settled<T>(session: &mut Session, outcome: Result<T, SqlError>) -> Result<T, SqlError> {
     match outcome {
         // There is nothing to wait for any more.
-        Err(error) if error.fatal => return Err(error),
+        Err(error) if error.fatal => Err(error),
         Err(error) => {
             session.note_error(&error);
             session.settle().await.and(Err(error))
