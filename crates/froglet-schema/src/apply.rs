@@ -8,13 +8,13 @@ use froglet_txn::{Isolation, Limits, Transaction};
 use crate::apply_as::Into;
 use crate::carry::carry_rows;
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
-use crate::change::{Change, Fill, NewTable, TableQuery};
+use crate::change::{Change, Fill, NewTable, NewType, TableQuery};
 use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
-use crate::edit::{self, Edited, NewType, Surroundings, Work};
+use crate::edit::{self, Edited, Surroundings, Work};
 use crate::edit_constraint;
 use crate::error::SchemaError;
 use crate::local::{Changed, Remains, local, local_mut};
-use crate::plain::{Gone, not_in_views};
+use crate::plain::{Gone, Part, not_in_views};
 use crate::status::MigrationOptions;
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
 
@@ -92,6 +92,9 @@ impl Catalog {
             Change::DropPlain { object } => {
                 self.drop_plain(txn, scope, object).await.map(|()| None)
             }
+            Change::DropUnreadable { object, cascade } => {
+                self.drop_unreadable(txn, scope, object, cascade).await.map(|()| None)
+            }
             Change::Role(change) => self.change_role(txn, scope, change).await,
             Change::CreateIndex { table, index } => {
                 let base = scope.table(table)?.clone();
@@ -100,7 +103,7 @@ impl Catalog {
                 let (edited, id) =
                     edit::create_index(&base.def, &index, &taken, &mut || self.next_id())?;
                 let object = edited.def.index_by_id(id).expect("just made").id;
-                self.alter(txn, scope, &base, locked, edited).await?;
+                self.alter(txn, scope, (&base, &base), locked, edited).await?;
                 Ok(Some(object))
             }
             other => {
@@ -117,22 +120,32 @@ impl Catalog {
                     Change::DropColumn { column, cascade, .. } => {
                         self.release_column(txn, scope, &base.def, column, *cascade).await?;
                     }
-                    Change::AlterType { column, .. } => {
-                        if let Some(def) = base.def.column(column) {
-                            not_in_views(&scope.view, table, column, def.id)?;
+                    Change::DropConstraint { name, cascade, .. } => {
+                        self.release_constraint(txn, scope, &base.def, name, *cascade).await?;
+                    }
+                    Change::AlterTypes { columns, .. } => {
+                        for NewType { column, .. } in columns {
+                            if let Some(def) = base.def.column(column) {
+                                not_in_views(&scope.view, table, column, def.id)?;
+                            }
                         }
                     }
                     _ => {}
                 }
+                let before = match &other {
+                    Change::AlterTypes { before, .. } => before.clone(),
+                    _ => None,
+                };
                 let (edited, cascade) = self.edit(scope, &base.def, other)?;
-                if let Some((at, from)) = noted
-                    && edited.def.columns[at].id != from
-                {
-                    self.note_retyped(txn, table, from, edited.def.columns[at].id);
+                for (at, from) in noted {
+                    if edited.def.columns[at].id != from {
+                        self.note_retyped(txn, table, from, edited.def.columns[at].id);
+                    }
                 }
                 self.release_references(txn, scope, &base.def, &edited, cascade).await?;
                 let after = edited.def.clone();
-                self.alter(txn, scope, &base, locked, edited).await?;
+                let read = before.as_deref().unwrap_or(&base);
+                self.alter(txn, scope, (&base, read), locked, edited).await?;
                 self.follow_columns(txn, scope, &base.def, &after).await?;
                 Ok(None)
             }
@@ -152,6 +165,21 @@ impl Catalog {
         Ok(())
     }
 
+    /// Views that group by a primary key which is about to go.
+    async fn release_constraint(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: &TableDef,
+        name: &str,
+        cascade: bool,
+    ) -> Result<(), SchemaError> {
+        let Some(constraint) = def.constraint(name) else { return Ok(()) };
+        let what = format!("constraint {name} on table {}", def.name);
+        let gone = Gone { relation: def.id, part: Part::Constraint(constraint.id), what: &what };
+        self.release_views(txn, scope, gone, cascade).await
+    }
+
     /// Views and comments of a column that is about to go.
     async fn release_column(
         &self,
@@ -163,7 +191,7 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         let Some(column) = def.column(column) else { return Ok(()) };
         let what = format!("column {} of table {}", column.name, def.name);
-        let gone = Gone { relation: def.id, column: Some(column.id), what: &what };
+        let gone = Gone { relation: def.id, part: Part::Column(column.id), what: &what };
         self.release_views(txn, scope, gone, cascade).await?;
         self.drop_comments(txn, scope, def.id, Some(column.id)).await
     }
@@ -188,9 +216,8 @@ impl Catalog {
             }
             Change::RestoreColumn { column, at, .. } => edit::restore_column(def, column, at)?,
             Change::RenameColumn { column, name, .. } => edit::rename_column(def, &column, &name)?,
-            Change::AlterType { column, ty, sql_type, using, lazily, default, checks, .. } => {
-                let new = NewType { ty, sql_type, using, lazily, default, checks };
-                edit::alter_type(def, &column, new, next_id)?
+            Change::AlterTypes { columns, checks, .. } => {
+                edit::alter_types(def, columns, checks, next_id)?
             }
             Change::SetNotNull { column, check, .. } => {
                 edit::set_not_null(def, &column, true, Some(check))?
@@ -242,22 +269,24 @@ impl Catalog {
             | Change::CreatePlain(_)
             | Change::ReplacePlain(_)
             | Change::DropPlain { .. }
+            | Change::DropUnreadable { .. }
             | Change::Role(_) => unreachable!("handled by the caller"),
         };
         Ok((edited, false))
     }
 
-    /// Gives a table its new definition: migrates what the data needs, then writes the catalog.
+    /// Gives a table its new definition: migrates what the data needs, then writes the catalog. What is computed
+    /// is computed of rows as a version has them from before the whole statement.
     async fn alter(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
-        base: &TableVersion,
+        (base, before): (&TableVersion, &TableVersion),
         locked: crate::store::Locked,
         mut edited: Edited,
     ) -> Result<(), SchemaError> {
         self.prepare_lazy(txn, &base.def, &mut edited, scope.limits)?;
-        self.prepare_lazy_columns(txn, scope, base, &mut edited).await?;
+        self.prepare_lazy_columns(txn, scope, before, &mut edited).await?;
         self.label_columns(txn, scope, &mut edited.def).await?;
         let Edited { def, work, old_indexes, .. } = edited;
         let space = def.space;
@@ -270,7 +299,7 @@ impl Catalog {
             self.refer_to(txn, scope, parent, def.id).await?;
         }
         if !work.is_empty() {
-            self.migrate(txn, scope, base, &def, work).await?;
+            self.migrate(txn, scope, (base, before), &def, work).await?;
         }
         self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
         self.sync_index_rows(txn, scope, Some(&base.def), Some(&def)).await?;
@@ -289,11 +318,12 @@ impl Catalog {
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
-        base: &TableVersion,
+        (base, before): (&TableVersion, &TableVersion),
         def: &TableDef,
         work: Vec<Work>,
     ) -> Result<(), SchemaError> {
-        let rows = self.engine().open(def.space, Arc::new(union(&base.def, def)))?;
+        let layout = union(&before.def, union(&base.def, def.layout()));
+        let rows = self.engine().open(def.space, Arc::new(layout))?;
         for item in work {
             let since = txn.savepoint();
             if let Work::ForeignKey(name) = &item {
@@ -528,7 +558,7 @@ impl Catalog {
             Some(view) => scope.view.called(view),
             None => format!("table {}", base.def.name),
         };
-        let gone = Gone { relation: id, column: None, what: &what };
+        let gone = Gone { relation: id, part: Part::All, what: &what };
         self.release_views(txn, scope, gone, cascade).await?;
         let children: Vec<ObjectId> =
             base.def.referenced_by.iter().copied().filter(|child| *child != id).collect();
@@ -587,7 +617,7 @@ impl Catalog {
         Ok(())
     }
 
-    async fn drop_object(
+    pub(crate) async fn drop_object(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
@@ -711,6 +741,7 @@ impl Change {
             | Change::CreatePlain(_)
             | Change::ReplacePlain(_)
             | Change::DropPlain { .. }
+            | Change::DropUnreadable { .. }
             | Change::Role(_) => None,
             Change::DropTable { table, .. }
             | Change::Truncate { table }
@@ -719,7 +750,7 @@ impl Change {
             | Change::DropColumn { table, .. }
             | Change::RestoreColumn { table, .. }
             | Change::RenameColumn { table, .. }
-            | Change::AlterType { table, .. }
+            | Change::AlterTypes { table, .. }
             | Change::SetNotNull { table, .. }
             | Change::DropNotNull { table, .. }
             | Change::SetDefault { table, .. }
@@ -838,8 +869,8 @@ fn keep_references(
 }
 
 /// The columns of both versions and the indexes of the new: what a migration reads and writes.
-fn union(before: &TableDef, after: &TableDef) -> Layout {
-    let mut layout = after.layout();
+fn union(before: &TableDef, after: Layout) -> Layout {
+    let mut layout = after;
     for column in before.layout().columns {
         if layout.position(column.id).is_none() {
             layout.columns.push(column);

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::carry::{CopyTo, Flip, MadeBy};
 use crate::change_log::{CHANGES_SPACE, ChangeLog};
 use crate::compact;
-use crate::def::{FIRST_USER_ID, ObjectDef, ObjectId, SequenceDef, TableDef};
+use crate::def::{FIRST_USER_ID, IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
 use crate::flip::{Hook, TableState, changes_itself};
 use crate::history::{HISTORY_SPACE, History};
@@ -31,6 +31,7 @@ use crate::status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
 use crate::step::{Step, StepKind};
 use crate::store::{CATALOG_SPACE, Store, rebuild_indexes};
 use crate::target::Maker;
+use crate::unreadable::Unreadable;
 
 /// One table under one schema version, bound to its rows.
 pub struct TableVersion {
@@ -101,6 +102,8 @@ pub struct CatalogVersion {
     pub types: HashMap<(String, String), ObjectId>,
     /// The queries of materialized views by their tables.
     pub materialized: HashMap<ObjectId, ObjectId>,
+    /// What recovery could make nothing of, by id.
+    pub(crate) unreadable: Arc<HashMap<ObjectId, Arc<Unreadable>>>,
     /// What is said of owners and grants, by the system catalog of an object and its id.
     pub(crate) access: HashMap<(ObjectId, ObjectId), ObjectId>,
 }
@@ -129,6 +132,9 @@ impl CatalogVersion {
             next.sequences.remove(id);
             next.plain.remove(id);
             next.roles.remove(id);
+            if next.unreadable.contains_key(id) {
+                Arc::make_mut(&mut next.unreadable).remove(id);
+            }
             match changed {
                 None => {}
                 Some(Changed::Table(t)) if ts == t.version => {
@@ -213,6 +219,14 @@ impl CatalogVersion {
         for (id, sequence) in &self.sequences {
             self.names.insert((sequence.schema.clone(), sequence.name.clone()), *id);
         }
+        for found in self.unreadable.values() {
+            let Some(schema) = &found.schema else { continue };
+            let names = if found.kind == "type" { &mut self.types } else { &mut self.names };
+            names.insert((schema.clone(), found.name.clone()), found.id);
+            for index in &found.indexes {
+                self.names.insert((index.schema.clone(), index.name.clone()), index.id);
+            }
+        }
     }
 }
 
@@ -255,6 +269,8 @@ pub struct Catalog {
     pub(crate) ended_migrations: History,
     pub(crate) change_log: ChangeLog,
     next_migration: AtomicU64,
+    /// Row spaces that may be needed by what cannot be read [X1].
+    pub(crate) kept_unread: RwLock<HashSet<SpaceId>>,
     /// Lazy migrations, by the row space that they make.
     pub(crate) lazies: RwLock<HashMap<SpaceId, Arc<dyn LazyMigration>>>,
     /// Columns that are being computed lazily, by their migrations' numbers.
@@ -280,14 +296,14 @@ impl Catalog {
     pub async fn open(manager: Arc<TxnManager>) -> Result<Arc<Catalog>, SchemaError> {
         let engine = manager.engine().clone();
         let store = Store::open(&*engine)?;
-        let mut objects = store.load(&engine.snapshot())?;
+        let mut objects = store.load(&engine.snapshot());
         if objects.is_empty() {
             // A new database; or one of which nothing is left, and which is one again.
             store.begin_with(&manager, &Self::first_objects()).await?;
-            objects = store.load(&engine.snapshot())?;
+            objects = store.load(&engine.snapshot());
         }
         CrashPoint::RecoveryCatalog.reached();
-        let (first, garbage) = load(&*engine, objects)?;
+        let (first, garbage) = load(&*engine, objects);
         let ids = recover_ids(&*engine, &first);
         let states = first.tables.iter().map(|(id, t)| {
             let state = TableState::default();
@@ -297,6 +313,7 @@ impl Catalog {
         let states = RwLock::new(states.collect());
         let begun = |t: &Arc<TableVersion>| t.def.begun().map(|begun| begun.migration).collect();
         let lazy: HashSet<u64> = first.tables.values().flat_map::<Vec<u64>, _>(begun).collect();
+        let kept_unread = first.unreadable.values().flat_map(|found| found.spaces()).collect();
         let ended_migrations = History::open(manager.clone(), &lazy)?;
         let change_log = ChangeLog::open(manager.clone())?;
         let next_ids = [ended_migrations.next_id(), change_log.next_id()];
@@ -304,6 +321,7 @@ impl Catalog {
         let next_migration = next_migration.max().unwrap_or(1);
         let catalog = Arc::new_cyclic(|own| Catalog {
             own: own.clone(),
+            kept_unread: RwLock::new(kept_unread),
             lazies: RwLock::default(),
             lazy_columns: RwLock::default(),
             retired_lazies: Mutex::default(),
@@ -682,7 +700,9 @@ impl Catalog {
         self.change_log.ended(txn.id());
         let mut garbage = self.garbage.lock();
         let unused = created.into_iter().filter(|r| !in_use(&after, r));
-        let gone = changes.replaced.iter().copied().chain(unused);
+        // A column that was dropped may be what another is computed from.
+        let replaced = changes.replaced.iter().copied().filter(|r| !in_use(&after, r));
+        let gone = replaced.chain(unused);
         garbage.extend(gone.filter(|r| !self.change_log.keeps(r)).map(|r| (ts, r)));
         drop(garbage);
         self.flips.lock().extend(flips(&changes, &before, ts).map(Arc::new));
@@ -745,14 +765,28 @@ impl Catalog {
 /// engine's spaces is garbage.
 fn load(
     engine: &dyn Engine,
-    objects: Vec<ObjectDef>,
-) -> Result<(CatalogVersion, Vec<(Ts, Remains)>), SchemaError> {
+    objects: Vec<Result<ObjectDef, Unreadable>>,
+) -> (CatalogVersion, Vec<(Ts, Remains)>) {
     let mut catalog = CatalogVersion { ts: Ts(0), stamp: 1, ..CatalogVersion::default() };
     let mut tables = Vec::new();
+    let mut index_names: Vec<IndexName> = Vec::new();
     for object in objects {
+        let object = match object {
+            Ok(object) => object,
+            Err(found) => {
+                catalog.set_unreadable(found);
+                continue;
+            }
+        };
         match object {
             ObjectDef::Table(def) => {
-                let table = engine.open(def.space, Arc::new(def.layout()))?;
+                let table = match engine.open(def.space, Arc::new(def.layout())) {
+                    Ok(table) => table,
+                    Err(e) => {
+                        catalog.set_unreadable(Unreadable::of_table(&def, e.to_string()));
+                        continue;
+                    }
+                };
                 tables.push(Arc::clone(&table));
                 engine.set_dictionaries(def.space, def.dictionaries());
                 let version = TableVersion::new(def, Ts(1), table);
@@ -767,28 +801,47 @@ fn load(
             ObjectDef::Role(def) => {
                 catalog.roles.insert(def.id, Arc::new(def));
             }
-            ObjectDef::Index(_) => {}
+            ObjectDef::Index(name) => index_names.push(name),
         }
     }
-    rebuild_indexes(&tables)?;
+    for (space, error) in rebuild_indexes(&tables) {
+        let of_it = catalog.tables.values().find(|table| table.def.space == space);
+        if let Some(table) = of_it.cloned() {
+            catalog.set_unreadable(Unreadable::of_table(&table.def, error.to_string()));
+        }
+    }
+    for name in index_names {
+        if catalog.unreadable.get(&name.table).is_some_and(|found| found.def.is_none()) {
+            let unreadable = Arc::make_mut(&mut catalog.unreadable);
+            let found = unreadable.get_mut(&name.table).expect("just found");
+            Arc::make_mut(found).indexes.push(name);
+        }
+    }
     catalog.rename();
     let lazies = catalog.tables.values().filter_map(|t| t.def.lazy.as_ref());
     let read = lazies.flat_map(|lazy| lazy.spaces_read());
-    let used: Vec<_> = catalog.tables.values().map(|t| t.def.space).chain(read).collect();
+    let unreadable = catalog.unreadable.values().flat_map(|found| found.spaces());
+    let used = catalog.tables.values().map(|t| t.def.space).chain(read).chain(unreadable);
+    let used: Vec<_> = used.collect();
+    // Of what has no definition nobody knows which space it has [X1].
+    let all_known = catalog.unreadable.values().all(|found| found.def.is_some());
     let garbage = engine
         .spaces()
         .into_iter()
+        .filter(|_| all_known)
         .filter(|s| ![CATALOG_SPACE, HISTORY_SPACE, CHANGES_SPACE].contains(s) && !used.contains(s))
         .map(|s| (Ts(0), Remains::Space(s)))
         .collect();
-    Ok((catalog, garbage))
+    (catalog, garbage)
 }
 
 fn recover_ids(engine: &dyn Engine, catalog: &CatalogVersion) -> Ids {
     let noted = engine.notes().into_iter().find(|(key, _)| *key == NEXT_ID_NOTE);
     let noted = noted.and_then(|(_, v)| Some(u32::from_le_bytes(v.try_into().ok()?)));
     let spaces = engine.spaces().into_iter().map(|s| s.0);
-    let objects = catalog.names.values().chain(catalog.plain.keys()).copied();
+    let unreadable = catalog.unreadable.keys().filter(|id| **id < ObjectId::MAX / 2);
+    let objects = catalog.names.values().chain(catalog.plain.keys()).chain(unreadable).copied();
+    let objects = objects.filter(|id| *id < ObjectId::MAX / 2);
     let ids = objects.chain(spaces).max().unwrap_or(0);
     let next = noted.unwrap_or(FIRST_USER_ID).max(ids + 1).max(FIRST_USER_ID);
     Ids { next, logged: next }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use froglet_engine::{BlockRows, ColumnId, ColumnType, Dictionary, KeyPart, Snapshot, Value};
 
+use crate::catalog::TableVersion;
 use crate::def::{
     ColumnDef, Expression, ForeignKeyAction, IndexNotes, ObjectId, SequenceDef, SqlType, Timing,
 };
@@ -208,7 +209,7 @@ pub enum LazyVerify {
 
 impl LazyQuery {
     /// The tables that it reads, in its order.
-    pub(crate) fn tables(&self) -> Vec<ObjectId> {
+    pub fn tables(&self) -> Vec<ObjectId> {
         match self {
             LazyQuery::Rows(source, query) | LazyQuery::Pairs(source, query) => {
                 let lookups = query.lookups().iter().map(|lookup| lookup.table);
@@ -217,6 +218,23 @@ impl LazyQuery {
             LazyQuery::Units(query) => query.inputs().iter().filter_map(UnitInput::table).collect(),
         }
     }
+}
+
+/// The new type of a column.
+#[derive(Clone)]
+pub struct NewType {
+    /// The column.
+    pub column: String,
+    /// As stored.
+    pub ty: ColumnType,
+    /// As declared.
+    pub sql_type: SqlType,
+    /// How cells are converted; `None` where they stay as they are.
+    pub using: Option<Arc<dyn Transform>>,
+    /// They are converted after the commit.
+    pub lazily: Option<LazyFill>,
+    /// The default, converted.
+    pub default: Option<Expression>,
 }
 
 /// A table between those that a query reads and the one that it makes: it follows the ones, and is
@@ -447,15 +465,14 @@ pub enum Change {
     /// `using` computes the new cells; `None` where the stored type stays and every old value
     /// fits (varchar(10) to text). `checks` are the conditions over the column, compiled for its
     /// new type: among their inputs is the column under its old id.
-    AlterType {
+    /// Other types of columns, each once. What converts them reads rows as they were before the whole statement.
+    AlterTypes {
         table: ObjectId,
-        column: String,
-        ty: ColumnType,
-        sql_type: SqlType,
-        using: Option<Arc<dyn Transform>>,
-        lazily: Option<LazyFill>,
-        default: Option<Expression>,
+        columns: Vec<NewType>,
+        /// Conditions over any of them, to be verified for their new cells, by the ids that they had.
         checks: Vec<Arc<dyn Check>>,
+        /// The table before the statement, if that has changed it since: it may have lost columns.
+        before: Option<Arc<TableVersion>>,
     },
     /// `check` is true where the column is not NULL.
     SetNotNull {
@@ -534,6 +551,11 @@ pub enum Change {
     ReplacePlain(PlainDef),
     DropPlain {
         object: ObjectId,
+    },
+    /// Something of which recovery could make nothing.
+    DropUnreadable {
+        object: ObjectId,
+        cascade: bool,
     },
     Role(RoleChange),
 }

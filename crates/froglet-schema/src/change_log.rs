@@ -342,13 +342,13 @@ impl Catalog {
         notes.retention_us = i64::try_from(retention.as_micros()).unwrap_or(i64::MAX / 2);
     }
 
-    /// What a change does to the columns of a table. Returns the place and the id of one that may get another.
+    /// What a change does to the columns of a table. Returns the places and the ids of those that may get others.
     pub(crate) fn note_columns(
         &self,
         txn: &mut Transaction,
         def: &TableDef,
         change: &Change,
-    ) -> Result<Option<(usize, ColumnId)>, SchemaError> {
+    ) -> Result<Vec<(usize, ColumnId)>, SchemaError> {
         let place = |name: &str| def.columns.iter().position(|column| column.name == name);
         match change {
             Change::DropColumn { column, .. } => {
@@ -356,8 +356,9 @@ impl Catalog {
                 let dropped = dropped.map(|column| KeptColumn { space: def.space, column });
                 local_mut(txn).changes.notes.dropped.extend(dropped);
             }
-            Change::AlterType { column, .. } => {
-                return Ok(place(column).map(|at| (at, def.columns[at].id)));
+            Change::AlterTypes { columns, .. } => {
+                let places = columns.iter().filter_map(|new| place(&new.column));
+                return Ok(places.map(|at| (at, def.columns[at].id)).collect());
             }
             Change::RestoreColumn { column, .. } => {
                 let kept = KeptColumn { space: def.space, column: column.id };
@@ -372,7 +373,7 @@ impl Catalog {
             }
             _ => {}
         }
-        Ok(None)
+        Ok(Vec::new())
     }
 
     /// A column has got another type, and another id.

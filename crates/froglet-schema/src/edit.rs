@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use froglet_engine::{
-    ColumnId, ColumnType, Dictionary, IndexId, IndexSpec, NullKeys, SqlState, Value,
+    ColumnId, ColumnType, Dictionary, IndexId, IndexSpec, KeyPart, NullKeys, SqlState, Value,
 };
 
 use crate::change::{
     Check, Fill, LazyFill, NewColumn, NewConstraint, NewForeignKey, NewHidden, NewIndex, NewKey,
-    NewKeyPart, Transform,
+    NewKeyPart, NewType, Transform,
 };
 use crate::def::{
     CheckDef, ColumnDef, ConstraintDef, ConstraintKind, Expression, ForeignKeyDef, HiddenColumn,
-    IndexDef, ObjectId, SqlType, TableDef, Timing,
+    IndexDef, ObjectId, TableDef, Timing,
 };
 use crate::error::SchemaError;
 
@@ -211,22 +211,6 @@ pub fn rename_column(def: &TableDef, column: &str, name: &str) -> Result<Edited,
     Ok(edited)
 }
 
-/// The new type of a column.
-pub struct NewType {
-    /// As stored.
-    pub ty: froglet_engine::ColumnType,
-    /// As declared.
-    pub sql_type: SqlType,
-    /// How cells are converted; `None` where they stay as they are.
-    pub using: Option<Arc<dyn Transform>>,
-    /// They are converted after the commit.
-    pub lazily: Option<LazyFill>,
-    /// The default, converted.
-    pub default: Option<Expression>,
-    /// Conditions over the column, to be verified for its new cells.
-    pub checks: Vec<Arc<dyn Check>>,
-}
-
 /// A check of a column that has got another id.
 struct Renumbered {
     check: Arc<dyn Check>,
@@ -250,76 +234,78 @@ impl Check for Renumbered {
     }
 }
 
-/// ALTER COLUMN TYPE: a new column id in the old one's place; indexes over it are built anew.
-pub fn alter_type(
+/// ALTER COLUMN TYPE: new column ids in the old ones' places; indexes over them are built anew, when all are filled.
+pub fn alter_types(
     def: &TableDef,
-    column: &str,
-    new: NewType,
+    columns: Vec<NewType>,
+    checks: Vec<Arc<dyn Check>>,
     next_id: NextId<'_>,
 ) -> Result<Edited, SchemaError> {
     let mut edited = Edited::of(def);
-    let new_id = ColumnId(next_id()?);
-    let target = column_mut(&mut edited.def, column)?;
-    let old_id = target.id;
-    target.sql_type = new.sql_type;
-    target.labels.clear();
-    target.default = new.default;
-    let Some(transform) = new.using else {
-        debug_assert_eq!(target.ty, new.ty, "without a transform the stored type stays");
+    let mut renumbered: Vec<(ColumnId, ColumnId)> = Vec::new();
+    for new in columns {
+        let new_id = ColumnId(next_id()?);
+        let target = column_mut(&mut edited.def, &new.column)?;
+        target.sql_type = new.sql_type;
+        target.labels.clear();
+        target.default = new.default;
+        let Some(transform) = new.using else {
+            debug_assert_eq!(target.ty, new.ty, "without a transform the stored type stays");
+            continue;
+        };
+        renumbered.push((target.id, new_id));
+        target.ty = new.ty;
+        target.id = new_id;
+        target.missing = Value::Null;
+        let (not_null, lazily) = (target.not_null, new.lazily);
+        edited.work.push(Work::Fill { target: new_id, transform, not_null, lazily });
+    }
+    if renumbered.is_empty() {
         return Ok(edited);
+    }
+    let renumber = |columns: &mut [ColumnId]| {
+        for column in columns {
+            if let Some((_, new)) = renumbered.iter().find(|(old, _)| old == column) {
+                *column = *new;
+            }
+        }
     };
-    target.ty = new.ty;
-    target.id = new_id;
-    target.missing = Value::Null;
-    let not_null = target.not_null;
-    let lazily = new.lazily;
-    edited.work.push(Work::Fill { target: new_id, transform, not_null, lazily });
-    for check in new.checks {
+    for check in checks {
         let mut inputs = check.inputs().to_vec();
-        replace(&mut inputs, old_id, new_id);
+        renumber(&mut inputs);
         edited.work.push(Work::Verify(Arc::new(Renumbered { check, inputs })));
     }
-
     for constraint in &mut edited.def.constraints {
         match &mut constraint.kind {
-            ConstraintKind::Check(check) => replace(&mut check.columns, old_id, new_id),
-            ConstraintKind::ForeignKey(fk) => replace(&mut fk.columns, old_id, new_id),
+            ConstraintKind::Check(check) => renumber(&mut check.columns),
+            ConstraintKind::ForeignKey(fk) => renumber(&mut fk.columns),
             ConstraintKind::PrimaryKey(_) | ConstraintKind::Unique(_) => {}
         }
     }
-    let mut renamed = Vec::new();
+    let mut rebuilt = Vec::new();
     for index in &mut edited.def.indexes {
-        replace(&mut index.notes.include, old_id, new_id);
-        if !index.spec.key.iter().any(|part| part.column == old_id) {
+        renumber(&mut index.notes.include);
+        let is_over = |part: &KeyPart| renumbered.iter().any(|(old, _)| *old == part.column);
+        if !index.spec.key.iter().any(is_over) {
             continue;
         }
         edited.old_indexes.push(index.clone());
         let old_index = index.spec.id;
         index.spec.id = IndexId(next_id()?);
         for part in &mut index.spec.key {
-            if part.column == old_id {
-                part.column = new_id;
-            }
+            renumber(std::slice::from_mut(&mut part.column));
         }
-        renamed.push((old_index, index.spec.id));
+        rebuilt.push((old_index, index.spec.id));
         edited.work.push(Work::Index(index.spec.id));
     }
     for constraint in &mut edited.def.constraints {
         if let ConstraintKind::PrimaryKey(i) | ConstraintKind::Unique(i) = &mut constraint.kind
-            && let Some((_, new)) = renamed.iter().find(|(old, _)| old == i)
+            && let Some((_, new)) = rebuilt.iter().find(|(old, _)| old == i)
         {
             *i = *new;
         }
     }
     Ok(edited)
-}
-
-fn replace(columns: &mut [ColumnId], old: ColumnId, new: ColumnId) {
-    for column in columns {
-        if *column == old {
-            *column = new;
-        }
-    }
 }
 
 /// SET NOT NULL, DROP NOT NULL

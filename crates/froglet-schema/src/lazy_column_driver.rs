@@ -21,11 +21,12 @@ use crate::error::SchemaError;
 use crate::lazy::batch_with;
 use crate::lazy_columns::{Filling, LazyColumn, LazyColumnDef, LazyColumns};
 use crate::lazy_columns_table::LazyColumnsTable;
-use crate::lazy_driver::Recompile;
+use crate::lazy_driver::{Recompile, not_as_it_was};
 use crate::lazy_verify::not_lazily;
 use crate::local::{Changed, local, local_mut};
 use crate::status::MigrationStatus;
 use crate::step::{Step, StepKind, positions};
+use crate::unreadable::Unreadable;
 
 impl Catalog {
     /// The lazy columns of a definition that has some.
@@ -57,18 +58,30 @@ impl Catalog {
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
-        base: &TableVersion,
+        before: &TableVersion,
         edited: &mut Edited,
     ) -> Result<(), SchemaError> {
         match &mut edited.work[..] {
             [] => {}
-            [Work::Fill { target, transform, not_null, lazily }] if lazily.is_some() => {
-                let lazily = lazily.take().expect("just asked");
-                let filled = (*target, transform.clone(), *not_null);
-                edited.work.clear();
-                self.fill_lazily(txn, scope, base, &mut edited.def, filled, lazily).await?;
+            work if work.iter().all(is_lazy) => {
+                for work in std::mem::take(&mut edited.work) {
+                    let Work::Fill { target, transform, not_null, lazily: Some(lazily) } = work
+                    else {
+                        continue;
+                    };
+                    let filled = (target, transform, not_null);
+                    self.fill_lazily(txn, scope, before, &mut edited.def, filled, lazily).await?;
+                }
             }
-            _ => self.fill_lazy_columns(txn, scope, &mut edited.def).await?,
+            work => {
+                let inputs = work.iter().flat_map(|work| match work {
+                    Work::Fill { transform, .. } => transform.inputs(),
+                    _ => &[],
+                });
+                let inputs: Vec<ColumnId> = inputs.copied().collect();
+                self.complete_lost(txn, scope, before, &edited.def, &inputs).await?;
+                self.fill_lazy_columns(txn, scope, &mut edited.def).await?;
+            }
         }
         edited.def.drop_unneeded_lazy_columns();
         Ok(())
@@ -78,7 +91,7 @@ impl Catalog {
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
-        base: &TableVersion,
+        before: &TableVersion,
         def: &mut TableDef,
         (target, transform, not_null): (ColumnId, Arc<dyn Transform>, bool),
         LazyFill { recipe, verify }: LazyFill,
@@ -89,21 +102,22 @@ impl Catalog {
         let column = def.column_by_id(target).expect("the edit added the column");
         let (ty, name) = (column.ty, column.name.clone());
         let since = txn.savepoint();
+        self.complete_lost(txn, scope, before, def, transform.inputs()).await?;
         if verify {
-            let layout = base.def.layout();
+            let layout = before.def.layout();
             let type_of = |id: &ColumnId| Some(layout.columns[layout.position(*id)?].ty);
             let check = Computes {
                 types: transform.inputs().iter().filter_map(type_of).collect(),
                 null: not_null.then(|| edit::not_null_violation(&def.name, &name)),
                 transform: transform.clone(),
             };
-            let rows = self.open_table(&base.def)?;
+            let rows = self.open_table(&before.def)?;
             let source = positions(&*rows, check.inputs());
             let kind = StepKind::Verify { source, check: Arc::new(check) };
             let step = Step::new(kind, rows, since, self.engine().clone());
             self.run_step(txn, scope, def, step).await?;
         }
-        let mut source = base.def.clone();
+        let mut source = before.def.clone();
         (source.lazy, source.lazy_columns) = (None, Vec::new());
         let lazy = LazyColumnDef {
             begun: self.begin_lazy(scope.options),
@@ -122,6 +136,33 @@ impl Catalog {
         self.lazy_columns.write().insert(migration, Arc::new(column));
         let columns = Arc::new(self.lazy_columns_of(def)?);
         local_mut(txn).changes.lazy_columns.entry(def.id).or_default().push(columns);
+        Ok(())
+    }
+
+    /// What is computed from a column which the same statement has dropped while that was being computed itself: it is
+    /// there for all rows first.
+    async fn complete_lost(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        before: &TableVersion,
+        def: &TableDef,
+        inputs: &[ColumnId],
+    ) -> Result<(), SchemaError> {
+        for lazy in &before.def.lazy_columns {
+            let is_it = |kept: &LazyColumnDef| kept.target == lazy.target;
+            if !inputs.contains(&lazy.target) || def.lazy_columns.iter().any(is_it) {
+                continue;
+            }
+            let known = self.lazy_columns.read().get(&lazy.begun.migration).cloned();
+            let Some(column) = known.filter(|column| !column.is_complete()) else { continue };
+            if column.is_live() {
+                let columns = self.lazy_columns_of(&before.def)?;
+                Filling { column, columns }.migrate_all(scope.limits)?;
+            } else {
+                self.fill_own_column(txn, scope, &before.def, &column).await?;
+            }
+        }
         Ok(())
     }
 
@@ -301,31 +342,54 @@ impl Catalog {
         &self,
         catalog: &mut CatalogVersion,
         recompile: &dyn Recompile,
-    ) -> Result<(), SchemaError> {
+    ) {
         let tables: Vec<Arc<TableVersion>> = catalog.tables.values().cloned().collect();
         for version in tables.iter().filter(|version| !version.def.lazy_columns.is_empty()) {
-            let TableVersion { def, table, .. } = &**version;
-            let mut columns = Vec::new();
-            for lazy in &def.lazy_columns {
-                let transform = recompile.column(&lazy.recipe, &lazy.source)?;
-                assert_eq!(transform.inputs(), lazy.inputs, "an expression is compiled as it was");
-                let since = froglet_engine::Savepoint(0);
-                let column = LazyColumn::new(lazy.clone(), def, TxnId(0), since, transform);
-                column.go_live(table.block_count());
-                let column = Arc::new(column);
-                self.lazy_columns.write().insert(lazy.begun.migration, column.clone());
-                columns.push(column);
-            }
-            let whole = self.with_lazy_columns(def, table.clone())?;
-            let version = TableVersion::new(def.clone(), version.version, whole);
-            catalog.tables.insert(def.id, Arc::new(version));
-            for column in columns {
-                let columns = self.lazy_columns_of(def)?;
-                spawn(self.weak(), Arc::new(Filling { column, columns }));
+            match self.resume_columns_of(version, recompile) {
+                Ok(resumed) => {
+                    catalog.tables.insert(version.def.id, Arc::new(resumed));
+                }
+                Err(e) => {
+                    let found = Unreadable::of_table(&version.def, e.to_string());
+                    self.kept_unread.write().extend(found.spaces());
+                    catalog.set_unreadable(found);
+                }
             }
         }
-        Ok(())
     }
+
+    fn resume_columns_of(
+        &self,
+        version: &TableVersion,
+        recompile: &dyn Recompile,
+    ) -> Result<TableVersion, SchemaError> {
+        let TableVersion { def, table, .. } = version;
+        let mut columns = Vec::new();
+        for lazy in &def.lazy_columns {
+            let transform = recompile.column(&lazy.recipe, &lazy.source)?;
+            if transform.inputs() != lazy.inputs {
+                return Err(not_as_it_was("reads other columns"));
+            }
+            let since = froglet_engine::Savepoint(0);
+            let column = LazyColumn::new(lazy.clone(), def, TxnId(0), since, transform);
+            columns.push(Arc::new(column));
+        }
+        // All of them, or none.
+        for column in &columns {
+            column.go_live(table.block_count());
+            self.lazy_columns.write().insert(column.def.begun.migration, column.clone());
+        }
+        let whole = self.with_lazy_columns(def, table.clone())?;
+        for column in columns {
+            let columns = self.lazy_columns_of(def)?;
+            spawn(self.weak(), Arc::new(Filling { column, columns }));
+        }
+        Ok(TableVersion::new(def.clone(), version.version, whole))
+    }
+}
+
+fn is_lazy(work: &Work) -> bool {
+    matches!(work, Work::Fill { lazily: Some(_), .. })
 }
 
 /// That a column can be computed, and is not NULL where that must not be.

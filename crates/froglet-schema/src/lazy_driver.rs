@@ -20,7 +20,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use froglet_engine::{EngineError, SpaceId, Table, Ts, TxnId};
+use froglet_engine::{EngineError, SpaceId, SqlState, Table, Ts, TxnId};
 use froglet_txn::{Limits, Transaction};
 
 use crate::apply::{Applied, Scope};
@@ -39,6 +39,7 @@ use crate::lazy_units::LazyUnits;
 use crate::lazy_verify::{implied, not_lazily};
 use crate::local::{Changed, Remains, local, local_mut};
 use crate::store::rebuild_index;
+use crate::unreadable::Unreadable;
 
 /// Of tables that are made of each other, all lazily, so many may be unfinished: each costs whoever reads the last
 /// a step more, and keeps its sources.
@@ -52,7 +53,8 @@ pub(crate) type Retired = (Ts, Arc<dyn LazyMigration>);
 
 /// Compiles again what recovery has found, of its recipe.
 pub trait Recompile {
-    /// The query of a table, in a catalog that has its sources.
+    /// The query of a table, in a catalog that has its sources as they were, under the names that they had, and
+    /// nothing else.
     fn query(&self, recipe: &str, catalog: CatalogVersion) -> Result<LazyQuery, SchemaError>;
     /// The expression of a column, over its table as it was.
     fn column(&self, recipe: &str, table: &TableDef) -> Result<Arc<dyn Transform>, SchemaError>;
@@ -76,7 +78,8 @@ impl Catalog {
 
     /// Whether a migration that is live, or has readers, reads a row space [D1].
     pub(crate) fn is_read_lazily(&self, space: SpaceId) -> bool {
-        self.is_read_by(&self.retired_lazies.lock(), space)
+        self.kept_unread.read().contains(&space)
+            || self.is_read_by(&self.retired_lazies.lock(), space)
     }
 
     fn is_read_by(&self, retired: &[Retired], space: SpaceId) -> bool {
@@ -324,7 +327,15 @@ impl Catalog {
         let latest = self.latest();
         let mut next = CatalogVersion { stamp: self.next_stamp(), ..(*latest).clone() };
         for table in latest.tables.values().filter(|table| table.def.lazy.is_some()) {
-            let lazy = self.resume_lazy(&table.def, &latest, recompile)?;
+            let lazy = match self.resume_lazy(&table.def, &latest, recompile) {
+                Ok(lazy) => lazy,
+                Err(e) => {
+                    let found = Unreadable::of_table(&table.def, e.to_string());
+                    self.kept_unread.write().extend(found.spaces());
+                    next.set_unreadable(found);
+                    continue;
+                }
+            };
             let version = TableVersion::new(
                 table.def.clone(),
                 table.version,
@@ -333,12 +344,20 @@ impl Catalog {
             next.tables.insert(table.def.id, Arc::new(version));
             spawn(self.weak(), lazy);
         }
-        self.resume_lazy_columns(&mut next, recompile)?;
+        self.resume_lazy_columns(&mut next, recompile);
+        let unread = next.all_unreadable();
+        // Of what has no definition nobody knows what it needs [X1].
+        let all_known = unread.iter().all(|found| found.def.is_some());
+        let unread: Vec<u64> =
+            unread.iter().flat_map(|found| found.spaces()).map(|s| s.0.into()).collect();
         self.replace_latest(next);
         let mut retired = self.retired_lazies.lock();
         retired.iter_mut().filter(|(ts, _)| *ts == RESUMING).for_each(|(ts, _)| *ts = Ts(0));
         drop(retired);
         let is_needed = |keeper: u64| {
+            if !all_known || unread.contains(&keeper) {
+                return true;
+            }
             let retired = self.retired_lazies.lock();
             self.find_lazy(&retired, |lazy| lazy.state().keeper() == keeper).is_some()
         };
@@ -370,7 +389,7 @@ impl Catalog {
             return Ok(lazy);
         }
         let def = target.lazy.as_ref().expect("it was being made lazily");
-        let mut with_sources = latest.clone();
+        let mut with_sources = CatalogVersion::default();
         let mut sources = Vec::new();
         for source in def.sources() {
             let mut table = self.engine().open(source.space, Arc::new(source.layout()))?;
@@ -397,10 +416,9 @@ impl Catalog {
             sources.push(LazySource { table: table.clone(), seen: table, made_by });
         }
         let query = recompile.query(&def.recipe, with_sources)?;
-        assert!(
-            query.tables().into_iter().eq(def.sources().map(|source| source.id)),
-            "a query is compiled again as it was"
-        );
+        if !query.tables().into_iter().eq(def.sources().map(|source| source.id)) {
+            return Err(not_as_it_was("reads other tables"));
+        }
         let lazy = made_by((**def).clone(), target, TxnId(0), sources, query)?;
         let known = latest.tables.values().find(|table| table.def.space == target.space);
         let table = match known {
@@ -416,6 +434,12 @@ impl Catalog {
         }
         Ok(lazy)
     }
+}
+
+/// What has been compiled again is something else.
+pub(crate) fn not_as_it_was(how: &str) -> SchemaError {
+    let message = format!("a lazy migration that was compiled again {how}");
+    SchemaError::refused(SqlState::DATA_CORRUPTED, message)
 }
 
 const NO_WAY: &str = "The rows of a group, or of a key of a join, are not found by an index of each table \

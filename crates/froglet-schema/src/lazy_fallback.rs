@@ -132,7 +132,7 @@ impl Catalog {
             let scope = Scope { view: self.view(txn), options, limits, then: &sources };
             let bare = scope.table(id)?.clone();
             let work = whole.indexes.iter().map(|index| Work::Index(index.spec.id)).collect();
-            self.migrate(txn, &scope, &bare, &whole, work).await?;
+            self.migrate(txn, &scope, (&bare, &bare), &whole, work).await?;
             let locked = self.store.lock(txn, id, limits).await?;
             self.store.update(txn, locked, &ObjectDef::Table(whole.clone()), limits).await?;
             let rows = self.open_table(&whole)?;

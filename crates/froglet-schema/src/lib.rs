@@ -74,13 +74,14 @@ mod store;
 mod sync;
 mod target;
 mod tracker;
+mod unreadable;
 mod written;
 
 pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
     Change, Check, Fill, LazyFill, LazyQuery, LazyVerify, Lookup, Made, Makes, NewColumn,
-    NewConstraint, NewForeignKey, NewHidden, NewIndex, NewKey, NewTable, RowQuery, Stage,
+    NewConstraint, NewForeignKey, NewHidden, NewIndex, NewKey, NewTable, NewType, RowQuery, Stage,
     TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
 };
 pub use change_log::{KeptColumn, MadeOf, MadeRows, ObjectChange, Retyped, SchemaChange};
@@ -92,3 +93,4 @@ pub use error::SchemaError;
 pub use lazy_driver::Recompile;
 pub use role::{Membership, RoleChange, RoleDef};
 pub use status::{Control, Detection, MigrationOptions, MigrationPhase, MigrationStatus};
+pub use unreadable::Unreadable;

@@ -85,6 +85,9 @@ pub struct ViewDef {
     pub path: Vec<String>,
     /// What it reads.
     pub sources: Vec<ViewSource>,
+    /// The primary keys without which its query is none: it groups by them.
+    #[serde(default)]
+    pub keys: Vec<ObjectId>,
     /// WITH CHECK OPTION
     pub check_option: Option<CheckOption>,
     /// Of a materialized view. Its schema and name are then those of its table, and only there.
@@ -321,6 +324,16 @@ impl CatalogVersion {
         all
     }
 
+    /// The same with enum types beside those that it has, whatever their names: for what is compiled again in a
+    /// catalog of its own.
+    pub fn with_types(mut self, types: impl IntoIterator<Item = EnumDef>) -> CatalogVersion {
+        for def in types {
+            self.types.insert((def.schema.clone(), def.name.clone()), def.id);
+            self.plain.insert(def.id, Arc::new(PlainDef::Enum(def)));
+        }
+        self
+    }
+
     /// Comments, in the order of their ids.
     pub fn comments(&self) -> Vec<&CommentDef> {
         let all = self.plain.values().filter_map(|def| match &**def {
@@ -344,22 +357,33 @@ impl CatalogVersion {
     }
 }
 
-/// What is about to go: a relation, or a column of it.
+/// What is about to go: a relation, or a part of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Gone<'a> {
     pub(crate) relation: ObjectId,
-    pub(crate) column: Option<ColumnId>,
+    pub(crate) part: Part,
     /// As errors call it.
     pub(crate) what: &'a str,
+}
+
+/// What of a relation goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    All,
+    Column(ColumnId),
+    Constraint(ObjectId),
 }
 
 impl Gone<'_> {
     /// Whether a view cannot be without it.
     fn breaks(&self, view: &ViewDef) -> bool {
-        view.sources
-            .iter()
-            .filter(|source| source.relation == self.relation)
-            .any(|source| self.column.is_none_or(|column| source.used.contains(&column)))
+        let reads = |source: &&ViewSource| source.relation == self.relation;
+        let mut sources = view.sources.iter().filter(reads);
+        match self.part {
+            Part::All => sources.next().is_some(),
+            Part::Column(column) => sources.any(|source| source.used.contains(&column)),
+            Part::Constraint(constraint) => view.keys.contains(&constraint),
+        }
     }
 }
 
@@ -399,7 +423,7 @@ pub(crate) fn not_in_views(
     column: &str,
     id: ColumnId,
 ) -> Result<(), SchemaError> {
-    let gone = Gone { relation: table, column: Some(id), what: column };
+    let gone = Gone { relation: table, part: Part::Column(id), what: column };
     let Some(over) = view.views_over(table).find(|view| gone.breaks(view)) else { return Ok(()) };
     Err(SchemaError::refused(
         SqlState::FEATURE_NOT_SUPPORTED,
@@ -613,7 +637,7 @@ impl Catalog {
                 };
                 Box::pin(self.drop_table(txn, &now, materialized.table, true)).await?;
             } else {
-                let gone = Gone { relation: id, column: None, what: &what };
+                let gone = Gone { relation: id, part: Part::All, what: &what };
                 Box::pin(self.release_views(txn, scope, gone, true)).await?;
                 self.drop_plain(txn, scope, id).await?;
             }

@@ -20,6 +20,7 @@ use froglet_txn::{Isolation, Limits, Strength, Transaction, TxnError, TxnManager
 
 use crate::def::{ObjectDef, ObjectId};
 use crate::error::SchemaError;
+use crate::unreadable::Unreadable;
 
 /// The catalog's row space.
 pub const CATALOG_SPACE: SpaceId = SpaceId(0);
@@ -77,26 +78,28 @@ impl Store {
         let by_id = layout.indexes[BY_ID].key[0];
         let table = engine.open(CATALOG_SPACE, Arc::new(layout))?;
         if recovered {
-            rebuild_indexes(&[Arc::clone(&table)])?;
+            if let Some((_, error)) = rebuild_indexes(&[Arc::clone(&table)]).pop() {
+                return Err(error);
+            }
         }
         Ok(Store { table, by_id })
     }
 
-    /// Every object that a snapshot sees.
-    pub fn load(&self, snapshot: &Snapshot) -> Result<Vec<ObjectDef>, SchemaError> {
+    /// Every object that a snapshot sees; what cannot be read among them.
+    pub fn load(&self, snapshot: &Snapshot) -> Vec<Result<ObjectDef, Unreadable>> {
         let mut rows = Vec::new();
         self.table.seek(
             snapshot,
             BY_ID,
             &KeyRange::all(),
             Direction::Forward,
-            &[0, 1],
+            &[0, 1, 2],
             &mut |_, row| {
                 rows.push(std::mem::take(row));
                 ControlFlow::Continue(())
             },
         );
-        rows.into_iter().map(decode).collect()
+        rows.into_iter().enumerate().map(decode).collect()
     }
 
     /// Holds an object's row until the transaction ends. `Stale` if somebody has changed it since
@@ -273,29 +276,33 @@ impl Store {
 }
 
 /// Builds every index of tables, which recovery leaves to do: the largest tables first, on as many threads
-/// as there are cores.
-pub fn rebuild_indexes(tables: &[Arc<dyn Table>]) -> Result<(), SchemaError> {
+/// as there are cores. Those that could not be, by row spaces.
+pub fn rebuild_indexes(tables: &[Arc<dyn Table>]) -> Vec<(SpaceId, SchemaError)> {
     let mut jobs: Vec<(&Arc<dyn Table>, usize)> = Vec::new();
     for table in tables {
         jobs.extend((0..table.layout().indexes.len()).map(|position| (table, position)));
     }
     jobs.sort_by_key(|(table, _)| std::cmp::Reverse(table.block_count()));
     let next = AtomicUsize::new(0);
-    let run = || -> Result<(), SchemaError> {
+    let run = || {
+        let mut failed = Vec::new();
         while let Some((table, position)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            rebuild_unique(table, *position)?;
+            let rebuilt = rebuild_unique(table, *position);
+            failed.extend(rebuilt.err().map(|e| (table.space(), e)));
             CrashPoint::RecoveryIndex.reached();
         }
-        Ok(())
+        failed
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // What is small is done before a thread has started.
     let large = jobs.iter().filter(|(table, _)| table.block_count() > 1).count();
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..cores.min(large)).map(|_| scope.spawn(run)).collect();
-        let own = run();
-        let ended = others.into_iter().map(|other| other.join().expect("a build does not panic"));
-        ended.fold(own, Result::and)
+        let mut failed = run();
+        for other in others {
+            failed.extend(other.join().expect("a build does not panic"));
+        }
+        failed
     })
 }
 
@@ -347,12 +354,30 @@ fn encode(def: &ObjectDef) -> Vec<Value> {
     vec![Value::Int64(i64::from(def.id())), Value::text(json), Value::text(def.key())]
 }
 
-fn decode(row: Vec<Value>) -> Result<ObjectDef, SchemaError> {
-    let [Value::Int64(id), Value::Text(json)] = row.as_slice() else {
-        return Err(SchemaError::refused(
-            SqlState::DATA_CORRUPTED,
-            format!("a row of the catalog holds {row:?}"),
-        ));
+/// `at`: a place among the rows, for one that has no id.
+fn decode((at, row): (usize, Vec<Value>)) -> Result<ObjectDef, Unreadable> {
+    let text = |value: Option<&Value>| match value {
+        Some(Value::Text(text)) => Some(text.to_string()),
+        _ => None,
     };
-    serde_json::from_str(json).map_err(|source| SchemaError::Corrupt { id: *id, source })
+    let id = match row.first() {
+        Some(Value::Int64(id)) => ObjectId::try_from(*id).ok(),
+        _ => None,
+    };
+    let key = text(row.get(2)).unwrap_or_default();
+    // Ids are given out from below.
+    let unknown = || ObjectId::MAX - u32::try_from(at).unwrap_or(0);
+    let unreadable = |why: String| Unreadable::of_key(id.unwrap_or_else(unknown), &key, why);
+    let json = text(row.get(1)).ok_or_else(|| unreadable("it has no definition".to_owned()))?;
+    let def: ObjectDef = serde_json::from_str(&json).map_err(|e| unreadable(e.to_string()))?;
+    match def {
+        def if id != Some(def.id()) => {
+            Err(unreadable(format!("its definition is that of object {}", def.id())))
+        }
+        ObjectDef::Table(def) => match def.contradiction() {
+            Some(why) => Err(Unreadable::of_table(&def, why)),
+            None => Ok(ObjectDef::Table(def)),
+        },
+        def => Ok(def),
+    }
 }

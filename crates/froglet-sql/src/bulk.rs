@@ -108,7 +108,7 @@ impl Bulk {
             (column.name.clone(), column.ty, column.sql_type)
         });
         let columns = described.collect();
-        let inserter = Inserter::new(&table, compiled, positions, &version);
+        let inserter = Inserter::new(&table, compiled, positions, &version)?;
         Ok(Bulk { inserter, version, columns, context, limits, rows: 0 })
     }
 
@@ -118,12 +118,13 @@ impl Bulk {
     }
 
     /// Only these of the columns are given after all, in this order; the others have their defaults.
-    pub(crate) fn narrow(&mut self, chosen: &[usize]) {
+    pub(crate) fn narrow(&mut self, chosen: &[usize]) -> Result<(), SqlError> {
         self.columns = chosen.iter().map(|at| self.columns[*at].clone()).collect();
         let positions = chosen.iter().map(|at| self.inserter.columns[*at]).collect();
         let table = self.inserter.table.clone();
         let compiled = self.inserter.compiled.clone();
-        self.inserter = Inserter::new(&table, compiled, positions, &self.version);
+        self.inserter = Inserter::new(&table, compiled, positions, &self.version)?;
+        Ok(())
     }
 
     /// A complete row of values for the columns given.

@@ -215,7 +215,8 @@ impl Database {
     fn resume_lazies(self: &Arc<Self>) -> Result<(), SqlError> {
         let session = self.session_with(self.defaults.clone())?;
         let snapshot = self.manager().engine().snapshot();
-        let compiler = Compiler { session: session.functions(), snapshot };
+        let today = self.catalog.latest();
+        let compiler = Compiler { session: session.functions(), snapshot, today };
         Ok(self.catalog.resume_lazies(&compiler)?)
     }
 
@@ -425,15 +426,18 @@ impl Database {
 struct Compiler {
     session: Arc<SessionState>,
     snapshot: Arc<Snapshot>,
+    today: Arc<CatalogVersion>,
 }
 
 impl Recompile for Compiler {
     fn query(&self, recipe: &str, catalog: CatalogVersion) -> Result<LazyQuery, SchemaError> {
         let session = self.session.clone();
-        crate::lazy_query::recompile(recipe, session, catalog, &self.snapshot).map_err(refusal)
+        let query = crate::lazy_query::recompile;
+        query(recipe, session, catalog, &self.today, &self.snapshot).map_err(refusal)
     }
 
     fn column(&self, recipe: &str, table: &TableDef) -> Result<Arc<dyn Transform>, SchemaError> {
-        crate::lazy_column::recompile(recipe, self.session.clone(), table).map_err(refusal)
+        let column = crate::lazy_column::recompile;
+        column(recipe, self.session.clone(), table, &self.today).map_err(refusal)
     }
 }

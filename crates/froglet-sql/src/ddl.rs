@@ -187,6 +187,19 @@ impl Ddl<'_> {
         }
     }
 
+    /// DROP of what recovery could make nothing of; whether a relation's name means that.
+    pub(crate) async fn drop_unreadable(
+        &mut self,
+        name: &ObjectName,
+        cascade: bool,
+    ) -> Result<bool, Stop> {
+        let (schema, bare) = Names::parts(name)?;
+        let found = self.names().unreadable(schema.as_deref(), &bare).map(|found| found.id);
+        let Some(object) = found else { return Ok(false) };
+        self.apply(Change::DropUnreadable { object, cascade }).await?;
+        Ok(true)
+    }
+
     pub(crate) fn notice(&mut self, state: SqlState, message: impl Into<String>) {
         self.notices.push(Notice::new("NOTICE", state, message));
     }

@@ -1,7 +1,8 @@
 //! ALTER TABLE.
 //!
-//! The actions of one statement run in PostgreSQL's order whatever the order they are written in:
-//! first what goes, then types, then new columns, then the rest.
+//! The actions of one statement run in PostgreSQL's order whatever the order they are written in ([`pass`]): first
+//! what goes, then types, all at once, then new columns, then the rest. What is computed of rows is computed of rows
+//! as they were before the statement, with the names that columns had then.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use froglet_engine::SqlState;
 use froglet_schema::access::PG_CLASS;
-use froglet_schema::{Change, Fill, ObjectId, SqlType, TableDef, TableVersion};
+use froglet_schema::{Change, Fill, NewType, ObjectId, SqlType, TableDef, TableVersion};
 
 use crate::apply::Stop;
 use crate::command::fold;
@@ -30,16 +31,66 @@ impl Ddl<'_> {
             self.skip("relation", &alter.name)?;
             return Ok("ALTER TABLE".to_owned());
         }
-        let id = self.table(&alter.name)?.def.id;
+        let before = self.table(&alter.name)?;
+        let id = before.def.id;
         let mut operations: Vec<&AlterTableOperation> = alter.operations.iter().collect();
         operations.sort_by_key(|operation| pass(operation));
         if self.version.materialized(id).is_some() {
             operations.iter().try_for_each(|operation| self.refuse_of_view(id, operation))?;
         }
-        for operation in operations {
+        let is_type = |operation: &&AlterTableOperation| pass(operation) == Pass::Types;
+        let types: Vec<Retype<'_>> =
+            operations.iter().copied().filter(is_type).filter_map(retype).collect();
+        let (first, rest): (Vec<_>, Vec<_>) =
+            operations.into_iter().partition(|operation| pass(operation) == Pass::Drops);
+        for operation in first {
             self.alter(id, operation).await?;
         }
+        if !types.is_empty() {
+            self.alter_types(&before, &types).await?;
+        }
+        let mut constraints = Vec::new();
+        for operation in rest.into_iter().filter(|operation| !is_type(operation)) {
+            if pass(operation) > Pass::Columns {
+                // Those that were written with new columns, when all columns are there: keys first.
+                self.add_constraints(id, &mut constraints).await?;
+            }
+            match operation {
+                AlterTableOperation::AddColumn {
+                    if_not_exists,
+                    column_def,
+                    column_position,
+                    ..
+                } => {
+                    if column_position.is_some() {
+                        return Err(SqlError::unsupported("a column position").into());
+                    }
+                    let table = self.table_by_id(id)?;
+                    constraints.extend(self.add_column(&table, column_def, *if_not_exists).await?);
+                }
+                other => self.alter(id, other).await?,
+            }
+        }
+        self.add_constraints(id, &mut constraints).await?;
         Ok("ALTER TABLE".to_owned())
+    }
+
+    /// Constraints of new columns, keys before those that may rest on them.
+    async fn add_constraints(
+        &mut self,
+        id: ObjectId,
+        constraints: &mut Vec<TableConstraint>,
+    ) -> Result<(), Stop> {
+        let is_key = |constraint: &TableConstraint| {
+            matches!(constraint, TableConstraint::PrimaryKey(_) | TableConstraint::Unique(_))
+        };
+        constraints.sort_by_key(|constraint| !is_key(constraint));
+        for constraint in std::mem::take(constraints) {
+            let table = self.table_by_id(id)?;
+            let constraint = self.constraint(&constraint, &table.def, Some(&table), &[])?;
+            self.apply(Change::AddConstraint { table: id, constraint }).await?;
+        }
+        Ok(())
     }
 
     /// 42809 of what a materialized view has no part in.
@@ -69,12 +120,6 @@ impl Ddl<'_> {
         use AlterTableOperation as Op;
         let table = self.table_by_id(id)?;
         let change = match operation {
-            Op::AddColumn { if_not_exists, column_def, column_position, .. } => {
-                if column_position.is_some() {
-                    return Err(SqlError::unsupported("a column position").into());
-                }
-                return self.add_column(&table, column_def, *if_not_exists).await;
-            }
             Op::DropColumn { column_names, if_exists, drop_behavior, .. } => {
                 return self.drop_columns(&table, column_names, *if_exists, *drop_behavior).await;
             }
@@ -174,12 +219,13 @@ impl Ddl<'_> {
         Ok(())
     }
 
+    /// Adds a column; returns the constraints that were written beside it.
     async fn add_column(
         &mut self,
         table: &Arc<TableVersion>,
         def: &datafusion::sql::sqlparser::ast::ColumnDef,
         if_not_exists: bool,
-    ) -> Result<(), Stop> {
+    ) -> Result<Vec<TableConstraint>, Stop> {
         let id = table.def.id;
         let mut plan = ddl_column::plan(def)?;
         self.check_type(plan.column.sql_type.oid)?;
@@ -190,7 +236,7 @@ impl Ddl<'_> {
             );
             if if_not_exists {
                 self.notice(SqlState::DUPLICATE_COLUMN, format!("{message}, skipping"));
-                return Ok(());
+                return Ok(Vec::new());
             }
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());
         }
@@ -204,12 +250,7 @@ impl Ddl<'_> {
         if let Some(sequence) = sequence {
             self.own_sequences(id, vec![(sequence, name)]).await?;
         }
-        for constraint in &plan.constraints {
-            let table = self.table_by_id(id)?;
-            let constraint = self.constraint(constraint, &table.def, Some(&table), &[])?;
-            self.apply(Change::AddConstraint { table: id, constraint }).await?;
-        }
-        Ok(())
+        Ok(plan.constraints)
     }
 
     /// What the rows that are there get in a new column.
@@ -255,6 +296,7 @@ impl Ddl<'_> {
             let at = resolve::column(&table.def, name)?;
             let cascade = cascades(behavior);
             self.release_generated(table, at, cascade).await?;
+            self.release_sequences(table.def.id, Some(table.def.columns[at].id), cascade).await?;
             let owned = self.sequences_of(&table.def, table.def.columns[at].id);
             let change = Change::DropColumn { table: table.def.id, column, cascade };
             self.apply(change).await?;
@@ -263,6 +305,15 @@ impl Ddl<'_> {
             }
         }
         Ok(())
+    }
+
+    /// DROP COLUMN … CASCADE
+    pub(crate) async fn drop_columns_cascading(
+        &mut self,
+        table: &Arc<TableVersion>,
+        names: &[Ident],
+    ) -> Result<(), Stop> {
+        self.drop_columns(table, names, false, Some(DropBehavior::Cascade)).await
     }
 
     /// Generated columns that are computed from a column go before it, or keep it.
@@ -333,15 +384,8 @@ impl Ddl<'_> {
                 refuse_default(kind, table, def)?;
                 Change::SetDefault { table: id, column, default: None }
             }
-            AlterColumnOperation::SetDataType { data_type, using, .. } => {
-                let again = self.drop_computed_from(table, def.id).await?;
-                let changed = self.table_by_id(id)?;
-                self.alter_type(&changed, &column, data_type, using.as_ref()).await?;
-                for index in &again {
-                    let new = self.index_again(&table.def, index, &self.table_by_id(id)?)?;
-                    self.apply(Change::CreateIndex { table: id, index: new }).await?;
-                }
-                return Ok(());
+            AlterColumnOperation::SetDataType { .. } => {
+                return Err(SqlError::unsupported("this form of SET DATA TYPE").into());
             }
             AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
                 use datafusion::sql::sqlparser::ast::GeneratedAs;
@@ -359,13 +403,16 @@ impl Ddl<'_> {
         Ok(())
     }
 
-    /// Drops the indexes with expressions and predicates that read a column; its type makes them others.
+    /// Drops the indexes with expressions and predicates that read columns; their types make them others.
     async fn drop_computed_from(
         &mut self,
         table: &Arc<TableVersion>,
-        column: froglet_engine::ColumnId,
+        columns: &[froglet_engine::ColumnId],
     ) -> Result<Vec<froglet_schema::IndexDef>, Stop> {
-        let reads = |id| table.def.hidden_column(id).is_some_and(|h| h.inputs.contains(&column));
+        let reads = |id| {
+            let hidden = table.def.hidden_column(id);
+            hidden.is_some_and(|h| h.inputs.iter().any(|input| columns.contains(input)))
+        };
         let indexes = table.def.indexes.iter();
         let dropped: Vec<froglet_schema::IndexDef> =
             indexes.filter(|i| i.spec.key.iter().any(|part| reads(part.column))).cloned().collect();
@@ -375,19 +422,52 @@ impl Ddl<'_> {
         Ok(dropped)
     }
 
-    async fn alter_type(
+    /// Gives columns other types, all at once. They were those of the table `before` the statement.
+    async fn alter_types(
         &mut self,
-        table: &Arc<TableVersion>,
-        column: &str,
-        data_type: &datafusion::sql::sqlparser::ast::DataType,
-        given: Option<&Expr>,
+        before: &Arc<TableVersion>,
+        types: &[Retype<'_>],
     ) -> Result<(), Stop> {
-        let def = table.def.column(column).expect("found by the caller");
-        let at = table.def.columns.iter().position(|c| c.id == def.id).expect("just found");
-        let (ty, sql_type) = types::parse_type(data_type)?;
+        let id = before.def.id;
+        let table = self.table_by_id(id)?;
+        let mut places = Vec::with_capacity(types.len());
+        for retype in types {
+            places.push(resolve::column(&table.def, retype.column)?);
+        }
+        let ids: Vec<_> = places.iter().map(|at| table.def.columns[*at].id).collect();
+        let again = self.drop_computed_from(&table, &ids).await?;
+        let now = self.table_by_id(id)?;
+        let (mut columns, mut made) = (Vec::new(), Vec::new());
+        for (retype, at) in types.iter().zip(&places) {
+            let (new, column) = self.new_type(before, &now, *at, retype).await?;
+            columns.push(new);
+            made.push((*at, column));
+        }
+        refuse_twice(types)?;
+        let checks = self.recheck_constraints(&now.def, &made)?;
+        let (table_id, before) = (id, Some(before.clone()));
+        self.apply(Change::AlterTypes { table: table_id, columns, checks, before }).await?;
+        for index in &again {
+            let new = self.index_again(&table.def, index, &self.table_by_id(id)?)?;
+            self.apply(Change::CreateIndex { table: id, index: new }).await?;
+        }
+        Ok(())
+    }
+
+    /// One column's new type, and what converts it from the table `before` the statement.
+    async fn new_type(
+        &mut self,
+        before: &Arc<TableVersion>,
+        now: &Arc<TableVersion>,
+        at: usize,
+        retype: &Retype<'_>,
+    ) -> Result<(NewType, froglet_schema::NewColumn), Stop> {
+        let def = &now.def.columns[at];
+        let column = def.name.as_str();
+        let (ty, sql_type) = types::parse_type(retype.data_type)?;
         self.check_type(sql_type.oid)?;
         if let Some((_, generated)) =
-            crate::table::generated_from(&table.def, at)?.into_iter().find(|(g, _)| *g != at)
+            crate::table::generated_from(&now.def, at)?.into_iter().find(|(g, _)| *g != at)
         {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
@@ -396,44 +476,35 @@ impl Ddl<'_> {
             .detail(format!("Column \"{column}\" is used by generated column \"{generated}\"."))
             .into());
         }
-        if given.is_some() && stored::default_kind(def) == DefaultKind::Generated {
+        if retype.using.is_some() && stored::default_kind(def) == DefaultKind::Generated {
             let message = "cannot specify USING when altering type of generated column";
             return Err(SqlError::new(SqlState::new("42611"), message)
                 .detail(format!("Column \"{column}\" is a generated column."))
                 .into());
         }
-        self.retype_identity(&table.def, def, sql_type.oid).await?;
+        self.retype_identity(&now.def, def, sql_type.oid).await?;
         let mut new = new_column(def);
         (new.ty, new.sql_type) = (ty, sql_type);
-        self.recheck_default(&table.def, def, &new)?;
-        let checks = self.recheck_constraints(&table.def, at, &new)?;
-        let from = match given {
+        self.recheck_default(&now.def, def, &new)?;
+        let from = match retype.using {
             Some(expr) => Some(From::Expression(expr)),
             None if crate::ddl_compile::keeps_cells(def, &new) => None,
             None => Some(From::Column(def.id)),
         };
         let (mut using, mut lazily) = (None, None);
         if let Some(from) = from {
-            let computed = lazy_column::computation(self.session, from, &table.def, &new)?;
-            let computed = computed.but_for(depends_on(&table.def, def.id));
+            let computed = lazy_column::computation(self.session, from, &before.def, &new)?;
+            let computed = computed.but_for(depends_on(&now.def, def.id));
             using = Some(computed.transform.clone());
-            lazily = self.lazily(&table.def, computed, &new)?;
+            lazily = self.lazily(&now.def, computed, &new)?;
         }
-        if using.is_some() && given.is_some_and(|expr| !converts_alone(expr, column, sql_type)) {
-            self.catalog.note_computed(self.txn, table.def.id, def.id);
+        if using.is_some()
+            && retype.using.is_some_and(|expr| !converts_alone(expr, column, sql_type))
+        {
+            self.catalog.note_computed(self.txn, now.def.id, def.id);
         }
-        let change = Change::AlterType {
-            table: table.def.id,
-            column: column.to_owned(),
-            ty,
-            sql_type,
-            using,
-            lazily,
-            default: def.default.clone(),
-            checks,
-        };
-        self.apply(change).await?;
-        Ok(())
+        let (column, default) = (column.to_owned(), def.default.clone());
+        Ok((NewType { column, ty, sql_type, using, lazily, default }, new))
     }
 
     fn refuse_drop_not_null(
@@ -516,23 +587,70 @@ fn cascades(behavior: Option<DropBehavior>) -> bool {
     behavior == Some(DropBehavior::Cascade)
 }
 
+/// SET DATA TYPE
+struct Retype<'a> {
+    column: &'a Ident,
+    data_type: &'a datafusion::sql::sqlparser::ast::DataType,
+    using: Option<&'a Expr>,
+}
+
+fn retype(operation: &AlterTableOperation) -> Option<Retype<'_>> {
+    match operation {
+        AlterTableOperation::AlterColumn {
+            column_name: column,
+            op: AlterColumnOperation::SetDataType { data_type, using, .. },
+        } => Some(Retype { column, data_type, using: using.as_ref() }),
+        _ => None,
+    }
+}
+
+/// 0A000 of a column that is given two types.
+fn refuse_twice(types: &[Retype<'_>]) -> Result<(), SqlError> {
+    for (n, retype) in types.iter().enumerate() {
+        let column = fold(retype.column);
+        if types[..n].iter().any(|earlier| fold(earlier.column) == column) {
+            let message = format!("cannot alter type of column \"{column}\" twice");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+    }
+    Ok(())
+}
+
 /// When an action runs (PostgreSQL's AT_PASS_…).
-fn pass(operation: &AlterTableOperation) -> u8 {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Pass {
+    Drops,
+    Types,
+    Columns,
+    Attributes,
+    Keys,
+    Constraints,
+    Rest,
+}
+
+fn pass(operation: &AlterTableOperation) -> Pass {
     use AlterTableOperation as Op;
     match operation {
-        Op::DropColumn { .. } | Op::DropConstraint { .. } => 0,
+        Op::DropColumn { .. } | Op::DropConstraint { .. } => Pass::Drops,
         Op::AlterColumn { op, .. } => match op {
-            AlterColumnOperation::DropDefault | AlterColumnOperation::DropNotNull => 0,
+            AlterColumnOperation::DropDefault | AlterColumnOperation::DropNotNull => Pass::Drops,
             AlterColumnOperation::SetDefault { value }
                 if crate::token_forms::drops_identity(value).is_some() =>
             {
-                0
+                Pass::Drops
             }
-            AlterColumnOperation::SetDataType { .. } => 1,
-            _ => 4,
+            AlterColumnOperation::SetDataType { .. } => Pass::Types,
+            AlterColumnOperation::SetNotNull => Pass::Attributes,
+            _ => Pass::Constraints,
         },
-        Op::AddColumn { .. } => 2,
-        Op::AddConstraint { .. } => 5,
-        _ => 3,
+        Op::AddColumn { .. } => Pass::Columns,
+        Op::AddConstraint { constraint, .. } => match constraint {
+            TableConstraint::PrimaryKey(_)
+            | TableConstraint::Unique(_)
+            | TableConstraint::PrimaryKeyUsingIndex(_)
+            | TableConstraint::UniqueUsingIndex(_) => Pass::Keys,
+            _ => Pass::Constraints,
+        },
+        _ => Pass::Rest,
     }
 }

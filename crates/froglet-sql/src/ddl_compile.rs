@@ -11,7 +11,7 @@ use froglet_schema::{Check, ColumnDef, Fill, NewColumn, SchemaError, TableDef, T
 use crate::context::EvalContext;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
-use crate::expr::{RowExpr, Scope};
+use crate::expr::{RowExpr, Scope, is_immutable};
 use crate::stored;
 use crate::types::cast::{CastContext, assignable};
 use crate::types::numeric::precision_scale;
@@ -252,13 +252,13 @@ impl Ddl<'_> {
                     format!(
                         "cannot use generated column \"{name}\" in column generation expression"
                     ),
-                ));
+                )
+                .detail("A generated column cannot reference another generated column."));
             }
         }
         let scope = Scope::table(table, None);
-        let compiled =
-            RowExpr::compile_for(&scope, expr, &[], &column.name, column.ty, column.sql_type)?;
-        if compiled.volatile() {
+        RowExpr::compile_for(&scope, expr, &[], &column.name, column.ty, column.sql_type)?;
+        if !is_immutable(&scope, expr)? {
             return Err(SqlError::new(
                 SqlState::new("42P17"),
                 "generation expression is not immutable",
@@ -332,19 +332,20 @@ impl Ddl<'_> {
         ))
     }
 
-    /// Checks that read a column must still make sense when it changes its type, and hold: the
+    /// Checks that read columns must still make sense when these change their types, and hold: the
     /// same text may compare otherwise (`'9' < '10'`).
     pub(crate) fn recheck_constraints(
         &self,
         table: &TableDef,
-        column: usize,
-        new: &NewColumn,
+        retyped: &[(usize, NewColumn)],
     ) -> Result<Vec<Arc<dyn Check>>, SqlError> {
         let mut changed = table.clone();
-        let place = &mut changed.columns[column];
-        (place.ty, place.sql_type) = (new.ty, new.sql_type);
-        let id = place.id;
-        let checks = changed.checks().filter(|(_, check)| check.columns.contains(&id));
+        for (at, new) in retyped {
+            let place = &mut changed.columns[*at];
+            (place.ty, place.sql_type) = (new.ty, new.sql_type);
+        }
+        let is_retyped = |id: &ColumnId| retyped.iter().any(|(at, _)| table.columns[*at].id == *id);
+        let checks = changed.checks().filter(|(_, check)| check.columns.iter().any(is_retyped));
         checks
             .map(|(name, check)| {
                 let expr = stored::check_expression(check, &changed)?;

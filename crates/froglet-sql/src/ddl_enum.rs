@@ -1,9 +1,9 @@
 //! CREATE TYPE … AS ENUM and what ALTER TYPE does to one.
 
-use datafusion::sql::sqlparser::ast::ObjectName;
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use froglet_engine::SqlState;
 use froglet_schema::plain::{EnumDef, PlainDef};
-use froglet_schema::{Change, ConstraintKind, ObjectId};
+use froglet_schema::{Change, ObjectId};
 
 use crate::apply::Stop;
 use crate::ddl::Ddl;
@@ -11,7 +11,6 @@ use crate::ddl_schema::no_type;
 use crate::error::SqlError;
 use crate::object_ddl::Place;
 use crate::resolve::Names;
-use crate::stored_names;
 
 /// The longest label, in bytes, as in PostgreSQL.
 const MAX_LABEL_BYTES: usize = 63;
@@ -84,7 +83,15 @@ impl Ddl<'_> {
         cascade: bool,
     ) -> Result<String, Stop> {
         for name in names {
-            let (_, bare) = Names::parts(name)?;
+            let (schema, bare) = Names::parts(name)?;
+            let schemas = schema.map_or_else(|| self.path.to_vec(), |schema| vec![schema]);
+            let id = schemas
+                .into_iter()
+                .find_map(|schema| self.version.types.get(&(schema, bare.clone())).copied());
+            if let Some(object) = id.filter(|id| self.version.unreadable(*id).is_some()) {
+                self.apply(Change::DropUnreadable { object, cascade }).await?;
+                continue;
+            }
             match self.names().enum_type(name)?.map(|def| def.id) {
                 Some(object) => self.drop_type(object, cascade).await?,
                 None if if_exists => self.skip("type", name)?,
@@ -113,67 +120,16 @@ impl Ddl<'_> {
             .hint("Use DROP ... CASCADE to drop the dependent objects too.")
             .into());
         }
-        self.release_type(object, &def.name, cascade).await?;
+        // What goes with a column of it, or with what is computed from that, needs no more.
         for (table, _, column) in columns {
-            self.apply(Change::DropColumn { table, column, cascade: true }).await?;
+            let table = self.table_by_id(table)?;
+            if table.def.column(&column).is_some() {
+                let name = Ident::with_quote('"', column);
+                Box::pin(self.drop_columns_cascading(&table, &[name])).await?;
+            }
         }
+        self.release(object, &format!("type {}", def.name), None, cascade).await?;
         self.apply(Change::DropPlain { object }).await?;
-        Ok(())
-    }
-}
-
-impl Ddl<'_> {
-    /// Defaults, checks and views that mention a type go before it, or keep it.
-    async fn release_type(
-        &mut self,
-        object: ObjectId,
-        name: &str,
-        cascade: bool,
-    ) -> Result<(), Stop> {
-        let refuse = |detail: String| {
-            let message = format!("cannot drop type {name} because other objects depend on it");
-            SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
-                .detail(format!("{detail} depends on type {name}"))
-                .hint("Use DROP ... CASCADE to drop the dependent objects too.")
-        };
-        let version = self.version.clone();
-        let mentions = |text: &str| stored_names::mentions(text, &version, object);
-        for table in version.tables.values() {
-            let (id, of) = (table.def.id, &table.def.name);
-            let own = |oid: u32| version.enum_of(oid).is_some_and(|def| def.id == object);
-            // What goes with its column needs no more.
-            let kept = table.def.columns.iter().filter(|c| !own(c.sql_type.oid));
-            for column in kept {
-                if !column.default.as_ref().is_some_and(|default| mentions(&default.0)) {
-                    continue;
-                }
-                if !cascade {
-                    let what = format!("default value for column {} of table {of}", column.name);
-                    return Err(refuse(what).into());
-                }
-                let column = column.name.clone();
-                self.apply(Change::SetDefault { table: id, column, default: None }).await?;
-            }
-            for constraint in &table.def.constraints {
-                let ConstraintKind::Check(check) = &constraint.kind else { continue };
-                if !mentions(&check.expression.0) {
-                    continue;
-                }
-                let name = constraint.name.clone();
-                if !cascade {
-                    return Err(refuse(format!("constraint {name} on table {of}")).into());
-                }
-                self.apply(Change::DropConstraint { table: id, name, cascade: true }).await?;
-            }
-        }
-        for view in version.views_of_all_kinds() {
-            if mentions(&view.query.0) {
-                if !cascade {
-                    return Err(refuse(version.called(view)).into());
-                }
-                self.drop_view(view.id, true).await?;
-            }
-        }
         Ok(())
     }
 }

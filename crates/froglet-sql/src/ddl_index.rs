@@ -16,7 +16,7 @@ use crate::apply::Stop;
 use crate::command::fold;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
-use crate::expr::{RowExpr, Scope, has_subquery};
+use crate::expr::{RowExpr, Scope, has_subquery, is_immutable};
 use crate::index_expr;
 use crate::lazy_column::{self, From};
 use crate::pgcatalog::deparse;
@@ -144,9 +144,10 @@ impl Ddl<'_> {
                 "cannot use subquery in index expression",
             ));
         }
-        let compiled = RowExpr::compile(&Scope::table(&table.def, None), expr, &[])
-            .map_err(|e| in_words(e, "index expressions"))?;
-        if !is_immutable(&compiled, expr) {
+        let scope = Scope::table(&table.def, None);
+        let compiled =
+            RowExpr::compile(&scope, expr, &[]).map_err(|e| in_words(e, "index expressions"))?;
+        if !is_immutable(&scope, expr)? {
             return Err(not_immutable("expression"));
         }
         let (ty, sql_type) = match compiled.column_type() {
@@ -168,9 +169,9 @@ impl Ddl<'_> {
             ));
         }
         let scope = Scope::table(&table.def, None);
-        let compiled = RowExpr::compile_condition(&scope, predicate, &[], "WHERE")
+        RowExpr::compile_condition(&scope, predicate, &[], "WHERE")
             .map_err(|e| in_words(e, "index predicates"))?;
-        if !is_immutable(&compiled, predicate) {
+        if !is_immutable(&scope, predicate)? {
             return Err(not_immutable("predicate"));
         }
         let expr = index_expr::of_predicate(predicate.clone());
@@ -361,56 +362,6 @@ fn not_immutable(what: &str) -> SqlError {
         INVALID_OBJECT_DEFINITION,
         format!("functions in index {what} must be marked IMMUTABLE"),
     )
-}
-
-/// Whether an expression has the same value whoever asks, and whenever.
-fn is_immutable(compiled: &RowExpr, expr: &Expr) -> bool {
-    !compiled.volatile() && !compiled.reads_catalog() && !reads_session(expr)
-}
-
-/// Functions that are stable in PostgreSQL, and what is a function without parentheses.
-fn reads_session(expr: &Expr) -> bool {
-    use datafusion::sql::sqlparser::ast::visit_expressions;
-    use std::ops::ControlFlow;
-    const STABLE: &[&str] = &[
-        "now",
-        "transaction_timestamp",
-        "statement_timestamp",
-        "current_date",
-        "current_time",
-        "current_timestamp",
-        "localtime",
-        "localtimestamp",
-        "current_user",
-        "session_user",
-        "user",
-        "current_schema",
-        "current_setting",
-        "current_database",
-        "to_char",
-        "to_date",
-        "to_timestamp",
-        "age",
-        "concat",
-        "concat_ws",
-        "format",
-        "pg_backend_pid",
-        "txid_current",
-    ];
-    visit_expressions(expr, |e| match e {
-        Expr::Function(function)
-            if function
-                .name
-                .0
-                .last()
-                .and_then(|part| part.as_ident())
-                .is_some_and(|ident| STABLE.contains(&fold(ident).as_str())) =>
-        {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    })
-    .is_break()
 }
 
 /// Operator classes of the order that every index has: values by PostgreSQL's comparison, texts by their bytes.

@@ -55,6 +55,7 @@ impl Ddl<'_> {
                 }
             })?;
         let sources = ddl_view::sources(&create.query, &env)?;
+        let keys = crate::view::keys(&create.query, &env, &sources);
         let of_session = |id: ObjectId| match self.version.tables.get(&id) {
             Some(table) => is_temporary(&table.def.schema),
             None => self.version.view(id).is_some_and(|view| is_temporary(&view.schema)),
@@ -80,8 +81,9 @@ impl Ddl<'_> {
             schema,
             name,
             columns,
-            query: Expression(query.to_string()),
+            query: Expression(crate::stored::text_of(&query)),
             path: self.path.to_vec(),
+            keys,
             sources,
             check_option: None,
             materialized: Some(Materialized { table, populated: create.with_data }),
@@ -144,7 +146,7 @@ impl Ddl<'_> {
         let (query, _) = RowsQuery::plan(&mut planner, &query, &[], &types).await?;
         let query = query.cast_to(targets)?;
         let all = (0..table.def.columns.len()).collect();
-        let inserter = Inserter::new(&table, compiled(&table)?, all, &self.version);
+        let inserter = Inserter::new(&table, compiled(&table)?, all, &self.version)?;
         let (mut held, mut deferred) = (IdSet::default(), Deferred::default());
         let mut writer = Writer {
             txn: self.txn,

@@ -19,6 +19,8 @@ struct Contents {
     tables: Vec<ObjectId>,
     sequences: Vec<ObjectId>,
     types: Vec<ObjectId>,
+    /// What recovery could make nothing of.
+    unreadable: Vec<ObjectId>,
     /// As errors call them.
     names: Vec<String>,
 }
@@ -134,6 +136,9 @@ impl Ddl<'_> {
         for object in contents.types {
             self.drop_type(object, true).await?;
         }
+        for object in contents.unreadable {
+            self.apply(Change::DropUnreadable { object, cascade: true }).await?;
+        }
         Ok(())
     }
 
@@ -168,6 +173,12 @@ impl Ddl<'_> {
             contents.types.push(def.id);
             contents.names.push(format!("type {}", def.name));
         }
+        for found in catalog.all_unreadable() {
+            if found.schema.as_deref() == Some(schema) {
+                contents.unreadable.push(found.id);
+                contents.names.push(format!("{} {}", found.kind, found.name));
+            }
+        }
         contents
     }
 
@@ -178,6 +189,9 @@ impl Ddl<'_> {
         };
         self.create_schema(to, false).await?;
         let contents = self.contents(name);
+        if let Some(found) = contents.unreadable.first() {
+            self.version.readable(*found)?;
+        }
         for table in contents.tables {
             self.move_table(table, to).await?;
         }

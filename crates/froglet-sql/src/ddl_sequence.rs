@@ -7,6 +7,7 @@ use froglet_schema::{Change, NewColumn, ObjectId, SequenceDef, TableDef};
 use crate::apply::Stop;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
+use crate::names::depends;
 use crate::resolve::Names;
 use crate::sequence_ddl::{AlterSequence, CreateSequence, Options};
 use crate::types::{oids, plain, type_name};
@@ -187,6 +188,9 @@ impl Ddl<'_> {
         cascade: bool,
     ) -> Result<String, Stop> {
         for name in names {
+            if self.drop_unreadable(name, cascade).await? {
+                continue;
+            }
             let Some(sequence) = self.sequence(name)? else {
                 if if_exists {
                     self.skip("sequence", name)?;
@@ -199,55 +203,11 @@ impl Ddl<'_> {
                 )
                 .into());
             };
-            self.release_default(&sequence, cascade).await?;
+            let what = format!("sequence {}", sequence.name);
+            self.release(sequence.id, &what, None, cascade).await?;
             self.apply(Change::DropSequence { sequence: sequence.id }).await?;
         }
         Ok("DROP SEQUENCE".to_owned())
-    }
-
-    /// Defaults that draw from a sequence go before it, or keep it.
-    pub(crate) async fn release_default(
-        &mut self,
-        sequence: &SequenceDef,
-        cascade: bool,
-    ) -> Result<(), Stop> {
-        loop {
-            let used = self.version.tables.values().find_map(|table| {
-                let mut columns = table.def.columns.iter();
-                let column = columns.find(|column| draws_from(column, sequence))?;
-                Some((table.clone(), column.clone()))
-            });
-            let Some((table, column)) = used else { return Ok(()) };
-            self.release_one(sequence, &table, &column, cascade).await?;
-        }
-    }
-
-    async fn release_one(
-        &mut self,
-        sequence: &SequenceDef,
-        table: &froglet_schema::TableVersion,
-        column: &froglet_schema::ColumnDef,
-        cascade: bool,
-    ) -> Result<(), Stop> {
-        if !cascade {
-            return Err(SqlError::new(
-                SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!(
-                    "cannot drop sequence {} because other objects depend on it",
-                    sequence.name
-                ),
-            )
-            .detail(format!(
-                "default value for column {} of table {} depends on sequence {}",
-                column.name, table.def.name, sequence.name
-            ))
-            .hint("Use DROP ... CASCADE to drop the dependent objects too.")
-            .into());
-        }
-        let change =
-            Change::SetDefault { table: table.def.id, column: column.name.clone(), default: None };
-        self.apply(change).await?;
-        Ok(())
     }
 
     /// TRUNCATE … RESTART IDENTITY
@@ -281,7 +241,6 @@ fn define(schema: &str, name: &str, oid: u32, options: &Options) -> Result<Seque
     Ok(def)
 }
 
-/// Whether a column's default is nextval() of a sequence.
 /// The type of AS, bigint without; 0 for one that a sequence cannot have.
 fn type_of(name: Option<&str>) -> u32 {
     match name {
@@ -294,14 +253,15 @@ fn type_of(name: Option<&str>) -> u32 {
 
 /// Whether a default takes its values from a sequence.
 pub(crate) fn draws_from(column: &froglet_schema::ColumnDef, sequence: &SequenceDef) -> bool {
+    depends::default_refers(column, sequence.id, Some(sequence))
+}
+
+/// The same of one that was stored under the sequence's name.
+pub(crate) fn draws_by_name(column: &froglet_schema::ColumnDef, sequence: &SequenceDef) -> bool {
     let Some(default) = &column.default else { return false };
     let text = &default.0;
     let name = quote(&sequence.name).replace('\'', "''");
-    let forms = [
-        format!("'{}'", sequence.id),
-        format!("'{name}'"),
-        format!("'{}.{name}'", quote(&sequence.schema)),
-    ];
+    let forms = [format!("'{name}'"), format!("'{}.{name}'", quote(&sequence.schema))];
     text.contains("nextval(") && forms.iter().any(|form| text.contains(form.as_str()))
 }
 

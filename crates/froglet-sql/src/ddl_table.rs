@@ -41,7 +41,14 @@ impl Ddl<'_> {
         }
         refuse_duplicates(plans.iter().map(|plan| plan.column.name.as_str()))?;
         let owned = self.compile_sources(&schema, &name, &mut plans).await?;
-        let columns: Vec<NewColumn> = plans.iter().map(|plan| plan.column.clone()).collect();
+        let column = |plan: &ColumnPlan| match plan.source {
+            // Others look whether it is one.
+            Source::Generated(_) => {
+                NewColumn { default: Some(stored::of_generated("NULL")), ..plan.column.clone() }
+            }
+            _ => plan.column.clone(),
+        };
+        let columns: Vec<NewColumn> = plans.iter().map(column).collect();
         let draft = ddl_column::draft(&schema, &name, &columns);
         let mut constraints: Vec<_> = likes.iter().flat_map(Like::constraints).collect();
         for constraint in written(&plans, &create.constraints) {
@@ -163,6 +170,9 @@ impl Ddl<'_> {
     ) -> Result<String, Stop> {
         let mut tables = Vec::new();
         for name in names {
+            if self.drop_unreadable(name, cascade).await? {
+                continue;
+            }
             match self.names().relation(name)? {
                 Some(_) => {
                     let found = self.names().plain_table(name);
@@ -191,6 +201,9 @@ impl Ddl<'_> {
             });
             let id = tables.swap_remove(free.unwrap_or(0));
             let in_circle = free.is_none();
+            let name = self.table_by_id(id)?.def.name.clone();
+            self.release(id, &format!("table {name}"), Some(id), cascade).await?;
+            self.release_sequences(id, None, cascade).await?;
             self.apply(Change::DropTable { table: id, cascade: cascade || in_circle }).await?;
         }
         Ok("DROP TABLE".to_owned())

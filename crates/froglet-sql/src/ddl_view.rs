@@ -15,6 +15,7 @@ use crate::error::SqlError;
 use crate::object_ddl::{CreateView, Kind};
 use crate::query::{self, QueryEnv};
 use crate::resolve::{Names, Relation};
+use crate::stored;
 use crate::types::{self, oids};
 use crate::view;
 use crate::walk::{self, Flow, GO_ON, Look};
@@ -58,8 +59,9 @@ impl Ddl<'_> {
             schema,
             name,
             columns,
-            query: Expression(query.to_string()),
+            query: Expression(stored::text_of(&query)),
             path: self.path.to_vec(),
+            keys: view::keys(&create.query, &env, &sources),
             sources,
             check_option: create.check_option,
             materialized: None,
@@ -180,6 +182,9 @@ impl Ddl<'_> {
     ) -> Result<String, Stop> {
         let mut views = Vec::new();
         for name in names {
+            if self.drop_unreadable(name, cascade).await? {
+                continue;
+            }
             let bare = Names::parts(name)?.1;
             match self.names().relation(name)? {
                 Some(Relation::View(view)) => views.push(view.id),
@@ -245,6 +250,7 @@ impl Ddl<'_> {
         for (other, _) in over {
             Box::pin(self.drop_view(other, true)).await?;
         }
+        Box::pin(self.release(view, &format!("view {name}"), None, cascade)).await?;
         self.apply(Change::DropPlain { object: view }).await?;
         Ok(())
     }
@@ -284,12 +290,15 @@ pub(crate) fn columns(
     Ok(columns)
 }
 
-/// What a view's query reads. Which of the columns it needs is said by their names: a column of which the
-/// query has no name, and which no `*` stands for, it can be without.
+/// What a view's query reads. Which of the columns it needs is said by its plan. Where that does not tell, it is
+/// said by their names: a column of which the query has no name, and which no `*` stands for, it can be without.
 pub(crate) fn sources(query: &ast::Query, env: &QueryEnv) -> Result<Vec<ViewSource>, SqlError> {
     let mut sources = view::sources(query, env)?;
     let mut mentioned = Mentioned::default();
     walk::look(query, &mut mentioned);
+    if view::find_used(query, env, &mut sources, &mentioned.names) {
+        return Ok(sources);
+    }
     for source in &mut sources {
         let is_used = |name: &str| mentioned.all || mentioned.names.contains(name);
         let used = source.columns.iter().filter(|(name, _)| is_used(name));

@@ -305,7 +305,7 @@ impl Writer<'_> {
             let values = values.ok_or_else(|| cannot_convert(self))?;
             return self.one_row_has(&table, &key, &values).await;
         }
-        let keys = Key::of_child(&table, &self.version);
+        let keys = Key::of_child(&table, &self.version)?;
         let Some(key) = keys.into_iter().find(|key| key.id == constraint.id) else {
             return Ok(());
         };

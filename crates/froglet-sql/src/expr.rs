@@ -37,6 +37,7 @@ use crate::context::EvalContext;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
 use crate::lazy_query::{is_widening, may_fail, reads_catalog};
+use crate::names::volatility;
 use crate::planning::{NoTables, PlanContext, param_fields};
 use crate::quick::Quick;
 use crate::semantics::param::ParamExpr;
@@ -563,6 +564,31 @@ struct Planned {
     reads_catalog: bool,
 }
 
+/// Whether an expression over a scope has the same value whoever asks, and whenever.
+pub(crate) fn is_immutable(scope: &Scope, expr: &ast::Expr) -> Result<bool, SqlError> {
+    let written = as_written(scope, crate::rewrite::rewrite_expr(expr)?, &[])?;
+    let is_immutable = |logical: &Expr| volatility::is_immutable(logical, &scope.schema);
+    Ok(is_immutable(&written) && is_immutable(&with_casts(scope, written)?))
+}
+
+/// The SQL planner's expression.
+fn as_written(scope: &Scope, expr: ast::Expr, params: &[SqlType]) -> Result<Expr, SqlError> {
+    let context = PlanContext::new(&NoTables, options());
+    let mut planner_context =
+        PlannerContext::new().with_prepare_param_data_types(param_fields(params)?);
+    let logical = context
+        .planner()
+        .sql_to_expr(expr, &scope.schema, &mut planner_context)
+        .map_err(map_df_error)?;
+    forbid_aggregates(&logical)?;
+    Ok(logical)
+}
+
+/// The same with PostgreSQL's casts.
+fn with_casts(scope: &Scope, logical: Expr) -> Result<Expr, SqlError> {
+    Ok(casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data)
+}
+
 /// Plans an expression. It knows its own parameters alone, numbered anew: a statement may have thousands of
 /// expressions and of parameters, and each is looked at once.
 fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, SqlError> {
@@ -570,15 +596,7 @@ fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, 
     let numbers = renumber(&mut expr);
     let given: Vec<SqlType> =
         numbers.iter().map(|at| params.get(*at).copied().unwrap_or(types::plain(0))).collect();
-    let context = PlanContext::new(&NoTables, options());
-    let mut planner_context =
-        PlannerContext::new().with_prepare_param_data_types(param_fields(&given)?);
-    let logical = context
-        .planner()
-        .sql_to_expr(expr, &scope.schema, &mut planner_context)
-        .map_err(map_df_error)?;
-    forbid_aggregates(&logical)?;
-    let logical = casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data;
+    let logical = with_casts(scope, as_written(scope, expr, &given)?)?;
     let reads_catalog = reads_catalog(&logical);
     let (logical, found) = type_params(logical, &given)?;
     let params: Vec<(usize, SqlType)> = numbers.into_iter().zip(found).collect();

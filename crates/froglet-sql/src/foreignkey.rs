@@ -71,26 +71,37 @@ impl Key {
         })
     }
 
-    /// The foreign keys of a table.
-    pub(crate) fn of_child(child: &Arc<TableVersion>, catalog: &CatalogVersion) -> Vec<Key> {
+    /// The foreign keys of a table; XX001 if one is to a table that cannot be read.
+    pub(crate) fn of_child(
+        child: &Arc<TableVersion>,
+        catalog: &CatalogVersion,
+    ) -> Result<Vec<Key>, SqlError> {
+        for (_, key) in child.def.foreign_keys() {
+            catalog.readable(key.parent)?;
+        }
         let bound = |constraint: &ConstraintDef| match &constraint.kind {
             ConstraintKind::ForeignKey(def) => Key::bind(constraint, def, child, catalog),
             _ => None,
         };
-        child.def.constraints.iter().filter_map(bound).collect()
+        Ok(child.def.constraints.iter().filter_map(bound).collect())
     }
 
-    /// The foreign keys that point to a table.
-    pub(crate) fn of_parent(parent: &TableDef, catalog: &CatalogVersion) -> Vec<Key> {
+    /// The foreign keys that point to a table; XX001 if one is that of a table that cannot be read.
+    pub(crate) fn of_parent(
+        parent: &TableDef,
+        catalog: &CatalogVersion,
+    ) -> Result<Vec<Key>, SqlError> {
         let mut children = parent.referenced_by.clone();
         children.sort_unstable();
         children.dedup();
-        children
-            .iter()
-            .filter_map(|id| catalog.tables.get(id))
-            .flat_map(|child| Key::of_child(child, catalog))
-            .filter(|key| key.def.parent == parent.id)
-            .collect()
+        let mut keys = Vec::new();
+        for id in children {
+            catalog.readable(id)?;
+            let Some(child) = catalog.tables.get(&id) else { continue };
+            let of_child = Key::of_child(child, catalog)?;
+            keys.extend(of_child.into_iter().filter(|key| key.def.parent == parent.id));
+        }
+        Ok(keys)
     }
 
     /// Layout positions of the child's columns.
@@ -336,7 +347,7 @@ impl Writer<'_> {
             }
         }
         self.note(child);
-        let grandchildren = Key::of_parent(&child.def, &self.version);
+        let grandchildren = Key::of_parent(&child.def, &self.version)?;
         if action == ForeignKeyAction::Cascade && new.is_none() {
             let mut recheck = |view: &Snapshot, rid: RowId| {
                 let mut row = Row::new();

@@ -54,17 +54,17 @@ impl Inserter {
         compiled: Arc<Compiled>,
         columns: Vec<usize>,
         catalog: &froglet_schema::CatalogVersion,
-    ) -> Inserter {
+    ) -> Result<Inserter, SqlError> {
         let rest = (0..table.def.columns.len()).filter(|c| !columns.contains(c)).collect();
-        Inserter {
+        Ok(Inserter {
             table: table.clone(),
             compiled,
             columns,
             rest,
-            keys: Key::of_child(table, catalog),
+            keys: Key::of_child(table, catalog)?,
             view_checks: Vec::new(),
             through_view: false,
-        }
+        })
     }
 
     /// A row in layout order out of given values; defaults, generated columns and the row's own

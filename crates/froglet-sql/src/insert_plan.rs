@@ -74,7 +74,7 @@ pub(crate) async fn plan(
         }
         None => None,
     };
-    let inserter = Inserter::new(&table, compiled, columns, planner.catalog);
+    let inserter = Inserter::new(&table, compiled, columns, planner.catalog)?;
     Ok((InsertPlan { inserter, source, on_conflict, returning }, params))
 }
 

@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Expr, TableConstraint};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, TableConstraint};
 use froglet_engine::{ColumnId, ColumnType, SqlState};
+use froglet_schema::plain::EnumDef;
 use froglet_schema::{CatalogVersion, IndexDef, LazyFill, NewColumn, SqlType, TableDef, Transform};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,8 @@ use crate::error::SqlError;
 use crate::frozen::{Frozen, FrozenValues};
 use crate::functions::SessionState;
 use crate::lazy_query::{Mode, is_widening, refused};
+use crate::names::closed;
+use crate::resolve::Names;
 use crate::stored;
 use crate::types::arrow_of_column;
 
@@ -37,6 +40,9 @@ struct Recipe<'a> {
     ty: ColumnType,
     sql_type: SqlType,
     session: Cow<'a, FrozenValues>,
+    /// The enum types that it refers to, and those of columns.
+    #[serde(default)]
+    types: Option<Vec<EnumDef>>,
 }
 
 /// What computes a column, and how that can be done lazily.
@@ -65,7 +71,7 @@ pub(crate) fn computation(
 ) -> Result<Computation, SqlError> {
     let frozen = Arc::new(Frozen::new(session.clone()));
     let context = EvalContext::new(frozen.clone());
-    compiled(from, table, column, context, &|| recipe(from, column, &frozen))
+    compiled(from, table, column, context, &|| recipe(from, table, column, &frozen))
 }
 
 /// When a column is computed.
@@ -191,34 +197,54 @@ fn compiled(
     Ok(Computation { transform, lazily })
 }
 
-fn recipe(from: From<'_>, column: &NewColumn, frozen: &Frozen) -> Option<String> {
-    let from = match from {
+/// None of what is nothing in a catalog of its own (`names/closed.rs`, C1).
+fn recipe(
+    from: From<'_>,
+    table: &TableDef,
+    column: &NewColumn,
+    frozen: &Arc<Frozen>,
+) -> Option<String> {
+    let (catalog, path) = (frozen.catalog(), frozen.search_path());
+    let names = Names { catalog: &catalog, path: &path };
+    let of_columns = || ([table], [column.sql_type]);
+    let (from, types) = match from {
         From::Expression(expr) => {
-            let expr = stored::writable(expr);
+            let mut expr = stored::writable(expr);
+            let (tables, made) = of_columns();
+            let types = closed::numbered(&mut expr, &names, tables, made);
             let text = expr.to_string();
             if crate::parse::parse_expression(&text).ok()? != expr {
                 return None;
             }
-            Ok(text)
+            (Ok(text), types)
         }
-        From::Column(id) => Err(id),
+        From::Column(id) => {
+            let (tables, made) = of_columns();
+            let mut nothing = Expr::Identifier(Ident::new(""));
+            (Err(id), closed::numbered(&mut nothing, &names, tables, made))
+        }
     };
     let session = Cow::Borrowed(frozen.values());
     let NewColumn { name, ty, sql_type, .. } = column.clone();
-    let recipe = Recipe { from, name, ty, sql_type, session };
-    Some(serde_json::to_string(&recipe).expect("a recipe has only string keys"))
+    let recipe = Recipe { from, name, ty, sql_type, session, types: Some(types) };
+    let recipe = serde_json::to_string(&recipe).expect("a recipe has only string keys");
+    let again = recompile(&recipe, frozen.clone(), table, &CatalogVersion::default());
+    again.is_ok().then_some(recipe)
 }
 
-/// Compiles again what computes a column, over its table as it was.
+/// Compiles again what computes a column, over its table as it was, and nothing else. Types are those of the
+/// recipe, or today's, if it is an old one.
 pub(crate) fn recompile(
     recipe: &str,
     session: Arc<dyn SessionFunctions>,
     table: &TableDef,
+    today: &CatalogVersion,
 ) -> Result<Arc<dyn Transform>, SqlError> {
     let recipe: Recipe<'_> = serde_json::from_str(recipe).map_err(|e| broken(&e.to_string()))?;
     let Recipe { name, ty, sql_type, .. } = recipe;
     let column = NewColumn { name, ty, sql_type, not_null: false, default: None };
-    let catalog = Arc::new(CatalogVersion::default());
+    let types = recipe.types.unwrap_or_else(|| closed::all_types(today));
+    let catalog = Arc::new(CatalogVersion::default().with_types(types));
     let frozen = Frozen::thawed(recipe.session.into_owned(), session, catalog);
     let context = EvalContext::new(Arc::new(frozen));
     let parsed;

@@ -18,15 +18,18 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::sql::sqlparser::ast::{CreateTableOptions, Query, SqlOption};
 use froglet_engine::{Snapshot, SqlState};
-use froglet_schema::{CatalogVersion, LazyQuery, ObjectId};
+use froglet_schema::plain::EnumDef;
+use froglet_schema::{CatalogVersion, LazyQuery, NewColumn, ObjectId};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{EvalContext, SessionFunctions};
 use crate::error::SqlError;
 use crate::frozen::{Frozen, FrozenValues};
 use crate::join_way::JoinWay;
+use crate::names::closed;
 use crate::resolve::Names;
 use crate::semantics::casts::CastFunction;
+use crate::table_query::Lazily;
 use crate::types::EXACT;
 use crate::{stored, table_query, udf};
 
@@ -89,34 +92,52 @@ struct Recipe<'a> {
     #[serde(default)]
     join: Option<JoinWay>,
     session: Cow<'a, FrozenValues>,
+    /// The enum types that it refers to, and those of columns.
+    #[serde(default)]
+    types: Option<Vec<EnumDef>>,
 }
 
-/// What [`recompile`] takes; none of a query whose text says something else.
+/// What [`recompile`] takes. None of a query whose text says something else, or nothing in a catalog of its own
+/// (`names/closed.rs`, C1).
 pub(crate) fn recipe(
     query: &Query,
-    source: Option<ObjectId>,
-    join: Option<JoinWay>,
-    frozen: &Frozen,
+    lazily: &Lazily,
+    columns: &[NewColumn],
+    names: &Names<'_>,
+    frozen: &Arc<Frozen>,
+    snapshot: &Snapshot,
 ) -> Option<String> {
-    let query = stored::writable(query);
+    let tables = lazily.query.tables();
+    let mut query = stored::writable(query);
+    let defs = tables.iter().filter_map(|id| Some(&names.catalog.tables.get(id)?.def));
+    let made = columns.iter().map(|column| column.sql_type);
+    let types = closed::numbered(&mut query, names, defs, made);
     let text = query.to_string();
     if crate::parse::parse_query(&text).ok()? != query {
         return None;
     }
-    let recipe = Recipe { query: text, source, join, session: Cow::Borrowed(frozen.values()) };
-    Some(serde_json::to_string(&recipe).expect("a recipe has only string keys"))
+    let session = Cow::Borrowed(frozen.values());
+    let (source, join) = (lazily.source, lazily.join.as_ref().map(|join| join.way));
+    let recipe = Recipe { query: text, source, join, session, types: Some(types) };
+    let recipe = serde_json::to_string(&recipe).expect("a recipe has only string keys");
+    let catalog = closed::only_tables(names.catalog, &tables);
+    let again = recompile(&recipe, frozen.clone(), catalog, &CatalogVersion::default(), snapshot);
+    again.is_ok_and(|again| again.tables() == tables).then_some(recipe)
 }
 
-/// Compiles the query of a lazy migration over its source, which `catalog` has, by the name that it had.
+/// Compiles the query of a lazy migration over its sources, which are all that `catalog` has, by the names that
+/// they had. Types are those of the recipe, or today's, if it is an old one.
 pub(crate) fn recompile(
     recipe: &str,
     session: Arc<dyn SessionFunctions>,
     catalog: CatalogVersion,
+    today: &CatalogVersion,
     snapshot: &Snapshot,
 ) -> Result<LazyQuery, SqlError> {
     let broken = |what: String| SqlError::new(SqlState::DATA_CORRUPTED, what);
     let recipe: Recipe<'_> = serde_json::from_str(recipe).map_err(|e| broken(e.to_string()))?;
-    let catalog = Arc::new(catalog);
+    let types = recipe.types.unwrap_or_else(|| closed::all_types(today));
+    let catalog = Arc::new(catalog.with_types(types));
     let path: Arc<[String]> = recipe.session.search_path().into();
     let values = recipe.session.into_owned();
     let frozen = Frozen::thawed(values, session, catalog.clone());

@@ -82,6 +82,7 @@ mod merge_plan;
 mod modify;
 mod modify_plan;
 mod modify_query;
+mod names;
 mod notify;
 pub mod object_ddl;
 mod on_conflict;

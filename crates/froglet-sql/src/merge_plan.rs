@@ -260,7 +260,7 @@ impl<'a, 'p> Parts<'a, 'p> {
             MergeAction::Update(update) => self.update(&update.assignments)?,
             MergeAction::Delete { .. } => {
                 let (table, compiled) = (self.table, self.compiled);
-                let plan = modify_plan::of_found_rows(self.planner, table, compiled, None);
+                let plan = modify_plan::of_found_rows(self.planner, table, compiled, None)?;
                 Action::Modify(plan, Vec::new())
             }
             MergeAction::Insert(insert) => self.insert(insert)?,
@@ -285,7 +285,7 @@ impl<'a, 'p> Parts<'a, 'p> {
         let table = self.table;
         let assignments = modify_plan::single(assignments);
         let sets = modify_plan::sets(&table.def, self.compiled, &assignments)?;
-        let plan = modify_plan::of_found_rows(self.planner, table, self.compiled, Some(&sets));
+        let plan = modify_plan::of_found_rows(self.planner, table, self.compiled, Some(&sets))?;
         let mut places = Vec::new();
         if let Change::Update(columns) = &plan.change {
             for column in columns {
@@ -325,7 +325,7 @@ impl<'a, 'p> Parts<'a, 'p> {
             }
             places.push(self.value(value, &table.def.columns[*column]));
         }
-        let inserter = Inserter::new(table, compiled.clone(), columns, self.planner.catalog);
+        let inserter = Inserter::new(table, compiled.clone(), columns, self.planner.catalog)?;
         Ok(Action::Insert(inserter, places))
     }
 

@@ -185,7 +185,7 @@ pub(crate) async fn plan(
         true => given.to_vec(),
         false => params(&table.def, &scope, &sets, modification, given)?,
     };
-    let (child_keys, parent_keys) = keys(&table, &change, planner);
+    let (child_keys, parent_keys) = keys(&table, &change, planner)?;
     let whole = modification.returning.is_some()
         || !modification.checks.is_empty()
         || !child_keys.is_empty()
@@ -243,10 +243,10 @@ pub(crate) fn of_found_rows(
     table: &Arc<TableVersion>,
     compiled: &Arc<Compiled>,
     sets: Option<&[Set<'_>]>,
-) -> ModifyPlan {
+) -> Result<ModifyPlan, SqlError> {
     let change = change_of(&table.def, compiled, sets);
-    let (child_keys, parent_keys) = keys(table, &change, planner);
-    ModifyPlan {
+    let (child_keys, parent_keys) = keys(table, &change, planner)?;
+    Ok(ModifyPlan {
         table: table.clone(),
         compiled: compiled.clone(),
         change,
@@ -258,7 +258,7 @@ pub(crate) fn of_found_rows(
         returning: None,
         view_checks: Arc::from([]),
         through_view: false,
-    }
+    })
 }
 
 /// The expressions of an output list, as [`infer_params`] takes them.
@@ -290,23 +290,27 @@ fn params(
     infer_params(scope, &exprs, given)
 }
 
-fn keys(table: &Arc<TableVersion>, change: &Change, planner: &Planner<'_>) -> (Vec<Key>, Vec<Key>) {
+fn keys(
+    table: &Arc<TableVersion>,
+    change: &Change,
+    planner: &Planner<'_>,
+) -> Result<(Vec<Key>, Vec<Key>), SqlError> {
     let touched = |columns: &[usize]| match change {
         Change::Delete => true,
         Change::Update(set) => columns.iter().any(|c| set.contains(c)),
     };
     let children = match change {
         Change::Delete => Vec::new(),
-        Change::Update(_) => Key::of_child(table, planner.catalog)
+        Change::Update(_) => Key::of_child(table, planner.catalog)?
             .into_iter()
             .filter(|key| touched(key.child_columns()))
             .collect(),
     };
-    let parents = Key::of_parent(&table.def, planner.catalog)
+    let parents = Key::of_parent(&table.def, planner.catalog)?
         .into_iter()
         .filter(|key| touched(key.parent_columns()))
         .collect();
-    (children, parents)
+    Ok((children, parents))
 }
 
 /// The columns that SET names, with their values; ascending.

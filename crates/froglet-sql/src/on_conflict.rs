@@ -146,7 +146,7 @@ impl OnConflict {
             )?)),
             None => None,
         };
-        let parents = Key::of_parent(def, planner.catalog)
+        let parents = Key::of_parent(def, planner.catalog)?
             .into_iter()
             .filter(|key| key.parent_columns().iter().any(|c| columns.contains(c)))
             .collect();

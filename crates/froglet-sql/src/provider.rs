@@ -154,6 +154,9 @@ impl CatalogTables {
         if let Some(view) = self.catalog.view(id) {
             return Some(view::source(view, self));
         }
+        if let Err(e) = self.catalog.readable(id) {
+            return Some(Err(e.into()));
+        }
         Some(Ok(provider_as_source(sequence_table(self.catalog.sequences.get(&id)?))))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use froglet_engine::SqlState;
 use froglet_schema::plain::{EnumDef, ViewDef};
-use froglet_schema::{CatalogVersion, SequenceDef, TableDef, TableVersion};
+use froglet_schema::{CatalogVersion, SequenceDef, TableDef, TableVersion, Unreadable};
 
 use crate::command::fold;
 use crate::ddl_schema::no_schema;
@@ -52,7 +52,25 @@ impl<'a> Names<'a> {
 
     pub(crate) fn relation(&self, name: &ObjectName) -> Result<Option<Relation<'a>>, SqlError> {
         let (schema, name) = Self::parts(name)?;
-        Ok(self.find(schema.as_deref(), &name))
+        match self.find(schema.as_deref(), &name) {
+            None => match self.unreadable(schema.as_deref(), &name) {
+                Some(found) => Err(found.error().into()),
+                None => Ok(None),
+            },
+            found => Ok(found),
+        }
+    }
+
+    /// What recovery could make nothing of, under a relation's name.
+    pub(crate) fn unreadable(&self, schema: Option<&str>, name: &str) -> Option<&'a Unreadable> {
+        let of = |schema: &str| {
+            let id = self.catalog.names.get(&(schema.to_owned(), name.to_owned()))?;
+            self.catalog.unreadable(*id)
+        };
+        match schema {
+            Some(schema) => of(schema),
+            None => self.path.iter().find_map(|schema| of(schema)),
+        }
     }
 
     pub(crate) fn find(&self, schema: Option<&str>, name: &str) -> Option<Relation<'a>> {
@@ -61,7 +79,12 @@ impl<'a> Names<'a> {
             // Nobody finds what others have for themselves.
             Some(schema) if is_temporary(schema) && self.own() != Some(schema) => None,
             Some(schema) => self.find_in(schema, name),
-            None => self.path.iter().find_map(|schema| self.find_in(schema, name)),
+            None => {
+                let key = |schema: &String| (schema.clone(), name.to_owned());
+                let there = |schema: &&String| self.catalog.names.contains_key(&key(schema));
+                // What is there and cannot be read hides what comes later all the same.
+                self.find_in(self.path.iter().find(there)?, name)
+            }
         }
     }
 
@@ -153,6 +176,9 @@ impl<'a> Names<'a> {
             Some(schema) => of(schema),
             None => self.path.iter().find_map(of),
         };
+        if let Some(id) = id {
+            self.catalog.readable(*id)?;
+        }
         Ok(id.and_then(|id| self.catalog.enum_type(*id)))
     }
 

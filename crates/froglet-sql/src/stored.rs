@@ -60,6 +60,30 @@ fn split_default(text: &str) -> (DefaultKind, &str) {
         .unwrap_or((DefaultKind::Plain, text))
 }
 
+/// An error that what is stored of an object cannot have, unless somebody else has written it: XX001. What its
+/// values may be wrong for is its own.
+pub(crate) fn unreadable(e: SqlError, what: &str) -> SqlError {
+    if !matches!(
+        e.state,
+        SqlState::SYNTAX_ERROR
+            | SqlState::UNDEFINED_TABLE
+            | SqlState::UNDEFINED_COLUMN
+            | SqlState::UNDEFINED_OBJECT
+            | SqlState::UNDEFINED_FUNCTION
+            | SqlState::DATATYPE_MISMATCH
+    ) {
+        return e;
+    }
+    SqlError::new(SqlState::DATA_CORRUPTED, format!("{what} cannot be read in the catalog"))
+        .detail(e.message)
+        .hint("Everything else can be used. Drop it, or define it anew.")
+}
+
+/// A default without what says of which kind it is.
+pub(crate) fn bare_text(text: &str) -> &str {
+    split_default(text).1
+}
+
 /// What a column's default is.
 pub fn default_kind(column: &ColumnDef) -> DefaultKind {
     column.default.as_ref().map_or(DefaultKind::None, |default| split_default(&default.0).0)
@@ -188,7 +212,12 @@ pub(crate) fn store_generated(
 ) -> Result<Expression, SqlError> {
     let exists = |name: &str| id_of(name).is_some();
     let text = number_columns(expr, table, &exists, &mut |name| Some(id_of(name)?.0 as usize))?;
-    Ok(Expression(format!("{GENERATED}{text}")))
+    Ok(of_generated(&text))
+}
+
+/// A generated column's default of a text.
+pub(crate) fn of_generated(text: &str) -> Expression {
+    Expression(format!("{GENERATED}{text}"))
 }
 
 /// An identity column's default.

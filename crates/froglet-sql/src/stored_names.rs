@@ -1,49 +1,63 @@
-//! Names of types and sequences in stored expressions: their numbers, as PostgreSQL stores them, so that
+//! Names of types and relations in stored expressions: their numbers, as PostgreSQL stores them, so that
 //! a rename or another schema changes nothing.
 //!
 //! ```text
-//!   written    'ok'::mood                 nextval('sq')
-//!   stored     'ok'::froglet."16384"      nextval('16390')
-//!   shown      'ok'::feeling              nextval('s.sq2'::regclass)        under the names of today
+//!   written    'ok'::mood                 nextval('sq')                     't'::regclass
+//!   stored     'ok'::froglet."16384"      nextval('16390')                  '16385'::regclass
+//!   shown      'ok'::feeling              nextval('s.sq2'::regclass)        't2'::regclass
 //! ```
-//! Texts that were stored under names are read as they are.
+//! A text is a name where it is cast to regclass or regtype, and where a function takes a regclass. Texts that were
+//! stored under names are read as they are.
+
+use std::collections::BTreeSet;
 
 use datafusion::sql::sqlparser::ast::{
-    self, ArrayElemTypeDef, DataType, Expr, Ident, ObjectName, VisitMut,
+    self, ArrayElemTypeDef, DataType, Expr, Ident, ObjectName, TableAlias, TableFactor, VisitMut,
 };
-use froglet_schema::{CatalogVersion, ObjectId};
+use froglet_schema::ObjectId;
 
+use crate::command::fold;
 use crate::context::session_here;
+use crate::pgcatalog::procs;
 use crate::resolve::{Names, Relation};
 use crate::semantics::enums;
 use crate::types::names::type_by_name;
+use crate::types::oids;
 use crate::udf::lookup;
-use crate::walk::{self, GO_ON};
+use crate::walk::{self, Change, Flow, GO_ON};
 
 /// The schema of numbered types, which is nobody's.
 const SCHEMA: &str = "froglet";
-const OF_SEQUENCES: [&str; 4] = ["nextval", "currval", "setval", "pg_sequence_last_value"];
 
 /// Puts numbers in the place of names.
 pub(crate) fn to_numbers(node: &mut impl VisitMut, names: &Names<'_>) {
-    change(
-        node,
-        &mut |name| {
-            let builtin = matches!(&name.0[..], [one] if one.as_ident().is_some_and(|i| {
-                type_by_name(&i.value).is_some()
-            }));
-            let def = names.enum_type(name).ok().flatten().filter(|_| !builtin)?;
-            Some(numbered(def.id))
-        },
-        &mut |text| {
+    let of_type = |name: &ObjectName| {
+        let builtin = matches!(&name.0[..], [one] if one.as_ident().is_some_and(|i| {
+            type_by_name(&i.value).is_some()
+        }));
+        let def = names.enum_type(name).ok().flatten().filter(|_| !builtin)?;
+        Some(def.id)
+    };
+    let of_text = |kind, text: &str| match kind {
+        Named::Relation => {
             let mut parts = lookup::split_name(text).ok()?;
             let name = parts.pop()?;
-            match names.find(parts.pop().as_deref(), &name) {
-                Some(Relation::Sequence(sequence)) => Some(sequence.id.to_string()),
-                _ => None,
-            }
-        },
-    );
+            let id = match names.find(parts.pop().as_deref(), &name)? {
+                Relation::Sequence(sequence) => sequence.id,
+                Relation::Table(table) => table.def.id,
+                Relation::View(view) => view.id,
+                Relation::Index(table, at) => table.def.indexes[at].id,
+            };
+            Some(id.to_string())
+        }
+        Named::Type => {
+            let parts =
+                lookup::split_name(text).ok()?.into_iter().map(|p| Ident::with_quote('"', p));
+            let name = ObjectName::from(parts.collect::<Vec<_>>());
+            of_type(&name).map(|id| id.to_string())
+        }
+    };
+    change(node, &mut |name| of_type(name).map(numbered), &mut { of_text });
 }
 
 fn numbered(id: ObjectId) -> ObjectName {
@@ -69,10 +83,15 @@ pub(crate) fn to_names(node: &mut impl VisitMut) {
             };
             Some(ObjectName::from(parts.into_iter().map(ident).collect::<Vec<_>>()))
         },
-        &mut |text| {
+        &mut |kind, text| {
             let oid = text.parse::<u32>().ok()?;
-            let known = session.catalog().sequences.contains_key(&oid);
-            known.then(|| lookup::relation_text(session.as_ref(), oid))
+            match kind {
+                Named::Relation => {
+                    lookup::relation_of(&session.catalog(), oid)?;
+                    Some(lookup::relation_text(session.as_ref(), oid))
+                }
+                Named::Type => enums::type_name(oid),
+            }
         },
     );
 }
@@ -87,68 +106,145 @@ pub(crate) fn number_of(name: &ObjectName) -> Option<ObjectId> {
     }
 }
 
-/// Whether a stored text mentions a type or a sequence.
-pub(crate) fn mentions(text: &str, catalog: &CatalogVersion, object: ObjectId) -> bool {
-    match catalog.sequences.contains_key(&object) {
-        true => text.contains(&format!("'{object}'")),
-        false => text.contains(&format!("{SCHEMA}.\"{object}\"")),
-    }
+/// What a text refers to by number: types, and relations.
+pub(crate) fn numbers_in<T: VisitMut + Clone>(node: &T) -> BTreeSet<ObjectId> {
+    let found = std::cell::RefCell::new(BTreeSet::new());
+    let mut of_type = |name: &ObjectName| {
+        found.borrow_mut().extend(number_of(name));
+        None
+    };
+    let mut of_text = |_, text: &str| {
+        found.borrow_mut().extend(text.parse::<ObjectId>().ok());
+        None
+    };
+    change(&mut node.clone(), &mut of_type, &mut of_text);
+    found.into_inner()
 }
 
-type Other<'a, T, U> = &'a mut dyn FnMut(&T) -> Option<U>;
+/// What a text in the place of a name is the name of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Relation,
+    Type,
+}
 
-fn change(
-    node: &mut impl VisitMut,
-    of_type: Other<'_, ObjectName, ObjectName>,
-    of_sequence: Other<'_, str, String>,
-) {
-    walk::change_exprs(node, |expr| {
+type OfType<'a> = &'a mut dyn FnMut(&ObjectName) -> Option<ObjectName>;
+type OfText<'a> = &'a mut dyn FnMut(Named, &str) -> Option<String>;
+
+fn change(node: &mut impl VisitMut, of_type: OfType<'_>, of_text: OfText<'_>) {
+    walk::change(node, &mut Changing { of_type, of_text });
+}
+
+struct Changing<'a> {
+    of_type: OfType<'a>,
+    of_text: OfText<'a>,
+}
+
+impl Change for Changing<'_> {
+    fn expr_end(&mut self, expr: &mut Expr) -> Flow {
         match expr {
-            Expr::Cast { data_type, .. } => change_type(data_type, of_type),
-            Expr::TypedString(typed) => change_type(&mut typed.data_type, of_type),
-            Expr::Function(function) => {
-                let name = function.name.0.last().and_then(|part| part.as_ident());
-                let known = name.is_some_and(|name| {
-                    OF_SEQUENCES.contains(&name.value.to_ascii_lowercase().as_str())
-                });
-                if let (true, ast::FunctionArguments::List(list)) = (known, &mut function.args)
-                    && let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg))) =
-                        list.args.first_mut()
+            Expr::Cast { expr, data_type, .. } => {
+                if let Some(kind) = named(data_type) {
+                    self.text(kind, expr);
+                }
+                self.data_type(data_type);
+            }
+            Expr::TypedString(typed) => {
+                let kind = named(&typed.data_type);
+                if let (Some(kind), ast::Value::SingleQuotedString(text)) =
+                    (kind, &mut typed.value.value)
+                    && let Some(found) = (self.of_text)(kind, text)
                 {
-                    change_sequence(arg, of_sequence);
+                    *text = found;
+                }
+                self.data_type(&mut typed.data_type);
+            }
+            Expr::Function(function) => {
+                let name = function.name.0.last().and_then(|part| part.as_ident()).map(fold);
+                if let (Some(name), ast::FunctionArguments::List(list)) = (name, &mut function.args)
+                {
+                    let count = list.args.len();
+                    for (at, arg) in list.args.iter_mut().enumerate() {
+                        if let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)) = arg
+                            && takes_relation(&name, count, at)
+                        {
+                            self.text(Named::Relation, arg);
+                        }
+                    }
                 }
             }
             _ => {}
         }
         GO_ON
-    });
+    }
+
+    fn table_factor_end(&mut self, factor: &mut TableFactor) {
+        let alias = match factor {
+            TableFactor::Table { alias, .. }
+            | TableFactor::Function { alias, .. }
+            | TableFactor::TableFunction { alias, .. }
+            | TableFactor::UNNEST { alias, .. }
+            | TableFactor::Derived { alias, .. } => alias,
+            _ => return,
+        };
+        let Some(TableAlias { columns, .. }) = alias else { return };
+        for ty in columns.iter_mut().filter_map(|column| column.data_type.as_mut()) {
+            self.data_type(ty);
+        }
+    }
 }
 
-fn change_type(ty: &mut DataType, other: Other<'_, ObjectName, ObjectName>) {
+impl Changing<'_> {
+    fn data_type(&mut self, ty: &mut DataType) {
+        match ty {
+            DataType::Custom(name, _) => {
+                if let Some(found) = (self.of_type)(name) {
+                    *name = found;
+                }
+            }
+            DataType::Array(
+                ArrayElemTypeDef::SquareBracket(element, _)
+                | ArrayElemTypeDef::AngleBracket(element),
+            ) => self.data_type(element),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, kind: Named, arg: &mut Expr) {
+        match arg {
+            Expr::Cast { expr, data_type, .. } if named(data_type) == Some(kind) => {
+                self.text(kind, expr);
+            }
+            Expr::Nested(inner) => self.text(kind, inner),
+            Expr::Value(value) => {
+                if let ast::Value::SingleQuotedString(text) = &mut value.value
+                    && let Some(found) = (self.of_text)(kind, text)
+                {
+                    *text = found;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What texts are names of that are cast to a type.
+fn named(ty: &DataType) -> Option<Named> {
     match ty {
-        DataType::Custom(name, _) => {
-            if let Some(found) = other(name) {
-                *name = found;
-            }
-        }
-        DataType::Array(
-            ArrayElemTypeDef::SquareBracket(element, _) | ArrayElemTypeDef::AngleBracket(element),
-        ) => change_type(element, other),
-        _ => {}
+        DataType::Regclass => Some(Named::Relation),
+        DataType::Custom(name, _) => match fold(name.0.last()?.as_ident()?).as_str() {
+            "regclass" => Some(Named::Relation),
+            "regtype" => Some(Named::Type),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
-fn change_sequence(arg: &mut Expr, other: Other<'_, str, String>) {
-    match arg {
-        Expr::Cast { expr, .. } => change_sequence(expr, other),
-        Expr::Nested(inner) => change_sequence(inner, other),
-        Expr::Value(value) => {
-            if let ast::Value::SingleQuotedString(text) = &mut value.value
-                && let Some(found) = other(text)
-            {
-                *text = found;
-            }
-        }
-        _ => {}
-    }
+/// Whether a function of so many arguments takes a relation's name in one place.
+fn takes_relation(name: &str, count: usize, at: usize) -> bool {
+    let mut known = procs::named(name).filter(|proc| proc.takes_count(count)).peekable();
+    let is_relation =
+        |proc: &procs::Proc| proc.arguments().get(at) == Some(&i64::from(oids::REGCLASS));
+    known.peek().is_some() && known.all(is_relation)
 }

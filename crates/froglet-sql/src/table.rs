@@ -66,20 +66,26 @@ impl Compiled {
         let mut sources = Vec::with_capacity(def.columns.len());
         let mut kinds = Vec::with_capacity(def.columns.len());
         for column in &def.columns {
-            let (kind, source) = source_of(def, column, &scope)?;
+            let what = || format!("what column \"{}\" of table \"{}\" gets", column.name, def.name);
+            let found = source_of(def, column, &scope).map_err(|e| stored::unreadable(e, &what()));
+            let (kind, source) = found?;
             kinds.push(kind);
             sources.push(source);
         }
         for hidden in &def.hidden {
-            let (kind, source) = source_of(def, &hidden.column, &scope)?;
+            let what = || format!("an index's expression of table \"{}\"", def.name);
+            let found = source_of(def, &hidden.column, &scope);
+            let (kind, source) = found.map_err(|e| stored::unreadable(e, &what()))?;
             kinds.push(kind);
             sources.push(source);
         }
         let checks = def
             .checks()
             .map(|(name, check)| {
-                let expr = stored::check_expression(check, def)?;
-                let expr = RowExpr::compile_condition(&scope, &expr, &[], "CHECK")?;
+                let expr = stored::check_expression(check, def);
+                let compile = |expr| RowExpr::compile_condition(&scope, &expr, &[], "CHECK");
+                let what = || format!("constraint \"{name}\" of table \"{}\"", def.name);
+                let expr = expr.and_then(compile).map_err(|e| stored::unreadable(e, &what()))?;
                 let inputs = expr.inputs().to_vec();
                 Ok((name.to_owned(), BoundExpr::whole(expr), inputs))
             })

@@ -111,8 +111,8 @@ pub(crate) fn plan(
     let frozen = Arc::new(Frozen::new(session.clone()));
     let mut made = plan_in(names, EvalContext::new(frozen.clone()), snapshot, query, None)?;
     made.lazily = made.lazily.and_then(|lazily| {
-        let way = lazily.join.as_ref().map(|join| join.way);
-        let recipe = lazy_query::recipe(query, lazily.source, way, &frozen);
+        let columns = &made.columns;
+        let recipe = lazy_query::recipe(query, &lazily, columns, names, &frozen, snapshot);
         let recipe = recipe.ok_or("its query cannot be written down for a restart")?;
         Ok(Lazily { recipe, ..lazily })
     });

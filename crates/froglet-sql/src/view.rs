@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use crate::command::fold;
 use crate::context::SessionFunctions;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
+use crate::names::uses;
 use crate::parse::parse_query;
 use crate::planning::{PlanContext, Tables};
 use crate::provider::CatalogTables;
@@ -37,6 +39,7 @@ use crate::rewrite_subquery;
 use crate::semantics::fieldnames::figure_name;
 use crate::semantics::{casts, copies, grouping_sets, windows};
 use crate::stack;
+use crate::stored;
 use crate::types::sql_type_of_field;
 use crate::udf::lookup::{self, quote_ident};
 use crate::walk::{self, Change};
@@ -87,9 +90,10 @@ pub(crate) fn source(
             format!("views are nested more than {MAX_DEPTH} deep"),
         ));
     }
-    let query = parse_query(&view.query.0)?;
+    let what = || format!("view \"{}\"", view.name);
+    let query = parse_query(&view.query.0).map_err(|e| stored::unreadable(e, &what()))?;
     let within = CatalogTables { depth: tables.depth + 1, ..tables.clone() };
-    let own = OfView { view, tables: &within };
+    let own = OfView { sources: &view.sources, keyless: None, tables: &within };
     let plan = match plan_of(&query, &own, tables) {
         Err(_) if rewrite_subquery::mentions_nothing(&query) => {
             let mut simpler = query.clone();
@@ -143,13 +147,34 @@ fn plan_of(
 
 /// Names within a view's text.
 struct OfView<'a> {
-    view: &'a ViewDef,
+    sources: &'a [ViewSource],
+    /// A table that is read as if it had no primary key.
+    keyless: Option<ObjectId>,
     tables: &'a CatalogTables,
+}
+
+/// A table of which nobody knows that it has a primary key.
+struct Keyless(Arc<dyn TableSource>);
+
+impl fmt::Debug for Keyless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keyless")
+    }
+}
+
+impl TableSource for Keyless {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.0.table_type()
+    }
 }
 
 impl Tables for OfView<'_> {
     fn table(&self, name: &TableReference) -> Result<Arc<dyn TableSource>, SqlError> {
-        let known = self.view.sources.iter().find(|source| {
+        let known = self.sources.iter().find(|source| {
             source.name == name.table() && source.schema.as_deref() == name.schema()
         });
         // What is not one of its sources is the system's.
@@ -161,7 +186,10 @@ impl Tables for OfView<'_> {
                 None => self.tables.table(name),
             };
         };
-        let current = self.tables.by_id(known.relation).ok_or_else(gone)??;
+        let mut current = self.tables.by_id(known.relation).ok_or_else(gone)??;
+        if self.keyless == Some(known.relation) {
+            current = Arc::new(Keyless(current));
+        }
         let names = columns_of(&self.tables.catalog, known.relation).ok_or_else(gone)?;
         let columns: Vec<Expr> = known
             .columns
@@ -181,14 +209,93 @@ impl Tables for OfView<'_> {
 /// What a query reads of the catalog.
 pub(crate) fn sources(query: &ast::Query, env: &QueryEnv) -> Result<Vec<ViewSource>, SqlError> {
     let tables = env.tables();
-    let recording = Recording { tables: &tables, seen: RefCell::default() };
+    let recording = Recording { tables: &tables, is_closed: false, seen: RefCell::default() };
     plan_of(query, &recording, &tables)?;
     Ok(recording.seen.into_inner())
+}
+
+/// Says of the sources of a query, which has names, which columns it uses; false if that cannot be said exactly.
+/// A query that has just these columns is the same: it is planned over them.
+pub(crate) fn find_used(
+    query: &ast::Query,
+    env: &QueryEnv,
+    sources: &mut [ViewSource],
+    mentioned: &HashSet<String>,
+) -> bool {
+    let tables = env.tables();
+    let closed = Recording { tables: &tables, is_closed: true, seen: RefCell::default() };
+    let Ok(plan) = plan_of(query, &closed, &tables) else { return false };
+    let mut used = uses::of_plan(&plan, sources, mentioned);
+    for (source, used) in sources.iter().zip(&mut used) {
+        let key = env.catalog.tables.get(&source.relation).and_then(|t| t.def.primary_key());
+        let needs_key = key.is_some() && needs_key(query, &tables, sources, source.relation);
+        used.extend(
+            key.filter(|_| needs_key)
+                .into_iter()
+                .flat_map(|index| index.spec.key.iter().map(|part| part.column)),
+        );
+    }
+    let only: Vec<ViewSource> = sources
+        .iter()
+        .zip(&used)
+        .map(|(source, used)| {
+            let mut only = source.clone();
+            only.columns.retain(|(_, id)| used.contains(id));
+            only
+        })
+        .collect();
+    let over_only = OfView { sources: &only, keyless: None, tables: &tables };
+    let Ok(again) = plan_of(query, &over_only, &tables) else { return false };
+    if again.schema().fields() != plan.schema().fields() {
+        return false;
+    }
+    for (source, used) in sources.iter_mut().zip(used) {
+        source.used = used.into_iter().collect();
+    }
+    true
+}
+
+/// The primary keys without which a query of a view is none: it groups by them.
+pub(crate) fn keys(query: &ast::Query, env: &QueryEnv, sources: &[ViewSource]) -> Vec<ObjectId> {
+    let tables = env.tables();
+    let mut keys: Vec<ObjectId> = sources
+        .iter()
+        .filter_map(|source| {
+            let table = &env.catalog.tables.get(&source.relation)?.def;
+            let key = table.constraint_of_index(table.primary_key()?.spec.id)?;
+            needs_key(query, &tables, sources, source.relation).then_some(key.id)
+        })
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+fn needs_key(
+    query: &ast::Query,
+    tables: &CatalogTables,
+    sources: &[ViewSource],
+    table: ObjectId,
+) -> bool {
+    let over = |keyless| plan_of(query, &OfView { sources, keyless, tables }, tables);
+    over(Some(table)).is_err() && over(None).is_ok()
+}
+
+/// What has the columns of a view, and no plan of its own.
+#[derive(Debug)]
+struct Closed(SchemaRef);
+
+impl TableSource for Closed {
+    fn schema(&self) -> SchemaRef {
+        self.0.clone()
+    }
 }
 
 /// Writes down which relations are asked for.
 struct Recording<'a> {
     tables: &'a CatalogTables,
+    /// Views are not looked into.
+    is_closed: bool,
     seen: RefCell<Vec<ViewSource>>,
 }
 
@@ -208,6 +315,9 @@ impl Tables for Recording<'_> {
                 columns: columns_of(&self.tables.catalog, relation).unwrap_or_default(),
                 used: Vec::new(),
             });
+        }
+        if self.is_closed && source.get_logical_plan().is_some() {
+            return Ok(Arc::new(Closed(source.schema())));
         }
         Ok(source)
     }

@@ -11,7 +11,8 @@ use froglet_schema::change::CompiledError;
 use froglet_schema::change::NewKeyPart;
 use froglet_schema::{
     Change, Check, Expression, Fill, ForeignKeyAction, Made, NewConstraint, NewForeignKey,
-    NewIndex, NewKey, NewTable, ObjectId, RowQuery, SchemaError, TableDef, TableQuery, Transform,
+    NewIndex, NewKey, NewTable, NewType, ObjectId, RowQuery, SchemaError, TableDef, TableQuery,
+    Transform,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -74,15 +75,18 @@ pub const CASES: [Case; 12] = [
     Case {
         name: "alter column type",
         sql: "ALTER TABLE bench ALTER COLUMN amount TYPE numeric(38,2)",
-        change: |def, _| Change::AlterType {
+        change: |def, _| Change::AlterTypes {
             table: def.id,
-            column: "amount".to_owned(),
-            ty: NUMERIC,
-            sql_type: sql_type(NUMERIC),
-            lazily: None,
-            using: Some(Arc::new(ToNumeric([id(def, "amount")]))),
-            default: None,
+            columns: vec![NewType {
+                column: "amount".to_owned(),
+                ty: NUMERIC,
+                sql_type: sql_type(NUMERIC),
+                lazily: None,
+                using: Some(Arc::new(ToNumeric([id(def, "amount")]))),
+                default: None,
+            }],
             checks: vec![],
+            before: None,
         },
         undo: None,
         limit_ms: None,

@@ -13,7 +13,7 @@ use froglet_engine::{
 use froglet_memory::{MemoryEngine, MemoryOptions};
 use froglet_schema::{
     Catalog, CatalogVersion, Change, Check, Fill, Made, MigrationOptions, NewColumn, NewConstraint,
-    NewKey, NewTable, ObjectId, RowQuery, SchemaError, SqlType, TableQuery, TableVersion,
+    NewKey, NewTable, NewType, ObjectId, RowQuery, SchemaError, SqlType, TableQuery, TableVersion,
     Transform,
 };
 use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnError, TxnManager};
@@ -362,16 +362,16 @@ impl World {
 
     /// ALTER COLUMN v TYPE int8 USING v * 2 + 1.
     pub fn alter_v(&self) -> Change {
-        Change::AlterType {
-            table: self.table,
+        let v = NewType {
             column: "v".to_owned(),
             ty: ColumnType::Int64,
             sql_type: INT8,
             lazily: None,
             using: Some(Arc::new(Double { inputs: [self.id_of("v")] })),
             default: None,
-            checks: vec![],
-        }
+        };
+        let (columns, checks, before) = (vec![v], vec![], None);
+        Change::AlterTypes { table: self.table, columns, checks, before }
     }
 
     /// ADD CONSTRAINT small CHECK (v < limit).

@@ -130,7 +130,7 @@ async fn columns(
         Opened::Arrow(file) => file.schema(),
     };
     let matched = columnar::match_columns(&name, schema, target.columns(), all)?;
-    target.narrow(&matched.iter().map(|column| column.target).collect::<Vec<usize>>());
+    target.narrow(&matched.iter().map(|column| column.target).collect::<Vec<usize>>())?;
     let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
     let reader = Reader { file: name.clone(), table: target.table().to_owned(), matched, sender };
     let reader_ends = reading(move || reader.run(opened));

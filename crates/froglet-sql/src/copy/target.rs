@@ -65,8 +65,8 @@ impl Target {
     }
 
     /// Only these of the columns are given after all, in this order; the others have their defaults.
-    pub(super) fn narrow(&mut self, chosen: &[usize]) {
-        self.bulk.narrow(chosen);
+    pub(super) fn narrow(&mut self, chosen: &[usize]) -> Result<(), SqlError> {
+        self.bulk.narrow(chosen)
     }
 
     /// The complete row of the columns' values.

@@ -32,7 +32,9 @@ pub fn default_text(
 ) -> Option<String> {
     let text = stored::default_text(column, table)?;
     let Some(expr) = parse(&text) else { return Some(text) };
-    if matches!(&expr, Expr::Value(value) if value.value == ast::Value::Null) {
+    let is_null = matches!(&expr, Expr::Value(value) if value.value == ast::Value::Null);
+    // A default of NULL is none; a generated column that is always NULL is generated all the same.
+    if is_null && stored::default_kind(column) != stored::DefaultKind::Generated {
         return None;
     }
     let printer = Printer::new(Columns::Of(table), false, Some(session));

@@ -162,6 +162,15 @@ pub(super) fn view_dependencies(scope: &QueryScope, rows: &mut Rows) {
             refobjid: ruled(def),
             deptype: 'i',
         );
+        for key in &def.keys {
+            row!(rows;
+                classid: PG_REWRITE,
+                objid: rule_oid(def),
+                refclassid: PG_CONSTRAINT,
+                refobjid: *key,
+                deptype: 'n',
+            );
+        }
         for source in &def.sources {
             for column in source.used.iter().copied().chain([ColumnId(0)]) {
                 row!(rows;

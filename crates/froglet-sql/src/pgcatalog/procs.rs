@@ -7,6 +7,8 @@
 
 use std::sync::LazyLock;
 
+use datafusion::logical_expr::Volatility;
+
 use super::{OWNER, Rows};
 use crate::provider::QueryScope;
 use crate::system_row as row;
@@ -38,6 +40,29 @@ pub(crate) struct Proc {
     pub(crate) identity: &'static str,
     /// pg_get_function_result
     pub(crate) written_result: &'static str,
+}
+
+impl Proc {
+    /// provolatile
+    pub(crate) fn volatility(&self) -> Volatility {
+        match self.letters[1] {
+            'i' => Volatility::Immutable,
+            's' => Volatility::Stable,
+            _ => Volatility::Volatile,
+        }
+    }
+
+    /// The types of its arguments.
+    pub(crate) fn arguments(&self) -> &[i64] {
+        &self.arguments
+    }
+
+    /// Whether it may be called with so many arguments.
+    pub(crate) fn takes_count(&self, count: usize) -> bool {
+        let most = self.arguments.len();
+        let least = most - usize::try_from(self.defaults).unwrap_or(0).min(most);
+        (least..=most).contains(&count) || self.variadic != 0 && count + 1 >= most
+    }
 }
 
 /// All of them, by oid.

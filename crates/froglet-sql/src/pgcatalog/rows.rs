@@ -118,7 +118,8 @@ impl Rows {
         Rows { columns, values, count: 0 }
     }
 
-    /// Adds a row. A column that is not named is NULL, or its type's zero where it may not be.
+    /// Adds a row. A column that is not named is NULL. Where it may not be, it is its type's zero: one object of
+    /// which something cannot be said does not hide all the others.
     pub fn add(&mut self, row: impl IntoIterator<Item = (&'static str, V)>) {
         for (name, value) in row {
             let at = self.columns.0.iter().position(|c| c.name == name);
@@ -130,7 +131,10 @@ impl Rows {
         self.count += 1;
         for (column, values) in self.columns.0.iter().zip(&mut self.values) {
             if values.len() < self.count {
-                values.push(if column.not_null { zero(column.ty) } else { V::Null });
+                values.push(V::Null);
+            }
+            if let (Some(value @ V::Null), true) = (values.last_mut(), column.not_null) {
+                *value = zero(column.ty);
             }
         }
     }
@@ -256,4 +260,25 @@ fn list_of(item: &DataType, values: Vec<V>) -> Result<ArrayRef> {
             new_null_array(&DataType::List(field), values.len())
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pgcatalog::SPECS;
+
+    #[test]
+    fn a_row_of_which_nothing_is_known_hides_no_other() {
+        for spec in SPECS {
+            let columns = Columns::parse(spec.columns);
+            let mut rows = Rows::new(columns.clone());
+            rows.add([]);
+            rows.add(
+                columns.iter().map(|c| (&*Box::leak(c.name.clone().into_boxed_str()), V::Null)),
+            );
+            let batch = rows.finish(&columns.schema());
+            let batch = batch.unwrap_or_else(|e| panic!("{}.{}: {e}", spec.schema, spec.name));
+            assert_eq!(batch.num_rows(), 2, "{}.{}", spec.schema, spec.name);
+        }
+    }
 }

@@ -38,6 +38,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("froglet", "blocks") => blocks,
         ("froglet", "migrations") => migrations,
         ("froglet", "schema_changes") => schema_changes,
+        ("froglet", "unreadable") => unreadable,
         ("froglet", "waits") => waits,
         _ => return None,
     })
@@ -513,6 +514,18 @@ fn schema_changes(scope: &QueryScope, rows: &mut Rows) {
             reverted_by: crate::revert::reverted_by(&changes, change.id),
             kept_columns: change.kept.len(),
             kept_until: if keeps { V::Time(change.kept_until_us) } else { V::Null },
+        );
+    }
+}
+
+fn unreadable(scope: &QueryScope, rows: &mut Rows) {
+    for found in scope.catalog.all_unreadable() {
+        row!(rows;
+            id: found.id,
+            kind: &found.kind,
+            schema_name: found.schema.clone(),
+            name: &found.name,
+            error: &found.why,
         );
     }
 }

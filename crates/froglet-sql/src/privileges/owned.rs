@@ -261,7 +261,8 @@ impl Ddl<'_> {
         }
         for sequence in relations {
             let Some(def) = self.version.sequences.get(&sequence).cloned() else { continue };
-            self.release_default(&def, cascade).await?;
+            let what = format!("sequence {}", def.name);
+            self.release(def.id, &what, None, cascade).await?;
             self.apply(Change::DropSequence { sequence }).await?;
         }
         for object in of(PG_TYPE) {

@@ -374,6 +374,11 @@ impl CastFunction {
         self.oid == oids::NUMERIC && self.modifier < 4
     }
 
+    /// The type that it makes.
+    pub(crate) fn oid(&self) -> u32 {
+        self.oid
+    }
+
     fn target(&self) -> SqlType {
         SqlType { oid: self.oid, modifier: self.modifier }
     }

@@ -77,7 +77,10 @@ pub(crate) fn type_name(oid: u32) -> Option<String> {
 pub(crate) fn name_in(session: &dyn SessionFunctions, oid: u32) -> Option<String> {
     let catalog = session.catalog();
     let def = catalog.enum_of(oid)?;
-    let name = match session.search_path().contains(&def.schema) {
+    // Another of the name may be found before it.
+    let path = session.search_path();
+    let is_there = |s: &&String| catalog.types.contains_key(&((*s).clone(), def.name.clone()));
+    let name = match path.iter().find(is_there) == Some(&def.schema) {
         true => quote_ident(&def.name),
         false => format!("{}.{}", quote_ident(&def.schema), quote_ident(&def.name)),
     };

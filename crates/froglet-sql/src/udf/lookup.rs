@@ -490,7 +490,11 @@ pub fn relation_text(session: &dyn SessionFunctions, oid: u32) -> String {
     match relation_of(&session.catalog(), oid) {
         None => oid.to_string(),
         Some((schema, name)) => {
-            let found = schema == "pg_catalog" || session.search_path().contains(&schema);
+            // Another of the name may be found before it.
+            let (path, catalog) = (session.search_path(), session.catalog());
+            let there = |s: &&String| catalog.names.contains_key(&((*s).clone(), name.clone()));
+            let first = path.iter().find(there);
+            let found = schema == "pg_catalog" || first == Some(&schema);
             if found {
                 quote_ident(&name)
             } else {

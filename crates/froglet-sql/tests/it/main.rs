@@ -14,5 +14,6 @@ mod logic;
 mod long_statements;
 mod mutated;
 mod plan_cache;
+mod stored;
 mod stories;
 mod support;
