@@ -566,11 +566,9 @@ struct Planned {
 
 /// Whether an expression over a scope has the same value whoever asks, and whenever.
 pub(crate) fn is_immutable(scope: &Scope, expr: &ast::Expr) -> Result<bool, SqlError> {
-    let expr = crate::rewrite::rewrite_expr(expr)?;
-    let written = as_written(scope, expr.clone(), &[])?;
-    let with_casts = with_casts(scope, expr, &[])?;
-    let is_immutable = |logical| volatility::is_immutable(logical, &scope.schema);
-    Ok(is_immutable(&written) && is_immutable(&with_casts))
+    let written = as_written(scope, crate::rewrite::rewrite_expr(expr)?, &[])?;
+    let is_immutable = |logical: &Expr| volatility::is_immutable(logical, &scope.schema);
+    Ok(is_immutable(&written) && is_immutable(&with_casts(scope, written)?))
 }
 
 /// The SQL planner's expression.
@@ -587,8 +585,7 @@ fn as_written(scope: &Scope, expr: ast::Expr, params: &[SqlType]) -> Result<Expr
 }
 
 /// The same with PostgreSQL's casts.
-fn with_casts(scope: &Scope, expr: ast::Expr, params: &[SqlType]) -> Result<Expr, SqlError> {
-    let logical = as_written(scope, expr, params)?;
+fn with_casts(scope: &Scope, logical: Expr) -> Result<Expr, SqlError> {
     Ok(casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data)
 }
 
@@ -599,7 +596,7 @@ fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, 
     let numbers = renumber(&mut expr);
     let given: Vec<SqlType> =
         numbers.iter().map(|at| params.get(*at).copied().unwrap_or(types::plain(0))).collect();
-    let logical = with_casts(scope, expr, &given)?;
+    let logical = with_casts(scope, as_written(scope, expr, &given)?)?;
     let reads_catalog = reads_catalog(&logical);
     let (logical, found) = type_params(logical, &given)?;
     let params: Vec<(usize, SqlType)> = numbers.into_iter().zip(found).collect();

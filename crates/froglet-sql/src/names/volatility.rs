@@ -38,9 +38,6 @@ const STABLE: &[&str] = &[
     "froglet_record_json",
     "froglet_record_text",
     "froglet_row_text",
-    "froglet_shown_regclass",
-    "froglet_shown_regproc",
-    "froglet_shown_regtype",
 ];
 
 /// What a function that is none of pg_proc's says of itself; of our own few depend on the session.
@@ -48,6 +45,7 @@ fn said_by(name: &str, volatility: Volatility) -> Volatility {
     match volatility {
         Volatility::Volatile => volatility,
         _ if STABLE.contains(&name) || name.ends_with("_tz") => Volatility::Stable,
+        _ if name.starts_with("froglet_shown_") => Volatility::Stable,
         _ if name.starts_with("froglet_") => Volatility::Immutable,
         said => said,
     }
@@ -123,6 +121,7 @@ fn is_written_by_settings(oid: u32) -> bool {
                 | oids::REGCLASS
                 | oids::REGTYPE
                 | oids::REGPROC
+                | oids::REGPROCEDURE
                 | oids::REGNAMESPACE
                 | oids::REGROLE
                 | oids::RECORD

@@ -336,9 +336,9 @@ pub fn relation_text(session: &dyn SessionFunctions, oid: u32) -> String {
         None => oid.to_string(),
         Some((schema, name)) => {
             // Another of the name may be found before it.
-            let path = session.search_path();
-            let names = &session.catalog().names;
-            let first = path.iter().find(|s| names.contains_key(&((*s).clone(), name.clone())));
+            let (path, catalog) = (session.search_path(), session.catalog());
+            let there = |s: &&String| catalog.names.contains_key(&((*s).clone(), name.clone()));
+            let first = path.iter().find(there);
             let found = schema == "pg_catalog" || first == Some(&schema);
             if found {
                 quote_ident(&name)
