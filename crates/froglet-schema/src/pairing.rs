@@ -115,7 +115,9 @@ pub(crate) fn ask_again(
             if is_as_before(*child) && (!is_own_parent || is_as_before(*of_parent)) {
                 continue;
             }
-            is_changed = true;
+            // Under another number it has other values.
+            is_changed |= before.column_by_id(*child).is_none();
+            is_changed |= is_own_parent && before.column_by_id(*of_parent).is_none();
             let columns = (edited.def.column_by_id(*child), parent.column_by_id(*of_parent));
             if let (Some(child), Some(of_parent)) = columns {
                 comparable(&constraint.name, child, of_parent)?;
