@@ -374,7 +374,8 @@ impl CastFunction {
         self.oid == oids::NUMERIC && self.modifier < 4
     }
 
-    fn target(&self) -> SqlType {
+    /// The type that it makes.
+    pub fn target(&self) -> SqlType {
         SqlType { oid: self.oid, modifier: self.modifier }
     }
 }
