@@ -230,7 +230,8 @@ def test_auto_chooses(start):
         connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
         for change, choice in (
             ("alter table t alter column a type bigint using coalesce(a, 0)::bigint", "lazy, nothing is to be verified"),
-            ("alter table t alter column a type float8", "eager, every row is looked at: it may fail for some, or be NULL"),
+            ("alter table t alter column a type float8", "lazy, nothing is to be verified"),
+            ("alter table t alter column a type real", "eager, every row is looked at: it may fail for some, or be NULL"),
             ("alter table t alter column u type bigint", "eager, an index over it is built anew"),
             ("alter table t alter column d type text using 'd' || d",
              "eager, every row is looked at: it may fail for some, or be NULL"),

@@ -7,16 +7,18 @@ use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::apply_as::Into;
-use crate::carry::carry_rows;
+use crate::carry::{carry_rows, take_over_drawn};
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{Change, Fill, NewTable, NewType, TableQuery};
 use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
+use crate::drawn::Drawn;
 use crate::edit::{self, Edited, Surroundings, Work};
 use crate::edit_constraint;
 use crate::error::SchemaError;
 use crate::local::{Changed, Remains, local, local_mut};
 use crate::pairing;
 use crate::plain::{Gone, Part};
+use crate::rows::types_of;
 use crate::status::MigrationOptions;
 use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
 
@@ -390,7 +392,12 @@ impl Catalog {
         if let (true, Some(step)) = (fills, steps.last()) {
             // Fills are logged before the transaction is: rows of its own would be recovered without.
             let rows = txn.part().rows_written(space);
-            carry_rows(txn, step, Some(def), &rows, None, scope.limits).await?;
+            match step.kind {
+                StepKind::Fill { drawn: Some(_), .. } => {
+                    take_over_drawn(txn, step, def, &rows, scope.limits).await?;
+                }
+                _ => carry_rows(txn, step, Some(def), &rows, None, scope.limits).await?,
+            }
         }
         local_mut(txn).changes.steps.insert(def.id, steps);
         Ok(())
@@ -922,13 +929,16 @@ fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
     match work {
         Work::Fill { target, transform, not_null, .. } => {
             let column = def.column_by_id(target).expect("the edit added the column");
+            let source = positions(rows, transform.inputs());
+            let drawn = transform.is_volatile().then(|| Drawn::new(types_of(rows, &source)));
             StepKind::Fill {
-                source: positions(rows, transform.inputs()),
+                source,
                 target: positions(rows, &[target])[0],
                 ty: column.ty,
                 transform,
                 filled: None,
                 not_null: not_null.then(|| edit::not_null_violation(&def.name, &column.name)),
+                drawn,
             }
         }
         Work::Verify(check) => StepKind::Verify { source: positions(rows, check.inputs()), check },

@@ -21,6 +21,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(20);
 const REST: u32 = 2;
 /// It tries again after so long where there is no memory.
 const NO_MEMORY: Duration = Duration::from_millis(500);
+/// It tries again after so long where rows could not be made.
+const FAILED_AGAIN: Duration = Duration::from_secs(10);
 /// After so long without a commit nobody else is at work.
 const ALONE_AFTER: Duration = Duration::from_millis(50);
 /// It looks so often whether there is anything left to begin with.
@@ -102,41 +104,16 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn Background) -> Result<(), SchemaError
     lazy.course().pace.keep(0, goes_on);
     lazy.course().set_in_background();
     let mut rests = None;
-    for block in 0..lazy.blocks() {
-        let Some(engine) = catalog.upgrade().map(|catalog| catalog.engine().clone()) else {
-            return Ok(());
-        };
-        // Its sources are kept for snapshots from before its end, and so for this block.
-        let view = engine.snapshot();
-        if !goes_on() {
-            return Ok(());
+    while !pass(catalog, lazy, &goes_on, &mut rests) {
+        // Rows cannot be made that were to be. Whoever asks for one is told, and so is the operator; the others
+        // are made, and these once they can be.
+        let tried = Instant::now();
+        while goes_on() && tried.elapsed() < FAILED_AGAIN {
+            thread::sleep(LOOK_WHETHER_TO_BEGIN);
         }
-        let mut rows = lazy.course().rows_in_background();
-        let mut pause = || {
-            let now = lazy.course().rows_in_background();
-            lazy.course().pace.keep(now - std::mem::replace(&mut rows, now), goes_on);
-            if !lazy.course().begun.is_hybrid {
-                let now = engine.now();
-                rests.get_or_insert_with(|| Rests::new(now)).after_work(now);
-            }
-            goes_on()
-        };
-        while let Err(error) = lazy.migrate_block(block, Who::Background, &mut pause) {
-            if error.sqlstate() != SqlState::OUT_OF_MEMORY {
-                return Err(error);
-            }
-            // There may be more of it later.
-            lazy.course().fail(Some(&error));
-            thread::sleep(NO_MEMORY);
-            if !goes_on() {
-                return Ok(());
-            }
-        }
-        lazy.course().fail(None);
-        drop((view, engine));
-        if !goes_on() {
-            return Ok(());
-        }
+    }
+    if !goes_on() {
+        return Ok(());
     }
     lazy.passed();
     debug_assert!(lazy.is_complete(), "each block was made sure of");
@@ -151,6 +128,59 @@ fn run(catalog: &Weak<Catalog>, lazy: &dyn Background) -> Result<(), SchemaError
         thread::sleep(TRY_AGAIN);
     }
     Ok(())
+}
+
+/// Migrates block after block. False if rows are left that could not be made; true, too, if nobody needs it any
+/// more.
+fn pass(
+    catalog: &Weak<Catalog>,
+    lazy: &dyn Background,
+    goes_on: &dyn Fn() -> bool,
+    rests: &mut Option<Rests>,
+) -> bool {
+    let mut failed = None;
+    for block in 0..lazy.blocks() {
+        let Some(engine) = catalog.upgrade().map(|catalog| catalog.engine().clone()) else {
+            return true;
+        };
+        // Its sources are kept for snapshots from before its end, and so for this block.
+        let view = engine.snapshot();
+        if !goes_on() {
+            return true;
+        }
+        let mut rows = lazy.course().rows_in_background();
+        let mut pause = || {
+            let now = lazy.course().rows_in_background();
+            lazy.course().pace.keep(now - std::mem::replace(&mut rows, now), goes_on);
+            if !lazy.course().begun.is_hybrid {
+                let now = engine.now();
+                rests.get_or_insert_with(|| Rests::new(now)).after_work(now);
+            }
+            goes_on()
+        };
+        while let Err(error) = lazy.migrate_block(block, Who::Background, &mut pause) {
+            lazy.course().fail(Some(&error));
+            if error.sqlstate() != SqlState::OUT_OF_MEMORY {
+                if failed.is_none() {
+                    let migration = lazy.course().begun.migration;
+                    tracing::error!(migration, block, %error, "rows of a lazy migration cannot be made");
+                }
+                failed = Some(error);
+                break;
+            }
+            // There may be more of it later.
+            thread::sleep(NO_MEMORY);
+            if !goes_on() {
+                return true;
+            }
+        }
+        lazy.course().fail(failed.as_ref());
+        drop((view, engine));
+        if !goes_on() {
+            return true;
+        }
+    }
+    failed.is_none()
 }
 
 /// How the background makes way for others. It cannot tell who waits for what; but while somebody commits it

@@ -21,6 +21,7 @@ use crate::change::Check;
 use crate::copy::Copy;
 use crate::course::Who;
 use crate::def::{ObjectId, TableDef};
+use crate::drawn::Drawn;
 use crate::error::SchemaError;
 use crate::lazy_columns::LazyColumns;
 use crate::lazy_rows::LazyRows;
@@ -300,10 +301,11 @@ pub(crate) async fn carry_rows(
     let snapshot = txn.snapshot();
     let table = Named { rows: &*step.table, def };
     match &step.kind {
-        StepKind::Fill { source, target, ty, transform, filled, not_null } => {
-            let rows: &[RowId] = match filled {
-                Some(filled) => &without_those_filled(&*step.table, &snapshot, rows, *filled),
-                None => rows,
+        StepKind::Fill { source, target, ty, transform, filled, not_null, drawn } => {
+            let rows: &[RowId] = match (filled, drawn) {
+                (Some(filled), _) => &without_those_filled(&*step.table, &snapshot, rows, *filled),
+                (None, Some(drawn)) => &without_those_drawn(txn, step, source, drawn, rows),
+                (None, None) => rows,
             };
             let BlockRows { rids, batch } = read_rows(&*step.table, &snapshot, rows, source);
             if rids.is_empty() {
@@ -381,6 +383,47 @@ fn without_those_filled(
         table.read_row(own, *rid, &[filled], &mut flag) && flag[0] == Value::Bool(true)
     };
     rows.iter().filter(|rid| !is_filled(rid)).copied().collect()
+}
+
+/// The rows that have no value of a volatile expression yet: those that the writer has inserted, and those of which
+/// it has changed what the value was drawn of. What the others have was published with the schema.
+fn without_those_drawn(
+    txn: &mut Transaction,
+    step: &Step,
+    inputs: &[usize],
+    drawn: &Drawn,
+    rows: &[RowId],
+) -> Vec<RowId> {
+    // They are held: what is committed is what there was when the schema changed.
+    let (committed, own) = (txn.manager().engine().relaxed(TxnId(0)), txn.snapshot());
+    let is_new = |rid: &RowId| {
+        let (mut before, mut after) = (Row::new(), Row::new());
+        !step.table.read_row(&committed, *rid, inputs, &mut before)
+            || step.table.read_row(&own, *rid, inputs, &mut after)
+                && !drawn.are_same(&before, &after)
+    };
+    rows.iter().filter(|rid| is_new(rid)).copied().collect()
+}
+
+/// Writes what the scan of a volatile fill has stored for rows of the owner's as versions of its own.
+pub(crate) async fn take_over_drawn(
+    txn: &mut Transaction,
+    step: &Step,
+    def: &TableDef,
+    rows: &[RowId],
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    let StepKind::Fill { target, .. } = &step.kind else { return Ok(()) };
+    let (snapshot, columns) = (txn.snapshot(), [*target]);
+    let table = Named { rows: &*step.table, def: Some(def) };
+    for rid in rows {
+        let mut values = Row::new();
+        if step.table.read_row(&snapshot, *rid, &columns, &mut values) {
+            let write = RowWrite::Update { rid: *rid, columns: &columns, values: &values };
+            write_own(txn, table, snapshot.ts, write, limits).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The newest lazy column for the rows of a writer that began under the older schema [K3].

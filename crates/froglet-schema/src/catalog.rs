@@ -162,7 +162,8 @@ impl CatalogVersion {
     }
 
     /// Tables that `owner` changes are read and written as it is to see them.
-    fn as_owner_sees(&mut self, owner: TxnId, isolation: Isolation, changes: &Changes) {
+    fn as_owner_sees(&mut self, owner: TxnId, isolation: Isolation, local: &Local) {
+        let changes = &local.changes;
         for lazy in changes.lazies.values() {
             for source in lazy.state().def.sources() {
                 if let Some(version) = self.tables.get(&source.id) {
@@ -174,11 +175,12 @@ impl CatalogVersion {
         }
         for id in changes.objects.keys() {
             let Some(version) = self.tables.get(id) else { continue };
-            // Under READ COMMITTED the read view follows what is migrated.
-            let steps = changes.steps.get(id).filter(|_| isolation != Isolation::ReadCommitted);
-            let steps = steps.map_or(&[][..], Vec::as_slice);
+            let steps = changes.steps.get(id).map_or(&[][..], Vec::as_slice);
             let maker = changes.makers.get(id);
-            let table = OwnView::over(version.table.clone(), owner, steps, maker);
+            let follows = isolation == Isolation::ReadCommitted;
+            let migration = local.migration(*id, version.def.space).filter(|_| follows);
+            let steady = migration.map(|migration| migration.steady().clone());
+            let table = OwnView::over(version.table.clone(), owner, steps, maker, steady);
             let version = TableVersion::new(version.def.clone(), version.version, table);
             self.tables.insert(*id, Arc::new(version));
         }
@@ -468,7 +470,7 @@ impl Catalog {
             _ => {
                 let stamp = self.next_stamp();
                 let mut view = base.with(&local.changes.objects, Ts(0), stamp);
-                view.as_owner_sees(owner, isolation, &local.changes);
+                view.as_owner_sees(owner, isolation, local);
                 let view = Arc::new(view);
                 local.view = Some((base.stamp, view.clone()));
                 view
@@ -783,14 +785,28 @@ impl Catalog {
             }
             CrashPoint::GarbageFreed.reached();
         }
-        self.flips.lock().retain(|flip| flip.ts >= oldest);
+        let flips = take_out(&mut self.flips.lock(), |flip| flip.ts < oldest);
         let mut history = self.history.write();
         let latest = self.latest.load().ts;
         let next: Vec<Ts> =
             history.iter().skip(1).map(|v| v.ts).chain(std::iter::once(latest)).collect();
         let mut next = next.into_iter();
-        history.retain(|_| next.next().expect("one successor each") > oldest);
+        let versions =
+            take_out(&mut history, |_| next.next().expect("one successor each") <= oldest);
+        drop(history);
+        if !flips.is_empty() || !versions.is_empty() {
+            // They may be the last that hold rows and indexes of millions: nobody is to wait for those to be freed,
+            // with or without a lock.
+            spawn_in_background("froglet-free".to_owned(), move || drop((flips, versions)));
+        }
     }
+}
+
+/// Takes out what is such.
+fn take_out<T>(all: &mut Vec<T>, mut is_such: impl FnMut(&T) -> bool) -> Vec<T> {
+    let (such, others) = std::mem::take(all).into_iter().partition(|one| is_such(one));
+    *all = others;
+    such
 }
 
 /// Decodes the objects that recovery found and binds their tables; what they do not name of the

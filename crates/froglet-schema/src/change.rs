@@ -21,6 +21,10 @@ pub trait Transform: Send + Sync {
     fn inputs(&self) -> &[ColumnId];
     /// As many values as the batch has rows, in the target column's Arrow type.
     fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, CompiledError>;
+    /// Whether it may give another value for the same row each time.
+    fn is_volatile(&self) -> bool {
+        false
+    }
 }
 
 /// A condition on a row.
@@ -43,6 +47,18 @@ pub trait RowQuery: Send + Sync {
     fn lookups(&self) -> &[Lookup] {
         &[]
     }
+    /// Columns of what it makes that may be other values each time, for the same row.
+    fn drawn(&self) -> &[DrawnOutput] {
+        &[]
+    }
+    /// Whether it may make a row of a row one time, and none the next.
+    fn draws_rows(&self) -> bool {
+        false
+    }
+    /// What it makes of a batch if what is drawn keeps none of its rows out.
+    fn eval_keeping(&self, batch: &RecordBatch) -> Result<Made, CompiledError> {
+        self.eval(batch)
+    }
     /// The column of the table that a column of what it makes is, if it is just that.
     fn plain(&self, output: usize) -> Option<ColumnId>;
     /// The column of the table of its one lookup that a column of what it makes is, if it is just that.
@@ -54,6 +70,15 @@ pub trait RowQuery: Send + Sync {
     fn copies(&self) -> Option<&[usize]> {
         None
     }
+}
+
+/// A column of what a [`RowQuery`] makes that is drawn: by random(), nextval().
+#[derive(Clone, Debug)]
+pub struct DrawnOutput {
+    /// Which.
+    pub output: usize,
+    /// Places among the inputs of what it is computed from beside.
+    pub inputs: Vec<usize>,
 }
 
 /// A table of which at most one row goes with the row so far: its columns are appended. Where there is

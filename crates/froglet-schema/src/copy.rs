@@ -24,13 +24,18 @@
 //! T5: under a fixed snapshot the copy is made of what that sees, and capture waits for a read view
 //!     of the copy as it is then. The owner reads the target in that view ([`Target::as_seen`]). Rows
 //!     that had changed by then are looked at again.
+//! T6: what is drawn for a row (random(), nextval()) is drawn once, as in `drawn.rs`: whether a row is made of it,
+//!     and the values that are computed of nothing else, or of the same as before.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, CrashPoint, EngineTxn, Row, RowId, Snapshot, SpaceId, Table, Ts, WriteStop,
+    BlockRows, CrashPoint, EngineTxn, Row, RowId, Snapshot, SpaceId, Table, Ts, WriteStop, batch,
 };
 use froglet_txn::Transaction;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -61,6 +66,13 @@ impl Places {
     }
 }
 
+/// What is made of a source row.
+struct MadeRow {
+    row: Row,
+    /// Of what its drawn values were computed of beside.
+    print: u64,
+}
+
 /// One copy: from where, how, to where, and how far it is.
 pub struct Copy {
     source: Source,
@@ -74,6 +86,10 @@ pub struct Copy {
     places: RwLock<Vec<Arc<Mutex<Places>>>>,
     /// The source row of each target row, once the owner has asked for one.
     sources: Mutex<Option<HashMap<RowId, RowId>>>,
+    /// Of source rows of which a row may be made: prints of what their drawn values were computed of beside, if the
+    /// query draws any [T6].
+    draws: Mutex<HashMap<RowId, u64>>,
+    printer: RandomState,
     /// Rows to be looked at again once the copy of what a fixed snapshot sees is done; `None` from
     /// then on [T5].
     waiting: Mutex<Option<Vec<RowId>>>,
@@ -97,6 +113,8 @@ impl Copy {
             target,
             places: RwLock::default(),
             sources: Mutex::default(),
+            draws: Mutex::default(),
+            printer: RandomState::new(),
         }
     }
 
@@ -183,20 +201,37 @@ impl Copy {
         rows: impl Iterator<Item = RowId>,
         read: &BlockRows,
     ) -> Result<(), SchemaError> {
-        let made = self.query.eval(&read.batch)?;
+        let made = self.query.eval_keeping(&read.batch)?;
+        let mut let_in = HashSet::new();
+        if self.query.draws_rows() {
+            let_in.extend(self.query.eval(&read.batch)?.rows.into_iter().map(|at| read.rids[at]));
+        }
         let types = self.target.types();
         let committed = self.target.committed();
 
         let mut writes = Writes::default();
         let (mut new_places, mut gone_places) = (Vec::new(), Vec::new());
-        let mut kept = made.rows.iter().map(|&at| read.rids[at]).enumerate().peekable();
+        let mut draws = self.draws().then(|| self.draws.lock());
+        let mut kept = made.rows.iter().map(|&at| (at, read.rids[at])).enumerate().peekable();
         let mut in_block = 0;
         for source in rows {
             while latched[in_block].0 != source.block() {
                 in_block += 1;
             }
             let place = latched[in_block].1.get(source);
-            match (kept.next_if(|(_, kept)| *kept == source), place) {
+            let kept = kept.next_if(|(_, (_, kept))| *kept == source);
+            let (before, print) = match (&mut draws, kept) {
+                (None, _) => (None, 0),
+                (Some(draws), None) => (draws.remove(&source), 0),
+                (Some(draws), Some((_, (at, _)))) => {
+                    let print = self.print(&read.batch, at);
+                    (draws.insert(source, print), print)
+                }
+            };
+            let is_out = self.query.draws_rows()
+                && place == NOWHERE
+                && (before.is_some() || !let_in.contains(&source));
+            match (kept.filter(|_| !is_out), place) {
                 (None, NOWHERE) => {}
                 (None, rid) => {
                     writes.gone.push(rid);
@@ -207,13 +242,16 @@ impl Copy {
                     new_places.push((in_block, source));
                 }
                 (Some((at, _)), rid) => {
-                    let row = row_at(&made.columns, &types, at);
-                    if self.target.row(&committed, rid) != row {
+                    let mut row = row_at(&made.columns, &types, at);
+                    let was = self.target.row(&committed, rid);
+                    self.keep_drawn(&was, before == Some(print), &mut row);
+                    if was != row {
                         writes.changed.push((rid, row));
                     }
                 }
             }
         }
+        drop(draws);
         if writes.is_empty() {
             return Ok(());
         }
@@ -237,6 +275,36 @@ impl Copy {
         Ok(())
     }
 
+    /// Whether its query draws anything.
+    fn draws(&self) -> bool {
+        self.query.draws_rows() || !self.query.drawn().is_empty()
+    }
+
+    /// A number for what the drawn values of a row are computed of beside.
+    fn print(&self, batch: &RecordBatch, at: usize) -> u64 {
+        let mut inputs = self.query.drawn().iter().flat_map(|drawn| &drawn.inputs).peekable();
+        if inputs.peek().is_none() {
+            return 0;
+        }
+        let layout = self.source.table.layout();
+        let value = |input: &usize| {
+            let ty = layout.columns[self.inputs[*input]].ty;
+            batch::value_at(batch.column(*input), at, ty)
+        };
+        self.printer.hash_one(format!("{:?}", inputs.map(value).collect::<Vec<_>>()))
+    }
+
+    /// Puts what was drawn for a target row into it as it is made again, where it is the same [T6].
+    fn keep_drawn(&self, was: &Row, is_same: bool, row: &mut Row) {
+        for drawn in self.query.drawn() {
+            if (is_same || drawn.inputs.is_empty())
+                && let Some(value) = was.get(drawn.output)
+            {
+                row[drawn.output] = value.clone();
+            }
+        }
+    }
+
     /// What a writer's own version of source rows makes of their target rows. Not of those that it
     /// has only held, or changed in nothing that the query reads.
     pub fn changes_of(
@@ -247,16 +315,63 @@ impl Copy {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let was = self.make(&self.target.committed(), rows)?;
-        Ok(differing(rows, was, self.make(own, rows)?))
+        let committed = self.target.committed();
+        let (mut was, mut now) = (self.make(&committed, rows)?, self.make(own, rows)?);
+        if self.draws() {
+            for ((rid, was), now) in rows.iter().zip(&mut was).zip(&mut now) {
+                self.keep_published(own, &committed, *rid, was, now)?;
+            }
+        }
+        let row = |made: Option<MadeRow>| made.map(|made| made.row);
+        let (was, now) = (was.into_iter().map(row).collect(), now.into_iter().map(row).collect());
+        Ok(differing(rows, was, now))
     }
 
-    /// What the query makes of each of some source rows.
-    fn make(&self, snapshot: &Snapshot, rows: &[RowId]) -> Result<Vec<Option<Row>>, SchemaError> {
+    /// What was drawn for a source row stays what the target has of it [T6].
+    fn keep_published(
+        &self,
+        own: &Snapshot,
+        committed: &Snapshot,
+        source: RowId,
+        was: &mut Option<MadeRow>,
+        now: &mut Option<MadeRow>,
+    ) -> Result<(), SchemaError> {
+        let place = self.latch(source.block()).lock().get(source);
+        match (place, &mut *was, &mut *now) {
+            // It was kept out.
+            (NOWHERE, Some(_), _) => (*was, *now) = (None, None),
+            (NOWHERE, None, Some(_)) => {
+                let read = read_rows(&*self.source.table, own, &[source], &self.inputs);
+                if self.query.eval(&read.batch)?.rows.is_empty() {
+                    *now = None;
+                }
+            }
+            (place, Some(was), Some(now)) => {
+                let published = self.target.row(committed, place);
+                let is_same = was.print == now.print;
+                self.keep_drawn(&published, true, &mut was.row);
+                self.keep_drawn(&published, is_same, &mut now.row);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What the query makes of each of some source rows, if what is drawn keeps none of them out.
+    fn make(
+        &self,
+        snapshot: &Snapshot,
+        rows: &[RowId],
+    ) -> Result<Vec<Option<MadeRow>>, SchemaError> {
         let read = read_rows(&*self.source.table, snapshot, rows, &self.inputs);
-        let (made, types) = (self.query.eval(&read.batch)?, self.target.types());
+        let (made, types) = (self.query.eval_keeping(&read.batch)?, self.target.types());
         let rids = made.rows.iter().map(|&at| read.rids[at]);
-        Ok(made_of(rows, rids, &made.columns, &types))
+        let mut prints = made.rows.iter().map(|&at| self.print(&read.batch, at));
+        let made = made_of(rows, rids, &made.columns, &types).into_iter();
+        let with_print = |row: Option<Row>| {
+            row.map(|row| MadeRow { row, print: prints.next().expect("a print for each row") })
+        };
+        Ok(made.map(with_print).collect())
     }
 
     /// Makes the target row of a source row this, for a writer, if nobody has written it after `base`.

@@ -459,6 +459,9 @@ fn add_hidden(
     Ok(ids)
 }
 
+/// The longest name, in bytes.
+const MAX_NAME_BYTES: usize = 63;
+
 /// PostgreSQL's way of naming: table_column_suffix, then a number.
 pub fn choose_name(
     table: &str,
@@ -466,14 +469,32 @@ pub fn choose_name(
     suffix: &str,
     taken: &dyn Fn(&str) -> bool,
 ) -> String {
-    let mut parts = vec![table.to_owned()];
-    parts.extend(columns.iter().cloned());
-    parts.push(suffix.to_owned());
-    let base = parts.join("_");
-    if !taken(&base) {
-        return base;
+    let columns = columns.join("_");
+    let numbered = |n: u64| match n {
+        0 => joined(table, &columns, suffix),
+        n => joined(table, &columns, &format!("{suffix}{n}")),
+    };
+    (0..).map(numbered).find(|name| !taken(name)).expect("numbers do not run out")
+}
+
+/// Three parts, of which the longer of the first two is cut until all fit into a name (makeObjectName).
+fn joined(table: &str, columns: &str, suffix: &str) -> String {
+    let separators = if columns.is_empty() { 1 } else { 2 };
+    let room = MAX_NAME_BYTES.saturating_sub(suffix.len() + separators);
+    let (mut first, mut second) = (table.len(), columns.len());
+    while first + second > room {
+        *if first > second { &mut first } else { &mut second } -= 1;
     }
-    (1..).map(|n| format!("{base}{n}")).find(|name| !taken(name)).expect("numbers do not run out")
+    let cut = |text: &str, mut length: usize| {
+        while !text.is_char_boundary(length) {
+            length -= 1;
+        }
+        text[..length].to_owned()
+    };
+    match columns {
+        "" => format!("{}_{suffix}", cut(table, first)),
+        columns => format!("{}_{}_{suffix}", cut(table, first), cut(columns, second)),
+    }
 }
 
 /// What ADD CONSTRAINT needs to know of the rest of the catalog.

@@ -143,6 +143,8 @@ impl Catalog {
         self.engine().settle();
         let caught_up = migrations.iter().try_for_each(|m| m.catch_up_and_pause());
         txn.begin_statement();
+        let ts = txn.snapshot().ts;
+        migrations.iter().for_each(|migration| migration.is_in_line_with(ts));
         self.withdraw_pending(txn);
         self.manager().waits().released(txn.id());
         caught_up

@@ -42,6 +42,9 @@ use crate::error::SchemaError;
 use crate::lazy_rows::LazyRows;
 use crate::status::{Detection, MigrationStatus};
 
+/// Why a table is not made lazily, key by key.
+pub const NO_WAY: &str = "no index begins with a column of the key that its rows share";
+
 /// What a query may fail at was looked for before the commit.
 pub(crate) const VERIFIED: &str = "a query that may fail is verified before its table is committed";
 

@@ -227,6 +227,7 @@ impl Catalog {
             transform: column.transform.clone(),
             filled: rows.layout().position(column.def.filled),
             not_null: None,
+            drawn: None,
         };
         let step = Step::new(kind, rows, column.since, self.engine().clone());
         self.run_step(txn, scope, def, step).await

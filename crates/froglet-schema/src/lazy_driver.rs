@@ -442,8 +442,9 @@ pub(crate) fn not_as_it_was(how: &str) -> SchemaError {
     SchemaError::refused(SqlState::DATA_CORRUPTED, message)
 }
 
-const NO_WAY: &str = "The rows of a group, or of a key of a join, are not found by an index of each table \
-                      that begins with a column of it";
+/// Nobody asks for what has no way; but a way may have gone since.
+const NO_WAY_NOW: &str = "The rows of a group, or of a key of a join, are not found by an index of each table \
+                          that begins with a column of it";
 
 /// What makes the rows of a table.
 fn made_by(
@@ -457,11 +458,11 @@ fn made_by(
         LazyQuery::Rows(_, query) => Arc::new(LazyRows::new(def, target, owner, sources, query)),
         LazyQuery::Pairs(_, query) => {
             let lazy = LazyPairs::new(def, target, owner, sources, query);
-            Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY))?)
+            Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY_NOW))?)
         }
         LazyQuery::Units(query) => {
             let lazy = LazyUnits::new(def, target, owner, sources, query);
-            Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY))?)
+            Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY_NOW))?)
         }
     })
 }

@@ -30,6 +30,7 @@ use crate::change::{LazyQuery, TableQuery};
 use crate::def::{ObjectDef, ObjectId, TableDef};
 use crate::edit::Work;
 use crate::error::SchemaError;
+use crate::lazy::NO_WAY;
 use crate::lazy_pairs::LazyPairs;
 use crate::lazy_units::LazyUnits;
 use crate::local::{Changes, Remains, local, local_mut};
@@ -63,7 +64,7 @@ impl Catalog {
             LazyQuery::Pairs(source, query) => LazyPairs::has_way(*source, &**query, &layout),
             LazyQuery::Units(query) => LazyUnits::has_way(&**query, &layout),
         };
-        (!has_way).then_some("no index begins with a column of the key that its rows share")
+        (!has_way).then_some(NO_WAY)
     }
 
     /// Remembers how a lazy table can be made otherwise.

@@ -32,6 +32,7 @@ mod course;
 pub mod def;
 mod delegate;
 mod derive;
+pub mod drawn;
 mod edit;
 mod edit_constraint;
 pub mod error;
@@ -81,9 +82,9 @@ mod written;
 pub use apply::Applied;
 pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
 pub use change::{
-    Change, Check, Fill, LazyFill, LazyQuery, LazyVerify, Lookup, Made, Makes, NewColumn,
-    NewConstraint, NewForeignKey, NewHidden, NewIndex, NewKey, NewTable, NewType, RowQuery, Stage,
-    TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
+    Change, Check, DrawnOutput, Fill, LazyFill, LazyQuery, LazyVerify, Lookup, Made, Makes,
+    NewColumn, NewConstraint, NewForeignKey, NewHidden, NewIndex, NewKey, NewTable, NewType,
+    RowQuery, Stage, TableQuery, Transform, UnitInput, UnitQuery, UnitRows,
 };
 pub use change_log::{KeptColumn, MadeOf, MadeRows, ObjectChange, Retyped, SchemaChange};
 pub use def::{

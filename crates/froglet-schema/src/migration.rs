@@ -75,6 +75,9 @@ pub struct Migration {
     /// Held while captured changes are applied; whoever needs capture to stand still holds it.
     applying: Mutex<()>,
     paused: AtomicBool,
+    /// The timestamp of the read view that everything migrated is in line with, while capture stands still for a
+    /// statement of the owner's; else 0.
+    steady: Arc<AtomicU64>,
     stopped: AtomicBool,
     cancelled: AtomicBool,
     /// It has a step that writers are to fail at.
@@ -180,6 +183,7 @@ impl Migration {
             steps: RwLock::default(),
             applying: Mutex::new(()),
             paused: AtomicBool::new(false),
+            steady: Arc::default(),
             stopped: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             rejecting: AtomicBool::new(false),
@@ -206,6 +210,11 @@ impl Migration {
             .expect("a thread can be started");
         CrashPoint::MigrationStarted.reached();
         migration
+    }
+
+    /// See the field.
+    pub(crate) fn steady(&self) -> &Arc<AtomicU64> {
+        &self.steady
     }
 
     /// The row space that it watches.

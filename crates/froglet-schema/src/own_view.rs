@@ -9,26 +9,31 @@
 //! ```
 //!
 //! Scan and capture fill columns from the latest committed version of each row, and those cells have
-//! no versions. Under READ COMMITTED a statement's read view is made to follow (`flip.rs`); under
-//! REPEATABLE READ and SERIALIZABLE the snapshot stays, and this stands between it and the rows.
+//! no versions. Under READ COMMITTED what is migrated is brought in line with a statement's read view before it
+//! begins (`flip.rs`), and stands still until it has ended; but a result that is still being fetched then, and a
+//! cursor, go on reading in their view. Under REPEATABLE READ and SERIALIZABLE the snapshot stays. So this stands
+//! between the view and the rows.
 //!
 //! A1: whether a row has changed is asked after its cells were copied. If it has not by then, neither
 //!     had it when they were filled last.
 //! A2: a row that the transaction has itself written is not changed by anybody else after the snapshot:
 //!     the write would have failed. So what it wrote to a column being filled is never computed over.
 //!
-//! Left out on purpose: a volatile expression gives a changed row another value at each read; one that
-//! fails for the version that is seen leaves the stored value. A look through an index being built
-//! reads all rows.
+//! A3: the keys of an index over a column being filled are those of the stored cells: right while capture stands
+//!     still in line with the view. Whether it did all the while is asked after the look.
+//!
+//! Left out on purpose: an expression that fails for the version that is seen leaves the stored value. A look
+//! through an index being built reads all rows, but for A3.
 
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, ColumnId, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite,
-    Snapshot, SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
+    BlockRows, ColumnId, Direction, EngineError, EngineTxn, KeyPart, KeyRange, Row, RowId,
+    RowWrite, Snapshot, SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
 };
 
 use crate::delegate::{delegate_migration_to_table, delegate_to_table};
@@ -38,6 +43,9 @@ use crate::rows::types_of;
 use crate::step::{Step, StepKind};
 use crate::target::Maker;
 
+/// With as many rows a look through an index is no shorter than a look at all rows.
+const MOST_STEADY: usize = 100_000;
+
 /// See the module.
 pub(crate) struct OwnView {
     owner: TxnId,
@@ -46,8 +54,10 @@ pub(crate) struct OwnView {
     fills: Vec<Arc<Step>>,
     /// Layout positions of the columns that they fill.
     filled: Vec<usize>,
-    /// Layout positions of the indexes being built.
+    /// Layout positions of the indexes being built; under READ COMMITTED of those over columns being filled.
     built: Vec<usize>,
+    /// Of an owner whose views move: [`Migration::steady`](crate::migration::Migration::steady).
+    steady: Option<Arc<AtomicU64>>,
     /// What the table is made by.
     maker: Option<Arc<dyn Maker>>,
     /// What is made of it lazily is to be as the owner saw it: he must not write to it.
@@ -77,13 +87,14 @@ impl Drop for Seen<'_> {
 }
 
 impl OwnView {
-    /// The table for transaction `owner`; as it is, if nothing stands between. `steps`: of an owner
-    /// whose snapshot stays.
+    /// The table for transaction `owner`; as it is, if nothing stands between. `steady`: of an owner whose views
+    /// move.
     pub fn over(
         table: Arc<dyn Table>,
         owner: TxnId,
         steps: &[Arc<Step>],
         maker: Option<&Arc<dyn Maker>>,
+        steady: Option<Arc<AtomicU64>>,
     ) -> Arc<dyn Table> {
         let (mut fills, mut filled, mut built) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps.iter().filter(|step| step.table.space() == table.space()) {
@@ -94,7 +105,13 @@ impl OwnView {
                     fills.push(step.clone());
                 }
                 StepKind::Index { position, .. } => {
-                    built.extend(table.layout().index_position(layout.indexes[position].id));
+                    let spec = &layout.indexes[position];
+                    let is_filled = |part: &KeyPart| {
+                        table.layout().position(part.column).is_some_and(|at| filled.contains(&at))
+                    };
+                    if steady.is_none() || spec.key.iter().any(is_filled) {
+                        built.extend(table.layout().index_position(spec.id));
+                    }
                 }
                 _ => {}
             }
@@ -104,7 +121,7 @@ impl OwnView {
         if filled.is_empty() && built.is_empty() && maker.is_none() {
             return table;
         }
-        Arc::new(OwnView { owner, table, fills, filled, built, maker, sealed_by: None })
+        Arc::new(OwnView { owner, table, fills, filled, built, steady, maker, sealed_by: None })
     }
 
     /// A table of which `lazy` makes another: its owner must not write to it.
@@ -115,7 +132,16 @@ impl OwnView {
     ) -> Arc<dyn Table> {
         let (fills, filled, built) = Default::default();
         let sealed_by = Some(lazy);
-        Arc::new(OwnView { owner, table, fills, filled, built, maker: None, sealed_by })
+        Arc::new(OwnView {
+            owner,
+            table,
+            fills,
+            filled,
+            built,
+            steady: None,
+            maker: None,
+            sealed_by,
+        })
     }
 
     fn refuse_if_sealed(&self) -> Result<(), (usize, WriteStop)> {
@@ -157,7 +183,7 @@ impl OwnView {
         };
         let at = self.fills[..n].iter().rposition(fills)?;
         let step = &self.fills[at];
-        let StepKind::Fill { source, ty, transform, .. } = &step.kind else { return None };
+        let StepKind::Fill { source, ty, transform, drawn, .. } = &step.kind else { return None };
         let columns = &step.table.layout().columns;
         let mut row = Row::new();
         if !step.table.read_row(snapshot, rid, source, &mut row) {
@@ -169,8 +195,45 @@ impl OwnView {
             }
         }
         let types = types_of(&*step.table, source);
-        let computed = transform.eval(&batch::batch_of(&types, &[row])).ok()?;
-        Some(batch::value_at(&computed, 0, *ty))
+        let compute = || {
+            let computed =
+                transform.eval(&batch::batch_of(&types, std::slice::from_ref(&row))).ok()?;
+            Some(batch::value_at(&computed, 0, *ty))
+        };
+        match drawn {
+            Some(drawn) => drawn.of_version(rid, &row, compute),
+            None => compute(),
+        }
+    }
+
+    /// Whether everything that is stored is in line with a view [A3].
+    fn is_steady(&self, snapshot: &Snapshot) -> bool {
+        let steady = self.steady.as_ref().map_or(0, |steady| steady.load(Ordering::SeqCst));
+        steady != 0 && steady == snapshot.ts.0
+    }
+
+    /// The rows in a range of keys of an index being built, in line with the view; `None` if it was not all the
+    /// while.
+    fn seek_steady(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        projection: &[usize],
+    ) -> Option<Vec<(RowId, Row)>> {
+        if !self.is_steady(snapshot) {
+            return None;
+        }
+        let mut found = Vec::new();
+        self.table.seek(snapshot, index, range, direction, projection, &mut |rid, row| {
+            found.push((rid, row.clone()));
+            match found.len() < MOST_STEADY {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        (self.is_steady(snapshot) && found.len() < MOST_STEADY).then_some(found)
     }
 
     /// Puts into a row, read in a projection, what is to be computed.
@@ -292,8 +355,15 @@ impl Table for OwnView {
         let seen = self.seen(snapshot);
         let snapshot = &*seen;
         if self.concerns(snapshot) && self.built.contains(&index) {
-            let found = self.seek_all(snapshot, index, &KeyRange::exactly(key), projection);
-            return found.first(out);
+            let range = KeyRange::exactly(key);
+            if let Some(found) =
+                self.seek_steady(snapshot, index, &range, Direction::Forward, projection)
+            {
+                let (rid, row) = found.into_iter().next()?;
+                out.extend(row);
+                return Some(rid);
+            }
+            return self.seek_all(snapshot, index, &range, projection).first(out);
         }
         let start = out.len();
         let rid = self.table.get_by_key(snapshot, index, key, projection, out)?;
@@ -325,7 +395,16 @@ impl Table for OwnView {
             };
             return self.table.seek(snapshot, index, range, direction, projection, &mut corrected);
         }
-        self.seek_all(snapshot, index, range, projection).visit(direction, visit);
+        match self.seek_steady(snapshot, index, range, direction, projection) {
+            Some(found) => {
+                for (rid, mut row) in found {
+                    if visit(rid, &mut row).is_break() {
+                        return;
+                    }
+                }
+            }
+            None => self.seek_all(snapshot, index, range, projection).visit(direction, visit),
+        }
     }
 
     fn row_estimate(&self) -> u64 {

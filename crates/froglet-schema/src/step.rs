@@ -34,6 +34,7 @@ use crate::build::{Building, Deferred};
 use crate::change::{Check, Transform};
 use crate::copy::Copy;
 use crate::derive::Derivation;
+use crate::drawn::Drawn;
 use crate::error::SchemaError;
 use crate::front::Front;
 use crate::rows::{row_at, types_of};
@@ -54,6 +55,8 @@ pub enum StepKind {
         filled: Option<usize>,
         /// The error for a NULL, where the column is NOT NULL.
         not_null: Option<Arc<dyn Fn() -> SchemaError + Send + Sync>>,
+        /// Of a volatile transform: which rows have their value.
+        drawn: Option<Drawn>,
     },
     /// Checks a condition.
     Verify {
@@ -377,14 +380,23 @@ impl Step {
     /// Rows of a block (`None`: all) of their own table.
     fn run(&self, owner: TxnId, block: u32, rows: Option<&[RowId]>) -> Result<u64, SchemaError> {
         match &self.kind {
-            StepKind::Fill { source, target, transform, not_null, .. } => {
+            StepKind::Fill { source, target, ty, transform, not_null, drawn, .. } => {
                 let mut fill = |rows: &BlockRows| -> Result<_, MigrateError> {
-                    let array = transform.eval(&rows.batch)?;
+                    let fill: ColumnFill = match drawn {
+                        Some(drawn) => drawn.fill(rows, *ty, &**transform)?,
+                        None => vec![transform.eval(&rows.batch)?].into(),
+                    };
+                    let has_null = fill.columns.iter().any(|array| array.null_count() > 0);
                     match not_null {
-                        Some(error) if array.null_count() > 0 => Err(error().into()),
-                        _ => Ok(vec![array].into()),
+                        Some(error) if has_null => Err(error().into()),
+                        _ => Ok(fill),
                     }
                 };
+                let mut source = Cow::Borrowed(source.as_slice());
+                if drawn.is_some() {
+                    source.to_mut().push(*target);
+                }
+                let source = &*source;
                 let target = std::slice::from_ref(target);
                 let table = &self.table;
                 Ok(table

@@ -206,6 +206,12 @@ pub trait SessionFunctions: Send + Sync {
         let _ = sequence;
         Err(SqlError::unsupported("nextval without a session"))
     }
+    /// The next value of a sequence that there was when a statement of transaction `txn` began, which was allowed
+    /// to ask for it: also after the statement, whatever has become of the session and the sequence.
+    fn draw(&self, sequence: &SequenceDef, txn: u64) -> Result<i64, SqlError> {
+        let _ = txn;
+        self.next_value(sequence.id)
+    }
     fn current_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
         let _ = sequence;
         Err(SqlError::unsupported("currval without a session"))

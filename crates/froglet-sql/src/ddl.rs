@@ -113,6 +113,7 @@ impl Ddl<'_> {
             ObjectDdl::Rename { kind, if_exists, name, to } => {
                 self.rename_object(*kind, *if_exists, name, to).await
             }
+            ObjectDdl::RenameIndex { name, to } => self.rename_index(name, to, true).await,
             ObjectDdl::SetSchema { kind, if_exists, name, schema } => {
                 self.set_schema(*kind, *if_exists, name, schema).await
             }

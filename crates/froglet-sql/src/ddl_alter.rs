@@ -20,9 +20,12 @@ use crate::ddl::Ddl;
 use crate::ddl_column::{self, Serial, Source};
 use crate::error::SqlError;
 use crate::lazy_column::{self, From, constrained, depends_on};
-use crate::resolve::{self, Names};
+use crate::object_ddl::Kind;
+use crate::resolve::{self, Names, Relation};
+use crate::sequence_ddl::AlterSequence;
 use crate::storage_options;
 use crate::stored::{self, DefaultKind};
+use crate::token_forms::{ColumnAction, column_action};
 use crate::types::{self, oids};
 
 impl Ddl<'_> {
@@ -30,6 +33,9 @@ impl Ddl<'_> {
         if alter.if_exists && self.names().relation(&alter.name)?.is_none() {
             self.skip("relation", &alter.name)?;
             return Ok("ALTER TABLE".to_owned());
+        }
+        if let Some(tag) = self.rename_of_another_kind(alter).await? {
+            return Ok(tag);
         }
         let before = self.table(&alter.name)?;
         let id = before.def.id;
@@ -91,6 +97,32 @@ impl Ddl<'_> {
             self.apply(Change::AddConstraint { table: id, constraint }).await?;
         }
         Ok(())
+    }
+
+    /// ALTER TABLE renames views, sequences and indexes, too.
+    async fn rename_of_another_kind(&mut self, alter: &AlterTable) -> Result<Option<String>, Stop> {
+        use AlterTableOperation as Op;
+        let [operation] = &alter.operations[..] else { return Ok(None) };
+        match (self.names().relation(&alter.name)?, operation) {
+            (Some(Relation::View(_)), Op::RenameTable { table_name }) => {
+                let (RenameTableNameKind::To(to) | RenameTableNameKind::As(to)) = table_name;
+                let to = Names::parts(to)?.1;
+                self.rename_object(Kind::View, false, &alter.name, &to).await?;
+            }
+            (Some(Relation::View(_)), Op::RenameColumn { old_column_name, new_column_name }) => {
+                let (column, to) = (fold(old_column_name), fold(new_column_name));
+                self.rename_view_column(Kind::View, false, &alter.name, &column, &to).await?;
+            }
+            (Some(Relation::Sequence(_)), Op::RenameTable { table_name }) => {
+                let (RenameTableNameKind::To(to) | RenameTableNameKind::As(to)) = table_name;
+                let (name, rename) = (alter.name.clone(), Some(Names::parts(to)?.1));
+                let (ty, options) = (None, Default::default());
+                let renamed = AlterSequence { name, if_exists: false, rename, ty, options };
+                self.alter_sequence(&renamed).await?;
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some("ALTER TABLE".to_owned()))
     }
 
     /// 42809 of what a materialized view has no part in.
@@ -360,9 +392,17 @@ impl Ddl<'_> {
         let def = table.def.column(&column).expect("just found");
         let kind = stored::default_kind(def);
         if let AlterColumnOperation::SetDefault { value } = operation
-            && let Some(if_exists) = crate::token_forms::drops_identity(value)
+            && let Some(action) = column_action(value)
         {
-            return self.drop_identity(table, def, if_exists).await;
+            return match action {
+                ColumnAction::DropIdentity { if_exists } => {
+                    self.drop_identity(table, def, if_exists).await
+                }
+                ColumnAction::DropExpression { if_exists } => {
+                    self.drop_expression(table, def, if_exists).await
+                }
+                ColumnAction::SetIdentity(options) => self.set_identity(table, def, &options).await,
+            };
         }
         let change = match operation {
             AlterColumnOperation::SetNotNull if def.not_null => return Ok(()),
@@ -636,7 +676,10 @@ fn pass(operation: &AlterTableOperation) -> Pass {
         Op::AlterColumn { op, .. } => match op {
             AlterColumnOperation::DropDefault | AlterColumnOperation::DropNotNull => Pass::Drops,
             AlterColumnOperation::SetDefault { value }
-                if crate::token_forms::drops_identity(value).is_some() =>
+                if matches!(
+                    column_action(value),
+                    Some(ColumnAction::DropIdentity { .. } | ColumnAction::DropExpression { .. })
+                ) =>
             {
                 Pass::Drops
             }

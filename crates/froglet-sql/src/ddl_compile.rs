@@ -11,7 +11,8 @@ use froglet_schema::{Check, ColumnDef, Fill, NewColumn, SchemaError, TableDef, T
 use crate::context::EvalContext;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
-use crate::expr::{RowExpr, Scope, is_immutable};
+use crate::expr::{RowExpr, Scope, is_immutable, untyped};
+use crate::frozen::Frozen;
 use crate::stored;
 use crate::types::cast::{CastContext, assignable};
 use crate::types::numeric::precision_scale;
@@ -74,6 +75,10 @@ impl Transform for Computed {
 
     fn eval(&self, batch: &RecordBatch) -> Result<ArrayRef, SchemaError> {
         Ok(types::as_stored(&eval(&self.expr, batch, &self.context)?))
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.expr.volatile()
     }
 }
 
@@ -274,8 +279,14 @@ impl Ddl<'_> {
         if !compiled.volatile() {
             return Ok(Fill::Constant(compiled.eval_row(&[], self.eval)?));
         }
-        let computed = Computed { expr: compiled, inputs: vec![], context: self.eval.clone() };
+        let computed = Computed { expr: compiled, inputs: vec![], context: self.lasting() };
         Ok(Fill::Compute(Arc::new(computed), None))
+    }
+
+    /// The session as it is, for what is evaluated for rows of writers after the statement, and perhaps after the
+    /// session.
+    fn lasting(&self) -> EvalContext {
+        EvalContext::new(Arc::new(Frozen::new(self.session.clone())))
     }
 
     /// A check's condition over a table.
@@ -291,7 +302,7 @@ impl Ddl<'_> {
         violation: SqlError,
     ) -> Arc<dyn Check> {
         let inputs = expr.inputs().iter().map(|at| table.columns[*at].id).collect();
-        Arc::new(Condition { expr, inputs, context: self.eval.clone(), violation })
+        Arc::new(Condition { expr, inputs, context: self.lasting(), violation })
     }
 
     pub(crate) fn not_null_check(&self, table: &TableDef, column: &ColumnDef) -> Arc<dyn Check> {
@@ -317,7 +328,13 @@ impl Ddl<'_> {
             stored::DefaultKind::Generated => {
                 ("generation expression", self.check_generated(&expr, table, new).is_ok())
             }
-            _ => ("default", self.compile_default(&expr, new).is_ok()),
+            // A literal without a type has the column's, and is cast as an assignment casts.
+            _ => {
+                let is_null = matches!(&expr, Expr::Value(value) if value.value == Ast::Null);
+                let is_cast =
+                    !untyped(&expr) || is_null || assignable(old.sql_type.oid, new.sql_type.oid);
+                ("default", is_cast && self.compile_default(&expr, new).is_ok())
+            }
         };
         if suits {
             return Ok(());

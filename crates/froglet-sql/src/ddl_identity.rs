@@ -11,6 +11,7 @@ use crate::ddl_alter::new_column;
 use crate::ddl_column::Serial;
 use crate::ddl_sequence;
 use crate::error::SqlError;
+use crate::sequence_ddl;
 use crate::stored;
 use crate::types::oids;
 
@@ -73,6 +74,55 @@ impl Ddl<'_> {
         self.apply(Change::SetDefault { table: id, column: name, default: None }).await?;
         for sequence in owned {
             self.apply(Change::DropSequence { sequence: sequence.id }).await?;
+        }
+        Ok(())
+    }
+
+    /// A generated column becomes an ordinary one, and keeps its values.
+    pub(crate) async fn drop_expression(
+        &mut self,
+        table: &TableVersion,
+        column: &ColumnDef,
+        if_exists: bool,
+    ) -> Result<(), Stop> {
+        if stored::default_kind(column) != stored::DefaultKind::Generated {
+            let message = format!(
+                "column \"{}\" of relation \"{}\" is not a stored generated column",
+                column.name, table.def.name
+            );
+            if if_exists {
+                self.notice(SqlState::SUCCESSFUL_COMPLETION, format!("{message}, skipping"));
+                return Ok(());
+            }
+            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+        }
+        let (table, column) = (table.def.id, column.name.clone());
+        self.apply(Change::SetDefault { table, column, default: None }).await?;
+        Ok(())
+    }
+
+    /// SET GENERATED …, SET with an option of its sequence, RESTART: `written` has them all.
+    pub(crate) async fn set_identity(
+        &mut self,
+        table: &TableVersion,
+        column: &ColumnDef,
+        written: &str,
+    ) -> Result<(), Stop> {
+        let (always, options) = sequence_ddl::parse_identity(written)?;
+        let Some(nextval) = stored::identity_text(column) else {
+            let message = format!(
+                "column \"{}\" of relation \"{}\" is not an identity column",
+                column.name, table.def.name
+            );
+            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+        };
+        if let Some(always) = always {
+            let default = Some(stored::store_identity(always, nextval));
+            let (table, column) = (table.def.id, column.name.clone());
+            self.apply(Change::SetDefault { table, column, default }).await?;
+        }
+        for sequence in self.sequences_of(&table.def, column.id) {
+            self.set_sequence_options(&sequence, &options).await?;
         }
         Ok(())
     }

@@ -242,17 +242,33 @@ impl Ddl<'_> {
         operation: &AlterIndexOperation,
     ) -> Result<String, Stop> {
         let AlterIndexOperation::RenameIndex { index_name } = operation;
-        let (table, at) = self.index(name)?.ok_or_else(|| missing(name))?;
-        let new = Names::parts(index_name)?.1;
-        self.refuse_taken(&table.def.schema, &new)?;
+        self.rename_index(name, &Names::parts(index_name)?.1, false).await
+    }
+
+    /// ALTER INDEX … RENAME TO
+    pub(crate) async fn rename_index(
+        &mut self,
+        name: &ObjectName,
+        new: &str,
+        if_exists: bool,
+    ) -> Result<String, Stop> {
+        let Some((table, at)) = self.index(name)? else {
+            if if_exists {
+                self.skip("relation", name)?;
+                return Ok("ALTER INDEX".to_owned());
+            }
+            return Err(crate::resolve::no_relation(&Names::parts(name)?.1).into());
+        };
+        self.refuse_taken(&table.def.schema, new)?;
+        let name = new.to_owned();
         let index = &table.def.indexes[at];
         let change = match table.def.constraint_of_index(index.spec.id) {
             Some(constraint) => Change::RenameConstraint {
                 table: table.def.id,
                 constraint: constraint.name.clone(),
-                name: new,
+                name,
             },
-            None => Change::RenameIndex { table: table.def.id, index: index.id, name: new },
+            None => Change::RenameIndex { table: table.def.id, index: index.id, name },
         };
         self.apply(change).await?;
         Ok("ALTER INDEX".to_owned())

@@ -116,41 +116,61 @@ impl Ddl<'_> {
         if alter.ty.is_some() {
             retype(&mut def, type_of(alter.ty.as_deref()))?;
         }
-        if let Some(increment) = alter.options.increment {
-            def.increment = increment;
-        }
-        let (low, high) = bounds(def.type_oid, def.increment)?;
-        if let Some(min) = alter.options.min {
-            def.min = min.unwrap_or(low);
-        }
-        if let Some(max) = alter.options.max {
-            def.max = max.unwrap_or(high);
-        }
-        if let Some(start) = alter.options.start {
-            def.start = start;
-        }
-        if let Some(cycle) = alter.options.cycle {
-            def.cycle = cycle;
-        }
         match &alter.options.owned_by {
             Some(Some(column)) => def.owned_by = self.owner(column)?,
             Some(None) => def.owned_by = None,
             None => {}
         }
+        self.change_sequence(&sequence, def, &alter.options).await?;
+        Ok("ALTER SEQUENCE".to_owned())
+    }
+
+    /// Gives a sequence some options.
+    pub(crate) async fn set_sequence_options(
+        &mut self,
+        sequence: &SequenceDef,
+        options: &Options,
+    ) -> Result<(), Stop> {
+        self.change_sequence(sequence, sequence.clone(), options).await
+    }
+
+    /// Makes a sequence another, with some options.
+    async fn change_sequence(
+        &mut self,
+        sequence: &SequenceDef,
+        mut def: SequenceDef,
+        options: &Options,
+    ) -> Result<(), Stop> {
+        if let Some(increment) = options.increment {
+            def.increment = increment;
+        }
+        let (low, high) = bounds(def.type_oid, def.increment)?;
+        if let Some(min) = options.min {
+            def.min = min.unwrap_or(low);
+        }
+        if let Some(max) = options.max {
+            def.max = max.unwrap_or(high);
+        }
+        if let Some(start) = options.start {
+            def.start = start;
+        }
+        if let Some(cycle) = options.cycle {
+            def.cycle = cycle;
+        }
         check(&def)?;
-        match alter.options.restart {
+        match options.restart {
             Some(restart) => {
                 let value = restart.unwrap_or(def.start);
                 check_place(&def, value)?;
                 self.session.rest_on(self.catalog.set_value(&def, value, false)?);
             }
-            None => check_place(&def, self.catalog.sequence_state(&sequence).value)?,
+            None => check_place(&def, self.catalog.sequence_state(sequence).value)?,
         }
         if def != *sequence {
             self.apply(Change::AlterSequence(def.clone())).await?;
-            self.follow_sequence(&sequence, &def).await?;
+            self.follow_sequence(sequence, &def).await?;
         }
-        Ok("ALTER SEQUENCE".to_owned())
+        Ok(())
     }
 
     /// Defaults that draw from a sequence do so under its new name.

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use froglet_engine::SqlState;
+use froglet_schema::lazy::NO_WAY;
 use froglet_schema::{
     Applied, Change, LazyQuery, LazyVerify, MadeOf, NewColumn, NewTable, TableQuery,
 };
@@ -138,11 +139,20 @@ impl Choice {
         let lazily = match mode {
             Mode::Eager => return Ok(Choice::Eager("froglet.migration is eager")),
             Mode::Lazy | Mode::Hybrid => {
-                let lazily = lazily.map_err(|why| {
-                    let message = format!("table \"{table}\" cannot be made lazily");
-                    refused(message, why).hint("Set froglet.migration to auto or eager.")
-                })?;
-                return Ok(Choice::Lazy(lazily, "froglet.migration says so"));
+                let cannot = |why: &str, hint: &str| {
+                    refused(format!("table \"{table}\" cannot be made lazily"), why).hint(hint)
+                };
+                let lazily =
+                    lazily.map_err(|why| cannot(why, "Set froglet.migration to auto or eager."))?;
+                return match hindrance(&lazily.query) {
+                    Some(NO_WAY) => Err(cannot(
+                        NO_WAY,
+                        "Create such an index on each table that the query reads, or set \
+                         froglet.migration to auto or eager.",
+                    )),
+                    Some(why) => Err(cannot(why, "Set froglet.migration to auto or eager.")),
+                    None => Ok(Choice::Lazy(lazily, "froglet.migration says so")),
+                };
             }
             Mode::Auto if !is_large => {
                 return Ok(Choice::Eager("it is small (froglet.migration_auto_rows)"));

@@ -36,7 +36,8 @@ use froglet_schema::{SqlType, TableDef};
 use crate::context::EvalContext;
 use crate::df_error::map_df_error;
 use crate::error::SqlError;
-use crate::lazy_query::{is_widening, may_fail, reads_catalog};
+use crate::lazy_query::reads_catalog;
+use crate::migrate::may_fail::{self, CastKind};
 use crate::names::volatility;
 use crate::planning::{NoTables, PlanContext, param_fields};
 use crate::quick::Quick;
@@ -149,6 +150,7 @@ pub struct RowExpr {
     data_type: DataType,
     sql_type: SqlType,
     volatile: bool,
+    may_fail: bool,
     reads_catalog: bool,
     uses_params: bool,
     target: Option<Target>,
@@ -301,6 +303,7 @@ impl RowExpr {
             data_type: types::arrow_of_column(column),
             sql_type: ty,
             volatile: false,
+            may_fail: false,
             reads_catalog: false,
             uses_params: false,
             target: None,
@@ -329,6 +332,7 @@ impl RowExpr {
             data_type: field.data_type().clone(),
             sql_type: sql_type_of_field(&field),
             volatile: logical.is_volatile(),
+            may_fail: may_fail::of_expr(&logical, &full),
             reads_catalog,
             uses_params: logical.column_refs().into_iter().any(is_param),
             physical,
@@ -373,10 +377,9 @@ impl RowExpr {
         let is_same = |target: &Target| {
             let wanted = types::arrow_of_column(target.column);
             wanted == self.data_type && target.ty == self.sql_type
-                || is_widening(&self.data_type, &wanted)
+                || may_fail::cast(self.sql_type.oid, target.ty, CastKind::Assigned)
         };
-        self.target.as_ref().is_some_and(|target| !is_same(target))
-            || may_fail(&self.physical, &self.schema)
+        self.may_fail || self.target.as_ref().is_some_and(|target| !is_same(target))
     }
 
     /// Whether it may be another value once there are other tables.

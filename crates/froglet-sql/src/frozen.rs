@@ -1,13 +1,17 @@
 //! A session as it was when a statement began, for a query that is run again after it: what a migration
 //! makes of a row that changes must be what it made of the others.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use froglet_schema::{CatalogVersion, ObjectId};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
+use crate::functions::may_use;
+use crate::privileges::bits;
 use crate::types::Zone;
 
 /// See the module. Sequences go on.
@@ -16,6 +20,8 @@ pub(crate) struct Frozen {
     zone: Zone,
     catalog: Arc<CatalogVersion>,
     values: FrozenValues,
+    /// Sequences that the user may draw from, as far as was asked.
+    allowed: Mutex<HashSet<ObjectId>>,
 }
 
 /// What outlives the server.
@@ -58,7 +64,8 @@ impl Frozen {
             statement_time_us: session.statement_time_us(),
             transaction_id: session.transaction_id(),
         };
-        Frozen { zone: session.zone(), catalog: session.catalog(), session, values }
+        let (zone, catalog) = (session.zone(), session.catalog());
+        Frozen { zone, catalog, session, values, allowed: Mutex::default() }
     }
 
     /// What it takes to have the same again.
@@ -73,7 +80,8 @@ impl Frozen {
         catalog: Arc<CatalogVersion>,
     ) -> Frozen {
         let zone = values.setting("TimeZone").and_then(|zone| Zone::parse(&zone));
-        Frozen { zone: zone.unwrap_or(Zone::UTC), catalog, session, values }
+        let zone = zone.unwrap_or(Zone::UTC);
+        Frozen { zone, catalog, session, values, allowed: Mutex::default() }
     }
 }
 
@@ -127,7 +135,14 @@ impl SessionFunctions for Frozen {
     }
 
     fn next_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {
-        self.session.next_value(sequence)
+        let Some(def) = self.catalog.sequences.get(&sequence) else {
+            return self.session.next_value(sequence);
+        };
+        if !self.allowed.lock().contains(&sequence) {
+            may_use(&self.catalog, &self.values.user, sequence, bits::USAGE | bits::UPDATE)?;
+            self.allowed.lock().insert(sequence);
+        }
+        self.session.draw(def, self.values.transaction_id)
     }
 
     fn current_value(&self, sequence: ObjectId) -> Result<i64, SqlError> {

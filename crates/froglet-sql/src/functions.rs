@@ -86,6 +86,26 @@ fn inserts_identity(who: &Who<'_>, catalog: &CatalogVersion, sequence: ObjectId)
             || of_columns.into_iter().any(|(id, _)| who.on_column(access, *id) & bits::INSERT != 0))
 }
 
+/// What a user may do with a sequence; 42501 if that is none of these.
+pub(crate) fn may_use(
+    catalog: &CatalogVersion,
+    user: &str,
+    sequence: ObjectId,
+    privilege: u16,
+) -> Result<u16, SqlError> {
+    let who = Who::named(catalog, user);
+    let mut given = who.privileges(Kind::Sequence, sequence);
+    if given & privilege == 0 && inserts_identity(&who, catalog, sequence) {
+        // Who inserts rows need not ask for the numbers that they get.
+        given |= bits::USAGE;
+    }
+    if given & privilege == 0 {
+        let (what, name) = privileges::called(catalog, sequence);
+        return Err(privileges::no_privilege(what, &name));
+    }
+    Ok(given)
+}
+
 /// What a user may do with sequences under a catalog version, as far as it was asked.
 #[derive(Default)]
 struct Allowed {
@@ -231,16 +251,7 @@ impl SessionState {
             }
             (inner.catalog.clone(), user)
         };
-        let who = Who::named(&catalog, &user);
-        let mut given = who.privileges(Kind::Sequence, id);
-        if given & privilege == 0 && inserts_identity(&who, &catalog, id) {
-            // Who inserts rows need not ask for the numbers that they get.
-            given |= bits::USAGE;
-        }
-        if given & privilege == 0 {
-            let (what, name) = privileges::called(&catalog, id);
-            return Err(privileges::no_privilege(what, &name));
-        }
+        let given = may_use(&catalog, &user, id, privilege)?;
         self.inner.lock().allowed.sequences.insert(id, given);
         Ok(())
     }
@@ -433,6 +444,19 @@ impl SessionFunctions for SessionState {
         let mut inner = self.inner.lock();
         inner.given.insert(sequence, value);
         inner.last_given = Some(sequence);
+        Ok(value)
+    }
+
+    fn draw(&self, sequence: &SequenceDef, txn: u64) -> Result<i64, SqlError> {
+        let catalog = self.db.catalog();
+        let latest = catalog.latest();
+        let today = latest.sequences.get(&sequence.id);
+        let value = catalog.next_value(today.map_or(sequence, |def| def))?;
+        let mut inner = self.inner.lock();
+        if inner.transaction_id == txn {
+            inner.given.insert(sequence.id, value);
+            inner.last_given = Some(sequence.id);
+        }
         Ok(value)
     }
 

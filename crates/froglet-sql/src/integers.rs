@@ -9,9 +9,11 @@
 //! table: no row of a join has to be made for that.
 
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue};
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::{Expr, ExprSchemable};
 
+use crate::migrate::may_fail;
 use crate::semantics::arith::{Arith, Op};
 
 /// Bounds that are tried, the widest first; the first is that of every type.
@@ -52,34 +54,25 @@ fn arithmetic_of(expr: &Expr, out: &mut Vec<Column>) {
     if arith(expr).is_some() {
         return out.extend(expr.column_refs().into_iter().cloned());
     }
-    children(expr).into_iter().flatten().for_each(|child| arithmetic_of(child, out));
+    children(expr).into_iter().for_each(|child| arithmetic_of(child, out));
 }
 
-/// What an expression that does not itself fail is made of; `None` of any other.
-fn children(expr: &Expr) -> Option<Vec<&Expr>> {
-    Some(match expr {
-        Expr::Column(_) | Expr::Literal(..) => Vec::new(),
-        Expr::Alias(alias) => vec![&alias.expr],
-        Expr::Not(inner) | Expr::IsNull(inner) | Expr::IsNotNull(inner) => vec![inner],
-        Expr::BinaryExpr(binary)
-            if binary.op.supports_propagation()
-                || matches!(binary.op, Operator::And | Operator::Or) =>
-        {
-            vec![&binary.left, &binary.right]
-        }
-        Expr::Case(case) => {
-            let when = case.when_then_expr.iter().flat_map(|(when, then)| [&**when, &**then]);
-            case.expr.iter().chain(&case.else_expr).map(AsRef::as_ref).chain(when).collect()
-        }
-        _ => return None,
-    })
+/// The parts of an expression.
+fn children(expr: &Expr) -> Vec<&Expr> {
+    let mut parts = Vec::new();
+    let push = |part| {
+        parts.push(part);
+        Ok(TreeNodeRecursion::Continue)
+    };
+    expr.apply_children(push).expect("nothing here fails");
+    parts
 }
 
 fn is_safe(expr: &Expr, schema: &DFSchema, bound: i128) -> bool {
-    if arith(expr).is_some() {
-        return interval(expr, schema, bound).is_some();
+    if may_fail::is_total(expr, schema) {
+        return children(expr).into_iter().all(|child| is_safe(child, schema, bound));
     }
-    children(expr).is_some_and(|all| all.into_iter().all(|child| is_safe(child, schema, bound)))
+    arith(expr).is_some() && interval(expr, schema, bound).is_some()
 }
 
 fn range_of(ty: &DataType) -> Option<(i128, i128)> {

@@ -16,11 +16,11 @@ use crate::ddl_compile::{Computed, Converted};
 use crate::error::SqlError;
 use crate::frozen::{Frozen, FrozenValues};
 use crate::functions::SessionState;
-use crate::lazy_query::{Mode, is_widening, refused};
+use crate::lazy_query::{Mode, refused};
+use crate::migrate::may_fail::{self, CastKind};
 use crate::names::closed;
 use crate::resolve::Names;
 use crate::stored;
-use crate::types::arrow_of_column;
 
 /// How a column's values come from the columns of its table.
 #[derive(Clone, Copy)]
@@ -187,7 +187,7 @@ fn compiled(
             (
                 Arc::new(converted),
                 None,
-                !is_widening(&arrow_of_column(old.ty), &arrow_of_column(column.ty)),
+                !may_fail::cast(old.sql_type.oid, column.sql_type, CastKind::Assigned),
             )
         }
     };

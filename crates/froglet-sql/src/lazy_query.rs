@@ -9,13 +9,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
-use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
-};
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{CreateTableOptions, Query, SqlOption};
 use froglet_engine::{Snapshot, SqlState};
 use froglet_schema::plain::EnumDef;
@@ -30,7 +25,6 @@ use crate::names::closed;
 use crate::resolve::Names;
 use crate::semantics::casts::CastFunction;
 use crate::table_query::Lazily;
-use crate::types::EXACT;
 use crate::{stored, table_query, udf};
 
 /// How rows of a new table are made, and values of a computed column.
@@ -150,52 +144,6 @@ pub(crate) fn recompile(
     let made = context.enter(plan)?;
     let why = |why| broken(format!("a lazy migration cannot be run, {why}: {}", recipe.query));
     made.lazily.map(|lazily| lazily.query).map_err(why)
-}
-
-/// Functions that have a value for all arguments of their types.
-const TOTAL: [&str; 4] = ["coalesce", crate::udf::guarded::CONCAT, "lower", "upper"];
-
-/// Whether every value of one type is one of another.
-pub(crate) fn is_widening(from: &DataType, to: &DataType) -> bool {
-    use DataType::{Float32, Float64, Int16, Int32, Int64};
-    // An exact numeric has all digits of any number but of a float.
-    let is_exact = *to == EXACT && (from.is_integer() || matches!(from, DataType::Decimal128(..)));
-    is_exact
-        || matches!(
-            (from, to),
-            (Int16, Int32 | Int64 | Float32 | Float64)
-                | (Int32, Int64 | Float64)
-                | (Float32, Float64)
-        )
-}
-
-/// Whether evaluating an expression over rows of a schema may fail for some.
-pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
-    let expr_ref = expr.as_ref();
-    let succeeds = |function: &ScalarFunctionExpr| {
-        let cast = function.fun().inner().downcast_ref::<CastFunction>();
-        let from = function.args().first().and_then(|arg| arg.data_type(schema).ok());
-        let is_cast = cast.is_some();
-        TOTAL.contains(&function.fun().name())
-            || is_cast && from.is_some_and(|from| is_widening(&from, function.return_type()))
-    };
-    let widens = |cast: &CastExpr| {
-        cast.expr().data_type(schema).is_ok_and(|from| is_widening(&from, cast.cast_type()))
-    };
-    let is_safe = expr_ref.is::<Column>()
-        || expr_ref.is::<Literal>()
-        || expr_ref.is::<NotExpr>()
-        || expr_ref.is::<IsNullExpr>()
-        || expr_ref.is::<IsNotNullExpr>()
-        || expr_ref.is::<CaseExpr>()
-        || expr_ref.downcast_ref::<ScalarFunctionExpr>().is_some_and(succeeds)
-        || expr_ref.downcast_ref::<CastExpr>().is_some_and(widens)
-        || expr_ref.downcast_ref::<BinaryExpr>().is_some_and(|binary| {
-            let op = binary.op();
-            op.supports_propagation()
-                || matches!(op, Operator::And | Operator::Or | Operator::StringConcat)
-        });
-    !is_safe || expr.children().into_iter().any(|child| may_fail(child, schema))
 }
 
 /// Whether evaluating an expression looks into the catalog, which may be another one later.

@@ -80,6 +80,7 @@ mod lookup_query;
 mod merge;
 mod merge_parse;
 mod merge_plan;
+mod migrate;
 mod modify;
 mod modify_plan;
 mod modify_query;

@@ -67,6 +67,11 @@ pub enum ObjectDdl {
         name: ObjectName,
         to: String,
     },
+    /// ALTER INDEX IF EXISTS … RENAME TO
+    RenameIndex {
+        name: ObjectName,
+        to: String,
+    },
     SetSchema {
         kind: Kind,
         if_exists: bool,
@@ -237,12 +242,33 @@ pub(crate) fn alter(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
             Ok(ObjectDdl::RenameSchema { name, to: cursor.name()? })
         }));
     }
+    if cursor.skip("index") {
+        if !(cursor.skip("if") && cursor.skip("exists")) {
+            return None;
+        }
+        let name = cursor.object_name().ok()?;
+        return cursor.skip("rename").then(|| {
+            finish(&mut cursor, |cursor| {
+                cursor.expect("to")?;
+                Ok(ObjectDdl::RenameIndex { name, to: cursor.name()? })
+            })
+        });
+    }
     let kind = kind(&mut cursor)?;
     let if_exists = cursor.skip("if") && cursor.skip("exists");
     if kind == Kind::Table {
         cursor.skip("only");
     }
     let name = cursor.object_name().ok()?;
+    // Every table is logged; of one alone there is nothing to do.
+    if kind == Kind::Table
+        && !if_exists
+        && matches!(&tokens[cursor.at..], [set, logged, rest @ ..]
+        if is_word(set, "set") && is_word(logged, "logged")
+            && rest.iter().all(|t| matches!(t.token, Token::SemiColon | Token::EOF)))
+    {
+        return Some(Ok(Command::Maintenance { tag: "ALTER TABLE", tables: vec![name] }));
+    }
     if cursor.skip("set") && cursor.skip("schema") {
         return Some(finish(&mut cursor, |cursor| {
             Ok(ObjectDdl::SetSchema { kind, if_exists, name, schema: cursor.name()? })
@@ -272,6 +298,11 @@ pub(crate) fn alter(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         })),
         Kind::Type => Some(finish(&mut cursor, |cursor| alter_type(cursor, name))),
     }
+}
+
+fn is_word(token: &TokenWithSpan, word: &str) -> bool {
+    matches!(&token.token, Token::Word(w)
+        if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
 }
 
 /// After `OWNER`.

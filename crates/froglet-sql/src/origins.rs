@@ -3,11 +3,9 @@
 //!
 //! Scans are numbered as they are met from left to right, as the inputs of a divided plan are (`units.rs`).
 
-use datafusion::arrow::datatypes::DataType;
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan};
+use datafusion::logical_expr::{Expr, JoinType, LogicalPlan};
 
-use crate::semantics::numerics;
 use crate::units::{Source, columns_read};
 
 /// What is known of the rows of a node.
@@ -121,51 +119,4 @@ pub(crate) fn of(plan: &LogicalPlan) -> Result<Origins> {
             Origins::of_nothing(width, scans)
         }
     })
-}
-
-/// Whether every integer of one type is one of another.
-fn widens(from: &DataType, to: &DataType) -> bool {
-    use DataType::{Int16, Int32, Int64};
-    matches!((from, to), (Int16, Int16 | Int32 | Int64) | (Int32, Int32 | Int64) | (Int64, Int64))
-}
-
-/// Whether evaluating an expression may fail for some row, as far as can be told without its data.
-pub(crate) fn may_fail(plan: &LogicalPlan) -> Result<bool> {
-    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-    use datafusion::logical_expr::Operator;
-    let mut fails = false;
-    plan.apply(|node| {
-        let schemas: Vec<_> = node.inputs().into_iter().map(LogicalPlan::schema).collect();
-        let ty = |expr: &Expr| schemas.iter().find_map(|schema| expr.get_type(schema).ok());
-        for expr in node.expressions() {
-            expr.apply(|expr| {
-                let is_safe = match expr {
-                    Expr::Column(_) | Expr::Literal(..) | Expr::Alias(_) | Expr::Not(_) => true,
-                    Expr::IsNull(_) | Expr::IsNotNull(_) | Expr::Case(_) => true,
-                    Expr::BinaryExpr(binary) => {
-                        let op = binary.op;
-                        op.supports_propagation() || matches!(op, Operator::And | Operator::Or)
-                    }
-                    Expr::Cast(cast) => {
-                        ty(&cast.expr).is_some_and(|from| widens(&from, cast.field.data_type()))
-                    }
-                    Expr::ScalarFunction(call) => {
-                        let from = call.args.first().and_then(ty);
-                        let is_total = |ty| numerics::is_number(&ty) && !ty.is_floating();
-                        numerics::is_total(&call.func) && from.is_some_and(is_total)
-                    }
-                    // A sum has more digits than any number of rows can fill.
-                    Expr::AggregateFunction(function) => {
-                        let known = ["count", "sum", "min", "max", "avg", "bool_and", "bool_or"];
-                        known.contains(&function.func.name())
-                    }
-                    _ => false,
-                };
-                fails |= !is_safe;
-                Ok(if fails { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-            })?;
-        }
-        Ok(if fails { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(fails)
 }

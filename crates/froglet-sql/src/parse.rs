@@ -151,6 +151,11 @@ pub(crate) fn parse_query(text: &str) -> Result<datafusion::sql::sqlparser::ast:
         .map_err(|e| Failure { error: e, tokens: Vec::new() }.into_sql(text))
 }
 
+/// The tokens of one statement, or of a part of one.
+pub(crate) fn tokens_of(text: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
+    Ok(tokenize(text)?.into_iter().next().unwrap_or_default())
+}
+
 fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
     let dialect = PostgreSqlDialect {};
     let text = &*crate::unicode_forms::plain(text)?;

@@ -4,6 +4,7 @@
 use datafusion::sql::sqlparser::ast::{self, Expr, SequenceOptions};
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use froglet_engine::SqlState;
 
 use crate::command::{Command, Cursor};
 
@@ -72,6 +73,34 @@ pub(crate) fn parse_alter(cursor: &mut Cursor<'_>) -> Result<Command, ParserErro
         action(cursor, &mut alter.options)?;
     }
     Ok(Command::AlterSequence(Box::new(alter)))
+}
+
+/// `{ SET GENERATED { ALWAYS | BY DEFAULT } | SET option | RESTART [[WITH] n] }…` of an identity column: whether
+/// GENERATED ALWAYS, and the options.
+pub(crate) fn parse_identity(written: &str) -> Result<(Option<bool>, Options), crate::SqlError> {
+    let tokens = crate::parse::tokens_of(written)?;
+    let mut cursor = Cursor { tokens: &tokens, at: 0 };
+    let (mut always, mut options) = (None, Options::default());
+    let mut parse = || -> Result<(), ParserError> {
+        while cursor.peek().is_some() {
+            if !cursor.peek_word("restart") {
+                cursor.expect("set")?;
+                if cursor.skip("generated") {
+                    let is_always = cursor.skip("always");
+                    if !is_always {
+                        cursor.expect("by")?;
+                        cursor.expect("default")?;
+                    }
+                    always = Some(is_always);
+                    continue;
+                }
+            }
+            action(&mut cursor, &mut options)?;
+        }
+        Ok(())
+    };
+    parse().map_err(|e| crate::SqlError::new(SqlState::SYNTAX_ERROR, e.to_string()))?;
+    Ok((always, options))
 }
 
 /// The places of two options in sqlparser's order.

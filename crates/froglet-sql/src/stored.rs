@@ -89,6 +89,12 @@ pub fn default_kind(column: &ColumnDef) -> DefaultKind {
     column.default.as_ref().map_or(DefaultKind::None, |default| split_default(&default.0).0)
 }
 
+/// What draws the numbers of an identity column.
+pub(crate) fn identity_text(column: &ColumnDef) -> Option<&str> {
+    let (kind, text) = split_default(&column.default.as_ref()?.0);
+    kind.is_identity().then_some(text)
+}
+
 /// A column's default as a user would write it.
 pub fn default_text(column: &ColumnDef, table: &TableDef) -> Option<String> {
     let (kind, text) = split_default(&column.default.as_ref()?.0);

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{ObjectName, Query};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, ObjectName, Query};
 use froglet_engine::{ColumnId, Snapshot, SqlState};
 use froglet_schema::def::FIRST_USER_ID;
 use froglet_schema::{
-    LazyQuery, LazyVerify, Made, NewColumn, ObjectId, RowQuery, SchemaError, SqlType, TableDef,
-    TableQuery, TableVersion, UnitQuery,
+    DrawnOutput, LazyQuery, LazyVerify, Made, NewColumn, ObjectId, RowQuery, SchemaError, SqlType,
+    TableDef, TableQuery, TableVersion, UnitQuery,
 };
 
 use crate::bound::{BoundExpr, projection_of};
@@ -29,6 +29,7 @@ use crate::functions::SessionState;
 use crate::insert_plan::CastTarget;
 use crate::join_way::{self, Join, JoinWay, Wanted};
 use crate::lookup_query::{FlatJoin, Looked};
+use crate::migrate::may_fail;
 use crate::query::QueryEnv;
 use crate::resolve::{self, Names, Relation};
 use crate::returning::{self, Item};
@@ -155,9 +156,13 @@ fn of_rows(
     }
     let scope = Scope::table(&source.def, from.alias.as_deref());
     let condition = select.selection.as_ref();
-    let condition = condition
-        .map(|condition| RowExpr::compile_condition(&scope, condition, &[], "WHERE"))
-        .transpose()?;
+    let compile = |condition: &Expr| RowExpr::compile_condition(&scope, condition, &[], "WHERE");
+    let parts = condition.map(conjuncts).unwrap_or_default();
+    let condition = condition.map(compile).transpose()?;
+    let draws_rows = condition.as_ref().is_some_and(RowExpr::volatile);
+    let keeping = parts.into_iter().filter(|_| draws_rows).map(compile);
+    let mut keeping = keeping.collect::<Result<Vec<_>, SqlError>>()?;
+    keeping.retain(|part| !part.volatile());
     let items = returning::items(&select.projection, &source.def, from.alias.as_deref())?;
     let mut columns = Vec::with_capacity(items.len());
     let mut exprs = Vec::with_capacity(items.len());
@@ -172,6 +177,13 @@ fn of_rows(
     }
     let all = || exprs.iter().chain(&condition);
     let read = projection_of(all(), []);
+    let drawn = exprs.iter().enumerate().filter(|(_, expr)| expr.volatile());
+    let place = |input: &usize| read.iter().position(|column| column == input);
+    let drawn = drawn.map(|(output, expr)| DrawnOutput {
+        output,
+        inputs: expr.inputs().iter().filter_map(place).collect(),
+    });
+    let drawn = drawn.collect();
     let is_volatile = all().any(RowExpr::volatile);
     let reads_catalog = all().any(RowExpr::reads_catalog);
     let verify = match all().any(RowExpr::may_fail) {
@@ -183,6 +195,9 @@ fn of_rows(
     let query = RowsQuery {
         inputs: read.iter().map(|column| source.def.columns[*column].id).collect(),
         condition: condition.map(|condition| BoundExpr::new(condition, &read)),
+        keeping: keeping.into_iter().map(|part| BoundExpr::new(part, &read)).collect(),
+        draws_rows,
+        drawn,
         columns: exprs,
         copies: copies.flatten(),
         context: context.clone(),
@@ -337,7 +352,7 @@ impl Joined<'_> {
         if divided.reads_others || origins.scans != divided.inputs.len() {
             return Ok(Err("its query reads what is no table"));
         }
-        if origins::may_fail(self.plan).map_err(df_error::map_df_error)? {
+        if may_fail::of_plan(self.plan).map_err(df_error::map_df_error)? {
             return Ok(Err("an expression over groups, or a join by keys, may fail for some"));
         }
         // By keys a join has no driver.
@@ -388,6 +403,10 @@ fn targets_of(columns: &[NewColumn]) -> Vec<CastTarget> {
 struct RowsQuery {
     inputs: Vec<ColumnId>,
     condition: Option<BoundExpr>,
+    /// Those of its parts that draw nothing, if others do.
+    keeping: Vec<BoundExpr>,
+    draws_rows: bool,
+    drawn: Vec<DrawnOutput>,
     columns: Vec<BoundExpr>,
     /// See [`RowQuery::copies`].
     copies: Option<Vec<usize>>,
@@ -395,19 +414,22 @@ struct RowsQuery {
 }
 
 impl RowsQuery {
-    fn eval(&self, batch: &RecordBatch) -> Result<Made, SqlError> {
-        let Some(condition) = &self.condition else {
-            let rows = (0..batch.num_rows()).collect();
-            return Ok(Made { rows, columns: self.columns(batch)? });
-        };
-        let holds = condition.eval_batch(batch, &self.context)?;
-        // A condition that is always NULL keeps nothing.
-        let Some(holds) = holds.as_any().downcast_ref::<BooleanArray>() else {
-            return Ok(Made { rows: Vec::new(), columns: self.columns(&batch.slice(0, 0))? });
-        };
-        let keeps = |at: &usize| holds.is_valid(*at) && holds.value(*at);
-        let rows = (0..batch.num_rows()).filter(keeps).collect();
-        let kept = filter_record_batch(batch, holds).map_err(df_error::arrow)?;
+    /// Of rows for which all of these hold.
+    fn eval<'a>(
+        &self,
+        batch: &RecordBatch,
+        conditions: impl IntoIterator<Item = &'a BoundExpr>,
+    ) -> Result<Made, SqlError> {
+        let (mut kept, mut rows) = (batch.clone(), (0..batch.num_rows()).collect::<Vec<_>>());
+        for condition in conditions {
+            let holds = condition.eval_batch(&kept, &self.context)?;
+            // A condition that is always NULL keeps nothing.
+            let none = BooleanArray::from(vec![false; rows.len()]);
+            let holds = holds.as_any().downcast_ref::<BooleanArray>().unwrap_or(&none);
+            let mut at = 0..;
+            rows.retain(|_| at.next().is_some_and(|at| holds.is_valid(at) && holds.value(at)));
+            kept = filter_record_batch(&kept, holds).map_err(df_error::arrow)?;
+        }
         Ok(Made { rows, columns: self.columns(&kept)? })
     }
 
@@ -423,7 +445,22 @@ impl RowQuery for RowsQuery {
     }
 
     fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
-        RowsQuery::eval(self, batch).map_err(refusal)
+        RowsQuery::eval(self, batch, &self.condition).map_err(refusal)
+    }
+
+    fn drawn(&self) -> &[DrawnOutput] {
+        &self.drawn
+    }
+
+    fn draws_rows(&self) -> bool {
+        self.draws_rows
+    }
+
+    fn eval_keeping(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
+        match self.draws_rows {
+            true => RowsQuery::eval(self, batch, &self.keeping).map_err(refusal),
+            false => RowQuery::eval(self, batch),
+        }
     }
 
     fn plain(&self, output: usize) -> Option<ColumnId> {
@@ -432,6 +469,17 @@ impl RowQuery for RowsQuery {
 
     fn copies(&self) -> Option<&[usize]> {
         self.copies.as_deref()
+    }
+}
+
+/// The conditions that are to hold together.
+fn conjuncts(condition: &Expr) -> Vec<&Expr> {
+    match condition {
+        Expr::Nested(inner) => conjuncts(inner),
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            [conjuncts(left), conjuncts(right)].concat()
+        }
+        condition => vec![condition],
     }
 }
 

@@ -12,7 +12,7 @@
 //! | `FOR UPDATE OF a, b` | `FOR UPDATE OF a FOR UPDATE OF b` |
 //! | `FOR UPDATE SKIP LOCKED LIMIT 1` | `LIMIT 1 FOR UPDATE SKIP LOCKED` |
 //! | `ALTER COLUMN c TYPE text COLLATE "C"` | without the collation: there is one |
-//! | `ALTER COLUMN c DROP IDENTITY IF EXISTS` | `ALTER COLUMN c SET DEFAULT "…"`, a name that nobody can write |
+//! | `ALTER COLUMN c DROP IDENTITY`, `DROP EXPRESSION`, `SET GENERATED …`, `RESTART` | `ALTER COLUMN c SET DEFAULT "…"`, a name that nobody can write |
 //! | `TABLESPACE pg_default`, `USING INDEX TABLESPACE pg_default` | nothing: there is one |
 
 use datafusion::sql::sqlparser::ast::Expr;
@@ -298,7 +298,7 @@ pub(crate) fn column_hints(tokens: &mut Vec<TokenWithSpan>) {
             let action = at + 2 + usize::from(is_word);
             hint(tokens, action);
             collation(tokens, action);
-            identity(tokens, action);
+            unknown_action(tokens, action);
         }
         at += 1;
     }
@@ -363,34 +363,63 @@ fn collation(tokens: &mut Vec<TokenWithSpan>, action: usize) {
     }
 }
 
-/// `DROP IDENTITY` as a default.
-const IDENTITY: &str = "\0identity";
-/// `DROP IDENTITY IF EXISTS`
-const IDENTITY_IF_EXISTS: &str = "\0identity if exists";
-
-fn identity(tokens: &mut Vec<TokenWithSpan>, action: usize) {
-    let are = |from: usize, words: &[Keyword]| {
-        let found = tokens.get(from..from + words.len());
-        found.is_some_and(|found| found.iter().zip(words).all(|(t, word)| is_keyword(t, *word)))
-    };
-    if !are(action, &[Keyword::DROP, Keyword::IDENTITY]) {
-        return;
-    }
-    let (name, length) = match are(action + 2, &[Keyword::IF, Keyword::EXISTS]) {
-        true => (IDENTITY_IF_EXISTS, 4),
-        false => (IDENTITY, 2),
-    };
-    let span = tokens[action].span;
-    let words = [("SET", None), ("DEFAULT", None), (name, Some('"'))];
-    let words = words.map(|(word, quote)| TokenWithSpan::new(Token::make_word(word, quote), span));
-    tokens.splice(action..action + length, words);
+/// What an action on a column is, that sqlparser does not know.
+#[derive(Debug, PartialEq)]
+pub(crate) enum ColumnAction {
+    /// DROP IDENTITY
+    DropIdentity { if_exists: bool },
+    /// DROP EXPRESSION
+    DropExpression { if_exists: bool },
+    /// SET GENERATED, SET with an option of the sequence, RESTART: as written.
+    SetIdentity(String),
 }
 
-/// Whether a default says that the column's identity goes, and then whether it may lack one.
-pub(crate) fn drops_identity(default: &Expr) -> Option<bool> {
-    match default {
-        Expr::Identifier(name) if name.value == IDENTITY => Some(false),
-        Expr::Identifier(name) if name.value == IDENTITY_IF_EXISTS => Some(true),
+/// Such actions as defaults.
+const IDENTITY: &str = "\0drop identity";
+const EXPRESSION: &str = "\0drop expression";
+const IF_EXISTS: &str = " if exists";
+const SET_IDENTITY: &str = "\0set identity ";
+
+fn unknown_action(tokens: &mut Vec<TokenWithSpan>, action: usize) {
+    let word = |at: usize, words: &[&str]| {
+        matches!(tokens.get(at).map(|t| &t.token), Some(Token::Word(w))
+            if w.quote_style.is_none() && words.iter().any(|word| w.value.eq_ignore_ascii_case(word)))
+    };
+    let options = ["increment", "minvalue", "maxvalue", "start", "restart", "cache", "cycle", "no"];
+    let (name, end) = if word(action, &["drop"]) && word(action + 1, &["identity", "expression"]) {
+        let name = if word(action + 1, &["identity"]) { IDENTITY } else { EXPRESSION };
+        match word(action + 2, &["if"]) && word(action + 3, &["exists"]) {
+            true => (format!("{name}{IF_EXISTS}"), action + 4),
+            false => (name.to_owned(), action + 2),
+        }
+    } else if word(action, &["restart"])
+        || word(action, &["set"])
+            && (word(action + 1, &["generated"]) || word(action + 1, &options))
+    {
+        let ends =
+            |t: &TokenWithSpan| matches!(t.token, Token::Comma | Token::SemiColon | Token::EOF);
+        let length = tokens[action..].iter().position(ends).unwrap_or(tokens.len() - action);
+        let end = action + length;
+        (format!("{SET_IDENTITY}{}", text_of(&tokens[action..end])), end)
+    } else {
+        return;
+    };
+    let span = tokens[action].span;
+    let words = [("SET", None), ("DEFAULT", None), (name.as_str(), Some('"'))];
+    let words = words.map(|(word, quote)| TokenWithSpan::new(Token::make_word(word, quote), span));
+    tokens.splice(action..end, words);
+}
+
+/// The action that a default stands for.
+pub(crate) fn column_action(default: &Expr) -> Option<ColumnAction> {
+    let Expr::Identifier(name) = default else { return None };
+    if let Some(options) = name.value.strip_prefix(SET_IDENTITY) {
+        return Some(ColumnAction::SetIdentity(options.to_owned()));
+    }
+    let if_exists = name.value.ends_with(IF_EXISTS);
+    match name.value.strip_suffix(IF_EXISTS).unwrap_or(&name.value) {
+        IDENTITY => Some(ColumnAction::DropIdentity { if_exists }),
+        EXPRESSION => Some(ColumnAction::DropExpression { if_exists }),
         _ => None,
     }
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use froglet_engine::{CrashPoint, RowId, SqlState};
+use froglet_engine::{CrashPoint, RowId, SqlState, Ts};
 use parking_lot::MutexGuard;
 
 use super::Migration;
@@ -48,6 +48,7 @@ impl Migration {
     /// [`Migration::resume`]. The caller has made writers stand still.
     pub fn catch_up_and_pause(&self) -> Result<(), SchemaError> {
         let _still = self.applying.lock();
+        self.steady.store(0, Ordering::SeqCst);
         self.paused.store(true, Ordering::SeqCst);
         self.slow_writers(Duration::ZERO);
         self.check_failure()?;
@@ -55,8 +56,14 @@ impl Migration {
         Ok(())
     }
 
+    /// Capture stands still, in line with the read view of a statement.
+    pub(crate) fn is_in_line_with(&self, ts: Ts) {
+        self.steady.store(ts.0, Ordering::SeqCst);
+    }
+
     /// Lets capture go on.
     pub fn resume(&self) {
+        self.steady.store(0, Ordering::SeqCst);
         self.paused.store(false, Ordering::SeqCst);
     }
 

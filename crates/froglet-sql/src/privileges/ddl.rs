@@ -366,6 +366,10 @@ impl Check<'_> {
                     _ => self.make_beside(name),
                 }
             }
+            ObjectDdl::RenameIndex { name, .. } => {
+                self.owns_named(name)?;
+                self.make_beside(name)
+            }
             ObjectDdl::SetSchema { kind, name, schema, .. } => {
                 self.owns_kind(*kind, name)?;
                 self.make_in_schema(schema)

@@ -379,7 +379,7 @@ impl CastFunction {
         self.oid
     }
 
-    fn target(&self) -> SqlType {
+    pub fn target(&self) -> SqlType {
         SqlType { oid: self.oid, modifier: self.modifier }
     }
 }

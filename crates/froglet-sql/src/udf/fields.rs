@@ -105,6 +105,29 @@ fn field_of(name: &str) -> Option<Field> {
     })
 }
 
+/// Whether every timestamp has a beginning of such a unit.
+pub fn truncates(unit: &str) -> bool {
+    field_of(unit).is_some_and(|field| field <= Field::Millennium)
+}
+
+/// Whether every value of a type has such a field, as a float or, without infinities, as a numeric.
+pub fn is_part(field: &str, of: u32, as_numeric: bool) -> bool {
+    let Some(field) = field_of(field) else { return false };
+    let is_there = match of {
+        TIMESTAMPTZ => true,
+        TIMESTAMP => field < Field::Timezone,
+        DATE => (Field::Day..Field::Timezone).contains(&field),
+        _ => false,
+    };
+    is_there && !(as_numeric && is_unbounded(field))
+}
+
+/// Whether a field of an infinite time is infinite; the others repeat themselves, and it has none.
+fn is_unbounded(field: Field) -> bool {
+    use Field::*;
+    matches!(field, Year | Decade | Century | Millennium | Julian | IsoYear | Epoch)
+}
+
 /// The zone of a name; 22023 if there is none.
 pub fn zone_of(name: &str) -> Result<Zone, SqlError> {
     // A bare number is POSIX's here, which counts westwards.
@@ -189,15 +212,9 @@ enum Found {
 fn value(cells: Cells<'_>) -> Result<Found, SqlError> {
     let (name, cell) = (text(cells, 0), &cells[1]);
     let field = field_of(name).ok_or_else(|| unknown(name, cell))?;
-    let infinite = |positive: bool| match field {
-        Field::Year
-        | Field::Decade
-        | Field::Century
-        | Field::Millennium
-        | Field::Julian
-        | Field::IsoYear
-        | Field::Epoch => Found::Infinite(positive),
-        _ => Found::Nothing,
+    let infinite = |positive: bool| match is_unbounded(field) {
+        true => Found::Infinite(positive),
+        false => Found::Nothing,
     };
     let found = match *cell {
         Cell::Date(DATE_INFINITY) | Cell::Timestamp(INFINITY) | Cell::TimestampTz(INFINITY) => {

@@ -1,0 +1,3 @@
+//! Migrations of tables and columns: what they ask of their queries.
+
+pub(crate) mod may_fail;
