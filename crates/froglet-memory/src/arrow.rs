@@ -258,7 +258,8 @@ fn share_strings(
             Some((known, place)) if known == chunk => place,
             _ if chunk >= OWN_FIRST => chunk - OWN_FIRST,
             _ => *places.entry(chunk).or_insert_with(|| {
-                let heap = column.and_then(Column::heap).expect("a long string in place has a heap");
+                let heap =
+                    column.and_then(Column::heap).expect("a long string in place has a heap");
                 buffers.push(heap.share(chunk as usize, guard));
                 buffers.len() as u32 - 1
             }),

@@ -43,9 +43,9 @@ use crate::sync::{Mutex, MutexGuard};
 use crossbeam_epoch::{Atomic, Guard, Owned};
 use froglet_engine::{ColumnId, ColumnSpec, EngineError};
 
-use crate::cells::{Bits, whole_segments};
 #[cfg(not(shuttle))]
 use crate::cells::Cells;
+use crate::cells::{Bits, whole_segments};
 use crate::clock::pause;
 use crate::column::{Cell, Column, Found};
 use crate::freeze::life;
@@ -112,7 +112,7 @@ impl Heads {
     }
 
     fn grow(&self, rows: usize) {
-        self.0.grow(rows, |_, _| ());
+        self.0.grow(rows);
     }
 
     fn bytes(&self) -> usize {
@@ -292,7 +292,8 @@ impl Block {
         change(&mut columns);
         debug_assert!(columns.is_sorted_by_key(|c| c.id), "a directory is sorted by column id");
         let directory = size_of_val(&*before.columns);
-        let gone: usize = before.columns.iter().filter(|c| is_gone(&columns, c)).map(|c| c.bytes()).sum();
+        let gone: usize =
+            before.columns.iter().filter(|c| is_gone(&columns, c)).map(|c| c.bytes()).sum();
         let new = Owned::new(Directory { columns });
         let old = self.directory.swap(new, Ordering::AcqRel, guard);
         // SAFETY: no longer reachable, and nobody else takes it; the pins of those who have it are waited for.
@@ -331,7 +332,7 @@ impl Block {
         let lacking: usize = hot.clone().map(|column| column.lacking_bytes(rows)).sum();
         admit(lacking + (rows - before) * Heads::WIDTH)?;
         self.heads.grow(rows);
-        self.presence.grow(rows, false);
+        self.presence.grow(rows);
         hot.for_each(|column| column.grow(rows));
         self.reserved.store(rows, Ordering::Release);
         Ok(())
@@ -405,7 +406,11 @@ impl Block {
 
     /// Takes every column away, of a block without rows.
     pub fn drop_columns(&self, guard: &Guard) {
-        self.change_directory(guard, Vec::clear);
+        self.change_directory(guard, |columns| {
+            columns.clear();
+            // Nobody has a row here: columns come again as rows do. Heads stay, for readers may look at them.
+            self.reserved.store(0, Ordering::Release);
+        });
         self.dirty.store(true, Ordering::SeqCst);
     }
 

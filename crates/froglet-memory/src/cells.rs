@@ -8,7 +8,7 @@
 //!
 //! So a table of ten rows costs kilobytes, and one of a million no more than its rows.
 //!
-//! **[S1]** A segment comes once, filled, and never moves or goes: who grows a block disturbs neither readers nor
+//! **[S1]** A segment comes once, zeroed, and never moves or goes: who grows a block disturbs neither readers nor
 //! writers. Which segments there are changes under the block's latch `growth` only.
 //! **[S2]** Nothing is stored to a slot that has no segment: see `block`, [B5]. Who loads from one reads zeros,
 //! and is about to find that there is no row, or that the head has changed.
@@ -16,14 +16,14 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
-// Cells are laid over raw memory, which a model checker's atomics cannot be.
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64 as RawU64};
+// Cells are laid over raw memory, which a model checker's atomics cannot be; and where segments start is asked
+// when a column goes, which may be in a later schedule.
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64 as RawU64};
 
-use arrow_buffer::Buffer;
 use froglet_engine::id::ROWS_PER_BLOCK;
 
 use crate::memory::{Budget, Zeroed};
-use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows of the first segment. A model checker's blocks have 64 rows, and grow all the same; so do Miri's.
 const FIRST_ROWS: usize = if cfg!(any(shuttle, miri)) { 2 } else { 64 };
@@ -77,7 +77,7 @@ pub(crate) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub fn as_u8(&self) -> &'a [AtomicU8] {
-        // SAFETY: zeroed or filled before it was published, kept as long as `Cells`; every access goes through
+        // SAFETY: zeroed before it was published, kept as long as `Cells`; every access goes through
         // atomics of one width, because a column's width never changes.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes) }
     }
@@ -114,20 +114,6 @@ impl<'a> Run<'a> {
             4 => copy!(as_u32, first),
             8 => copy!(as_u64, first),
             _ => copy!(as_u64, 2 * first),
-        }
-    }
-
-    /// Stores one cell of the given width.
-    pub fn put(&self, at: usize, width: usize, (lo, hi): (u64, u64)) {
-        match width {
-            1 => self.as_u8()[at].store(lo as u8, Ordering::Relaxed),
-            2 => self.as_u16()[at].store(lo as u16, Ordering::Relaxed),
-            4 => self.as_u32()[at].store(lo as u32, Ordering::Relaxed),
-            8 => self.as_u64()[at].store(lo, Ordering::Relaxed),
-            _ => {
-                self.as_u64()[2 * at].store(lo, Ordering::Relaxed);
-                self.as_u64()[2 * at + 1].store(hi, Ordering::Relaxed);
-            }
         }
     }
 }
@@ -189,19 +175,19 @@ impl Cells {
         (0..SEGMENTS).filter(is_lacking)
     }
 
-    /// Makes the segments of the first `rows` rows that are not there. `fill` is given the cells of each
-    /// before anybody else can have them. Under the block's latch `growth`, or before the cells are published.
-    pub fn grow(&self, rows: usize, fill: impl Fn(Run<'_>, usize)) {
+    /// Makes the segments of the first `rows` rows that are not there, of zeros. Under the block's latch `growth`,
+    /// or before the cells are published.
+    pub fn grow(&self, rows: usize) {
         for segment in self.lacking(rows) {
             let layout = self.layout(segment);
             // SAFETY: a segment has rows, and a row a width.
             let start = unsafe { alloc_zeroed(layout) };
-            let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+            if start.is_null() {
+                handle_alloc_error(layout);
+            }
             self.budget.charge(layout.size());
-            let run = Run { start, bytes: layout.size(), owner: std::marker::PhantomData };
-            fill(run, rows_of(segment));
-            // [S1] Whoever acquires the pointer finds it filled.
-            self.starts[segment].store(start.as_ptr(), Ordering::Release);
+            // [S1] Whoever acquires the pointer finds zeros.
+            self.starts[segment].store(start, Ordering::Release);
         }
     }
 
@@ -221,8 +207,8 @@ impl Cells {
 
     #[inline]
     fn cell<A>(&self, slot: usize) -> Option<&A> {
-        // SAFETY: a cell is `width` bytes, which the callers below match with `A`; it is aligned, zeroed or
-        // filled, kept as long as `self`, and seen through atomics of one width only.
+        // SAFETY: a cell is `width` bytes, which the callers below match with `A`; it is aligned, zeroed,
+        // kept as long as `self`, and seen through atomics of one width only.
         self.at(slot).map(|cell| unsafe { cell.cast::<A>().as_ref() })
     }
 
@@ -307,6 +293,11 @@ impl Cells {
         cells.sum::<usize>() + self.beside_bytes
     }
 
+    /// Whether the first rows lie in one piece.
+    pub fn is_in_one_piece(&self, rows: usize) -> bool {
+        self.piece.as_ref().is_some_and(|(_, there)| *there >= rows)
+    }
+
     /// The first rows in one piece: their own if they lie so, else a copy. Nobody stores to them any more, or
     /// the copy is thrown away.
     pub fn in_one_piece(&self, rows: usize) -> (Zeroed, usize) {
@@ -361,7 +352,7 @@ impl Bits {
     /// Those set that `words` has, for so many rows.
     pub fn of(words: &[u64], rows: usize) -> Bits {
         let bits = Bits::default();
-        bits.grow(rows, false);
+        bits.grow(rows);
         bits.store_all(words);
         bits
     }
@@ -373,12 +364,10 @@ impl Bits {
         Bits::of(&words, rows)
     }
 
-    /// Makes the bits of the first `rows` rows, set or not where they are new. Under the block's latch
-    /// `growth`, or before they are published.
-    pub fn grow(&self, rows: usize, set: bool) {
+    /// Makes the bits of the first `rows` rows. Under the block's latch `growth`, or before they are published.
+    pub fn grow(&self, rows: usize) {
         if rows > 64 {
-            let word = if set { u64::MAX } else { 0 };
-            self.rest.get_or_init(|| (1..BIT_WORDS).map(|_| AtomicU64::new(word)).collect());
+            self.rest.get_or_init(|| (1..BIT_WORDS).map(|_| AtomicU64::new(0)).collect());
         }
     }
 
@@ -432,11 +421,6 @@ impl Bits {
         let last = words.enumerate().filter(|(_, word)| *word != 0).last();
         last.map_or(0, |(at, word)| 64 * (at + 1) - word.leading_zeros() as usize)
     }
-
-    /// Bytes beside the bits themselves.
-    pub fn bytes(&self) -> usize {
-        self.rest.get().map_or(0, |rest| size_of_val(&**rest))
-    }
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -464,7 +448,8 @@ mod tests {
         for width in [1, 2, 4, 8, 16] {
             let cells = Cells::new(width, 100, &budget);
             assert_eq!((cells.load(70, || ()), cells.bytes()), ((0, 0), 100));
-            cells.grow(100, |run, rows| (0..rows).for_each(|at| run.put(at, width, (7, 7))));
+            cells.grow(100);
+            (0..128).for_each(|slot| cells.store(slot, (7, 7), || ()));
             assert_eq!(cells.bytes(), 100 + 128 * width);
             assert_eq!(cells.lacking_bytes(200), 128 * width);
             let wide = if width == 16 { 7 } else { 0 };
@@ -473,7 +458,7 @@ mod tests {
             cells.store(99, (5, 6), || ());
             let (piece, rows) = cells.copied(100);
             let copy = Cells::of(piece, rows, width, 0, &budget);
-            copy.grow(ROWS, |_, _| ());
+            copy.grow(ROWS);
             cells.store(99, (1, 1), || ());
             assert_eq!(copy.load(99, || ()), (5, if width == 16 { 6 } else { 0 }));
             let runs: Vec<_> = copy.runs(300).map(|(run, rows)| (run.is_some(), rows)).collect();
@@ -488,12 +473,12 @@ mod tests {
         let bits = Bits::default();
         bits.set(3, true);
         assert_eq!((bits.get(3), bits.get(4), bits.get(64), bits.end()), (true, false, false, 4));
-        bits.grow(65, true);
-        bits.set(100, false);
-        assert_eq!((bits.get(99), bits.get(100), bits.end()), (true, false, ROWS));
+        bits.grow(65);
+        bits.set(100, true);
+        assert_eq!((bits.get(99), bits.get(100), bits.end()), (false, true, 101));
         let mut words = Vec::new();
         bits.copy(128, &mut words);
-        assert_eq!(words, [8, !(1 << 36)]);
-        assert_eq!(bits.copied(10).bytes(), 0);
+        assert_eq!(words, [8, 1 << 36]);
+        assert!(bits.copied(10).get(3) && !bits.copied(10).get(100));
     }
 }

@@ -202,16 +202,15 @@ impl Core {
 
     /// The same of what gives memory back, see [`crate::memory::Budget::admit_removal`].
     pub fn admit_removal(&self, bytes: usize) -> Result<(), EngineError> {
-        self.budget.admit_removal(bytes).or_else(|_| self.make_room(|| self.budget.admit_removal(bytes)))
+        self.budget
+            .admit_removal(bytes)
+            .or_else(|_| self.make_room(|| self.budget.admit_removal(bytes)))
     }
 
     /// Asks again while there is something to be had back: what nobody sees any more, as soon as that is
     /// durable, and what readers are about to leave. It is only waited for what goes by itself.
     #[cold]
-    fn make_room(
-        &self,
-        admit: impl Fn() -> Result<(), EngineError>,
-    ) -> Result<(), EngineError> {
+    fn make_room(&self, admit: impl Fn() -> Result<(), EngineError>) -> Result<(), EngineError> {
         let mut round = 0;
         loop {
             self.collect(usize::MAX, false);

@@ -257,10 +257,8 @@ impl Column {
             heap: ty.is_view().then(|| Arc::new(Heap::new(Arc::clone(budget)))),
             frozen: None,
         };
-        if !missing.is_null() {
-            column.validity.store_all(&[u64::MAX]);
-        }
         column.grow(rows);
+        column.fill_missing(rows);
         column
     }
 
@@ -280,33 +278,34 @@ impl Column {
         self.cells.lacking_bytes(rows)
     }
 
-    /// Makes the cells of the first `rows` rows that are not there, of a column that is not frozen. Under the
-    /// block's latch `growth`, or before the column is published.
+    /// Makes the cells of the first `rows` rows that are not there, of a column that is not frozen. Who inserts a
+    /// row there stores every column. Under the block's latch `growth`, or before the column is published.
     pub fn grow(&self, rows: usize) {
         debug_assert!(self.frozen.is_none(), "a frozen column has its rows");
-        self.validity.grow(rows, !self.missing.is_null());
-        let Some(bytes) = string_bytes(&self.missing) else {
-            let missing = fixed_cell(&self.missing);
-            let fill = |run: Run<'_>, rows| {
-                (0..rows).for_each(|at| run.put(at, self.width, missing));
-            };
-            self.cells.grow(rows, |run, rows| if missing != (0, 0) { fill(run, rows) });
+        self.validity.grow(rows);
+        self.cells.grow(rows);
+    }
+
+    /// Rows that are there before the column have the missing value.
+    fn fill_missing(&self, rows: usize) {
+        if self.missing.is_null() || rows == 0 {
             return;
+        }
+        self.validity.store_all(&vec![u64::MAX; rows.div_ceil(64)]);
+        let (lo, mut hi) = match string_bytes(&self.missing) {
+            Some(bytes) => halves(view_of(bytes)),
+            None => fixed_cell(&self.missing),
         };
-        let heap = self.heap.as_ref().expect("a string column has a heap");
-        // Held until the cells can be found, or whoever moves strings would miss them.
-        let mut state = heap.latch.lock();
-        let state = std::cell::RefCell::new(&mut *state);
-        self.cells.grow(rows, |run, rows| {
-            let (lo, mut hi) = halves(view_of(bytes));
-            if bytes.len() > INLINE_MAX {
-                // Rows share the one copy.
-                let mut state = state.borrow_mut();
-                hi = heap.append(&mut state, bytes);
-                state.refer(hi, bytes.len(), rows - 1);
-            }
-            (0..rows).for_each(|at| run.put(at, self.width, (lo, hi)));
-        });
+        if let Some(bytes) = string_bytes(&self.missing).filter(|b| b.len() > INLINE_MAX) {
+            let heap = self.heap.as_ref().expect("a string column has a heap");
+            let mut state = heap.latch.lock();
+            // Rows share the one copy.
+            hi = heap.append(&mut state, bytes);
+            state.refer(hi, bytes.len(), rows - 1);
+        }
+        if (lo, hi) != (0, 0) {
+            (0..rows).for_each(|slot| self.put(slot, lo, hi));
+        }
     }
 
     /// Bytes on the account, heap apart.

@@ -14,14 +14,14 @@
 //! What breaks these rules was never written by this program, and is refused.
 
 use crossbeam_epoch::Guard;
-use froglet_engine::{ColumnId, EngineError, RowId, Value};
+use froglet_engine::{ColumnId, ColumnSpec, EngineError, RowId, Value};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 use crate::block::Block;
 use crate::clock::stamped_end;
 use crate::collector::Ended;
-use crate::column::{Cell, Column};
+use crate::column::{Cell, Column, Long};
 use crate::engine::Core;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;

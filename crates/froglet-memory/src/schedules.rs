@@ -303,7 +303,11 @@ fn a_block_grows_beside_its_readers_and_writers() {
             for n in [3, 5] {
                 let mut txn = db.begin(20 + n as u64);
                 db.set(&mut txn, rids[1], n).expect("one writer");
-                if n == 3 { txn.commit().map(drop).expect("commits") } else { Box::new(txn).abort() }
+                if n == 3 {
+                    txn.commit().map(drop).expect("commits")
+                } else {
+                    Box::new(txn).abort()
+                }
             }
         });
         let reader = spawn(&db, |db| {

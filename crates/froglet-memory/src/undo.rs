@@ -259,7 +259,8 @@ impl UndoBuffer {
     ) -> Record {
         const HEADER_WORDS: usize = size_of::<Undo>() / 8;
         const IMAGE_WORDS: usize = size_of::<Image>() / 8;
-        let strings: usize = images.iter().map(|(_, _, long)| long.copied().len().div_ceil(8)).sum();
+        let strings: usize =
+            images.iter().map(|(_, _, long)| long.copied().len().div_ceil(8)).sum();
         let words = HEADER_WORDS + IMAGE_WORDS * images.len() + strings;
         let start = self.allocate(pool, words);
         let record = start.cast::<Undo>();

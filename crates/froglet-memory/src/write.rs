@@ -75,8 +75,7 @@ impl MemoryTable {
             let columns = self.find(block, positions, guard);
             let pairs = columns.iter().zip(positions);
             let lacking = pairs.filter(|(found, _)| found.column.is_none());
-            let specs: SmallVec<[&ColumnSpec; 4]> =
-                lacking.map(|(_, at)| self.spec(*at)).collect();
+            let specs: SmallVec<[&ColumnSpec; 4]> = lacking.map(|(_, at)| self.spec(*at)).collect();
             if specs.is_empty() {
                 return Ok(columns);
             }
@@ -115,7 +114,8 @@ impl MemoryTable {
         let rid = self.space.take_slot(&guard)?;
         let slot = rid.slot();
         let block = self.space.block(rid.block()).expect("a taken slot has a block");
-        let prepared = self.add_all(block, &guard).and_then(|()| block.admit_heat(|_| true, &guard));
+        let prepared =
+            self.add_all(block, &guard).and_then(|()| block.admit_heat(|_| true, &guard));
         if let Err(error) = prepared {
             self.space.give_slots([rid]);
             return Err(error.into());

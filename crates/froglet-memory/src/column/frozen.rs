@@ -110,7 +110,9 @@ impl Column {
         let &Freezing { budget, guard, .. } = freezing;
         let ((piece, there), validity, heap, is_dictionary) = match &self.heap {
             None => {
-                budget.admit(Self::bytes_for(self.ty, rows))?;
+                if !self.cells.is_in_one_piece(rows) {
+                    budget.admit(Self::bytes_for(self.ty, rows))?;
+                }
                 (self.cells.in_one_piece(rows), self.validity.copied(rows), None, false)
             }
             Some(heap) => {

@@ -20,8 +20,8 @@ use arrow_buffer::Buffer;
 use arrow_data::ByteView;
 use froglet_engine::{ColumnSpec, ColumnType, numeric};
 
-use super::frozen::Frozen;
 use super::Column;
+use super::frozen::Frozen;
 use crate::arrow::array_of;
 use crate::cells::{Bits, Cells, ROWS, piece_bytes, whole_segments};
 use crate::heap::{Heap, INLINE_MAX};

@@ -200,7 +200,11 @@ fn rows_come_beside_readers_and_writers() {
                 let mut txn = db.begin();
                 let name = [Value::text(long(1_000_000 + n))];
                 update(&*db.table, &mut *txn, rids[1], &[1], &name).expect("one writer");
-                if n % 3 == 0 { txn.abort() } else { commit(txn) }
+                if n % 3 == 0 {
+                    txn.abort()
+                } else {
+                    commit(txn)
+                }
                 db.engine.collect_garbage();
             }
         })
