@@ -25,7 +25,7 @@ use froglet_engine::{ColumnType, IdMap, Value};
 use crate::column::{
     Cell, Column, Found, Tag, Wanted, cell_of, outside_bytes, string_bytes, view_of,
 };
-use crate::heap::{CHUNKS, INLINE_MAX};
+use crate::heap::INLINE_MAX;
 use crate::sync::atomic::Ordering;
 
 /// Cells of one width.
@@ -81,39 +81,33 @@ impl Data {
         }
     }
 
-    /// Replaces everything by the first `rows` cells of a column.
+    /// Replaces everything by the first `rows` cells of a column; where it has no cells, by zeros.
     fn copy(&mut self, column: &Column, rows: usize) {
-        let cells = column.cells();
-        match self {
-            Data::W1(out) => {
-                out.clear();
-                out.extend(cells.as_u8()[..rows].iter().map(|c| c.load(Ordering::Relaxed)));
-            }
-            Data::W2(out) => {
-                out.clear();
-                out.extend(cells.as_u16()[..rows].iter().map(|c| c.load(Ordering::Relaxed)));
-            }
-            Data::W4(out) => {
-                out.clear();
-                out.extend(cells.as_u32()[..rows].iter().map(|c| c.load(Ordering::Relaxed)));
-            }
-            Data::W8(out) => {
-                out.clear();
-                out.extend(cells.as_u64()[..rows].iter().map(|c| c.load(Ordering::Relaxed)));
-            }
-            Data::W16(out) => {
-                out.clear();
-                out.extend(cells.as_u64()[..2 * rows].chunks_exact(2).map(|pair| {
-                    let lo = pair[0].load(Ordering::Relaxed);
-                    u128::from(lo) | (u128::from(pair[1].load(Ordering::Relaxed)) << 64)
-                }));
+        each_width!(self, cells => cells.clear());
+        for (run, count) in column.runs(rows) {
+            let Some(run) = run else {
+                self.extend(count, 0);
+                continue;
+            };
+            match self {
+                Data::W1(out) => out.extend(run.as_u8().iter().map(|c| c.load(RELAXED))),
+                Data::W2(out) => out.extend(run.as_u16().iter().map(|c| c.load(RELAXED))),
+                Data::W4(out) => out.extend(run.as_u32().iter().map(|c| c.load(RELAXED))),
+                Data::W8(out) => out.extend(run.as_u64().iter().map(|c| c.load(RELAXED))),
+                Data::W16(out) => out.extend(run.as_u64().chunks_exact(2).map(|pair| {
+                    let lo = pair[0].load(RELAXED);
+                    u128::from(lo) | (u128::from(pair[1].load(RELAXED)) << 64)
+                })),
             }
         }
     }
 }
 
-/// A chunk number that no heap uses: the gather's own bytes.
-const OWN_BYTES: usize = CHUNKS;
+const RELAXED: Ordering = Ordering::Relaxed;
+/// No heap has a chunk with such a number: the first of the gather's own buffers.
+const OWN_FIRST: u32 = 1 << 31;
+/// They are not longer, or have one string: so offsets stay far below what 32 bits hold.
+const OWN_BYTES_MAX: usize = 16 << 20;
 
 /// One column of a batch in the making.
 #[derive(Debug)]
@@ -124,7 +118,7 @@ pub(crate) struct Gather<'a> {
     validity: Vec<u64>,
     len: usize,
     /// Bytes of long strings that are not in the column's heap: those of old versions.
-    own_bytes: Vec<u8>,
+    own: Vec<Vec<u8>>,
 }
 
 impl<'a> Gather<'a> {
@@ -137,13 +131,14 @@ impl<'a> Gather<'a> {
             data: Data::new(wanted.ty.width(), rows),
             validity: Vec::with_capacity(rows.div_ceil(64)),
             len: 0,
-            own_bytes: Vec::new(),
+            own: Vec::new(),
         }
     }
 
     /// Replaces everything by the newest cells of the first `rows` rows.
     pub fn copy(&mut self, rows: usize) {
         self.validity.clear();
+        self.own.clear();
         self.len = rows;
         if let Some(column) = self.column {
             self.data.copy(column, rows);
@@ -169,9 +164,14 @@ impl<'a> Gather<'a> {
         if bytes.len() <= INLINE_MAX {
             return view;
         }
-        let offset = self.own_bytes.len() as u128;
-        self.own_bytes.extend_from_slice(bytes);
-        view | ((OWN_BYTES as u128) << 64) | (offset << 96)
+        if self.own.last().is_none_or(|own| own.len() + bytes.len() > OWN_BYTES_MAX) {
+            self.own.push(Vec::new());
+        }
+        let number = OWN_FIRST + self.own.len() as u32 - 1;
+        let own = self.own.last_mut().expect("one was made");
+        let offset = own.len() as u128;
+        own.extend_from_slice(bytes);
+        view | (u128::from(number) << 64) | (offset << 96)
     }
 
     fn encode(&mut self, cell: &Cell) -> (u128, bool) {
@@ -227,10 +227,10 @@ impl<'a> Gather<'a> {
 
     /// The array. Views into the heap are followed under the pin they were copied under.
     pub fn finish(self, guard: &Guard) -> ArrayRef {
-        let Gather { wanted, column, mut data, validity, len, own_bytes } = self;
+        let Gather { wanted, column, mut data, validity, len, own } = self;
         let mut strings = Vec::new();
         if let (true, Data::W16(views)) = (wanted.ty.is_view(), &mut data) {
-            strings = share_strings(column, views, own_bytes, guard);
+            strings = share_strings(column, views, own, guard);
         }
         let cells = each_width!(data, cells => Buffer::from_vec(cells));
         // SAFETY: views come from validated cells, and their chunks are `strings` in their order.
@@ -242,27 +242,30 @@ impl<'a> Gather<'a> {
 fn share_strings(
     column: Option<&Column>,
     views: &mut [u128],
-    own_bytes: Vec<u8>,
+    own: Vec<Vec<u8>>,
     guard: &Guard,
 ) -> Vec<Buffer> {
-    const NOT_YET: u32 = u32::MAX;
-    let mut buffers = Vec::new();
-    let mut places = [NOT_YET; CHUNKS + 1];
-    if !own_bytes.is_empty() {
-        places[OWN_BYTES] = 0;
-        buffers.push(Buffer::from_vec(own_bytes));
-    }
+    let mut buffers: Vec<Buffer> = own.into_iter().map(Buffer::from_vec).collect();
+    let mut places = IdMap::<u32, u32>::default();
+    // Neighbours mostly lie in one chunk.
+    let mut last = None;
     for view in views {
         if *view as u32 as usize <= INLINE_MAX {
             continue;
         }
-        let chunk = (*view >> 64) as u32 as usize;
-        if places[chunk] == NOT_YET {
-            let heap = column.and_then(Column::heap).expect("a long string in place has a heap");
-            places[chunk] = buffers.len() as u32;
-            buffers.push(heap.share(chunk, guard));
-        }
-        *view = (*view & !(u128::from(u32::MAX) << 64)) | (u128::from(places[chunk]) << 64);
+        let chunk = (*view >> 64) as u32;
+        let place = match last {
+            Some((known, place)) if known == chunk => place,
+            _ if chunk >= OWN_FIRST => chunk - OWN_FIRST,
+            _ => *places.entry(chunk).or_insert_with(|| {
+                let heap =
+                    column.and_then(Column::heap).expect("a long string in place has a heap");
+                buffers.push(heap.share(chunk as usize, guard));
+                buffers.len() as u32 - 1
+            }),
+        };
+        last = Some((chunk, place));
+        *view = (*view & !(u128::from(u32::MAX) << 64)) | (u128::from(place) << 64);
     }
     buffers
 }
@@ -287,10 +290,14 @@ pub(crate) fn compact_strings(array: &ArrayRef) -> ArrayRef {
 
 fn compact_views<T: ByteViewType>(array: &GenericByteViewArray<T>) -> GenericByteViewArray<T> {
     let len = |view: &u128| *view as u32 as usize;
-    let long = array.views().iter().map(len).filter(|len| *len > INLINE_MAX);
+    let long: usize = array.views().iter().map(len).filter(|len| *len > INLINE_MAX).sum();
     let there: usize = array.data_buffers().iter().map(Buffer::len).sum();
+    if long == there {
+        // As a rule no string is there twice: then the buffers hold nothing else.
+        return array.clone();
+    }
     // Offsets have 32 bits.
-    if long.sum::<usize>() <= there || there > i32::MAX as usize {
+    if long < there || there > i32::MAX as usize {
         return array.gc();
     }
     let (mut strings, mut moved) = (Vec::new(), IdMap::<u128, u32>::default());

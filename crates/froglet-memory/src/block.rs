@@ -30,22 +30,27 @@
 //! **[B4]** A migration stores cells of columns that no committed schema has; it makes `fill` odd
 //! meanwhile, which sends readers back.
 //!
+//! **[B5]** The first `reserved` rows have their heads, presence bits, and cells in every hot column. A row is
+//! reserved before its record is linked. Both more rows and more columns come under `growth`, in memory of their
+//! own ([S1] of `cells`), so neither readers nor writers of other rows notice; and a row that is there was
+//! reserved: who stores to it need not ask.
+//!
 //! A column may be frozen, and is made hot before a cell of it is stored: see `freeze`.
 
 use std::sync::Arc;
 
 use crate::sync::{Mutex, MutexGuard};
 use crossbeam_epoch::{Atomic, Guard, Owned};
-use froglet_engine::ColumnId;
-#[cfg(not(shuttle))]
-use froglet_engine::id::ROWS_PER_BLOCK;
+use froglet_engine::{ColumnId, ColumnSpec, EngineError};
 
+#[cfg(not(shuttle))]
+use crate::cells::Cells;
+use crate::cells::{Bits, whole_segments};
 use crate::clock::pause;
-use crate::column::{BITMAP_WORDS, Cell, Column, Found, set_bit};
+use crate::column::{Cell, Column, Found};
 use crate::freeze::life;
 use crate::memory::Budget;
-#[cfg(not(shuttle))]
-use crate::memory::Zeroed;
+use crate::reclaim;
 use crate::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
 };
@@ -54,8 +59,6 @@ use crate::undo::{Record, Undo};
 
 const LINK: u64 = (1 << 32) | 1;
 const LINKED: u64 = u32::MAX as u64;
-/// Rows whose memory is charged at once.
-const CHARGED_ROWS: usize = 1024;
 
 /// The columns of a block, by id. Immutable: replaced as a whole.
 #[derive(Debug, Default)]
@@ -82,23 +85,38 @@ impl Directory {
     }
 }
 
-/// The newest record of each row.
+/// Whether a column is not among `columns`, which are sorted.
+fn is_gone(columns: &[Arc<Column>], column: &Arc<Column>) -> bool {
+    let at = columns.binary_search_by_key(&column.id, |c| c.id);
+    at.map_or(true, |at| !Arc::ptr_eq(&columns[at], column))
+}
+
+/// The newest record of each row that is reserved.
 #[cfg(not(shuttle))]
 #[derive(Debug)]
-struct Heads(Zeroed);
+struct Heads(Cells);
 
 #[cfg(not(shuttle))]
 impl Heads {
-    fn new() -> Heads {
-        Heads(Zeroed::new(ROWS_PER_BLOCK * size_of::<AtomicPtr<Undo>>()))
+    const WIDTH: usize = size_of::<AtomicPtr<Undo>>();
+
+    fn new(budget: &Arc<Budget>) -> Heads {
+        Heads(Cells::new(Self::WIDTH, size_of::<Block>() + Bits::REST_BYTES, budget))
     }
 
     #[inline]
-    fn as_slice(&self) -> &[AtomicPtr<Undo>] {
-        let start = self.0.start().as_ptr().cast();
-        // SAFETY: as many zeroed words as rows; a zero word is a null pointer; the memory is used
-        // as this type only.
-        unsafe { std::slice::from_raw_parts(start, ROWS_PER_BLOCK) }
+    fn get(&self, slot: usize) -> Option<&AtomicPtr<Undo>> {
+        // SAFETY: a zeroed word is a null pointer; the memory is used as this type only, and kept as long
+        // as `self`.
+        self.0.at(slot).map(|head| unsafe { head.cast().as_ref() })
+    }
+
+    fn grow(&self, rows: usize) {
+        self.0.grow(rows);
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.bytes()
     }
 }
 
@@ -109,12 +127,21 @@ struct Heads(Box<[AtomicPtr<Undo>]>);
 
 #[cfg(shuttle)]
 impl Heads {
-    fn new() -> Heads {
-        Heads((0..64).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect())
+    const WIDTH: usize = 8;
+
+    fn new(_budget: &Arc<Budget>) -> Heads {
+        let rows = crate::cells::ROWS;
+        Heads((0..rows).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect())
     }
 
-    fn as_slice(&self) -> &[AtomicPtr<Undo>] {
-        &self.0
+    fn get(&self, slot: usize) -> Option<&AtomicPtr<Undo>> {
+        self.0.get(slot)
+    }
+
+    fn grow(&self, _rows: usize) {}
+
+    fn bytes(&self) -> usize {
+        0
     }
 }
 
@@ -125,7 +152,9 @@ pub(crate) struct Block {
     fill: AtomicU64,
     directory: Atomic<Directory>,
     heads: Heads,
-    presence: Box<[AtomicU64]>,
+    presence: Bits,
+    /// See [B5].
+    reserved: AtomicUsize,
     /// Whether columns are frozen, see `freeze`.
     pub life: AtomicU8,
     /// Held while the directory is replaced.
@@ -137,8 +166,6 @@ pub(crate) struct Block {
     /// What the access observer knows, see `transform`.
     pub observed: Observed,
     budget: Arc<Budget>,
-    charged_rows: AtomicUsize,
-    charged_bytes: AtomicUsize,
 }
 
 impl Block {
@@ -147,47 +174,49 @@ impl Block {
             version: AtomicU64::new(0),
             fill: AtomicU64::new(0),
             directory: Atomic::new(Directory::default()),
-            heads: Heads::new(),
-            presence: (0..BITMAP_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            heads: Heads::new(&budget),
+            presence: Bits::default(),
+            reserved: AtomicUsize::new(0),
             life: AtomicU8::new(life::HOT),
             growth: Mutex::new(()),
             migration: Mutex::new(()),
             dirty: AtomicBool::new(true),
             observed: Observed::default(),
             budget,
-            charged_rows: AtomicUsize::new(0),
-            charged_bytes: AtomicUsize::new(0),
         }
-    }
-
-    #[inline]
-    fn heads(&self) -> &[AtomicPtr<Undo>] {
-        self.heads.as_slice()
     }
 
     /// The newest record of a row.
     #[inline]
     pub fn head<'g>(&self, slot: usize, _guard: &'g Guard) -> Option<&'g Undo> {
         // SAFETY: [U1] records reachable from a head under a pin stay until the unpin.
-        unsafe { self.heads()[slot].load(Ordering::Acquire).as_ref() }
+        unsafe { self.head_ptr(slot).as_ref() }
     }
 
+    /// The same as a pointer; null of a row that is not reserved, too.
     #[inline]
     pub fn head_ptr(&self, slot: usize) -> *mut Undo {
-        self.heads()[slot].load(Ordering::Acquire)
+        self.heads.get(slot).map_or(std::ptr::null_mut(), |head| head.load(Ordering::Acquire))
     }
 
     /// Whether the head is still what a consistent copy was based on. Call it after the copy.
     #[inline]
     pub fn is_head(&self, slot: usize, head: *const Undo) -> bool {
         fence(Ordering::Acquire);
-        std::ptr::eq(self.heads()[slot].load(Ordering::Relaxed), head)
+        let now = self.heads.get(slot).map(|now| now.load(Ordering::Relaxed).cast_const());
+        std::ptr::eq(now.unwrap_or(std::ptr::null()), head)
+    }
+
+    #[inline]
+    fn head_of(&self, slot: usize) -> &AtomicPtr<Undo> {
+        self.heads.get(slot).expect("a row is reserved before it is written")
     }
 
     /// Links a record onto `head`; false if the head has changed. After it, cells may be stored [B1].
     pub fn link(&self, slot: usize, head: *const Undo, record: Record, undo: &Undo) -> bool {
         undo.set_next(head.cast_mut());
-        let linked = self.heads()[slot]
+        let linked = self
+            .head_of(slot)
             .compare_exchange(head.cast_mut(), record.as_ptr(), Ordering::SeqCst, Ordering::Relaxed)
             .is_ok();
         if linked {
@@ -202,7 +231,7 @@ impl Block {
 
     /// For the collector: cuts the whole chain that starts at `head` [B2].
     pub fn cut_head(&self, slot: usize, head: *const Undo) -> bool {
-        self.heads()[slot]
+        self.head_of(slot)
             .compare_exchange(
                 head.cast_mut(),
                 std::ptr::null_mut(),
@@ -258,36 +287,107 @@ impl Block {
         guard: &Guard,
         change: impl FnOnce(&mut Vec<Arc<Column>>),
     ) {
-        let mut columns = self.directory(guard).columns.clone();
+        let before = self.directory(guard);
+        let mut columns = before.columns.clone();
         change(&mut columns);
         debug_assert!(columns.is_sorted_by_key(|c| c.id), "a directory is sorted by column id");
+        let directory = size_of_val(&*before.columns);
+        let gone: usize =
+            before.columns.iter().filter(|c| is_gone(&columns, c)).map(|c| c.bytes()).sum();
         let new = Owned::new(Directory { columns });
         let old = self.directory.swap(new, Ordering::AcqRel, guard);
-        // SAFETY: no longer reachable; the pins of those who have it are waited for.
-        unsafe { guard.defer_destroy(old) };
+        // SAFETY: no longer reachable, and nobody else takes it; the pins of those who have it are waited for.
+        let old = unsafe { old.into_owned() };
+        reclaim::defer(guard, gone + directory, move || drop(old));
     }
 
-    /// Makes sure that the block has a column.
-    pub fn add_column(&self, id: ColumnId, make: impl FnOnce() -> Column, guard: &Guard) {
+    /// Makes sure that the first `rows` rows are reserved [B5], if there is the memory for it.
+    #[inline]
+    pub fn reserve(&self, rows: usize, guard: &Guard) -> Result<(), EngineError> {
+        if rows <= self.reserved.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.reserve_more(rows, guard, |bytes| self.budget.admit(bytes))
+    }
+
+    /// The same of rows that are in a checkpoint or in the log.
+    pub fn reserve_known(&self, rows: usize, guard: &Guard) {
+        let reserved = self.reserve_more(rows, guard, |_| Ok(()));
+        debug_assert!(reserved.is_ok(), "nobody was asked");
+    }
+
+    #[cold]
+    fn reserve_more(
+        &self,
+        rows: usize,
+        guard: &Guard,
+        admit: impl FnOnce(usize) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let _growing = self.growth.lock();
+        let (before, rows) = (self.reserved.load(Ordering::Relaxed), whole_segments(rows));
+        if rows <= before {
+            return Ok(());
+        }
+        let hot = self.directory(guard).columns.iter().filter(|column| column.frozen().is_none());
+        let lacking: usize = hot.clone().map(|column| column.lacking_bytes(rows)).sum();
+        admit(lacking + (rows - before) * Heads::WIDTH)?;
+        self.heads.grow(rows);
+        self.presence.grow(rows);
+        hot.for_each(|column| column.grow(rows));
+        self.reserved.store(rows, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether there is so much memory.
+    pub fn admit(&self, bytes: usize) -> Result<(), EngineError> {
+        self.budget.admit(bytes)
+    }
+
+    /// A hot copy of a column, under the latch `growth`.
+    pub fn thaw(&self, column: &Column, guard: &Guard) -> Column {
+        column.thaw(self.reserved(), &self.budget, guard)
+    }
+
+    /// How many rows are reserved. Under the latch `growth` that stays.
+    pub fn reserved(&self) -> usize {
+        self.reserved.load(Ordering::Acquire)
+    }
+
+    /// Makes sure that the block has these columns, if there is the memory for them.
+    pub fn add_columns(&self, specs: &[&ColumnSpec], guard: &Guard) -> Result<(), EngineError> {
+        let directory = self.directory(guard);
+        let lacking = specs.iter().filter(|spec| directory.find(spec.id, usize::MAX).is_none());
+        let rows = self.reserved();
+        self.budget.admit(lacking.map(|spec| Column::bytes_for(spec.ty, rows)).sum())?;
+        self.add_known_columns(specs, guard);
+        Ok(())
+    }
+
+    /// The same where it was asked before, or must not fail.
+    pub fn add_known_columns(&self, specs: &[&ColumnSpec], guard: &Guard) {
+        let directory = self.directory(guard);
+        if specs.iter().all(|spec| directory.find(spec.id, usize::MAX).is_some()) {
+            return;
+        }
         self.change_directory(guard, |columns| {
-            if let Err(at) = columns.binary_search_by_key(&id, |c| c.id) {
-                let column = make();
-                self.charge(self.charged_rows.load(Ordering::Relaxed) * column.row_bytes());
-                columns.insert(at, Arc::new(column));
+            for spec in specs {
+                if let Err(at) = columns.binary_search_by_key(&spec.id, |c| c.id) {
+                    let (rows, budget) = (self.reserved(), &self.budget);
+                    let column = Column::new(spec.id, spec.ty, &spec.missing, rows, budget);
+                    columns.insert(at, Arc::new(column));
+                }
             }
         });
     }
 
     /// For recovery: what a block has in a checkpoint. `there` has a bit for each row, columns are sorted.
     pub fn put(&self, columns: Vec<Arc<Column>>, there: &[u64], rows: usize, guard: &Guard) {
+        self.reserve_known(rows, guard);
         let growing = self.growth.lock();
         self.change_latched(&growing, guard, |known| *known = columns);
         self.settle_life(guard);
-        for (word, bits) in self.presence.iter().zip(there) {
-            word.store(*bits, Ordering::Relaxed);
-        }
+        self.presence.store_all(there);
         drop(growing);
-        self.charge_rows(rows, guard);
         self.dirty.store(false, Ordering::Relaxed);
     }
 
@@ -298,7 +398,7 @@ impl Block {
         }
         self.change_directory(guard, |columns| {
             if let Ok(at) = columns.binary_search_by_key(&id, |c| c.id) {
-                self.uncharge(columns.remove(at).row_bytes());
+                columns.remove(at);
             }
         });
         self.dirty.store(true, Ordering::SeqCst);
@@ -307,61 +407,37 @@ impl Block {
     /// Takes every column away, of a block without rows.
     pub fn drop_columns(&self, guard: &Guard) {
         self.change_directory(guard, |columns| {
-            self.uncharge(columns.drain(..).map(|column| column.row_bytes()).sum());
+            columns.clear();
+            // Nobody has a row here: columns come again as rows do. Heads stay, for readers may look at them.
+            self.reserved.store(0, Ordering::Release);
         });
         self.dirty.store(true, Ordering::SeqCst);
     }
 
-    /// Puts memory on the account as rows come into use.
-    pub fn charge_rows(&self, rows: usize, guard: &Guard) {
-        if rows <= self.charged_rows.load(Ordering::Relaxed) {
-            return;
-        }
-        let rows = rows.next_multiple_of(CHARGED_ROWS);
-        let before = self.charged_rows.fetch_max(rows, Ordering::Relaxed);
-        if before < rows {
-            let cells: usize = self.directory(guard).columns.iter().map(|c| c.row_bytes()).sum();
-            self.charge((rows - before) * (cells + size_of::<AtomicPtr<Undo>>()));
-        }
-    }
-
-    fn charge(&self, bytes: usize) {
-        self.budget.charge(bytes);
-        self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Columns with so many bytes a row are gone.
-    fn uncharge(&self, row_bytes: usize) {
-        let bytes = row_bytes * self.charged_rows.load(Ordering::Relaxed);
-        self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.budget.release(bytes);
-    }
-
     /// Bytes of heads and cells, heaps apart.
-    pub fn bytes(&self) -> usize {
-        self.charged_bytes.load(Ordering::Relaxed)
+    pub fn bytes(&self, guard: &Guard) -> usize {
+        let columns = self.directory(guard).columns.iter().map(|column| column.bytes());
+        columns.sum::<usize>() + self.heads.bytes()
     }
 
     #[inline]
     pub fn is_present(&self, slot: usize) -> bool {
-        self.presence[slot / 64].load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
+        self.presence.get(slot)
     }
 
     /// A cell like any other: see [B1] and [C1].
     pub fn set_present(&self, slot: usize, present: bool) {
-        set_bit(&self.presence, slot, present);
+        self.presence.set(slot, present);
     }
 
     /// Every row that is there is among the first so many.
     pub fn rows_present(&self) -> usize {
-        let words = self.presence.iter().map(|word| word.load(Ordering::Relaxed));
-        let last = words.enumerate().filter(|(_, word)| *word != 0).last();
-        last.map_or(0, |(at, word)| 64 * (at + 1) - word.leading_zeros() as usize)
+        self.presence.end()
     }
 
     /// Copies the presence bits of the first `rows` rows.
     pub fn copy_presence(&self, rows: usize, out: &mut Vec<u64>) {
-        out.extend(self.presence[..rows.div_ceil(64)].iter().map(|w| w.load(Ordering::Relaxed)));
+        self.presence.copy(rows, out);
     }
 
     /// Copies the newest state of a row: its cells in `columns`, whether it is there, and the head
@@ -438,7 +514,6 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.budget.release(self.charged_bytes.load(Ordering::Relaxed));
         // SAFETY: nobody else has the block any more.
         drop(unsafe { std::mem::take(&mut self.directory).into_owned() });
     }

@@ -20,7 +20,8 @@
 //! nobody has noted them: whoever cuts such a record takes out of the indexes every key that only
 //! states behind the cut had.
 //!
-//! Writers that produce garbage faster than the thread collects it do a part of its work themselves.
+//! Writers that produce garbage faster than the thread collects it do a part of its work themselves; and whoever
+//! would be refused memory first does what can be done to have some back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 use crate::sync::Mutex;
 use crossbeam_epoch::{self as epoch, Guard};
-use froglet_engine::{Lsn, RowId};
+use froglet_engine::{EngineError, Lsn, RowId};
 use smallvec::SmallVec;
 
 use crate::block::Block;
@@ -37,9 +38,10 @@ use crate::clock::{stamped_aborted, stamped_end};
 use crate::engine::Core;
 use crate::keys::{OldKey, keys_behind, remove_unneeded};
 use crate::log::Log;
+use crate::reclaim;
 use crate::space::Space;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::txn::own_key;
+use crate::txn::{PINNED_WRITES, own_key};
 use crate::undo::{Kind, Undo, UndoBuffer};
 
 /// Past this much waiting undo, writers help.
@@ -50,6 +52,10 @@ const HELP_TXNS: usize = 64;
 const BATCH_TXNS: usize = 32;
 /// Past this much, with something to collect, they also wait a little.
 const WAIT_BYTES: usize = 32 << 20;
+/// How often somebody who would be refused memory waits for a pass.
+const ROOM_ROUNDS: usize = 40;
+/// Passes after something large was left to the epochs.
+const LIVELY_PASSES: u32 = 4;
 /// Between two passes while there is something to wait for.
 const PASS_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -126,6 +132,52 @@ impl Core {
             && let Some(thread) = &*self.garbage.thread.lock()
         {
             thread.unpark();
+        }
+    }
+
+    /// Whether so much more memory may be used. Who asks holds no stripe and no pin, and has linked no record
+    /// for which this is.
+    #[inline]
+    pub fn admit(&self, bytes: usize) -> Result<(), EngineError> {
+        match self.budget.has_room(bytes) {
+            true => Ok(()),
+            false => self.make_room(|| self.budget.admit(bytes)),
+        }
+    }
+
+    /// The same of what gives memory back, see [`crate::memory::Budget::admit_removal`].
+    pub fn admit_removal(&self, bytes: usize) -> Result<(), EngineError> {
+        self.budget
+            .admit_removal(bytes)
+            .or_else(|_| self.make_room(|| self.budget.admit_removal(bytes)))
+    }
+
+    /// Asks again while there is something to be had back: what nobody sees any more, as soon as that is
+    /// durable, and what readers are about to leave. It is only waited for what goes by itself.
+    #[cold]
+    fn make_room(&self, admit: impl Fn() -> Result<(), EngineError>) -> Result<(), EngineError> {
+        let mut round = 0;
+        loop {
+            self.collect(usize::MAX, false);
+            reclaim::advance();
+            let refused = match admit() {
+                Ok(()) => return Ok(()),
+                Err(refused) => refused,
+            };
+            let oldest = self.timeline.oldest();
+            let is_unseen = |ended: &Ended| ended.end <= oldest;
+            let waits = self.garbage.queue.lock().front().is_some_and(is_unseen)
+                || self.garbage.working.try_lock().is_none()
+                || reclaim::pending_bytes() > HELP_BYTES;
+            if !waits || round == ROOM_ROUNDS {
+                return Err(refused);
+            }
+            if let Some(log) = &self.log {
+                log.request_durable(log.appended());
+            }
+            self.wake_collector();
+            round += 1;
+            std::thread::sleep(PASS_INTERVAL);
         }
     }
 
@@ -263,8 +315,8 @@ impl Core {
             .map(|(space, collected)| (!collected).then(|| horizon_of(space)))
             .map(|horizon| horizon.filter(|horizon| end <= *horizon))
             .collect();
-        let guard = epoch::pin();
-        self.collect_spaces(&held.ended, &horizons, &guard);
+        let mut guard = epoch::pin();
+        self.collect_spaces(&held.ended, &horizons, &mut guard);
         for (collected, horizon) in held.collected.iter_mut().zip(&horizons) {
             *collected |= horizon.is_some();
         }
@@ -276,10 +328,13 @@ impl Core {
     }
 
     /// Collects what a transaction left in those of its spaces that have a horizon here.
-    fn collect_spaces(&self, ended: &Ended, horizons: &[Option<u64>], guard: &Guard) {
+    fn collect_spaces(&self, ended: &Ended, horizons: &[Option<u64>], guard: &mut Guard) {
         let mut freed: SmallVec<[(u16, RowId); 16]> = SmallVec::new();
         let now_ns = self.cooling.now_ns();
-        for undo in ended.undo.all() {
+        for (n, undo) in ended.undo.all().enumerate() {
+            if n % PINNED_WRITES == PINNED_WRITES - 1 {
+                guard.repin();
+            }
             let at = usize::from(undo.space);
             let (space, Some(horizon)) = (&ended.spaces[at], horizons[at]) else { continue };
             let rid = RowId(undo.rid);
@@ -347,17 +402,17 @@ impl Core {
     /// Runs on the thread `froglet-collector`.
     pub fn run_collector(&self) {
         *self.garbage.thread.lock() = Some(std::thread::current());
-        let mut passes = 0u64;
+        let (mut passed_on, mut lively) = (0, 0);
         while !self.garbage.stop.load(Ordering::Relaxed) {
             let done = self.collect(usize::MAX, true);
-            passes += 1;
-            if passes.is_multiple_of(64) || done > 0 {
-                self.measure_indexes(passes);
+            reclaim::advance();
+            if reclaim::passed_on() != passed_on {
+                (passed_on, lively) = (reclaim::passed_on(), LIVELY_PASSES);
             }
-            epoch::pin().flush();
             // After work there is more to come: to be woken for each transaction costs more than
             // to let a few of them wait.
-            if done > 0 || !self.garbage.queue.lock().is_empty() {
+            if done > 0 || lively > 0 || !self.garbage.queue.lock().is_empty() {
+                lively = lively.saturating_sub(1);
                 std::thread::park_timeout(PASS_INTERVAL);
                 continue;
             }
@@ -368,17 +423,6 @@ impl Core {
             }
             self.garbage.asleep.store(false, Ordering::SeqCst);
         }
-    }
-
-    fn measure_indexes(&self, pass: u64) {
-        if !pass.is_multiple_of(16) {
-            return;
-        }
-        let spaces = self.spaces.read();
-        let bytes = spaces.values().flat_map(|space| {
-            space.indexes().iter().map(|index| index.tree.bytes() as u64).collect::<Vec<_>>()
-        });
-        self.budget.set_index_bytes(bytes.sum());
     }
 
     pub fn stop_collector(&self) {

@@ -6,8 +6,9 @@
 //!             text, bytes and numeric: Arrow views, long strings in the column's heap
 //! ```
 //!
-//! A column is hot, as above, or frozen (see [`frozen`]): then its cells are an Arrow array too, and
-//! stay. They may lie in a file, see [`mapped`].
+//! A column has cells for as many rows as its block has reserved, see [`crate::cells`]. It is hot, as above, or
+//! frozen (see [`frozen`]): then its cells are an Arrow array too, and stay. They may lie in a file, see
+//! [`mapped`].
 //!
 //! **[C1]** Cells of a row are stored only by the transaction that owns the row (its record heads the
 //! row's chain), by a migration under the block's fill sequence, or before the column is published.
@@ -22,19 +23,15 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use crossbeam_epoch::Guard;
-use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnId, ColumnType, Interval, Value, numeric};
 
 pub(crate) use self::frozen::Freezing;
 use self::frozen::Frozen;
 use crate::block::Directory;
-use crate::heap::{Heap, INLINE_MAX, Move};
-use crate::memory::{Budget, Zeroed};
-use crate::sync::atomic::{AtomicU64, Ordering};
-
-/// 64-bit words of a bitmap over a block's rows.
-/// A model checker's blocks use the first rows only.
-pub(crate) const BITMAP_WORDS: usize = if cfg!(shuttle) { 1 } else { ROWS_PER_BLOCK / 64 };
+use crate::cells::{Bits, Cells, Run};
+use crate::heap::{Chunk, Heap, HeapState, INLINE_MAX, Move};
+use crate::memory::Budget;
+use crate::sync::atomic::Ordering;
 
 /// What a copied cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +67,25 @@ impl Cell {
     /// Whether this is a view whose bytes lie elsewhere.
     pub fn is_long(&self) -> bool {
         self.lo as u32 as usize > INLINE_MAX
+    }
+}
+
+/// What an undo record keeps of a long string.
+#[derive(Clone, Debug)]
+pub(crate) enum Long<'g> {
+    /// Bytes to be copied; none of what is no long string.
+    Copied(&'g [u8]),
+    /// The chunk that the string has for itself.
+    Shared(Arc<Chunk>),
+}
+
+impl<'g> Long<'g> {
+    /// What is to be copied.
+    pub fn copied(&self) -> &'g [u8] {
+        match self {
+            Long::Copied(bytes) => bytes,
+            Long::Shared(_) => &[],
+        }
     }
 }
 
@@ -215,20 +231,20 @@ pub(crate) struct Column {
     /// The value of rows that were there before the column, or whose writer did not know it.
     pub missing: Value,
     width: usize,
-    cells: Zeroed,
-    validity: Box<[AtomicU64]>,
+    cells: Cells,
+    validity: Bits,
     heap: Option<Arc<Heap>>,
     frozen: Option<Box<Frozen>>,
 }
 
 impl Column {
-    /// A column whose every cell has the missing value, not yet published.
+    /// A column whose every cell has the missing value, for so many rows, not yet published.
     pub fn new(
         id: ColumnId,
         ty: ColumnType,
         missing: &Value,
+        rows: usize,
         budget: &Arc<Budget>,
-        guard: &Guard,
     ) -> Column {
         debug_assert!(ty.accepts(missing), "a missing value is of its column's type");
         let column = Column {
@@ -236,43 +252,65 @@ impl Column {
             ty,
             missing: missing.clone(),
             width: ty.width(),
-            cells: Zeroed::new(ROWS_PER_BLOCK * ty.width()),
-            validity: (0..BITMAP_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            cells: Cells::new(ty.width(), Self::beside_bytes(ty), budget),
+            validity: Bits::default(),
             heap: ty.is_view().then(|| Arc::new(Heap::new(Arc::clone(budget)))),
             frozen: None,
         };
-        column.fill_missing(guard);
+        column.grow(rows);
+        column.fill_missing(rows);
         column
     }
 
-    fn fill_missing(&self, guard: &Guard) {
-        if self.missing.is_null() {
+    /// What a column takes beside its cells. Most have more rows than the first word of validity has bits.
+    fn beside_bytes(ty: ColumnType) -> usize {
+        let heap = if ty.is_view() { size_of::<Heap>() } else { 0 };
+        size_of::<Column>() + heap + Bits::REST_BYTES
+    }
+
+    /// What a new column will take for so many rows.
+    pub fn bytes_for(ty: ColumnType, rows: usize) -> usize {
+        Self::beside_bytes(ty) + rows * ty.width()
+    }
+
+    /// What [`Column::grow`] will take.
+    pub fn lacking_bytes(&self, rows: usize) -> usize {
+        self.cells.lacking_bytes(rows)
+    }
+
+    /// Makes the cells of the first `rows` rows that are not there, of a column that is not frozen. Who inserts a
+    /// row there stores every column. Under the block's latch `growth`, or before the column is published.
+    pub fn grow(&self, rows: usize) {
+        debug_assert!(self.frozen.is_none(), "a frozen column has its rows");
+        self.validity.grow(rows);
+        self.cells.grow(rows);
+    }
+
+    /// Rows that are there before the column have the missing value.
+    fn fill_missing(&self, rows: usize) {
+        if self.missing.is_null() || rows == 0 {
             return;
         }
-        for word in &self.validity {
-            word.store(u64::MAX, Ordering::Relaxed);
+        self.validity.store_all(&vec![u64::MAX; rows.div_ceil(64)]);
+        let (lo, mut hi) = match string_bytes(&self.missing) {
+            Some(bytes) => halves(view_of(bytes)),
+            None => fixed_cell(&self.missing),
+        };
+        if let Some(bytes) = string_bytes(&self.missing).filter(|b| b.len() > INLINE_MAX) {
+            let heap = self.heap.as_ref().expect("a string column has a heap");
+            let mut state = heap.latch.lock();
+            // Rows share the one copy.
+            hi = heap.append(&mut state, bytes);
+            state.refer(hi, bytes.len(), rows - 1);
         }
-        match string_bytes(&self.missing) {
-            // Rows share the one copy; moving it later makes a copy for each.
-            Some(bytes) if bytes.len() > INLINE_MAX => {
-                self.store(0, &self.missing, guard);
-                let first = self.load(0);
-                (1..ROWS_PER_BLOCK).for_each(|slot| self.put(slot, first.lo, first.hi));
-            }
-            Some(bytes) => {
-                let (lo, hi) = halves(view_of(bytes));
-                (0..ROWS_PER_BLOCK).for_each(|slot| self.put(slot, lo, hi));
-            }
-            None => match fixed_cell(&self.missing) {
-                (0, 0) => {}
-                (lo, hi) => (0..ROWS_PER_BLOCK).for_each(|slot| self.put(slot, lo, hi)),
-            },
+        if (lo, hi) != (0, 0) {
+            (0..rows).for_each(|slot| self.put(slot, lo, hi));
         }
     }
 
-    /// Bytes of one row, heap apart.
-    pub fn row_bytes(&self) -> usize {
-        self.width
+    /// Bytes on the account, heap apart.
+    pub fn bytes(&self) -> usize {
+        self.cells.bytes()
     }
 
     /// Copies a cell. Torn unless the row is validated afterwards.
@@ -300,24 +338,12 @@ impl Column {
 
     #[inline]
     fn is_valid(&self, slot: usize) -> bool {
-        let slot = if cfg!(shuttle) { slot % 64 } else { slot };
-        self.validity[slot / 64].load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
+        self.validity.get(slot)
     }
 
     #[inline]
     fn get(&self, slot: usize) -> (u64, u64) {
-        match self.width {
-            1 => (u64::from(self.cells.as_u8()[slot].load(Ordering::Relaxed)), 0),
-            2 => (u64::from(self.cells.as_u16()[slot].load(Ordering::Relaxed)), 0),
-            4 => (u64::from(self.cells.as_u32()[slot].load(Ordering::Relaxed)), 0),
-            8 => (self.cells.as_u64()[slot].load(Ordering::Relaxed), 0),
-            _ => {
-                let cells = self.cells.as_u64();
-                let lo = cells[2 * slot].load(Ordering::Relaxed);
-                self.between_halves(slot);
-                (lo, cells[2 * slot + 1].load(Ordering::Relaxed))
-            }
-        }
+        self.cells.load(slot, || self.between_halves(slot))
     }
 
     /// A cell of two words may be torn between them. Cells are no model checker's atomics, so the
@@ -332,23 +358,12 @@ impl Column {
     #[inline]
     fn put(&self, slot: usize, lo: u64, hi: u64) {
         debug_assert!(self.frozen.is_none(), "nothing is stored to a frozen column");
-        match self.width {
-            1 => self.cells.as_u8()[slot].store(lo as u8, Ordering::Relaxed),
-            2 => self.cells.as_u16()[slot].store(lo as u16, Ordering::Relaxed),
-            4 => self.cells.as_u32()[slot].store(lo as u32, Ordering::Relaxed),
-            8 => self.cells.as_u64()[slot].store(lo, Ordering::Relaxed),
-            _ => {
-                let cells = self.cells.as_u64();
-                cells[2 * slot].store(lo, Ordering::Relaxed);
-                self.between_halves(slot);
-                cells[2 * slot + 1].store(hi, Ordering::Relaxed);
-            }
-        }
+        self.cells.store(slot, (lo, hi), || self.between_halves(slot));
     }
 
     #[inline]
     fn set_valid(&self, slot: usize, valid: bool) {
-        set_bit(&self.validity, slot, valid);
+        self.validity.set(slot, valid);
     }
 
     /// Stores a value; the caller is allowed to by [C1]. Never fails: memory was admitted before.
@@ -366,20 +381,26 @@ impl Column {
         self.put(slot, lo, hi);
     }
 
-    /// Stores what was copied into an undo record. See [`Column::store`].
-    pub fn restore(&self, slot: usize, cell: &Cell, guard: &Guard) {
-        match cell.tag {
-            Tag::Null | Tag::Missing => self.store_null(slot, guard),
-            Tag::Outside => {
+    /// Stores what was copied into an undo record, which may share the chunk of a string. See
+    /// [`Column::store`].
+    pub fn restore(&self, slot: usize, cell: &Cell, shared: Option<&Arc<Chunk>>, guard: &Guard) {
+        match (cell.tag, shared) {
+            (Tag::Null | Tag::Missing, _) => self.store_null(slot, guard),
+            (Tag::Outside, Some(chunk)) => {
+                let chunk = Arc::clone(chunk);
+                let heap = self.heap.as_ref().expect("a string column has a heap");
+                self.store_view(slot, true, guard, |state| (cell.lo, heap.adopt(state, chunk)));
+            }
+            (Tag::Outside, None) => {
                 let bytes = outside_bytes(cell);
                 self.store_string(slot, Some(bytes), guard);
             }
-            Tag::Value if self.heap.is_some() => {
+            (Tag::Value, _) if self.heap.is_some() => {
                 debug_assert!(!cell.is_long(), "an undo record has its own copy of a long string");
                 let view = whole(cell.lo, cell.hi).to_le_bytes();
                 self.store_string(slot, Some(&view[4..4 + cell.lo as u32 as usize]), guard);
             }
-            Tag::Value => {
+            (Tag::Value, _) => {
                 self.set_valid(slot, true);
                 self.put(slot, cell.lo, cell.hi);
             }
@@ -397,37 +418,62 @@ impl Column {
 
     fn store_string(&self, slot: usize, bytes: Option<&[u8]>, guard: &Guard) {
         let heap = self.heap.as_ref().expect("a string column has a heap");
-        let mut state = heap.latch.lock();
-        let (old, _) = self.get(slot);
-        let (mut lo, mut hi) = (0, 0);
-        if let Some(bytes) = bytes {
-            (lo, hi) = halves(view_of(bytes));
-            if bytes.len() > INLINE_MAX {
-                hi = heap.append(&mut state, bytes);
+        self.store_view(slot, bytes.is_some(), guard, |state| {
+            let (lo, hi) = bytes.map_or((0, 0), |bytes| halves(view_of(bytes)));
+            match bytes {
+                Some(bytes) if bytes.len() > INLINE_MAX => (lo, heap.append(state, bytes)),
+                _ => (lo, hi),
             }
-        }
+        });
+    }
+
+    /// Stores a view that is made under the heap's latch.
+    fn store_view(
+        &self,
+        slot: usize,
+        valid: bool,
+        guard: &Guard,
+        view: impl FnOnce(&mut HeapState) -> (u64, u64),
+    ) {
+        let heap = self.heap.as_ref().expect("a string column has a heap");
+        let mut state = heap.latch.lock();
+        let (old_lo, old_hi) = self.get(slot);
+        let (lo, hi) = view(&mut state);
         self.put(slot, lo, hi);
-        self.set_valid(slot, bytes.is_some());
-        let old_len = old as u32 as usize;
+        self.set_valid(slot, valid);
+        let old_len = old_lo as u32 as usize;
         if old_len > INLINE_MAX {
-            state.waste(old_len);
+            heap.forget(&mut state, old_hi, old_len, guard);
             if state.is_wasteful() {
                 heap.compact(&mut state, guard, &mut |relocate| self.relocate(relocate));
             }
         }
     }
 
-    /// Under the heap's latch: gives every long view a new second word.
-    fn relocate(&self, relocate: &mut Move<'_>) {
-        // Readers that load a new second word acquire the chunk it points into.
-        let cells = self.cells.as_u64();
-        for slot in 0..ROWS_PER_BLOCK {
-            let lo = cells[2 * slot].load(Ordering::Relaxed);
-            if lo as u32 as usize > INLINE_MAX {
-                let hi = relocate(lo, cells[2 * slot + 1].load(Ordering::Relaxed));
-                cells[2 * slot + 1].store(hi, Ordering::Release);
+    /// Every long view in place, by slot. Under the heap's latch.
+    fn long_views(&self, mut visit: impl FnMut(usize, u64, u64)) {
+        let mut slot = 0;
+        for (run, rows) in self.cells.runs(crate::cells::ROWS) {
+            for pair in run.iter().flat_map(|run| run.as_u64().chunks_exact(2)) {
+                let lo = pair[0].load(Ordering::Relaxed);
+                if lo as u32 as usize > INLINE_MAX {
+                    visit(slot, lo, pair[1].load(Ordering::Relaxed));
+                }
+                slot += 1;
             }
+            slot += if run.is_none() { rows } else { 0 };
         }
+    }
+
+    /// Under the heap's latch: gives long views a new second word.
+    fn relocate(&self, relocate: &mut Move<'_>) {
+        self.long_views(|slot, lo, hi| {
+            let new = relocate(lo, hi);
+            if new != hi {
+                // Readers that load a new second word acquire the chunk it points into.
+                self.cells.store_second(slot, new);
+            }
+        });
     }
 
     /// Forgets a string in a slot that no reader can see any more. A frozen column keeps it.
@@ -445,6 +491,18 @@ impl Column {
         }
     }
 
+    /// What an undo record keeps of a validated cell.
+    pub fn long<'g>(&self, cell: &Cell, guard: &'g Guard) -> Long<'g> {
+        match (&self.heap, cell.tag) {
+            (Some(heap), Tag::Value) if cell.is_long() => {
+                let alone = heap.alone(cell.lo, cell.hi, guard);
+                let copied = || Long::Copied(heap.bytes(cell.lo, cell.hi, guard));
+                alone.map_or_else(copied, Long::Shared)
+            }
+            _ => Long::Copied(&[]),
+        }
+    }
+
     /// The heap of a string column.
     pub fn heap(&self) -> Option<&Arc<Heap>> {
         self.heap.as_ref()
@@ -452,12 +510,12 @@ impl Column {
 
     /// Copies the validity bits of the first `rows` rows.
     pub fn copy_validity(&self, rows: usize, out: &mut Vec<u64>) {
-        out.extend(self.validity[..rows.div_ceil(64)].iter().map(|w| w.load(Ordering::Relaxed)));
+        self.validity.copy(rows, out);
     }
 
-    /// The cells as bytes (bool), or as words of the cell's width.
-    pub fn cells(&self) -> &Zeroed {
-        &self.cells
+    /// The cells of the first rows, in runs.
+    pub fn runs(&self, rows: usize) -> impl Iterator<Item = (Option<Run<'_>>, usize)> {
+        self.cells.runs(rows)
     }
 }
 
@@ -492,18 +550,4 @@ pub(crate) fn outside_bytes(cell: &Cell) -> &[u8] {
     // SAFETY: `UndoBuffer::push` wrote as many bytes there; cells are copied out of records and
     // used under one epoch pin or by the record's owner ([U1]).
     unsafe { std::slice::from_raw_parts(start, cell.lo as u32 as usize) }
-}
-
-/// Sets or clears one bit that only the caller may change, among bits that others change.
-#[inline]
-pub(crate) fn set_bit(words: &[AtomicU64], at: usize, on: bool) {
-    let (word, bit) = (&words[at / 64], 1u64 << (at % 64));
-    if (word.load(Ordering::Relaxed) & bit != 0) == on {
-        return;
-    }
-    if on {
-        word.fetch_or(bit, Ordering::Relaxed);
-    } else {
-        word.fetch_and(!bit, Ordering::Relaxed);
-    }
 }

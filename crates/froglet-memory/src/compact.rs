@@ -19,9 +19,9 @@
 
 use std::sync::Arc;
 
-use crossbeam_epoch as epoch;
+use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{RowId, TxnId, WriteStop};
+use froglet_engine::{ColumnSpec, RowId, TxnId, WriteStop};
 
 use crate::block::Block;
 use crate::clock::Owner;
@@ -111,6 +111,19 @@ impl Space {
     }
 }
 
+/// The columns of a block that another lacks.
+fn lacking<'a>(
+    declared: &'a [ColumnSpec],
+    old: &Block,
+    new: &Block,
+    guard: &Guard,
+) -> Vec<&'a ColumnSpec> {
+    let (given, there) = (old.directory(guard).columns().iter(), new.directory(guard));
+    let ids = given.map(|column| column.id).filter(|id| there.find(*id, usize::MAX).is_none());
+    let found = ids.filter_map(|id| declared.binary_search_by_key(&id, |spec| spec.id).ok());
+    found.map(|at| &declared[at]).collect()
+}
+
 impl MemoryTable {
     /// See [`froglet_engine::Table::move_row`].
     pub(crate) fn move_one(
@@ -119,7 +132,7 @@ impl MemoryTable {
         from: RowId,
         to: RowId,
     ) -> Result<(), WriteStop> {
-        self.admit_move(from)?;
+        self.admit_move(from, to)?;
         txn.begin_write()?;
         let guard = epoch::pin();
         let (old, new) = (self.space.block(from.block()), self.space.block(to.block()));
@@ -150,27 +163,32 @@ impl MemoryTable {
     }
 
     /// Asks for the memory of the copy.
-    fn admit_move(&self, from: RowId) -> Result<(), WriteStop> {
+    fn admit_move(&self, from: RowId, to: RowId) -> Result<(), WriteStop> {
+        self.core.admit(self.string_bytes(from)?)?;
         let guard = epoch::pin();
-        let Some(block) = self.space.block(from.block()) else { return Err(WriteStop::Gone) };
-        let columns = block.directory(&guard).columns();
+        let old = self.space.block(from.block()).ok_or(WriteStop::Gone)?;
+        let (declared, new) = (self.space.columns(), self.space.make_block(to.block())?);
+        new.reserve(to.slot() + 1, &guard)?;
+        new.add_columns(&lacking(&declared, old, new, &guard), &guard)?;
+        Ok(new.admit_heat(|_| true, &guard)?)
+    }
+
+    /// Bytes of the long strings of a row.
+    fn string_bytes(&self, rid: RowId) -> Result<usize, WriteStop> {
+        let guard = epoch::pin();
+        let block = self.space.block(rid.block()).ok_or(WriteStop::Gone)?;
         let long = |column: &Arc<crate::column::Column>| {
-            let cell = column.load_whole(from.slot());
+            let cell = column.load_whole(rid.slot());
             column.long_bytes(&cell, &guard).len()
         };
-        let strings: usize = columns.iter().map(long).sum();
-        Ok(self.core.budget.admit(strings + columns.len() * ROWS_PER_BLOCK * 16)?)
+        Ok(block.directory(&guard).columns().iter().map(long).sum())
     }
 
     /// The row of `from`, which the transaction owns, at a place of its own.
     fn copy_row_to(&self, txn: &mut MemoryTxn, old: &Block, from: RowId, new: &Block, to: RowId) {
         let guard = epoch::pin();
         let declared = self.space.columns();
-        for column in old.directory(&guard).columns() {
-            if let Ok(at) = declared.binary_search_by_key(&column.id, |spec| spec.id) {
-                self.space.add_column(new, &declared[at], &guard);
-            }
-        }
+        new.add_known_columns(&lacking(&declared, old, new, &guard), &guard);
         let record = txn.push(&self.space, Kind::Insert, to, &[]);
         let undo = txn.undo.last().expect("the record was pushed");
         assert!(new.link(to.slot(), std::ptr::null(), record, undo), "a free slot has no chain");

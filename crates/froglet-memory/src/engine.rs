@@ -26,6 +26,7 @@ use crate::lock_file::DataDirLock;
 use crate::log::{Log, LogError, LogOptions};
 use crate::manifest::Manifest;
 use crate::memory::Budget;
+use crate::reclaim;
 use crate::recovery::RecoveryTimes;
 use crate::redo;
 use crate::space::Space;
@@ -226,7 +227,7 @@ impl MemoryEngine {
             Index {
                 spec: spec.clone(),
                 parts: spec.key.iter().map(find).collect(),
-                tree: OrderedIndex::new(),
+                tree: OrderedIndex::on(&self.core.budget),
                 side_file: SideFile::default(),
             }
         };
@@ -269,7 +270,7 @@ impl MemoryEngine {
     /// Collects what nobody needs; returns how many transactions were cleaned up after.
     pub fn collect_garbage(&self) -> usize {
         let done = self.core.collect(usize::MAX, true);
-        epoch::pin().flush();
+        reclaim::advance();
         done
     }
 }

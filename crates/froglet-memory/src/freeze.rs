@@ -168,6 +168,23 @@ impl Block {
         }
     }
 
+    /// Whether there is the memory to thaw those of these columns that are frozen: asked before a record is
+    /// linked, for then there is no way back.
+    #[inline]
+    pub fn admit_heat(
+        &self,
+        is_wanted: impl Fn(froglet_engine::ColumnId) -> bool,
+        guard: &Guard,
+    ) -> Result<(), EngineError> {
+        if self.life.load(Ordering::Relaxed) != life::FROZEN {
+            return Ok(());
+        }
+        let columns = self.directory(guard).columns().iter();
+        let to_thaw = columns.filter(|column| column.frozen().is_some() && is_wanted(column.id));
+        let rows = self.reserved();
+        self.admit(to_thaw.map(|column| Column::bytes_for(column.ty, rows)).sum())
+    }
+
     /// Thaws those of the columns that are frozen. Whoever calls has linked a record, or holds the
     /// migration latch.
     #[cold]
@@ -185,7 +202,7 @@ impl Block {
         let growing = self.growth.lock();
         let frozen = self.directory(guard).columns().iter().filter(to_thaw);
         let thawed: Vec<_> =
-            frozen.map(|column| (Arc::clone(column), Arc::new(column.thaw()))).collect();
+            frozen.map(|column| (Arc::clone(column), Arc::new(self.thaw(column, guard)))).collect();
         if !thawed.is_empty() {
             self.change_latched(&growing, guard, |columns| replace(columns, &thawed));
         }

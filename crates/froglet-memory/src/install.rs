@@ -65,14 +65,19 @@ impl MemoryTable {
         assert!(rids.is_sorted(), "rows are installed in the order of their ids");
         assert_eq!(values.len(), rids.len() * width, "a row has the columns of its layout");
         let strings: usize = values.iter().filter_map(string_bytes).map(<[u8]>::len).sum();
-        self.core.budget.admit(strings + values.len() * 16)?;
+        self.core.admit(strings + values.len() * 16)?;
         let by_block: Vec<_> = rids.chunk_by(|a, b| a.block() == b.block()).collect();
         // Whoever is given an empty place writes there without asking whether it has a block.
-        let blocks = by_block.iter().map(|rids| rids[0].block());
-        for block in
-            blocks.chain(empty.chunk_by(|a, b| a.block() == b.block()).map(|e| e[0].block()))
-        {
-            self.space.make_block(block)?;
+        for rid in empty.chunk_by(|a, b| a.block() == b.block()).map(|rids| rids[0]) {
+            self.space.make_block(rid.block())?;
+        }
+        // And nothing is refused once the rows are in the log.
+        for rids in &by_block {
+            let (guard, last) = (epoch::pin(), rids.last().expect("rows of one block"));
+            let block = self.space.make_block(last.block())?;
+            block.reserve(last.slot() + 1, &guard)?;
+            self.add_all(block, &guard)?;
+            block.admit_heat(|_| true, &guard)?;
         }
 
         let _installing = self.space.installing.read();
@@ -96,10 +101,10 @@ impl MemoryTable {
     fn install_block<'v>(&self, rids: &[RowId], row: impl Fn(usize) -> &'v [Value]) {
         let guard = epoch::pin();
         let block = self.space.block(rids[0].block()).expect("made before anything was logged");
-        let last = rids.last().expect("a block of some rows").slot();
-        block.charge_rows(last + 1, &guard);
         let latch = block.migration.lock();
-        self.add_all(block, &guard);
+        // A block that was emptied meanwhile has given its columns back.
+        let specs: Vec<_> = froglet_engine::Table::layout(self).columns.iter().collect();
+        block.add_known_columns(&specs, &guard);
         block.heat_all(&guard);
         block.fill_cells(|| {
             for (at, rid) in rids.iter().enumerate() {

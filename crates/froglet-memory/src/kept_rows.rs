@@ -171,7 +171,7 @@ impl KeptRows {
         for ((_, rid), (space, states)) in self.0 {
             let rid = RowId(rid);
             let block = space.make_block(rid.block())?;
-            block.charge_rows(rid.slot() + 1, &guard);
+            block.reserve_known(rid.slot() + 1, &guard);
             let place = Place { space: &space, block, rid };
             let newest = in_place(place, &guard);
             // As the row was for the oldest pin; then once more what was written since.

@@ -3,7 +3,8 @@
 //! Every long-lived allocation of the engine (blocks, columns, heaps, undo segments, index nodes)
 //! is on one account. A write asks [`Budget::admit`] before it changes anything; past that check it
 //! allocates without failing. So a write at the limit fails with nothing half done, and the limit
-//! may be overshot by what the writes under way need.
+//! may be overshot by what the small writes under way need; a large one has its bytes charged from the
+//! moment it is admitted ([`Admitted`]).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -15,18 +16,36 @@ use arrow_buffer::Buffer;
 use arrow_buffer::alloc::Allocation;
 use froglet_engine::EngineError;
 
+use crate::reclaim;
+
+/// Writes of fewer bytes are not charged before they allocate.
+const HELD_BYTES_MIN: usize = 64 << 10;
+
+/// See [`Budget::hold`].
+#[derive(Debug)]
+pub(crate) struct Admitted<'a> {
+    budget: &'a Budget,
+    bytes: usize,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.release(self.bytes);
+        }
+    }
+}
+
 /// The account of the engine's memory.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit_bytes: u64,
     used_bytes: AtomicU64,
-    /// What the indexes hold, as last measured by the collector.
-    index_bytes: AtomicU64,
 }
 
 impl Budget {
     pub fn new(limit_bytes: u64) -> Budget {
-        Budget { limit_bytes, used_bytes: AtomicU64::new(0), index_bytes: AtomicU64::new(0) }
+        Budget { limit_bytes, used_bytes: AtomicU64::new(0) }
     }
 
     /// Whether `bytes` more may be used.
@@ -34,17 +53,36 @@ impl Budget {
         self.admit_up_to(self.limit_bytes, bytes)
     }
 
-    /// The same of what gives memory back in the end, and may go beyond the limit by a quarter of it: who is over it,
+    /// Whether there is so much, as it is.
+    #[inline]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.used_bytes().saturating_add(bytes as u64) <= self.limit_bytes
+    }
+
+    /// The same as `admit` of what gives memory back in the end, and may go beyond the limit by a quarter of it: who is over it,
     /// because the collector has not come round yet, can delete.
     pub fn admit_removal(&self, bytes: usize) -> Result<(), EngineError> {
         self.admit_up_to(self.limit_bytes.saturating_add(self.limit_bytes / 4), bytes)
     }
 
     fn admit_up_to(&self, limit_bytes: u64, bytes: usize) -> Result<(), EngineError> {
-        match self.used_bytes().saturating_add(bytes as u64) <= limit_bytes {
-            true => Ok(()),
-            false => Err(self.refusal(bytes as u64)),
+        let fits = || self.used_bytes().saturating_add(bytes as u64) <= limit_bytes;
+        if fits() {
+            return Ok(());
         }
+        // What waits for readers who are gone is nobody's.
+        reclaim::advance();
+        if fits() { Ok(()) } else { Err(self.refusal(bytes as u64)) }
+    }
+
+    /// What a write that was admitted is about to allocate, charged until it has: so many large writes at
+    /// once do not all take the same free memory.
+    pub fn hold(&self, bytes: usize) -> Admitted<'_> {
+        let bytes = if bytes < HELD_BYTES_MIN { 0 } else { bytes };
+        if bytes > 0 {
+            self.charge(bytes);
+        }
+        Admitted { budget: self, bytes }
     }
 
     /// The error for memory that is not to be had.
@@ -65,16 +103,51 @@ impl Budget {
         debug_assert!(before >= bytes as u64, "released {bytes} bytes of {before}");
     }
 
-    pub fn set_index_bytes(&self, bytes: u64) {
-        self.index_bytes.store(bytes, Ordering::Relaxed);
-    }
-
     pub fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Ordering::Relaxed) + self.index_bytes.load(Ordering::Relaxed)
+        self.used_bytes.load(Ordering::Relaxed)
     }
 
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
+    }
+}
+
+/// Memory on the engine's account, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Charge {
+    pub fn new(budget: &Arc<Budget>) -> Charge {
+        Charge { budget: Arc::clone(budget), bytes: 0 }
+    }
+
+    /// Makes the charge this large.
+    pub fn set(&mut self, bytes: usize) -> Result<(), EngineError> {
+        if let Some(more) = bytes.checked_sub(self.bytes) {
+            self.budget.admit(more)?;
+            self.budget.charge(more);
+        } else {
+            self.budget.release(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.release(self.bytes);
     }
 }
 
@@ -95,6 +168,7 @@ pub(crate) struct Zeroed {
 struct Memory {
     start: NonNull<u8>,
     layout: Layout,
+    budget: Arc<Budget>,
     /// Whose memory it is, if not ours.
     lender: Option<Buffer>,
 }
@@ -109,18 +183,18 @@ unsafe impl Send for Zeroed {}
 unsafe impl Sync for Zeroed {}
 
 impl Memory {
-    fn of(layout: Layout) -> Memory {
+    fn of(layout: Layout, budget: &Arc<Budget>) -> Memory {
         // SAFETY: the layout has a size above zero, see `Zeroed::new`.
         let start = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(start) {
-            Some(start) => Memory { start, layout, lender: None },
-            None => handle_alloc_error(layout),
-        }
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        budget.charge(layout.size());
+        Memory { start, layout, budget: Arc::clone(budget), lender: None }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        self.budget.release(self.layout.size());
         if self.lender.is_some() {
             return;
         }
@@ -130,15 +204,15 @@ impl Drop for Memory {
 }
 
 impl Zeroed {
-    pub fn new(bytes: usize) -> Zeroed {
+    pub fn new(bytes: usize, budget: &Arc<Budget>) -> Zeroed {
         assert!(bytes > 0, "empty memory has no address");
         let layout =
             |align| Layout::from_size_align(bytes, align).expect("a column fits the address space");
         // An allocator aligns what is this long anyway; asked to, mimalloc takes more.
-        let unasked = Memory::of(layout(1));
+        let unasked = Memory::of(layout(1), budget);
         let memory = match unasked.start.as_ptr().addr().is_multiple_of(ALIGNMENT) {
             true => unasked,
-            false => Memory::of(layout(ALIGNMENT)),
+            false => Memory::of(layout(ALIGNMENT), budget),
         };
         Zeroed { start: memory.start, memory: Arc::new(memory) }
     }
@@ -146,13 +220,14 @@ impl Zeroed {
     /// The bytes of a buffer, which may lie in pages that must not be written to: they are only loaded,
     /// with relaxed loads of at most eight bytes, which every target allows there. None if the bytes are
     /// not aligned.
-    pub fn lent(lender: Buffer) -> Option<Zeroed> {
+    pub fn lent(lender: Buffer, budget: &Arc<Budget>) -> Option<Zeroed> {
         let start = NonNull::new(lender.as_ptr().cast_mut())?;
         let layout = Layout::from_size_align(lender.len(), ALIGNMENT).ok()?;
         if lender.is_empty() || !start.as_ptr().addr().is_multiple_of(ALIGNMENT) {
             return None;
         }
-        let memory = Memory { start, layout, lender: Some(lender) };
+        budget.charge(layout.size());
+        let memory = Memory { start, layout, budget: Arc::clone(budget), lender: Some(lender) };
         Some(Zeroed { start, memory: Arc::new(memory) })
     }
 
@@ -173,7 +248,7 @@ impl Zeroed {
         unsafe { Buffer::from_custom_allocation(self.start, bytes, owner) }
     }
 
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.memory.layout.size()
     }
 
@@ -198,7 +273,7 @@ impl Zeroed {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes() / 8) }
     }
 
-    /// The start of the memory, for the owner of its layout.
+    /// The start of the memory.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }

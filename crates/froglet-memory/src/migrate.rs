@@ -85,6 +85,7 @@ impl MemoryTable {
             Some(rows) => rows.iter().map(|&at| read.rids[at]).collect(),
         };
         self.check_fill(&arrays, target, rids.len())?;
+        self.core.admit(arrays.iter().map(|array| array.get_array_memory_size()).sum())?;
         let guard = epoch::pin();
         let mut fill = Fill {
             ts: fill_ts,
@@ -171,7 +172,8 @@ impl MemoryTable {
     ) -> Result<(), EngineError> {
         let strings: usize = fill.values.iter().filter_map(string_bytes).map(<[u8]>::len).sum();
         self.core.budget.admit(strings + fill.values.len() * 16)?;
-        let mut columns = self.find_or_add(block, target, guard);
+        let mut columns = self.find_or_add(block, target, guard)?;
+        block.admit_heat(|id| fill.columns.contains(&id), guard)?;
         block.heat(&mut columns, guard);
         if self.core.log.is_some() {
             self.core.log_record(&fill.encode())?;
@@ -221,7 +223,7 @@ impl MemoryTable {
         duplicates: &mut Vec<(RowId, RowId)>,
     ) -> Result<u64, EngineError> {
         let Some(block) = self.space.block(number) else { return Ok(0) };
-        self.core.budget.admit(froglet_engine::id::ROWS_PER_BLOCK * 32)?;
+        self.core.admit(froglet_engine::id::ROWS_PER_BLOCK * 32)?;
         let before = block.version();
         let read = self.read_all(&self.core.relaxed(owner), number, &self.key_projection(at))?;
         self.enter_recovered(at, number);
@@ -266,7 +268,7 @@ impl MemoryTable {
         for rows in rows.chunk_by(|a, b| a.block() == b.block()) {
             let number = rows[0].block();
             let Some(block) = self.space.block(number) else { continue };
-            self.core.budget.admit(rows.len() * 32)?;
+            self.core.admit(rows.len() * 32)?;
             let before = block.version();
             let projection = self.key_projection(at);
             let read = self.read_some(&self.core.relaxed(owner), number, rows, &projection)?;

@@ -14,14 +14,14 @@
 //! What breaks these rules was never written by this program, and is refused.
 
 use crossbeam_epoch::Guard;
-use froglet_engine::{ColumnId, EngineError, RowId, Value};
+use froglet_engine::{ColumnId, ColumnSpec, EngineError, RowId, Value};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 use crate::block::Block;
 use crate::clock::stamped_end;
 use crate::collector::Ended;
-use crate::column::{Cell, Column};
+use crate::column::{Cell, Column, Long};
 use crate::engine::Core;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
@@ -122,11 +122,11 @@ impl<'c> Replay<'c> {
         if stamped_end(end) != Some(end) || block.is_present(slot) == (kind == Kind::Insert) {
             return Err(refused(format!("there is no row {rid} to be written at {end}")));
         }
-        let mut images: Vec<(ColumnId, Cell, &[u8])> = Vec::new();
+        let mut images: Vec<(ColumnId, Cell, Long<'_>)> = Vec::new();
         for column in block.directory(guard).columns() {
             if columns.contains(&column.id) {
                 let cell = column.load(slot);
-                images.push((column.id, cell, column.long_bytes(&cell, guard)));
+                images.push((column.id, cell, column.long(&cell, guard)));
             }
         }
         if images.len() > usize::from(u16::MAX) {
@@ -174,13 +174,14 @@ pub(crate) fn put_row(place: Place<'_>, cells: &[Given], guard: &Guard) -> Resul
 
 /// Adds to a block those columns that the space still declares.
 fn add_columns(space: &Space, block: &Block, ids: impl Iterator<Item = ColumnId>, guard: &Guard) {
-    let declared = space.columns();
-    for id in ids {
-        if block.directory(guard).find(id, 0).is_none()
-            && let Ok(at) = declared.binary_search_by_key(&id, |c| c.id)
-        {
-            space.add_column(block, &declared[at], guard);
-        }
+    let (declared, directory) = (space.columns(), block.directory(guard));
+    let lacking = ids.filter(|id| directory.find(*id, 0).is_none());
+    let specs: Vec<&ColumnSpec> = lacking
+        .filter_map(|id| declared.binary_search_by_key(&id, |spec| spec.id).ok())
+        .map(|at| &declared[at])
+        .collect();
+    if !specs.is_empty() {
+        block.add_known_columns(&specs, guard);
     }
 }
 

@@ -51,11 +51,11 @@ struct Db {
 }
 
 fn name(n: i64) -> Value {
-    // Long strings, and such as fill their view, in turn.
-    Value::text(if n % 2 == 0 {
-        format!("short {n:06}")
-    } else {
-        format!("a longer name than a view {n}")
+    // Long strings, of which some have a chunk for themselves, and such as fill their view, in turn.
+    Value::text(match n % 4 {
+        0 | 2 => format!("short {n:06}"),
+        1 => format!("a longer name than a view {n}"),
+        _ => format!("a name that is long enough to have a chunk for itself {n}"),
     })
 }
 
@@ -280,6 +280,92 @@ fn a_row_that_moves_is_there_once_and_no_update_of_it_is_lost() {
         assert_eq!(whole, [0, 2]);
         (0..2).for_each(|_| _ = db.engine.collect_garbage());
         assert_eq!(db.table.index_entries(0), 2, "entries nobody needs are gone");
+    });
+}
+
+#[test]
+fn a_block_grows_beside_its_readers_and_writers() {
+    explore(|| {
+        let (db, rids) = Db::new(2);
+        let inserter = spawn(&db, |db| {
+            for id in 2..6 {
+                let mut txn = db.begin(10 + id as u64);
+                db.table.insert_row(&mut txn, &row(id, id)).expect("free");
+                txn.commit().expect("commits");
+            }
+        });
+        let writer = spawn(&db, move |db| {
+            for n in [3, 5] {
+                let mut txn = db.begin(20 + n as u64);
+                db.set(&mut txn, rids[1], n).expect("one writer");
+                if n == 3 {
+                    txn.commit().map(drop).expect("commits")
+                } else {
+                    Box::new(txn).abort()
+                }
+            }
+        });
+        let reader = spawn(&db, |db| {
+            for _ in 0..2 {
+                let snapshot = db.engine.snapshot();
+                let first = db.scan(&snapshot);
+                assert!(first[0] == 0 && (first[1] == 0 || first[1] == 3), "{first:?}");
+                assert!(first[2..].iter().copied().eq(2..first.len() as i64), "{first:?}");
+                assert_eq!(db.scan(&snapshot), first);
+            }
+        });
+        join(vec![inserter, writer, reader, freezer(&db)]);
+        assert_eq!(db.scan(&db.engine.snapshot()), [0, 3, 2, 3, 4, 5]);
+    });
+}
+
+/// A column comes while rows do: each finds what the other has made.
+#[test]
+fn a_column_comes_while_a_block_grows() {
+    explore(|| {
+        let (db, _) = Db::new(2);
+        let mut layout = Layout::clone(&layout());
+        let missing = name(3);
+        layout.columns.push(ColumnSpec {
+            id: ColumnId(7),
+            ty: ColumnType::Text,
+            missing: missing.clone(),
+        });
+        let new = Arc::new(db.engine.open_table(SpaceId(1), Arc::new(layout)).expect("opens"));
+        let inserter = spawn(&db, |db| {
+            for id in 2..5 {
+                let mut txn = db.begin(10 + id as u64);
+                db.table.insert_row(&mut txn, &row(id, id)).expect("free");
+                txn.commit().expect("commits");
+            }
+        });
+        let adder = {
+            let new = Arc::clone(&new);
+            spawn(&db, move |db| {
+                let mut txn = db.begin(30);
+                let values = [row(9, 9), vec![name(9)]].concat();
+                new.insert_row(&mut txn, &values).expect("free");
+                txn.commit().expect("commits");
+            })
+        };
+        let reader = {
+            let new = Arc::clone(&new);
+            spawn(&db, move |db| {
+                let read = new.read_block(&db.engine.snapshot(), 0, &[1, 3]).expect("read");
+                let value = |column: usize, ty, at| {
+                    froglet_engine::batch::value_at(read.batch.column(column), at, ty)
+                };
+                for at in 0..read.rids.len() {
+                    let own = value(0, ColumnType::Int64, at) == Value::Int64(9);
+                    let want = if own { name(9) } else { missing.clone() };
+                    assert_eq!(value(1, ColumnType::Text, at), want);
+                }
+            })
+        };
+        join(vec![inserter, adder, reader, collector(&db)]);
+        let mut found = db.scan(&db.engine.snapshot());
+        found.sort_unstable();
+        assert_eq!(found, [0, 0, 2, 3, 4, 9]);
     });
 }
 

@@ -28,7 +28,7 @@ use crate::slots::FreeSlots;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 const BUCKETS: usize = 32;
-/// Asked of the budget before a block is made: its heads and a first page of some columns.
+/// What the rows of a whole block take at least: their heads.
 const BLOCK_BYTES: usize = ROWS_PER_BLOCK * 8;
 
 /// Blocks with neighbouring numbers, made when they are needed.
@@ -148,7 +148,7 @@ impl Space {
         if let Some(block) = self.block(block) {
             return Ok(block);
         }
-        self.budget.admit(BLOCK_BYTES)?;
+        self.budget.admit(size_of::<Block>())?;
         let (bucket, at) = place(block);
         let bucket = self.buckets[bucket]
             .get_or_init(|| (0..1usize << bucket).map(|_| OnceLock::new()).collect());
@@ -157,10 +157,19 @@ impl Space {
 
     /// A row id whose slot is free: not present, no chain, in no index.
     pub fn take_slot(&self, guard: &Guard) -> Result<RowId, EngineError> {
+        let (rid, block) = self.next_slot()?;
+        if let Err(error) = block.reserve(rid.slot() + 1, guard) {
+            self.give_slots([rid]);
+            return Err(error);
+        }
+        Ok(rid)
+    }
+
+    fn next_slot(&self) -> Result<(RowId, &Block), EngineError> {
         if self.free_len.load(Ordering::Relaxed) > 0
             && let Some(rid) = self.free_slots(|free| free.pop(|block| self.is_frozen(block)))
         {
-            return Ok(rid);
+            return Ok((rid, self.block(rid.block()).expect("a free slot has a block")));
         }
         loop {
             let rid = RowId(self.tail.load(Ordering::Acquire));
@@ -168,8 +177,7 @@ impl Space {
             let taken =
                 self.tail.compare_exchange(rid.0, rid.0 + 1, Ordering::AcqRel, Ordering::Relaxed);
             if taken.is_ok() {
-                block.charge_rows(rid.slot() + 1, guard);
-                return Ok(rid);
+                return Ok((rid, block));
             }
         }
     }
@@ -234,7 +242,7 @@ impl Space {
             let columns = block.directory(guard).columns();
             columns.iter().filter_map(|c| c.heap()).map(|h| h.bytes_used()).sum()
         };
-        self.blocks().map(|(_, block)| block.bytes() as u64 + heap(block)).sum()
+        self.blocks().map(|(_, block)| block.bytes(guard) as u64 + heap(block)).sum()
     }
 
     /// The state of the blocks.
@@ -287,15 +295,6 @@ impl Space {
         for (_, block) in self.blocks() {
             block.drop_column(id, guard);
         }
-    }
-
-    /// Makes sure that a block has a column.
-    pub fn add_column(&self, block: &Block, spec: &ColumnSpec, guard: &Guard) {
-        block.add_column(
-            spec.id,
-            || Column::new(spec.id, spec.ty, &spec.missing, &self.budget, guard),
-            guard,
-        );
     }
 
     /// Every index of the space, whatever layouts it is in.

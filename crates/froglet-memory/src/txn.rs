@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 use crate::block::Block;
 use crate::clock::{Registered, View, Writer, aborted_word, pause};
 use crate::collector::Ended;
-use crate::column::{Cell, Wanted};
+use crate::column::{Cell, Long, Wanted};
 use crate::engine::Core;
 use crate::keepers::Keeper;
 use crate::keys::{Index, NewKeys, OldKey, remove_unneeded};
@@ -38,6 +38,8 @@ use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::undo::{Header, Kind, Record, Undo, UndoBuffer};
 
+/// Writes that are undone, or collected, under one pin.
+pub(crate) const PINNED_WRITES: usize = 64;
 /// Tries to get a writer slot before a write fails.
 const CLAIM_TRIES: u32 = 100_000;
 
@@ -129,7 +131,7 @@ impl MemoryTxn {
         space: &Arc<Space>,
         kind: Kind,
         rid: RowId,
-        images: &[(froglet_engine::ColumnId, Cell, &[u8])],
+        images: &[(froglet_engine::ColumnId, Cell, Long<'_>)],
     ) -> Record {
         let writer = self.writer.expect("begin_write was called");
         let header = Header {
@@ -166,11 +168,15 @@ impl MemoryTxn {
 
     /// Undoes the writes from the n-th on, newest first, then ends their records with `end`.
     fn undo_from(&mut self, n: usize, end: impl FnOnce(&Core) -> u64) {
-        let guard = epoch::pin();
+        let mut guard = epoch::pin();
         let mut old_keys = Vec::new();
         for i in (n..self.undo.len()).rev() {
             let undo = self.undo.get(i);
-            restore(undo, &self.spaces[usize::from(undo.space)], &mut old_keys, &guard);
+            restore(&self.undo, undo, &self.spaces[usize::from(undo.space)], &mut old_keys, &guard);
+            if i.is_multiple_of(PINNED_WRITES) {
+                // What was taken back can go while the rest is.
+                guard.repin();
+            }
         }
         let end = end(&self.core);
         for undo in (n..self.undo.len()).map(|i| self.undo.get(i)) {
@@ -314,7 +320,13 @@ type DeadKey = (Arc<Space>, Arc<Index>, RowId, Vec<u8>);
 
 /// Takes a row back to what it was before a write, and collects the index keys that the write had
 /// given to it.
-fn restore(undo: &Undo, space: &Arc<Space>, dead: &mut Vec<DeadKey>, guard: &Guard) {
+fn restore(
+    buffer: &UndoBuffer,
+    undo: &Undo,
+    space: &Arc<Space>,
+    dead: &mut Vec<DeadKey>,
+    guard: &Guard,
+) {
     let rid = RowId(undo.rid);
     let block = space.block(rid.block()).expect("a written row has a block");
     match undo.kind {
@@ -333,7 +345,8 @@ fn restore(undo: &Undo, space: &Arc<Space>, dead: &mut Vec<DeadKey>, guard: &Gua
             let directory = block.directory(guard);
             for image in undo.images() {
                 if let Some(column) = directory.find(image.column, usize::MAX) {
-                    column.restore(rid.slot(), &image.cell(), guard);
+                    let cell = image.cell();
+                    column.restore(rid.slot(), &cell, buffer.shared(&cell), guard);
                 }
             }
             for (index, undone) in touched.into_iter().zip(before) {

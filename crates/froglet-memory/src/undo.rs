@@ -9,7 +9,8 @@
 //!
 //! A record is immutable once it is linked, except `word` (stamped once), `next` (cut to null by the
 //! collector) and the collector's own flag. It stands by itself: strings that do not fit their view are
-//! copied behind it, so that it never depends on a block's heap.
+//! copied behind it, so that it never depends on a block's heap; of one that has a chunk for itself the
+//! buffer keeps a share of the chunk instead.
 //!
 //! Records live in segments that belong to their transaction, then to the collector. **[U1]** A
 //! segment is recycled only after all its records are unlinked and every thread that was pinned at
@@ -19,13 +20,15 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crossbeam_epoch::Guard;
-use froglet_engine::ColumnId;
+use froglet_engine::{ColumnId, IdMap};
 // Not a model checker's: segments come back from whoever moves the epoch, in a later schedule.
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::column::{Cell, Tag};
+use crate::column::{Cell, Long, Tag};
+use crate::heap::Chunk;
 use crate::memory::Budget;
+use crate::reclaim;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// What a write did to its row.
@@ -213,6 +216,13 @@ pub(crate) struct UndoBuffer {
     live: Vec<Record>,
     /// Records of writes that were rolled back while the transaction went on.
     dead: Vec<Record>,
+    /// Strings of images that are shared, by their address.
+    shared: IdMap<u64, Arc<Chunk>>,
+    shared_bytes: usize,
+    /// What the lists of records have on the account.
+    listed_bytes: usize,
+    /// What the transaction has there beside its records.
+    beside_bytes: usize,
 }
 
 // SAFETY: records are shared through atomics and immutable otherwise; the buffer owns the memory.
@@ -240,11 +250,12 @@ impl UndoBuffer {
         &mut self,
         pool: &Pool,
         header: Header,
-        images: &[(ColumnId, Cell, &[u8])],
+        images: &[(ColumnId, Cell, Long<'_>)],
     ) -> Record {
         const HEADER_WORDS: usize = size_of::<Undo>() / 8;
         const IMAGE_WORDS: usize = size_of::<Image>() / 8;
-        let strings: usize = images.iter().map(|(_, _, bytes)| bytes.len().div_ceil(8)).sum();
+        let strings: usize =
+            images.iter().map(|(_, _, long)| long.copied().len().div_ceil(8)).sum();
         let words = HEADER_WORDS + IMAGE_WORDS * images.len() + strings;
         let start = self.allocate(pool, words);
         let record = start.cast::<Undo>();
@@ -266,8 +277,11 @@ impl UndoBuffer {
             record.write(undo);
             let mut image = start.add(HEADER_WORDS).cast::<Image>();
             let mut string = start.add(HEADER_WORDS + IMAGE_WORDS * images.len());
-            for &(column, mut cell, bytes) in images {
-                if !bytes.is_empty() {
+            for &(column, mut cell, ref long) in images {
+                let bytes = long.copied();
+                if let Long::Shared(chunk) = long {
+                    cell = Cell { tag: Tag::Outside, lo: cell.lo, hi: self.share(chunk) };
+                } else if !bytes.is_empty() {
                     std::ptr::copy_nonoverlapping(
                         bytes.as_ptr(),
                         string.cast().as_ptr(),
@@ -282,7 +296,32 @@ impl UndoBuffer {
             }
         }
         self.live.push(Record(record));
+        let listed_bytes = (self.live.capacity() + self.dead.capacity()) * size_of::<Record>();
+        if listed_bytes > self.listed_bytes {
+            pool.budget.charge(listed_bytes - self.listed_bytes);
+            self.listed_bytes = listed_bytes;
+        }
         Record(record)
+    }
+
+    /// Keeps a share of a string's chunk; the string's address.
+    fn share(&mut self, chunk: &Arc<Chunk>) -> u64 {
+        let address = chunk.published().as_ptr().expose_provenance() as u64;
+        if self.shared.insert(address, Arc::clone(chunk)).is_none() {
+            self.shared_bytes += chunk.published().len();
+        }
+        address
+    }
+
+    /// The chunk that an image of this buffer shares.
+    pub fn shared(&self, cell: &Cell) -> Option<&Arc<Chunk>> {
+        if cell.tag == Tag::Outside { self.shared.get(&cell.hi) } else { None }
+    }
+
+    /// Puts what the transaction keeps beside its records on the account, until they are retired.
+    pub fn charge_beside(&mut self, pool: &Pool, bytes: usize) {
+        pool.budget.charge(bytes);
+        self.beside_bytes += bytes;
     }
 
     /// Takes the newest record back, which was never linked.
@@ -362,21 +401,20 @@ impl UndoBuffer {
 
     /// Bytes of memory held.
     pub fn bytes(&self) -> usize {
-        self.segments.iter().map(|s| s.words * 8).sum()
+        self.segments.iter().map(|s| s.words * 8).sum::<usize>() + self.shared_bytes
     }
 
     /// Gives the memory back to the pool once [U1] allows it. All records must be unlinked.
     pub fn retire(&mut self, pool: &Arc<Pool>, guard: &Guard) {
-        self.live.clear();
-        self.dead.clear();
-        let segments = std::mem::take(&mut self.segments);
+        let bytes = self.bytes();
+        pool.budget.release(self.listed_bytes + self.beside_bytes);
+        let UndoBuffer { segments, shared, .. } = std::mem::take(self);
         if segments.is_empty() {
             return;
         }
-        let pool = Arc::clone(pool);
-        let garbage = Box::new((segments, pool));
-        guard.defer(move || {
-            let (segments, pool) = *garbage;
+        let garbage = Box::new((segments, shared, Arc::clone(pool)));
+        reclaim::defer(guard, bytes, move || {
+            let (segments, _shared, pool) = *garbage;
             pool.put(segments);
         });
     }

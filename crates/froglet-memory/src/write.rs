@@ -21,8 +21,9 @@ use smallvec::SmallVec;
 
 use crate::block::Block;
 use crate::clock::Owner;
-use crate::column::{Cell, Wanted, string_bytes};
+use crate::column::{Cell, Long, Wanted, string_bytes};
 use crate::keys::{Index, NewKeys, OldKey, conflict};
+use crate::memory::Admitted;
 use crate::read::{Cells, Columns};
 use crate::redo;
 use crate::sync::atomic::{Ordering, fence};
@@ -54,9 +55,13 @@ impl MemoryTable {
     }
 
     /// Asks for the memory that a write of these values may take.
-    fn admit<'v>(&self, values: impl Iterator<Item = &'v Value>) -> Result<(), EngineError> {
+    fn admit<'v>(
+        &self,
+        values: impl Iterator<Item = &'v Value>,
+    ) -> Result<Admitted<'_>, EngineError> {
         let strings: usize = values.filter_map(string_bytes).map(<[u8]>::len).sum();
-        self.core.budget.admit(strings + WRITE_BYTES)
+        self.core.admit(strings + WRITE_BYTES)?;
+        Ok(self.core.budget.hold(strings))
     }
 
     /// The columns at layout positions in a block, added to it where it lacks them.
@@ -65,21 +70,16 @@ impl MemoryTable {
         block: &'a Block,
         positions: &[usize],
         guard: &'a Guard,
-    ) -> Columns<'a> {
+    ) -> Result<Columns<'a>, EngineError> {
         loop {
             let columns = self.find(block, positions, guard);
-            let mut lacking = columns
-                .iter()
-                .zip(positions)
-                .filter(|(found, _)| found.column.is_none())
-                .peekable();
-            if lacking.peek().is_none() {
-                drop(lacking);
-                return columns;
+            let pairs = columns.iter().zip(positions);
+            let lacking = pairs.filter(|(found, _)| found.column.is_none());
+            let specs: SmallVec<[&ColumnSpec; 4]> = lacking.map(|(_, at)| self.spec(*at)).collect();
+            if specs.is_empty() {
+                return Ok(columns);
             }
-            for (_, &at) in lacking {
-                self.space.add_column(block, self.spec(at), guard);
-            }
+            block.add_columns(&specs, guard)?;
         }
     }
 
@@ -87,7 +87,7 @@ impl MemoryTable {
     pub fn insert_row(&self, txn: &mut MemoryTxn, row: &[Value]) -> Result<RowId, WriteStop> {
         assert_eq!(row.len(), self.columns.len(), "a row has the columns of its layout");
         row.iter().enumerate().try_for_each(|(at, value)| self.check(at, value))?;
-        self.admit(row.iter())?;
+        let _admitted = self.admit(row.iter())?;
         txn.begin_write()?;
         let mut keys = std::mem::take(&mut txn.new_keys);
         let inserted = self.insert_checked(txn, row, &mut keys);
@@ -114,7 +114,12 @@ impl MemoryTable {
         let rid = self.space.take_slot(&guard)?;
         let slot = rid.slot();
         let block = self.space.block(rid.block()).expect("a taken slot has a block");
-        self.add_all(block, &guard);
+        let prepared =
+            self.add_all(block, &guard).and_then(|()| block.admit_heat(|_| true, &guard));
+        if let Err(error) = prepared {
+            self.space.give_slots([rid]);
+            return Err(error.into());
+        }
         let record = txn.push(&self.space, Kind::Insert, rid, &[]);
         let undo = txn.undo.last().expect("the record was pushed");
         assert!(block.link(slot, std::ptr::null(), record, undo), "a free slot has no chain");
@@ -146,13 +151,12 @@ impl MemoryTable {
     }
 
     /// Makes sure that a block has every column of the layout.
-    pub(crate) fn add_all(&self, block: &Block, guard: &Guard) {
+    pub(crate) fn add_all(&self, block: &Block, guard: &Guard) -> Result<(), EngineError> {
         let directory = block.directory(guard);
-        for (at, column) in self.columns.iter().enumerate() {
-            if directory.find(column.id, column.hint).is_none() {
-                self.space.add_column(block, self.spec(at), guard);
-            }
-        }
+        let columns = self.columns.iter().enumerate();
+        let lacking = columns.filter(|(_, c)| directory.find(c.id, c.hint).is_none());
+        let specs: SmallVec<[&ColumnSpec; 4]> = lacking.map(|(at, _)| self.spec(at)).collect();
+        if specs.is_empty() { Ok(()) } else { block.add_columns(&specs, guard) }
     }
 
     /// Stores every column of a block: given values, and the missing value where the layout does not
@@ -267,8 +271,8 @@ impl MemoryTable {
 
     fn mark(&self, txn: &mut MemoryTxn, base: Ts, rid: RowId, kind: Kind) -> Result<(), WriteStop> {
         match kind {
-            Kind::Delete => self.core.budget.admit_removal(WRITE_BYTES)?,
-            _ => self.core.budget.admit(WRITE_BYTES)?,
+            Kind::Delete => self.core.admit_removal(WRITE_BYTES)?,
+            _ => self.core.admit(WRITE_BYTES)?,
         }
         txn.begin_write()?;
         let guard = epoch::pin();
@@ -304,7 +308,7 @@ impl MemoryTable {
     ) -> Result<(), WriteStop> {
         assert_eq!(positions.len(), values.len(), "each column has a value");
         positions.iter().zip(values).try_for_each(|(&at, value)| self.check(at, value))?;
-        self.admit(values.iter())?;
+        let _admitted = self.admit(values.iter())?;
         txn.begin_write()?;
         let mut keys = std::mem::take(&mut txn.new_keys);
         let updated = self.update_checked(txn, base, rid, positions, values, &mut keys);
@@ -338,7 +342,8 @@ impl MemoryTable {
         self.with_claim(own, base, block, slot, &guard, |head| {
             // Behind the columns to be set, the parts of every index that has one of them. They are
             // found after the claim, as by a reader after his timestamp: `freeze`, [F2].
-            let mut columns = self.find_or_add(block, positions, &guard);
+            let mut columns = self.find_or_add(block, positions, &guard)?;
+            block.admit_heat(|id| columns.iter().any(|found| found.wanted.id == id), &guard)?;
             let directory = block.directory(&guard);
             columns.extend(
                 touched
@@ -382,12 +387,12 @@ impl MemoryTable {
                 .stripes
                 .lock_all(keys.iter().map(|(at, key, _)| (&*self.indexes[at], key)));
             self.check_unique(keys, Some(rid), own, |spec| spec.unique, &guard)?;
-            let images: SmallVec<[(ColumnId, Cell, &[u8]); 12]> = columns[..n]
+            let images: SmallVec<[(ColumnId, Cell, Long<'_>); 12]> = columns[..n]
                 .iter()
                 .zip(&cells)
                 .map(|(found, cell)| {
                     let column = found.column.expect("the block has the columns to be set");
-                    (column.id, *cell, column.long_bytes(cell, &guard))
+                    (column.id, *cell, column.long(cell, &guard))
                 })
                 .collect();
             let record = txn.push(&self.space, Kind::Update, rid, &images);
@@ -409,6 +414,8 @@ impl MemoryTable {
             drop(stripes);
             if !old_keys.is_empty() {
                 let (space, seq) = (txn.space_at(&self.space), txn.seq() - 1);
+                let bytes = old_keys.iter().map(|(_, key)| key.len() + size_of::<OldKey>()).sum();
+                txn.undo.charge_beside(&self.core.pool, bytes);
                 txn.old_keys.extend(old_keys.into_iter().map(|(index, key)| OldKey {
                     index: Arc::clone(index),
                     space,

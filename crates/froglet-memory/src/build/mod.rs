@@ -45,10 +45,11 @@ use crossbeam_epoch as epoch;
 use froglet_engine::{EngineError, IndexBuild, Loaded, Loading, RowId, Table, TxnId};
 
 use self::merge::Merge;
-use self::run::{Charge, Collector, Run};
+use self::run::{Collector, Run};
 use crate::index::Loader;
 use crate::index_snapshot::{Entries, IndexSnapshot};
 use crate::keys::{Index, remove_unneeded};
+use crate::memory::Charge;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::MemoryTable;

@@ -21,11 +21,12 @@ use std::sync::Mutex;
 use froglet_engine::{EngineError, Loading, RowId};
 
 use super::merge::Merge;
-use super::run::{Charge, Collector, Run};
+use super::run::{Collector, Run};
 use super::{Build, Merged};
 use crate::index::Loader;
 use crate::index_snapshot::IndexSnapshot;
 use crate::load::in_parallel;
+use crate::memory::Charge;
 
 /// So that who is done early has something left to do.
 const PARTS_PER_CORE: usize = 4;

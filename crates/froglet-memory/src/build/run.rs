@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use froglet_engine::EngineError;
 
-use crate::memory::Budget;
+use crate::memory::{Budget, Charge};
 
 /// Key bytes that a head holds.
 pub(super) const HEAD_BYTES: usize = 16;
@@ -27,37 +27,6 @@ const REST_BYTES_MAX: usize = 16 << 20;
 const PAGE_BYTES: usize = if cfg!(any(test, shuttle, miri)) { 128 } else { 64 << 10 };
 /// Set in an entry's row id if a part of the key is NULL.
 const HAS_NULL: u64 = 1 << 63;
-
-/// Memory on the engine's account, given back when dropped.
-#[derive(Debug)]
-pub(super) struct Charge {
-    budget: Arc<Budget>,
-    bytes: usize,
-}
-
-impl Charge {
-    pub fn new(budget: &Arc<Budget>) -> Charge {
-        Charge { budget: Arc::clone(budget), bytes: 0 }
-    }
-
-    /// Makes the charge this large.
-    pub fn set(&mut self, bytes: usize) -> Result<(), EngineError> {
-        if let Some(more) = bytes.checked_sub(self.bytes) {
-            self.budget.admit(more)?;
-            self.budget.charge(more);
-        } else {
-            self.budget.release(self.bytes - bytes);
-        }
-        self.bytes = bytes;
-        Ok(())
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.budget.release(self.bytes);
-    }
-}
 
 /// The first bytes of a key as one number, zero padded: its order is the keys' order, but for ties.
 #[inline]
@@ -144,7 +113,7 @@ impl Collector {
             key_len: u32::try_from(key.len()).expect("a key is shorter than 4 GiB"),
         });
         let bytes = self.entries.capacity() * size_of::<Entry>() + self.rests.capacity();
-        if bytes == self.charge.bytes { Ok(()) } else { self.charge.set(bytes) }
+        if bytes == self.charge.bytes() { Ok(()) } else { self.charge.set(bytes) }
     }
 
     /// Sorts and packs what came so far, and starts anew.
@@ -156,7 +125,7 @@ impl Collector {
         } else {
             entries.sort_unstable_by(|a, b| a.cmp(b, rests));
         }
-        let mut run = Run::new(&charge.budget);
+        let mut run = Run::new(charge.budget());
         let (mut key, mut last) = (Vec::new(), Vec::new());
         if let (Some(first), Some(end)) = (entries.first(), entries.last()) {
             first.write_key(rests, &mut key);
@@ -248,7 +217,7 @@ impl Run {
         self.rid = u64::from_le_bytes(rid);
         self.at = suffix_end + self.rid_bytes;
         if self.at == page.len() {
-            let left = self.charge.bytes - page.capacity();
+            let left = self.charge.bytes() - page.capacity();
             self.pages.pop_front();
             self.at = 0;
             self.charge.set(left).expect("less memory is to be had");

@@ -1,7 +1,7 @@
 //! The frozen form of a column: the same cells, as an Arrow array that nobody stores to any more.
 //!
 //! ```text
-//!              freeze: cells are shared, strings are gathered into one chunk
+//!              freeze: cells are shared or put into one piece, strings are gathered
 //!      ┌──────────────────────────────────────────────────────────────────┐
 //!     hot                                                               frozen ── array, statistics
 //!      └──────────────────────────────────────────────────────────────────┘
@@ -32,11 +32,12 @@ use froglet_engine::{
     ColumnId, ColumnStats, ColumnType, Dictionary, EngineError, IdMap, Value, numeric,
 };
 
-use super::{Column, set_bit};
+use super::Column;
 use crate::arrow::{array_of, booleans, nulls_of};
+use crate::cells::{Bits, Cells, piece_bytes, whole_segments};
 use crate::heap::{Heap, INLINE_MAX};
 use crate::memory::{Budget, Zeroed};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::Ordering;
 
 /// Bits of the sketch that distinct values are counted with.
 const SKETCH_BITS: usize = 4 * ROWS_PER_BLOCK;
@@ -78,8 +79,9 @@ impl Freezing<'_> {
 
 /// Strings gathered.
 struct Gathered {
-    cells: Zeroed,
-    validity: Box<[AtomicU64]>,
+    /// In one piece, and for how many rows.
+    cells: (Zeroed, usize),
+    validity: Bits,
     heap: Heap,
     is_dictionary: bool,
 }
@@ -105,24 +107,30 @@ impl Column {
     /// The first `rows` cells frozen. The caller sees to it that nobody stores to them meanwhile, but
     /// the collector to forget strings; or that the column is thrown away, and nobody reads it.
     pub fn freeze(&self, rows: usize, freezing: &Freezing<'_>) -> Result<Column, EngineError> {
-        let guard = freezing.guard;
-        let (cells, validity, heap, is_dictionary) = match &self.heap {
-            None => (self.cells.share(), self.copied_validity(), None, false),
+        let &Freezing { budget, guard, .. } = freezing;
+        let ((piece, there), validity, heap, is_dictionary) = match &self.heap {
+            None => {
+                if !self.cells.is_in_one_piece(rows) {
+                    budget.admit(Self::bytes_for(self.ty, rows))?;
+                }
+                (self.cells.in_one_piece(rows), self.validity.copied(rows), None, false)
+            }
             Some(heap) => {
                 let gathered = self.gather(heap, rows, freezing)?;
                 let Gathered { cells, validity, heap, is_dictionary } = gathered;
                 (cells, validity, Some(heap), is_dictionary)
             }
         };
-        let bits: Vec<u64> = validity.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        let mut bits = Vec::with_capacity(rows.div_ceil(64));
+        validity.copy(rows, &mut bits);
         let strings = heap.as_ref().map_or_else(Vec::new, |heap| heap.share_all(guard));
         // SAFETY: nobody else has these cells, or nobody stores to them any more once the array is read:
         // before it is published nobody reads it, and then [F1] of `freeze` holds.
-        let buffer = unsafe { cells.as_buffer(rows * self.width) };
+        let buffer = unsafe { piece.as_buffer(rows * self.width) };
         let array = match self.ty {
             // A bit is made of each cell at once, beside writers whom the freezer gives way to.
             ColumnType::Bool => {
-                let cells = self.cells.as_u8();
+                let cells = piece.as_u8();
                 let is_true = |slot: usize| cells[slot].load(Ordering::Relaxed) != 0;
                 booleans(is_true, nulls_of(bits, rows), rows)
             }
@@ -130,46 +138,48 @@ impl Column {
             _ => unsafe { array_of(self.ty, buffer, bits, rows, strings) },
         };
         let frozen = Some(Box::new(Frozen { array, stats: OnceLock::new(), is_dictionary }));
-        Ok(Column { cells, validity, heap: heap.map(Arc::new), frozen, ..self.same() })
+        let cells = Cells::of(piece, there, self.width, Self::beside_bytes(self.ty), budget);
+        Ok(Column { cells, validity, heap: heap.map(Arc::new), frozen, ..self.described() })
     }
 
-    /// A hot copy.
-    pub fn thaw(&self) -> Column {
-        let rows = self.frozen().expect("a frozen column is thawed").array.len();
-        let cells = Zeroed::new(ROWS_PER_BLOCK * self.width);
-        // Cells of eight bytes or less are copied by words; what is behind the rows is zero.
-        let words = (rows * self.width).div_ceil(8);
-        for (to, from) in cells.as_u64()[..words].iter().zip(self.cells.as_u64()) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        Column {
+    /// A hot copy for so many rows. Strings are shared: who refers to which is counted from now on.
+    pub fn thaw(&self, rows: usize, budget: &Arc<Budget>, guard: &Guard) -> Column {
+        let frozen = self.frozen().expect("a frozen column is thawed").array.len();
+        let (piece, there) = self.cells.copied(frozen);
+        let cells = Cells::of(piece, there, self.width, Self::beside_bytes(self.ty), budget);
+        let hot = Column {
             cells,
-            validity: self.copied_validity(),
+            validity: self.validity.copied(frozen),
             heap: self.heap.clone(),
             frozen: None,
-            ..self.same()
+            ..self.described()
+        };
+        if let Some(heap) = &hot.heap {
+            let mut state = heap.latch.lock();
+            heap.recount(&mut state, guard, &mut |refer| {
+                hot.long_views(|_, lo, hi| refer(lo, hi));
+            });
         }
+        hot.grow(rows);
+        hot
     }
 
-    /// A column with the same description.
-    fn same(&self) -> Column {
+    /// A column with the same description, without cells.
+    fn described(&self) -> Column {
         Column {
             id: self.id,
             ty: self.ty,
             missing: self.missing.clone(),
             width: self.width,
-            cells: self.cells.share(),
-            validity: Box::default(),
+            cells: Cells::new(self.width, 0, self.cells.budget()),
+            validity: Bits::default(),
             heap: None,
             frozen: None,
         }
     }
 
-    fn copied_validity(&self) -> Box<[AtomicU64]> {
-        self.validity.iter().map(|word| AtomicU64::new(word.load(Ordering::Relaxed))).collect()
-    }
-
-    /// The views and strings of the first rows, in a heap of one chunk: what is dead stays behind.
+    /// The views and strings of the first rows, in a heap of their own: what is dead stays behind. A string
+    /// that has a chunk for itself is shared.
     fn gather(
         &self,
         heap: &Heap,
@@ -183,32 +193,47 @@ impl Column {
             (0..rows).filter(|&slot| self.is_valid(slot)).map(|slot| (slot, self.get(slot)));
         let is_long = |lo: u64| lo as u32 as usize > INLINE_MAX;
         let long = views.clone().filter(|(_, (lo, _))| is_long(*lo));
-        let strings = long.map(|(_, (lo, hi))| heap.bytes(lo, hi, guard));
-        let mut words = Words::of(strings.clone(), freezing.dictionary_of(self.id));
-        let bytes = words.as_ref().map_or_else(|| strings.map(<[u8]>::len).sum(), Words::bytes);
-        budget.admit(bytes)?;
+        let strings = long.clone().map(|(_, (lo, hi))| heap.bytes(lo, hi, guard));
+        let mut words = Words::of(strings, freezing.dictionary_of(self.id));
+        let mut words_once = words.clone();
+        let packed = long.filter(|(_, (lo, hi))| heap.alone(*lo, *hi, guard).is_none());
+        let packed = packed.map(|(_, (lo, hi))| heap.bytes(lo, hi, guard));
+        let bytes: usize = match &mut words_once {
+            // Each word once.
+            Some(words) => {
+                packed.filter(|word| words.place(word).replace(0).is_none()).map(<[u8]>::len).sum()
+            }
+            None => packed.map(<[u8]>::len).sum(),
+        };
+        let there = whole_segments(rows);
+        budget.admit(bytes + Self::bytes_for(self.ty, there))?;
         let (gathered, mut state) = Heap::with_room(Arc::clone(budget), bytes);
-        let cells = Zeroed::new(ROWS_PER_BLOCK * self.width);
-        let validity = self.validity.iter().map(|_| AtomicU64::new(0)).collect::<Box<[_]>>();
+        let cells = Zeroed::new(piece_bytes(there, self.width), budget);
+        let validity = Bits::of(&[], rows);
         for (slot, (lo, mut hi)) in views {
             if is_long(lo) {
                 let bytes = heap.bytes(lo, hi, guard);
-                let mut append = || gathered.append(&mut state, bytes);
+                let mut place = || match heap.alone(lo, hi, guard) {
+                    Some(chunk) => gathered.adopt(&mut state, chunk),
+                    None => gathered.append_packed(&mut state, bytes),
+                };
                 hi = match &mut words {
-                    Some(words) => *words.place(bytes).get_or_insert_with(append),
-                    None => append(),
+                    Some(words) => *words.place(bytes).get_or_insert_with(place),
+                    None => place(),
                 };
             }
             cells.as_u64()[2 * slot].store(lo, Ordering::Relaxed);
             cells.as_u64()[2 * slot + 1].store(hi, Ordering::Relaxed);
-            set_bit(&validity, slot, true);
+            validity.set(slot, true);
         }
         *gathered.latch.lock() = state;
-        Ok(Gathered { cells, validity, heap: gathered, is_dictionary: words.is_some() })
+        let is_dictionary = words.is_some();
+        Ok(Gathered { cells: (cells, there), validity, heap: gathered, is_dictionary })
     }
 }
 
 /// The different strings of a column, and where each is in the new heap, once it is there.
+#[derive(Clone)]
 struct Words<'a>(IdMap<&'a [u8], Option<u64>>);
 
 impl<'a> Words<'a> {
@@ -226,10 +251,6 @@ impl<'a> Words<'a> {
             }
         }
         (!words.is_empty()).then_some(Words(words))
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.keys().map(|word| word.len()).sum()
     }
 
     fn place(&mut self, word: &[u8]) -> &mut Option<u64> {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Booleans are bits in a file and bytes in a cell, and the last block of a space may have fewer rows than
-//! a block: these are copied.
+//! its segments: these are copied.
 //!
 //! A checksum says that a file is what somebody wrote, not who. So what unsafe code relies on is checked
 //! value by value: every view lies within its string, and texts are UTF-8. A buffer of strings is
@@ -18,16 +18,16 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_buffer::Buffer;
 use arrow_data::ByteView;
-use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{ColumnSpec, ColumnType, numeric};
 
+use super::Column;
 use super::frozen::Frozen;
-use super::{BITMAP_WORDS, Column};
 use crate::arrow::array_of;
+use crate::cells::{Bits, Cells, ROWS, piece_bytes, whole_segments};
 use crate::heap::{Heap, INLINE_MAX};
 use crate::ipc::IpcColumn;
 use crate::memory::{Budget, Zeroed};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::Ordering;
 
 const ASCII: u128 = 0x7f7f_7f7f_7f7f_7f7f_7f7f_7f7f_7f7f_7f7f;
 
@@ -40,7 +40,7 @@ impl Column {
         budget: &Arc<Budget>,
     ) -> Result<Column, String> {
         let (ty, width) = (spec.ty, spec.ty.width());
-        if rows > ROWS_PER_BLOCK {
+        if rows > ROWS {
             return Err(format!("{rows} rows in one batch"));
         }
         let (values, strings) = found.buffers.split_first().ok_or("a column without cells")?;
@@ -59,12 +59,10 @@ impl Column {
         if ty == ColumnType::Numeric {
             check_numbers(&values, strings, &bits)?;
         }
-        let validity = (0..BITMAP_WORDS)
-            .map(|at| AtomicU64::new(bits.get(at).copied().unwrap_or(0)))
-            .collect();
-        let cells = cells_of(ty, &values, rows);
+        let validity = Bits::of(&bits, rows);
+        let (piece, there) = (cells_of(ty, &values, rows, budget), whole_segments(rows));
         // SAFETY: a frozen column in the making: nobody stores to its cells.
-        let buffer = unsafe { cells.as_buffer(rows * width) };
+        let buffer = unsafe { piece.as_buffer(rows * width) };
         // SAFETY: the views were checked, those of NULL cells too.
         let array = unsafe { array_of(ty, buffer, bits, rows, strings.to_vec()) };
         Ok(Column {
@@ -72,7 +70,7 @@ impl Column {
             ty,
             missing: spec.missing.clone(),
             width,
-            cells,
+            cells: Cells::of(piece, there, width, Self::beside_bytes(ty), budget),
             validity,
             heap,
             frozen: Some(Box::new(Frozen { array, stats: OnceLock::new(), is_dictionary })),
@@ -86,15 +84,16 @@ fn long_bytes(views: &[u8]) -> usize {
     views.chunks_exact(16).map(len).filter(|len| *len > INLINE_MAX).sum()
 }
 
-/// The cells of a frozen column: the file's own bytes, if there is one for every slot of a block.
-fn cells_of(ty: ColumnType, values: &Buffer, rows: usize) -> Zeroed {
+/// The cells of a frozen column: the file's own bytes, if there is one for every slot of its segments.
+fn cells_of(ty: ColumnType, values: &Buffer, rows: usize, budget: &Arc<Budget>) -> Zeroed {
+    let there = whole_segments(rows);
     if ty != ColumnType::Bool
-        && rows == ROWS_PER_BLOCK
-        && let Some(lent) = Zeroed::lent(values.clone())
+        && rows == there
+        && let Some(lent) = Zeroed::lent(values.clone(), budget)
     {
         return lent;
     }
-    let cells = Zeroed::new(ROWS_PER_BLOCK * ty.width());
+    let cells = Zeroed::new(piece_bytes(there, ty.width()), budget);
     if ty == ColumnType::Bool {
         for (at, cell) in cells.as_u8()[..rows].iter().enumerate() {
             cell.store(values[at / 8] >> (at % 8) & 1, Ordering::Relaxed);

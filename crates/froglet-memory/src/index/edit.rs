@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use crossbeam_epoch::Guard;
 
+use super::account::Account;
 use super::key::{WORD_BYTES, common_prefix_bytes, separator, tail_words, word_at};
 use super::latch::{Latch, Restart};
 use super::node::{
     Node, PREFIX_BYTES_MAX, SLOTS_MAX, Seen, Shape, Slot, heap_from_raw, suffix_len,
 };
-use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Why reading a node under its own latch cannot ask for a restart.
 const LATCHED: &str = "nobody else changes a latched node";
@@ -18,13 +19,13 @@ const LATCHED: &str = "nobody else changes a latched node";
 #[derive(Clone, Copy)]
 pub(super) struct Memory<'g> {
     pub guard: &'g Guard,
-    pub bytes: &'g AtomicUsize,
+    pub account: &'g Account,
 }
 
 impl Memory<'_> {
     /// Gives a new node a place on the heap and on the account.
     pub fn publish(&self, node: Box<Node>) -> *mut Node {
-        self.bytes.fetch_add(node.bytes(), Ordering::Relaxed);
+        self.account.add(node.bytes());
         Box::into_raw(node)
     }
 
@@ -34,7 +35,7 @@ impl Memory<'_> {
     /// `node` came from `publish`, is obsolete, no pointer in the tree leads to it, and this is the
     /// only call for it (I4).
     unsafe fn retire_node(&self, node: *mut Node, heap_words: u32) {
-        self.bytes.fetch_sub(heap_words as usize * size_of::<u64>(), Ordering::Relaxed);
+        self.account.sub(heap_words as usize * size_of::<u64>());
         // SAFETY: as the caller promises, only readers pinned before now can still hold it, and
         // the epoch waits for them.
         unsafe { self.guard.defer_unchecked(move || drop(Box::from_raw(node))) };
@@ -43,7 +44,7 @@ impl Memory<'_> {
     /// Replaces the heap of a node by a new one (I4), whose first `used` words are in use.
     fn replace_heap(&self, node: &Node, heap: Box<[AtomicU64]>, used: usize) {
         let words = u32::try_from(heap.len()).expect("a heap has fewer than 2^32 words");
-        self.bytes.fetch_add(heap.len() * size_of::<u64>(), Ordering::Relaxed);
+        self.account.add(heap.len() * size_of::<u64>());
         let pointer = if words == 0 { std::ptr::null_mut() } else { Box::into_raw(heap).cast() };
         let old = node.heap.load(Ordering::Relaxed);
         let old_words = node.heap_words.load(Ordering::Relaxed);
@@ -52,7 +53,7 @@ impl Memory<'_> {
         node.heap_used_words.store(used as u32, Ordering::Relaxed);
         node.heap_live_words.store(used as u32, Ordering::Relaxed);
         if !old.is_null() {
-            self.bytes.fetch_sub(old_words as usize * size_of::<u64>(), Ordering::Relaxed);
+            self.account.sub(old_words as usize * size_of::<u64>());
             // SAFETY: I4: the pair was the node's heap and is not reachable from it any more;
             // readers that still have it were pinned before now.
             unsafe { self.guard.defer_unchecked(move || drop(heap_from_raw(old, old_words))) };
@@ -322,7 +323,7 @@ impl<'g> Held<'g> {
             "a node is retired by the pointer it was published as"
         );
         self.latch.will_be_obsolete();
-        memory.bytes.fetch_sub(node.bytes(), Ordering::Relaxed);
+        memory.account.sub(node.bytes());
         // SAFETY: as the caller promises; consuming the latch of an obsolete node makes it once.
         unsafe { memory.retire_node(pointer, node.heap_words.load(Ordering::Relaxed)) };
     }

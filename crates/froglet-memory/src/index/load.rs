@@ -17,6 +17,7 @@
 use crossbeam_epoch as epoch;
 
 use super::OrderedIndex;
+use super::account::Account;
 use super::edit::{Batch, Memory, fill};
 use super::key::{separator, tail_words};
 use super::node::{Node, PREFIX_BYTES_MAX, SLOTS_MAX};
@@ -32,7 +33,7 @@ const _: () = assert!(SLOTS_LOADED >= 3, "an inner node of a loaded tree has two
 
 /// An index in the making, private to one thread at a time.
 pub struct Loader {
-    bytes: AtomicUsize,
+    account: Account,
     entries: usize,
     first: Option<(Vec<u8>, u64)>,
     leaf: Batch,
@@ -56,7 +57,7 @@ impl Loader {
     /// An empty one.
     pub fn new() -> Self {
         Loader {
-            bytes: AtomicUsize::new(0),
+            account: Account::default(),
             entries: 0,
             first: None,
             leaf: Batch::default(),
@@ -130,18 +131,18 @@ impl Loader {
         self.leaf = std::mem::take(&mut other.leaf);
         self.leaf_words = other.leaf_words;
         self.entries += other.entries;
-        *self.bytes.get_mut() += other.bytes();
+        self.account.add(other.bytes());
         true
     }
 
     /// Bytes of the nodes made so far.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.account.bytes()
     }
 
     fn end_leaf(&mut self) {
         let guard = epoch::pin();
-        let memory = Memory { guard: &guard, bytes: &self.bytes };
+        let memory = Memory { guard: &guard, account: &self.account };
         let node = Node::new(0);
         fill(&node, &self.leaf, 0..self.leaf.len(), PREFIX_BYTES_MAX, memory);
         self.nodes.push(memory.publish(node));
@@ -152,7 +153,7 @@ impl Loader {
     /// Puts a level of inner nodes on top of the last one.
     fn raise(&mut self, level: u32) {
         let guard = epoch::pin();
-        let memory = Memory { guard: &guard, bytes: &self.bytes };
+        let memory = Memory { guard: &guard, account: &self.account };
         let count = self.nodes.len();
         let above = count.div_ceil(SLOTS_LOADED + 1);
         let (mut nodes, mut separators) = (Vec::with_capacity(above), Batch::default());
@@ -185,8 +186,7 @@ impl Loader {
             self.raise(level);
         }
         let root = self.nodes.pop().expect("a tree has a root");
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        OrderedIndex { tree: Tree::of(root, bytes), entries: AtomicUsize::new(self.entries) }
+        OrderedIndex { tree: Tree::of(root, self.bytes()), entries: AtomicUsize::new(self.entries) }
     }
 }
 

@@ -61,6 +61,7 @@
 //!
 //! Entries in order are loaded from the leaves up (`load`), which takes no search for each.
 
+mod account;
 mod edit;
 mod key;
 mod latch;
@@ -76,10 +77,13 @@ mod tests;
 mod tree;
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::memory::Budget;
 use crate::sync::atomic::{AtomicUsize, Ordering};
+use account::Account;
 use key::Cut;
 pub use load::Loader;
 use tree::{Tree, retry};
@@ -110,7 +114,16 @@ impl Default for OrderedIndex {
 impl OrderedIndex {
     /// An empty index.
     pub fn new() -> Self {
-        OrderedIndex { tree: Tree::new(), entries: AtomicUsize::new(0) }
+        Self::of(Account::default())
+    }
+
+    /// An empty index whose bytes are on an engine's account, too.
+    pub(crate) fn on(budget: &Arc<Budget>) -> Self {
+        Self::of(Account::new(Some(Arc::clone(budget))))
+    }
+
+    fn of(account: Account) -> Self {
+        OrderedIndex { tree: Tree::new(account), entries: AtomicUsize::new(0) }
     }
 
     /// Adds the entry; `false` if it was there already.
@@ -228,6 +241,6 @@ impl OrderedIndex {
 
     /// Bytes which the index holds. Nodes that wait for their last reader are not counted.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.tree.bytes.load(Ordering::Relaxed)
+        size_of::<Self>() + self.tree.account.bytes()
     }
 }

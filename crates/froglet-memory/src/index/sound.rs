@@ -38,7 +38,7 @@ impl Tree {
                 }
             }
         }
-        assert_eq!(self.bytes.load(Ordering::Relaxed), bytes, "the account of memory is right");
+        assert_eq!(self.account.bytes(), bytes, "the account of memory is right");
     }
 }
 

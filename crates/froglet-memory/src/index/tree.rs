@@ -7,11 +7,12 @@
 use crossbeam_epoch::{self as epoch, Guard};
 
 use super::Direction;
+use super::account::Account;
 use super::edit::{Batch, Held, Memory, fill};
 use super::key::{Cut, tail_words};
 use super::latch::{Backoff, Restart, Version};
 use super::node::{Node, PREFIX_BYTES_MAX, SEARCH_BYTES, SLOTS_MAX, Seen, prefetch};
-use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicPtr, Ordering};
 
 /// Below this many slots a node looks for a sibling to merge with.
 const SLOTS_FEW: usize = SLOTS_MAX / 4;
@@ -24,7 +25,7 @@ const HEAP_WORDS_MERGED_MAX: u32 = 512;
 pub(super) struct Tree {
     version: Version,
     pub(super) root: AtomicPtr<Node>,
-    pub bytes: AtomicUsize,
+    pub account: Account,
 }
 
 /// Where a node's pointer was found: in a parent's child slot, or in the root pointer.
@@ -93,17 +94,17 @@ enum Rebalanced {
 }
 
 impl Tree {
-    pub fn new() -> Self {
-        let bytes = AtomicUsize::new(0);
+    pub fn new(account: Account) -> Self {
         let guard = epoch::pin();
-        let root = Memory { guard: &guard, bytes: &bytes }.publish(Node::new(0));
-        Tree { version: Version::new(), root: AtomicPtr::new(root), bytes }
+        let root = Memory { guard: &guard, account: &account }.publish(Node::new(0));
+        Tree { version: Version::new(), root: AtomicPtr::new(root), account }
     }
 
     /// A tree of nodes that nobody else has, given by their root and their bytes.
     pub fn of(root: *mut Node, bytes: usize) -> Self {
-        let bytes = AtomicUsize::new(bytes);
-        Tree { version: Version::new(), root: AtomicPtr::new(root), bytes }
+        let account = Account::default();
+        account.add(bytes);
+        Tree { version: Version::new(), root: AtomicPtr::new(root), account }
     }
 
     /// Swaps contents with a tree that nobody else has, provided that this one is empty.
@@ -130,15 +131,17 @@ impl Tree {
         let empty_bytes = empty.bytes();
         self.root.store(*other.root.get_mut(), Ordering::Relaxed);
         *other.root.get_mut() = Box::into_raw(empty);
-        self.bytes.fetch_add(*other.bytes.get_mut(), Ordering::Relaxed);
-        *other.bytes.get_mut() = empty_bytes;
+        let adopted_bytes = other.account.bytes();
+        self.account.add(adopted_bytes);
+        other.account.sub(adopted_bytes);
+        other.account.add(empty_bytes);
         // SAFETY: I4: the root pointer, the only one to the old root, was just replaced.
         unsafe { root.retire(pointer, self.memory(guard)) };
         Ok(true)
     }
 
     fn memory<'g>(&'g self, guard: &'g Guard) -> Memory<'g> {
-        Memory { guard, bytes: &self.bytes }
+        Memory { guard, account: &self.account }
     }
 
     /// Descends to the node of `level` (or the root, if that is lower) whose range holds the

@@ -9,6 +9,7 @@ mod indexes;
 mod installs;
 mod kept;
 mod mapped;
+mod memory;
 mod migration;
 mod model;
 mod mutated;

@@ -178,6 +178,59 @@ fn rows_move_and_their_blocks_freeze() {
     assert_eq!(seek(&*db.table, &view, 1, &KeyRange::all(), Direction::Forward).len(), 4);
 }
 
+/// Blocks grow while others read and write rows that are there; strings with a chunk for themselves are shared by
+/// heaps, undo records, and arrays.
+#[test]
+fn rows_come_beside_readers_and_writers() {
+    let db = Arc::new(Db::new());
+    let rids = db.insert(&[account(0, &long(0), 0), account(1, &long(1), 1)]);
+    let rows = if cfg!(miri) { 14 } else { 700 };
+    let inserter = {
+        let db = Arc::clone(&db);
+        std::thread::spawn(move || {
+            for n in 2..rows {
+                db.insert(&[account(n, &long(10 * n), n)]);
+            }
+        })
+    };
+    let writer = {
+        let (db, rids) = (Arc::clone(&db), rids.clone());
+        std::thread::spawn(move || {
+            for n in 0..rows / 2 {
+                let mut txn = db.begin();
+                let name = [Value::text(long(1_000_000 + n))];
+                update(&*db.table, &mut *txn, rids[1], &[1], &name).expect("one writer");
+                if n % 3 == 0 {
+                    txn.abort()
+                } else {
+                    commit(txn)
+                }
+                db.engine.collect_garbage();
+            }
+        })
+    };
+    let mut seen = 2;
+    while seen < rows as usize {
+        let view = db.engine.snapshot();
+        let found = db.scan(&view);
+        assert!(found.len() >= seen, "no row goes");
+        seen = found.len();
+        for (n, row) in found.iter().enumerate().filter(|(n, _)| *n != 1) {
+            let name = if n == 0 { long(0) } else { long(10 * n as i64) };
+            assert_eq!(*row, account(n as i64, &name, n as i64));
+        }
+        assert_eq!(read(&*db.table, &view, rids[0]), Some(found[0].clone()));
+        assert_eq!(read(&*db.table, &view, rids[1]), Some(found[1].clone()));
+        std::thread::yield_now();
+    }
+    inserter.join().expect("the inserter failed");
+    writer.join().expect("the writer failed");
+    db.engine.collect_garbage();
+    db.engine.freeze(SPACE);
+    db.insert(&[account(rows, &long(3), 3)]);
+    assert_eq!(db.scan(&db.engine.snapshot()).len(), rows as usize + 1);
+}
+
 /// Beside a thread that writes and one that does `work`, everybody reads whole rows.
 fn beside_a_writer(mut work: impl FnMut(&Db) + Send + 'static) {
     let db = Arc::new(Db::new());
