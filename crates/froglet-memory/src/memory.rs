@@ -47,8 +47,6 @@ pub(crate) struct Budget {
     used_bytes: AtomicU64,
     /// What queries have borrowed.
     borrowed_bytes: AtomicU64,
-    /// What the indexes hold, as last measured by the collector.
-    index_bytes: AtomicU64,
 }
 
 impl Budget {
@@ -57,7 +55,6 @@ impl Budget {
             limit_bytes,
             used_bytes: AtomicU64::new(0),
             borrowed_bytes: AtomicU64::new(0),
-            index_bytes: AtomicU64::new(0),
         }
     }
 
@@ -137,12 +134,8 @@ impl Budget {
         debug_assert!(before >= bytes, "{bytes} bytes of {before} are given back");
     }
 
-    pub fn set_index_bytes(&self, bytes: u64) {
-        self.index_bytes.store(bytes, Ordering::Relaxed);
-    }
-
     pub fn used_bytes(&self) -> u64 {
-        let parts = [&self.used_bytes, &self.borrowed_bytes, &self.index_bytes];
+        let parts = [&self.used_bytes, &self.borrowed_bytes];
         parts.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 

@@ -395,7 +395,7 @@ fn without_those_drawn(
     rows: &[RowId],
 ) -> Vec<RowId> {
     // They are held: what is committed is what there was when the schema changed.
-    let (committed, own) = (txn.manager().engine().relaxed(TxnId(0)), txn.snapshot());
+    let (committed, own) = (txn.manager().engine().fresh(TxnId(0)), txn.snapshot());
     let is_new = |rid: &RowId| {
         let (mut before, mut after) = (Row::new(), Row::new());
         !step.table.read_row(&committed, *rid, inputs, &mut before)

@@ -277,6 +277,7 @@ impl RowExpr {
             sql_type: given,
             volatile: false,
             reads_catalog: false,
+            may_fail: false,
             uses_params: true,
             target: Some(Target { column, ty }),
         })

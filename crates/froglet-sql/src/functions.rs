@@ -451,7 +451,8 @@ impl SessionFunctions for SessionState {
         let catalog = self.db.catalog();
         let latest = catalog.latest();
         let today = latest.sequences.get(&sequence.id);
-        let value = catalog.next_value(today.map_or(sequence, |def| def))?;
+        let (value, noted) = catalog.next_value(today.map_or(sequence, |def| def))?;
+        self.rest_on(noted);
         let mut inner = self.inner.lock();
         if inner.transaction_id == txn {
             inner.given.insert(sequence.id, value);

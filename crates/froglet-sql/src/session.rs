@@ -338,9 +338,10 @@ impl Session {
         param_oids: &[u32],
     ) -> Result<Arc<Prepared>, SqlError> {
         let zone = self.zone();
-        let prepare = pin!(self.prepare_inner(statement, param_oids));
-        let prepare = query_run::guard(prepare);
-        let outcome = zone::scope(zone, pin!(prepare)).await;
+        let outcome = {
+            let prepare = pin!(self.prepare_inner(statement, param_oids));
+            zone::scope(zone, pin!(query_run::guard(prepare))).await
+        };
         let checked = outcome.and_then(|prepared| prepared.check_parameters().map(|()| prepared));
         checked.map_err(|e| self.failed(parse::locate(statement, e)))
     }
@@ -403,9 +404,10 @@ impl Session {
     /// Prepares and runs one statement of a simple query.
     pub async fn simple(&mut self, statement: &ParsedStatement) -> Result<Outcome, SqlError> {
         let zone = self.zone();
-        let prepare = pin!(self.prepare_inner(statement, &[]));
-        let prepare = query_run::guard(prepare);
-        let outcome = zone::scope(zone, pin!(prepare)).await;
+        let outcome = {
+            let prepare = pin!(self.prepare_inner(statement, &[]));
+            zone::scope(zone, pin!(query_run::guard(prepare))).await
+        };
         let prepared = outcome.map_err(|e| self.failed(parse::locate(statement, e)))?;
         if !prepared.params.is_empty() {
             let e = SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1");

@@ -379,7 +379,7 @@ impl CastFunction {
         self.oid
     }
 
-    pub fn target(&self) -> SqlType {
+    pub(crate) fn target(&self) -> SqlType {
         SqlType { oid: self.oid, modifier: self.modifier }
     }
 }
