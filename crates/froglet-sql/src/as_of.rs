@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_time_or_how_long_ago() {
-        let parse = |text| AsOf::parse(text, Zone::Utc);
+        let parse = |text| AsOf::parse(text, Zone::UTC);
         let ago = |seconds| Some(AsOf::Ago(Duration::from_secs(seconds)));
         assert_eq!(parse("").unwrap(), None);
         assert_eq!(parse("30s").unwrap(), ago(30));

@@ -1,11 +1,13 @@
 //! Binding: from a parsed statement to a [`Prepared`], and from that to a plan that fits the
 //! catalog of the moment.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
 use froglet_engine::{ColumnType, SqlState};
 use froglet_schema::{CatalogVersion, SqlType};
+use froglet_txn::aside_async;
 use parking_lot::Mutex;
 
 use crate::apply::Stop;
@@ -62,12 +64,13 @@ pub(crate) async fn prepare(
     }
     let given = given_types(param_oids)?;
     let catalog = view(session)?;
-    let (plan, params) = plan_now(session, &statement.command, &catalog, &given).await.map_err(
-        |stop| match stop {
+    let text = &statement.sql;
+    let (plan, params) = plan_now(session, &statement.command, text, &catalog, &given)
+        .await
+        .map_err(|stop| match stop {
             Stop::Error(e) => e,
             Stop::Restart => SqlError::from(froglet_schema::SchemaError::Stale),
-        },
-    )?;
+        })?;
     prepared.param_types =
         params.iter().map(|ty| param_type(*ty)).collect::<Result<Arc<[_]>, _>>()?;
     prepared.params = params.into();
@@ -199,10 +202,14 @@ impl Prepared {
     }
 }
 
+/// A text that is longer may take longer to plan than others of its loop should wait.
+const LONG_TO_PLAN_BYTES: usize = 2 << 10;
+
 /// Plans a statement under a catalog, with the types of its parameters.
 pub(crate) async fn plan_now(
     session: &Session,
     command: &Command,
+    text: &str,
     catalog: &Arc<CatalogVersion>,
     given: &[SqlType],
 ) -> Result<(Plan, Vec<SqlType>), Stop> {
@@ -216,7 +223,12 @@ pub(crate) async fn plan_now(
         session: &session.state,
         returned: Vec::new(),
     };
-    match plan::plan(&mut planner, command, given).await? {
+    let planning = pin!(plan::plan(&mut planner, command, given));
+    let planned = match text.len() > LONG_TO_PLAN_BYTES {
+        true => aside_async(planning).await?,
+        false => planning.await?,
+    };
+    match planned {
         Some(planned) => Ok(planned),
         None => Err(SqlError::unsupported("this statement").into()),
     }
@@ -240,7 +252,8 @@ pub(crate) async fn new_plan(
     catalog: &Arc<CatalogVersion>,
 ) -> Result<Arc<CachedPlan>, Stop> {
     let (command, given) = prepared.to_plan()?;
-    let (plan, params) = plan_now(session, &command, catalog, given).await?;
+    let (plan, params) =
+        plan_now(session, &command, &prepared.statement.sql, catalog, given).await?;
     if params.len() > prepared.params.len() {
         return Err(SqlError::new(
             SqlState::FEATURE_NOT_SUPPORTED,
@@ -268,7 +281,7 @@ pub(crate) async fn bound_again(
     catalog: &Arc<CatalogVersion>,
 ) -> Result<(Arc<Prepared>, Arc<CachedPlan>), Stop> {
     let (command, given) = prepared.to_plan()?;
-    let (plan, _) = plan_now(session, &command, catalog, given).await?;
+    let (plan, _) = plan_now(session, &command, &prepared.statement.sql, catalog, given).await?;
     let fields = plan.fields().cloned();
     let origins = origins(fields.as_deref().unwrap_or_default(), catalog).into();
     let cached = CachedPlan::new(plan, catalog.stamp, session.settings.hot());

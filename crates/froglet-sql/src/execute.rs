@@ -358,7 +358,14 @@ async fn write(
 ) -> Result<Outcome, Stop> {
     let mut writer = session.writer(version, limits, context)?;
     let (written, tag) = match &cached.plan {
-        Plan::Insert(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Insert),
+        Plan::Insert(plan) => {
+            let running = pin!(plan.run(&mut writer));
+            let written = match plan.is_long() {
+                true => aside_async(running).await?,
+                false => running.await?,
+            };
+            (written, TagKind::Insert)
+        }
         Plan::Update(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Update),
         Plan::Delete(plan) => (pin!(plan.run(&mut writer)).await?, TagKind::Delete),
         Plan::Merge(plan) => (Box::pin(plan.run(&mut writer)).await?, TagKind::Merge),

@@ -42,12 +42,12 @@ use crate::quick::Quick;
 use crate::semantics::param::ParamExpr;
 use crate::semantics::{casts, operators};
 use crate::types::cast::{CastContext, assignable, not_assignable};
-use crate::types::{self, cast_array, sql_field, sql_type_of_field};
+use crate::types::{self, cast_array, oids, sql_field, sql_type_of_field};
 use crate::walk;
 
 /// The qualifier of parameters while an expression is planned.
 const PARAMS: &str = "froglet param";
-const TEXT: SqlType = types::plain(types::oids::TEXT);
+const TEXT: SqlType = types::plain(oids::TEXT);
 
 /// The columns an expression may name.
 #[derive(Clone)]
@@ -180,7 +180,7 @@ impl RowExpr {
         params: &[SqlType],
         clause: &str,
     ) -> Result<RowExpr, SqlError> {
-        let boolean = types::plain(types::oids::BOOL);
+        let boolean = types::plain(oids::BOOL);
         let compiled = match untyped(expr) {
             true => RowExpr::compile_for(scope, expr, params, "", ColumnType::Bool, boolean)?,
             false => RowExpr::compile(scope, expr, params)?,
@@ -207,31 +207,23 @@ impl RowExpr {
         column: ColumnType,
         ty: SqlType,
     ) -> Result<RowExpr, SqlError> {
-        let typed;
-        let expr = match strip(expr) {
-            bare if untyped(bare) => {
-                typed = typed_by(bare, ty, params);
-                match &typed {
-                    Typed::Literal(value) => {
-                        let scalar = types::scalar_of(value, column);
-                        return RowExpr::constant(scalar, column, ty);
-                    }
-                    Typed::Failed(e) => return Err((**e).clone()),
-                    Typed::Param(params) => {
-                        return RowExpr::compile_assigned(
-                            scope,
-                            bare,
-                            params,
-                            column_name,
-                            column,
-                            ty,
-                        );
-                    }
-                    Typed::No => bare,
+        let bare = strip(expr);
+        if untyped(bare) {
+            match typed_by(bare, ty) {
+                Typed::Literal(value) => {
+                    let scalar = types::scalar_of(&value, column);
+                    return RowExpr::constant(scalar, column, ty);
                 }
+                Typed::Failed(e) => return Err(*e),
+                Typed::Param(index) => {
+                    let known = params.get(index).filter(|known| known.oid != 0);
+                    let given = known.copied().unwrap_or(types::plain(ty.oid));
+                    return RowExpr::parameter(index, given, column_name, column, ty);
+                }
+                Typed::No => {}
             }
-            other => other,
-        };
+        }
+        let expr = bare;
         RowExpr::compile_assigned(scope, expr, params, column_name, column, ty)
     }
 
@@ -256,6 +248,35 @@ impl RowExpr {
             return RowExpr::constant(scalar, column, ty);
         }
         Ok(compiled)
+    }
+
+    /// The parameter at an index, of type `given`, which is assigned to a column.
+    fn parameter(
+        index: usize,
+        given: SqlType,
+        column_name: &str,
+        column: ColumnType,
+        ty: SqlType,
+    ) -> Result<RowExpr, SqlError> {
+        if !assignable(given.oid, ty.oid) {
+            return Err(not_assignable(column_name, ty, given));
+        }
+        let field = param_fields_of(&[(index, given)])?.remove(0).1;
+        let data_type = field.data_type().clone();
+        let physical: Arc<dyn PhysicalExpr> = Arc::new(ParamExpr { index, field });
+        Ok(RowExpr {
+            shape: shape_of(&physical, &[], &data_type),
+            physical,
+            inputs: Vec::new(),
+            input_types: Vec::new(),
+            schema: Arc::new(Schema::empty()),
+            data_type,
+            sql_type: given,
+            volatile: false,
+            reads_catalog: false,
+            uses_params: true,
+            target: Some(Target { column, ty }),
+        })
     }
 
     /// The same, its value cast to a column's type where it is of another.
@@ -467,7 +488,8 @@ impl RowExpr {
 enum Typed {
     Literal(Value),
     Failed(Box<SqlError>),
-    Param(Vec<SqlType>),
+    /// The parameter at this index.
+    Param(usize),
     No,
 }
 
@@ -495,24 +517,14 @@ pub(crate) fn untyped(expr: &ast::Expr) -> bool {
     }
 }
 
-fn typed_by(expr: &ast::Expr, ty: SqlType, params: &[SqlType]) -> Typed {
+fn typed_by(expr: &ast::Expr, ty: SqlType) -> Typed {
     use ast::Value as V;
     let ast::Expr::Value(v) = expr else { return Typed::No };
     let text = match &v.value {
         V::SingleQuotedString(s) | V::EscapedStringLiteral(s) => s,
         V::DollarQuotedString(s) => &s.value,
         V::Null => return Typed::Literal(Value::Null),
-        V::Placeholder(name) => {
-            let Some(index) = param_index(name) else { return Typed::No };
-            let mut params = params.to_vec();
-            if params.len() <= index {
-                params.resize(index + 1, types::plain(0));
-            }
-            if params[index].oid == 0 {
-                params[index] = types::plain(ty.oid);
-            }
-            return Typed::Param(params);
-        }
+        V::Placeholder(name) => return param_index(name).map_or(Typed::No, Typed::Param),
         _ => return Typed::No,
     };
     let Some(column) = types::column_type_of(ty.oid, ty.modifier) else { return Typed::No };
@@ -545,17 +557,22 @@ fn execution_props() -> ExecutionProps {
 /// An expression, planned as far as it goes without rows.
 struct Planned {
     logical: Expr,
-    /// The types of its parameters.
-    params: Vec<SqlType>,
+    /// The parameters that it has, by their numbers in the statement, and their types.
+    params: Vec<(usize, SqlType)>,
     /// Also if what it finds there is a constant of `logical` now.
     reads_catalog: bool,
 }
 
+/// Plans an expression. It knows its own parameters alone, numbered anew: a statement may have thousands of
+/// expressions and of parameters, and each is looked at once.
 fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, SqlError> {
-    let expr = crate::rewrite::rewrite_expr(expr)?;
+    let mut expr = crate::rewrite::rewrite_expr(expr)?;
+    let numbers = renumber(&mut expr);
+    let given: Vec<SqlType> =
+        numbers.iter().map(|at| params.get(*at).copied().unwrap_or(types::plain(0))).collect();
     let context = PlanContext::new(&NoTables, options());
     let mut planner_context =
-        PlannerContext::new().with_prepare_param_data_types(param_fields(params)?);
+        PlannerContext::new().with_prepare_param_data_types(param_fields(&given)?);
     let logical = context
         .planner()
         .sql_to_expr(expr, &scope.schema, &mut planner_context)
@@ -563,9 +580,10 @@ fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, 
     forbid_aggregates(&logical)?;
     let logical = casts::rewrite_expr(logical, &scope.schema).map_err(map_df_error)?.data;
     let reads_catalog = reads_catalog(&logical);
-    let (logical, found) = type_params(logical, params)?;
+    let (logical, found) = type_params(logical, &given)?;
+    let params: Vec<(usize, SqlType)> = numbers.into_iter().zip(found).collect();
     let schema =
-        input_schema(scope, &all(scope), &param_fields_of(&found)?).map_err(map_df_error)?;
+        input_schema(scope, &all(scope), &param_fields_of(&params)?).map_err(map_df_error)?;
     let simplify = SimplifyContext::builder()
         .with_config_options(options())
         .with_schema(Arc::new(schema.clone()))
@@ -575,7 +593,26 @@ fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, 
         .coerce(logical, &schema)
         .and_then(|e| simplifier.simplify(e))
         .map_err(map_df_error)?;
-    Ok(Planned { logical, params: found, reads_catalog })
+    Ok(Planned { logical, params, reads_catalog })
+}
+
+/// Numbers the parameters of an expression from 1; which of the statement's (from 0) they are.
+fn renumber(expr: &mut ast::Expr) -> Vec<usize> {
+    let mut numbers: Vec<usize> = Vec::new();
+    walk::change_exprs(expr, |expr| {
+        if let ast::Expr::Value(value) = expr
+            && let ast::Value::Placeholder(name) = &mut value.value
+            && let Some(index) = param_index(name)
+        {
+            let own = numbers.iter().position(|known| *known == index).unwrap_or_else(|| {
+                numbers.push(index);
+                numbers.len() - 1
+            });
+            *name = format!("${}", own + 1);
+        }
+        walk::GO_ON
+    });
+    numbers
 }
 
 fn all(scope: &Scope) -> Vec<usize> {
@@ -609,8 +646,8 @@ fn type_params(logical: Expr, params: &[SqlType]) -> Result<(Expr, Vec<SqlType>)
     let beside = |expr: &Expr| {
         for index in operators::beside_varchar(expr) {
             found.resize(found.len().max(index + 1), types::plain(0));
-            if found[index].oid == 0 || found[index].oid == types::oids::UNKNOWN {
-                found[index] = types::plain(types::oids::TEXT);
+            if found[index].oid == 0 || found[index].oid == oids::UNKNOWN {
+                found[index] = types::plain(oids::TEXT);
             }
         }
         Ok(TreeNodeRecursion::Continue)
@@ -631,7 +668,7 @@ fn type_params(logical: Expr, params: &[SqlType]) -> Result<(Expr, Vec<SqlType>)
                 found.resize(index + 1, types::plain(0));
             }
             let ty = field.as_ref().map(|f| sql_type_of_field(f));
-            if found[index].oid == 0 || found[index].oid == types::oids::UNKNOWN {
+            if found[index].oid == 0 || found[index].oid == oids::UNKNOWN {
                 found[index] = ty.unwrap_or(types::plain(0));
             }
             Ok(Transformed::yes(Expr::Column(param_column(index))))
@@ -645,17 +682,16 @@ fn param_column(index: usize) -> Column {
     Column::new(Some(TableReference::bare(PARAMS)), format!("${}", index + 1))
 }
 
-/// Fields of the parameters. One whose type nothing tells is text.
-fn param_fields_of(found: &[SqlType]) -> Result<Vec<(usize, Arc<Field>)>, SqlError> {
-    let mut fields = Vec::new();
-    for (index, ty) in found.iter().enumerate() {
-        let ty = if ty.oid == 0 { &TEXT } else { ty };
-        let arrow = types::arrow_of(*ty).ok_or_else(|| {
-            SqlError::unsupported(format!("a parameter of type {}", types::type_name(*ty)))
+/// Fields of an expression's parameters. One whose type nothing tells is text.
+fn param_fields_of(params: &[(usize, SqlType)]) -> Result<Vec<(usize, Arc<Field>)>, SqlError> {
+    let field = |(own, (index, ty)): (usize, &(usize, SqlType))| {
+        let ty = if ty.oid == 0 { TEXT } else { *ty };
+        let arrow = types::arrow_of(ty).ok_or_else(|| {
+            SqlError::unsupported(format!("a parameter of type {}", types::type_name(ty)))
         })?;
-        fields.push((index, sql_field(&format!("${}", index + 1), *ty, arrow, true)));
-    }
-    Ok(fields)
+        Ok((*index, sql_field(&format!("${}", own + 1), ty, arrow, true)))
+    };
+    params.iter().enumerate().map(field).collect()
 }
 
 /// The columns at `inputs`, then the parameters.
@@ -739,20 +775,32 @@ pub fn infer_params(
     let mut types = given.to_vec();
     for (expr, target) in exprs {
         if let (Some(ty), true) = (target, untyped(expr)) {
-            if let Typed::Param(found) = typed_by(strip(expr), *ty, &types) {
-                types = found;
+            if let Typed::Param(index) = typed_by(strip(expr), *ty) {
+                learn(&mut types, index, types::plain(ty.oid));
             }
             continue;
         }
-        let found = plan(scope, expr, &types)?.params;
-        types = found;
+        for (index, ty) in plan(scope, expr, &types)?.params {
+            learn(&mut types, index, ty);
+        }
     }
     for ty in &mut types {
-        if ty.oid == 0 || ty.oid == crate::types::oids::UNKNOWN {
+        if ty.oid == 0 || ty.oid == oids::UNKNOWN {
             *ty = TEXT;
         }
     }
     Ok(types)
+}
+
+/// Notes the type of a parameter, unless it has one.
+fn learn(types: &mut Vec<SqlType>, index: usize, ty: SqlType) {
+    if types.len() <= index {
+        types.resize(index + 1, types::plain(0));
+    }
+    let known = &mut types[index];
+    if known.oid == 0 || known.oid == oids::UNKNOWN {
+        *known = ty;
+    }
 }
 
 #[cfg(test)]

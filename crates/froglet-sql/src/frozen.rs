@@ -73,7 +73,7 @@ impl Frozen {
         catalog: Arc<CatalogVersion>,
     ) -> Frozen {
         let zone = values.setting("TimeZone").and_then(|zone| Zone::parse(&zone));
-        Frozen { zone: zone.unwrap_or(Zone::Utc), catalog, session, values }
+        Frozen { zone: zone.unwrap_or(Zone::UTC), catalog, session, values }
     }
 }
 

@@ -152,6 +152,14 @@ impl InsertPlan {
         }
     }
 
+    /// Whether it may take longer than others can be kept waiting.
+    pub(crate) fn is_long(&self) -> bool {
+        match &self.source {
+            Source::Values(rows) => rows.len() > at_once::FEW,
+            Source::Query(_) => true,
+        }
+    }
+
     /// See `at_once.rs`.
     pub(crate) fn may_run_at_once(&self) -> bool {
         matches!(&self.source, Source::Values(rows) if rows.len() <= at_once::FEW)

@@ -182,7 +182,16 @@ enum Body<'a> {
 }
 
 fn values_of(source: Option<&Query>) -> Body<'_> {
-    let Some(query) = source else { return Body::Defaults };
+    let Some(mut query) = source else { return Body::Defaults };
+    // Parentheses around all of it.
+    while let SetExpr::Query(inner) = query.body.as_ref()
+        && query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+    {
+        query = inner;
+    }
     match query.body.as_ref() {
         SetExpr::Values(values) if query.order_by.is_none() && query.limit_clause.is_none() => {
             let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, ConflictTarget, Expr, Ident, OnConflict as Clause, OnConflictAction,
+    self, AssignmentTarget, ConflictTarget, Expr, Ident, OnConflict as Clause, OnConflictAction,
     SelectItem, SetExpr,
 };
 use froglet_engine::{
@@ -32,6 +32,7 @@ use crate::resolve;
 use crate::table::{ColumnSource, Compiled};
 use crate::target::is_default;
 use crate::violation;
+use crate::walk;
 
 /// What a conflict does.
 pub(crate) struct OnConflict {
@@ -87,7 +88,14 @@ impl OnConflict {
             .hint("For example, ON CONFLICT (column_name)."));
         }
         let def = &table.def;
-        let scope = Scope::table_and_excluded(def, alias);
+        let scope = match alias.unwrap_or(&def.name) == EXCLUDED {
+            // Both are called so: neither can be named.
+            true => {
+                refuse_excluded(update)?;
+                Scope::table_and_excluded(def, Some("froglet target"))
+            }
+            false => Scope::table_and_excluded(def, alias),
+        };
         let mut sets: Vec<(usize, &Expr)> = Vec::new();
         let assignments = crate::modify_plan::single(&update.assignments);
         for assignment in &*assignments {
@@ -243,6 +251,24 @@ impl OnConflict {
             found
         })
     }
+}
+
+/// What the row proposed for insertion is called.
+const EXCLUDED: &str = "excluded";
+
+/// 42P09 where a column of `excluded` is named.
+fn refuse_excluded(update: &ast::DoUpdate) -> Result<(), SqlError> {
+    let names_it = |expr: &Expr| match expr {
+        Expr::CompoundIdentifier(parts) => parts.first().is_some_and(|part| fold(part) == EXCLUDED),
+        _ => false,
+    };
+    let values = update.assignments.iter().map(|assignment| &assignment.value);
+    if values.chain(&update.selection).any(|expr| walk::any_expr(expr, names_it)) {
+        let message = "table reference \"excluded\" is ambiguous";
+        return Err(SqlError::new(SqlState::new("42P09"), message)
+            .hint("Give the table another alias: INSERT INTO excluded AS t …"));
+    }
+    Ok(())
 }
 
 fn twice() -> SqlError {

@@ -44,6 +44,7 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::planning::{internal, registry};
+use crate::query::counts;
 use crate::rewrite::folded;
 use crate::{decorrelate, walk};
 
@@ -169,7 +170,8 @@ impl QueryPlanner for Planner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Planner)]);
-        planner.create_physical_plan(plan, session).await
+        let plan = counts::known(plan, session).await?;
+        planner.create_physical_plan(&plan, session).await
     }
 }
 

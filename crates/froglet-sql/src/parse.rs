@@ -212,14 +212,19 @@ fn cut_name(token: &mut TokenWithSpan, notices: &mut Vec<Notice>) {
     word.value = cut.to_owned();
 }
 
-/// The byte range of each group: from its first token to the first of the next.
+/// The byte range of each group, found in one pass: locations ascend.
 fn byte_ranges(text: &str, groups: &[Vec<TokenWithSpan>]) -> Vec<(usize, usize)> {
-    let mut lines = vec![0];
-    lines.extend(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1));
-    let byte = |at: Location| {
-        let line = lines.get((at.line as usize).saturating_sub(1)).copied().unwrap_or(text.len());
-        let column = (at.column as usize).saturating_sub(1);
-        text[line..].char_indices().nth(column).map_or(text.len(), |(i, _)| line + i)
+    let mut chars = text.char_indices().peekable();
+    let (mut line, mut column) = (1, 1);
+    let mut byte = |at: Location| {
+        while let Some((byte, c)) = chars.peek().copied() {
+            if (line, column) >= (at.line, at.column) {
+                return byte;
+            }
+            chars.next();
+            (line, column) = if c == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
+        text.len()
     };
     groups
         .iter()
@@ -267,6 +272,11 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::storage_options::with_known_options(&mut tokens);
     order_by_operators(&mut tokens);
     without_unlogged(&mut tokens);
+    values_in_parentheses(&mut tokens);
+    counts_in_parentheses(&mut tokens);
+    if let Some(by) = by_name(&tokens) {
+        return Err(Failure { error: unexpected(by), tokens });
+    }
     let overriding = overriding(&mut tokens);
     let locks_within = crate::token_forms::locks_within(&tokens);
     let command = parse_forms(tokens, overriding)?;
@@ -284,6 +294,76 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
         return Ok(Command::Unsupported(what));
     }
     Ok(command)
+}
+
+/// Where the parenthesis that opens at a token closes.
+fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// `INSERT INTO t (VALUES …)` without the parentheses, in which sqlparser looks for columns.
+fn values_in_parentheses(tokens: &mut Vec<TokenWithSpan>) {
+    if !tokens.first().is_some_and(|first| is_word(first, "insert")) {
+        return;
+    }
+    let begins =
+        |two: &[TokenWithSpan]| two[0].token == Token::LParen && is_word(&two[1], "values");
+    let Some(open) = tokens.windows(2).take(8).position(begins) else { return };
+    if let Some(close) = closing(tokens, open) {
+        tokens.remove(close);
+        tokens.remove(open);
+    }
+}
+
+/// `FETCH FIRST (…) ROWS ONLY` as `LIMIT (…)`: sqlparser knows a number there.
+fn counts_in_parentheses(tokens: &mut Vec<TokenWithSpan>) {
+    let mut from = 0;
+    while let Some(at) = tokens[from..].windows(3).position(|three| {
+        is_word(&three[0], "fetch")
+            && (is_word(&three[1], "first") || is_word(&three[1], "next"))
+            && three[2].token == Token::LParen
+    }) {
+        from += at + 1;
+        let Some(close) = closing(tokens, from + 1) else { return };
+        let only = tokens.get(close + 1..close + 3).is_some_and(|two| {
+            (is_word(&two[0], "rows") || is_word(&two[0], "row")) && is_word(&two[1], "only")
+        });
+        if only {
+            tokens.drain(close + 1..close + 3);
+            tokens[from - 1].token = Token::make_keyword("LIMIT");
+            tokens.remove(from);
+        }
+    }
+}
+
+/// The BY of UNION … BY NAME, which sqlparser knows from elsewhere.
+fn by_name(tokens: &[TokenWithSpan]) -> Option<&TokenWithSpan> {
+    let sets = ["union", "except", "intersect", "all", "distinct"];
+    let three = tokens.windows(3).find(|three| {
+        sets.iter().any(|set| is_word(&three[0], set))
+            && is_word(&three[1], "by")
+            && is_word(&three[2], "name")
+    });
+    three.map(|three| &three[1])
+}
+
+fn unexpected(token: &TokenWithSpan) -> ParserError {
+    let Location { line, column } = token.span.start;
+    ParserError::ParserError(format!(
+        "Expected: a query, found: {} at Line: {line}, Column: {column}",
+        token.token
+    ))
 }
 
 fn parse_forms(
@@ -524,8 +604,8 @@ pub(crate) fn locate(statement: &ParsedStatement, e: SqlError) -> SqlError {
     match found {
         // Lower case may be longer than the text in a few scripts; then there is no position.
         Some((at, _)) if lower.len() == text.len() => {
-            let before = statement.source[..statement.offset + at].chars().count();
-            e.at(u32::try_from(before + 1).unwrap_or(u32::MAX))
+            let before = statement.source.get(..statement.offset + at).unwrap_or_default();
+            e.at(u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX))
         }
         _ => e,
     }

@@ -25,6 +25,7 @@ use crate::parse::ParsedStatement;
 use crate::plan::Plan;
 use crate::settings::Hot;
 use crate::types::datetime::now_us;
+use crate::types::style::Style;
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +112,8 @@ pub(crate) struct CachedPlan {
     pub(crate) denied: Option<Box<SqlError>>,
     /// `timezone`, in which literals were read.
     pub(crate) timezone: Arc<str>,
+    /// DateStyle and the like, in which literals were read and constants printed.
+    pub(crate) style: Style,
     pub(crate) plan: Plan,
     /// How the plan's results become what was described, where they differ.
     pub(crate) conversion: Option<Conversion>,
@@ -131,6 +134,7 @@ impl CachedPlan {
             user: hot.user.clone(),
             denied: None,
             timezone: hot.timezone.clone(),
+            style: hot.zone.style(),
             plan,
             conversion: None,
         }
@@ -143,6 +147,7 @@ impl CachedPlan {
             && self.path == hot.search_path
             && self.user == hot.user
             && self.timezone == hot.timezone
+            && self.style == hot.zone.style()
     }
 }
 

@@ -8,6 +8,7 @@
 //!   a LEFT JOIN (b WHERE …), a LEFT JOIN b ON …  takes rows away instead of finding none for them
 //!   EXISTS (SELECT max(x) … WHERE …)             takes away the row that is always there
 //!   EXISTS (… WHERE … OFFSET 1)                  comes after the count
+//!   (a WHERE …) JOIN (b WHERE …)                 is no longer of one side
 //! ```
 //!
 //! Such a subquery is for [`crate::decorrelate`].
@@ -16,6 +17,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, TableReference};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Distinct, Expr, FetchType, Join, JoinType, Limit, LogicalPlan, SkipType, Subquery, lit,
 };
@@ -49,6 +51,31 @@ pub(crate) fn is_wrong(plan: &LogicalPlan) -> Result<bool> {
         })
     })?;
     Ok(wrong)
+}
+
+/// Whether a subquery within another reads columns from outside both, which DataFusion takes for those of the
+/// one around it.
+pub(crate) fn reads_past_a_level(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        let known = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                let (Expr::ScalarSubquery(subquery)
+                | Expr::Exists(Exists { subquery, .. })
+                | Expr::InSubquery(InSubquery { subquery, .. })
+                | Expr::SetComparison(SetComparison { subquery, .. })) = part
+                else {
+                    return Ok(TreeNodeRecursion::Continue);
+                };
+                found |= outside_of(&subquery.subquery)?.iter().any(|read| {
+                    matches!(read, Expr::OuterReferenceColumn(_, column) if !known.has_column(column))
+                });
+                Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })
+    })?;
+    Ok(found)
 }
 
 /// Whether an expression is a subquery that is not for DataFusion.
@@ -135,7 +162,8 @@ impl Reader {
             | LogicalPlan::Unnest(_)
             | LogicalPlan::RecursiveQuery(_) => any,
             LogicalPlan::Join(Join { join_type, .. }) => match (join_type, &below[..]) {
-                (JoinType::Inner, _) => false,
+                // The conditions of both sides would be taken for those of one.
+                (JoinType::Inner, [left, right]) => *left && *right,
                 (JoinType::Left, [_, right]) => own || *right,
                 (JoinType::Right, [left, _]) => own || *left,
                 _ => own || any,

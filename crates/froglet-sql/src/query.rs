@@ -8,6 +8,11 @@
 //! Types of parameters: a first planning with what the client says tells what their contexts say;
 //! what nothing tells is text; a second planning has them all.
 
+pub(crate) mod counts;
+pub(crate) mod named_windows;
+pub(crate) mod recursion;
+pub(crate) mod shadowed_parts;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -109,6 +114,8 @@ pub fn plan(
     params: &[SqlType],
     targets: &[SqlType],
 ) -> Result<PlannedQuery, SqlError> {
+    recursion::check(query)?;
+    counts::check(query)?;
     let without_void = rewrite_scalar::without_void(query, params);
     let query = without_void.as_ref().unwrap_or(query);
     let names = Names { catalog: &env.catalog, path: &env.session.search_path() };
@@ -157,7 +164,11 @@ fn plan_as_is(
         let logical = copies::number_copies(logical).map_err(map_df_error)?;
         let logical = windows::lower_subqueries(logical).map_err(map_df_error)?;
         let logical = merged_columns::merge(logical).map_err(map_df_error)?;
+        let logical = counts::typed(logical).map_err(map_df_error)?;
         let optimized = match pull_up::is_wrong(&logical).map_err(map_df_error)? {
+            _ if pull_up::reads_past_a_level(&logical).map_err(map_df_error)? => {
+                optimize(subplan::run_by_row(logical).map_err(map_df_error)?, env)?
+            }
             true => without_outer_columns(logical, env)?,
             false => match optimize(logical.clone(), env) {
                 Ok(found) if decorrelate::is_sound(&found.plan) => found,
@@ -190,6 +201,7 @@ fn without_outer_columns(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimiz
 
 fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError> {
     let logical = casts::rewrite_plan(logical).map_err(map_df_error)?;
+    let logical = counts::typed(logical).map_err(map_df_error)?;
     let options = query_run::options(env);
     let logical = null_in::rewrite(logical, &options).map_err(map_df_error)?;
     let logical = told_in::rewrite(logical, &options).map_err(map_df_error)?;
@@ -379,16 +391,11 @@ fn is_mixed(plan: &LogicalPlan, at: usize) -> bool {
 
 /// Results whose text needs the catalog (regclass, regtype) become that text here, of their own types.
 fn printable(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
-    let named = |oid| {
-        matches!(
-            oid,
-            oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE | oids::REGROLE | oids::REGPROC
-        )
-    };
     let schema = plan.schema().clone();
     // A column of NULLs alone has no type; PostgreSQL calls it text.
-    let textual =
-        |field: &FieldRef| field.data_type().is_null() || named(sql_type_of_field(field).oid);
+    let textual = |field: &FieldRef| {
+        field.data_type().is_null() || types::names_objects(sql_type_of_field(field).oid)
+    };
     if !schema.fields().iter().any(textual) {
         return Ok(plan);
     }
@@ -461,7 +468,8 @@ impl PlannedQuery {
         snapshot: Arc<Snapshot>,
         params: &[Value],
     ) -> Result<(LogicalPlan, SessionState), SqlError> {
-        let plan = self.bound(params)?;
+        // Names of objects are looked up.
+        let plan = EvalContext::new(env.session.clone()).enter(|| self.bound(params))?;
         let scope = QueryScope {
             snapshot,
             catalog: env.catalog.clone(),

@@ -35,8 +35,11 @@ use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
+use crate::planning::registry;
+use crate::query::{named_windows, recursion, shadowed_parts};
 use crate::semantics::cast_names;
 use crate::semantics::fieldnames::figure_name;
+use crate::semantics::merged_columns;
 use crate::walk::{self, Change, Flow, GO_ON, STOP};
 use crate::{
     once, rewrite_calls, rewrite_correlated, rewrite_elements, rewrite_interval, rewrite_json,
@@ -54,6 +57,8 @@ pub fn rewrite_expr(expr: &Expr) -> Result<Expr, SqlError> {
 /// Rewrites a query.
 pub fn rewrite_query(query: &ast::Query) -> Result<ast::Query, SqlError> {
     let mut query = query.clone();
+    shadowed_parts::rename(&mut query);
+    recursion::without_parentheses(&mut query);
     once::mark(&mut query);
     run(&mut query)?;
     rewrite_order::part_names(&mut query);
@@ -109,6 +114,7 @@ struct Rewriter {
 
 impl Change for Rewriter {
     fn expr(&mut self, expr: &mut Expr) -> Flow {
+        count_of_constant(expr);
         rewrite_quantified::rewrite(expr);
         rewrite_quantified::like_all(expr);
         field_names(expr);
@@ -129,6 +135,14 @@ impl Change for Rewriter {
     }
 
     fn table_factor(&mut self, factor: &mut ast::TableFactor) {
+        if let ast::TableFactor::Table { sample: Some(_), .. }
+        | ast::TableFactor::Derived { sample: Some(_), .. } = factor
+        {
+            self.failed.get_or_insert(
+                SqlError::unsupported("TABLESAMPLE")
+                    .hint("A condition such as random() < 0.01 takes a part of the rows, too."),
+            );
+        }
         if let Err(e) = rewrite_records::in_from(factor) {
             self.failed.get_or_insert(e);
         }
@@ -174,6 +188,9 @@ impl Change for Rewriter {
     }
 
     fn query(&mut self, query: &mut ast::Query) {
+        if let Err(e) = named_windows::write_out(query) {
+            self.failed.get_or_insert(e);
+        }
         crate::rewrite_values::as_selects(&mut query.body);
         each_select(&mut query.body, &mut rewrite_tableoid::resolve);
         crate::rewrite_values::type_columns(&mut query.body);
@@ -199,6 +216,12 @@ impl Change for Rewriter {
     }
 
     fn select(&mut self, select: &mut ast::Select) {
+        if let Err(e) = named_windows::in_select(select) {
+            self.failed.get_or_insert(e);
+        }
+        merged_columns::mark_own(select);
+        group_for_having(select);
+        distinct_on_positions(select);
         crate::rewrite_values::conditions(select);
         each_condition(select, &mut rewrite_tuple::in_condition);
         for item in &mut select.projection {
@@ -213,6 +236,54 @@ impl Change for Rewriter {
 
     fn select_end(&mut self, select: &mut ast::Select) {
         restore_positions(select);
+    }
+}
+
+/// `DISTINCT ON (1)` is by the first column of the select list.
+fn distinct_on_positions(select: &mut ast::Select) {
+    let Some(ast::Distinct::On(keys)) = &mut select.distinct else { return };
+    for key in keys {
+        let Expr::Value(value) = &*key else { continue };
+        let ast::Value::Number(digits, _) = &value.value else { continue };
+        let place = digits.parse::<usize>().ok().and_then(|at| at.checked_sub(1));
+        if let Some(
+            ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. },
+        ) = place.and_then(|at| select.projection.get(at))
+        {
+            *key = expr.clone();
+        }
+    }
+}
+
+/// `count(1)` is `count(*)`; DataFusion gives both one name and refuses them beside each other.
+fn count_of_constant(expr: &mut Expr) {
+    let Expr::Function(function) = expr else { return };
+    let is_count = function.name.0.last().and_then(|part| part.as_ident());
+    let ast::FunctionArguments::List(list) = &mut function.args else { return };
+    if let [ast::FunctionArg::Unnamed(argument)] = &mut list.args[..]
+        && list.duplicate_treatment.is_none()
+        && is_count.is_some_and(|name| folded(name) == "count")
+        && let ast::FunctionArgExpr::Expr(Expr::Value(value)) = argument
+        && matches!(value.value, ast::Value::Number(..) | ast::Value::Boolean(_))
+    {
+        *argument = ast::FunctionArgExpr::Wildcard;
+    }
+}
+
+/// HAVING makes one group of all rows where nothing else groups them.
+fn group_for_having(select: &mut ast::Select) {
+    let ast::GroupByExpr::Expressions(keys, _) = &mut select.group_by else { return };
+    if select.having.is_some() && keys.is_empty() {
+        let is_aggregate = |expr: &Expr| {
+            matches!(expr, Expr::Function(function) if function.over.is_none()
+                && function.name.0.last().and_then(|part| part.as_ident())
+                    .is_some_and(|name| registry().is_aggregate(&folded(name))))
+        };
+        let any = walk::any_expr(&select.projection, is_aggregate)
+            || walk::any_expr(&select.having, is_aggregate);
+        if !any {
+            keys.push(Expr::GroupingSets(vec![Vec::new()]));
+        }
     }
 }
 

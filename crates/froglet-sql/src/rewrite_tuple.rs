@@ -48,7 +48,7 @@ pub fn rewrite(expr: &mut Expr) -> Result<(), SqlError> {
                 false => Expr::IsNotNull(Box::new(field)),
             };
             let all = fields.into_iter().map(test).reduce(|a, b| join(a, Op::And, b));
-            *expr = nested(all.unwrap_or_else(null));
+            *expr = nested(all.unwrap_or_else(|| constant(true)));
         }
         _ => {}
     }
@@ -171,7 +171,7 @@ pub fn distinct(expr: &mut Expr) -> Result<(), SqlError> {
     });
     let by = if is_distinct { Op::Or } else { Op::And };
     let whole = pairs.reduce(|whole, pair| join(whole, by.clone(), pair));
-    *expr = nested(whole.unwrap_or_else(null));
+    *expr = nested(whole.unwrap_or_else(|| constant(!is_distinct)));
     Ok(())
 }
 
@@ -183,7 +183,7 @@ struct Alike {
 
 impl Alike {
     fn of(row: &Expr, query: &ast::Query) -> Option<Alike> {
-        let fields = fields(row)?;
+        let fields = fields(row).filter(|fields| !fields.is_empty())?;
         let found = found_columns(fields.len());
         let equal = fields.iter().zip(&found);
         let equal: Vec<String> =
@@ -252,6 +252,10 @@ fn join(left: Expr, op: Op, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
+fn constant(value: bool) -> Expr {
+    Expr::value(ast::Value::Boolean(value))
+}
+
 fn nested(expr: Expr) -> Expr {
     Expr::Nested(Box::new(expr))
 }
@@ -268,6 +272,9 @@ fn of_one_length(left: &[Expr], right: &[Expr]) -> Result<(), SqlError> {
 
 fn compare(left: &[Expr], op: &Op, right: &[Expr]) -> Result<Expr, SqlError> {
     of_one_length(left, right)?;
+    if left.is_empty() {
+        return Err(SqlError::unsupported("comparing rows of zero length"));
+    }
     let pair = |at: usize, op: Op| join(left[at].clone(), op, right[at].clone());
     let all = |op: Op, by: Op| {
         let parts = (1..left.len()).map(|at| pair(at, op.clone()));

@@ -95,10 +95,37 @@ pub fn type_columns(body: &mut ast::SetExpr) {
     let columns = values.rows.first().map_or(0, |row| row.content.len());
     for column in 0..columns {
         let cells = || values.rows.iter().filter_map(|row| row.content.get(column));
-        if !cells().any(untyped) {
+        let named: Vec<ast::DataType> = cells().filter_map(named_type).collect();
+        let Some(first) = named.first() else { continue };
+        let is_open = cells().any(untyped);
+        let differ = named.len() == values.rows.len() && named.iter().any(|ty| ty != first);
+        // A length is the column's only if every row has it.
+        let bare = without_length(first);
+        if let (true, Some(bare)) = (is_open || differ, &bare)
+            && named.iter().all(|ty| without_length(ty).as_ref().unwrap_or(ty) == bare)
+        {
+            for row in &mut values.rows {
+                if let Some(cell) = row.content.get_mut(column).filter(|cell| !untyped(cell)) {
+                    let inner = std::mem::replace(cell, null());
+                    *cell = match bare {
+                        // A sum keeps every digit, and has no scale of its own.
+                        ast::DataType::Numeric(_) => {
+                            let zero = ast::Value::Number("0".to_owned(), false);
+                            Expr::BinaryOp {
+                                left: Box::new(Expr::Nested(Box::new(inner))),
+                                op: ast::BinaryOperator::Plus,
+                                right: Box::new(cast(Expr::value(zero), bare.clone())),
+                            }
+                        }
+                        bare => cast(inner, bare.clone()),
+                    };
+                }
+            }
+        }
+        if !is_open {
             continue;
         }
-        let Some(ty) = cells().find_map(named_type) else { continue };
+        let ty = bare.unwrap_or_else(|| first.clone());
         for row in &mut values.rows {
             let Some(cell) = row.content.get_mut(column).filter(|cell| untyped(cell)) else {
                 continue;
@@ -118,6 +145,29 @@ fn named_type(expr: &Expr) -> Option<ast::DataType> {
         Expr::Interval(_) => Some(ast::DataType::Interval { fields: None, precision: None }),
         _ => None,
     }
+}
+
+/// The same type without a length or a precision, if it has one.
+fn without_length(ty: &ast::DataType) -> Option<ast::DataType> {
+    use ast::{CharacterLength, DataType as Type, ExactNumberInfo as Digits};
+    let is_long = |length: &Option<CharacterLength>| length.is_some();
+    Some(match ty {
+        Type::Varchar(n) | Type::CharacterVarying(n) | Type::CharVarying(n) if is_long(n) => {
+            Type::Varchar(None)
+        }
+        // char without a length is char(1).
+        Type::Char(_) | Type::Character(_) => {
+            Type::Custom(ast::ObjectName::from(vec![ast::Ident::new("bpchar")]), Vec::new())
+        }
+        Type::Numeric(digits) | Type::Decimal(digits) | Type::Dec(digits)
+            if *digits != Digits::None =>
+        {
+            Type::Numeric(Digits::None)
+        }
+        Type::Timestamp(Some(_), zone) => Type::Timestamp(None, *zone),
+        Type::Time(Some(_), zone) => Type::Time(None, *zone),
+        _ => return None,
+    })
 }
 
 fn cast(expr: Expr, data_type: ast::DataType) -> Expr {

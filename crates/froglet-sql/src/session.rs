@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use froglet_engine::{IdMap, SqlState, Ts, Value};
 use froglet_schema::CatalogSavepoint;
 use froglet_schema::access::PG_CLASS;
-use froglet_txn::{CancelToken, Limits, Transaction};
+use froglet_txn::{CancelToken, Limits, Transaction, aside};
 
 use crate::command::{Command, TransactionModes};
 use crate::context::SessionFunctions;
@@ -304,13 +304,13 @@ impl Session {
     /// Parses a text into statements. Nothing of it runs if any of it does not parse.
     pub fn split(&mut self, text: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         if !self.settings.hot().plan_cache {
-            return parse::split(text, &mut self.notices);
+            return split_text(text, &mut self.notices);
         }
         if let Some(statements) = self.cache.parsed(text) {
             return Ok(statements.to_vec());
         }
         let noticed = self.notices.len();
-        let statements = parse::split(text, &mut self.notices)?;
+        let statements = split_text(text, &mut self.notices)?;
         // Its notices are to be given every time.
         if self.notices.len() == noticed {
             self.cache.keep_parsed(text, &statements);
@@ -541,6 +541,16 @@ impl Session {
         }
         drop(visible);
         self.state.set_settings(&self.settings);
+    }
+}
+
+/// A text that is longer may take longer to parse than others of its loop should wait.
+const LONG_TO_PARSE_BYTES: usize = 16 << 10;
+
+fn split_text(text: &str, notices: &mut Vec<Notice>) -> Result<Vec<ParsedStatement>, SqlError> {
+    match text.len() > LONG_TO_PARSE_BYTES {
+        true => aside(|| parse::split(text, notices)),
+        false => parse::split(text, notices),
     }
 }
 

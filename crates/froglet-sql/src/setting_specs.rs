@@ -92,7 +92,12 @@ pub(crate) const SPECS: &[Spec] = &[
         "notice",
         "The least severe messages sent to the client.",
     ),
-    reported(spec("DateStyle", Kind::DateStyle, "ISO, MDY", "The display format of dates.")),
+    reported(spec(
+        "DateStyle",
+        Kind::DateStyle,
+        "ISO, MDY",
+        "The order in which dates are read; they are shown in the style ISO.",
+    )),
     spec(
         "default_table_access_method",
         Kind::Enum(&["memory", "heap"]),
@@ -125,7 +130,7 @@ pub(crate) const SPECS: &[Spec] = &[
         "extra_float_digits",
         Kind::Int { min: -15, max: 3 },
         "1",
-        "Accepted; floats are printed shortest-exact.",
+        "Floats are printed shortest-exact if it is above 0, else with so many digits fewer than they have.",
     ),
     spec(
         "froglet.as_of",
@@ -234,7 +239,7 @@ pub(crate) const SPECS: &[Spec] = &[
     reported(fixed(spec("integer_datetimes", Kind::Bool, "on", "Timestamps are integers."))),
     reported(spec(
         "IntervalStyle",
-        Kind::Enum(&["postgres"]),
+        Kind::Enum(crate::types::style::INTERVAL_STYLES),
         "postgres",
         "The display format of intervals.",
     )),

@@ -24,6 +24,7 @@ use crate::error::SqlError;
 use crate::lazy_query::Mode;
 use crate::roles::NO_ROLE;
 use crate::setting_specs::{Kind, SPECS, Spec};
+use crate::types::style::{self, Style};
 use crate::types::zone::{self, Zone};
 
 /// What is asked for in every statement.
@@ -73,7 +74,7 @@ pub struct Hot {
     pub search_path: Arc<[String]>,
     /// `timezone`
     pub timezone: Arc<str>,
-    /// The zone of that name.
+    /// The zone of that name, with the style of dates, intervals and floats.
     pub zone: Zone,
     /// `client_min_messages`: whether a NOTICE reaches the client.
     pub notices: bool,
@@ -149,7 +150,7 @@ impl Settings {
             return Ok(());
         }
         let at = find(name)?;
-        let value: Arc<str> = Arc::from(canonical(&SPECS[at], value)?);
+        let value: Arc<str> = Arc::from(canonical(&SPECS[at], value, &self.base[at])?);
         Arc::make_mut(&mut self.base)[at] = value.clone();
         self.store(at, value, false);
         Ok(())
@@ -196,7 +197,7 @@ impl Settings {
         let at = find(name)?;
         check_changeable(&SPECS[at])?;
         let value = match value {
-            Some(value) => Arc::from(canonical(&SPECS[at], value)?),
+            Some(value) => Arc::from(canonical(&SPECS[at], value, &self.state.current[at])?),
             None => self.base[at].clone(),
         };
         self.store(at, value, local);
@@ -411,7 +412,11 @@ impl Hot {
             search_path: search_path(get("search_path"), user),
             user: Arc::from(user),
             timezone: Arc::from(get("TimeZone")),
-            zone: Zone::parse(get("TimeZone")).unwrap_or(Zone::Utc),
+            zone: Zone::parse(get("TimeZone")).unwrap_or(Zone::UTC).in_style(Style::of(
+                get("DateStyle"),
+                get("IntervalStyle"),
+                get("extra_float_digits"),
+            )),
             notices: !matches!(get("client_min_messages"), "warning" | "error"),
             warnings: get("client_min_messages") != "error",
         }
@@ -432,7 +437,8 @@ pub fn check_setting(name: &str, value: &str) -> Result<(), SqlError> {
     if own_name(name)?.is_some() {
         return Ok(());
     }
-    canonical(&SPECS[find(name)?], value).map(|_| ())
+    let spec = &SPECS[find(name)?];
+    canonical(spec, value, spec.default).map(|_| ())
 }
 
 fn find(name: &str) -> Result<usize, SqlError> {
@@ -496,8 +502,8 @@ fn cannot_change(name: &str) -> SqlError {
     )
 }
 
-/// The value as it is stored and shown.
-fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
+/// The value as it is stored and shown; `now`: what it is before.
+fn canonical(spec: &Spec, value: &str, now: &str) -> Result<String, SqlError> {
     let invalid = || {
         SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
@@ -541,9 +547,9 @@ fn canonical(spec: &Spec, value: &str) -> Result<String, SqlError> {
                 invalid().hint(format!("Available values: {}.", allowed.join(", ")))
             }),
         Kind::Text => Ok(value.to_owned()),
-        Kind::AsOf => AsOf::parse(value, Zone::Utc).map(|_| value.trim().to_owned()),
+        Kind::AsOf => AsOf::parse(value, Zone::UTC).map(|_| value.trim().to_owned()),
         Kind::TimeZone => zone::canonical(value).ok_or_else(invalid),
-        Kind::DateStyle => datestyle(value).ok_or_else(invalid),
+        Kind::DateStyle => style::date_style(value, now),
         // Letters and digits alone count, as in PostgreSQL.
         Kind::Encoding => match clean(value).as_str() {
             "utf8" | "unicode" => Ok("UTF8".to_owned()),
@@ -611,20 +617,6 @@ fn show_time_ms(ms: u64) -> String {
         None if ms == 0 => "0".to_owned(),
         None => format!("{ms}ms"),
     }
-}
-
-fn datestyle(value: &str) -> Option<String> {
-    let mut order = "MDY";
-    for part in value.split(',') {
-        match part.trim().to_ascii_lowercase().as_str() {
-            "iso" | "" => {}
-            "mdy" | "us" => order = "MDY",
-            "dmy" | "european" => order = "DMY",
-            "ymd" => order = "YMD",
-            _ => return None,
-        }
-    }
-    Some(format!("ISO, {order}"))
 }
 
 #[cfg(test)]

@@ -363,7 +363,8 @@ impl Session {
             return None;
         }
         let lifted = lift::lift(&statement.command, &written.plan, &statement.sql, literals)?;
-        let planned = bind::plan_now(self, &lifted.command, &catalog, &lifted.params).await;
+        let planned =
+            bind::plan_now(self, &lifted.command, &statement.sql, &catalog, &lifted.params).await;
         let (plan, params) = planned.ok()?;
         // The one plan has to promise what the other does.
         if plan.short_table().is_none()

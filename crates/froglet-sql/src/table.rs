@@ -51,7 +51,7 @@ pub(crate) fn compiled(table: &TableVersion) -> Result<Arc<Compiled>, SqlError> 
         None => {
             // Whichever session comes first compiles for all of them.
             let new: Arc<dyn Any + Send + Sync> =
-                Arc::new(Zone::Utc.run(|| Compiled::new(&table.def))?);
+                Arc::new(Zone::UTC.run(|| Compiled::new(&table.def))?);
             table.compiled.get_or_init(|| new).clone()
         }
     };

@@ -31,6 +31,7 @@ pub mod mutate;
 mod recover;
 mod replay;
 mod tables;
+pub mod tokens;
 mod writes;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

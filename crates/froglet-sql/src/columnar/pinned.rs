@@ -163,7 +163,7 @@ impl Pinned {
         let (stream, limits, zone, view) = match &self.source {
             Source::Rows(batches) => {
                 let batches: Vec<_> = batches.iter().cloned().map(Ok).collect();
-                (futures::stream::iter(batches).boxed(), None, Zone::Utc, None)
+                (futures::stream::iter(batches).boxed(), None, Zone::UTC, None)
             }
             Source::Query { query, parts } => {
                 let limits = query.time.begin();

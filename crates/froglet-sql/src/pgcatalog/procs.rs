@@ -26,7 +26,8 @@ pub(crate) struct Proc {
     defaults: i64,
     variadic: i64,
     result: i64,
-    arguments: Vec<i64>,
+    /// Their types.
+    pub(crate) arguments: Vec<i64>,
     source: &'static str,
     all_types: Vec<i64>,
     modes: Vec<String>,

@@ -26,6 +26,17 @@ pub(super) fn plan(
         _ => return Ok(None),
     };
     let (l, r) = (oid_of(left, schema), oid_of(right, schema));
+    // NULL beside an array is an array, and adds nothing to it.
+    let is_null =
+        |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.data_type().is_null());
+    if name == "array_concat" {
+        if is_null(right) && l.is_some_and(is_array) {
+            return Ok(Some(left.clone()));
+        }
+        if is_null(left) && r.is_some_and(is_array) {
+            return Ok(Some(right.clone()));
+        }
+    }
     if let ("array_concat", Some(l), Some(r)) = (name, l, r) {
         if let Some(joined) = numerics_joined((left, l), (right, r)) {
             return Ok(Some(joined));

@@ -29,7 +29,7 @@ use super::fields::field_of;
 use super::{
     calls, cast_names, common, enums, expr_names, measures, numerics, operators, quantified,
 };
-use crate::context::{SessionFunctions, current_session};
+use crate::context::{NoSession, SessionFunctions, current_session, session_here};
 use crate::error::SqlError;
 use crate::types::cast::{CastContext, castable, text_array};
 use crate::types::cell::{Cell, cell_at};
@@ -255,18 +255,7 @@ pub fn call(expr: Expr, target: SqlType) -> Expr {
 }
 
 fn possible(source: &Field, from: SqlType, target: SqlType) -> bool {
-    let registered = |oid| {
-        matches!(
-            oid,
-            oids::OID
-                | oids::REGCLASS
-                | oids::REGTYPE
-                | oids::REGPROC
-                | oids::REGNAMESPACE
-                | oids::REGROLE
-                | oids::XID
-        )
-    };
+    let registered = |oid| matches!(oid, oids::OID | oids::XID) || types::names_objects(oid);
     let integer = |oid| matches!(oid, oids::INT2 | oids::INT4 | oids::INT8);
     source.data_type().is_null()
         || castable(from.oid, target.oid)
@@ -282,8 +271,7 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
         oids::VARCHAR | oids::BPCHAR | oids::NUMERIC => target.modifier >= 4,
         _ => types::cast::has_length(target),
     };
-    let named = |oid| matches!(oid, oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGROLE);
-    if named(from.oid) != named(target.oid) {
+    if types::names_objects(from.oid) != types::names_objects(target.oid) {
         return false;
     }
     // Their values are texts that are made anew.
@@ -322,9 +310,7 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
 /// A literal of another type, converted now. `None` where that takes more than the literal.
 pub fn literal(value: &ScalarValue, target: SqlType) -> Result<Option<Expr>, SqlError> {
     match target.oid {
-        oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGNAMESPACE | oids::REGROLE => {
-            return Ok(None);
-        }
+        registered if types::names_objects(registered) => return Ok(None),
         users if users >= FIRST_USER_ID => return Ok(None),
         oids::NUMERIC if target.modifier < 4 => {
             if let ScalarValue::Utf8(Some(text)) = value {
@@ -347,8 +333,8 @@ pub fn cast_scalar(value: &ScalarValue, target: SqlType) -> Result<ScalarValue, 
     let map = crate::df_error::map_df_error;
     let array = value.to_array().map_err(map)?;
     let from = types::plain(types::oid_of_arrow(array.data_type()));
-    let session = crate::context::NoSession;
-    let cast = cast_any(&array, from, target, &session)?;
+    let session = session_here().unwrap_or_else(|| Arc::new(NoSession));
+    let cast = cast_any(&array, from, target, session.as_ref())?;
     ScalarValue::try_from_array(&cast, 0).map_err(map)
 }
 
@@ -367,7 +353,7 @@ impl CastFunction {
     pub fn to(target: SqlType) -> CastFunction {
         // Names of relations change, and are looked up when the cast is evaluated.
         let volatility = match target.oid {
-            oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE => Volatility::Stable,
+            registered if types::names_objects(registered) => Volatility::Stable,
             _ => Volatility::Immutable,
         };
         CastFunction {
@@ -380,7 +366,7 @@ impl CastFunction {
 
     /// Whether what it makes of a text depends on which relations, types or schemas there are.
     pub fn looks_up_a_name(&self) -> bool {
-        matches!(self.oid, oids::REGCLASS | oids::REGTYPE | oids::REGNAMESPACE)
+        types::names_objects(self.oid)
     }
 
     /// Whether it makes exact numerics.
@@ -459,6 +445,9 @@ pub fn cast_any(
             return to_oid(array, |text| lookup::schema_oid(session, text).map(Some));
         }
         oids::REGPROC => return to_oid(array, |text| lookup::function_oid(text).map(Some)),
+        oids::REGPROCEDURE => {
+            return to_oid(array, |text| lookup::procedure_oid(session, text).map(Some));
+        }
         oids::REGROLE => return to_oid(array, |text| lookup::role_oid(session, text).map(Some)),
         oids::CHAR if array.data_type().is_integer() => return to_char(array),
         _ => {}

@@ -213,7 +213,8 @@ pub(super) fn boolean(clause: &str, expr: &Expr, schema: &DFSchema) -> Result<()
 
 fn is_registered(oid: u32) -> bool {
     use oids::*;
-    matches!(oid, OID | XID | REGCLASS | REGTYPE | REGPROC | REGNAMESPACE | REGROLE | VOID | RECORD)
+    matches!(oid, OID | XID | VOID | RECORD)
+        || types::names_objects(oid)
         || types::type_row(oid).is_none() && oid < FIRST_USER_ID
 }
 

@@ -44,6 +44,9 @@ const SHOWERS: &[(u32, &str)] = &[
     (oids::REGCLASS, "froglet_shown_regclass"),
     (oids::REGTYPE, "froglet_shown_regtype"),
     (oids::REGPROC, "froglet_shown_regproc"),
+    (oids::REGPROCEDURE, "froglet_shown_regprocedure"),
+    (oids::REGNAMESPACE, "froglet_shown_regnamespace"),
+    (oids::REGROLE, "froglet_shown_regrole"),
 ];
 
 fn function(oid: u32) -> Option<Arc<ScalarUDF>> {

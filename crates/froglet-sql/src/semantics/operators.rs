@@ -103,7 +103,12 @@ fn subscript(
                 .into());
             }
         };
-        let call = json_ops::call("jsonb_object_field", vec![expr, key]);
+        // As of a path: of an array an element, of an object a field, of anything else nothing.
+        let key = match unknown_literal(&key) {
+            Some(_) => key,
+            None => casts::call(key, types::plain(oids::TEXT)),
+        };
+        let call = json_ops::call("jsonb_extract_path", vec![expr, key]);
         return Ok(PlannerResult::Planned(call.expect("the function is registered")));
     }
     let field = field_of(&expr, schema)?;

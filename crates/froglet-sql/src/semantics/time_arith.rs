@@ -121,7 +121,7 @@ impl ScalarUDFImpl for TimeArith {
         };
         let zone = match column {
             ColumnType::TimestampTz => current_session(&args.config_options).zone(),
-            _ => Zone::Utc,
+            _ => Zone::UTC,
         };
         let scalars = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if scalars { 1 } else { args.number_rows };

@@ -97,9 +97,15 @@ fn common_type(union: &Union, at: usize) -> Result<Option<SqlType>> {
     let field_of = |input: &Arc<LogicalPlan>| input.schema().fields().get(at).cloned();
     let known = union.inputs.iter().filter(|input| !is_open(input, at));
     let fields: Vec<_> = known.filter_map(field_of).collect();
-    let types: Vec<u32> = fields.iter().map(|field| sql_type_of_field(field).oid).collect();
+    let wholes: Vec<SqlType> = fields.iter().map(|field| sql_type_of_field(field)).collect();
+    let types: Vec<u32> = wholes.iter().map(|ty| ty.oid).collect();
     if types.iter().all(|oid| *oid == types[0]) {
-        return Ok(None);
+        // A length or a precision is the union's only if every branch has it; a literal has none. Numerics
+        // are brought to one scale below.
+        let has_modifier = wholes.iter().any(|ty| ty.modifier != -1);
+        let alike = fields.len() == union.inputs.len() && wholes.iter().all(|ty| *ty == wholes[0]);
+        let differs = has_modifier && !alike && types[0] != oids::NUMERIC;
+        return Ok(differs.then(|| plain(types[0])));
     }
     let all = |are: fn(u32) -> bool| types.iter().all(|oid| are(*oid));
     if all(is_number) || all(is_time) {
@@ -119,8 +125,7 @@ fn is_time(oid: u32) -> bool {
 }
 
 fn is_number_of_object(oid: u32) -> bool {
-    use oids::*;
-    matches!(oid, OID | REGCLASS | REGTYPE | REGPROC | REGNAMESPACE | REGROLE)
+    oid == oids::OID || crate::types::names_objects(oid)
 }
 
 fn is_text(oid: u32) -> bool {
@@ -130,7 +135,7 @@ fn is_text(oid: u32) -> bool {
 fn brought(input: &Arc<LogicalPlan>, types: &[Option<SqlType>]) -> Result<Arc<LogicalPlan>> {
     with_columns(input, |at, field, expr| match types[at] {
         _ if is_open(input, at) => None,
-        Some(ty) if sql_type_of_field(field).oid != ty.oid => Some(casts::call(expr, ty)),
+        Some(ty) if sql_type_of_field(field) != ty => Some(casts::call(expr, ty)),
         _ => None,
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   PARTITION BY x IN (SELECT …)      by a column of a projection below
-//!   ORDER BY a jsonb, a bytea         RANGE as GROUPS, which asks for no type: to be a peer is to be equal
+//!   ORDER BY a jsonb, uuid, time, row  RANGE as GROUPS, which asks for no type: to be a peer is to be equal
 //! ```
 
 use arrow::datatypes::DataType;
@@ -143,7 +143,7 @@ pub fn type_frames(plan: LogicalPlan) -> Result<LogicalPlan> {
         node.map_expressions(|expr| {
             let name = preserver.save(&expr);
             let changed = expr.transform_up(|part| match part {
-                Expr::WindowFunction(mut function) => match is_bytes(&function, &schema)? {
+                Expr::WindowFunction(mut function) => match is_of_peers(&function, &schema)? {
                     true => {
                         function.params.window_frame.units = WindowFrameUnits::Groups;
                         Ok(Transformed::yes(Expr::WindowFunction(function)))
@@ -158,17 +158,27 @@ pub fn type_frames(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(changed.data)
 }
 
-/// Whether a window's frame is a range of bytes; 0A000 for one by distances, of which there are none.
-fn is_bytes(function: &WindowFunction, schema: &DFSchema) -> Result<bool> {
+/// Whether DataFusion makes ranges of a type's values.
+fn has_ranges(ty: &DataType) -> bool {
+    ty.is_numeric()
+        || ty.is_string()
+        || ty.is_null()
+        || ty.is_list()
+        || matches!(
+            ty,
+            DataType::Boolean | DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)
+        )
+}
+
+/// Whether a window's frame is a range of what has none but its peers; 0A000 for one by distances, of which there are none.
+fn is_of_peers(function: &WindowFunction, schema: &DFSchema) -> Result<bool> {
     let frame = &function.params.window_frame;
     if frame.units != WindowFrameUnits::Range {
         return Ok(false);
     }
-    let bytes = |ty: &DataType| {
-        matches!(ty, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
-    };
     let keys = function.params.order_by.iter();
-    let key = keys.map(|key| &key.expr).find(|key| key.get_type(schema).is_ok_and(|t| bytes(&t)));
+    let key =
+        keys.map(|key| &key.expr).find(|key| key.get_type(schema).is_ok_and(|ty| !has_ranges(&ty)));
     let Some(key) = key else { return Ok(false) };
     let by_distance = |bound: &WindowFrameBound| {
         matches!(bound, WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance)

@@ -12,6 +12,7 @@ use arrow::array::ArrayRef;
 use froglet_engine::SqlState;
 use froglet_schema::SqlType;
 
+use super::style::Style;
 use super::{Zone, binary, column_type_of, element_oid, from_text, input, oids, output};
 use crate::error::SqlError;
 
@@ -27,7 +28,7 @@ pub fn is_array(oid: u32) -> bool {
 
 /// What a column of an array type keeps of a text.
 pub fn fit(text: &str, ty: SqlType) -> Result<Option<String>, SqlError> {
-    let kept = rendered(text, ty, Zone::Utc)?;
+    let kept = rendered(text, ty, Zone::UTC)?;
     Ok((kept != text).then_some(kept))
 }
 
@@ -56,11 +57,18 @@ fn rendered(text: &str, ty: SqlType, zone: Zone) -> Result<String, SqlError> {
         .map_err(|_| SqlError::new(SqlState::INTERNAL_ERROR, "an element's text is not UTF-8"))
 }
 
-/// Appends a stored array as it is printed: as it is, unless the session's zone counts.
+/// Appends a stored array as it is printed: as it is, unless the session's zone or style counts.
 pub fn write_text(text: &str, oid: u32, out: &mut Vec<u8>) {
-    let zoned = oid == oids::TIMESTAMPTZ_ARRAY && !Zone::current().is_utc();
+    let zone = Zone::current();
+    let style = zone.style();
+    let is_other = match element_oid(oid) {
+        Some(oids::TIMESTAMPTZ) => !zone.is_utc(),
+        Some(oids::INTERVAL) => style.intervals != Style::DEFAULT.intervals,
+        Some(oids::FLOAT4 | oids::FLOAT8) => style.float_digits <= 0,
+        _ => false,
+    };
     let ty = super::plain(oid);
-    match zoned.then(|| rendered(text, ty, Zone::current())) {
+    match is_other.then(|| rendered(text, ty, zone)) {
         Some(Ok(shown)) => out.extend_from_slice(shown.as_bytes()),
         _ => out.extend_from_slice(text.as_bytes()),
     }

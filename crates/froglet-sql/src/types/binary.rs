@@ -233,7 +233,8 @@ fn sized_integer(v: i64, oid: u32, width: usize, out: &mut Vec<u8>) {
 pub fn integer_width(oid: u32, own: usize) -> usize {
     match oid {
         oids::INT2 => 2,
-        oids::INT4 | oids::OID | oids::XID | oids::REGCLASS | oids::REGTYPE | oids::REGPROC => 4,
+        oids::INT4 | oids::OID | oids::XID => 4,
+        registered if super::names_objects(registered) => 4,
         oids::INT8 => 8,
         _ => own,
     }

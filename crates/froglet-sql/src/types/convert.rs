@@ -38,7 +38,7 @@ pub fn value_at(array: &dyn Array, row: usize, column: ColumnType) -> Value {
         (ColumnType::Text, Cell::Text(v)) => Value::text(v),
         (ColumnType::Text, list @ Cell::List(_)) => {
             let mut text = Vec::new();
-            Zone::Utc.run(|| output::cell_text(&list, oid_of_arrow(array.data_type()), &mut text));
+            Zone::UTC.run(|| output::cell_text(&list, oid_of_arrow(array.data_type()), &mut text));
             Value::text(String::from_utf8_lossy(&text))
         }
         (ColumnType::Bytes, Cell::Bytes(v)) => Value::Bytes(v.into()),

@@ -1,6 +1,8 @@
 //! Floats as PostgreSQL prints them: the shortest digits that read back to the same value,
 //! in positional notation from 1e-4 up to below the type's exponent limit.
 
+use super::zone::Zone;
+
 /// The decimal exponent from which float8 is printed with an exponent.
 const LIMIT_64: i32 = 15;
 /// The decimal exponent from which float4 is printed with an exponent.
@@ -9,15 +11,38 @@ const LIMIT_32: i32 = 6;
 /// Appends a double precision.
 pub fn write_f64(v: f64, out: &mut Vec<u8>) {
     if !special(v, out) {
-        write_shortest(&format!("{v:e}"), LIMIT_64, out);
+        match digits(LIMIT_64) {
+            None => write_shortest(&format!("{v:e}"), LIMIT_64, out),
+            Some(digits) => write_rounded(v, digits, out),
+        }
     }
 }
 
 /// Appends a real.
 pub fn write_f32(v: f32, out: &mut Vec<u8>) {
     if !special(f64::from(v), out) {
-        write_shortest(&format!("{v:e}"), LIMIT_32, out);
+        match digits(LIMIT_32) {
+            None => write_shortest(&format!("{v:e}"), LIMIT_32, out),
+            Some(digits) => write_rounded(v.into(), digits, out),
+        }
     }
+}
+
+/// How many digits the session wants of a type that always has so many; `None`: all that tell a value from others.
+fn digits(type_has: i32) -> Option<i32> {
+    let extra = i32::from(Zone::current().style().float_digits);
+    (extra <= 0).then(|| (type_has + extra).max(1))
+}
+
+/// As C's `%.*g`.
+fn write_rounded(v: f64, digits: i32, out: &mut Vec<u8>) {
+    let text = format!("{v:.*e}", (digits - 1) as usize);
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let mantissa = match mantissa.contains('.') {
+        true => mantissa.trim_end_matches('0').trim_end_matches('.'),
+        false => mantissa,
+    };
+    write_shortest(&format!("{mantissa}e{exponent}"), digits, out);
 }
 
 fn special(v: f64, out: &mut Vec<u8>) -> bool {

@@ -9,6 +9,7 @@ use super::datetime::{
     write_fraction,
 };
 use super::interval_input::checked;
+use super::style::IntervalStyle;
 use crate::error::SqlError;
 
 /// Which fields an interval type keeps (`interval day to second`): the bits of PostgreSQL's typmod.
@@ -244,8 +245,127 @@ pub fn justify(a: Interval) -> Result<Interval, SqlError> {
     checked(months, days, us.into())
 }
 
-/// Appends an interval in PostgreSQL's default style: `1 year 2 mons 3 days 04:05:06.789`.
+/// Appends an interval in the session's style.
 pub fn write(months: i32, days: i32, us: i64, out: &mut Vec<u8>) {
+    let write = match Zone::current().style().intervals {
+        IntervalStyle::Postgres => write_postgres,
+        IntervalStyle::PostgresVerbose => write_verbose,
+        IntervalStyle::SqlStandard => write_sql,
+        IntervalStyle::Iso8601 => write_iso,
+    };
+    write(months, days, us, out);
+}
+
+/// Hours, minutes, seconds and what is left of microseconds, all of the sign of the whole.
+fn clock_of(us: i64) -> (i64, i64, i64, i64) {
+    let seconds = us / 1_000_000;
+    (seconds / 3600, seconds / 60 % 60, seconds % 60, us % 1_000_000)
+}
+
+/// The digits of seconds, without a sign.
+fn seconds_text(second: i64, us: i64, two_digits: bool) -> String {
+    let mut text = match two_digits {
+        true => format!("{:02}", second.abs()),
+        false => second.abs().to_string(),
+    };
+    let mut fraction = Vec::new();
+    write_fraction(us.abs(), &mut fraction);
+    text.push_str(&String::from_utf8_lossy(&fraction));
+    text
+}
+
+/// `@ 1 year 2 mons -3 days 4 hours 5 mins 6.7 secs`, behind it `ago` where the first part is negative.
+fn write_verbose(months: i32, days: i32, us: i64, out: &mut Vec<u8>) {
+    let (hour, minute, second, fraction) = clock_of(us);
+    let mut text = "@".to_owned();
+    let mut ago = None;
+    let units = [
+        (i64::from(months / 12), "year"),
+        (i64::from(months % 12), "mon"),
+        (i64::from(days), "day"),
+        (hour, "hour"),
+        (minute, "min"),
+    ];
+    for (value, unit) in units.into_iter().filter(|(value, _)| *value != 0) {
+        let value = if *ago.get_or_insert(value < 0) { -value } else { value };
+        let plural = if value == 1 { "" } else { "s" };
+        text.push_str(&format!(" {value} {unit}{plural}"));
+    }
+    if (second, fraction) != (0, 0) {
+        let negative = second < 0 || fraction < 0;
+        let sign = if *ago.get_or_insert(negative) == negative { "" } else { "-" };
+        let plural = if second.abs() == 1 && fraction == 0 { "" } else { "s" };
+        text.push_str(&format!(" {sign}{} sec{plural}", seconds_text(second, fraction, false)));
+    }
+    text.push_str(match ago {
+        None => " 0",
+        Some(true) => " ago",
+        Some(false) => "",
+    });
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// SQL's literals: years and months, or days and time; with all signs where it is both, or of both signs.
+fn write_sql(months: i32, days: i32, us: i64, out: &mut Vec<u8>) {
+    let negative = months < 0 || days < 0 || us < 0;
+    let positive = months > 0 || days > 0 || us > 0;
+    let of_both = months != 0 && (days != 0 || us != 0);
+    let (hour, minute, second, fraction) = clock_of(us);
+    let (hour, minute) = (hour.abs(), minute.abs());
+    let (year, month) = ((months / 12).abs(), (months % 12).abs());
+    let second = seconds_text(second, fraction, true);
+    let sign = |is_negative: bool| if is_negative { '-' } else { '+' };
+    let text = match (negative, positive) {
+        (false, false) => "0".to_owned(),
+        _ if negative && positive || of_both => format!(
+            "{}{year}-{month} {}{} {}{hour}:{minute:02}:{second}",
+            sign(months < 0),
+            sign(days < 0),
+            days.unsigned_abs(),
+            sign(us < 0),
+        ),
+        _ => {
+            let minus = if negative { "-" } else { "" };
+            match (months, days) {
+                (0, 0) => format!("{minus}{hour}:{minute:02}:{second}"),
+                (0, _) => {
+                    format!("{minus}{} {hour}:{minute:02}:{second}", days.unsigned_abs())
+                }
+                _ => format!("{minus}{year}-{month}"),
+            }
+        }
+    };
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// `P1Y2M-3DT4H5M6.7S`
+fn write_iso(months: i32, days: i32, us: i64, out: &mut Vec<u8>) {
+    if (months, days, us) == (0, 0, 0) {
+        return out.extend_from_slice(b"PT0S");
+    }
+    let (hour, minute, second, fraction) = clock_of(us);
+    let part = |value: i64, unit: char| match value {
+        0 => String::new(),
+        value => format!("{value}{unit}"),
+    };
+    let mut text = "P".to_owned();
+    text.push_str(&part((months / 12).into(), 'Y'));
+    text.push_str(&part((months % 12).into(), 'M'));
+    text.push_str(&part(days.into(), 'D'));
+    if us != 0 {
+        text.push('T');
+        text.push_str(&part(hour, 'H'));
+        text.push_str(&part(minute, 'M'));
+    }
+    if (second, fraction) != (0, 0) {
+        let sign = if second < 0 || fraction < 0 { "-" } else { "" };
+        text.push_str(&format!("{sign}{}S", seconds_text(second, fraction, false)));
+    }
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// `1 year 2 mons -3 days +04:05:06.789`, as it is stored, too.
+fn write_postgres(months: i32, days: i32, us: i64, out: &mut Vec<u8>) {
     let mut text = String::new();
     let mut negative_before = false;
     let mut part = |n: i64, unit: &str| {

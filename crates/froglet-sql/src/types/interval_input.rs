@@ -3,7 +3,7 @@
 //! ```text
 //!   1 year 2 mons -3 days 04:05:06.7 ago      numbers with units, a clock, the other way round
 //!   1-2 3 4:05                                SQL's year-month, days, clock
-//!   P1Y2M3DT4H5M6.7S   P1-2-3T4:5:6           ISO 8601, with designators and without
+//!   P1Y2M3DT4H5M6.7S   P1-2-3T4:5:6           ISO 8601, with designators and without (P00010203T040506)
 //! ```
 //! A fraction of a unit goes on in smaller ones: of a year in months, of a month in days of 30 to the
 //! month, of a day in time. A number without a unit is of the smallest unit of the type's fields
@@ -13,6 +13,8 @@ use froglet_engine::{Interval, SqlState};
 
 use super::datetime::DAY_US;
 use super::interval::{Fields, out_of_range};
+use super::style::IntervalStyle;
+use super::zone::Zone;
 use crate::error::SqlError;
 
 const SECOND_US: i64 = 1_000_000;
@@ -47,7 +49,20 @@ fn read(text: &str, fields: Fields) -> Read<Interval> {
         Some(rest) => iso(rest, &mut sum)?,
         None => traditional(&lower, fields, &mut sum)?,
     }
+    if Zone::current().style().intervals == IntervalStyle::SqlStandard && is_signed_once(&lower) {
+        // SQL's sign is that of all that follows.
+        let negative = |part: i64| -part.saturating_abs();
+        (sum.months, sum.days) = (negative(sum.months), negative(sum.days));
+        sum.us = negative(sum.us);
+    }
     sum.finish()
+}
+
+/// Whether a text begins with a minus, and no other part of it has a sign.
+fn is_signed_once(text: &str) -> bool {
+    let mut parts = text.split_ascii_whitespace();
+    parts.next().is_some_and(|first| first.starts_with('-'))
+        && !parts.any(|part| part.starts_with(['-', '+']))
 }
 
 /// A unit, as how many of months, days or microseconds it is.
@@ -361,6 +376,10 @@ fn iso(text: &str, sum: &mut Sum) -> Read<()> {
     let designated = |part: &str| part.ends_with(|c: char| c.is_ascii_alphabetic());
     if designated(date) || date.is_empty() {
         iso_units(date, false, sum)?;
+    } else if let Some((years, (months, days))) = digits(date, 8) {
+        for (part, unit) in [(years, Unit::Year), (months, Unit::Month), (days, Unit::Day)] {
+            sum.add(Number::read(part)?, unit)?;
+        }
     } else {
         let (sign, body) = signed(date);
         let parts: Vec<&str> = body.split('-').collect();
@@ -375,6 +394,10 @@ fn iso(text: &str, sum: &mut Sum) -> Read<()> {
     match time {
         None => Ok(()),
         Some(time) if designated(time) => iso_units(time, true, sum),
+        Some(time) if let Some((hours, (minutes, seconds))) = digits(time, 6) => {
+            let parts = [(hours, Unit::Hour), (minutes, Unit::Minute), (seconds, Unit::Second)];
+            parts.into_iter().try_for_each(|(part, unit)| sum.add(Number::read(part)?, unit))
+        }
         Some(time) => {
             let (sign, body) = signed(time);
             let parts: Vec<&str> = body.split(':').collect();
@@ -387,6 +410,13 @@ fn iso(text: &str, sum: &mut Sum) -> Read<()> {
             Ok(())
         }
     }
+}
+
+/// A run of so many digits as its first, its middle two and its last two.
+fn digits(part: &str, length: usize) -> Option<(&str, (&str, &str))> {
+    let is_run = part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (first, rest) = part.split_at_checked(length - 4).filter(|_| is_run)?;
+    Some((first, rest.split_at_checked(2)?))
 }
 
 /// `1y2m`, or behind the T `3h4m5.6s`.

@@ -24,6 +24,7 @@ pub mod binary;
 pub mod cast;
 pub mod cell;
 pub mod convert;
+mod date_input;
 pub mod datetime;
 pub mod exact;
 pub mod float;
@@ -34,6 +35,7 @@ pub mod json;
 pub mod names;
 pub mod numeric;
 pub mod output;
+pub mod style;
 #[cfg(test)]
 mod tests;
 pub mod zone;
@@ -97,6 +99,7 @@ pub mod oids {
     pub const INTERVAL: u32 = 1186;
     pub const NUMERIC_ARRAY: u32 = 1231;
     pub const NUMERIC: u32 = 1700;
+    pub const REGPROCEDURE: u32 = 2202;
     pub const REGCLASS: u32 = 2205;
     pub const REGTYPE: u32 = 2206;
     pub const RECORD: u32 = 2249;
@@ -122,6 +125,19 @@ pub const UNCONSTRAINED: ColumnType = ColumnType::Numeric;
 /// type is computed with in this one.
 pub const EXACT: DataType = DataType::LargeBinary;
 
+/// Whether values of a type name objects of the catalog: numbers that are written and read as names.
+pub const fn names_objects(oid: u32) -> bool {
+    matches!(
+        oid,
+        oids::REGPROC
+            | oids::REGPROCEDURE
+            | oids::REGCLASS
+            | oids::REGTYPE
+            | oids::REGNAMESPACE
+            | oids::REGROLE
+    )
+}
+
 /// A type without modifier.
 pub const fn plain(oid: u32) -> SqlType {
     SqlType { oid, modifier: -1 }
@@ -141,9 +157,7 @@ pub fn column_type_of(oid: u32, modifier: i32) -> Option<ColumnType> {
         oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::NAME | oids::CHAR | oids::UNKNOWN => {
             ColumnType::Text
         }
-        oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGNAMESPACE | oids::REGROLE => {
-            ColumnType::Text
-        }
+        registered if names_objects(registered) => ColumnType::Text,
         oids::JSON | oids::JSONB | oids::JSONPATH | oids::VOID | oids::RECORD => ColumnType::Text,
         oids::BYTEA => ColumnType::Bytes,
         oids::DATE => ColumnType::Date,
@@ -277,13 +291,8 @@ pub fn element_oid(array: u32) -> Option<u32> {
 /// The Arrow type that expressions compute with for a SQL type.
 pub fn arrow_of(ty: SqlType) -> Option<DataType> {
     Some(match ty.oid {
-        oids::OID
-        | oids::XID
-        | oids::REGCLASS
-        | oids::REGTYPE
-        | oids::REGPROC
-        | oids::REGNAMESPACE
-        | oids::REGROLE => DataType::UInt32,
+        oids::OID | oids::XID => DataType::UInt32,
+        registered if names_objects(registered) => DataType::UInt32,
         oid => match array::element_type(ty) {
             Some(element) => DataType::List(Arc::new(Field::new("item", arrow_of(element)?, true))),
             None => arrow_of_column(column_type_of(oid, ty.modifier)?),
@@ -337,12 +346,8 @@ pub fn sql_type_of_field(field: &Field) -> SqlType {
 fn same_storage(declared: u32, arrow: u32) -> bool {
     let text = |oid| matches!(column_type_of(oid, -1), Some(ColumnType::Text));
     match declared {
-        oids::REGCLASS
-        | oids::REGTYPE
-        | oids::REGPROC
-        | oids::REGNAMESPACE
-        | oids::REGROLE
-        | oids::XID => arrow == oids::OID || arrow == oids::TEXT,
+        oids::XID => arrow == oids::OID || arrow == oids::TEXT,
+        registered if names_objects(registered) => arrow == oids::OID || arrow == oids::TEXT,
         crate::udf::VOID => arrow == oids::TEXT,
         _ if declared == arrow || (text(declared) && arrow == oids::TEXT) => true,
         _ => match (element_oid(declared), element_oid(arrow)) {

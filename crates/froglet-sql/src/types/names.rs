@@ -8,7 +8,7 @@ use froglet_engine::{ColumnType, SqlState};
 use froglet_schema::SqlType;
 
 use super::interval::Fields;
-use super::{array, column_type_of, element_oid, numeric, oids, plain};
+use super::{array, column_type_of, element_oid, names_objects, numeric, oids, plain};
 use crate::context::quotes_all;
 use crate::error::SqlError;
 use crate::semantics::enums;
@@ -97,6 +97,7 @@ pub const TYPES: &[TypeRow] = &[
     row(1187, "_interval", "interval[]", -1, 'A', 1186, 0, 0),
     row(1231, "_numeric", "numeric[]", -1, 'A', 1700, 0, 0),
     row(1700, "numeric", "numeric", -1, 'N', 0, 1231, 0),
+    row(2202, "regprocedure", "regprocedure", 4, 'N', 0, 2207, 0),
     row(2205, "regclass", "regclass", 4, 'N', 0, 2210, 0),
     row(2206, "regtype", "regtype", 4, 'N', 0, 2211, 0),
     row(2211, "_regtype", "regtype[]", -1, 'A', 2206, 0, 0),
@@ -169,17 +170,28 @@ fn alias(name: &str) -> &str {
 /// The type of a name as a user may write it (`'int'::regtype`, `pg_catalog.int4`).
 pub fn type_by_name(name: &str) -> Option<&'static TypeRow> {
     let name = name.trim();
-    let name = name.strip_prefix("pg_catalog.").unwrap_or(name);
-    let lower = name.to_ascii_lowercase();
-    if let Some(element) = lower.strip_suffix("[]") {
+    if let Some(element) = name.strip_suffix("[]") {
         return type_by_name(element).and_then(|row| type_row(row.array));
     }
-    if name == "\"char\"" {
-        return type_row(oids::CHAR);
+    let schemas = ["pg_catalog.", "\"pg_catalog\"."];
+    let within = |schema: &str| {
+        let (before, after) = name.split_at_checked(schema.len())?;
+        let same = match schema.starts_with('"') {
+            true => before == schema,
+            false => before.eq_ignore_ascii_case(schema),
+        };
+        same.then_some(after)
+    };
+    let bare = schemas.iter().find_map(|schema| within(schema)).unwrap_or(name);
+    // What is in quotes is pg_type's name, and no keyword.
+    if let Some(quoted) = bare.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        return TYPES.iter().find(|row| row.name == quoted);
     }
-    let plain = lower.trim_matches('"');
-    let target = alias(plain);
-    TYPES.iter().find(|row| row.name == target)
+    let lower = bare.to_ascii_lowercase();
+    match lower == "char" && bare.len() == name.len() {
+        true => type_row(oids::BPCHAR),
+        false => TYPES.iter().find(|row| row.name == alias(&lower)),
+    }
 }
 
 /// A type as PostgreSQL's format_type prints it: `character varying(20)`, `numeric(10,2)`.
@@ -234,15 +246,10 @@ pub fn parse_type(ast: &Ast) -> Result<(ColumnType, SqlType), SqlError> {
             | oids::XID
             | oids::CHAR
             | oids::UNKNOWN
-            | oids::REGPROC
-            | oids::REGCLASS
-            | oids::REGTYPE
-            | oids::REGNAMESPACE
-            | oids::REGROLE
             | oids::RECORD
             | oids::JSONPATH
             | oids::VOID
-    );
+    ) || names_objects(element_oid(ty.oid).unwrap_or(ty.oid));
     match column_type_of(ty.oid, ty.modifier) {
         Some(column) if !result_only => Ok((column, ty)),
         _ => Err(SqlError::unsupported(format!("a column of type {}", type_name(ty)))),

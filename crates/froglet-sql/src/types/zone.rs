@@ -1,4 +1,4 @@
-//! The session's time zone, in which timestamps with time zone are read and printed.
+//! The session's time zone and [`Style`], in which timestamps with time zone are read and printed.
 //!
 //! Reading and printing happen far below the session: in casts, in literals, in rows on their way
 //! to the client. The zone is therefore the thread's, put in place around each piece of work:
@@ -13,16 +13,22 @@ use arrow::array::timezone::Tz;
 use chrono::{DateTime, LocalResult, NaiveDateTime, Offset, TimeZone};
 
 use super::datetime::{DAY_US, INFINITY, MINUS_INFINITY};
+use super::style::Style;
 
 /// The Gregorian calendar repeats itself after 400 years.
 const CYCLE_US: i64 = 146_097 * DAY_US;
 const SECOND_US: i64 = 1_000_000;
 const HOUR_S: i32 = 3600;
 
-/// A time zone.
+/// A time zone, and the style of the session whose it is.
 #[derive(Clone, Copy, Debug)]
-pub enum Zone {
-    /// UTC
+pub struct Zone {
+    rule: Rule,
+    style: Style,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Rule {
     Utc,
     /// Always this many seconds east of UTC.
     Fixed(i32),
@@ -31,7 +37,7 @@ pub enum Zone {
 }
 
 thread_local! {
-    static CURRENT: Cell<Zone> = const { Cell::new(Zone::Utc) };
+    static CURRENT: Cell<Zone> = const { Cell::new(Zone::UTC) };
 }
 
 /// Puts back the zone that was there.
@@ -44,6 +50,23 @@ impl Drop for Restore {
 }
 
 impl Zone {
+    /// UTC, in the style of what is stored.
+    pub const UTC: Zone = Zone { rule: Rule::Utc, style: Style::DEFAULT };
+
+    const fn of(rule: Rule) -> Zone {
+        Zone { rule, style: Style::DEFAULT }
+    }
+
+    /// The same in another style.
+    pub fn in_style(self, style: Style) -> Zone {
+        Zone { style, ..self }
+    }
+
+    /// The style that goes with it.
+    pub fn style(self) -> Style {
+        self.style
+    }
+
     /// The zone of the work under way on this thread.
     pub fn current() -> Zone {
         CURRENT.get()
@@ -57,13 +80,13 @@ impl Zone {
 
     /// Whether it is UTC.
     pub fn is_utc(self) -> bool {
-        matches!(self, Zone::Utc)
+        matches!(self.rule, Rule::Utc)
     }
 
     /// A zone by its canonical name.
     pub fn parse(name: &str) -> Option<Zone> {
         if matches!(name, "UTC" | "GMT" | "Etc/UTC") {
-            return Some(Zone::Utc);
+            return Some(Zone::UTC);
         }
         // POSIX counts westwards: <+02>-02 is two hours east, and so is -02 without a name.
         let posix = match name.strip_prefix('<') {
@@ -71,17 +94,17 @@ impl Zone {
             None => name,
         };
         if posix.starts_with(['+', '-']) || posix.starts_with(|c: char| c.is_ascii_digit()) {
-            return Some(Zone::Fixed(-posix_seconds(posix)?));
+            return Some(Zone::of(Rule::Fixed(-posix_seconds(posix)?)));
         }
-        name.parse().ok().map(Zone::Named)
+        name.parse().ok().map(|zone| Zone::of(Rule::Named(zone)))
     }
 
     /// Seconds east of UTC at a point in time.
     pub fn offset_s(self, us: i64) -> i32 {
-        match self {
-            Zone::Utc => 0,
-            Zone::Fixed(seconds) => seconds,
-            Zone::Named(tz) => tz.offset_from_utc_datetime(&civil(us)).fix().local_minus_utc(),
+        match self.rule {
+            Rule::Utc => 0,
+            Rule::Fixed(seconds) => seconds,
+            Rule::Named(tz) => tz.offset_from_utc_datetime(&civil(us)).fix().local_minus_utc(),
         }
     }
 
@@ -97,11 +120,11 @@ impl Zone {
     /// second, of a time that is left out what the clock would show had it not been put forward:
     /// as PostgreSQL decides.
     pub fn to_utc(self, local_us: i64) -> i64 {
-        let offset_s = match self {
+        let offset_s = match self.rule {
             _ if matches!(local_us, INFINITY | MINUS_INFINITY) => return local_us,
-            Zone::Utc => 0,
-            Zone::Fixed(seconds) => seconds,
-            Zone::Named(tz) => match tz.offset_from_local_datetime(&civil(local_us)) {
+            Rule::Utc => 0,
+            Rule::Fixed(seconds) => seconds,
+            Rule::Named(tz) => match tz.offset_from_local_datetime(&civil(local_us)) {
                 LocalResult::Single(offset) => offset.fix().local_minus_utc(),
                 LocalResult::Ambiguous(_, second) => second.fix().local_minus_utc(),
                 LocalResult::None => self.offset_s(local_us.saturating_sub(DAY_US)),

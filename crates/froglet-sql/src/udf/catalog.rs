@@ -262,14 +262,38 @@ fn names_and_oids() -> Vec<Arc<ScalarUDF>> {
         })
         .build(),
         Simple::new("to_regnamespace", &[TEXT], REGNAMESPACE, |s, cells| {
-            let found = crate::pgcatalog::schema_oid(&s.catalog(), text(cells, 0));
+            let found = lookup::find_schema(s, text(cells, 0))?;
             Ok(found.map_or(Out::Null, |id| Out::Int(id.into())))
+        })
+        .build(),
+        Simple::new("to_regproc", &[TEXT], REGPROC, |_, cells| {
+            found_or_null(lookup::function_oid(text(cells, 0)), NO_FUNCTION)
+        })
+        .build(),
+        Simple::new("to_regprocedure", &[TEXT], REGPROCEDURE, |s, cells| {
+            found_or_null(lookup::procedure_oid(s, text(cells, 0)), NO_FUNCTION)
+        })
+        .build(),
+        Simple::new("to_regrole", &[TEXT], REGROLE, |s, cells| {
+            found_or_null(lookup::role_oid(s, text(cells, 0)), &["42704"])
         })
         .build(),
         // No table has partitions: an ordinary one has no ancestors.
         Simple::new("pg_partition_ancestors", &[ANY], OID, |_, _| Ok(Out::Null)).build(),
         Simple::new("pg_partition_root", &[ANY], OID, |_, _| Ok(Out::Null)).build(),
     ]
+}
+
+/// There is no such function, or there are several.
+const NO_FUNCTION: &[&str] = &["42883", "42725"];
+
+/// NULL where an error says that there is no such object.
+fn found_or_null(found: Result<u32, SqlError>, missing: &[&str]) -> Result<Out, SqlError> {
+    match found {
+        Ok(oid) => Ok(Out::Int(oid.into())),
+        Err(e) if missing.contains(&e.state.to_string().as_str()) => Ok(Out::Null),
+        Err(e) => Err(e),
+    }
 }
 
 /// What is granted on an object of which nothing is said.

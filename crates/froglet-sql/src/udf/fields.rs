@@ -40,7 +40,7 @@ pub static ALL: &[Overload] = &[
     Overload::new("date_part", &[TEXT, DATE], FLOAT8, |_, c| date_part(c)),
     Overload::new("date_part", &[TEXT, TIME], FLOAT8, |_, c| date_part(c)),
     Overload::new("date_part", &[TEXT, INTERVAL], FLOAT8, |_, c| date_part(c)),
-    Overload::new("date_trunc", &[TEXT, TIMESTAMP], TIMESTAMP, |_, c| truncated(c, Zone::Utc)),
+    Overload::new("date_trunc", &[TEXT, TIMESTAMP], TIMESTAMP, |_, c| truncated(c, Zone::UTC)),
     Overload::new("date_trunc", &[TEXT, TIMESTAMPTZ], TIMESTAMPTZ, |_, c| {
         truncated(c, Zone::current())
     }),

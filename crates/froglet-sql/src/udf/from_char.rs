@@ -111,10 +111,10 @@ fn digits(rest: &str, most: usize, signed: bool) -> Option<(i64, &str)> {
 
 /// The name that a text begins with, by its whole length or by its first letters.
 fn named<'t>(rest: &'t str, names: &[&str], letters: Option<usize>) -> Option<(i64, &'t str)> {
-    let begins = |name: &str| rest.get(..name.len()).is_some_and(|s| s.eq_ignore_ascii_case(name));
     names.iter().enumerate().rev().find_map(|(at, name)| {
         let name = &name[..letters.unwrap_or(name.len())];
-        begins(name).then_some((at as i64, &rest[name.len()..]))
+        let (begin, after) = rest.split_at_checked(name.len())?;
+        begin.eq_ignore_ascii_case(name).then_some((at as i64, after))
     })
 }
 
@@ -137,9 +137,7 @@ impl Read {
                 }
                 return Ok(&rest[length..]);
             }
-            Key::MonthName => {
-                named(rest, &MONTHS, None).or(named(rest, &MONTHS, Some(3))).ok_or_else(shown)?
-            }
+            Key::MonthName => named(rest, &MONTHS, None).ok_or_else(shown)?,
             Key::MonthShort => named(rest, &MONTHS, Some(3)).ok_or_else(shown)?,
             Key::MonthRoman => named(rest, &ROMAN, None).ok_or_else(shown)?,
             Key::DayName => named(rest, &DAYS, None).ok_or_else(shown)?,
@@ -161,6 +159,12 @@ impl Read {
             Key::Quarter | Key::DayOfWeek | Key::IsoDayOfWeek | Key::WeekOfMonth => number(1)?,
             _ => number(2)?,
         };
+        // So that nothing that is computed of it overflows.
+        if i32::try_from(value).is_err() {
+            let message = format!("value for \"{name}\" in source string is out of range");
+            return Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message)
+                .detail("Value must be in the range -2147483648 to 2147483647."));
+        }
         self.put(key, value)?;
         Ok(rest)
     }

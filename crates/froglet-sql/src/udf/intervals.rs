@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 };
 use froglet_engine::{ColumnType, Interval, Value};
 
-use super::numbers;
+use super::{distinct, numbers};
 use crate::semantics::time_arith::INTERVAL;
 use crate::semantics::{aggregates, numerics};
 use crate::types::cell::{Cell, cell_at};
@@ -147,8 +147,12 @@ impl AggregateUDFImpl for OfIntervals {
         Ok(INTERVAL)
     }
 
-    fn accumulator(&self, _args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(State { what: self.what, value: None, count: 0 }))
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let state = Box::new(State { what: self.what, value: None, count: 0 });
+        Ok(match args.is_distinct {
+            true => distinct::accumulator(state, vec![INTERVAL]),
+            false => state,
+        })
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
@@ -156,6 +160,9 @@ impl AggregateUDFImpl for OfIntervals {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if args.is_distinct {
+            return Ok(distinct::state_fields(&args));
+        }
         let value = Field::new(format!("{}[value]", args.name), INTERVAL, true);
         let count = Field::new(format!("{}[count]", args.name), DataType::Int64, false);
         Ok(vec![Arc::new(value), Arc::new(count)])

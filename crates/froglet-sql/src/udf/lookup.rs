@@ -29,7 +29,7 @@ pub fn split_name(text: &str) -> Result<Vec<String>, SqlError> {
                 }
             }
         } else {
-            while let Some(c) = chars.next_if(|c| *c != '.') {
+            while let Some(c) = chars.next_if(|c| *c != '.' && !c.is_whitespace()) {
                 part.push(c.to_ascii_lowercase());
             }
         }
@@ -37,6 +37,7 @@ pub fn split_name(text: &str) -> Result<Vec<String>, SqlError> {
             return Err(bad());
         }
         parts.push(part);
+        while chars.next_if(|c| c.is_whitespace()).is_some() {}
         match chars.next() {
             None => return Ok(parts),
             Some('.') => {}
@@ -45,14 +46,35 @@ pub fn split_name(text: &str) -> Result<Vec<String>, SqlError> {
     }
 }
 
+/// An object's number as a text may give it: `-` is none.
+fn written_oid(text: &str) -> Option<u32> {
+    match text.trim() {
+        "-" => Some(0),
+        number => number.parse().ok(),
+    }
+}
+
 /// The oid of a relation by name: user objects along the search path, then system tables.
 pub fn relation_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
-    if let Ok(oid) = text.trim().parse::<u32>() {
+    if let Some(oid) = written_oid(text) {
         return Ok(oid);
     }
-    find_relation(session, text)?.ok_or_else(|| {
-        SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{text}\" does not exist"))
-    })
+    if let Some(oid) = find_relation(session, text)? {
+        return Ok(oid);
+    }
+    known_schema(session, text)?;
+    Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{text}\" does not exist")))
+}
+
+/// 3F000 where a name in two parts is in a schema that there is not.
+fn known_schema(session: &dyn SessionFunctions, text: &str) -> Result<(), SqlError> {
+    match &split_name(text)?[..] {
+        [.., schema, _] if crate::pgcatalog::schema_oid(&session.catalog(), schema).is_none() => {
+            let message = format!("schema \"{schema}\" does not exist");
+            Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The oid of a relation by name, or `None`.
@@ -61,7 +83,10 @@ pub fn find_relation(session: &dyn SessionFunctions, text: &str) -> Result<Optio
     let Some(name) = parts.pop() else { return Ok(None) };
     let catalog = session.catalog();
     let schemas = match parts.pop() {
-        Some(schema) => vec![schema],
+        Some(schema) => {
+            of_this_database(session, &parts, text)?;
+            vec![schema]
+        }
         None => {
             let mut path = vec!["pg_catalog".to_owned()];
             path.extend(session.search_path());
@@ -74,14 +99,36 @@ pub fn find_relation(session: &dyn SessionFunctions, text: &str) -> Result<Optio
     }))
 }
 
+/// Refuses what stands before a schema's name unless it is this database's.
+fn of_this_database(
+    session: &dyn SessionFunctions,
+    before: &[String],
+    text: &str,
+) -> Result<(), SqlError> {
+    match before {
+        [] => Ok(()),
+        [database] if *database == session.database() => Ok(()),
+        [_] => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("cross-database references are not implemented: {text}"),
+        )),
+        _ => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            format!("improper relation name (too many dotted names): {text}"),
+        )),
+    }
+}
+
 /// The oid of a type by name.
 pub fn type_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
-    if let Ok(oid) = text.trim().parse::<u32>() {
+    if let Some(oid) = written_oid(text) {
         return Ok(oid);
     }
-    find_type(session, text)?.ok_or_else(|| {
-        SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist"))
-    })
+    if let Some(oid) = find_type(session, text)? {
+        return Ok(oid);
+    }
+    known_schema(session, text.trim().trim_end_matches("[]"))?;
+    Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist")))
 }
 
 /// The oid of a type by name, or `None`: the system's types, then users' along the search path.
@@ -105,18 +152,22 @@ pub fn find_type(session: &dyn SessionFunctions, text: &str) -> Result<Option<u3
     let Some(name) = parts.pop() else { return Ok(None) };
     let catalog = session.catalog();
     let schemas = parts.pop().map_or_else(|| session.search_path(), |schema| vec![schema]);
-    let of = |schema| catalog.types.get(&(schema, name.clone())).copied();
-    let found = schemas.into_iter().find_map(of).and_then(|id| catalog.enum_type(id));
-    Ok(found.map(|def| if is_array { def.array } else { def.id }))
+    let find = |name: &str| {
+        let of = |schema: &String| catalog.types.get(&(schema.clone(), name.to_owned())).copied();
+        schemas.iter().find_map(of).and_then(|id| catalog.enum_type(id))
+    };
+    if let Some(def) = find(&name) {
+        return Ok(Some(if is_array { def.array } else { def.id }));
+    }
+    // An array type has its element's name behind an underscore.
+    let element = name.strip_prefix('_').filter(|_| !is_array);
+    Ok(element.and_then(find).map(|def| def.array))
 }
 
 /// The oid of a function by name. Those that types are read and written by have one.
 pub fn function_oid(text: &str) -> Result<u32, SqlError> {
-    if let Ok(oid) = text.trim().parse::<u32>() {
+    if let Some(oid) = written_oid(text) {
         return Ok(oid);
-    }
-    if text.trim() == "-" {
-        return Ok(0);
     }
     let mut parts = split_name(text)?;
     let name = parts.pop().unwrap_or_default();
@@ -139,24 +190,107 @@ pub fn function_oid(text: &str) -> Result<u32, SqlError> {
     })
 }
 
-/// The oid of a role by name.
-pub fn role_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
-    if let Ok(oid) = text.trim().parse::<u32>() {
+/// The oid of a function by its name and the types of its arguments: `lower(text)`.
+pub fn procedure_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
+    if let Some(oid) = written_oid(text) {
         return Ok(oid);
     }
-    if text.trim() == "-" {
-        return Ok(0);
+    let bad = |what: &str| SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, what.to_owned());
+    let (name, rest) = text.split_once('(').ok_or_else(|| bad("expected a left parenthesis"))?;
+    let list =
+        rest.trim_end().strip_suffix(')').ok_or_else(|| bad("expected a right parenthesis"))?;
+    let undefined = || {
+        let message = format!("function \"{text}\" does not exist");
+        SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+    };
+    let mut parts = split_name(name.trim_end())?;
+    let name = parts.pop().unwrap_or_default();
+    if parts.pop().is_some_and(|schema| schema != "pg_catalog") {
+        return Err(undefined());
     }
-    let name = split_name(text)?.pop().unwrap_or_default();
+    let written: Vec<&str> = match list.trim() {
+        "" => Vec::new(),
+        list => list.split(',').map(str::trim).collect(),
+    };
+    // Functions that types are read and written by take what no value has the type of.
+    let is_pseudo = |name: &str| {
+        matches!(name, "cstring" | "internal" | "any" | "anyelement" | "anyarray" | "record")
+    };
+    if written.iter().any(|name| is_pseudo(name)) {
+        return crate::pgcatalog::type_io::function_oid(&name).ok_or_else(undefined);
+    }
+    let arguments: Vec<i64> = written
+        .iter()
+        .map(|ty| type_oid(session, ty).map(i64::from))
+        .collect::<Result<_, SqlError>>()?;
+    let mut named = procs::named(&name);
+    named.find(|proc| proc.arguments == arguments).map(|proc| proc.oid).ok_or_else(undefined)
+}
+
+/// A function as regprocedure shows it.
+fn procedure_text(session: &dyn SessionFunctions, oid: u32) -> Option<String> {
+    let Some(proc) = procs::by_oid(oid) else {
+        return crate::pgcatalog::type_io::function_name(oid).map(str::to_owned);
+    };
+    let ty = |oid: &i64| {
+        let oid = u32::try_from(*oid).unwrap_or(0);
+        match names::type_row(oid) {
+            Some(_) => names::type_name(types::plain(oid)),
+            None => enums::name_in(session, oid).unwrap_or_else(|| pseudo_type(oid).to_owned()),
+        }
+    };
+    let arguments: Vec<String> = proc.arguments.iter().map(ty).collect();
+    Some(format!("{}({})", quote_ident(proc.name), arguments.join(",")))
+}
+
+/// Types of arguments that no value has.
+fn pseudo_type(oid: u32) -> &'static str {
+    match oid {
+        2275 => "cstring",
+        2276 => "\"any\"",
+        2277 => "anyarray",
+        2281 => "internal",
+        2283 => "anyelement",
+        2776 => "anynonarray",
+        3500 => "anyenum",
+        5077 => "anycompatible",
+        5078 => "anycompatiblearray",
+        _ => "???",
+    }
+}
+
+/// The oid of a role by name.
+pub fn role_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
+    if let Some(oid) = written_oid(text) {
+        return Ok(oid);
+    }
+    let name = one_name(text)?;
     let catalog = session.catalog();
     catalog.role(&name).map(|role| role.id).ok_or_else(|| crate::roles::no_role(&name))
 }
 
 /// The oid of a schema by name.
 pub fn schema_oid(session: &dyn SessionFunctions, text: &str) -> Result<u32, SqlError> {
-    crate::pgcatalog::schema_oid(&session.catalog(), text).ok_or_else(|| {
+    if let Some(oid) = written_oid(text) {
+        return Ok(oid);
+    }
+    find_schema(session, text)?.ok_or_else(|| {
         SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{text}\" does not exist"))
     })
+}
+
+/// The oid of a schema by name, or `None`.
+pub fn find_schema(session: &dyn SessionFunctions, text: &str) -> Result<Option<u32>, SqlError> {
+    Ok(crate::pgcatalog::schema_oid(&session.catalog(), &one_name(text)?))
+}
+
+/// A name of one part, with or without quotes.
+fn one_name(text: &str) -> Result<String, SqlError> {
+    let mut parts = split_name(text)?;
+    match (parts.pop(), parts.is_empty()) {
+        (Some(name), true) => Ok(name),
+        _ => Err(SqlError::new(SqlState::new("42602"), "invalid name syntax")),
+    }
 }
 
 /// Where an oid's relation is: schema and name.
@@ -203,19 +337,34 @@ fn is_reserved(name: &str) -> bool {
         "as",
         "asc",
         "asymmetric",
+        "authorization",
+        "between",
+        "bigint",
+        "binary",
+        "bit",
+        "boolean",
         "both",
         "case",
         "cast",
+        "char",
+        "character",
         "check",
+        "coalesce",
         "collate",
+        "collation",
         "column",
+        "concurrently",
         "constraint",
         "create",
+        "cross",
         "current_date",
         "current_role",
+        "current_schema",
         "current_time",
         "current_timestamp",
         "current_user",
+        "dec",
+        "decimal",
         "default",
         "deferrable",
         "desc",
@@ -224,52 +373,111 @@ fn is_reserved(name: &str) -> bool {
         "else",
         "end",
         "except",
+        "exists",
+        "extract",
         "false",
         "fetch",
+        "float",
         "for",
         "foreign",
+        "freeze",
         "from",
+        "full",
         "grant",
+        "greatest",
         "group",
+        "grouping",
         "having",
+        "ilike",
         "in",
         "initially",
+        "inner",
+        "inout",
+        "int",
+        "integer",
         "intersect",
+        "interval",
         "into",
+        "is",
+        "isnull",
+        "join",
         "lateral",
         "leading",
+        "least",
+        "left",
+        "like",
         "limit",
         "localtime",
         "localtimestamp",
+        "national",
+        "natural",
+        "nchar",
+        "none",
+        "normalize",
         "not",
+        "notnull",
         "null",
+        "nullif",
+        "numeric",
         "offset",
         "on",
         "only",
         "or",
         "order",
+        "out",
+        "outer",
+        "overlaps",
+        "overlay",
         "placing",
+        "position",
+        "precision",
         "primary",
+        "real",
         "references",
         "returning",
+        "right",
+        "row",
         "select",
         "session_user",
+        "setof",
+        "similar",
+        "smallint",
         "some",
+        "substring",
         "symmetric",
         "table",
+        "tablesample",
         "then",
+        "time",
+        "timestamp",
         "to",
         "trailing",
+        "treat",
+        "trim",
         "true",
         "union",
         "unique",
         "user",
         "using",
+        "values",
+        "varchar",
         "variadic",
+        "verbose",
         "when",
         "where",
         "window",
         "with",
+        "xmlattributes",
+        "xmlconcat",
+        "xmlelement",
+        "xmlexists",
+        "xmlforest",
+        "xmlnamespaces",
+        "xmlparse",
+        "xmlpi",
+        "xmlroot",
+        "xmlserialize",
+        "xmltable",
     ];
     RESERVED.binary_search(&name).is_ok()
 }
@@ -309,8 +517,10 @@ pub fn names_of(session: &dyn SessionFunctions, kind: u32, array: &ArrayRef) -> 
                 Some(_) => names::type_name(types::plain(oid)),
                 None => enums::name_in(session, oid).unwrap_or_else(|| oid.to_string()),
             },
+            oids::REGNAMESPACE | oids::REGPROCEDURE if oid == 0 => "-".to_owned(),
+            oids::REGPROCEDURE => procedure_text(session, oid).unwrap_or_else(|| oid.to_string()),
             oids::REGNAMESPACE => crate::pgcatalog::schema_name(&session.catalog(), oid)
-                .unwrap_or_else(|| oid.to_string()),
+                .map_or_else(|| oid.to_string(), |name| quote_ident(&name)),
             oids::REGROLE if oid == 0 => "-".to_owned(),
             oids::REGROLE => crate::pgcatalog::cluster::role_name(&session.catalog(), oid)
                 .map_or_else(|| oid.to_string(), |name| quote_ident(&name)),

@@ -8,6 +8,7 @@ pub mod bytes;
 pub mod case;
 pub mod catalog;
 pub mod decimal;
+mod distinct;
 pub mod enum_range;
 pub mod extremes;
 pub mod fields;
@@ -52,7 +53,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 use crate::semantics::arith::Negative;
-use crate::semantics::{cast_names, common, identity, named, quantified};
+use crate::semantics::{cast_names, common, identity, merged_columns, named, quantified};
 use crate::types::oids;
 use simple::{Out, Simple};
 
@@ -126,6 +127,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(quantified::functions());
     all.extend(named::functions());
     all.push(identity::function(cast_names::NAME));
+    all.push(identity::function(merged_columns::OWN));
     all
 }
 

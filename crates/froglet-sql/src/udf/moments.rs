@@ -39,7 +39,7 @@ pub static ALL: &[Overload] = &[
         Ok(Out::Time(Zone::current().to_utc(local(c)?)))
     }),
     Overload::new("make_timestamptz", TIMESTAMPS_IN, TIMESTAMPTZ, |_, c| {
-        Ok(Out::Time(zone_of(text(c, 6))?.to_utc(local(c)?)))
+        Ok(Out::Time(iso_zone(text(c, 6))?.to_utc(local(c)?)))
     }),
     Overload::new("make_interval", LENGTHS, INTERVAL, |_, c| interval(c)).optional(7),
     Overload::new("age", &[TIMESTAMP, TIMESTAMP], INTERVAL, |_, c| Ok(age(us(c, 0), us(c, 1)))),
@@ -239,7 +239,7 @@ fn overlaps(cells: Cells<'_>) -> Out {
         Cell::Null => None,
         // The end of a period is a moment, or how long after its beginning.
         Cell::Interval(months, days, time) => match cells[at - 1] {
-            Cell::Timestamp(from) => after(Zone::Utc, from, months.into(), days.into(), time),
+            Cell::Timestamp(from) => after(Zone::UTC, from, months.into(), days.into(), time),
             Cell::TimestampTz(from) => {
                 after(Zone::current(), from, months.into(), days.into(), time)
             }
@@ -270,14 +270,23 @@ fn overlaps(cells: Cells<'_>) -> Out {
     }
 }
 
+/// A zone in which `+2` is east of UTC; everywhere else a zone is POSIX's, and west.
+fn iso_zone(text: &str) -> Result<Zone, SqlError> {
+    match (text.strip_prefix('+'), text.strip_prefix('-')) {
+        (Some(rest), _) => zone_of(&format!("-{rest}")),
+        (_, Some(rest)) => zone_of(&format!("+{rest}")),
+        _ => zone_of(text),
+    }
+}
+
 fn time_of_day() -> String {
     let zone = Zone::current();
     let now = now_us();
     let local = chrono::DateTime::from_timestamp_micros(zone.to_local(now)).unwrap_or_default();
     let offset = zone.offset_s(now);
-    let name = match zone {
-        Zone::Utc => "UTC".to_owned(),
-        _ => format!("{}{:02}", if offset < 0 { '-' } else { '+' }, offset.abs() / 3600),
+    let name = match zone.is_utc() {
+        true => "UTC".to_owned(),
+        false => format!("{}{:02}", if offset < 0 { '-' } else { '+' }, offset.abs() / 3600),
     };
     format!("{} {name}", local.format("%a %b %d %H:%M:%S%.6f %Y"))
 }

@@ -234,13 +234,12 @@ pub fn implicit(from: u32, to: u32) -> bool {
         FLOAT8 => Some(5),
         _ => None,
     };
-    let named = |oid| matches!(oid, REGCLASS | REGTYPE | REGPROC | REGNAMESPACE | REGROLE);
     match (from, to) {
         _ if from == to => true,
         (VARCHAR | BPCHAR | NAME | CHAR, TEXT) | (TEXT | VARCHAR, NAME | BPCHAR | VARCHAR) => true,
         (DATE, TIMESTAMP | TIMESTAMPTZ) | (TIMESTAMP, TIMESTAMPTZ) | (TIME, INTERVAL) => true,
         (INT2 | INT4 | INT8, OID) => true,
-        (from, OID) => named(from),
+        (from, OID) => crate::types::names_objects(from),
         _ => matches!((rank(from), rank(to)), (Some(from), Some(to)) if from < to),
     }
 }

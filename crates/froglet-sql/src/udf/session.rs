@@ -129,6 +129,14 @@ fn clocks() -> Vec<Arc<ScalarUDF>> {
         .alias(&["today"])
         .volatile()
         .build(),
+        // There is no time with time zone.
+        Simple::new("localtime", &[], TIME, |s, _| {
+            let local = s.zone().to_local(s.transaction_time_us());
+            Ok(Out::Time(local.rem_euclid(DAY_US)))
+        })
+        .alias(&["current_time"])
+        .volatile()
+        .build(),
     ]
 }
 

@@ -33,7 +33,7 @@ pub static ALL: &[Overload] = &[
         .optional(1)
         .set(),
     Overload::new("generate_series", &[TIMESTAMP, TIMESTAMP, INTERVAL], TIMESTAMP, |_, c| {
-        times(c, Zone::Utc)
+        times(c, Zone::UTC)
     })
     .set(),
     Overload::new("generate_series", INSTANTS, TIMESTAMPTZ, |_, c| times(c, Zone::current())).set(),

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 
+use super::distinct;
 use super::numbers::{self, What};
 use crate::semantics::numerics::is_number;
 use crate::types::EXACT;
@@ -111,7 +112,8 @@ impl AggregateUDFImpl for Statistic {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let number = |ty: &DataType| is_number(ty) || ty.is_null();
+        // Utf8 is a literal's that has no type of its own.
+        let number = |ty: &DataType| is_number(ty) || matches!(ty, DataType::Null | DataType::Utf8);
         match types {
             [ty] if self.kind.of_one() && number(ty) => Ok(vec![match ty {
                 DataType::Decimal128(..) | &EXACT => ty.clone(),
@@ -139,7 +141,11 @@ impl AggregateUDFImpl for Statistic {
         let numeric = matches!(args.expr_fields[0].data_type(), DataType::Decimal128(..) | &EXACT);
         Ok(match self.kind.of_numerics().filter(|_| numeric) {
             Some(what) => numbers::accumulator(what, args.is_distinct),
-            None => Box::new(Sums { kind: self.kind, ..Sums::of(self.kind) }),
+            None if args.is_distinct => {
+                let types = args.expr_fields.iter().map(|field| field.data_type().clone());
+                distinct::accumulator(Box::new(Sums::of(self.kind)), types.collect())
+            }
+            None => Box::new(Sums::of(self.kind)),
         })
     }
 
@@ -148,6 +154,7 @@ impl AggregateUDFImpl for Statistic {
             Arc::new(Field::new(format!("{}[{at}]", args.name), ty, true))
         };
         Ok(match args.input_fields[0].data_type() {
+            ty if args.is_distinct && *ty == DataType::Float64 => distinct::state_fields(&args),
             DataType::Decimal128(..) | &EXACT => vec![numbers::state_field(args.name)],
             _ => (0..6).map(|at| field(at, DataType::Float64)).collect(),
         })
@@ -186,6 +193,11 @@ impl Sums {
             self.xx += dx * dx * scale;
             self.yy += dy * dy * scale;
             self.xy += dx * dy * scale;
+        } else {
+            // What is no number makes none of what is summed up, though one value deviates from nothing.
+            let of_x = if x.is_finite() { 0.0 } else { f64::NAN };
+            let of_y = if y.is_finite() { 0.0 } else { f64::NAN };
+            (self.xx, self.yy, self.xy) = (of_x, of_y, of_x + of_y);
         }
     }
 

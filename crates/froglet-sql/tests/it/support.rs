@@ -187,7 +187,9 @@ impl Client {
         let mut rows = Vec::new();
         while let Some(batch) = stream.next().await {
             match batch {
-                Ok(batch) => render(&fields, &batch, &mut rows),
+                Ok(batch) => {
+                    self.session.zone().run(|| render(&fields, &batch, &mut rows));
+                }
                 Err(e) => {
                     self.session.note_failure();
                     return Err(e);

@@ -220,7 +220,12 @@ impl Int {
         if let (Int::Small(a), Int::Small(b)) = (self, other) {
             return Int::from_magnitude(false, a.unsigned_abs().gcd(&b.unsigned_abs()));
         }
-        Int::from_big(self.to_big().gcd(&other.to_big()))
+        // The library subtracts, bit by bit: divisions first bring numbers of different sizes together.
+        let (mut a, mut b) = (self.to_big(), other.to_big());
+        while b.bits().abs_diff(a.bits()) > 64 && b.sign() != num_bigint::Sign::NoSign {
+            (a, b) = (b.clone(), a % b);
+        }
+        Int::from_big(a.gcd(&b))
     }
 }
 
