@@ -23,6 +23,7 @@ mod grant;
 mod needs;
 mod owned;
 pub mod parse;
+mod sources;
 mod who;
 
 pub(crate) use owned::Makes;

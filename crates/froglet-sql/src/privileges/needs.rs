@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 use froglet_schema::ObjectId;
 
 use super::bits;
+use super::sources::{Of, Source, SourceColumn, of_query, renamed};
 use crate::command::fold;
 use crate::pgcatalog::{self, Columns};
 use crate::resolve::{Names, Relation};
@@ -49,50 +50,6 @@ pub(super) struct Need {
     pub(super) selected: Marked,
     pub(super) inserted: Marked,
     pub(super) updated: Marked,
-}
-
-/// Something in FROM: its name there, its columns, and what is needed on it.
-#[derive(Clone, Debug)]
-struct Source {
-    schema: Option<String>,
-    name: String,
-    columns: Vec<SourceColumn>,
-    needs: Vec<usize>,
-}
-
-/// A column of something in FROM.
-#[derive(Clone, Debug)]
-struct SourceColumn {
-    /// As the statement calls it.
-    name: String,
-    /// What it is read from: a column of a relation, or whole relations. Columns of subqueries have been looked at.
-    of: Of,
-}
-
-#[derive(Clone, Debug)]
-enum Of {
-    Column(usize, String),
-    Whole(Vec<usize>),
-    Query,
-}
-
-fn of_query(names: Vec<String>) -> Vec<SourceColumn> {
-    names.into_iter().map(|name| SourceColumn { name, of: Of::Query }).collect()
-}
-
-impl Source {
-    fn has(&self, name: &str) -> bool {
-        self.columns.iter().any(|column| column.name == name)
-    }
-
-    fn names(&self) -> impl Iterator<Item = &String> {
-        self.columns.iter().map(|column| &column.name)
-    }
-
-    /// What the columns of a name are read from.
-    fn of(&self, name: &str) -> impl Iterator<Item = Of> {
-        self.columns.iter().filter(move |column| column.name == name).map(|c| c.of.clone())
-    }
 }
 
 /// Walks over a statement.
@@ -526,7 +483,7 @@ impl<'a> Walk<'a> {
                     _ => None,
                 };
                 let source = with.unwrap_or_else(|| self.relation(name, bits::SELECT));
-                self.aliased(source, alias.as_ref())
+                source.aliased(alias.as_ref())
             }
             TableFactor::Derived { subquery, alias, .. } => {
                 let columns = self.deeper(subquery);
@@ -585,41 +542,7 @@ impl<'a> Walk<'a> {
 
     fn made(&self, columns: Vec<String>, alias: Option<&TableAlias>, name: &str) -> Source {
         let (name, columns) = (name.to_owned(), of_query(columns));
-        self.aliased(Source { schema: None, name, columns, needs: Vec::new() }, alias)
-    }
-
-    /// Columns that an alias names are found by that name alone [N3]. What is found as several relations [N1] has the
-    /// columns of each one after the other.
-    fn aliased(&self, mut source: Source, alias: Option<&TableAlias>) -> Source {
-        if let Some(alias) = alias {
-            source.name = fold(&alias.name);
-            source.schema = None;
-            let mut place = 0;
-            let mut last = None;
-            for column in &mut source.columns {
-                let need = match &column.of {
-                    Of::Column(need, _) => Some(*need),
-                    Of::Whole(_) | Of::Query => None,
-                };
-                if need != last {
-                    (place, last) = (0, need);
-                }
-                if let Some(named) = alias.columns.get(place) {
-                    column.name = fold(&named.name);
-                }
-                place += 1;
-            }
-            // Of rows of which it is not known what columns they have.
-            let more = alias.columns.iter().skip(source.columns.len());
-            let of = || match source.needs.is_empty() {
-                true => Of::Query,
-                false => Of::Whole(source.needs.clone()),
-            };
-            let more: Vec<SourceColumn> =
-                more.map(|column| SourceColumn { name: fold(&column.name), of: of() }).collect();
-            source.columns.extend(more);
-        }
-        source
+        Source { schema: None, name, columns, needs: Vec::new() }.aliased(alias)
     }
 
     /// A statement that writes; the columns that it returns.
@@ -739,7 +662,7 @@ impl<'a> Walk<'a> {
         };
         let source = self.relation(name, required);
         let needs = source.needs.clone();
-        let source = self.aliased(source, alias.as_ref());
+        let source = source.aliased(alias.as_ref());
         self.push(source);
         needs
     }
@@ -859,17 +782,6 @@ impl Look for Walk<'_> {
     fn query_end(&mut self) {
         self.within = self.within.saturating_sub(1);
     }
-}
-
-fn renamed(mut columns: Vec<String>, alias: &TableAlias) -> Vec<String> {
-    for (at, column) in alias.columns.iter().enumerate() {
-        let name = fold(&column.name);
-        match columns.get_mut(at) {
-            Some(known) => *known = name,
-            None => columns.push(name),
-        }
-    }
-    columns
 }
 
 /// The name of an output column that has none of its own.
