@@ -338,12 +338,17 @@ impl Session {
         param_oids: &[u32],
     ) -> Result<Arc<Prepared>, SqlError> {
         let zone = self.zone();
-        let outcome = {
-            let prepare = pin!(self.prepare_inner(statement, param_oids));
-            zone::scope(zone, pin!(query_run::guard(prepare))).await
-        };
+        let outcome = zone::scope(zone, pin!(self.prepare_guarded(statement, param_oids))).await;
         let checked = outcome.and_then(|prepared| prepared.check_parameters().map(|()| prepared));
         checked.map_err(|e| self.failed(parse::locate(statement, e)))
+    }
+
+    async fn prepare_guarded(
+        &mut self,
+        statement: &ParsedStatement,
+        param_oids: &[u32],
+    ) -> Result<Arc<Prepared>, SqlError> {
+        query_run::guard(pin!(self.prepare_inner(statement, param_oids))).await
     }
 
     async fn prepare_inner(
@@ -404,10 +409,7 @@ impl Session {
     /// Prepares and runs one statement of a simple query.
     pub async fn simple(&mut self, statement: &ParsedStatement) -> Result<Outcome, SqlError> {
         let zone = self.zone();
-        let outcome = {
-            let prepare = pin!(self.prepare_inner(statement, &[]));
-            zone::scope(zone, pin!(query_run::guard(prepare))).await
-        };
+        let outcome = zone::scope(zone, pin!(self.prepare_guarded(statement, &[]))).await;
         let prepared = outcome.map_err(|e| self.failed(parse::locate(statement, e)))?;
         if !prepared.params.is_empty() {
             let e = SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1");

@@ -23,7 +23,6 @@ use super::{array_ops, casts, common, json_ops, measures, numerics, time_arith};
 use crate::error::SqlError;
 use crate::expr::param_index;
 use crate::types::{self, oids, sql_type_of_field};
-use crate::udf::guarded;
 
 /// Plans binary operators.
 #[derive(Debug)]
@@ -266,10 +265,6 @@ fn concatenated(
         _ => expr,
     };
     let (left, right) = (text(left, l), text(right, r));
-    if is_text(&left) && is_text(&right) {
-        let call = ScalarFunction::new_udf(guarded::concat(), vec![left, right]);
-        return Ok(PlannerResult::Planned(Expr::ScalarFunction(call)));
-    }
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 

@@ -1,9 +1,8 @@
-//! DataFusion's functions whose results may be much longer than what they are given: room is asked for first. And
-//! `froglet_concat(a, b)`, which is `a || b` of texts: DataFusion's operator would ask for none.
+//! DataFusion's functions whose results may be much longer than what they are given: room is asked for first.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
@@ -12,7 +11,6 @@ use datafusion::functions::string;
 use datafusion::functions_nested::string::array_to_string_udf;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
 };
 
 use crate::context::current_session;
@@ -26,75 +24,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     let all: [(Arc<ScalarUDF>, Bound); 2] =
         [(string::replace(), replaced), (array_to_string_udf(), joined)];
     let guarded = all.map(|(inner, bound)| ScalarUDF::new_from_impl(Guarded { inner, bound }));
-    guarded.into_iter().map(Arc::new).chain([concat()]).collect()
-}
-
-/// `a || b`.
-pub const CONCAT: &str = "froglet_concat";
-
-/// The function of `||`.
-pub fn concat() -> Arc<ScalarUDF> {
-    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-        let types = vec![DataType::Utf8View, DataType::Utf8View];
-        let signature = Signature::exact(types, Volatility::Immutable);
-        Arc::new(ScalarUDF::new_from_impl(Concat { signature }))
-    });
-    FUNCTION.clone()
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Concat {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Concat {
-    fn name(&self) -> &str {
-        CONCAT
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8View)
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let session = current_session(&args.config_options);
-        let mut room = Room::new(session.as_ref());
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if is_scalar { 1 } else { args.number_rows };
-        let sides = args.args.iter().map(array_once).collect::<Result<Vec<_>>>()?;
-        let sides = [sides[0].as_string_view(), sides[1].as_string_view()];
-        let mut builder = StringViewBuilder::with_capacity(rows);
-        let mut joined = String::new();
-        for row in 0..rows {
-            let [left, right] = sides.map(|side| {
-                let row = if side.len() == 1 { 0 } else { row };
-                side.is_valid(row).then(|| side.value(row))
-            });
-            let (Some(left), Some(right)) = (left, right) else {
-                builder.append_null();
-                continue;
-            };
-            room.grow(left.len() + right.len())?;
-            joined.clear();
-            joined.push_str(left);
-            joined.push_str(right);
-            builder.append_value(&joined);
-        }
-        let array: ArrayRef = Arc::new(builder.finish());
-        if is_scalar {
-            return ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar);
-        }
-        room.made(&array);
-        Ok(ColumnarValue::Array(array))
-    }
+    guarded.into_iter().map(Arc::new).collect()
 }
 
 #[derive(Debug)]

@@ -14,7 +14,7 @@ pub mod extremes;
 pub mod fields;
 pub mod format;
 pub mod from_char;
-pub(crate) mod guarded;
+mod guarded;
 pub mod hash;
 mod idents;
 pub mod intervals;
