@@ -31,8 +31,8 @@ pub mod value;
 pub use crash_point::CrashPoint;
 pub use engine::{
     BlockCounts, BlockRows, ColumnFill, ColumnStats, Direction, Engine, EngineTxn, Feed, HeldBack,
-    Holder, IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom, MigrateError, RowWrite,
-    Savepoint, Snapshot, Table, WriteStop,
+    Holder, IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom, MigrateError,
+    RowWrite, Savepoint, Snapshot, Table, WriteStop,
 };
 pub use error::{EngineError, ReadFailed, SqlState};
 pub use id::{ColumnId, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};

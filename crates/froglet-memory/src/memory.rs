@@ -51,11 +51,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub fn new(limit_bytes: u64) -> Budget {
-        Budget {
-            limit_bytes,
-            used_bytes: AtomicU64::new(0),
-            borrowed_bytes: AtomicU64::new(0),
-        }
+        Budget { limit_bytes, used_bytes: AtomicU64::new(0), borrowed_bytes: AtomicU64::new(0) }
     }
 
     /// Whether `bytes` more may be used.

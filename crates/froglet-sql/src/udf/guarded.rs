@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions::string;
 use datafusion::functions_nested::string::array_to_string_udf;

@@ -390,15 +390,17 @@ fn mutate(json: &mut serde_json::Value, seed: &mut u64) {
     let mut at = json;
     loop {
         let goes_on = random(10) < 9;
+        let parts = match &*at {
+            serde_json::Value::Object(map) => map.len(),
+            serde_json::Value::Array(list) => list.len(),
+            _ => 0,
+        };
+        let n = random(parts);
         match at {
-            serde_json::Value::Object(map) if !map.is_empty() && goes_on => {
-                let n = random(map.len());
+            serde_json::Value::Object(map) if parts > 0 && goes_on => {
                 at = map.values_mut().nth(n).expect("there are so many");
             }
-            serde_json::Value::Array(list) if !list.is_empty() && goes_on => {
-                let n = random(list.len());
-                at = &mut list[n];
-            }
+            serde_json::Value::Array(list) if parts > 0 && goes_on => at = &mut list[n],
             other => {
                 *other = match (&*other, random(4)) {
                     (serde_json::Value::String(text), 0 | 1) => {
