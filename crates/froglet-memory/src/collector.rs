@@ -214,6 +214,9 @@ impl Core {
         let mut round = 0;
         loop {
             self.collect(usize::MAX, false);
+            if let Some(mut work) = self.garbage.working.try_lock() {
+                self.prune(&mut work, true);
+            }
             reclaim::advance();
             let refused = match admit() {
                 Ok(()) => return Ok(()),
@@ -270,7 +273,7 @@ impl Core {
             }
         }
         if may_settle {
-            self.prune(&mut work);
+            self.prune(&mut work, false);
         }
         done
     }

@@ -233,16 +233,19 @@ impl OfSpaces<'_> {
 }
 
 impl Core {
-    /// Prunes what waits behind old views and pins, if that has grown enough since it was last looked at.
-    pub(crate) fn prune(&self, work: &mut Work) {
+    /// Prunes what waits behind old views and pins, if that has grown enough since it was last looked at: by less if
+    /// somebody is `refused` memory otherwise.
+    pub(crate) fn prune(&self, work: &mut Work, refused: bool) {
         let waiting = self.garbage.waiting_bytes() + work.held_bytes;
         work.left_bytes = work.left_bytes.min(waiting);
-        let step = match self.budget.is_short() {
-            true => work.left_bytes.min(self.budget.limit_bytes() as usize / SHORT_PART),
-            false => work.left_bytes,
-        };
+        let part = self.budget.limit_bytes() as usize / SHORT_PART;
         let least = self.garbage.prune_bytes_min;
-        let step = if least == 0 { 0 } else { step.max(least) };
+        let step = match least {
+            0 => 0,
+            _ if refused => least.min(part),
+            _ if self.budget.is_short() => work.left_bytes.min(part).max(least),
+            _ => work.left_bytes.max(least),
+        };
         if waiting < work.left_bytes + step || waiting == 0 {
             return;
         }
@@ -275,7 +278,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::clock::aborted_word;
-    use crate::column::Cell;
+    use crate::column::{Cell, Long};
     use crate::memory::Budget;
     use crate::undo::{Header, Pool, UndoBuffer};
 
@@ -284,8 +287,8 @@ mod tests {
         let pool = Pool::new(Arc::new(Budget::new(1 << 30)));
         let mut buffer = UndoBuffer::default();
         for (seq, (kind, word, columns)) in records.iter().enumerate() {
-            let images: Vec<(ColumnId, Cell, &[u8])> =
-                columns.iter().map(|id| (ColumnId(*id), Cell::NULL, &[][..])).collect();
+            let images: Vec<(ColumnId, Cell, Long<'_>)> =
+                columns.iter().map(|id| (ColumnId(*id), Cell::NULL, Long::Copied(&[]))).collect();
             let header = Header {
                 word: *word,
                 rid: 0,

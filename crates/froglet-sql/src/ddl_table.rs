@@ -41,14 +41,7 @@ impl Ddl<'_> {
         }
         refuse_duplicates(plans.iter().map(|plan| plan.column.name.as_str()))?;
         let owned = self.compile_sources(&schema, &name, &mut plans).await?;
-        let column = |plan: &ColumnPlan| match plan.source {
-            // Others look whether it is one.
-            Source::Generated(_) => {
-                NewColumn { default: Some(stored::of_generated("NULL")), ..plan.column.clone() }
-            }
-            _ => plan.column.clone(),
-        };
-        let columns: Vec<NewColumn> = plans.iter().map(column).collect();
+        let columns: Vec<NewColumn> = plans.iter().map(|plan| plan.column.clone()).collect();
         let draft = ddl_column::draft(&schema, &name, &columns);
         let mut constraints: Vec<_> = likes.iter().flat_map(Like::constraints).collect();
         for constraint in written(&plans, &create.constraints) {
@@ -94,7 +87,14 @@ impl Ddl<'_> {
         table: &str,
         plans: &mut [ColumnPlan],
     ) -> Result<Vec<(ObjectId, String)>, Stop> {
-        let columns: Vec<NewColumn> = plans.iter().map(|plan| plan.column.clone()).collect();
+        // Others look whether a column is generated before it is known how.
+        let column = |plan: &ColumnPlan| match plan.source {
+            Source::Generated(_) => {
+                NewColumn { default: Some(stored::of_generated("NULL")), ..plan.column.clone() }
+            }
+            _ => plan.column.clone(),
+        };
+        let columns: Vec<NewColumn> = plans.iter().map(column).collect();
         let draft = ddl_column::draft(schema, table, &columns);
         let mut owned = Vec::new();
         for plan in plans {

@@ -1,7 +1,10 @@
 //! Where transactions begin and commit.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 use async_trait::async_trait;
 use froglet_engine::{Engine, EngineError, LogRoom, Lsn, SpaceId, Ts, TxnId};
@@ -169,7 +172,7 @@ impl TxnManager {
             loop {
                 match txn.part().reserve_log() {
                     Ok(LogRoom::Reserved) => break,
-                    Ok(LogRoom::Wait(room)) => futures::executor::block_on(room),
+                    Ok(LogRoom::Wait(room)) => wait_here(room),
                     Err(e) => return Some(Err(e.into())),
                 }
             }
@@ -269,5 +272,23 @@ impl TxnManager {
             return Ok(());
         }
         self.wait_durable(self.engine.appended()).await
+    }
+}
+
+/// Waits in this thread, which may be in the midst of an executor's work: those do not nest.
+fn wait_here<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
     }
 }

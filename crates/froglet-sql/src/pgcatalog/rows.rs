@@ -206,7 +206,11 @@ fn array_of(ty: &DataType, values: Vec<V>) -> Result<ArrayRef> {
         }
         DataType::Float64 => Arc::new(floats(values).collect::<Float64Array>()),
         DataType::Utf8View => Arc::new(values.into_iter().map(text).collect::<StringViewArray>()),
-        DataType::BinaryView => new_null_array(ty, values.len()),
+        // Nothing fills them.
+        DataType::BinaryView => {
+            let empty = values.iter().map(|v| (!matches!(v, V::Null)).then_some(&b""[..]));
+            Arc::new(empty.collect::<BinaryViewArray>())
+        }
         DataType::Timestamp(..) => {
             let times = values.iter().map(|v| match v {
                 V::Time(v) | V::Int(v) => Some(*v),

@@ -33,6 +33,7 @@ async fn with_an_undurable_row(settings: &str) -> (Arc<MemoryEngine>, Lsn, Clien
     let (engine, db) = lazily_flushed().await;
     let mut careless = Client::connect(&db);
     careless.run("CREATE TABLE t (k int PRIMARY KEY)").await.expect("a table is created");
+    careless.session.settle().await.expect("the table is durable");
     careless.run("SET synchronous_commit = off").await.expect("it is a setting");
     careless.run("INSERT INTO t VALUES (1)").await.expect("the key is new");
     let appended = engine.appended();
