@@ -272,6 +272,15 @@ mod tests {
     use crate::pgcatalog::SPECS;
 
     #[test]
+    fn every_relation_has_a_number_of_its_own() {
+        let mut numbers: Vec<u32> = SPECS.iter().map(|spec| spec.oid).collect();
+        numbers.sort_unstable();
+        let all = numbers.len();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all);
+    }
+
+    #[test]
     fn a_row_of_which_nothing_is_known_hides_no_other() {
         for spec in SPECS {
             let columns = Columns::parse(spec.columns);

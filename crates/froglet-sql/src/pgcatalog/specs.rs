@@ -457,7 +457,7 @@ pub const SPECS: &[Spec] = &[
     spec("froglet", "schema_changes", 13_992, 'v', "\
         id int8, migrations _int8, committed timestamptz, statements _text, reverts int8, reverted_by int8, \
         kept_columns int4, kept_until timestamptz"),
-    spec("froglet", "unreadable", 13_994, 'v', "\
+    spec("froglet", "unreadable", 13_995, 'v', "\
         id int8, kind text, schema_name text, name text, error text"),
     spec("froglet", "waits", 13_991, 'v', "\
         pid int4, statement text, waits_for int4, holder_state text, holder_statement text"),
