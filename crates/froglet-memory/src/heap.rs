@@ -144,7 +144,9 @@ struct Places {
     more: OnceLock<Box<[Bucket; BUCKETS]>>,
 }
 
-const EMPTY: AtomicPtr<Chunk> = AtomicPtr::new(std::ptr::null_mut());
+const fn empty() -> AtomicPtr<Chunk> {
+    AtomicPtr::new(std::ptr::null_mut())
+}
 
 impl Places {
     fn bucket(at: usize) -> (usize, usize) {
@@ -166,11 +168,14 @@ impl Places {
         if at >= FIRST {
             let more = self.more.get_or_init(|| Box::new([const { OnceLock::new() }; BUCKETS]));
             let (bucket, _) = Self::bucket(at);
-            more[bucket].get_or_init(|| (0..FIRST << bucket).map(|_| EMPTY).collect());
+            more[bucket].get_or_init(|| (0..FIRST << bucket).map(|_| empty()).collect());
         }
         self.get(at).expect("the place was made")
     }
 }
+
+/// Is told the view of one string.
+pub(crate) type Visit<'a> = dyn FnMut(u64, u64) + 'a;
 
 /// Moves one string: from its view to the second word that its view is to have.
 pub(crate) type Move<'a> = dyn FnMut(u64, u64) -> u64 + 'a;
@@ -251,7 +256,7 @@ pub(crate) struct Heap {
 impl Heap {
     pub fn new(budget: Arc<Budget>) -> Heap {
         Heap {
-            places: Places { first: [EMPTY; FIRST], more: OnceLock::new() },
+            places: Places { first: [const { empty() }; FIRST], more: OnceLock::new() },
             cleared: AtomicUsize::new(0),
             latch: Mutex::new(HeapState::default()),
             budget,
@@ -436,7 +441,7 @@ impl Heap {
         self: &Arc<Self>,
         state: &mut HeapState,
         guard: &Guard,
-        live: &mut dyn FnMut(&mut dyn FnMut(u64, u64)),
+        live: &mut dyn FnMut(&mut Visit<'_>),
     ) {
         for at in 0..state.chunks.len() {
             state.change(at, |held| held.live = 0);

@@ -169,7 +169,7 @@ mod tests {
     fn rows(cells: &[(usize, &[Value])]) -> BlockRows {
         let types = vec![INT; cells[0].1.len()];
         let values: Vec<Vec<Value>> = cells.iter().map(|(_, row)| row.to_vec()).collect();
-        let values: Vec<froglet_engine::Row> = values.into_iter().map(Into::into).collect();
+        let values: Vec<froglet_engine::Row> = values.into_iter().collect();
         let rids = cells.iter().map(|(slot, _)| RowId::of(0, *slot)).collect();
         BlockRows { rids, batch: batch::batch_of(&types, &values) }
     }
@@ -189,7 +189,11 @@ mod tests {
         let (drawn, counter) = (Drawn::new(vec![]), Counter(vec![], AtomicI64::new(0)));
         let null = Value::Null;
         assert_eq!(
-            filled(&drawn, &counter, &[(0, &[null.clone()]), (1, &[null.clone()])]),
+            filled(
+                &drawn,
+                &counter,
+                &[(0, std::slice::from_ref(&null)), (1, std::slice::from_ref(&null))]
+            ),
             [(0, 1), (1, 2)]
         );
         assert!(filled(&drawn, &counter, &[(0, &[Value::Int64(1)])]).is_empty());

@@ -77,10 +77,8 @@ impl Store {
         let layout = layout();
         let by_id = layout.indexes[BY_ID].key[0];
         let table = engine.open(CATALOG_SPACE, Arc::new(layout))?;
-        if recovered {
-            if let Some((_, error)) = rebuild_indexes(&[Arc::clone(&table)]).pop() {
-                return Err(error);
-            }
+        if recovered && let Some((_, error)) = rebuild_indexes(&[Arc::clone(&table)]).pop() {
+            return Err(error);
         }
         Ok(Store { table, by_id })
     }

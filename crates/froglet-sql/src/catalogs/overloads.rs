@@ -145,8 +145,8 @@ fn by_categories(left: &mut Vec<&Candidate>, given: &[u32]) {
             false => return,
         };
         let of_category = |c: &&Candidate| category(c.arguments[at]) == wanted;
-        let any_preferred = left.iter().any(|c| of_category(&c) && is_preferred(c.arguments[at]));
-        left.retain(|c| of_category(&c) && (!any_preferred || is_preferred(c.arguments[at])));
+        let any_preferred = left.iter().any(|c| of_category(c) && is_preferred(c.arguments[at]));
+        left.retain(|c| of_category(c) && (!any_preferred || is_preferred(c.arguments[at])));
     }
 }
 

@@ -133,7 +133,7 @@ pub fn mark_own(select: &mut ast::Select) {
             _ => {}
         }
     }
-    if !all && merged.is_empty() || (!all && as_condition(select, &merged)) {
+    if !all && (merged.is_empty() || as_condition(select, &merged)) {
         return;
     }
     struct Mark {

@@ -219,7 +219,7 @@ fn word(text: &str) -> Option<Word> {
     if let Some(at) = MONTHS.iter().position(is) {
         return Some(Word::Month(at as i64 + 1));
     }
-    if DAYS.iter().any(|full| is(&full)) {
+    if DAYS.iter().any(is) {
         return Some(Word::Weekday);
     }
     Some(match text {

@@ -13,6 +13,7 @@
 //! `tests/sql/fuzzed.slt`.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -297,10 +298,10 @@ async fn fuzz() -> Vec<String> {
             let text = mutated(&mut random, &pool, valid, other);
             ran += 1;
             let Err(fault) = run(&db, &text, random.below(8) == 0).await else { continue };
-            if !faults.contains_key(&fault.0) {
+            if let Entry::Vacant(place) = faults.entry(fault.0.clone()) {
                 let short = shortest(made_of, &text, &fault).await;
                 eprintln!("{}\n    {short}\n    from {text}", fault.0);
-                faults.insert(fault.0, short);
+                place.insert(short);
             }
             db = world(made_of).await;
         }

@@ -211,8 +211,13 @@ async fn a_lazy_migration_means_what_it_meant_whatever_becomes_of_names() {
     assert!(made_lazily >= LAZY.len() * CHANGES.len() / 3);
 }
 
+/// Its place, the object's number, its definition as JSON, its key.
+type CatalogRow = (RowId, i64, String, String);
+/// What is overwritten, by its key, and how.
+type Overwritten<'a> = (&'a str, &'a dyn Fn(&str) -> String);
+
 /// The catalog's own rows.
-fn catalog_rows(db: &Database) -> (Arc<dyn Table>, Vec<(RowId, i64, String, String)>) {
+fn catalog_rows(db: &Database) -> (Arc<dyn Table>, Vec<CatalogRow>) {
     let column = |id, ty| ColumnSpec { id: ColumnId(id), ty, missing: Value::Null };
     let columns = vec![
         column(1, ColumnType::Int64),
@@ -258,7 +263,7 @@ fn overwrite(db: &Database, key: &str, change: &dyn Fn(&str) -> String) {
     while !manager.make_durable(committed.lsn).expect("the log is well") {}
 }
 
-async fn corrupted(overwritten: &[(&str, &dyn Fn(&str) -> String)]) -> Server {
+async fn corrupted(overwritten: &[Overwritten<'_>]) -> Server {
     let mut server = Server::new(EAGER).await;
     for sql in SETUP {
         server.client().ok(sql).await;
