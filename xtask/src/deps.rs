@@ -52,6 +52,7 @@ const UNSAFE_IN: &[&str] = &[
     "crates/froglet-memory/src/column",
     "crates/froglet-memory/src/heap.rs",
     "crates/froglet-memory/src/memory.rs",
+    "crates/froglet-memory/src/cells.rs",
     "crates/froglet-memory/src/undo.rs",
     "crates/froglet-memory/src/index",
     "crates/froglet-engine/src/env.rs",

@@ -169,7 +169,7 @@ mod tests {
     fn rows(cells: &[(usize, &[Value])]) -> BlockRows {
         let types = vec![INT; cells[0].1.len()];
         let values: Vec<Vec<Value>> = cells.iter().map(|(_, row)| row.to_vec()).collect();
-        let values: Vec<froglet_engine::Row> = values.into_iter().collect();
+        let values: Vec<froglet_engine::Row> = values;
         let rids = cells.iter().map(|(slot, _)| RowId::of(0, *slot)).collect();
         BlockRows { rids, batch: batch::batch_of(&types, &values) }
     }
