@@ -1,5 +1,10 @@
 //! Applying a change: lock, edit, migrate, write the catalog.
 
+mod rename;
+mod scope;
+
+use rename::{rename, rename_constraint};
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -751,63 +756,6 @@ impl Catalog {
     }
 }
 
-impl Scope<'_> {
-    pub(crate) fn table(&self, id: ObjectId) -> Result<&Arc<TableVersion>, SchemaError> {
-        self.view.tables.get(&id).ok_or(SchemaError::Stale)
-    }
-
-    /// A table that is read.
-    pub(crate) fn source(&self, id: ObjectId) -> Result<&Arc<TableVersion>, SchemaError> {
-        match self.then.iter().find(|then| then.def.id == id) {
-            Some(then) => Ok(then),
-            None => self.table(id),
-        }
-    }
-
-    fn taken<'a>(&'a self, schema: &'a str) -> impl Fn(&str) -> bool + 'a {
-        move |name| self.view.names.contains_key(&(schema.to_owned(), name.to_owned()))
-    }
-}
-
-impl Change {
-    /// The existing table that a change is about.
-    pub fn table(&self) -> Option<ObjectId> {
-        match self {
-            Change::CreateTable(_)
-            | Change::CreateTableAs { .. }
-            | Change::CreateSequence(_)
-            | Change::DropSequence { .. }
-            | Change::AlterSequence(_)
-            | Change::CreatePlain(_)
-            | Change::ReplacePlain(_)
-            | Change::DropPlain { .. }
-            | Change::DropUnreadable { .. }
-            | Change::Role(_) => None,
-            Change::DropTable { table, .. }
-            | Change::Truncate { table }
-            | Change::RenameTable { table, .. }
-            | Change::AddColumn { table, .. }
-            | Change::DropColumn { table, .. }
-            | Change::RestoreColumn { table, .. }
-            | Change::RenameColumn { table, .. }
-            | Change::AlterTypes { table, .. }
-            | Change::SetNotNull { table, .. }
-            | Change::DropNotNull { table, .. }
-            | Change::SetDefault { table, .. }
-            | Change::SetDictionary { table, .. }
-            | Change::AddConstraint { table, .. }
-            | Change::AddNotValid { table, .. }
-            | Change::ValidateConstraint { table, .. }
-            | Change::AddConstraintOfIndex { table, .. }
-            | Change::DropConstraint { table, .. }
-            | Change::RenameConstraint { table, .. }
-            | Change::CreateIndex { table, .. }
-            | Change::DropIndex { table, .. }
-            | Change::RenameIndex { table, .. } => Some(*table),
-        }
-    }
-}
-
 /// Moves the transaction's read view on while it scans, if it may move.
 pub(crate) fn renewal(txn: &mut Transaction) -> impl FnMut() + Send {
     let moves = txn.isolation() == Isolation::ReadCommitted;
@@ -826,39 +774,6 @@ pub(crate) fn local_set(txn: &mut Transaction, id: ObjectId, changed: Option<Cha
     let local = local_mut(txn);
     local.changes.objects.insert(id, changed);
     local.view = None;
-}
-
-fn rename(
-    def: &TableDef,
-    edit: impl FnOnce(&mut TableDef) -> Result<(), SchemaError>,
-) -> Result<Edited, SchemaError> {
-    let mut def = def.clone();
-    edit(&mut def)?;
-    Ok(Edited { def, work: vec![], old_indexes: vec![] })
-}
-
-/// A key's constraint and its index have one name.
-fn rename_constraint(def: &mut TableDef, from: &str, to: String) -> Result<(), SchemaError> {
-    use crate::def::ConstraintKind::{PrimaryKey, Unique};
-    if def.constraint(&to).is_some() {
-        return Err(SchemaError::refused(
-            SqlState::DUPLICATE_OBJECT,
-            format!("constraint \"{to}\" for relation \"{}\" already exists", def.name),
-        ));
-    }
-    let found = def.constraints.iter_mut().find(|c| c.name == from).ok_or_else(|| {
-        SchemaError::refused(
-            SqlState::UNDEFINED_OBJECT,
-            format!("constraint \"{from}\" for table \"{}\" does not exist", def.name),
-        )
-    })?;
-    found.name.clone_from(&to);
-    if let PrimaryKey(id) | Unique(id) = found.kind
-        && let Some(index) = def.indexes.iter_mut().find(|i| i.spec.id == id)
-    {
-        index.name = to;
-    }
-    Ok(())
 }
 
 /// Columns and indexes that are new.

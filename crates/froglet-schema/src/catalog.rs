@@ -1,6 +1,11 @@
 //! The catalog as statements see it: decoded versions by commit timestamp, and a transaction's
 //! own uncommitted changes on top.
 
+mod load;
+
+pub(crate) use load::in_use;
+use load::{flips, load, recover_ids};
+
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -807,126 +812,6 @@ fn take_out<T>(all: &mut Vec<T>, mut is_such: impl FnMut(&T) -> bool) -> Vec<T> 
     let (such, others) = std::mem::take(all).into_iter().partition(|one| is_such(one));
     *all = others;
     such
-}
-
-/// Decodes the objects that recovery found and binds their tables; what they do not name of the
-/// engine's spaces is garbage.
-fn load(
-    engine: &dyn Engine,
-    objects: Vec<Result<ObjectDef, Unreadable>>,
-) -> (CatalogVersion, Vec<(Ts, Remains)>) {
-    let mut catalog = CatalogVersion { ts: Ts(0), stamp: 1, ..CatalogVersion::default() };
-    let mut tables = Vec::new();
-    let mut index_names: Vec<IndexName> = Vec::new();
-    for object in objects {
-        let object = match object {
-            Ok(object) => object,
-            Err(found) => {
-                catalog.set_unreadable(found);
-                continue;
-            }
-        };
-        match object {
-            ObjectDef::Table(def) => {
-                let table = match engine.open(def.space, Arc::new(def.layout())) {
-                    Ok(table) => table,
-                    Err(e) => {
-                        catalog.set_unreadable(Unreadable::of_table(&def, e.to_string()));
-                        continue;
-                    }
-                };
-                tables.push(Arc::clone(&table));
-                engine.set_dictionaries(def.space, def.dictionaries());
-                let version = TableVersion::new(def, Ts(1), table);
-                catalog.tables.insert(version.def.id, Arc::new(version));
-            }
-            ObjectDef::Sequence(def) => {
-                catalog.sequences.insert(def.id, Arc::new(def));
-            }
-            ObjectDef::Plain(def) => {
-                catalog.plain.insert(def.id(), Arc::new(def));
-            }
-            ObjectDef::Role(def) => {
-                catalog.roles.insert(def.id, Arc::new(def));
-            }
-            ObjectDef::Index(name) => index_names.push(name),
-        }
-    }
-    for (space, error) in rebuild_indexes(&tables) {
-        let of_it = catalog.tables.values().find(|table| table.def.space == space);
-        if let Some(table) = of_it.cloned() {
-            catalog.set_unreadable(Unreadable::of_table(&table.def, error.to_string()));
-        }
-    }
-    for name in index_names {
-        if catalog.unreadable.get(&name.table).is_some_and(|found| found.def.is_none()) {
-            let unreadable = Arc::make_mut(&mut catalog.unreadable);
-            let found = unreadable.get_mut(&name.table).expect("just found");
-            Arc::make_mut(found).indexes.push(name);
-        }
-    }
-    catalog.rename();
-    let lazies = catalog.tables.values().filter_map(|t| t.def.lazy.as_ref());
-    let read = lazies.flat_map(|lazy| lazy.spaces_read());
-    let unreadable = catalog.unreadable.values().flat_map(|found| found.spaces());
-    let used = catalog.tables.values().map(|t| t.def.space).chain(read).chain(unreadable);
-    let used: Vec<_> = used.collect();
-    // Of what has no definition nobody knows which space it has [X1].
-    let all_known = catalog.unreadable.values().all(|found| found.def.is_some());
-    let garbage = engine
-        .spaces()
-        .into_iter()
-        .filter(|_| all_known)
-        .filter(|s| ![CATALOG_SPACE, HISTORY_SPACE, CHANGES_SPACE].contains(s) && !used.contains(s))
-        .map(|s| (Ts(0), Remains::Space(s)))
-        .collect();
-    (catalog, garbage)
-}
-
-fn recover_ids(engine: &dyn Engine, catalog: &CatalogVersion) -> Ids {
-    let noted = engine.notes().into_iter().find(|(key, _)| *key == NEXT_ID_NOTE);
-    let noted = noted.and_then(|(_, v)| Some(u32::from_le_bytes(v.try_into().ok()?)));
-    let spaces = engine.spaces().into_iter().map(|s| s.0);
-    let unreadable = catalog.unreadable.keys().filter(|id| **id < ObjectId::MAX / 2);
-    let objects = catalog.names.values().chain(catalog.plain.keys()).chain(unreadable).copied();
-    let objects = objects.filter(|id| *id < ObjectId::MAX / 2);
-    let ids = objects.chain(spaces).max().unwrap_or(0);
-    let next = noted.unwrap_or(FIRST_USER_ID).max(ids + 1).max(FIRST_USER_ID);
-    Ids { next, logged: next }
-}
-
-pub(crate) fn in_use(catalog: &CatalogVersion, remains: &Remains) -> bool {
-    let mut tables = catalog.tables.values().map(|table| &table.def);
-    match *remains {
-        Remains::Column(space, column) => tables.any(|t| t.space == space && t.stores(column)),
-        Remains::Index(space, index) => {
-            tables.any(|t| t.space == space && t.index_by_id(index).is_some())
-        }
-        Remains::Space(space) => tables.any(|t| t.space == space),
-        Remains::Sequence(id) => catalog.sequences.contains_key(&id),
-    }
-}
-
-fn flips<'a>(
-    changes: &'a Changes,
-    before: &'a CatalogVersion,
-    ts: Ts,
-) -> impl Iterator<Item = Flip> + 'a {
-    let existed = |id: &&ObjectId| before.tables.contains_key(*id);
-    changes.objects.keys().filter(existed).map(move |id| {
-        let refuses = match changes.objects.get(id) {
-            Some(None) => Some("was dropped"),
-            _ if changes.truncated.contains(id) => Some("was truncated"),
-            _ => None,
-        };
-        let copies = match changes.objects.get(id) {
-            Some(None) => changes.copies_of(*id).unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        let steps = changes.steps.get(id).cloned().unwrap_or_default();
-        let lazy_columns = changes.lazy_columns.get(id).cloned().unwrap_or_default();
-        Flip { table: *id, ts, steps, lazy_columns, refuses, copies }
-    })
 }
 
 impl Changes {
