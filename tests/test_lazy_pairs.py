@@ -386,7 +386,9 @@ def test_no_memory(start, query):
     """Past the memory limit rows cannot be made: whoever wants them is told so, and his connection goes on."""
     server = start(environment={"FROGLET_MEMORY_LIMIT": "24MB"})
     server.run("create table s (id int primary key, k int, v text)", "create index on s (k)",
-               "insert into s select i, i % 100, repeat('x', 1000) || i from generate_series(1, 11000) i",
+               # What a transaction is about to log is on the account, too.
+               *(f"insert into s select i, i % 100, repeat('x', 1000) || i from generate_series({first}, {first + 999}) i"
+                 for first in range(1, 11001, 1000)),
                "create table r (k int, v text)", "create index on r (k)",
                "insert into r select i, repeat('y', 300) || i from generate_series(1, 99) i",
                "create table small (a int primary key)", "insert into small select i from generate_series(1, 11000) i")

@@ -538,7 +538,8 @@ def test_explain_alter(froglet):
     for change, kind in kinds.items():
         said = "\n".join(str(row[0]) for row in froglet.rows(f"explain {change}"))
         assert f"(kind={kind})" in said, f"explain {change}\n{said}"
-        assert "rows≈1000" in said and "mode=eager" in said
+        # A text of any number cannot fail.
+        assert "rows≈1000" in said and f"mode={'lazy' if kind == 'column' else 'eager'}" in said
     assert contents(froglet)[0] == ["id", "v", "s"]
     froglet.run("create index by_v on t (v)", "alter table t add constraint small check (v < 1000000)")
     said = [row[0].strip() for row in froglet.rows("explain alter table t alter column v type text using 'v' || v")]

@@ -43,6 +43,8 @@ WRITTEN = [
     "nullif(i, 1)", "greatest(i, i8)", "greatest(tz, tz)", "case when tz > now() then 1 end",
     "case when i > 1 then tz end", "format('%s', i)", "quote_literal(c)", "quote_literal(i)", "quote_nullable(tz)",
     "quote_ident(c)", "array_to_string(ia, ',')", "string_to_array(c, ',')", "jb -> 'a'", "jb ->> 'a'",
+    "jb #> '{a,b}'", "jb #>> '{a,b}'", "j #>> '{a}'", "jb @? '$.a'", "jb @@ '$.a'", "jb #- '{a}'", "jb || jb", "jb - 'a'", "jb ? 'a'",
+    "jb ?| '{a}'", "jb @> jb",
     "jsonb_path_exists(jb, '$.a')", "jsonb_path_exists_tz(jb, '$.a')", "gen_random_uuid()", "clock_timestamp()",
     "current_setting('TimeZone')", "pg_backend_pid()", "version()", "txid_current()", "nextval('sq')",
     "date_bin('1 day', tz, tz)", "isfinite(tz)", "justify_days(iv)", "(tz, ts) = (tz, ts)", "tz is null",

@@ -218,15 +218,21 @@ pub struct EnvError {
 }
 
 impl EnvError {
-    /// Whether there was no space left, or no quota.
+    /// Whether there was no space left, no quota, or no file that may be so long.
     pub fn is_disk_full(&self) -> bool {
-        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        is_disk_full(&self.source)
     }
 
     /// Whether the file or directory does not exist.
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
     }
+}
+
+/// Whether there was no space left, no quota, or no file that may be so long.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// Prints ` at byte N`, or nothing.

@@ -220,6 +220,15 @@ impl Value {
         matches!(self, Value::Null)
     }
 
+    /// The bytes that it has beside its own.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Value::Text(text) if text.is_heap_allocated() => text.capacity(),
+            Value::Bytes(bytes) | Value::Numeric(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// The number, of an integer of any width.
     pub fn as_integer(&self) -> Option<i64> {
         match self {

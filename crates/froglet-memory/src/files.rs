@@ -1,12 +1,11 @@
 //! Whole files written through the environment, with their checksums; and what is said when that fails.
 
-use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use froglet_engine::EngineError;
-use froglet_engine::env::{Env, EnvError, EnvFile, OpenMode};
+use froglet_engine::env::{Env, EnvError, EnvFile, OpenMode, is_disk_full};
 
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -87,7 +86,7 @@ pub(crate) fn write_error(
 ) -> EngineError {
     let is_full = causes(&error).any(|cause| {
         let io = cause.downcast_ref::<std::io::Error>();
-        io.is_some_and(|io| matches!(io.kind(), StorageFull | QuotaExceeded))
+        io.is_some_and(is_disk_full)
     });
     let what = format!("checkpoint file {} cannot be written", path.display());
     let unusable = EngineError::Unusable { what, source: Arc::new(error) };

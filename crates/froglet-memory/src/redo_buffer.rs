@@ -17,6 +17,8 @@ const CHARGE_BYTES: usize = 64 << 10;
 pub(crate) struct RedoBuffer {
     closed: Vec<Vec<u8>>,
     closed_bytes: usize,
+    /// What the closed ones take.
+    closed_capacity: usize,
     open: Vec<u8>,
     charged_bytes: usize,
 }
@@ -34,17 +36,19 @@ impl RedoBuffer {
         &mut self.open
     }
 
-    /// Closes the last chunk if it has so many bytes.
+    /// Closes the last chunk if it has about so many bytes. The next one has room for them from the start: grown by
+    /// doubling it would take twice as much as it is filled.
     pub fn close(&mut self, chunk_bytes: usize) {
-        if self.open.len() >= chunk_bytes {
-            let full = std::mem::take(&mut self.open);
+        if self.open.len() >= chunk_bytes - chunk_bytes / 16 {
+            let full = std::mem::replace(&mut self.open, Vec::with_capacity(chunk_bytes));
             self.closed_bytes += full.len();
+            self.closed_capacity += full.capacity();
             self.closed.push(full);
         }
     }
 
     fn charge(&mut self, budget: &Budget) {
-        let held_bytes = self.closed_bytes + self.open.capacity();
+        let held_bytes = self.closed_capacity + self.open.capacity();
         if held_bytes >= self.charged_bytes + CHARGE_BYTES {
             budget.charge(held_bytes - self.charged_bytes);
             self.charged_bytes = held_bytes;
@@ -56,6 +60,7 @@ impl RedoBuffer {
         while self.closed_bytes > bytes {
             self.open = self.closed.pop().expect("closed bytes are in closed chunks");
             self.closed_bytes -= self.open.len();
+            self.closed_capacity -= self.open.capacity();
         }
         self.open.truncate(bytes - self.closed_bytes);
         self.closed.len()
@@ -75,6 +80,7 @@ impl RedoBuffer {
         self.closed = Vec::new();
         self.open = Vec::new();
         self.closed_bytes = 0;
+        self.closed_capacity = 0;
         budget.release(std::mem::take(&mut self.charged_bytes));
     }
 }
@@ -93,7 +99,7 @@ mod tests {
             ends.push(redo.len());
         }
         assert!(redo.closed().len() > 150, "{} chunks", redo.closed().len());
-        assert!(redo.closed().iter().all(|chunk| (1000..1107).contains(&chunk.len())));
+        assert!(redo.closed().iter().all(|chunk| (938..1045).contains(&chunk.len())));
         assert!(budget.used_bytes() >= redo.len() as u64 - CHARGE_BYTES as u64);
         let whole: Vec<u8> =
             redo.closed().concat().into_iter().chain(redo.rest().to_vec()).collect();

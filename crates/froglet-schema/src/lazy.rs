@@ -167,10 +167,15 @@ pub(crate) trait LazyMigration: Background {
 
 impl LazyState {
     pub fn new(def: LazyDef, target: &TableDef, owner: TxnId) -> LazyState {
+        // Of one that the table has no more nobody asks for the values.
+        let type_of = |id: &ColumnId| {
+            let column = target.all_columns().find(|column| column.id == *id);
+            column.map_or(ColumnType::Bool, |column| column.ty)
+        };
         LazyState {
+            output_types: def.outputs.iter().map(type_of).collect(),
             course: Course::new(def.begun.clone(), "table", target, owner),
             def,
-            output_types: target.columns.iter().map(|column| column.ty).collect(),
             is_keeping: AtomicBool::new(false),
             is_outgrown: AtomicBool::new(false),
         }

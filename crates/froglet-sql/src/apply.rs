@@ -169,7 +169,7 @@ impl Targets {
 }
 
 /// Rows handed to the engine at once.
-const CHUNK_ROWS: usize = 1024;
+pub(crate) const CHUNK_ROWS: usize = 1024;
 
 impl Writer<'_> {
     pub(crate) fn isolation(&self) -> Isolation {

@@ -8,7 +8,7 @@
 //! ```
 
 use datafusion::sql::sqlparser::ast::ObjectName;
-use froglet_engine::{Row, SqlState};
+use froglet_engine::SqlState;
 use froglet_schema::plain::{Materialized, PlainDef, ViewDef};
 use froglet_schema::{Change, Expression, NewColumn, NewTable, ObjectId, SqlType, TableDef};
 
@@ -161,10 +161,8 @@ impl Ddl<'_> {
             returned: Vec::new(),
             hidden: None,
         };
-        let rows = query.rows(&mut writer).await?;
         // What its indexes are over beside its columns is computed.
-        let whole = |row: Row| inserter.complete(row.into_iter().map(|v| Ok(Some(v))), self.eval);
-        let rows: Vec<Row> = rows.into_iter().map(whole).collect::<Result<_, _>>()?;
+        let rows = inserter.all_rows(&query, &mut writer).await?;
         inserter.insert(&mut writer, &rows).await?;
         Ok(rows.len())
     }

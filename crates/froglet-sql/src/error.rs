@@ -20,6 +20,8 @@ pub struct SqlError {
     pub context: Option<String>,
     /// Character position in the statement, from 1.
     pub position: Option<u32>,
+    /// The statement that this is about, where the one that was sent runs others.
+    pub within: Option<Box<str>>,
     /// The constraint violated.
     pub constraint: Option<String>,
     /// The table concerned.
@@ -53,6 +55,7 @@ impl SqlError {
             hint: None,
             context: None,
             position: None,
+            within: None,
             constraint: None,
             table: None,
             column: None,

@@ -141,6 +141,7 @@ async fn run_planned(
             Err(Stop::Restart) => {}
         }
         restarts += 1;
+        session.state.end_attempt();
         Box::pin(session.restart(mark, restarts, &limits)).await?;
     }
 }

@@ -106,6 +106,11 @@ impl Key {
         Ok(keys)
     }
 
+    /// Whether a table's rows refer to others of it.
+    pub(crate) fn is_to_itself(&self) -> bool {
+        self.child.def.id == self.parent.def.id
+    }
+
     /// Layout positions of the child's columns.
     pub(crate) fn child_columns(&self) -> &[usize] {
         &self.child_lookup.columns

@@ -205,6 +205,11 @@ impl SessionState {
         self.meter.end_statement();
     }
 
+    /// The statement begins anew.
+    pub(crate) fn end_attempt(&self) {
+        self.meter.end_attempt();
+    }
+
     /// What functions of the statement that begins now see.
     pub(crate) fn begin_statement(&self, now: SystemTime) {
         self.inner.lock().statement_start = now;

@@ -6,13 +6,15 @@ use froglet_engine::{Row, Value};
 use froglet_schema::TableVersion;
 use futures::FutureExt;
 
-use crate::apply::{Stop, Writer};
+use crate::apply::{CHUNK_ROWS, Stop, Writer};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::RowExpr;
 use crate::foreignkey::Key;
+use crate::functions::SessionState;
 use crate::modify::Written;
 use crate::on_conflict::OnConflict;
+use crate::query::account::Gathering;
 use crate::returning::OutputList;
 use crate::table::Compiled;
 use crate::view_write::ViewCheck;
@@ -107,6 +109,47 @@ impl Inserter {
         Box::pin(self.hold_parents(writer, rows)).await
     }
 
+    /// The complete rows of a query, all before the first is inserted; in memory until the statement ends.
+    pub(crate) async fn all_rows(
+        &self,
+        query: &query_rows::RowsQuery,
+        writer: &mut Writer<'_>,
+    ) -> Result<Vec<Row>, Stop> {
+        let mut stream = query.start(writer).await?;
+        let mut gathering = Gathering::new(&**writer.session);
+        let mut all = Vec::new();
+        while let Some(given) = query.next(&mut stream, writer.limits).await? {
+            let mut rows = self.completed(given, writer.eval, &mut gathering, usize::MAX)?;
+            all.append(&mut rows);
+        }
+        Ok(all)
+    }
+
+    /// The first of some rows, complete: at most so many, and fewer where they are long.
+    fn completed(
+        &self,
+        given: impl IntoIterator<Item = Row>,
+        context: &EvalContext,
+        gathering: &mut Gathering<'_>,
+        most: usize,
+    ) -> Result<Vec<Row>, SqlError> {
+        let mut rows = Vec::new();
+        for row in given {
+            let row = self.complete(row.into_iter().map(|value| Ok(Some(value))), context)?;
+            gathering.row(&row)?;
+            rows.push(row);
+            if rows.len() >= most || most < usize::MAX && gathering.is_large() {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Whether a row may refer to another that comes later.
+    fn refers_to_itself(&self) -> bool {
+        self.keys.iter().any(|key| key.is_to_itself())
+    }
+
     pub(crate) async fn hold_parents(
         &self,
         writer: &mut Writer<'_>,
@@ -129,6 +172,13 @@ impl Inserter {
 
 impl InsertPlan {
     pub(crate) async fn run(&self, writer: &mut Writer<'_>) -> Result<Written, Stop> {
+        if let Source::Query(query) = &self.source
+            && self.on_conflict.is_none()
+            && !self.inserter.refers_to_itself()
+            && !query.may_read(self.inserter.table.def.id)
+        {
+            return Box::pin(self.insert_as_they_come(query, writer)).await;
+        }
         let rows = self.rows(writer).await?;
         let (count, returned) = match &self.on_conflict {
             None => {
@@ -144,11 +194,43 @@ impl InsertPlan {
         Ok(Written { rows: count as u64, returned })
     }
 
+    /// Inserts the rows of a query that does not see them.
+    async fn insert_as_they_come(
+        &self,
+        query: &query_rows::RowsQuery,
+        writer: &mut Writer<'_>,
+    ) -> Result<Written, Stop> {
+        let session: &SessionState = writer.session;
+        let mut written = Written { rows: 0, returned: self.returning.as_ref().map(|_| vec![]) };
+        let mut answer = Gathering::new(session);
+        let mut stream = query.start(writer).await?;
+        loop {
+            let Some(given) = query.next(&mut stream, writer.limits).await? else {
+                return Ok(written);
+            };
+            let mut given = given.peekable();
+            while given.peek().is_some() {
+                let mut gathering = Gathering::new(session);
+                let rows =
+                    self.inserter.completed(&mut given, writer.eval, &mut gathering, CHUNK_ROWS)?;
+                self.inserter.insert(writer, &rows).await?;
+                written.rows += rows.len() as u64;
+                if let (Some(all), Some(mut more)) =
+                    (&mut written.returned, self.returned(&rows, writer.eval)?)
+                {
+                    more.iter().try_for_each(|row| answer.row(row))?;
+                    all.append(&mut more);
+                }
+                gathering.written();
+            }
+        }
+    }
+
     /// The complete rows, before any is inserted.
     pub(crate) async fn rows(&self, writer: &mut Writer<'_>) -> Result<Vec<Row>, Stop> {
         match &self.source {
             Source::Values(rows) => Ok(self.values(rows, writer.eval)?),
-            Source::Query(query) => Box::pin(self.queried(query, writer)).await,
+            Source::Query(query) => Box::pin(self.inserter.all_rows(query, writer)).await,
         }
     }
 
@@ -204,20 +286,5 @@ impl InsertPlan {
             self.inserter.complete(values, context)
         };
         rows.iter().map(complete).collect()
-    }
-
-    /// The complete rows of a query, all before the first is inserted.
-    async fn queried(
-        &self,
-        query: &query_rows::RowsQuery,
-        writer: &mut Writer<'_>,
-    ) -> Result<Vec<Row>, Stop> {
-        let given = query.rows(writer).await?;
-        let mut complete = Vec::with_capacity(given.len());
-        for row in given {
-            let values = row.into_iter().map(|value| Ok(Some(value)));
-            complete.push(self.inserter.complete(values, writer.eval)?);
-        }
-        Ok(complete)
     }
 }

@@ -23,6 +23,7 @@ use crate::error::SqlError;
 use crate::insert::Inserter;
 use crate::insert_plan::CastTarget;
 use crate::modify::{Change, ModifyPlan, Written};
+use crate::query::account::Gathering;
 use crate::query_rows::{QueryPlan, next};
 use crate::types::cast::CastContext;
 use crate::types::{cast_array, value_at};
@@ -74,8 +75,9 @@ impl MergePlan {
             std::iter::repeat_with(Pending::default).take(self.actions.len()).collect();
         let mut seen = HashSet::new();
         let mut stream = self.query.run_within(writer).await?;
+        let mut gathering = Gathering::new(&**writer.session);
         while let Some(batch) = next(&mut stream, writer.limits).await? {
-            self.collect(&batch, writer, &view, &mut pending, &mut seen)?;
+            self.collect(&batch, writer, &view, &mut pending, &mut seen, &mut gathering)?;
         }
         let mut rows = 0;
         let deletes = |action: &Action| match action {
@@ -112,6 +114,7 @@ impl MergePlan {
         view: &Snapshot,
         pending: &mut [Pending],
         seen: &mut HashSet<RowId>,
+        gathering: &mut Gathering<'_>,
     ) -> Result<(), SqlError> {
         let mut computed: Vec<(ArrayRef, ColumnType)> = Vec::with_capacity(self.targets.len());
         for (at, (_, ty, sql_type)) in self.targets.iter().enumerate() {
@@ -140,7 +143,9 @@ impl MergePlan {
                 Action::Nothing => {}
                 Action::Insert(inserter, places) => {
                     let values = places.iter().map(|place| Ok(value(*place)));
-                    pending.rows.push(inserter.complete(values, writer.eval)?);
+                    let row = inserter.complete(values, writer.eval)?;
+                    gathering.row(&row)?;
+                    pending.rows.push(row);
                 }
                 Action::Modify(plan, places) => {
                     let Value::Int64(rid) =
@@ -165,8 +170,10 @@ impl MergePlan {
                             });
                         }
                         plan.complete(columns, &mut values, &old, rid, view, writer.eval)?;
+                        gathering.row(&values)?;
                         pending.targets.values.push(values);
                     }
+                    gathering.row(&old)?;
                     pending.targets.rids.push(rid);
                     pending.targets.olds.push(old);
                 }

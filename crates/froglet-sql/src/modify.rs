@@ -22,6 +22,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::foreignkey::{ChangedParent, Key};
 use crate::modify_query::QuerySource;
+use crate::query::account::Gathering;
 use crate::returning::OutputList;
 use crate::scan::Scan;
 use crate::table::{ColumnSource, Compiled};
@@ -193,13 +194,16 @@ impl ModifyPlan {
             residual,
             direction: Direction::Forward,
         };
+        let mut gathering = Gathering::new(&**writer.session);
         let mut visit = |targets: &mut Targets, rid: RowId, row: &mut Row| {
             if let Change::Update(columns) = &self.change {
                 let values = self.new_values(columns, sets, row, rid, view, writer.eval)?;
+                gathering.row(&values)?;
                 targets.values.push(values);
             }
             targets.rids.push(rid);
             if self.whole {
+                gathering.row(row)?;
                 targets.olds.push(std::mem::take(row));
             }
             Ok(match access {

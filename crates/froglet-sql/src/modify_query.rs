@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use datafusion::sql::sqlparser::ast::{Expr, Query, Statement, TableFactor, TableWithJoins};
 use datafusion::sql::sqlparser::parser::Parser;
-use froglet_engine::{ColumnType, RowId, Snapshot, SqlState, Value};
+use froglet_engine::{ColumnType, Row, RowId, Snapshot, SqlState, Value};
 use froglet_schema::{SqlType, TableDef};
 
 use crate::apply::{Stop, Targets, Writer};
@@ -24,6 +24,7 @@ use crate::modify::{Change, ModifyPlan};
 use crate::modify_plan::{Modification, Set};
 use crate::plan::Planner;
 use crate::provider::{ROW_ID, ROW_ID_SCHEMA};
+use crate::query::account::Gathering;
 use crate::query_rows::{QueryPlan, next};
 use crate::target::is_default;
 use crate::types::cast::{CastContext, assignable, not_assignable};
@@ -63,6 +64,7 @@ impl QuerySource {
         let limits = writer.limits;
         let mut stream = self.plan.run_within(writer).await?;
         let mut targets = Targets::new();
+        let mut gathering = Gathering::new(&**writer.session);
         let mut seen = HashSet::new();
         while let Some(batch) = next(&mut stream, limits).await? {
             let mut computed = Vec::with_capacity(self.targets.len());
@@ -97,14 +99,18 @@ impl QuerySource {
                         });
                     }
                     plan.complete(columns, &mut values, &old, rid, view, writer.eval)?;
+                    gathering.row(&values)?;
                     targets.values.push(values);
                 }
                 targets.rids.push(rid);
                 if !others.is_empty() {
                     let values = others.iter().map(|(a, ty)| value_at(a.as_ref(), row, *ty));
-                    targets.others.push(values.collect());
+                    let values: Row = values.collect();
+                    gathering.row(&values)?;
+                    targets.others.push(values);
                 }
                 if plan.whole {
+                    gathering.row(&old)?;
                     targets.olds.push(old);
                 }
             }

@@ -166,6 +166,7 @@ fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
         };
         SqlError::new(SqlState::SYNTAX_ERROR, message).at(char_position(text, e.location))
     })?;
+    refuse_junk(text, &tokens)?;
     let mut groups = Vec::new();
     let mut group: Vec<TokenWithSpan> = Vec::new();
     for mut token in tokens {
@@ -185,6 +186,37 @@ fn tokenize(text: &str) -> Result<Vec<Vec<TokenWithSpan>>, SqlError> {
         groups.push(group);
     }
     Ok(groups)
+}
+
+/// What follows a number without a blank is no alias and no keyword; numbers are decimal and have no underscores.
+fn refuse_junk(text: &str, tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+    for (at, token) in tokens.iter().enumerate() {
+        let next = tokens.get(at + 1).filter(|next| next.span.start == token.span.end);
+        let is_junk = match (&token.token, next.map(|next| &next.token)) {
+            (Token::Number(_, true), _) => true,
+            (Token::Number(digits, false), _) if digits.contains('_') => true,
+            (Token::Number(..), Some(Token::Word(word))) => word.quote_style.is_none(),
+            // Of `X'10'` and `0x10` the tokens are the same.
+            (Token::HexStringLiteral(_), _) => from(text, token.span.start).starts_with('0'),
+            _ => false,
+        };
+        if is_junk {
+            let begins = from(text, token.span.start);
+            let is_part = |c: char| c.is_alphanumeric() || "._$".contains(c);
+            let ends = begins.find(|c| !is_part(c)).unwrap_or(begins.len());
+            let message =
+                format!("trailing junk after numeric literal at or near \"{}\"", &begins[..ends]);
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message)
+                .at(char_position(text, token.span.start)));
+        }
+    }
+    Ok(())
+}
+
+/// A text from a place on.
+fn from(text: &str, place: Location) -> &str {
+    let characters = char_position(text, place) as usize - 1;
+    text.char_indices().nth(characters).map_or("", |(at, _)| &text[at..])
 }
 
 /// Puts a name with letters beyond ASCII in quotes, its others in lower case: PostgreSQL folds no more of it, the
@@ -590,7 +622,8 @@ pub(crate) fn locate(statement: &ParsedStatement, e: SqlError) -> SqlError {
         SqlState::UNDEFINED_FUNCTION,
         SqlState::AMBIGUOUS_COLUMN,
     ];
-    if e.position.is_some() || !about_name.contains(&e.state) {
+    let is_placed = e.position.is_some() || e.within.is_some();
+    if is_placed || !about_name.contains(&e.state) {
         return e;
     }
     let quoted = e.message.split('"').nth(1).or_else(|| {

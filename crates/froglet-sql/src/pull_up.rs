@@ -59,6 +59,10 @@ pub(crate) fn reads_past_a_level(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         let known = merge_schema(&node.inputs());
+        // Where there are no columns, as in VALUES, none can be taken for another.
+        if known.fields().is_empty() {
+            return Ok(TreeNodeRecursion::Continue);
+        }
         node.apply_expressions(|expr| {
             expr.apply(|part| {
                 let (Expr::ScalarSubquery(subquery)

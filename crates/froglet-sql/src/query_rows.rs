@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::DefaultTableSource;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Query;
 use froglet_engine::{Row, Snapshot, Value};
-use froglet_schema::SqlType;
+use froglet_schema::{ObjectId, SqlType};
 use froglet_txn::{Limits, aside};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -19,6 +22,7 @@ use crate::functions::SessionState;
 use crate::insert_plan::CastTarget;
 use crate::plan::Planner;
 use crate::prepared::Field;
+use crate::provider::BaseTable;
 use crate::query::{self, PlannedQuery, QueryEnv};
 use crate::types::Zone;
 use crate::types::cast::{CastContext, assignable, not_assignable};
@@ -174,27 +178,40 @@ impl RowsQuery {
         Ok(self)
     }
 
-    /// All its rows, cast.
-    pub(crate) async fn rows(&self, writer: &mut Writer<'_>) -> Result<Vec<Row>, Stop> {
-        let limits = writer.limits;
-        let mut stream = self.plan.run_within(writer).await?;
-        let mut rows = Vec::new();
-        while let Some(batch) = next(&mut stream, limits).await? {
-            self.append(&batch, &mut rows)?;
-        }
-        Ok(rows)
+    /// Whether it reads rows of a table, or of one that is made of it while it is read.
+    pub(crate) fn may_read(&self, table: ObjectId) -> bool {
+        let mut found = false;
+        let walked = self.plan.planned.logical().apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node
+                && let Some(source) = scan.source.downcast_ref::<DefaultTableSource>()
+                && let Some(read) = source.table_provider.downcast_ref::<BaseTable>()
+            {
+                let def = &read.table().def;
+                found |= def.id == table || def.is_being_made();
+            }
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        });
+        found || walked.is_err()
     }
 
-    fn append(&self, batch: &RecordBatch, rows: &mut Vec<Row>) -> Result<(), SqlError> {
-        let mut arrays = Vec::with_capacity(self.targets.len());
+    /// Starts it.
+    pub(crate) async fn start(&self, writer: &mut Writer<'_>) -> Result<BatchStream, Stop> {
+        self.plan.run_within(writer).await
+    }
+
+    /// Its next rows, cast. Only a batch of them is in memory, and what is taken of that.
+    pub(crate) async fn next(
+        &self,
+        stream: &mut BatchStream,
+        limits: &Limits,
+    ) -> Result<Option<impl Iterator<Item = Row>>, SqlError> {
+        let Some(batch) = next(stream, limits).await? else { return Ok(None) };
+        let mut columns = Vec::with_capacity(self.targets.len());
         for (array, (_, ty, sql_type)) in batch.columns().iter().zip(&self.targets) {
-            arrays.push(cast_array(array, *ty, *sql_type, CastContext::Assignment)?);
+            columns.push((cast_array(array, *ty, *sql_type, CastContext::Assignment)?, *ty));
         }
-        for at in 0..batch.num_rows() {
-            let cells = arrays.iter().zip(&self.targets);
-            rows.push(cells.map(|(array, (_, ty, _))| value_at(array.as_ref(), at, *ty)).collect());
-        }
-        Ok(())
+        let row = move |at| columns.iter().map(|(array, ty)| value_at(array, at, *ty)).collect();
+        Ok(Some((0..batch.num_rows()).map(row)))
     }
 }
 

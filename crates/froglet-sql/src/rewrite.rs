@@ -198,6 +198,8 @@ impl Change for Rewriter {
             (Some(around), None) => around.clone(),
             (around, _) => rewrite_rows::parts_of(query, around.unwrap_or(&Vec::new())),
         };
+        // What `*` stands for is qualified, too, and merged all the same.
+        each_select(&mut query.body, &mut merged_columns::mark_own);
         rewrite_rows::expand_wildcards(query, &parts);
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
@@ -219,7 +221,6 @@ impl Change for Rewriter {
         if let Err(e) = named_windows::in_select(select) {
             self.failed.get_or_insert(e);
         }
-        merged_columns::mark_own(select);
         group_for_having(select);
         distinct_on_positions(select);
         crate::rewrite_values::conditions(select);

@@ -24,6 +24,7 @@ use crate::expr::{RowExpr, Scope, infer_params};
 use crate::lock_parts::{RowLock, named as locked};
 use crate::modify_plan::{expressions, remaining};
 use crate::plan::Planner;
+use crate::query::account::Gathering;
 use crate::resolve::{Names, Relation};
 use crate::returning::{self, Item, Output, OutputList};
 use crate::scan::Scan;
@@ -536,12 +537,14 @@ impl SelectPlan {
         let lock = self.lock.unwrap_or_default();
         let one_by_one = lock.busy == OnBusy::Skip;
         let all = one_by_one || self.sort.is_some();
+        let mut gathering = Gathering::new(&**writer.session);
         let mut targets = self.scan().gather(
             &view,
             writer.eval,
             writer.limits,
             &mut |targets: &mut Targets, rid, row| {
                 if targets.rids.len() < wanted || all {
+                    gathering.row(row)?;
                     targets.rids.push(rid);
                     targets.olds.push(std::mem::take(row));
                 }

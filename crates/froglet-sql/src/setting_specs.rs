@@ -346,12 +346,15 @@ pub(crate) const OWN: &[Spec] = &[
         "UTF8",
         "The database's character set.",
     ))),
-    reported(fixed(spec(
-        "server_version",
-        Kind::Text,
-        SERVER_VERSION,
-        "The version clients should expect.",
-    ))),
+    Spec {
+        category: "Preset Options",
+        ..reported(fixed(spec(
+            "server_version",
+            Kind::Text,
+            SERVER_VERSION,
+            "The version clients should expect.",
+        )))
+    },
     fixed(spec(
         "server_version_num",
         Kind::Int { min: 0, max: 999_999 },

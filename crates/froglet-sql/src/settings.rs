@@ -453,7 +453,7 @@ fn row_of(spec: &Spec, value: &str, reset: &str) -> SettingRow {
         Kind::TimeMs => ("integer", Some(("0".to_owned(), i32::MAX.to_string()))),
         Kind::Number { min, max, whole, .. } => {
             let kind = if whole { "integer" } else { "real" };
-            (kind, Some((number_text(min), number_text(max))))
+            (kind, Some((number_text(min, whole), number_text(max, whole))))
         }
         Kind::Enum(_) => ("enum", None),
         Kind::Text | Kind::AsOf | Kind::TimeZone | Kind::DateStyle | Kind::Encoding => {
@@ -481,9 +481,9 @@ fn row_of(spec: &Spec, value: &str, reset: &str) -> SettingRow {
     }
 }
 
-/// As `%g` writes it.
-fn number_text(number: f64) -> String {
-    match number.abs() >= 1e15 {
+/// As `%d` or `%g` writes it.
+fn number_text(number: f64, whole: bool) -> String {
+    match number.abs() >= 1e6 && !whole {
         true => format!("{number:e}").replacen('e', "e+", 1),
         false => number.to_string(),
     }
@@ -572,7 +572,11 @@ pub(crate) fn canonical(spec: &Spec, value: &str, now: &str) -> Result<String, S
 
 /// A number in its unit; a whole one is rounded.
 fn number(spec: &Spec, value: &str) -> Result<String, SqlError> {
-    let Kind::Number { min, max, unit, whole } = spec.kind else { return Ok(value.to_owned()) };
+    let (min, max, unit, whole) = match spec.kind {
+        Kind::Number { min, max, unit, whole } => (min, max, unit, whole),
+        Kind::TimeMs => (0.0, f64::from(i32::MAX), Unit::Time(1_000), true),
+        _ => return Ok(value.to_owned()),
+    };
     let invalid = |hint: Option<&str>| {
         let error = SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
@@ -595,10 +599,14 @@ fn number(spec: &Spec, value: &str) -> Result<String, SqlError> {
             format!(
                 "{parsed}{named} is outside the valid range for parameter \"{}\" ({} .. {})",
                 spec.name,
-                number_text(min),
-                number_text(max)
+                number_text(min, whole),
+                number_text(max, whole)
             ),
         ));
+    }
+    // PostgreSQL asks the connection, which knows no units.
+    if spec.name.starts_with("tcp_") {
+        return Ok(parsed.to_string());
     }
     Ok(unit.show(parsed))
 }
@@ -629,20 +637,14 @@ fn read(spec: &Spec, value: &str, now: &str) -> Result<String, SqlError> {
             )),
             Err(_) => Err(invalid()),
         },
-        Kind::Number { .. } => number(spec, value),
-        Kind::TimeMs => match parse_time_ms(value) {
-            Some(ms) if ms <= i32::MAX as u64 => Ok(show_time_ms(ms)),
-            _ => Err(invalid().hint("Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".")),
-        },
+        Kind::Number { .. } | Kind::TimeMs => number(spec, value),
         Kind::Enum(allowed) => allowed
             .iter()
             .find(|a| a.eq_ignore_ascii_case(value.trim()))
             .map(|a| (*a).to_owned())
             .or_else(|| bool_word(allowed, value))
             .or_else(|| hidden_word(allowed, value))
-            .ok_or_else(|| {
-                invalid().hint(format!("Available values: {}.", allowed.join(", ")))
-            }),
+            .ok_or_else(|| invalid().hint(format!("Available values: {}.", allowed.join(", ")))),
         Kind::Text => Ok(value.to_owned()),
         Kind::AsOf => AsOf::parse(value, Zone::UTC).map(|_| value.trim().to_owned()),
         Kind::TimeZone => zone::canonical(value).ok_or_else(invalid),
@@ -704,16 +706,6 @@ pub(crate) fn parse_time_ms(value: &str) -> Option<u64> {
         _ => return None,
     };
     (ms >= 0.0 && ms.is_finite()).then_some(ms.round() as u64)
-}
-
-/// In the largest unit that is exact, as PostgreSQL shows times.
-fn show_time_ms(ms: u64) -> String {
-    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
-    match units.iter().find(|(size, _)| ms > 0 && ms.is_multiple_of(*size)) {
-        Some((size, unit)) => format!("{}{unit}", ms / size),
-        None if ms == 0 => "0".to_owned(),
-        None => format!("{ms}ms"),
-    }
 }
 
 #[cfg(test)]

@@ -12,15 +12,16 @@
 
 use std::fmt::Display;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, UnaryOperator, VisitMut};
+use datafusion::sql::sqlparser::ast::{self, Expr, Ident, UnaryOperator, VisitMut};
 use froglet_engine::{ColumnId, SqlState};
 use froglet_schema::{CheckDef, ColumnDef, Expression, TableDef};
 
 use crate::command::fold;
 use crate::error::SqlError;
+use crate::expr::untyped;
 use crate::parse::parse_expression;
-use crate::stored_names;
 use crate::walk::{self, GO_ON, STOP};
+use crate::{stored_names, types};
 
 const GENERATED: &str = "/*generated*/ ";
 const IDENTITY_ALWAYS: &str = "/*identity always*/ ";
@@ -139,6 +140,26 @@ pub(crate) fn default_expression(
         _ => parse_expression(text)?,
     };
     Ok(Some((kind, expr)))
+}
+
+/// A default that is a literal without a type, where its column changes its own: the type that it has had stays its own.
+pub(crate) fn typed_default(column: &ColumnDef, to: u32) -> Result<Option<Expression>, SqlError> {
+    let Some((DefaultKind::Plain, text)) =
+        column.default.as_ref().map(|default| split_default(&default.0))
+    else {
+        return Ok(None);
+    };
+    let expr = parse_expression(text)?;
+    let is_null = matches!(&expr, Expr::Value(value) if value.value == ast::Value::Null);
+    let from = column.sql_type.oid;
+    if from == to || is_null || !untyped(&expr) {
+        return Ok(None);
+    }
+    let ty = match stored_names::enum_named(from) {
+        Some(number) => number.to_string(),
+        None => types::type_name(types::plain(from)),
+    };
+    Ok(Some(Expression(format!("CAST({expr} AS {ty})"))))
 }
 
 fn generated(text: &str, table: &TableDef) -> Result<Expr, SqlError> {

@@ -40,10 +40,21 @@ const STABLE: &[&str] = &[
     "froglet_row_text",
 ];
 
+/// Functions behind PostgreSQL's operators that have other names there.
+const IMMUTABLE: &[&str] = &[
+    "json_path",
+    "json_path_text",
+    "jsonb_path",
+    "jsonb_path_exists_opr",
+    "jsonb_path_match_opr",
+    "jsonb_path_text",
+];
+
 /// What a function that is none of pg_proc's says of itself; of our own few depend on the session.
 fn said_by(name: &str, volatility: Volatility) -> Volatility {
     match volatility {
         Volatility::Volatile => volatility,
+        _ if IMMUTABLE.contains(&name) => Volatility::Immutable,
         _ if STABLE.contains(&name) || name.ends_with("_tz") => Volatility::Stable,
         _ if name.starts_with("froglet_shown_") => Volatility::Stable,
         _ if name.starts_with("froglet_") => Volatility::Immutable,

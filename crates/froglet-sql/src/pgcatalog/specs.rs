@@ -307,6 +307,10 @@ pub const SPECS: &[Spec] = &[
         relid oid, schemaname name, relname name, heap_blks_read int8, heap_blks_hit int8, \
         idx_blks_read int8, idx_blks_hit int8, toast_blks_read int8, toast_blks_hit int8, \
         tidx_blks_read int8, tidx_blks_hit int8"),
+    spec("pg_catalog", "pg_statio_all_tables", 12_171, 'v', "\
+        relid oid, schemaname name, relname name, heap_blks_read int8, heap_blks_hit int8, \
+        idx_blks_read int8, idx_blks_hit int8, toast_blks_read int8, toast_blks_hit int8, \
+        tidx_blks_read int8, tidx_blks_hit int8"),
     spec("pg_catalog", "pg_timezone_names", 12_126, 'v', "\
         name text, abbrev text, utc_offset interval, is_dst bool"),
     spec("pg_catalog", "pg_replication_slots", 12_257, 'v', "\

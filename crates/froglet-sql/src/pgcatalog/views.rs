@@ -25,6 +25,9 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("pg_catalog", "pg_indexes") => pg_indexes,
         ("pg_catalog", "pg_sequences") => pg_sequences,
         ("pg_catalog", "pg_stat_user_tables") => user_tables,
+        ("pg_catalog", "pg_stat_all_tables") => all_tables,
+        ("pg_catalog", "pg_statio_user_tables") => user_tables_io,
+        ("pg_catalog", "pg_statio_all_tables") => all_tables_io,
         ("pg_catalog", "pg_cursors") => cursors,
         ("pg_catalog", "pg_prepared_statements") => prepared_statements,
         ("information_schema", "tables") => is_tables,
@@ -110,6 +113,30 @@ fn user_tables(scope: &QueryScope, rows: &mut Rows) {
             relname: &table.def.name,
             n_live_tup: table.table.row_estimate(),
         );
+    }
+}
+
+fn all_tables(scope: &QueryScope, rows: &mut Rows) {
+    user_tables(scope, rows);
+    system_tables(rows);
+}
+
+/// Without numbers: nothing is read or written in the blocks that PostgreSQL counts.
+fn user_tables_io(scope: &QueryScope, rows: &mut Rows) {
+    for table in tables(&scope.catalog) {
+        let def = &table.def;
+        row!(rows; relid: def.id, schemaname: &def.schema, relname: &def.name);
+    }
+}
+
+fn all_tables_io(scope: &QueryScope, rows: &mut Rows) {
+    user_tables_io(scope, rows);
+    system_tables(rows);
+}
+
+fn system_tables(rows: &mut Rows) {
+    for spec in SPECS.iter().filter(|spec| spec.kind == 'r') {
+        row!(rows; relid: spec.oid, schemaname: spec.schema, relname: spec.name);
     }
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   operators (sorts, groups, joins) ──▶ Pool ────┐
 //!   functions ──▶ Room, while they make values    ├──▶ Engine::borrow_memory ──▶ 53200 past the limit
-//!                 Meter, while these are held ────┘
+//!                 Meter, while these are held ────┤
+//!   statements that write ──▶ Gathering, of rows ─┘
 //! ```
 //!
 //! DataFusion's operators say what they use and spill where they can. A function says nothing: it is asked for its
@@ -20,7 +21,7 @@ use arrow::datatypes::DataType;
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool, MemoryReservation};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use froglet_engine::{Engine, EngineError, SqlState};
+use froglet_engine::{Engine, EngineError, Row, SqlState, Value};
 use parking_lot::Mutex;
 
 use crate::context::SessionFunctions;
@@ -99,7 +100,7 @@ impl MemoryPool for Pool {
     }
 }
 
-/// What a session's functions have made.
+/// What a session's functions have made, and what its statement has gathered.
 pub struct Meter {
     engine: Arc<dyn Engine>,
     held: Mutex<Held>,
@@ -111,6 +112,8 @@ struct Held {
     buffers: Vec<Buffer>,
     /// What planning has computed for the statement.
     planned_bytes: u64,
+    /// Rows that the statement has read and has still to write, or to answer with.
+    gathered_bytes: u64,
 }
 
 impl Meter {
@@ -164,13 +167,20 @@ impl Meter {
     /// The statement is over.
     pub(crate) fn end_statement(&self) {
         let mut held = self.held.lock();
-        if held.buffers.is_empty() && held.planned_bytes == 0 {
+        if held.buffers.is_empty() && held.planned_bytes == 0 && held.gathered_bytes == 0 {
             return;
         }
         let planned = std::mem::take(&mut held.planned_bytes);
         drop(held);
         self.engine.return_memory(planned);
+        self.end_attempt();
         self.sweep();
+    }
+
+    /// The statement begins anew, without the rows that it has gathered.
+    pub(crate) fn end_attempt(&self) {
+        let gathered = std::mem::take(&mut self.held.lock().gathered_bytes);
+        self.engine.return_memory(gathered);
     }
 }
 
@@ -178,7 +188,7 @@ impl Drop for Meter {
     fn drop(&mut self) {
         let held = self.held.get_mut();
         let buffers: u64 = held.buffers.iter().map(|buffer| buffer.capacity() as u64).sum();
-        self.engine.return_memory(buffers + held.planned_bytes);
+        self.engine.return_memory(buffers + held.planned_bytes + held.gathered_bytes);
     }
 }
 
@@ -205,6 +215,49 @@ pub(crate) fn admit(session: &dyn SessionFunctions, bytes: usize) -> Result<(), 
         Room::new(session).grow(bytes)?;
     }
     Ok(())
+}
+
+/// Rows that a statement gathers, in memory until it ends, or until they are written.
+pub(crate) struct Gathering<'s> {
+    session: &'s dyn SessionFunctions,
+    borrowed: u64,
+    /// Not asked for yet.
+    pending: usize,
+}
+
+impl<'s> Gathering<'s> {
+    pub(crate) fn new(session: &'s dyn SessionFunctions) -> Gathering<'s> {
+        Gathering { session, borrowed: 0, pending: 0 }
+    }
+
+    /// One more row.
+    pub(crate) fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        let beside: usize = row.iter().map(Value::heap_bytes).sum();
+        self.pending += size_of::<Row>() + size_of_val(row) + beside;
+        if self.pending < STEP_BYTES {
+            return Ok(());
+        }
+        if let Some(meter) = self.session.meter() {
+            meter.borrow(self.pending)?;
+            meter.held.lock().gathered_bytes += self.pending as u64;
+            self.borrowed += self.pending as u64;
+        }
+        self.pending = 0;
+        Ok(())
+    }
+
+    /// Whether they are better written before more are gathered.
+    pub(crate) fn is_large(&self) -> bool {
+        self.borrowed >= LARGE_BYTES as u64
+    }
+
+    /// They are in memory no more.
+    pub(crate) fn written(self) {
+        if let Some(meter) = self.session.meter().filter(|_| self.borrowed > 0) {
+            meter.held.lock().gathered_bytes -= self.borrowed;
+            meter.engine.return_memory(self.borrowed);
+        }
+    }
 }
 
 /// One value that grows, nobody knows how long.

@@ -28,6 +28,7 @@ use crate::error::SqlError;
 use crate::planning::registry;
 use crate::semantics::casts;
 use crate::semantics::fields::field_of;
+use crate::semantics::merged_columns;
 use crate::semantics::operators::unknown_literal;
 use crate::types::cast::assignable;
 use crate::types::{self, input, oids, sql_type_of_field};
@@ -48,7 +49,8 @@ pub(crate) fn check(query: &ast::Query) -> Result<(), SqlError> {
             };
             let limit = limit.iter().map(|count| (count, "LIMIT"));
             let counts = limit.chain(offset.iter().map(|offset| (&offset.value, "OFFSET")));
-            for (_, clause) in counts.filter(|(count, _)| reads_column(count)) {
+            let own = tables_of(&query.body);
+            for (_, clause) in counts.filter(|(count, _)| reads_column(count, &own)) {
                 let message = format!("argument of {clause} must not contain variables");
                 self.failed = Some(SqlError::new(SqlState::new("42P10"), message));
             }
@@ -60,16 +62,31 @@ pub(crate) fn check(query: &ast::Query) -> Result<(), SqlError> {
     counts.failed.map_or(Ok(()), Err)
 }
 
-fn reads_column(count: &ast::Expr) -> bool {
+/// Whether a count reads a column of the query itself; those of queries around it are its to read.
+fn reads_column(count: &ast::Expr, own: &[String]) -> bool {
     match count {
         ast::Expr::Nested(inner)
         | ast::Expr::Cast { expr: inner, .. }
-        | ast::Expr::UnaryOp { expr: inner, .. } => reads_column(inner),
-        ast::Expr::BinaryOp { left, right, .. } => reads_column(left) || reads_column(right),
+        | ast::Expr::UnaryOp { expr: inner, .. } => reads_column(inner, own),
+        ast::Expr::BinaryOp { left, right, .. } => {
+            reads_column(left, own) || reads_column(right, own)
+        }
         ast::Expr::Identifier(name) => registry().scalar(&fold(name)).is_none(),
-        ast::Expr::CompoundIdentifier(_) => true,
+        ast::Expr::CompoundIdentifier(parts) => match &parts[..] {
+            [.., table, _] => own.contains(&fold(table)),
+            _ => true,
+        },
         _ => false,
     }
+}
+
+/// What the tables of a query's FROM are called.
+fn tables_of(body: &ast::SetExpr) -> Vec<String> {
+    let ast::SetExpr::Select(select) = body else { return Vec::new() };
+    let factors = select.from.iter().flat_map(|from| {
+        std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
+    });
+    factors.filter_map(|factor| merged_columns::name_of(factor)).map(|name| fold(&name)).collect()
 }
 
 /// Gives the counts of a plan and its subqueries the type bigint; 42804 where they have none that goes there.

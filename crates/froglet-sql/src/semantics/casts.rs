@@ -178,10 +178,13 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         Expr::Case(case) if common::is_measured_case(&case, schema) => {
             rewrite_expr(common::searched(case), schema).map(|done| Transformed::yes(done.data))
         }
-        Expr::Case(mut case) => match common::branches(&mut case, schema)? {
-            Some(ty) => Ok(Transformed::yes(common::marked(Expr::Case(case), ty))),
-            None => Ok(Transformed::no(Expr::Case(case))),
-        },
+        Expr::Case(mut case) => {
+            common::compared_in_case(&mut case, schema)?;
+            match common::branches(&mut case, schema)? {
+                Some(ty) => Ok(Transformed::yes(common::marked(Expr::Case(case), ty))),
+                None => Ok(Transformed::no(Expr::Case(case))),
+            }
+        }
         _ => Ok(Transformed::no(node)),
     })
 }

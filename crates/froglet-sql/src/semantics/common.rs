@@ -439,6 +439,17 @@ pub fn compared_with(expr: &mut Expr, schema: &DFSchema) -> Result<()> {
         Expr::Between(between) => (&between.expr, vec![&mut between.low, &mut between.high]),
         _ => return Ok(()),
     };
+    type_literals(value, others, schema)
+}
+
+/// The same for `CASE x WHEN '…'`.
+pub fn compared_in_case(case: &mut Case, schema: &DFSchema) -> Result<()> {
+    let Some(value) = &case.expr else { return Ok(()) };
+    let others = case.when_then_expr.iter_mut().map(|(when, _)| &mut **when).collect();
+    type_literals(value, others, schema)
+}
+
+fn type_literals(value: &Expr, others: Vec<&mut Expr>, schema: &DFSchema) -> Result<()> {
     if !others.iter().any(|other| operators::unknown_literal(other).is_some()) {
         return Ok(());
     }

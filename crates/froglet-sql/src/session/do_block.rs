@@ -27,8 +27,15 @@ const SAVEPOINT: &str = "froglet do\0";
 /// A block: its statements, and the errors after which it is as if it had never been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoBlock {
-    statements: Vec<String>,
+    statements: Vec<Inner>,
     caught: Vec<Condition>,
+}
+
+/// A statement, and the line of the block on which it begins, from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Inner {
+    text: String,
+    line: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,31 +104,41 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Result<Option<DoBlock>, ParserE
 }
 
 fn block(body: &str) -> Option<DoBlock> {
-    let tokens = Tokenizer::new(&Postgres, body).with_unescape(false).tokenize().ok()?;
+    // The first line is the one after `$$`.
+    let body = body.strip_prefix('\n').unwrap_or(body);
+    let mut tokenizer = Tokenizer::new(&Postgres, body).with_unescape(false);
     let mut parts: Vec<Vec<Token>> = vec![Vec::new()];
-    for token in tokens {
+    let mut lines = vec![1];
+    for TokenWithSpan { token, span } in tokenizer.tokenize_with_location().ok()? {
         let part = parts.last_mut()?;
         match token {
-            Token::SemiColon => parts.push(Vec::new()),
+            Token::SemiColon => {
+                parts.push(Vec::new());
+                lines.push(span.end.line);
+            }
             // A comment between two statements belongs to neither.
             Token::Whitespace(_) if part.is_empty() => {}
             token => {
+                if part.is_empty() {
+                    *lines.last_mut()? = span.start.line;
+                }
                 part.push(token);
                 let begins = part.len() == 1 && is(&part[0], "begin");
                 let handles = part.len() == 1 && is(&part[0], "exception");
                 if begins || handles {
                     parts.push(Vec::new());
+                    lines.push(span.end.line);
                 }
             }
         }
     }
-    let mut parts = parts.into_iter().filter(|part| !part.is_empty());
-    if !is(parts.next()?.first()?, "begin") {
+    let mut parts = parts.into_iter().zip(lines).filter(|(part, _)| !part.is_empty());
+    if !is(parts.next()?.0.first()?, "begin") {
         return None;
     }
     let mut block = DoBlock { statements: Vec::new(), caught: Vec::new() };
     let mut handling = false;
-    while let Some(part) = parts.next() {
+    while let Some((part, line)) = parts.next() {
         let first = part.first()?;
         if is(first, "exception") {
             handling = true;
@@ -137,7 +154,8 @@ fn block(body: &str) -> Option<DoBlock> {
             if !known.iter().any(|word| is(first, word)) {
                 return None;
             }
-            block.statements.push(part.iter().map(Token::to_string).collect());
+            let text = part.iter().map(Token::to_string).collect();
+            block.statements.push(Inner { text, line });
         }
     }
     None
@@ -217,16 +235,37 @@ pub(crate) async fn run(session: &mut Session, block: &DoBlock) -> Result<(), Sq
     }
 }
 
-async fn run_all(session: &mut Session, statements: &[String]) -> Result<(), SqlError> {
-    for text in statements {
-        for statement in parse::split(text, &mut session.notices)? {
-            match pin!(session.simple(&statement)).await? {
-                Outcome::Done(_) => {}
-                _ => return Err(SqlError::unsupported("a statement with rows in DO")),
-            }
+async fn run_all(session: &mut Session, statements: &[Inner]) -> Result<(), SqlError> {
+    for Inner { text, line } in statements {
+        let place = format!("PL/pgSQL function inline_code_block line {line} at SQL statement");
+        run_one(session, text).await.map_err(|error| within(error, text).context(place))?;
+    }
+    Ok(())
+}
+
+async fn run_one(session: &mut Session, text: &str) -> Result<(), SqlError> {
+    for statement in parse::split(text, &mut session.notices)? {
+        let outcome = pin!(session.simple(&statement)).await;
+        match outcome.map_err(|error| parse::locate(&statement, error))? {
+            Outcome::Done(_) => {}
+            _ => return Err(SqlError::unsupported("a statement with rows in DO")),
         }
     }
     Ok(())
+}
+
+/// An error of a statement in a block. What changes rows is analyzed there, and the place of a mistake is shown in it.
+fn within(mut error: SqlError, text: &str) -> SqlError {
+    let starts = |word: &str| text.get(..word.len()).is_some_and(|s| s.eq_ignore_ascii_case(word));
+    let is_analyzed = ["insert", "update", "delete"].iter().any(|word| starts(word));
+    error.within = Some(text.into());
+    match error.position {
+        Some(_) if is_analyzed || error.state == SqlState::SYNTAX_ERROR => error,
+        _ => {
+            error.position = None;
+            error.context(format!("SQL statement \"{text}\""))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -241,9 +280,10 @@ mod tests {
         );
         let read = read.expect("a block");
         assert_eq!(
-            read.statements,
+            read.statements.iter().map(|s| s.text.as_str()).collect::<Vec<_>>(),
             ["CREATE TYPE \"m\" AS ENUM('it''s', 'b;c')", "ALTER TABLE t ADD x int"]
         );
+        assert_eq!(read.statements.iter().map(|s| s.line).collect::<Vec<_>>(), [3, 3]);
         let state = |text: &str| Condition::State(text.to_owned());
         assert_eq!(read.caught, [state("42710"), state("42P07"), Condition::Others]);
         assert!(block("BEGIN create table t (a int); END").is_some());

@@ -30,7 +30,12 @@ pub(crate) fn all() -> &'static [Spec] {
         let own = OWN.iter().map(|own| match theirs.remove(own.name) {
             Some(known) => Spec {
                 category: known.category,
-                context: if own.context == Context::User { known.context } else { own.context },
+                // What cannot be set here says why in PostgreSQL's words, where it cannot be set there.
+                context: match (own.context, known.context) {
+                    (Context::Internal, Context::User | Context::Superuser) => Context::Internal,
+                    (Context::User | Context::Internal, known) => known,
+                    (own, _) => own,
+                },
                 ..*own
             },
             None => *own,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"sort"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -83,7 +84,7 @@ func main() {
 	check(db.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"paid"})}).
 		Create(&Person{Name: "Ben", Born: born, Paid: 7.25}).Error)
 	var people []Person
-	check(db.Preload("Houses").Preload("Tags").Order("id").Find(&people).Error)
+	check(db.Preload("Houses", func(db *gorm.DB) *gorm.DB { return db.Order("id") }).Preload("Tags", func(db *gorm.DB) *gorm.DB { return db.Order("id") }).Order("id").Find(&people).Error)
 	for n := range people {
 		people[n].Seen = people[n].Seen.UTC()
 	}
@@ -121,6 +122,8 @@ func main() {
 	for _, table := range []any{&Person{}, &LargeHouse{}} {
 		columns, err := db.Migrator().ColumnTypes(table)
 		check(err)
+		// In whatever order they are found.
+		sort.Slice(columns, func(a, b int) bool { return columns[a].Name() < columns[b].Name() })
 		for _, column := range columns {
 			kind, _ := column.ColumnType()
 			length, _ := column.Length()

@@ -28,7 +28,7 @@ public class LiquibaseShop {
                 new DiffToChangeLog(new DiffOutputControl(false, false, false, null)),
                 new PrintStream(written));
             // In whatever order it finds them.
-            String[] found = written.toString().replaceAll("<changeSet[^>]*>", "<changeSet>").split("<changeSet>");
+            String[] found = written.toString().replace("</databaseChangeLog>", "").replaceAll("<changeSet[^>]*>", "<changeSet>").split("<changeSet>");
             java.util.Arrays.sort(found);
             System.out.println(String.join("<changeSet>", found));
             liquibase.rollback(2, "");

@@ -91,14 +91,15 @@ impl Printer<'_> {
                 let text = format!("POSITION(({}) IN ({}))", what.text, within.text);
                 Printed::tight(text, oids::INT4)
             }
-            Expr::Substring { expr, substring_from, substring_for, shorthand, .. } => {
+            Expr::Substring { expr, substring_from, substring_for, special, shorthand } => {
                 let value = self.print(expr);
                 let from = substring_from.as_deref().map(|e| self.print(e));
                 let length = substring_for.as_deref().map(|e| self.print(e));
-                if *shorthand {
+                if *special {
+                    let name = if *shorthand { "substr" } else { "substring" };
                     let arguments: Vec<Printed> =
                         std::iter::once(value).chain(from).chain(length).collect();
-                    return self.call("substring", &arguments);
+                    return self.call(name, &arguments);
                 }
                 let result = if value.oid == oids::BYTEA { oids::BYTEA } else { oids::TEXT };
                 let mut text = self.coerced(&value, result, false).text;
