@@ -417,7 +417,7 @@ def test_no_memory(start, query):
                 list(copy)
         with c.transaction():
             with pytest.raises(errors.OutOfMemory), c.transaction():
-                c.execute("delete from t where a between 10000 and 10500")
+                c.execute("delete from t where a between 5000 and 10900")
             assert c.execute("select min(a) from small").fetchone() == (1,)
         assert c.execute(one, [1]).fetchone()[1] > 1000
     server.environment["FROGLET_MEMORY_LIMIT"] = "200MB"

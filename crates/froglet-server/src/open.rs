@@ -65,10 +65,13 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     tracing::info!(data = %config.data_dir.display(), "recovering");
     let log_failed = Arc::<Notify>::default();
     let failed = log_failed.clone();
+    // It is beside the account of the rows.
+    let log_buffer_bytes =
+        config.log_buffer_bytes.min((config.memory_limit_bytes / 16).max(1 << 20));
     let options = MemoryOptions {
         log: LogOptions {
             segment_bytes: config.log_segment_bytes,
-            buffer_bytes: usize::try_from(config.log_buffer_bytes).unwrap_or(usize::MAX),
+            buffer_bytes: usize::try_from(log_buffer_bytes).unwrap_or(usize::MAX),
             part_bytes: usize::try_from(config.log_part_bytes).unwrap_or(usize::MAX),
             on_failure: Some(Box::new(move |_| failed.notify_one())),
             ..LogOptions::default()

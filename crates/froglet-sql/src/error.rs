@@ -21,7 +21,7 @@ pub struct SqlError {
     /// Character position in the statement, from 1.
     pub position: Option<u32>,
     /// The statement that this is about, where the one that was sent runs others.
-    pub within: Option<Box<str>>,
+    pub inner: Option<Box<InnerStatement>>,
     /// The constraint violated.
     pub constraint: Option<String>,
     /// The table concerned.
@@ -32,6 +32,15 @@ pub struct SqlError {
     pub shows: Option<Box<Shown>>,
     /// Whether the connection ends with it (FATAL).
     pub fatal: bool,
+}
+
+/// A statement that another has run.
+#[derive(Debug, Clone)]
+pub struct InnerStatement {
+    /// Its text.
+    pub text: String,
+    /// Where in that, in characters from 1.
+    pub position: Option<u32>,
 }
 
 /// Values that an error's detail shows: for who may read them.
@@ -55,7 +64,7 @@ impl SqlError {
             hint: None,
             context: None,
             position: None,
-            within: None,
+            inner: None,
             constraint: None,
             table: None,
             column: None,

@@ -358,7 +358,12 @@ fn values_in_parentheses(tokens: &mut Vec<TokenWithSpan>) {
     }
     let begins =
         |two: &[TokenWithSpan]| two[0].token == Token::LParen && is_word(&two[1], "values");
-    let Some(open) = tokens.windows(2).take(8).position(begins) else { return };
+    let Some(open) = tokens.windows(2).position(begins) else { return };
+    // Those of the query that is inserted are tables of its own.
+    let in_query = ["select", "with", "values", "default", "from", "table"];
+    if tokens[..open].iter().any(|token| in_query.iter().any(|word| is_word(token, word))) {
+        return;
+    }
     if let Some(close) = closing(tokens, open) {
         tokens.remove(close);
         tokens.remove(open);
@@ -622,7 +627,7 @@ pub(crate) fn locate(statement: &ParsedStatement, e: SqlError) -> SqlError {
         SqlState::UNDEFINED_FUNCTION,
         SqlState::AMBIGUOUS_COLUMN,
     ];
-    let is_placed = e.position.is_some() || e.within.is_some();
+    let is_placed = e.position.is_some() || e.inner.is_some();
     if is_placed || !about_name.contains(&e.state) {
         return e;
     }

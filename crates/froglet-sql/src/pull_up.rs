@@ -53,16 +53,12 @@ pub(crate) fn is_wrong(plan: &LogicalPlan) -> Result<bool> {
     Ok(wrong)
 }
 
-/// Whether a subquery within another reads columns from outside both, which DataFusion takes for those of the
-/// one around it.
+/// Whether a subquery within another reads columns from outside both, and of the one around it: DataFusion takes all
+/// for that one's.
 pub(crate) fn reads_past_a_level(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         let known = merge_schema(&node.inputs());
-        // Where there are no columns, as in VALUES, none can be taken for another.
-        if known.fields().is_empty() {
-            return Ok(TreeNodeRecursion::Continue);
-        }
         node.apply_expressions(|expr| {
             expr.apply(|part| {
                 let (Expr::ScalarSubquery(subquery)
@@ -72,9 +68,12 @@ pub(crate) fn reads_past_a_level(plan: &LogicalPlan) -> Result<bool> {
                 else {
                     return Ok(TreeNodeRecursion::Continue);
                 };
-                found |= outside_of(&subquery.subquery)?.iter().any(|read| {
-                    matches!(read, Expr::OuterReferenceColumn(_, column) if !known.has_column(column))
-                });
+                let read = outside_of(&subquery.subquery)?;
+                let of_around = |read: &Expr| match read {
+                    Expr::OuterReferenceColumn(_, column) => known.has_column(column),
+                    _ => true,
+                };
+                found |= read.iter().any(of_around) && !read.iter().all(of_around);
                 Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
             })
         })

@@ -483,10 +483,12 @@ fn row_of(spec: &Spec, value: &str, reset: &str) -> SettingRow {
 
 /// As `%d` or `%g` writes it.
 fn number_text(number: f64, whole: bool) -> String {
-    match number.abs() >= 1e6 && !whole {
-        true => format!("{number:e}").replacen('e', "e+", 1),
-        false => number.to_string(),
+    if whole || number.abs() < 1e6 {
+        return number.to_string();
     }
+    let text = format!("{number:e}");
+    let (digits, exponent) = text.split_once('e').expect("an exponent was asked for");
+    format!("{digits}e+{exponent:0>2}")
 }
 
 fn find(name: &str) -> Result<usize, SqlError> {

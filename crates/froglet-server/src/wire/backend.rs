@@ -302,9 +302,13 @@ fn error_fields(error: &SqlError) -> Vec<(u8, String)> {
     optional(&mut fields, b'H', error.hint.as_deref());
     optional(&mut fields, b'W', error.context.as_deref());
     if let Some(position) = error.position {
-        let place = if error.within.is_some() { b'p' } else { b'P' };
-        fields.push((place, position.to_string()));
-        optional(&mut fields, b'q', error.within.as_deref());
+        fields.push((b'P', position.to_string()));
+    }
+    if let Some(inner) = &error.inner
+        && let Some(position) = inner.position
+    {
+        fields.push((b'p', position.to_string()));
+        optional(&mut fields, b'q', Some(&inner.text));
     }
     if let Some(table) = &error.table {
         let (schema, table) = table.split_once('.').unwrap_or(("public", table));

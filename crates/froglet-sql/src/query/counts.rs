@@ -86,7 +86,7 @@ fn tables_of(body: &ast::SetExpr) -> Vec<String> {
     let factors = select.from.iter().flat_map(|from| {
         std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
     });
-    factors.filter_map(|factor| merged_columns::name_of(factor)).map(|name| fold(&name)).collect()
+    factors.filter_map(merged_columns::name_of).map(|name| fold(&name)).collect()
 }
 
 /// Gives the counts of a plan and its subqueries the type bigint; 42804 where they have none that goes there.

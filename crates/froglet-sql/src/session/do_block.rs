@@ -17,7 +17,7 @@ use froglet_engine::SqlState;
 
 use super::{Block, Session};
 use crate::dialect::Postgres;
-use crate::error::SqlError;
+use crate::error::{InnerStatement, SqlError};
 use crate::parse;
 use crate::stream::Outcome;
 
@@ -258,13 +258,12 @@ async fn run_one(session: &mut Session, text: &str) -> Result<(), SqlError> {
 fn within(mut error: SqlError, text: &str) -> SqlError {
     let starts = |word: &str| text.get(..word.len()).is_some_and(|s| s.eq_ignore_ascii_case(word));
     let is_analyzed = ["insert", "update", "delete"].iter().any(|word| starts(word));
-    error.within = Some(text.into());
-    match error.position {
-        Some(_) if is_analyzed || error.state == SqlState::SYNTAX_ERROR => error,
-        _ => {
-            error.position = None;
-            error.context(format!("SQL statement \"{text}\""))
-        }
+    let position = error.position.take();
+    let position = position.filter(|_| is_analyzed || error.state == SqlState::SYNTAX_ERROR);
+    error.inner = Some(Box::new(InnerStatement { text: text.to_owned(), position }));
+    match position {
+        Some(_) => error,
+        None => error.context(format!("SQL statement \"{text}\"")),
     }
 }
 
