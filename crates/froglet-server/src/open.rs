@@ -67,7 +67,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     let failed = log_failed.clone();
     // It is beside the account of the rows.
     let log_buffer_bytes =
-        config.log_buffer_bytes.min((config.memory_limit_bytes / 16).max(1 << 20));
+        config.log_buffer_bytes.min((config.memory_limit_bytes / 32).max(1 << 20));
     let options = MemoryOptions {
         log: LogOptions {
             segment_bytes: config.log_segment_bytes,

@@ -312,6 +312,7 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     order_by_operators(&mut tokens);
     without_unlogged(&mut tokens);
     values_in_parentheses(&mut tokens);
+    top_is_a_name(&mut tokens);
     counts_in_parentheses(&mut tokens);
     if let Some(by) = by_name(&tokens) {
         return Err(Failure { error: unexpected(by), tokens });
@@ -367,6 +368,17 @@ fn values_in_parentheses(tokens: &mut Vec<TokenWithSpan>) {
     if let Some(close) = closing(tokens, open) {
         tokens.remove(close);
         tokens.remove(open);
+    }
+}
+
+/// In quotes, or sqlparser takes it for another dialect's LIMIT.
+fn top_is_a_name(tokens: &mut [TokenWithSpan]) {
+    for at in 1..tokens.len() {
+        let begins =
+            ["select", "distinct", "all"].iter().any(|word| is_word(&tokens[at - 1], word));
+        if begins && is_word(&tokens[at], "top") {
+            tokens[at].token = Token::make_word("top", Some('"'));
+        }
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Config {
     pub max_log_bytes: u64,
     /// `log_segment`: a file of the log that is so long is followed by another.
     pub log_segment_bytes: u64,
-    /// `log_buffer`: so much log may wait to be written; at most a sixteenth of the memory limit does.
+    /// `log_buffer`: so much log may wait to be written; at most a thirty-second part of the memory limit does.
     pub log_buffer_bytes: u64,
     /// `log_part`: what a transaction logs beyond this is logged in parts of so many bytes.
     pub log_part_bytes: u64,

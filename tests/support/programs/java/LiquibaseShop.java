@@ -28,9 +28,10 @@ public class LiquibaseShop {
                 new DiffToChangeLog(new DiffOutputControl(false, false, false, null)),
                 new PrintStream(written));
             // In whatever order it finds them.
-            String[] found = written.toString().replace("</databaseChangeLog>", "").replaceAll("<changeSet[^>]*>", "<changeSet>").split("<changeSet>");
+            String[] found = written.toString().replace("</databaseChangeLog>", "").split("\\s*<changeSet[^>]*>\\s*");
+            for (int n = 0; n < found.length; n++) found[n] = found[n].strip();
             java.util.Arrays.sort(found);
-            System.out.println(String.join("<changeSet>", found));
+            System.out.println(String.join("\n", found));
             liquibase.rollback(2, "");
             System.out.println("to do " + liquibase.listUnrunChangeSets(new Contexts(), new LabelExpression()).size());
             liquibase.update(new Contexts());
