@@ -333,6 +333,15 @@ pub fn literal(value: &ScalarValue, target: SqlType) -> Result<Option<Expr>, Sql
 
 /// A scalar in another type.
 pub fn cast_scalar(value: &ScalarValue, target: SqlType) -> Result<ScalarValue, SqlError> {
+    // A vector is written without braces.
+    let is_vector = matches!(target.oid, oids::INT2VECTOR | oids::OIDVECTOR);
+    let value = match value {
+        ScalarValue::Utf8(Some(text)) if is_vector => {
+            let elements: Vec<&str> = text.split_whitespace().collect();
+            &ScalarValue::Utf8(Some(format!("{{{}}}", elements.join(","))))
+        }
+        other => other,
+    };
     let map = crate::df_error::map_df_error;
     let array = value.to_array().map_err(map)?;
     let from = types::plain(types::oid_of_arrow(array.data_type()));

@@ -89,7 +89,8 @@ run(async (url) => {
   const tables = async () => (await queries.showAllTables()).map((table) => table.tableName || table).sort();
   show("tables", await tables());
   for (const table of ["customers", "orders", "packets"]) {
-    show(`columns of ${table}`, await queries.describeTable(table));
+    // In whatever order they are found.
+    show(`columns of ${table}`, Object.fromEntries(Object.entries(await queries.describeTable(table)).sort()));
     const indexes = await queries.showIndex(table);
     show(`indexes of ${table}`, indexes.map(({ name, primary, unique, fields, definition }) => ({ name, primary, unique, fields, definition }))
       .sort((a, b) => (a.name < b.name ? -1 : 1)));
