@@ -41,6 +41,9 @@ pub fn map_df_error(e: DataFusionError) -> SqlError {
         DataFusionError::Internal(text) if text.contains("in BETWEEN expression") => {
             between_of(&text)
         }
+        DataFusionError::Internal(text) if text.contains("failed to match any signature") => {
+            plan(&text)
+        }
         DataFusionError::Execution(text) => execution(&text),
         DataFusionError::ResourcesExhausted(text) => SqlError::new(SqlState::OUT_OF_MEMORY, text),
         DataFusionError::ExecutionJoin(e) if e.is_panic() => {

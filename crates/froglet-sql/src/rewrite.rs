@@ -304,6 +304,7 @@ const MARK: ast::DataType = ast::DataType::Int4(None);
 
 fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
     rewrite_calls::rewrite(expr)?;
+    rewrite_subquery::refuse_empty(expr)?;
     match expr {
         Expr::Value(value) => {
             if let ast::Value::SingleQuotedByteStringLiteral(_) | ast::Value::HexStringLiteral(_) =

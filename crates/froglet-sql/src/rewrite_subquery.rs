@@ -4,13 +4,37 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use datafusion::sql::sqlparser::tokenizer::Span;
+use froglet_engine::SqlState;
 
+use crate::error::SqlError;
 use crate::planning::registry;
 use crate::rewrite::{call, different, figure_alias, folded, null};
 use crate::rewrite_order;
 use crate::udf::nothing::{OR_EMPTY, OR_NULL};
 use crate::udf::single;
 use crate::walk::{self, Change, Flow, GO_ON, Look, STOP};
+
+/// 42601 for a subquery without columns where a value is wanted: the planner would look for its first.
+pub(crate) fn refuse_empty(expr: &ast::Expr) -> Result<(), SqlError> {
+    fn is_empty(body: &ast::SetExpr) -> bool {
+        match body {
+            ast::SetExpr::Select(select) => select.projection.is_empty(),
+            ast::SetExpr::SetOperation { left, .. } => is_empty(left),
+            ast::SetExpr::Query(query) => is_empty(&query.body),
+            _ => false,
+        }
+    }
+    let message = match expr {
+        ast::Expr::Subquery(query) if is_empty(&query.body) => {
+            "subquery must return only one column"
+        }
+        ast::Expr::InSubquery { subquery, .. } if is_empty(&subquery.body) => {
+            "subquery has too few columns"
+        }
+        _ => return Ok(()),
+    };
+    Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+}
 
 /// A scalar subquery's column becomes the aggregate that holds the one value, unless it is an
 /// aggregate already, or has a limit: then only its type says that it may be NULL, of no row.
