@@ -25,6 +25,14 @@ SETUP = [
 ]
 
 WRONG = {
+    "select 1, (select from t where id > 9)": "42601",
+    "select 1 in (select from t)": "42601",
+    "select array(select from t)": "42601",
+    "select 0x10": "42601",
+    "select 12ab": "42601",
+    "select 1_000": "42601",
+    "select id from t limit string_to_array(1)": "42883",
+    "select id from t order by id limit t.id": "42P10",
     "select 1/0": "22012",
     "select 1 % 0": "22012",
     "select 1.5/0": "22012",
