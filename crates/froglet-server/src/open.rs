@@ -66,8 +66,9 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     let log_failed = Arc::<Notify>::default();
     let failed = log_failed.clone();
     // It is beside the account of the rows.
-    let log_buffer_bytes =
-        config.log_buffer_bytes.min((config.memory_limit_bytes / 32).max(1 << 20));
+    let log_buffer_bytes = config
+        .log_buffer_bytes
+        .unwrap_or_else(|| (config.memory_limit_bytes / 32).clamp(1 << 20, 64 << 20));
     let options = MemoryOptions {
         log: LogOptions {
             segment_bytes: config.log_segment_bytes,

@@ -545,7 +545,8 @@ impl Ddl<'_> {
             self.catalog.note_computed(self.txn, now.def.id, def.id);
         }
         let column = column.to_owned();
-        let default = stored::typed_default(def, sql_type.oid)?.or_else(|| def.default.clone());
+        let typed = stored::typed_default(def, &now.def, sql_type.oid)?;
+        let default = typed.or_else(|| def.default.clone());
         Ok((NewType { column, ty, sql_type, using, lazily, default }, new))
     }
 

@@ -141,7 +141,6 @@ async fn run_planned(
             Err(Stop::Restart) => {}
         }
         restarts += 1;
-        session.state.end_attempt();
         Box::pin(session.restart(mark, restarts, &limits)).await?;
     }
 }
@@ -171,12 +170,13 @@ impl Session {
         Some(StatementMark { rows: txn.savepoint(), catalog: self.db.catalog().savepoint(txn) })
     }
 
-    /// Undoes what a statement has written.
+    /// Undoes what a statement has written, and lets go of the rows that it has gathered.
     pub(crate) fn undo_statement(&mut self, mark: Option<StatementMark>) {
         if let (Some(txn), Some(mark)) = (&mut self.txn, mark) {
             self.db.catalog().rollback_to(txn, &mark.catalog);
             txn.rollback_to(mark.rows);
         }
+        self.state.end_attempt();
     }
 
     /// Undoes a statement that is to run again.

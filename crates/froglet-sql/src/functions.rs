@@ -205,7 +205,7 @@ impl SessionState {
         self.meter.end_statement();
     }
 
-    /// The statement begins anew.
+    /// What the statement has done is undone.
     pub(crate) fn end_attempt(&self) {
         self.meter.end_attempt();
     }

@@ -119,30 +119,23 @@ impl Inserter {
         let mut gathering = Gathering::new(&**writer.session);
         let mut all = Vec::new();
         while let Some(given) = query.next(&mut stream, writer.limits).await? {
-            let mut rows = self.completed(given, writer.eval, &mut gathering, usize::MAX)?;
-            all.append(&mut rows);
+            for row in given {
+                all.push(self.completed(row, writer.eval, &mut gathering)?);
+            }
         }
         Ok(all)
     }
 
-    /// The first of some rows, complete: at most so many, and fewer where they are long.
+    /// A row of a query, complete.
     fn completed(
         &self,
-        given: impl IntoIterator<Item = Row>,
+        given: Row,
         context: &EvalContext,
         gathering: &mut Gathering<'_>,
-        most: usize,
-    ) -> Result<Vec<Row>, SqlError> {
-        let mut rows = Vec::new();
-        for row in given {
-            let row = self.complete(row.into_iter().map(|value| Ok(Some(value))), context)?;
-            gathering.row(&row)?;
-            rows.push(row);
-            if rows.len() >= most || most < usize::MAX && gathering.is_large() {
-                break;
-            }
-        }
-        Ok(rows)
+    ) -> Result<Row, SqlError> {
+        let row = self.complete(given.into_iter().map(|value| Ok(Some(value))), context)?;
+        gathering.row(&row)?;
+        Ok(row)
     }
 
     /// Whether a row may refer to another that comes later.
@@ -211,8 +204,13 @@ impl InsertPlan {
             let mut given = given.peekable();
             while given.peek().is_some() {
                 let mut gathering = Gathering::new(session);
-                let rows =
-                    self.inserter.completed(&mut given, writer.eval, &mut gathering, CHUNK_ROWS)?;
+                let mut rows = Vec::new();
+                while rows.len() < CHUNK_ROWS
+                    && !gathering.is_large()
+                    && let Some(row) = given.next()
+                {
+                    rows.push(self.inserter.completed(row, writer.eval, &mut gathering)?);
+                }
                 self.inserter.insert(writer, &rows).await?;
                 written.rows += rows.len() as u64;
                 if let (Some(all), Some(mut more)) =

@@ -196,27 +196,25 @@ fn refuse_junk(text: &str, tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
             (Token::Number(_, true), _) => true,
             (Token::Number(digits, false), _) if digits.contains('_') => true,
             (Token::Number(..), Some(Token::Word(word))) => word.quote_style.is_none(),
-            // Of `X'10'` and `0x10` the tokens are the same.
-            (Token::HexStringLiteral(_), _) => from(text, token.span.start).starts_with('0'),
+            // Of `X'10'` and `0x10` the tokens are the same, but for a quote more.
+            (Token::HexStringLiteral(digits), _) => {
+                let columns = token.span.end.column - token.span.start.column;
+                columns == digits.chars().count() as u64 + 2
+            }
             _ => false,
         };
         if is_junk {
-            let begins = from(text, token.span.start);
+            let position = char_position(text, token.span.start);
+            let begins = text.char_indices().nth(position as usize - 1);
+            let begins = begins.map_or("", |(at, _)| &text[at..]);
             let is_part = |c: char| c.is_alphanumeric() || "._$".contains(c);
             let ends = begins.find(|c| !is_part(c)).unwrap_or(begins.len());
             let message =
                 format!("trailing junk after numeric literal at or near \"{}\"", &begins[..ends]);
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message)
-                .at(char_position(text, token.span.start)));
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(position));
         }
     }
     Ok(())
-}
-
-/// A text from a place on.
-fn from(text: &str, place: Location) -> &str {
-    let characters = char_position(text, place) as usize - 1;
-    text.char_indices().nth(characters).map_or("", |(at, _)| &text[at..])
 }
 
 /// Puts a name with letters beyond ASCII in quotes, its others in lower case: PostgreSQL folds no more of it, the
@@ -357,15 +355,16 @@ fn values_in_parentheses(tokens: &mut Vec<TokenWithSpan>) {
     if !tokens.first().is_some_and(|first| is_word(first, "insert")) {
         return;
     }
-    let begins =
-        |two: &[TokenWithSpan]| two[0].token == Token::LParen && is_word(&two[1], "values");
-    let Some(open) = tokens.windows(2).position(begins) else { return };
-    // Those of the query that is inserted are tables of its own.
-    let in_query = ["select", "with", "values", "default", "from", "table"];
-    if tokens[..open].iter().any(|token| in_query.iter().any(|word| is_word(token, word))) {
-        return;
-    }
-    if let Some(close) = closing(tokens, open) {
+    // Others are tables of the query that is inserted.
+    let begins = |token: &TokenWithSpan| {
+        ["values", "select", "with", "table"].iter().any(|word| is_word(token, word))
+    };
+    let Some(first) = tokens.iter().position(begins) else { return };
+    let open = first - 1;
+    if is_word(&tokens[first], "values")
+        && tokens[open].token == Token::LParen
+        && let Some(close) = closing(tokens, open)
+    {
         tokens.remove(close);
         tokens.remove(open);
     }
@@ -374,9 +373,8 @@ fn values_in_parentheses(tokens: &mut Vec<TokenWithSpan>) {
 /// In quotes, or sqlparser takes it for another dialect's LIMIT.
 fn top_is_a_name(tokens: &mut [TokenWithSpan]) {
     for at in 1..tokens.len() {
-        let begins =
-            ["select", "distinct", "all"].iter().any(|word| is_word(&tokens[at - 1], word));
-        if begins && is_word(&tokens[at], "top") {
+        let begins = || ["select", "distinct", "all"].iter().any(|w| is_word(&tokens[at - 1], w));
+        if is_word(&tokens[at], "top") && begins() {
             tokens[at].token = Token::make_word("top", Some('"'));
         }
     }

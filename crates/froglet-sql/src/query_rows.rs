@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::datasource::DefaultTableSource;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::TableScan;
 use datafusion::sql::sqlparser::ast::Query;
 use froglet_engine::{Row, Snapshot, Value};
 use froglet_schema::{ObjectId, SqlType};
@@ -22,11 +20,11 @@ use crate::functions::SessionState;
 use crate::insert_plan::CastTarget;
 use crate::plan::Planner;
 use crate::prepared::Field;
-use crate::provider::BaseTable;
 use crate::query::{self, PlannedQuery, QueryEnv};
 use crate::types::Zone;
 use crate::types::cast::{CastContext, assignable, not_assignable};
 use crate::types::{cast_array, value_at};
+use crate::units::{self, Source};
 
 /// Batches as they come.
 pub(crate) type BatchStream = BoxStream<'static, Result<RecordBatch, SqlError>>;
@@ -180,18 +178,11 @@ impl RowsQuery {
 
     /// Whether it reads rows of a table, or of one that is made of it while it is read.
     pub(crate) fn may_read(&self, table: ObjectId) -> bool {
-        let mut found = false;
-        let walked = self.plan.planned.logical().apply_with_subqueries(|node| {
-            if let LogicalPlan::TableScan(scan) = node
-                && let Some(source) = scan.source.downcast_ref::<DefaultTableSource>()
-                && let Some(read) = source.table_provider.downcast_ref::<BaseTable>()
-            {
-                let def = &read.table().def;
-                found |= def.id == table || def.is_being_made();
-            }
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        });
-        found || walked.is_err()
+        let is_such = |scan: &TableScan| match Source::of(scan) {
+            Some(Source::Table(read)) => read.def.id == table || read.def.is_being_made(),
+            _ => false,
+        };
+        units::reads(self.plan.planned.logical(), is_such).unwrap_or(true)
     }
 
     /// Starts it.

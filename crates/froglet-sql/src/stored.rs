@@ -143,13 +143,14 @@ pub(crate) fn default_expression(
 }
 
 /// A default that is a literal without a type, where its column changes its own: the type that it has had stays its own.
-pub(crate) fn typed_default(column: &ColumnDef, to: u32) -> Result<Option<Expression>, SqlError> {
-    let Some((DefaultKind::Plain, text)) =
-        column.default.as_ref().map(|default| split_default(&default.0))
-    else {
+pub(crate) fn typed_default(
+    column: &ColumnDef,
+    table: &TableDef,
+    to: u32,
+) -> Result<Option<Expression>, SqlError> {
+    let Some((DefaultKind::Plain, expr)) = default_expression(column, table)? else {
         return Ok(None);
     };
-    let expr = parse_expression(text)?;
     let is_null = matches!(&expr, Expr::Value(value) if value.value == ast::Value::Null);
     let from = column.sql_type.oid;
     if from == to || is_null || !untyped(&expr) {

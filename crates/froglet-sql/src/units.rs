@@ -677,7 +677,7 @@ fn is_live(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// Whether a plan reads such a table anywhere.
-fn reads(plan: &LogicalPlan, is_such: impl Fn(&TableScan) -> bool) -> Result<bool> {
+pub(crate) fn reads(plan: &LogicalPlan, is_such: impl Fn(&TableScan) -> bool) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         found |= matches!(node, LogicalPlan::TableScan(scan) if is_such(scan));

@@ -56,8 +56,8 @@ pub struct Config {
     pub max_log_bytes: u64,
     /// `log_segment`: a file of the log that is so long is followed by another.
     pub log_segment_bytes: u64,
-    /// `log_buffer`: so much log may wait to be written; at most a thirty-second part of the memory limit does.
-    pub log_buffer_bytes: u64,
+    /// `log_buffer`: so much log may wait to be written. None: 64 MB, or 1/32 of the memory limit, if that is less.
+    pub log_buffer_bytes: Option<u64>,
     /// `log_part`: what a transaction logs beyond this is logged in parts of so many bytes.
     pub log_part_bytes: u64,
     /// `freeze_after`: a block that nobody has written to for so long is frozen; `None` is never.
@@ -252,8 +252,9 @@ const KEYS: &[(&str, Apply)] = &[
         at_least(e, config.log_segment_bytes >= 64 << 10, "at least 64kB is needed")
     }),
     ("log_buffer", |config, e| {
-        config.log_buffer_bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
-        at_least(e, config.log_buffer_bytes >= 64 << 10, "at least 64kB is needed")
+        let bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
+        config.log_buffer_bytes = Some(bytes);
+        at_least(e, bytes >= 64 << 10, "at least 64kB is needed")
     }),
     ("log_part", |config, e| {
         config.log_part_bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
@@ -310,7 +311,7 @@ impl Config {
             checkpoint_timeout: Duration::from_secs(300),
             max_log_bytes: 1 << 30,
             log_segment_bytes: 64 << 20,
-            log_buffer_bytes: 64 << 20,
+            log_buffer_bytes: None,
             log_part_bytes: 1 << 20,
             freeze_after: Some(Duration::from_secs(5)),
             freeze_threads: 1,

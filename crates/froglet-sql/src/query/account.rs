@@ -171,13 +171,13 @@ impl Meter {
             return;
         }
         let planned = std::mem::take(&mut held.planned_bytes);
+        let gathered = std::mem::take(&mut held.gathered_bytes);
         drop(held);
-        self.engine.return_memory(planned);
-        self.end_attempt();
+        self.engine.return_memory(planned + gathered);
         self.sweep();
     }
 
-    /// The statement begins anew, without the rows that it has gathered.
+    /// What the statement has done is undone: the rows that it has gathered are gone.
     pub(crate) fn end_attempt(&self) {
         let gathered = std::mem::take(&mut self.held.lock().gathered_bytes);
         self.engine.return_memory(gathered);

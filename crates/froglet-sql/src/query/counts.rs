@@ -26,9 +26,9 @@ use froglet_schema::SqlType;
 use crate::command::fold;
 use crate::error::SqlError;
 use crate::planning::registry;
+use crate::rewrite_rows;
 use crate::semantics::casts;
 use crate::semantics::fields::field_of;
-use crate::semantics::merged_columns;
 use crate::semantics::operators::unknown_literal;
 use crate::types::cast::assignable;
 use crate::types::{self, input, oids, sql_type_of_field};
@@ -49,8 +49,7 @@ pub(crate) fn check(query: &ast::Query) -> Result<(), SqlError> {
             };
             let limit = limit.iter().map(|count| (count, "LIMIT"));
             let counts = limit.chain(offset.iter().map(|offset| (&offset.value, "OFFSET")));
-            let own = tables_of(&query.body);
-            for (_, clause) in counts.filter(|(count, _)| reads_column(count, &own)) {
+            for (_, clause) in counts.filter(|(count, _)| reads_column(count, &query.body)) {
                 let message = format!("argument of {clause} must not contain variables");
                 self.failed = Some(SqlError::new(SqlState::new("42P10"), message));
             }
@@ -63,30 +62,30 @@ pub(crate) fn check(query: &ast::Query) -> Result<(), SqlError> {
 }
 
 /// Whether a count reads a column of the query itself; those of queries around it are its to read.
-fn reads_column(count: &ast::Expr, own: &[String]) -> bool {
+fn reads_column(count: &ast::Expr, body: &ast::SetExpr) -> bool {
     match count {
         ast::Expr::Nested(inner)
         | ast::Expr::Cast { expr: inner, .. }
-        | ast::Expr::UnaryOp { expr: inner, .. } => reads_column(inner, own),
+        | ast::Expr::UnaryOp { expr: inner, .. } => reads_column(inner, body),
         ast::Expr::BinaryOp { left, right, .. } => {
-            reads_column(left, own) || reads_column(right, own)
+            reads_column(left, body) || reads_column(right, body)
         }
         ast::Expr::Identifier(name) => registry().scalar(&fold(name)).is_none(),
         ast::Expr::CompoundIdentifier(parts) => match &parts[..] {
-            [.., table, _] => own.contains(&fold(table)),
+            [.., table, _] => is_of(&fold(table), body),
             _ => true,
         },
         _ => false,
     }
 }
 
-/// What the tables of a query's FROM are called.
-fn tables_of(body: &ast::SetExpr) -> Vec<String> {
-    let ast::SetExpr::Select(select) = body else { return Vec::new() };
-    let factors = select.from.iter().flat_map(|from| {
+/// Whether a table of a query's FROM is called so.
+fn is_of(name: &str, body: &ast::SetExpr) -> bool {
+    let ast::SetExpr::Select(select) = body else { return false };
+    let mut factors = select.from.iter().flat_map(|from| {
         std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
     });
-    factors.filter_map(merged_columns::name_of).map(|name| fold(&name)).collect()
+    factors.any(|factor| rewrite_rows::name_of(factor).as_deref() == Some(name))
 }
 
 /// Gives the counts of a plan and its subqueries the type bigint; 42804 where they have none that goes there.

@@ -333,15 +333,6 @@ pub fn literal(value: &ScalarValue, target: SqlType) -> Result<Option<Expr>, Sql
 
 /// A scalar in another type.
 pub fn cast_scalar(value: &ScalarValue, target: SqlType) -> Result<ScalarValue, SqlError> {
-    // A vector is written without braces.
-    let is_vector = matches!(target.oid, oids::INT2VECTOR | oids::OIDVECTOR);
-    let value = match value {
-        ScalarValue::Utf8(Some(text)) if is_vector => {
-            let elements: Vec<&str> = text.split_whitespace().collect();
-            &ScalarValue::Utf8(Some(format!("{{{}}}", elements.join(","))))
-        }
-        other => other,
-    };
     let map = crate::df_error::map_df_error;
     let array = value.to_array().map_err(map)?;
     let from = types::plain(types::oid_of_arrow(array.data_type()));
@@ -626,7 +617,14 @@ fn to_list(array: &ArrayRef, element: SqlType, target: SqlType) -> Result<ArrayR
         let cell = cell_at(array.as_ref(), row);
         present.push(!matches!(cell, Cell::Null));
         if let Cell::Text(text) = cell {
-            for item in input::array_items(text)? {
+            let found = match target.oid {
+                // A vector is written without braces.
+                oids::INT2VECTOR | oids::OIDVECTOR => {
+                    text.split_whitespace().map(|item| Some(item.to_owned())).collect()
+                }
+                _ => input::array_items(text)?,
+            };
+            for item in found {
                 items.append_option(item);
                 count += 1;
             }

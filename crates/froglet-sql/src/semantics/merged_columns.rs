@@ -222,7 +222,7 @@ fn as_condition(select: &mut ast::Select, merged: &[String]) -> bool {
 }
 
 /// What a table of FROM is called.
-pub(crate) fn name_of(factor: &ast::TableFactor) -> Option<ast::Ident> {
+fn name_of(factor: &ast::TableFactor) -> Option<ast::Ident> {
     match factor {
         ast::TableFactor::Table { alias: Some(alias), .. }
         | ast::TableFactor::Derived { alias: Some(alias), .. } => Some(alias.name.clone()),

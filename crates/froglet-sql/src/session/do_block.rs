@@ -107,38 +107,34 @@ fn block(body: &str) -> Option<DoBlock> {
     // The first line is the one after `$$`.
     let body = body.strip_prefix('\n').unwrap_or(body);
     let mut tokenizer = Tokenizer::new(&Postgres, body).with_unescape(false);
-    let mut parts: Vec<Vec<Token>> = vec![Vec::new()];
-    let mut lines = vec![1];
+    // Each with the line on which it begins.
+    let mut parts: Vec<(u64, Vec<Token>)> = vec![(1, Vec::new())];
     for TokenWithSpan { token, span } in tokenizer.tokenize_with_location().ok()? {
-        let part = parts.last_mut()?;
+        let (line, part) = parts.last_mut()?;
         match token {
-            Token::SemiColon => {
-                parts.push(Vec::new());
-                lines.push(span.end.line);
-            }
+            Token::SemiColon => parts.push((span.end.line, Vec::new())),
             // A comment between two statements belongs to neither.
             Token::Whitespace(_) if part.is_empty() => {}
             token => {
                 if part.is_empty() {
-                    *lines.last_mut()? = span.start.line;
+                    *line = span.start.line;
                 }
                 part.push(token);
                 let begins = part.len() == 1 && is(&part[0], "begin");
                 let handles = part.len() == 1 && is(&part[0], "exception");
                 if begins || handles {
-                    parts.push(Vec::new());
-                    lines.push(span.end.line);
+                    parts.push((span.end.line, Vec::new()));
                 }
             }
         }
     }
-    let mut parts = parts.into_iter().zip(lines).filter(|(part, _)| !part.is_empty());
-    if !is(parts.next()?.0.first()?, "begin") {
+    let mut parts = parts.into_iter().filter(|(_, part)| !part.is_empty());
+    if !is(parts.next()?.1.first()?, "begin") {
         return None;
     }
     let mut block = DoBlock { statements: Vec::new(), caught: Vec::new() };
     let mut handling = false;
-    while let Some((part, line)) = parts.next() {
+    while let Some((line, part)) = parts.next() {
         let first = part.first()?;
         if is(first, "exception") {
             handling = true;
