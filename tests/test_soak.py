@@ -27,6 +27,7 @@ from psycopg import errors
 from support import tpcc
 from support.loads import DOWN, Session
 from support.tpcc_changes import CHANGES, LAYOUTS, Changer, check
+from support.watch import Watch
 
 SECONDS = float(os.environ.get("FROGLET_TEST_SOAK_SECONDS", "180"))
 SEED = int(os.environ.get("FROGLET_TEST_SEED", 20261125))
@@ -197,21 +198,6 @@ class TableChanger(threading.Thread):
             self.failure = error
 
 
-class Watch(threading.Thread):
-    """The most memory that the process was seen to hold."""
-
-    def __init__(self, server):
-        super().__init__(daemon=True)
-        self.server, self.most, self.ended = server, 0, threading.Event()
-
-    def run(self):
-        while not self.ended.wait(0.1):
-            try:
-                self.most = max(self.most, self.server.resident_bytes())
-            except (AttributeError, OSError):
-                pass  # It is being killed, or started.
-
-
 def directory_bytes(server):
     total = 0
     for path in server.files("*"):
@@ -232,7 +218,7 @@ def test_soak(start):
         model.load(connection)
         for statement in (*FAMILIES, "create table long (id int primary key, s text)"):
             connection.execute(statement)
-    empty = server.resident_bytes()
+    empty = server.anonymous_bytes()
     watch = Watch(server)
     watch.start()
     changer, known, counts, sizes = None, {}, Counter(), []
@@ -274,7 +260,7 @@ def test_soak(start):
             connection.execute("checkpoint")
             live = sum(bytes for [bytes] in connection.execute(
                 "select pg_total_relation_size(oid) from pg_class where relkind = 'r'"))
-        sizes.append((way, server.resident_bytes() >> 20, directory_bytes(server) >> 20, live >> 20))
+        sizes.append((way, server.anonymous_bytes() >> 20, directory_bytes(server) >> 20, live >> 20))
         assert watch.most <= empty + HELD_TIMES * LIMIT_BYTES, f"round {number}: {watch.most >> 20} MB, {empty >> 20} when empty"
         assert sizes[-1][2] <= 3 * (live >> 20) + 4 * (LOG_BYTES >> 20), f"round {number}: {sizes}"
     watch.ended.set()

@@ -40,6 +40,7 @@ use crate::lazy_query::reads_catalog;
 use crate::migrate::may_fail::{self, CastKind};
 use crate::names::volatility;
 use crate::planning::{NoTables, PlanContext, param_fields};
+use crate::query::account;
 use crate::quick::Quick;
 use crate::semantics::param::ParamExpr;
 use crate::semantics::{casts, operators};
@@ -613,7 +614,7 @@ fn plan(scope: &Scope, expr: &ast::Expr, params: &[SqlType]) -> Result<Planned, 
     let simplifier = ExprSimplifier::new(simplify);
     let logical = simplifier
         .coerce(logical, &schema)
-        .and_then(|e| simplifier.simplify(e))
+        .and_then(|e| account::folding(|| simplifier.simplify(e)))
         .map_err(map_df_error)?;
     Ok(Planned { logical, params, reads_catalog })
 }

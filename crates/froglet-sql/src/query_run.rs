@@ -35,7 +35,7 @@ use crate::in_order::in_order;
 use crate::kept_order::KeepOrder;
 use crate::once;
 use crate::provider::QueryScope;
-use crate::query::QueryEnv;
+use crate::query::{QueryEnv, account};
 use crate::stack;
 use crate::subplan::ScopeRef;
 use crate::types::zone::{self, Zone};
@@ -144,7 +144,7 @@ pub fn optimize(plan: LogicalPlan, env: &QueryEnv) -> Result<LogicalPlan, SqlErr
     let mut state = base_state(env);
     let options = state.config_options().clone();
     state.execution_props_mut().mark_start_execution(options);
-    state.optimize(&plan).map_err(map_df_error)
+    account::folding(|| state.optimize(&plan)).map_err(map_df_error)
 }
 
 /// The physical plan of an optimised logical plan.

@@ -46,7 +46,7 @@ use crate::decorrelate;
 use crate::error::SqlError;
 use crate::planning::internal;
 use crate::provider::QueryScope;
-use crate::query::QueryEnv;
+use crate::query::{QueryEnv, account};
 use crate::query_run;
 use crate::semantics::fields::field_of;
 use crate::semantics::first_seen::FirstSeen;
@@ -381,7 +381,8 @@ impl Subplan {
     }
 
     async fn run(&self, given: &[ScalarValue], state: &SessionState) -> Result<ScalarValue> {
-        let plan = state.optimize(&self.with_values(given)?)?;
+        let plan = self.with_values(given)?;
+        let plan = account::folding(|| state.optimize(&plan))?;
         let physical = state.query_planner().create_physical_plan(&plan, state).await?;
         let batches = collect(physical, query_run::task_context(state)).await?;
         let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();

@@ -3,6 +3,7 @@
 //! It reads arguments and calls the crates that do the work; errors end it with one message on
 //! standard error and exit code 1.
 
+mod allocator;
 mod migrations;
 
 use std::path::PathBuf;
@@ -212,6 +213,7 @@ fn main() -> ExitCode {
 }
 
 fn serve_data(mut serve: Serve) -> anyhow::Result<()> {
+    allocator::configure();
     let file = serve.config.take();
     // A variable that is not UTF-8 is none of ours.
     let variables = std::env::vars_os()

@@ -10,8 +10,9 @@
 //! DataFusion's operators say what they use and spill where they can. A function says nothing: it is asked for its
 //! room here, before it makes one large value and while it makes many, and there it hears of a cancel and of the
 //! time that its statement has, too. A large result stays on the account until nobody but the [`Meter`] has its
-//! bytes any more; what planning has computed, until the statement ends.
+//! bytes any more. What is constant is computed while the statement is planned, if it is small: a plan is copied often.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,6 +34,26 @@ pub(crate) const VALUE_BYTES_MAX: usize = 1 << 30;
 const STEP_BYTES: usize = 256 << 10;
 /// Buffers from this size on are followed.
 const LARGE_BYTES: usize = 1 << 20;
+
+/// The longest value that planning computes.
+const FOLDED_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    static IS_FOLDING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Optimizes a plan or an expression. A constant that is large stays the call that it is, for the optimizer takes an
+/// error as a reason not to compute it.
+pub(crate) fn folding<T>(optimize: impl FnOnce() -> T) -> T {
+    struct Was(bool);
+    impl Drop for Was {
+        fn drop(&mut self) {
+            IS_FOLDING.set(self.0);
+        }
+    }
+    let _was = Was(IS_FOLDING.replace(true));
+    optimize()
+}
 
 /// 54000
 pub(crate) fn too_large() -> SqlError {
@@ -110,8 +131,6 @@ pub struct Meter {
 struct Held {
     /// Of results, as long as somebody else has them.
     buffers: Vec<Buffer>,
-    /// What planning has computed for the statement.
-    planned_bytes: u64,
     /// Rows that the statement has read and has still to write, or to answer with.
     gathered_bytes: u64,
 }
@@ -156,24 +175,15 @@ impl Meter {
         }
     }
 
-    /// A value that planning has computed stays until the statement ends.
-    fn follow_planned(&self, bytes: usize) {
-        if bytes >= LARGE_BYTES {
-            self.engine.borrow_memory_anyway(bytes as u64);
-            self.held.lock().planned_bytes += bytes as u64;
-        }
-    }
-
     /// The statement is over.
     pub(crate) fn end_statement(&self) {
         let mut held = self.held.lock();
-        if held.buffers.is_empty() && held.planned_bytes == 0 && held.gathered_bytes == 0 {
+        if held.buffers.is_empty() && held.gathered_bytes == 0 {
             return;
         }
-        let planned = std::mem::take(&mut held.planned_bytes);
         let gathered = std::mem::take(&mut held.gathered_bytes);
         drop(held);
-        self.engine.return_memory(planned + gathered);
+        self.engine.return_memory(gathered);
         self.sweep();
     }
 
@@ -188,7 +198,7 @@ impl Drop for Meter {
     fn drop(&mut self) {
         let held = self.held.get_mut();
         let buffers: u64 = held.buffers.iter().map(|buffer| buffer.capacity() as u64).sum();
-        self.engine.return_memory(buffers + held.planned_bytes + held.gathered_bytes);
+        self.engine.return_memory(buffers + held.gathered_bytes);
     }
 }
 
@@ -290,6 +300,7 @@ pub(crate) struct Room<'s> {
     /// Not asked for yet.
     pending: usize,
     values: usize,
+    is_folding: bool,
 }
 
 /// Values after which a function looks whether its statement is to end.
@@ -297,7 +308,8 @@ const VALUES_BETWEEN_LOOKS: usize = 256;
 
 impl<'s> Room<'s> {
     pub(crate) fn new(session: &'s dyn SessionFunctions) -> Room<'s> {
-        Room { session, meter: session.meter(), borrowed: 0, pending: 0, values: 0 }
+        let is_folding = IS_FOLDING.get();
+        Room { session, meter: session.meter(), borrowed: 0, pending: 0, values: 0, is_folding }
     }
 
     /// One more value of so many bytes.
@@ -307,6 +319,9 @@ impl<'s> Room<'s> {
         }
         self.pending += bytes;
         self.values += 1;
+        if self.is_folding && self.pending > FOLDED_BYTES_MAX {
+            return Err(too_large());
+        }
         if self.pending < STEP_BYTES && !self.values.is_multiple_of(VALUES_BETWEEN_LOOKS) {
             return Ok(());
         }
@@ -321,17 +336,15 @@ impl<'s> Room<'s> {
         Ok(())
     }
 
+    /// Whether what has been made is large.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.borrowed > 0
+    }
+
     /// What has been made is handed on.
     pub(crate) fn made(self, array: &ArrayRef) {
         if let Some(meter) = self.meter.filter(|_| self.borrowed > 0) {
             meter.follow(array.as_ref());
-        }
-    }
-
-    /// What has been made is a part of a plan.
-    pub(crate) fn planned(self) {
-        if let Some(meter) = self.meter {
-            meter.follow_planned(self.borrowed);
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::types::array::is_array;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::datetime::DAY_US;
 use crate::types::{EXACT, element_oid, json, oids, plain, sql_field, sql_type_of_field};
-use crate::udf::case;
+use crate::udf::{arguments, case};
 
 /// `x op ANY (array)`, of three arguments.
 pub const ANY: &str = "froglet_any";
@@ -293,17 +293,18 @@ impl ScalarUDFImpl for Quantified {
         let rows = args.number_rows;
         let oid = args.arg_fields.first().map(|field| sql_type_of_field(field).oid);
         let labels = oid.and_then(super::enums::labels_of);
-        let arrays = args.args.into_iter().map(|arg| arg.into_array(rows));
-        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let arrays = args.args.iter().map(arguments::array_once).collect::<Result<Vec<_>>>()?;
         let [left, right] = &arrays[..] else {
             return Err(crate::planning::internal("two operands"));
         };
         let answer = |row: usize| -> Result<Option<bool>> {
             let Some(lists) = right.as_list_opt::<i32>() else { return Ok(None) };
-            if lists.is_null(row) {
+            let of_row = arguments::row_of(right, row);
+            if lists.is_null(of_row) {
                 return Ok(None);
             }
-            let (value, items) = (left.slice(row, 1), lists.value(row));
+            let value = left.slice(arguments::row_of(left, row), 1);
+            let items = lists.value(of_row);
             match oid {
                 // Numbers in them are equal whatever their digits.
                 // The elements of an array are not filled to its length.

@@ -402,7 +402,7 @@ fn default_acl(session: &dyn SessionFunctions, cells: &[Cell<'_>]) -> Result<Out
         "F" | "S" => ("", "U"),
         other => {
             let message = format!("unrecognized objtype abbreviation: {other}");
-            return Err(SqlError::new(froglet_engine::SqlState::INVALID_PARAMETER_VALUE, message));
+            return Err(SqlError::new(froglet_engine::SqlState::INTERNAL_ERROR, message));
         }
     };
     let item = |who: &str, what: &str| format!("{who}={what}/{owner}");

@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 
+use super::arguments;
 use crate::context::current_session;
 use crate::query::account::Room;
 
@@ -76,7 +77,7 @@ impl ScalarUDFImpl for Guarded {
         let mut room = Room::new(session.as_ref());
         let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if is_scalar { 1 } else { args.number_rows };
-        let arrays = args.args.iter().map(array_once).collect::<Result<Vec<_>>>()?;
+        let arrays = args.args.iter().map(arguments::array_once).collect::<Result<Vec<_>>>()?;
         for row in 0..rows {
             room.grow((self.bound)(&arrays, row))?;
         }
@@ -88,17 +89,9 @@ impl ScalarUDFImpl for Guarded {
     }
 }
 
-/// An argument as an array; a scalar is one row for all, and not copied for each.
-fn array_once(argument: &ColumnarValue) -> Result<ArrayRef> {
-    match argument {
-        ColumnarValue::Array(array) => Ok(array.clone()),
-        ColumnarValue::Scalar(scalar) => scalar.to_array(),
-    }
-}
-
 /// The text of a row of an argument, of which there is one for all rows if that is all it has.
 fn with_text<T>(array: &ArrayRef, row: usize, of: impl FnOnce(&str) -> T) -> Option<T> {
-    let row = if array.len() == 1 { 0 } else { row };
+    let row = arguments::row_of(array, row);
     if array.is_null(row) {
         return None;
     }
@@ -136,7 +129,7 @@ fn replaced(arguments: &[ArrayRef], row: usize) -> usize {
 fn joined(arguments: &[ArrayRef], row: usize) -> usize {
     let DataType::List(_) = arguments[0].data_type() else { return 0 };
     let lists = arguments[0].as_list::<i32>();
-    let row_of_lists = if lists.len() == 1 { 0 } else { row };
+    let row_of_lists = arguments::row_of(&arguments[0], row);
     if lists.is_null(row_of_lists) {
         return 0;
     }

@@ -1,6 +1,7 @@
 //! Functions that PostgreSQL's clients expect and DataFusion has not, or has otherwise.
 
 pub mod advisory;
+pub(crate) mod arguments;
 pub mod array_agg;
 pub mod arrays;
 pub mod average;
@@ -18,6 +19,7 @@ mod guarded;
 pub mod hash;
 mod idents;
 pub mod intervals;
+mod items;
 pub mod json;
 pub mod json_path;
 pub(crate) mod lists;

@@ -2,6 +2,7 @@
 
 use regex::Captures;
 
+use super::items::Items;
 use super::overload::Overload;
 use super::pattern::Pattern;
 use super::simple::{ANY, Out, int, text};
@@ -39,10 +40,10 @@ pub static ALL: &[Overload] = &[
     })
     .optional(1),
     Overload::new("regexp_match", TEXT_3, TEXT_ARRAY, |_, c| first_match(c)).optional(1),
-    Overload::new("regexp_matches", TEXT_3, TEXT_ARRAY, |_, c| all_matches(c)).optional(1).set(),
-    Overload::new("regexp_split_to_array", TEXT_3, TEXT_ARRAY, |_, c| split(c, "array"))
+    Overload::new("regexp_matches", TEXT_3, TEXT_ARRAY, |s, c| all_matches(s, c)).optional(1).set(),
+    Overload::new("regexp_split_to_array", TEXT_3, TEXT_ARRAY, |s, c| split(s, c, "array"))
         .optional(1),
-    Overload::new("regexp_split_to_table", TEXT_3, TEXT, |_, c| split(c, "table"))
+    Overload::new("regexp_split_to_table", TEXT_3, TEXT, |s, c| split(s, c, "table"))
         .optional(1)
         .set(),
     Overload::new("regexp_like", TEXT_3, BOOL, |_, c| {
@@ -197,18 +198,18 @@ fn first_match(cells: Cells<'_>) -> Answer {
     Ok(found.map_or(Out::Null, |found| parts(&found)))
 }
 
-fn all_matches(cells: Cells<'_>) -> Answer {
+fn all_matches(session: &dyn SessionFunctions, cells: Cells<'_>) -> Answer {
     let pattern = Pattern::new(text(cells, 1), text(cells, 2))?;
     let most = if pattern.is_global { usize::MAX } else { 1 };
     let found = pattern.matches(text(cells, 0), 0).take(most);
-    Ok(Out::List(found.map(|found| parts(&found)).collect()))
+    Items::of(session, found.map(|found| parts(&found)))
 }
 
 /// Empty matches at the ends, or beside another match, part nothing.
-fn split(cells: Cells<'_>, kind: &str) -> Answer {
+fn split(session: &dyn SessionFunctions, cells: Cells<'_>, kind: &str) -> Answer {
     let source = text(cells, 0);
     let pattern = single(cells, 2, &format!("regexp_split_to_{kind}"))?;
-    let mut items = Vec::new();
+    let mut items = Items::new(session);
     let mut end = 0;
     for found in pattern.matches(source, 0) {
         let whole = found.get_match();
@@ -216,11 +217,11 @@ fn split(cells: Cells<'_>, kind: &str) -> Answer {
         if whole.is_empty() && at_an_end {
             continue;
         }
-        items.push(Out::Text(source[end..whole.start()].to_owned()));
+        items.push(Out::Text(source[end..whole.start()].to_owned()))?;
         end = whole.end();
     }
-    items.push(Out::Text(source[end..].to_owned()));
-    Ok(Out::List(items))
+    items.push(Out::Text(source[end..].to_owned()))?;
+    Ok(items.list())
 }
 
 /// Where the wanted match, or the wanted part of it, is.

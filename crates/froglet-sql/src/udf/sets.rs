@@ -3,9 +3,11 @@
 use froglet_engine::SqlState;
 
 use super::decimal::exact;
+use super::items::Items;
 use super::overload::Overload;
 use super::simple::{Out, int, truth};
 use super::strings::invalid;
+use crate::context::SessionFunctions;
 use crate::error::SqlError;
 use crate::types::Zone;
 use crate::types::cell::Cell;
@@ -23,20 +25,21 @@ const INSTANTS: &[u32] = &[TIMESTAMPTZ, TIMESTAMPTZ, INTERVAL];
 
 /// The functions.
 pub static ALL: &[Overload] = &[
-    Overload::new("generate_series", &[INT4, INT4, INT4], INT4, |_, c| integers(c))
+    Overload::new("generate_series", &[INT4, INT4, INT4], INT4, |s, c| integers(s, c))
         .optional(1)
         .set(),
-    Overload::new("generate_series", &[INT8, INT8, INT8], INT8, |_, c| integers(c))
+    Overload::new("generate_series", &[INT8, INT8, INT8], INT8, |s, c| integers(s, c))
         .optional(1)
         .set(),
-    Overload::new("generate_series", &[NUMERIC, NUMERIC, NUMERIC], NUMERIC, |_, c| numerics(c))
+    Overload::new("generate_series", &[NUMERIC, NUMERIC, NUMERIC], NUMERIC, |s, c| numerics(s, c))
         .optional(1)
         .set(),
-    Overload::new("generate_series", &[TIMESTAMP, TIMESTAMP, INTERVAL], TIMESTAMP, |_, c| {
-        times(c, Zone::UTC)
+    Overload::new("generate_series", &[TIMESTAMP, TIMESTAMP, INTERVAL], TIMESTAMP, |s, c| {
+        times(s, c, Zone::UTC)
     })
     .set(),
-    Overload::new("generate_series", INSTANTS, TIMESTAMPTZ, |_, c| times(c, Zone::current())).set(),
+    Overload::new("generate_series", INSTANTS, TIMESTAMPTZ, |s, c| times(s, c, Zone::current()))
+        .set(),
     Overload::new("generate_subscripts", &[super::simple::ANY, INT4, BOOL], INT4, |_, c| {
         Ok(subscripts(c, 1))
     })
@@ -59,19 +62,17 @@ fn no_step() -> SqlError {
     invalid("step size cannot equal zero")
 }
 
-fn collect(items: impl Iterator<Item = Out>) -> Answer {
-    let mut list = Vec::new();
-    for item in items {
-        if list.len() >= MAX_ITEMS {
-            return Err(SqlError::new(
-                SqlState::PROGRAM_LIMIT_EXCEEDED,
-                format!("a set of more than {MAX_ITEMS} rows that depends on other rows"),
-            )
-            .hint("With constants in FROM a series has any length."));
+fn collect(session: &dyn SessionFunctions, items: impl Iterator<Item = Out>) -> Answer {
+    let mut list = Items::new(session);
+    for (number, item) in items.enumerate() {
+        if number >= MAX_ITEMS {
+            let message = format!("a series of more than {MAX_ITEMS} values in one row");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+                .hint("From and to integers that stand in FROM it has any length."));
         }
-        list.push(item);
+        list.push(item)?;
     }
-    Ok(Out::List(list))
+    Ok(list.list())
 }
 
 /// The numbers from the first to the last, which is not passed.
@@ -85,16 +86,16 @@ fn series<T: Copy + PartialOrd>(
     std::iter::successors(Some(first), move |value| next(*value)).take_while(inside)
 }
 
-fn integers(cells: Cells<'_>) -> Answer {
+fn integers(session: &dyn SessionFunctions, cells: Cells<'_>) -> Answer {
     let (first, last) = (int(cells, 0).unwrap_or(0), int(cells, 1).unwrap_or(0));
     let step = int(cells, 2).unwrap_or(1);
     if step == 0 {
         return Err(no_step());
     }
-    collect(series(first, last, step > 0, |v| v.checked_add(step)).map(Out::Int))
+    collect(session, series(first, last, step > 0, |v| v.checked_add(step)).map(Out::Int))
 }
 
-fn numerics(cells: Cells<'_>) -> Answer {
+fn numerics(session: &dyn SessionFunctions, cells: Cells<'_>) -> Answer {
     let step = if cells.len() > 2 { exact(cells, 2) } else { Exact::ONE };
     let (first, last) = (exact(cells, 0), exact(cells, 1));
     let named = [("start", &first), ("stop", &last), ("step size", &step)];
@@ -116,7 +117,7 @@ fn numerics(cells: Cells<'_>) -> Answer {
         next = here.add(&step).ok();
         Some(Out::Exact(here))
     });
-    collect(numbers)
+    collect(session, numbers)
 }
 
 /// A local time some months, days and microseconds later. A day that a month does not have is its last.
@@ -139,7 +140,7 @@ pub fn after(zone: Zone, at: i64, months: i64, days: i64, us: i64) -> Option<i64
     }
 }
 
-fn times(cells: Cells<'_>, zone: Zone) -> Answer {
+fn times(session: &dyn SessionFunctions, cells: Cells<'_>, zone: Zone) -> Answer {
     let moment = |at: usize| match cells[at] {
         Cell::Timestamp(us) | Cell::TimestampTz(us) => us,
         _ => 0,
@@ -156,7 +157,7 @@ fn times(cells: Cells<'_>, zone: Zone) -> Answer {
         return Err(SqlError::unsupported("generate_series to infinity"));
     }
     let next = |at: i64| after(zone, at, months, days, us);
-    collect(series(first, last, length > 0, next).map(Out::Time))
+    collect(session, series(first, last, length > 0, next).map(Out::Time))
 }
 
 fn subscripts(cells: Cells<'_>, first: i64) -> Out {

@@ -19,11 +19,11 @@ use datafusion::logical_expr::{
 };
 use froglet_engine::SqlState;
 
+use super::arguments;
 use crate::context::{EvalContext, SessionFunctions, current_session, session_here};
 use crate::error::SqlError;
 use crate::query::account::Room;
 use crate::semantics::numerics;
-use crate::subplan::ScopeRef;
 use crate::types::cell::{Cell, cell_at};
 use crate::types::exact::Exact;
 use crate::types::numeric::{self, too_wide};
@@ -62,18 +62,24 @@ pub enum Out {
     List(Vec<Out>),
 }
 
+/// No allocation is smaller.
+const ALLOCATION_BYTES_MIN: usize = 8;
+
 impl Out {
     /// Of memory, beside itself.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Out::Text(text) => text.len(),
+            Out::Text(text) => text.capacity().max(ALLOCATION_BYTES_MIN),
             Out::Bytes(bytes) => bytes.len(),
             Out::Texts(texts) => texts.iter().map(|text| size_of::<String>() + text.len()).sum(),
             Out::Items(texts) => {
                 let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
                 texts.iter().map(|text| size_of::<String>() + of(text)).sum()
             }
-            Out::List(items) => items.iter().map(|item| size_of::<Out>() + item.bytes()).sum(),
+            Out::List(items) => {
+                let beside: usize = items.iter().map(Out::bytes).sum();
+                items.capacity() * size_of::<Out>() + beside
+            }
             _ => 0,
         }
     }
@@ -257,20 +263,14 @@ pub fn evaluate(
     let session = current_session(&args.config_options);
     let once = once && args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
     let rows = if once { 1 } else { args.number_rows };
-    let arrays = args
-        .args
-        .iter()
-        .map(|arg| match arg {
-            ColumnarValue::Array(array) => Ok(array.clone()),
-            ColumnarValue::Scalar(scalar) => scalar.to_array_of_size(rows),
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let arrays = args.args.iter().map(arguments::array_once).collect::<Result<Vec<_>>>()?;
     // What is called deeper finds the session on its thread.
     let alone = session_here().is_none().then(|| EvalContext::new(session.clone()));
     let mut out = Vec::with_capacity(rows);
     let mut room = Room::new(session.as_ref());
     for row in 0..rows {
-        let cells: Vec<Cell<'_>> = arrays.iter().map(|a| cell_at(a.as_ref(), row)).collect();
+        let of_row = arrays.iter().map(|a| cell_at(a.as_ref(), arguments::row_of(a, row)));
+        let cells: Vec<Cell<'_>> = of_row.collect();
         let null = strict && cells.iter().any(|cell| matches!(cell, Cell::Null));
         let call = || body(session.as_ref(), &cells);
         let answer = match (null, &alone) {
@@ -282,11 +282,14 @@ pub fn evaluate(
         out.push(answer);
     }
     let array = array_of(args.return_field.data_type(), out)?;
+    if once
+        && room.has_grown()
+        && matches!(array.data_type(), DataType::Utf8View | DataType::BinaryView)
+    {
+        room.made(&array);
+        return arguments::repeated(array.as_ref(), args.number_rows).map(ColumnarValue::Array);
+    }
     if once {
-        // Neither a query nor a row's expression is being evaluated: a plan is being made.
-        if alone.is_some() && ScopeRef::of(&args.config_options).is_err() {
-            room.planned();
-        }
         return ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar);
     }
     room.made(&array);

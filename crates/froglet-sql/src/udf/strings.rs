@@ -3,6 +3,7 @@
 
 use froglet_engine::SqlState;
 
+use super::items::Items;
 use super::overload::Overload;
 use super::simple::{ANY, Out, int, text};
 use crate::context::SessionFunctions;
@@ -80,7 +81,7 @@ pub static ALL: &[Overload] = &[
     Overload::new("hashtext", &[TEXT], INT4, |_, c| {
         Ok(Out::Int(i64::from(super::hash::hash_bytes(text(c, 0).as_bytes()) as i32)))
     }),
-    Overload::new("string_to_table", &[TEXT, TEXT, TEXT], TEXT, |_, c| Ok(string_to_table(c)))
+    Overload::new("string_to_table", &[TEXT, TEXT, TEXT], TEXT, string_to_table)
         .optional(1)
         .not_strict()
         .set(),
@@ -305,24 +306,24 @@ fn like_escape(cells: Cells<'_>) -> Answer {
     Ok(Out::Text(out))
 }
 
-fn string_to_table(cells: Cells<'_>) -> Out {
+fn string_to_table(session: &dyn SessionFunctions, cells: Cells<'_>) -> Answer {
     if matches!(cells[0], Cell::Null) {
-        return Out::Null;
+        return Ok(Out::Null);
     }
     let source = text(cells, 0);
     let null = match cells.get(2) {
         Some(Cell::Text(text)) => Some(*text),
         _ => None,
     };
-    let parts: Vec<String> = match &cells[1] {
-        _ if source.is_empty() => Vec::new(),
-        Cell::Text("") => vec![source.to_owned()],
-        Cell::Text(by) => source.split(by).map(str::to_owned).collect(),
-        _ => source.chars().map(String::from).collect(),
+    let mut items = Items::new(session);
+    let mut add = |part: &str| {
+        items.push(if null == Some(part) { Out::Null } else { Out::Text(part.to_owned()) })
     };
-    let items = parts.into_iter().map(|part| match null {
-        Some(null) if null == part => Out::Null,
-        _ => Out::Text(part),
-    });
-    Out::List(items.collect())
+    match &cells[1] {
+        _ if source.is_empty() => {}
+        Cell::Text("") => add(source)?,
+        Cell::Text(by) => source.split(by).try_for_each(add)?,
+        _ => source.split_inclusive(|_: char| true).try_for_each(add)?,
+    }
+    Ok(items.list())
 }

@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 };
 use froglet_engine::SqlState;
 
+use super::arguments;
 use super::simple::{Out, array_of};
 use crate::context::current_session;
 use crate::error::SqlError;
@@ -176,15 +177,17 @@ impl ScalarUDFImpl for Typed {
         let oids: Vec<u32> = args.arg_fields.iter().map(|f| sql_type_of_field(f).oid).collect();
         let scalars = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let rows = if scalars { 1 } else { args.number_rows };
-        let arrays = args.args.into_iter().map(|arg| arg.into_array(rows));
-        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let arrays = args.args.iter().map(arguments::array_once).collect::<Result<Vec<_>>>()?;
         let mut out = Vec::with_capacity(rows);
         let mut room = Room::new(session.as_ref());
         for row in 0..rows {
             let arguments: Vec<Argument<'_>> = arrays
                 .iter()
                 .zip(&oids)
-                .map(|(array, oid)| Argument { cell: cell_at(array.as_ref(), row), oid: *oid })
+                .map(|(array, oid)| {
+                    let row = arguments::row_of(array, row);
+                    Argument { cell: cell_at(array.as_ref(), row), oid: *oid }
+                })
                 .collect();
             let answer = zone.run(|| self.call(&arguments))?;
             room.grow(answer.bytes())?;
