@@ -552,12 +552,11 @@ fn parents_unchanged(
             continue;
         }
         if !there || before != after {
-            let what = if watch.is_kept { "changed" } else { "added" };
             return Err(TxnError::Refused {
                 state: SqlState::SERIALIZATION_FAILURE,
                 message: "could not serialize access due to a concurrent schema change".into(),
                 detail: Some(format!(
-                    "Foreign key \"{}\" was {what} while this transaction changed keys of \"{}\".",
+                    "Foreign key \"{}\" was added, or got other types, while this transaction changed keys of \"{}\".",
                     watch.names.constraint, watch.names.parent
                 )),
                 hint: Some("Run the transaction again.".into()),

@@ -138,6 +138,8 @@ pub struct ForeignKeyWatch {
     dirty: AtomicBool,
     /// The constraint.
     pub constraint: ObjectId,
+    /// The child's columns.
+    pub columns: Vec<ColumnId>,
     /// It holds of all rows, as they are known to, and only writers under the older schema are asked.
     pub is_kept: bool,
     /// It may be asked at the end of a transaction.
@@ -199,6 +201,7 @@ impl ForeignKeyWatch {
             referenced: Mutex::default(),
             dirty: AtomicBool::new(false),
             constraint: 0,
+            columns: Vec::new(),
             is_kept: false,
             is_deferrable: false,
             is_child_as_it_was: false,
@@ -206,12 +209,14 @@ impl ForeignKeyWatch {
         }
     }
 
-    /// Whether a definition of the child has the foreign key to the columns that are looked at here.
+    /// Whether a definition of the child has the foreign key between the columns that are looked at here.
     pub(crate) fn is_of(&self, child: &TableDef) -> bool {
         let index = self.parent.layout().indexes[self.parent_index].id;
         child.constraints.iter().any(|constraint| match &constraint.kind {
             ConstraintKind::ForeignKey(key) => {
-                constraint.id == self.constraint && key.parent_index == index
+                constraint.id == self.constraint
+                    && key.columns == self.columns
+                    && key.parent_index == index
             }
             _ => false,
         })

@@ -110,6 +110,7 @@ impl Catalog {
         let parent_key = positions(&*parent, &fk.parent_columns);
         let mut watch = ForeignKeyWatch::new(names, child, parent, index, parent_key);
         watch.constraint = constraint.id;
+        watch.columns.clone_from(&fk.columns);
         watch.is_deferrable = fk.timing.is_deferrable();
         watch.is_child_as_it_was = fk.columns.iter().all(|id| base.def.column_by_id(*id).is_some());
         Ok((watch, fk.parent))
