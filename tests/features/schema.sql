@@ -445,6 +445,24 @@ insert into t values (10);
 update t set a = 5 where a = 1;
 select * from t order by a;
 select column_name, data_type, generation_expression from information_schema.columns where table_name = 't' order by 1;
+-- feature: ALTER TYPE of a referenced key
+create table p (id int primary key, v varchar(10) unique);
+create table c (id int primary key, p int references p on update cascade, v varchar(10) references p (v));
+insert into p values (1, 'a'), (2, 'b'), (3, 'c');
+insert into c values (1, 1, 'b'), (2, 3, null);
+alter table p alter id type bigint, alter v type varchar(20);
+insert into p values (3000000000, 'd');
+insert into c values (3, 4, 'a');
+update p set id = 30 where id = 3;
+update p set id = 3000000000 where id = 30;
+alter table c alter p type bigint, alter v type text;
+insert into c values (3, 3000000000, 'd');
+delete from p where id = 1;
+alter table p alter id type text;
+alter table p alter id type bigint using id + 1;
+alter table c alter p type bigint using p + 1;
+select * from c order by id;
+select conname, pg_get_constraintdef(oid) from pg_constraint where conrelid = 'c'::regclass order by 1;
 -- feature: TABLESPACE pg_default
 create table t (a int primary key using index tablespace pg_default, b int, unique (b) using index tablespace "pg_default") tablespace pg_default;
 create index i on t (b) include (a) tablespace pg_default where b > 1;

@@ -1,5 +1,6 @@
 //! Applying a change: lock, edit, migrate, write the catalog.
 
+mod followed;
 mod rename;
 mod scope;
 
@@ -25,7 +26,7 @@ use crate::pairing;
 use crate::plain::{Gone, Part};
 use crate::rows::types_of;
 use crate::status::MigrationOptions;
-use crate::step::{ForeignKeyNames, ForeignKeyWatch, Step, StepKind, positions};
+use crate::step::{Step, StepKind, positions};
 
 /// What a change has made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,10 +153,12 @@ impl Catalog {
                     }
                 }
                 self.release_references(txn, scope, &base.def, &edited, cascade).await?;
+                let followers = self.followers(txn, scope, &edited).await?;
                 let after = edited.def.clone();
                 let read = before.as_deref().unwrap_or(&base);
                 self.alter(txn, scope, (&base, read), locked, edited).await?;
                 self.follow_columns(txn, scope, &base.def, &after).await?;
+                self.follow(txn, scope, followers).await?;
                 Ok(None)
             }
         }
@@ -359,21 +362,9 @@ impl Catalog {
         let rows = self.engine().open(def.space, Arc::new(layout))?;
         for item in work {
             let since = txn.savepoint();
-            if let Work::ForeignKey(name) = &item {
-                let watch = self.watch(scope, base, def, &rows, name)?;
-                let parent_id = watch.1;
-                let watch = Arc::new(watch.0);
-                let parent = Step::new(
-                    StepKind::Parent(watch.clone()),
-                    watch.parent.clone(),
-                    since,
-                    self.engine().clone(),
-                );
-                let parent_def = scope.view.tables.get(&parent_id).map_or(def, |t| &t.def).clone();
-                self.run_step(txn, scope, &parent_def, parent).await?;
-                let child =
-                    Step::new(StepKind::Child(watch), rows.clone(), since, self.engine().clone());
-                self.run_step(txn, scope, def, child).await?;
+            let is_kept = !item.is_of_rows();
+            if let Work::ForeignKey(name) | Work::KeptForeignKey(name) = &item {
+                self.migrate_key(txn, scope, (base, def), &rows, (name, is_kept)).await?;
                 continue;
             }
             let kind = step_kind(&*rows, def, item);
@@ -406,38 +397,6 @@ impl Catalog {
         }
         local_mut(txn).changes.steps.insert(def.id, steps);
         Ok(())
-    }
-
-    fn watch(
-        &self,
-        scope: &Scope<'_>,
-        base: &TableVersion,
-        def: &TableDef,
-        rows: &Arc<dyn Table>,
-        name: &str,
-    ) -> Result<(ForeignKeyWatch, ObjectId), SchemaError> {
-        let (_, fk) = def
-            .foreign_keys()
-            .find(|(n, _)| *n == name)
-            .expect("the edit that asked for the work added the constraint");
-        let (parent_def, parent) = if fk.parent == base.def.id {
-            (def, rows.clone())
-        } else {
-            let parent = scope.table(fk.parent)?;
-            (&parent.def, parent.table.clone())
-        };
-        let column = |id: &ColumnId| def.column_by_id(*id).map_or("?", |c| c.name.as_str()).into();
-        let names = ForeignKeyNames {
-            constraint: name.to_owned(),
-            child: def.name.clone(),
-            columns: fk.columns.iter().map(column).collect(),
-            parent: parent_def.name.clone(),
-        };
-        let index = parent.layout().index_position(fk.parent_index).ok_or(SchemaError::Stale)?;
-        let typed = |at: usize| (at, rows.layout().columns[at].ty);
-        let child = positions(&**rows, &fk.columns).into_iter().map(typed).collect();
-        let parent_key = positions(&*parent, &fk.parent_columns);
-        Ok((ForeignKeyWatch::new(names, child, parent, index, parent_key), fk.parent))
     }
 
     /// Enters a child into its parent's definition, of which there is a new version even where it has the child
@@ -498,7 +457,9 @@ impl Catalog {
         edited: &Edited,
         cascade: bool,
     ) -> Result<(), SchemaError> {
-        let gone: Vec<_> = edited.old_indexes.iter().map(|i| i.spec.id).collect();
+        let follows = |id| edited.new_ids.indexes.iter().any(|(old, _)| *old == id);
+        let gone = edited.old_indexes.iter().map(|i| i.spec.id);
+        let gone: Vec<_> = gone.filter(|id| !follows(*id)).collect();
         for child in &def.referenced_by {
             let Some(version) = scope.view.tables.get(child) else { continue };
             let hit = version
@@ -801,7 +762,10 @@ fn drawing(catalog: &CatalogVersion, sequence: ObjectId) -> Vec<ObjectId> {
 /// Parents of foreign keys that are new, or for which every child is looked at, each once.
 fn asked_parents(before: &TableDef, after: &TableDef, work: &[Work]) -> BTreeSet<ObjectId> {
     let is_asked = |name: &str| {
-        let is_its = |work: &Work| matches!(work, Work::ForeignKey(of) if of == name);
+        let is_its = |work: &Work| match work {
+            Work::ForeignKey(of) | Work::KeptForeignKey(of) => of == name,
+            _ => false,
+        };
         before.constraint(name).is_none() || work.iter().any(is_its)
     };
     after.foreign_keys().filter(|(name, _)| is_asked(name)).map(|(_, fk)| fk.parent).collect()
@@ -866,6 +830,8 @@ fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
                 unwritten: usize::from(index.notes.partial),
             }
         }
-        Work::ForeignKey(_) => unreachable!("a foreign key has two steps, made by the caller"),
+        Work::ForeignKey(_) | Work::KeptForeignKey(_) => {
+            unreachable!("a foreign key has two steps, made by the caller")
+        }
     }
 }

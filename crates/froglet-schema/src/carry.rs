@@ -1,5 +1,5 @@
 //! The carry-over: rows that a writer has written under an older schema follow to the newest, in its own
-//! transaction.
+//! transaction. Parents come before children: a foreign key is asked when all tables have followed.
 //!
 //! ```text
 //!   the table has a newer version     its steps, for the writer's rows: fill, check, enter into indexes
@@ -16,7 +16,7 @@ use froglet_engine::{
 };
 use froglet_txn::{Limits, SchemaUse, Transaction, TxnError};
 
-use crate::catalog::{Catalog, CatalogVersion};
+use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::Check;
 use crate::copy::Copy;
 use crate::course::Who;
@@ -100,14 +100,49 @@ impl MadeBy {
     }
 }
 
+/// When a writer's rows follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follows {
+    /// Before another statement of it. What may be asked at the end is asked there.
+    Statement,
+    /// Before its commit; all has been asked.
+    Commit,
+}
+
 impl Catalog {
+    /// The foreign keys of a writer's rows that have followed. One that has changed again since has another step, and
+    /// one that is gone asks nothing.
+    pub(crate) async fn carry_children(
+        &self,
+        txn: &mut Transaction,
+        steps: &[Arc<Step>],
+        follows: Follows,
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        let latest = self.latest();
+        for step in steps {
+            let StepKind::Child(watch) = &step.kind else { continue };
+            let space = step.table.space();
+            let is_its = |version: &&Arc<TableVersion>| version.def.space == space;
+            let is_asked = latest.tables.values().find(is_its).is_some_and(|v| watch.is_of(&v.def));
+            if !is_asked || follows == Follows::Statement && watch.is_deferrable {
+                continue;
+            }
+            let rows = txn.part().rows_written(space);
+            carry_rows(txn, step, None, &rows, None, limits).await?;
+            CrashPoint::CarriedStep.reached();
+        }
+        Ok(())
+    }
+
     /// Carries the rows that a transaction wrote under an older version over to the newest. `behind`
-    /// is a read view from before that, and keeps what is needed.
+    /// is a read view from before that, and keeps what is needed. Foreign keys are left to `children`.
     pub(crate) async fn carry_over(
         &self,
         txn: &mut Transaction,
         used: SchemaUse,
         behind: &Arc<Snapshot>,
+        children: &mut Vec<Arc<Step>>,
         limits: &Limits,
     ) -> Result<(), TxnError> {
         let flips = self.flips_after(used.table, used.version);
@@ -138,6 +173,10 @@ impl Catalog {
                 let latest = self.latest();
                 let def = latest.tables.get(&used.table).map(|version| &version.def);
                 for step in &flip.steps {
+                    if matches!(step.kind, StepKind::Child(_)) {
+                        children.push(step.clone());
+                        continue;
+                    }
                     carry_rows(txn, step, def, &rows, None, limits).await?;
                     CrashPoint::CarriedStep.reached();
                 }
@@ -481,15 +520,21 @@ async fn share_parent(
     values: &[Value],
     limits: &Limits,
 ) -> Result<(), TxnError> {
-    let find = |view: &Snapshot| Ok::<_, TxnError>(watch.find_parent(view, values));
-    match txn.hold_found(&*watch.parent, &watch.parent_key, find, limits).await? {
-        Some(_) => Ok(()),
-        None => Err(watch.missing_parent(values).into()),
+    loop {
+        let find = |view: &Snapshot| Ok::<_, TxnError>(watch.find_parent(view, values));
+        let found = txn.hold_found(&*watch.parent, &watch.parent_key, find, limits).await?;
+        let Some(rid) = found else { return Err(watch.missing_parent(values).into()) };
+        // It may be held from before the key was in this column.
+        match watch.parent.changer(rid, &watch.parent_key, txn.id()) {
+            Some(holder) => txn.wait_for(holder, limits).await?,
+            None => return Ok(()),
+        }
     }
 }
 
 /// A writer of the parent table that knew nothing of the foreign key may go on if it left every
-/// key alone; whoever deleted a parent or changed its key has to run again.
+/// key alone; whoever deleted a parent or changed its key has to run again. Where the foreign key is only to other
+/// columns than it was, who has deleted a parent has looked for children, and who came after it has waited.
 fn parents_unchanged(
     txn: &mut Transaction,
     watch: &ForeignKeyWatch,
@@ -503,12 +548,15 @@ fn parents_unchanged(
             continue;
         }
         let there = watch.parent.read_row(&mine, *rid, &watch.parent_key, &mut after);
+        if !there && watch.is_kept && watch.is_child_as_it_was {
+            continue;
+        }
         if !there || before != after {
             return Err(TxnError::Refused {
                 state: SqlState::SERIALIZATION_FAILURE,
                 message: "could not serialize access due to a concurrent schema change".into(),
                 detail: Some(format!(
-                    "Foreign key \"{}\" was added while this transaction changed keys of \"{}\".",
+                    "Foreign key \"{}\" was added, or got other types, while this transaction changed keys of \"{}\".",
                     watch.names.constraint, watch.names.parent
                 )),
                 hint: Some("Run the transaction again.".into()),

@@ -18,7 +18,7 @@ use froglet_engine::{
 use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
 use parking_lot::{Mutex, RwLock};
 
-use crate::carry::{CopyTo, Flip, MadeBy};
+use crate::carry::{CopyTo, Flip, Follows, MadeBy};
 use crate::change_log::{CHANGES_SPACE, ChangeLog};
 use crate::compact;
 use crate::def::{FIRST_USER_ID, IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
@@ -433,15 +433,15 @@ impl Catalog {
         before: &Arc<Snapshot>,
         limits: &Limits,
     ) -> Result<(), SchemaError> {
-        let mut i = 0;
+        let (mut i, mut children) = (0, Vec::new());
         // Where rows follow into a copy, that is a new table it has written, which may be gone as well.
         while let Some(used) = txn.schema_set().get(i).copied() {
             if !changes_itself(txn, used.table) && self.moves_on(view, &used) {
-                self.carry_over(txn, used, before, limits).await?;
+                self.carry_over(txn, used, before, &mut children, limits).await?;
             }
             i += 1;
         }
-        Ok(())
+        Ok(self.carry_children(txn, &children, Follows::Statement, limits).await?)
     }
 
     /// The statement is over (capture for the transaction's own migrations goes on).

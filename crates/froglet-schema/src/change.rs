@@ -258,6 +258,8 @@ pub struct NewType {
     pub using: Option<Arc<dyn Transform>>,
     /// They are converted after the commit.
     pub lazily: Option<LazyFill>,
+    /// Equal values stay equal, to each other and to values of other columns, and different ones different.
+    pub is_exact: bool,
     /// The default, converted.
     pub default: Option<Expression>,
 }

@@ -27,9 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Catalog, CatalogVersion};
 use crate::change::Change;
-use crate::def::{
-    CheckDef, ConstraintKind, ForeignKeyDef, IndexDef, ObjectDef, ObjectId, TableDef,
-};
+use crate::def::{CheckDef, ConstraintKind, IndexDef, ObjectDef, ObjectId, TableDef};
 use crate::error::SchemaError;
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::now_us;
@@ -547,12 +545,20 @@ fn same(before: &TableDef, after: &TableDef, retyped: &[Retyped]) -> bool {
         spec.id = index(spec.id);
         spec.key.iter_mut().for_each(|part| part.column = was(part.column));
     }
+    let known = |id| before.constraints.iter().find(|c| c.id == id).map(|c| &c.kind);
     for constraint in &mut bare.constraints {
         match &mut constraint.kind {
             ConstraintKind::PrimaryKey(id) | ConstraintKind::Unique(id) => *id = index(*id),
-            ConstraintKind::Check(CheckDef { columns, .. })
-            | ConstraintKind::ForeignKey(ForeignKeyDef { columns, .. }) => {
+            ConstraintKind::Check(CheckDef { columns, .. }) => {
                 columns.iter_mut().for_each(|column| *column = was(*column));
+            }
+            ConstraintKind::ForeignKey(key) => {
+                key.columns.iter_mut().for_each(|column| *column = was(*column));
+                // It follows its parent to other columns; to other ones it is another constraint.
+                if let Some(ConstraintKind::ForeignKey(known)) = known(constraint.id) {
+                    key.parent_columns.clone_from(&known.parent_columns);
+                    key.parent_index = known.parent_index;
+                }
             }
         }
     }

@@ -37,6 +37,53 @@ pub enum Work {
     Index(IndexId),
     /// Verify a foreign key of the new definition, by its constraint's name.
     ForeignKey(String),
+    /// The same, of one that holds for all rows as it did: only writers under the older schema are asked.
+    KeptForeignKey(String),
+}
+
+impl Work {
+    /// Whether every row is looked at.
+    pub fn is_of_rows(&self) -> bool {
+        !matches!(self, Work::KeptForeignKey(_))
+    }
+}
+
+/// What has got another number.
+#[derive(Clone, Debug, Default)]
+pub struct NewIds {
+    /// Columns: before, and after.
+    pub columns: Vec<(ColumnId, ColumnId)>,
+    /// Those, as they are now, whose values are equal to what they were ([`NewType::is_exact`]).
+    pub exact: Vec<ColumnId>,
+    /// Indexes: before, and after.
+    pub indexes: Vec<(IndexId, IndexId)>,
+}
+
+impl NewIds {
+    /// The numbers that columns have now.
+    fn renumber(&self, columns: &mut [ColumnId]) {
+        for column in columns {
+            if let Some((_, new)) = self.columns.iter().find(|(old, _)| old == column) {
+                *column = *new;
+            }
+        }
+    }
+
+    /// The number that an index has now.
+    fn index(&self, id: IndexId) -> IndexId {
+        self.indexes.iter().find(|(old, _)| *old == id).map_or(id, |(_, new)| *new)
+    }
+
+    /// The parent's side of a foreign key to the table.
+    pub fn follow(&self, key: &mut ForeignKeyDef) {
+        self.renumber(&mut key.parent_columns);
+        key.parent_index = self.index(key.parent_index);
+    }
+
+    /// Whether a column of the table has the values that it had.
+    pub fn is_equal(&self, id: ColumnId) -> bool {
+        self.exact.contains(&id) || self.columns.iter().all(|(_, new)| *new != id)
+    }
 }
 
 /// A changed definition.
@@ -47,11 +94,13 @@ pub struct Edited {
     pub work: Vec<Work>,
     /// Indexes that only the old versions have.
     pub old_indexes: Vec<IndexDef>,
+    /// What others know by another number.
+    pub new_ids: NewIds,
 }
 
 impl Edited {
     pub(crate) fn of(def: &TableDef) -> Edited {
-        Edited { def: def.clone(), work: vec![], old_indexes: vec![] }
+        Edited { def: def.clone(), work: vec![], old_indexes: vec![], new_ids: NewIds::default() }
     }
 }
 
@@ -243,7 +292,7 @@ pub fn alter_types(
     next_id: NextId<'_>,
 ) -> Result<Edited, SchemaError> {
     let mut edited = Edited::of(def);
-    let mut renumbered: Vec<(ColumnId, ColumnId)> = Vec::new();
+    let mut new_ids = NewIds::default();
     for new in columns {
         let new_id = ColumnId(next_id()?);
         let target = column_mut(&mut edited.def, &new.column)?;
@@ -254,39 +303,25 @@ pub fn alter_types(
             debug_assert_eq!(target.ty, new.ty, "without a transform the stored type stays");
             continue;
         };
-        renumbered.push((target.id, new_id));
+        new_ids.columns.push((target.id, new_id));
+        new_ids.exact.extend(new.is_exact.then_some(new_id));
         target.ty = new.ty;
         target.id = new_id;
         target.missing = Value::Null;
         let (not_null, lazily) = (target.not_null, new.lazily);
         edited.work.push(Work::Fill { target: new_id, transform, not_null, lazily });
     }
-    if renumbered.is_empty() {
+    if new_ids.columns.is_empty() {
         return Ok(edited);
     }
-    let renumber = |columns: &mut [ColumnId]| {
-        for column in columns {
-            if let Some((_, new)) = renumbered.iter().find(|(old, _)| old == column) {
-                *column = *new;
-            }
-        }
-    };
     for check in checks {
         let mut inputs = check.inputs().to_vec();
-        renumber(&mut inputs);
+        new_ids.renumber(&mut inputs);
         edited.work.push(Work::Verify(Arc::new(Renumbered { check, inputs })));
     }
-    for constraint in &mut edited.def.constraints {
-        match &mut constraint.kind {
-            ConstraintKind::Check(check) => renumber(&mut check.columns),
-            ConstraintKind::ForeignKey(fk) => renumber(&mut fk.columns),
-            ConstraintKind::PrimaryKey(_) | ConstraintKind::Unique(_) => {}
-        }
-    }
-    let mut rebuilt = Vec::new();
     for index in &mut edited.def.indexes {
-        renumber(&mut index.notes.include);
-        let is_over = |part: &KeyPart| renumbered.iter().any(|(old, _)| *old == part.column);
+        new_ids.renumber(&mut index.notes.include);
+        let is_over = |part: &KeyPart| new_ids.columns.iter().any(|(old, _)| *old == part.column);
         if !index.spec.key.iter().any(is_over) {
             continue;
         }
@@ -294,18 +329,24 @@ pub fn alter_types(
         let old_index = index.spec.id;
         index.spec.id = IndexId(next_id()?);
         for part in &mut index.spec.key {
-            renumber(std::slice::from_mut(&mut part.column));
+            new_ids.renumber(std::slice::from_mut(&mut part.column));
         }
-        rebuilt.push((old_index, index.spec.id));
+        new_ids.indexes.push((old_index, index.spec.id));
         edited.work.push(Work::Index(index.spec.id));
     }
     for constraint in &mut edited.def.constraints {
-        if let ConstraintKind::PrimaryKey(i) | ConstraintKind::Unique(i) = &mut constraint.kind
-            && let Some((_, new)) = rebuilt.iter().find(|(old, _)| old == i)
-        {
-            *i = *new;
+        match &mut constraint.kind {
+            ConstraintKind::Check(check) => new_ids.renumber(&mut check.columns),
+            ConstraintKind::ForeignKey(fk) => {
+                new_ids.renumber(&mut fk.columns);
+                if fk.parent == def.id {
+                    new_ids.follow(fk);
+                }
+            }
+            ConstraintKind::PrimaryKey(i) | ConstraintKind::Unique(i) => *i = new_ids.index(*i),
         }
     }
+    edited.new_ids = new_ids;
     Ok(edited)
 }
 

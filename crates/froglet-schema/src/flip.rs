@@ -30,12 +30,14 @@ use froglet_txn::{
     CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict, Writes, aside_async,
 };
 
+use crate::carry::Follows;
 use crate::catalog::{Catalog, TableVersion};
 use crate::def::ObjectId;
 use crate::error::SchemaError;
 use crate::local::{Changed, Changes, local, local_mut};
 use crate::migration::Migration;
 use crate::status::MigrationPhase;
+use crate::step::StepKind;
 
 /// What every writer looks at when it commits.
 #[derive(Default)]
@@ -165,6 +167,7 @@ impl Catalog {
             migration.catch_up_and_pause()?;
         }
         CrashPoint::LastCaptureDone.reached();
+        self.ask_own_writes(txn, &migrations)?;
         for migration in &migrations {
             // What does not hold of rows that are no more keeps nobody from committing.
             let is_demanded = |changes: &Changes| {
@@ -238,7 +241,7 @@ impl Catalog {
         txn: &mut Transaction,
         limits: &Limits,
     ) -> Result<(), TxnError> {
-        let mut i = 0;
+        let (mut i, mut children) = (0, Vec::new());
         while let Some(used) = txn.schema_set().get(i).copied() {
             // A table that this transaction itself changes: its own migration has its rows.
             if changes_itself(txn, used.table) {
@@ -253,8 +256,37 @@ impl Catalog {
                 }
                 Standing::Outdated => {
                     let behind = txn.behind.clone().unwrap_or_else(|| txn.snapshot());
-                    self.carry_over(txn, used, &behind, limits).await?;
+                    self.carry_over(txn, used, &behind, &mut children, limits).await?;
                 }
+            }
+        }
+        self.carry_children(txn, &children, Follows::Commit, limits).await
+    }
+
+    /// What the transaction has itself written since it changed foreign keys, and writers under the older schema could
+    /// not see: children that it gave parents whose keys others have changed since, and keys that it has changed
+    /// under others' children. They stand still.
+    fn ask_own_writes(
+        &self,
+        txn: &mut Transaction,
+        migrations: &[Arc<Migration>],
+    ) -> Result<(), SchemaError> {
+        let view = self.view(txn);
+        let engine = self.engine().clone();
+        let (committed, own) = (engine.fresh(TxnId(0)), engine.fresh(txn.id()));
+        let changes = local(txn).map(|own| own.changes.clone()).unwrap_or_default();
+        let kept = migrations.iter().filter(|m| changes.keep(m.table_id, m.space()));
+        for step in kept.flat_map(|migration| migration.steps()) {
+            let (StepKind::Child(watch) | StepKind::Parent(watch)) = &step.kind else { continue };
+            let has_it = |table: &Arc<TableVersion>| watch.is_of(&table.def);
+            if !view.tables.values().any(has_it) {
+                continue;
+            }
+            let rows = txn.part().rows_written(step.table.space());
+            match step.kind {
+                StepKind::Child(_) => watch.verify_own(&*step.table, (&own, &own), &rows)?,
+                _ if watch.has_new_keys(&committed, &own, &rows) => watch.ask_all(),
+                _ => {}
             }
         }
         Ok(())

@@ -62,7 +62,7 @@ impl Catalog {
         edited: &mut Edited,
     ) -> Result<(), SchemaError> {
         match &mut edited.work[..] {
-            [] => {}
+            work if !work.iter().any(Work::is_of_rows) => {}
             work if work.iter().all(is_lazy) => {
                 for work in std::mem::take(&mut edited.work) {
                     let Work::Fill { target, transform, not_null, lazily: Some(lazily) } = work

@@ -29,7 +29,7 @@ use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{LazyQuery, NewTable, Transform};
 use crate::course::rolled_back;
 use crate::def::{ObjectDef, ObjectId, TableDef};
-use crate::edit::Edited;
+use crate::edit::{Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::{LazyDef, LazyMigration, LazySource};
 use crate::lazy_pairs::LazyPairs;
@@ -190,7 +190,7 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         let Some(lazy) = self.lazy_of(base) else { return Ok(()) };
         if lazy.is_live() {
-            if !edited.work.is_empty() {
+            if edited.work.iter().any(Work::is_of_rows) {
                 lazy.migrate_all(limits)?;
                 edited.def.lazy = None;
             }

@@ -161,6 +161,7 @@ pub(crate) fn implied(
                     return Err(not_lazily("The condition has to be checked for every row"));
                 }
             }
+            Work::KeptForeignKey(_) => {}
             Work::Fill { .. } => return Err(not_lazily("The column has to be computed")),
             Work::Index(id) => {
                 let index = edited.def.index_by_id(*id).expect("the edit added the index");

@@ -478,8 +478,13 @@ impl Migration {
     /// Looks at a step's suspects again, and fails if one is a violation for sure. Those that are
     /// changed all the time are left for the flip. The caller holds `applying`.
     fn settle(&self, step: &Step) -> Result<(), SchemaError> {
+        let beside = step.beside();
         for _ in 0..SETTLE_ROUNDS {
             self.apply_captured()?;
+            if let Some(beside) = &beside {
+                let _still = beside.applying.lock();
+                beside.apply_captured()?;
+            }
             if !step.look_again(self.owner)? {
                 break;
             }

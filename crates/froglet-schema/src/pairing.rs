@@ -10,9 +10,12 @@
 //!   text       integer     no such operator                  42804
 //! ```
 //!
-//! What is refused when a foreign key is added is refused as well when one of its columns gets another type.
+//! What is refused when a foreign key is added is refused as well when one of its columns gets another type, on
+//! either side. A column that gets one has another number, and so has the parent's index: the child's definition
+//! follows in the same flip. Then every child is looked at, unless all conversions are exact: 7 is 7 in any type, and
+//! who has a parent has it still. In any case writers follow to the newer schema by the newer columns (`carry.rs`).
 
-use froglet_engine::{ColumnType, SqlState};
+use froglet_engine::{ColumnId, ColumnType, SqlState};
 
 use crate::def::{ColumnDef, ConstraintKind, FIRST_USER_ID, ObjectId, TableDef};
 use crate::edit::{Edited, Work};
@@ -124,11 +127,50 @@ pub(crate) fn ask_again(
             }
         }
         if is_changed && !constraint.not_valid {
-            asked.push(Work::ForeignKey(constraint.name.clone()));
+            let is_equal = |id: &ColumnId| edited.new_ids.is_equal(*id);
+            let is_kept = key.columns.iter().all(is_equal)
+                && (key.parent != before.id || key.parent_columns.iter().all(is_equal));
+            asked.push(work(is_kept, &constraint.name));
         }
     }
     edited.work.extend(asked);
     Ok(())
+}
+
+/// A child of a table whose columns have got other types: its foreign keys to the table are to the new columns. `None`
+/// if it has none to any of them.
+pub(crate) fn follow(parent: &Edited, child: &TableDef) -> Result<Option<Edited>, SchemaError> {
+    let new_ids = &parent.new_ids;
+    let (mut edited, mut is_changed) = (Edited::of(child), false);
+    for constraint in &mut edited.def.constraints {
+        let ConstraintKind::ForeignKey(key) = &mut constraint.kind else { continue };
+        let was = key.clone();
+        if key.parent == parent.def.id {
+            new_ids.follow(key);
+        }
+        if *key == was {
+            continue;
+        }
+        is_changed = true;
+        for (column, of_parent) in key.columns.iter().zip(&key.parent_columns) {
+            let columns = (child.column_by_id(*column), parent.def.column_by_id(*of_parent));
+            if let (Some(column), Some(of_parent)) = columns {
+                comparable(&constraint.name, column, of_parent)?;
+            }
+        }
+        if !constraint.not_valid {
+            let is_kept = key.parent_columns.iter().all(|id| new_ids.is_equal(*id));
+            edited.work.push(work(is_kept, &constraint.name));
+        }
+    }
+    Ok(is_changed.then_some(edited))
+}
+
+fn work(is_kept: bool, constraint: &str) -> Work {
+    match is_kept {
+        true => Work::KeptForeignKey(constraint.to_owned()),
+        false => Work::ForeignKey(constraint.to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use froglet_engine::{BlockRows, Direction, KeyRange, Row, RowId, Snapshot, SqlState, Value, key};
+use froglet_engine::{Direction, KeyRange, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_txn::{Transaction, TxnError};
 
 use crate::carry::verify_rows;
@@ -22,7 +22,7 @@ use crate::catalog::Catalog;
 use crate::error::SchemaError;
 use crate::flip::changes_itself;
 use crate::migration::Migration;
-use crate::rows::{read_rows, row_at, types_of};
+use crate::rows::types_of;
 use crate::step::{Step, StepKind, show};
 
 impl Catalog {
@@ -76,18 +76,7 @@ fn refuse(step: &Step, own: &Snapshot, now: &Snapshot, rows: &[RowId]) -> Result
         StepKind::Verify { source, check } => {
             verify_rows(&*step.table, own, rows, source, &**check)
         }
-        StepKind::Child(watch) => {
-            let BlockRows { rids, batch } = read_rows(&*step.table, own, rows, &watch.child);
-            let types = types_of(&*step.table, &watch.child);
-            let values = (0..rids.len()).map(|at| row_at(batch.columns(), &types, at));
-            let is_orphan = |values: &Row| {
-                !values.iter().any(Value::is_null) && watch.find_parent(now, values).is_none()
-            };
-            match values.into_iter().find(is_orphan) {
-                Some(values) => Err(watch.missing_parent(&values)),
-                None => Ok(()),
-            }
-        }
+        StepKind::Child(watch) => watch.verify_own(&*step.table, (own, now), rows),
         StepKind::Index { position, name, .. } if !step.is_built() => {
             rows.iter().try_for_each(|row| refuse_duplicate(step, *position, name, own, now, *row))
         }

@@ -13,7 +13,8 @@
 //!     counts once it has, and then capture looks at it. Of two rows that share a key and change no
 //!     more the one that was looked at last is suspect.
 //! S3: before the flip a suspect is a violation only if neither it nor the row that it shares a key
-//!     with has changed since the look, for a column that is being filled may be behind its source.
+//!     with has changed since the look, for a column that is being filled may be behind its source. Where the
+//!     parent's key is being filled, that is captured first.
 //!     At the flip nothing is behind and nobody writes: every suspect that is left is a violation.
 
 use std::borrow::Cow;
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use froglet_engine::{
     BlockRows, ColumnFill, ColumnId, ColumnType, Direction, Engine, KeyRange, Loaded, Loading,
@@ -33,11 +34,13 @@ use parking_lot::Mutex;
 use crate::build::{Building, Deferred};
 use crate::change::{Check, Transform};
 use crate::copy::Copy;
+use crate::def::{ConstraintKind, ObjectId, TableDef};
 use crate::derive::Derivation;
 use crate::drawn::Drawn;
 use crate::error::SchemaError;
 use crate::front::Front;
-use crate::rows::{row_at, types_of};
+use crate::migration::Migration;
+use crate::rows::{read_rows, row_at, types_of};
 
 /// What a step does.
 pub enum StepKind {
@@ -133,6 +136,18 @@ pub struct ForeignKeyWatch {
     referenced: Mutex<HashMap<RowId, u64>>,
     /// A parent that was found has changed its key or gone: children must be looked at again.
     dirty: AtomicBool,
+    /// The constraint.
+    pub constraint: ObjectId,
+    /// The child's columns.
+    pub columns: Vec<ColumnId>,
+    /// It holds of all rows, as they are known to, and only writers under the older schema are asked.
+    pub is_kept: bool,
+    /// It may be asked at the end of a transaction.
+    pub is_deferrable: bool,
+    /// Writers under the older schema know the child's columns.
+    pub is_child_as_it_was: bool,
+    /// What captures the parent's rows, while the same transaction builds their index.
+    pub beside: Option<Weak<Migration>>,
 }
 
 /// Names for the messages of a foreign key.
@@ -185,7 +200,60 @@ impl ForeignKeyWatch {
             parent_key,
             referenced: Mutex::default(),
             dirty: AtomicBool::new(false),
+            constraint: 0,
+            columns: Vec::new(),
+            is_kept: false,
+            is_deferrable: false,
+            is_child_as_it_was: false,
+            beside: None,
         }
+    }
+
+    /// Whether a definition of the child has the foreign key between the columns that are looked at here.
+    pub(crate) fn is_of(&self, child: &TableDef) -> bool {
+        let index = self.parent.layout().indexes[self.parent_index].id;
+        child.constraints.iter().any(|constraint| match &constraint.kind {
+            ConstraintKind::ForeignKey(key) => {
+                constraint.id == self.constraint
+                    && key.columns == self.columns
+                    && key.parent_index == index
+            }
+            _ => false,
+        })
+    }
+
+    /// The keys of parents have changed: every child is to be looked at.
+    pub(crate) fn ask_all(&self) {
+        self.dirty.store(true, Ordering::SeqCst);
+    }
+
+    /// The error for the first of these rows of a child that has no parent.
+    pub(crate) fn verify_own(
+        &self,
+        child: &dyn Table,
+        (own, now): (&Snapshot, &Snapshot),
+        rows: &[RowId],
+    ) -> Result<(), SchemaError> {
+        let BlockRows { rids, batch } = read_rows(child, own, rows, &self.child);
+        let children = (0..rids.len()).map(|at| row_at(batch.columns(), &self.child_types, at));
+        let is_orphan = |values: &Row| {
+            !values.iter().any(Value::is_null) && self.find_parent(now, values).is_none()
+        };
+        match children.into_iter().find(is_orphan) {
+            Some(values) => Err(self.missing_parent(&values)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the keys of these rows of the parent are others now than a view has them. Those that it does not have,
+    /// or that are no more, are not counted: who deletes a row is met by everybody.
+    pub(crate) fn has_new_keys(&self, before: &Snapshot, now: &Snapshot, rows: &[RowId]) -> bool {
+        rows.iter().any(|rid| {
+            let (mut was, mut is) = (Row::new(), Row::new());
+            self.parent.read_row(before, *rid, &self.parent_key, &mut was)
+                && self.parent.read_row(now, *rid, &self.parent_key, &mut is)
+                && was != is
+        })
     }
 
     /// The parent of a child's key values, if the snapshot sees it.
@@ -321,7 +389,24 @@ impl Step {
 
     /// Whether it has to visit every row at its start.
     pub fn scans(&self) -> bool {
-        !matches!(self.kind, StepKind::Parent(_) | StepKind::Derive(_))
+        match &self.kind {
+            StepKind::Parent(_) | StepKind::Derive(_) => false,
+            StepKind::Child(watch) => !watch.is_kept,
+            _ => true,
+        }
+    }
+
+    /// What captures the rows of the parent that a child is looked for in, beside its own rows.
+    pub(crate) fn beside(&self) -> Option<Arc<Migration>> {
+        match &self.kind {
+            StepKind::Child(watch) => watch.beside.as_ref()?.upgrade(),
+            _ => None,
+        }
+    }
+
+    /// Captured rows are nothing to it.
+    fn is_idle(&self) -> bool {
+        matches!(&self.kind, StepKind::Child(watch) | StepKind::Parent(watch) if watch.is_kept)
     }
 
     /// Brings the rows of a block in line with their latest committed version, or with `owner`'s
@@ -344,6 +429,9 @@ impl Step {
 
     /// The same for some rows, ascending: capture. The caller keeps capture still, or is capture.
     pub fn run_rows(&self, owner: TxnId, rows: &[RowId]) -> Result<(), SchemaError> {
+        if self.is_idle() {
+            return Ok(());
+        }
         let rows = &*self.without_those_to_be_scanned(rows);
         let mut blocks = rows.chunk_by(|a, b| a.block() == b.block());
         let (position, name) = match &self.kind {

@@ -544,10 +544,12 @@ impl Ddl<'_> {
         {
             self.catalog.note_computed(self.txn, now.def.id, def.id);
         }
+        let is_exact = retype.using.is_none_or(|expr| converts_alone(expr, column, sql_type))
+            && is_exact(def.sql_type, sql_type);
         let column = column.to_owned();
         let typed = stored::typed_default(def, &now.def, sql_type.oid)?;
         let default = typed.or_else(|| def.default.clone());
-        Ok((NewType { column, ty, sql_type, using, lazily, default }, new))
+        Ok((NewType { column, ty, sql_type, using, lazily, is_exact, default }, new))
     }
 
     fn refuse_drop_not_null(
@@ -592,6 +594,13 @@ fn converts_alone(expr: &Expr, column: &str, ty: SqlType) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the assignment of a number to a column of another type gives the same number or fails.
+fn is_exact(from: SqlType, to: SqlType) -> bool {
+    let is_integer = |ty: SqlType| matches!(ty.oid, oids::INT2 | oids::INT4 | oids::INT8);
+    is_integer(from) && (is_integer(to) || to.oid == oids::NUMERIC && to.modifier < 0)
+        || (from.oid, to.oid) == (oids::NUMERIC, oids::NUMERIC) && to.modifier < 0
 }
 
 /// A column as if it were new.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use froglet_engine::{ColumnId, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_schema::def::ForeignKeyDef;
 use froglet_schema::{
-    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, ObjectId, TableDef,
+    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, ObjectId, SqlType, TableDef,
     TableVersion,
 };
 use froglet_txn::{Isolation, Strength};
@@ -35,6 +35,7 @@ use crate::apply::{Kind, OnBusy, Stop, Targets, Writer};
 use crate::error::SqlError;
 use crate::find::Lookup;
 use crate::key::{Fit, fit};
+use crate::types::{oids, plain, type_name};
 use crate::violation;
 
 /// Cascades within cascades.
@@ -129,6 +130,23 @@ impl Key {
     /// The parent's values as the child stores them.
     fn as_child(&self, values: &[Value]) -> Option<Vec<Value>> {
         self.convert(values, &self.parent, self.parent_columns(), &self.child, self.child_columns())
+    }
+
+    /// 22003 of a parent's values that the child's columns cannot have.
+    fn out_of_range(&self, values: &[Value]) -> SqlError {
+        let sides = self.parent_columns().iter().zip(self.child_columns());
+        let misfit = values.iter().zip(sides).find_map(|(value, (parent, child))| {
+            let from = self.parent.def.columns[*parent].ty;
+            let to = &self.child.def.columns[*child];
+            let fits = matches!(fit(value.clone(), from, to.ty), Fit::Exact(_));
+            (!fits).then_some(to.sql_type)
+        });
+        let message = match misfit {
+            Some(SqlType { oid: oids::NUMERIC, .. }) => "numeric field overflow".to_owned(),
+            Some(ty) => format!("{} out of range", type_name(plain(ty.oid))),
+            None => "the new key is out of range".to_owned(),
+        };
+        SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
     }
 
     fn convert(
@@ -440,13 +458,9 @@ impl Writer<'_> {
         new: Option<&[Value]>,
     ) -> Result<Vec<Value>, Stop> {
         match (action, new) {
-            (ForeignKeyAction::Cascade, Some(new)) => key.as_child(new).ok_or_else(|| {
-                SqlError::new(
-                    SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-                    format!("the new key does not fit the columns of \"{}\"", key.child.def.name),
-                )
-                .into()
-            }),
+            (ForeignKeyAction::Cascade, Some(new)) => {
+                key.as_child(new).ok_or_else(|| key.out_of_range(new).into())
+            }
             (ForeignKeyAction::SetDefault, _) => {
                 let compiled = self.eval.enter(|| crate::table::compiled(&key.child))?;
                 key.child_columns()

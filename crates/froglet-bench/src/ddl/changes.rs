@@ -82,6 +82,7 @@ pub const CASES: [Case; 12] = [
                 ty: NUMERIC,
                 sql_type: sql_type(NUMERIC),
                 lazily: None,
+                is_exact: true,
                 using: Some(Arc::new(ToNumeric([id(def, "amount")]))),
                 default: None,
             }],

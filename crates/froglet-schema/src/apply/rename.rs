@@ -6,9 +6,9 @@ pub(super) fn rename(
     def: &TableDef,
     edit: impl FnOnce(&mut TableDef) -> Result<(), SchemaError>,
 ) -> Result<Edited, SchemaError> {
-    let mut def = def.clone();
-    edit(&mut def)?;
-    Ok(Edited { def, work: vec![], old_indexes: vec![] })
+    let mut edited = Edited::of(def);
+    edit(&mut edited.def)?;
+    Ok(edited)
 }
 
 /// A key's constraint and its index have one name.

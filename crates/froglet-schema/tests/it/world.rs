@@ -367,6 +367,7 @@ impl World {
             ty: ColumnType::Int64,
             sql_type: INT8,
             lazily: None,
+            is_exact: false,
             using: Some(Arc::new(Double { inputs: [self.id_of("v")] })),
             default: None,
         };
