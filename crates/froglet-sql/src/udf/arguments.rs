@@ -1,8 +1,7 @@
 //! Arguments of functions, whose constants are there once for all rows: a list or a text of any length is not copied
 //! for each of 8,192.
 
-use arrow::array::{Array, ArrayRef, UInt32Array};
-use arrow::compute::take;
+use arrow::array::{Array, ArrayRef};
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 
@@ -17,9 +16,4 @@ pub(crate) fn array_once(argument: &ColumnarValue) -> Result<ArrayRef> {
 /// Where the value of a row is in [`array_once`].
 pub(crate) fn row_of(argument: &ArrayRef, row: usize) -> usize {
     if argument.len() == 1 { 0 } else { row }
-}
-
-/// A result for so many rows, which are views of it.
-pub(super) fn repeated(value: &dyn Array, rows: usize) -> Result<ArrayRef> {
-    Ok(take(value, &UInt32Array::from(vec![0; rows]), None)?)
 }

@@ -282,14 +282,9 @@ pub fn evaluate(
         out.push(answer);
     }
     let array = array_of(args.return_field.data_type(), out)?;
-    if once
-        && room.has_grown()
-        && matches!(array.data_type(), DataType::Utf8View | DataType::BinaryView)
-    {
-        room.made(&array);
-        return arguments::repeated(array.as_ref(), args.number_rows).map(ColumnarValue::Array);
-    }
-    if once {
+    // A large one stays on the account, where it is not to be computed again for each row by whoever takes it.
+    let is_followed = args.number_rows == 1 && room.has_grown();
+    if once && !is_followed {
         return ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar);
     }
     room.made(&array);
