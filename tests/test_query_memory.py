@@ -34,6 +34,9 @@ TOO_LARGE = [
     "select count(*) from string_to_table(repeat('x,', 8000000), ',')",
     "select count(*) from regexp_split_to_table(repeat('x,', 8000000), ',')",
     "select count(*) from regexp_matches(repeat('x,', 8000000), 'x', 'g')",
+    # A long constant beside each of many rows.
+    "select max(length(pad || repeat('x', 1000000))) from t",
+    "select count(*) from t where repeat('x', 50000) || pad || repeat('x', 50000) = pad",
 ]
 
 
@@ -64,6 +67,10 @@ def test_what_fits_is_answered(small):
     "select count(*) from t where array_position(%s::int[], v) > 30",
     "select count(*) from t where jsonb_array_length(%s::jsonb) = v",
     "select count(*) from t where length(repeat('y', 20000000)) = v",
+    "select count(*) from t where v = any(array(select g from generate_series(1, 20000) g))",
+    "select count(*) from t where v <> all(array(select g from generate_series(1, 20000) g))",
+    "select count(*) from t where pad = any(array(select md5(g::text) from generate_series(1, 20000) g))",
+    "select count(*) from t where v = any(('{' || repeat('1,', 100000) || '7}')::int[])",
 ])
 def test_a_long_constant_is_there_once_whatever_the_rows(small, query):
     """Functions had a copy of their own for each row of a batch, of which there are 8,192."""

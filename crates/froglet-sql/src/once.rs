@@ -44,7 +44,7 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::planning::{internal, registry};
-use crate::query::counts;
+use crate::query::{concatenation, counts};
 use crate::rewrite::folded;
 use crate::{decorrelate, walk};
 
@@ -170,7 +170,7 @@ impl QueryPlanner for Planner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Planner)]);
-        let plan = counts::known(plan, session).await?;
+        let plan = concatenation::metered_plan(counts::known(plan, session).await?)?;
         planner.create_physical_plan(&plan, session).await
     }
 }

@@ -1,5 +1,7 @@
 //! Plans: what a statement has been made into under one catalog.
 
+pub(crate) mod rewrite;
+
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;

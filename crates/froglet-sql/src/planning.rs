@@ -24,6 +24,7 @@ use froglet_schema::SqlType;
 use crate::catalogs::table_functions;
 use crate::error::SqlError;
 use crate::revert;
+use crate::rewrite::shown_name;
 use crate::semantics::operators::Operators;
 use crate::semantics::type_names::TypeNames;
 use crate::types;
@@ -120,7 +121,13 @@ impl Registry {
 
     /// Whether a name is that of a function whose rows the planner reads as a table's.
     pub fn is_table_function(&self, name: &str) -> bool {
-        self.table.contains_key(name.strip_prefix("pg_catalog.").unwrap_or(name))
+        self.table_function(name).is_some()
+    }
+
+    /// The function that a name in FROM is of, which may say more to be different from another call's.
+    fn table_function(&self, name: &str) -> Option<&Arc<TableFunction>> {
+        let name = shown_name(name.trim_matches('"'));
+        self.table.get(name.strip_prefix("pg_catalog.").unwrap_or(name))
     }
 
     /// Every scalar function.
@@ -201,9 +208,8 @@ impl ContextProvider for PlanContext<'_> {
         name: &str,
         args: Vec<Expr>,
     ) -> Result<Arc<dyn TableSource>> {
-        let bare = name.strip_prefix("pg_catalog.").unwrap_or(name);
         let function =
-            registry().table.get(bare).ok_or_else(|| crate::df_error::no_function(name))?;
+            registry().table_function(name).ok_or_else(|| crate::df_error::no_function(name))?;
         let simplify = SimplifyContext::builder().with_config_options(self.options.clone()).build();
         let simplifier = ExprSimplifier::new(simplify);
         let schema = DFSchema::empty();

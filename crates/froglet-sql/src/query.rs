@@ -9,6 +9,7 @@
 //! what nothing tells is text; a second planning has them all.
 
 pub(crate) mod account;
+pub(crate) mod concatenation;
 pub(crate) mod counts;
 pub(crate) mod named_windows;
 pub(crate) mod recursion;

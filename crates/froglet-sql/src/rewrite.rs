@@ -30,11 +30,13 @@
 //! | `1e20`, `1e308` | digits, or a double precision where no decimal holds them | DataFusion makes decimals of negative scale |
 
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
+use crate::plan::rewrite::table_calls;
 use crate::planning::registry;
 use crate::query::{named_windows, recursion, shadowed_parts};
 use crate::semantics::cast_names;
@@ -159,14 +161,14 @@ impl Change for Rewriter {
                     }
                 });
             }
-            ast::TableFactor::Table { name, args: Some(_), alias, .. } => {
-                without_catalog(name);
-                in_one_part(name);
-                name_function_column(name, alias);
+            ast::TableFactor::Table { name, args: Some(call), alias, .. } => {
+                table_calls::without_catalog(name);
+                table_calls::in_one_part(name, &call.args, alias);
+                table_calls::name_column(name, alias);
             }
-            ast::TableFactor::Function { name, .. } => without_catalog(name),
+            ast::TableFactor::Function { name, .. } => table_calls::without_catalog(name),
             ast::TableFactor::UNNEST { array_exprs, alias, .. } if array_exprs.len() == 1 => {
-                name_unnested(alias);
+                table_calls::name_unnested(alias);
             }
             _ => {}
         }
@@ -368,7 +370,7 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
             rewrite_operator(compare_op)?;
         }
         Expr::Function(function) => {
-            without_catalog(&mut function.name);
+            table_calls::without_catalog(&mut function.name);
             rewrite_json::rewrite_call(expr);
             rewrite_json::rewrite_aggregate(expr);
         }
@@ -690,35 +692,6 @@ pub(crate) fn each_select(body: &mut ast::SetExpr, f: &mut dyn FnMut(&mut ast::S
     }
 }
 
-/// The alias of a function in FROM names its one column too: `generate_series(1, 3) AS n`.
-fn name_function_column(name: &ast::ObjectName, alias: &mut Option<ast::TableAlias>) {
-    let series = name
-        .0
-        .last()
-        .and_then(|p| p.as_ident())
-        .is_some_and(|i| matches!(folded(i).as_str(), "generate_series" | "range" | "unnest"));
-    if let (true, Some(alias)) = (series, alias)
-        && alias.columns.is_empty()
-    {
-        let column = ast::TableAliasColumnDef { name: alias.name.clone(), data_type: None };
-        alias.columns.push(column);
-    }
-}
-
-/// The column of `unnest(list)` is called as the table is.
-fn name_unnested(alias: &mut Option<ast::TableAlias>) {
-    let alias = alias.get_or_insert_with(|| ast::TableAlias {
-        explicit: false,
-        name: ast::Ident::new("unnest"),
-        columns: Vec::new(),
-        at: None,
-    });
-    if alias.columns.is_empty() {
-        let name = alias.name.clone();
-        alias.columns.push(ast::TableAliasColumnDef { name, data_type: None });
-    }
-}
-
 /// A column of a table that is not the select's own has its name, too: DataFusion gives it another.
 fn name_outer_columns(select: &mut ast::Select) {
     let own = match rewrite_correlated::aliases(select) {
@@ -738,27 +711,6 @@ fn name_outer_columns(select: &mut ast::Select) {
             _ => continue,
         };
         realias(item, name);
-    }
-}
-
-/// Functions have no schemas here.
-fn without_catalog(name: &mut ast::ObjectName) {
-    let parts = &mut name.0;
-    if parts.len() == 2
-        && parts[0].as_ident().is_some_and(|i| i.value.eq_ignore_ascii_case("pg_catalog"))
-    {
-        parts.remove(0);
-    }
-}
-
-/// The planner looks at the first part of a table function's name alone.
-fn in_one_part(name: &mut ast::ObjectName) {
-    if let [schema, function] = name.0.as_slice()
-        && let (Some(schema), Some(function)) = (schema.as_ident(), function.as_ident())
-        && folded(schema) == "froglet"
-    {
-        let whole = format!("{}.{}", folded(schema), folded(function));
-        *name = ast::ObjectName::from(vec![ast::Ident::new(whole)]);
     }
 }
 
@@ -810,9 +762,9 @@ pub fn shown_name(name: &str) -> &str {
     name.split_once(DIFFERENCE).map_or(name, |(shown, _)| shown)
 }
 
-/// The `n`-th name that is shown as this one.
-pub(crate) fn different(name: &str, n: usize) -> String {
-    format!("{name}{DIFFERENCE}{n}")
+/// A name that is shown as this one; it differs by something from others.
+pub(crate) fn different(name: &str, by: impl Display) -> String {
+    format!("{name}{DIFFERENCE}{by}")
 }
 
 pub(crate) fn unique(name: &str, taken: &mut HashSet<String>, fresh: bool) -> String {

@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::dialect::Postgres;
 use crate::error::SqlError;
-use crate::rewrite::{call, folded};
+use crate::rewrite::{call, different, folded};
 use crate::semantics::fieldnames::figure_name;
 use crate::udf::is_set;
 use crate::udf::lists::{EXPAND, NTH};
@@ -201,7 +201,8 @@ impl Call {
         let text = match (self.constant, self.with_ordinality) {
             (Some(ty), false) => {
                 let name = columns_or(&self.alias, &table);
-                format!("SELECT value::{ty} AS {name} FROM {SERIES}({})", self.args)
+                let function = Ident::with_quote('"', different(SERIES, &self.args));
+                format!("SELECT value::{ty} AS {name} FROM {function}({})", self.args)
             }
             _ => format!("SELECT {}", items.join(", ")),
         };

@@ -25,6 +25,7 @@ pub mod held;
 pub mod identity;
 mod json_ops;
 pub mod measures;
+mod member;
 pub mod merged_columns;
 pub mod named;
 pub mod null_in;

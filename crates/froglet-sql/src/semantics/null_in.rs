@@ -12,6 +12,8 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
+use crate::query::account;
+
 /// Puts NOT EXISTS in the place of such conditions.
 pub fn rewrite(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|node| {
@@ -57,5 +59,6 @@ pub(super) fn simplified(
         .with_config_options(options.clone())
         .build();
     let simplifier = ExprSimplifier::new(context);
-    simplifier.simplify(simplifier.coerce(value.clone(), schema)?)
+    let value = simplifier.coerce(value.clone(), schema)?;
+    account::folding(|| simplifier.simplify(value))
 }

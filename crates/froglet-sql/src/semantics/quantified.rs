@@ -1,7 +1,8 @@
 //! `x op ANY (array)` and `x op ALL (array)`.
 //!
 //! ```text
-//!   x = ANY (a)       froglet_any(x, a, '=')    ─▶ array_has(a, x), which DataFusion makes an IN of
+//!   x = ANY (a)       froglet_any(x, a, '=')    ─▶ array_has(a, x) (`member.rs`)
+//!   x <> ALL (a)      froglet_all(x, a, '<>')   ─▶ NOT array_has(a, x)
 //!   x like ALL (a)    froglet_all(x, a, 'like') ─▶ Quantified, which compares x with each element
 //! ```
 //! The planner sees the first form, which takes any types; a literal is given its type where the others
@@ -26,7 +27,7 @@ use froglet_schema::def::FIRST_USER_ID;
 
 use super::casts::trimmed;
 use super::fields::arrow_type_of;
-use super::{casts, common, json_ops, numerics, operators};
+use super::{casts, common, json_ops, member, numerics, operators};
 use crate::error::SqlError;
 use crate::types::array::is_array;
 use crate::types::cell::{Cell, cell_at};
@@ -119,11 +120,9 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     let measured = matches!(ty.oid, oids::INTERVAL | oids::JSONB | oids::BPCHAR)
         || arrow_type_of(&left, schema).is_ok_and(|ty| ty == EXACT)
         || numerics::is_exact_list(&right, schema);
-    if op == "=" && !all && !is_null && !measured {
-        let call = json_ops::call("array_has", vec![right.clone(), left]);
-        let found = call.expect("the function is registered");
-        // What is not found among known elements may be an unknown one.
-        return Ok(Transformed::yes(found.or(null_among(right))));
+    if matches!((op, all), ("=", false) | ("<>", true)) && !is_null && !measured {
+        let found = member::call(right, left);
+        return Ok(Transformed::yes(if all { !found } else { found }));
     }
     let call = ScalarFunction::new_udf(quantified(all, op), vec![left, right]);
     Ok(Transformed::yes(Expr::ScalarFunction(call)))
@@ -213,55 +212,6 @@ fn cast(expr: Expr, oid: u32, schema: &DFSchema) -> Result<Expr> {
     let field = sql_field("", plain(oid), arrow, true);
     let cast = Cast::new_from_field(Box::new(expr), field);
     Ok(super::casts::rewrite_cast(cast, schema)?.data)
-}
-
-/// NULL where an array has a NULL, false where it has none. Known of a constant, and then gone.
-fn null_among(array: Expr) -> Expr {
-    let signature = Signature::any(1, Volatility::Immutable);
-    let function = Arc::new(ScalarUDF::new_from_impl(NullAmong { signature }));
-    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![array]))
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct NullAmong {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for NullAmong {
-    fn name(&self) -> &str {
-        "froglet_null_among"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _given: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let rows = args.number_rows;
-        let mut args = args.args.into_iter();
-        let is_scalar = matches!(args.as_slice(), [ColumnarValue::Scalar(_)]);
-        let array = match args.next() {
-            Some(value) => value.into_array(if is_scalar { 1 } else { rows })?,
-            None => return Err(crate::planning::internal("an array")),
-        };
-        let Some(lists) = array.as_list_opt::<i32>() else {
-            return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(None)));
-        };
-        let knows = |items: Option<ArrayRef>| {
-            items.is_some_and(|items| items.logical_null_count() == 0).then_some(false)
-        };
-        let answers: BooleanArray = lists.iter().map(knows).collect();
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::Boolean(knows(
-                answers.is_valid(0).then(|| lists.value(0)),
-            ))),
-            false => ColumnarValue::Array(Arc::new(answers)),
-        })
-    }
 }
 
 /// Compares a value with each element of an array.

@@ -28,6 +28,7 @@ use datafusion::logical_expr::{
 
 use froglet_engine::SqlState;
 
+use super::arguments;
 use super::simple::{Out, Simple, int, text};
 use crate::error::SqlError;
 use crate::semantics::numerics;
@@ -104,7 +105,8 @@ impl ScalarUDFImpl for ExpandArray {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let array = args.args[0].to_array(args.number_rows)?;
+        let is_scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
+        let array = arguments::array_once(&args.args[0])?;
         let Some((fields, item)) = Self::item(array.data_type()) else {
             return Err(DataFusionError::Plan(format!("{EXPAND} is of an array")));
         };
@@ -119,7 +121,10 @@ impl ScalarUDFImpl for ExpandArray {
         let lengths =
             OffsetBuffer::from_lengths(offsets.windows(2).map(|p| (p[1] - p[0]) as usize));
         let list = ListArray::try_new(item, lengths, Arc::new(rows), None)?;
-        Ok(ColumnarValue::Array(Arc::new(list)))
+        Ok(match is_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::List(Arc::new(list))),
+            false => ColumnarValue::Array(Arc::new(list)),
+        })
     }
 }
 

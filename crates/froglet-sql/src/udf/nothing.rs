@@ -51,14 +51,16 @@ impl ScalarUDFImpl for OfNothing {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let rows = args.number_rows;
         let mut args = args.args.into_iter();
         let value = args.next().unwrap_or(ColumnarValue::Scalar(ScalarValue::Null));
-        if self.name == OR_NULL {
-            return Ok(value);
-        }
-        let array = value.into_array(rows)?;
-        Ok(ColumnarValue::Array(emptied(array)))
+        Ok(match value {
+            value if self.name == OR_NULL => value,
+            ColumnarValue::Array(array) => ColumnarValue::Array(emptied(array)),
+            ColumnarValue::Scalar(value) => {
+                let only = emptied(value.to_array()?);
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&only, 0)?)
+            }
+        })
     }
 }
 
