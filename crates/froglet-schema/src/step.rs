@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use crate::build::{Building, Deferred};
 use crate::change::{Check, Transform};
 use crate::copy::Copy;
-use crate::def::{ConstraintKind, ObjectId, TableDef};
+use crate::def::{ConstraintKind, ForeignKeyDef, ObjectId, TableDef};
 use crate::derive::Derivation;
 use crate::drawn::Drawn;
 use crate::error::SchemaError;
@@ -182,8 +182,9 @@ impl ForeignKeyNames {
 }
 
 impl ForeignKeyWatch {
-    /// A watch that has seen nothing yet.
+    /// A watch over a constraint that has seen nothing yet: of all children, for all writers, with nobody beside it.
     pub fn new(
+        (constraint, key): (ObjectId, &ForeignKeyDef),
         names: ForeignKeyNames,
         child: Vec<(usize, ColumnType)>,
         parent: Arc<dyn Table>,
@@ -200,10 +201,10 @@ impl ForeignKeyWatch {
             parent_key,
             referenced: Mutex::default(),
             dirty: AtomicBool::new(false),
-            constraint: 0,
-            columns: Vec::new(),
+            constraint,
+            columns: key.columns.clone(),
             is_kept: false,
-            is_deferrable: false,
+            is_deferrable: key.timing.is_deferrable(),
             is_child_as_it_was: false,
             beside: None,
         }

@@ -83,14 +83,10 @@ impl Catalog {
         rows: &Arc<dyn Table>,
         name: &str,
     ) -> Result<(ForeignKeyWatch, ObjectId), SchemaError> {
-        let (constraint, fk) = def
-            .constraints
-            .iter()
-            .find_map(|c| match &c.kind {
-                ConstraintKind::ForeignKey(fk) if c.name == name => Some((c, fk)),
-                _ => None,
-            })
-            .expect("the edit that asked for the work added the constraint");
+        let constraint = def.constraint(name).expect("the edit that asked for the work added it");
+        let ConstraintKind::ForeignKey(fk) = &constraint.kind else {
+            unreachable!("the work is a foreign key's")
+        };
         let (parent_def, parent) = if fk.parent == base.def.id {
             (def, rows.clone())
         } else {
@@ -108,10 +104,8 @@ impl Catalog {
         let typed = |at: usize| (at, rows.layout().columns[at].ty);
         let child = positions(&**rows, &fk.columns).into_iter().map(typed).collect();
         let parent_key = positions(&*parent, &fk.parent_columns);
-        let mut watch = ForeignKeyWatch::new(names, child, parent, index, parent_key);
-        watch.constraint = constraint.id;
-        watch.columns.clone_from(&fk.columns);
-        watch.is_deferrable = fk.timing.is_deferrable();
+        let mut watch =
+            ForeignKeyWatch::new((constraint.id, fk), names, child, parent, index, parent_key);
         watch.is_child_as_it_was = fk.columns.iter().all(|id| base.def.column_by_id(*id).is_some());
         Ok((watch, fk.parent))
     }
