@@ -5,7 +5,8 @@
 //!   tpcc      stored procedures straight on the engine           mainlining (paper 004), figure 8
 //!   pgbench   PostgreSQL 15 and froglet, the same pgbench        issue 2, "Speed and memory"
 //!   copy      COPY TO STDOUT beside PostgreSQL 15, files       issue 5, "Export and import of files"
-//!   ddl       a worker's throughput while a schema changes       Tesseract (paper 000), figure 4
+//!   ddl       a worker's throughput while a schema changes, and  Tesseract (paper 000), figure 4;
+//!             the longest gaps beside PostgreSQL 15               issue 24, "Stalls"
 //!   tpccd     TPC-C over SQL while one schema change runs        Tesseract, figures 4 to 10
 //!             --approach: clients that use the new schema         BullFrog (paper 002), 4.3 to 4.12
 //!   wire      TPC-C over SQL beside PostgreSQL 15                issue 6, "Measure"
@@ -100,7 +101,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub scale: Option<u16>,
 
-    /// Rows of the table (ddl and memory: 10,000,000; copy and tpccd's microbenchmark: 1,000,000)
+    /// Rows of the table (ddl, in process, and memory: 10,000,000; copy, ddl's served table and
+    /// tpccd's microbenchmark: 1,000,000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
@@ -131,11 +133,12 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 
-    /// The froglet binary to serve with (pgbench, copy, tpccd, wire, mainlining; this one if not given)
+    /// The froglet binary to serve with (pgbench, copy, ddl, tpccd, wire, mainlining; this
+    /// one if not given)
     #[arg(long, value_name = "PATH")]
     pub froglet: Option<PathBuf>,
 
-    /// PostgreSQL's bin directory (pgbench, copy, tpccd, wire, mainlining)
+    /// PostgreSQL's bin directory (pgbench, copy, ddl, tpccd, wire, mainlining)
     #[arg(long, value_name = "DIR", default_value = "/usr/lib/postgresql/15/bin")]
     pub postgres: PathBuf,
 

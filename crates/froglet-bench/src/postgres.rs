@@ -76,6 +76,11 @@ impl Postgres {
         self.port
     }
 
+    /// The process id of the postmaster, whose children are the sessions.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Stops it.
     pub fn stop(mut self) -> Result<()> {
         self.process.stop()

@@ -45,7 +45,7 @@ impl Froglet {
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.process.child.id()
+        self.process.id()
     }
 
     /// Stops it.
@@ -66,6 +66,11 @@ impl Process {
     /// A child that `signal` asks to end, and that writes what it has to say to `log`.
     pub fn new(child: Child, log: PathBuf, signal: &'static str, name: &'static str) -> Process {
         Process { child, log, signal, name }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits until it answers.

@@ -13,9 +13,11 @@
 //! anything, so "during" lasts at least 100 ms. In process, without a log: the engine's and the
 //! schema crate's cost, not a client's. After each change the table is checked while nobody
 //! writes; what it checks fails the benchmark, how fast it was does not. For comparison, the same
-//! with a thread that reads the table and changes nothing: what any second busy core costs.
+//! with a thread that reads the table and changes nothing: what any second busy core costs. Then
+//! [`served`]: statements of SQL beside clients of a server, and of PostgreSQL.
 
 pub mod changes;
+pub mod served;
 pub mod table;
 pub mod timeline;
 pub mod worker;
@@ -54,7 +56,9 @@ const SHORTEST: Duration = Duration::from_millis(100);
 pub fn run(args: &Args) -> Result<Report> {
     let rows = args.rows.unwrap_or(10_000_000);
     let calm = Duration::from_secs_f64(args.seconds.unwrap_or(3.0));
-    measure(rows, calm, &args.dir, |name| args.wants(name))
+    let mut report = measure(rows, calm, &args.dir, |name| args.wants(name))?;
+    served::measure(args, args.rows.unwrap_or(1_000_000), calm, &mut report)?;
+    Ok(report)
 }
 
 fn measure(rows: u64, calm: Duration, dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<Report> {

@@ -23,6 +23,7 @@ use crate::postgres::{Postgres, asked};
 use crate::report::Report;
 use crate::server::Froglet;
 use crate::stats::{self, median};
+use crate::tpccd::processor::family_time;
 use crate::{Args, progress};
 
 /// For `froglet bench list`.
@@ -31,6 +32,7 @@ pub const ABOUT: &str = "pgbench against PostgreSQL 15 and froglet, in interleav
 const POSTGRES: &str = "PostgreSQL 15";
 const FROGLET: &str = "froglet";
 const LIMIT: &str = "canned answers";
+const PROCESSOR: &str = "server's processor time for a transaction";
 /// Whoever is measured, in this order.
 const NAMES: [&str; 3] = [POSTGRES, FROGLET, LIMIT];
 
@@ -131,6 +133,9 @@ pub fn run(args: &Args) -> Result<Report> {
 struct Run {
     per_second: f64,
     latency_ms: f64,
+    transactions: f64,
+    /// The server's processor time for a transaction, in microseconds.
+    processor_us: Option<f64>,
 }
 
 fn measure(
@@ -145,14 +150,22 @@ fn measure(
     command.env("PGOPTIONS", format!("-c synchronous_commit={commit}"));
     command.args(["-n", "-T", &seconds.to_string()]);
     command.args(["-c", &experiment.clients.to_string(), "-j", &threads.to_string()]);
+    let spent = || server.pid().map(family_time).transpose();
+    let before = spent()?;
     let output = asked(command.args(experiment.arguments))?;
-    parse(&String::from_utf8_lossy(&output.stdout))
+    let after = spent()?;
+    let mut run = parse(&String::from_utf8_lossy(&output.stdout))?;
+    run.processor_us = before
+        .zip(after)
+        .map(|(before, after)| (after - before).as_secs_f64() * 1e6 / run.transactions);
+    Ok(run)
 }
 
 fn parse(text: &str) -> Result<Run> {
     let field = |name: &str| -> Result<f64> {
         let line = text.lines().find(|line| line.starts_with(name));
-        let value = line.and_then(|l| l[name.len()..].trim_matches([' ', '=']).split(' ').next());
+        let value = line
+            .and_then(|l| l[name.len()..].trim_matches([' ', '=', ':']).split([' ', '/']).next());
         value
             .and_then(|v| v.parse().ok())
             .with_context(|| format!("pgbench printed no {name:?} but:\n{text}"))
@@ -161,7 +174,12 @@ fn parse(text: &str) -> Result<Run> {
     if let Some(line) = failed {
         ensure!(line.contains(": 0 "), "pgbench says: {line}");
     }
-    Ok(Run { per_second: field("tps")?, latency_ms: field("latency average")? })
+    Ok(Run {
+        per_second: field("tps")?,
+        latency_ms: field("latency average")?,
+        transactions: field("number of transactions actually processed")?,
+        processor_us: None,
+    })
 }
 
 fn add(report: &mut Report, experiment: &Experiment, results: &[Vec<Run>; 3]) {
@@ -170,12 +188,17 @@ fn add(report: &mut Report, experiment: &Experiment, results: &[Vec<Run>; 3]) {
         let latency: Vec<f64> = runs.iter().map(|run| run.latency_ms * 1000.0).collect();
         report.add(name, experiment.name, "throughput", median(&tps), "1/s");
         report.add(name, experiment.name, "latency", median(&latency), "µs");
+        let processor: Vec<f64> = runs.iter().filter_map(|run| run.processor_us).collect();
+        if !processor.is_empty() {
+            report.add(name, experiment.name, PROCESSOR, median(&processor), "µs");
+        }
         // How much else went on: the rounds' range against their median.
         let spread = stats::range(&tps) / median(&tps).max(f64::MIN_POSITIVE) * 100.0;
         report.add(name, experiment.name, "range of the rounds", spread, "%");
     }
     report.add_ratio(FROGLET, POSTGRES, experiment.name, "throughput");
     report.add_ratio(LIMIT, POSTGRES, experiment.name, "throughput");
+    report.add_ratio(FROGLET, POSTGRES, experiment.name, PROCESSOR);
     if let Some(target) = experiment.target {
         report.add("target", experiment.name, "throughput", target, "x");
     }
@@ -211,14 +234,25 @@ mod tests {
     #[test]
     fn pgbench_output_is_read_and_failures_are_not_overlooked() {
         let run = parse(OUTPUT).unwrap();
-        assert_eq!(run, Run { per_second: 21731.530411, latency_ms: 0.184 });
+        let expected = Run {
+            per_second: 21731.530411,
+            latency_ms: 0.184,
+            transactions: 21731.0,
+            processor_us: None,
+        };
+        assert_eq!(run, expected);
         assert!(parse(&OUTPUT.replace(": 0 (", ": 3 (")).is_err());
         assert!(parse("pgbench: error: connection refused").is_err());
     }
 
     #[test]
     fn medians_and_ratios_become_rows() {
-        let run = |per_second| Run { per_second, latency_ms: 0.1 };
+        let run = |per_second| Run {
+            per_second,
+            latency_ms: 0.1,
+            transactions: 10.0,
+            processor_us: Some(per_second * 2.0),
+        };
         let mut report = Report::new("pgbench");
         let results = [
             vec![run(10.0), run(30.0), run(20.0)],
@@ -228,5 +262,6 @@ mod tests {
         add(&mut report, &EXPERIMENTS[0], &results);
         let name = EXPERIMENTS[0].name;
         assert_eq!(report.value("froglet / PostgreSQL 15", name, "throughput"), Some(2.0));
+        assert_eq!(report.value("froglet / PostgreSQL 15", name, PROCESSOR), Some(2.0));
     }
 }

@@ -11,6 +11,11 @@ pub trait Server {
     /// Where it listens.
     fn port(&self) -> u16;
 
+    /// Its process, if its processor time is of interest.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
     /// The command that fills it, if there is anything to fill.
     fn prepare(&self, pgbench: &Path, scale: u16) -> Option<Command> {
         let mut command = self.client(pgbench);
@@ -28,10 +33,18 @@ impl Server for Postgres {
     fn port(&self) -> u16 {
         Postgres::port(self)
     }
+
+    fn pid(&self) -> Option<u32> {
+        Some(Postgres::pid(self))
+    }
 }
 
 impl Server for Froglet {
     fn port(&self) -> u16 {
         Froglet::port(self)
+    }
+
+    fn pid(&self) -> Option<u32> {
+        Some(Froglet::pid(self))
     }
 }

@@ -47,7 +47,7 @@ mod money;
 pub mod operations;
 pub mod options;
 mod plot;
-mod processor;
+pub mod processor;
 pub mod recording;
 pub(crate) mod rounds;
 pub(crate) mod schema;

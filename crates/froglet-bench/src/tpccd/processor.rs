@@ -85,6 +85,29 @@ impl Accounts {
     }
 }
 
+/// What a process, its children and those of them that have ended have taken so far. A server of one process, or
+/// PostgreSQL's, whose sessions are children.
+pub fn family_time(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, mut time) = parent_and_times(&stat).context("/proc/PID/stat has no times")?;
+    for entry in fs::read_dir("/proc")? {
+        // A process may end while it is looked at; then its parent has its time.
+        let Ok(stat) = fs::read_to_string(entry?.path().join("stat")) else { continue };
+        time += match parent_and_times(&stat) {
+            Some((parent, time)) if parent == pid => time,
+            _ => Duration::ZERO,
+        };
+    }
+    Ok(time)
+}
+
+/// Field 4 of a stat file, and 14 to 17: its own time, and that of its children that have ended.
+fn parent_and_times(stat: &str) -> Option<(u32, Duration)> {
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks = fields.get(11..15)?.iter().map(|n| n.parse::<u32>().ok()).sum::<Option<u32>>()?;
+    Some((fields.get(1)?.parse().ok()?, TICK * ticks))
+}
+
 /// The part of a machine's cores that `time` of them is in `during`; at most 1.
 pub fn share(time: Duration, cores: usize, during: Duration) -> f64 {
     let all = during.as_secs_f64() * cores as f64;
@@ -135,6 +158,8 @@ mod tests {
         let stat = "42 (a (b) c) S 1 1 1 0 -1 4194304 102 0 0 0 17 4 9 9 20 0 1 0 3 3 4 1";
         assert_eq!(user_and_system(stat), Some(TICK * 21));
         assert_eq!(user_and_system("42 (a) S"), None);
+        assert_eq!(parent_and_times(stat), Some((1, TICK * 39)));
+        assert_eq!(parent_and_times("42 (a) S 1"), None);
         let stat = "cpu  10 20 30 1000 1000 1 2 3 9 9\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
         assert_eq!(busy(stat), Some(TICK * 66));
         let sched =
@@ -164,6 +189,15 @@ mod tests {
         assert_eq!(share(ms(50), 2, ms(100)), 0.25);
         assert_eq!(share(ms(500), 2, ms(100)), 1.0);
         assert_eq!(share(ms(500), 2, ms(0)), 0.0);
+    }
+
+    #[test]
+    fn a_child_is_of_the_family_even_when_it_has_ended() {
+        let began = family_time(std::process::id()).unwrap();
+        let mut child = std::process::Command::new("sh");
+        child.args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
+        assert!(child.status().unwrap().success());
+        assert!(family_time(std::process::id()).unwrap() >= began + TICK);
     }
 
     #[test]
