@@ -33,6 +33,7 @@ CALLS = {
         "strpos({text}, {text})", "octet_length({text})", "char_length({text})", "sign({int})::int", "{int}::smallint::int",
         "jsonb_array_length('[1, 2]')", "array_position({int[]}, {int})", "div({int}, 3)::int", "width_bucket({int}, 0, 10, 5)",
         "extract(year from {date})::int", "extract(dow from {timestamp})::int", "mod({int}, 7)", "gcd({int}, {int})",
+        "(select max(s.n) from {series} as s (n))", "(select sum(s.n) from {series} as s (n) where s.n <> {int})::int",
     ],
     "bigint": ["{bigint} + {int}", "{int} * {bigint}", "{bigint} - {bigint}", "{int}::bigint", "abs({bigint})", "coalesce({bigint}, {int})",
                "{bigint} % 7", "greatest({bigint}, {int})", "case when {bool} then {bigint} end", "{bigint} / 3"],
@@ -60,6 +61,11 @@ CALLS = {
         "{bool} is unknown", "{jsonb} @> '{{\"a\": 1}}'", "{jsonb} ? 'a'", "{int} = any ({int[]})", "{int} > all ({int[]})", "{int[]} @> array[1]", "{int[]} && {int[]}",
         "coalesce({bool}, false)", "starts_with({text}, 'a')", "({int}, {text}) = ({int}, {text})", "({int}, {int}) < ({int}, {int})", "{date} between '2024-01-01' and {date}",
         "{text} similar to '(a|b)%'", "{date} < {timestamp}", "{int} < {numeric}", "{int} >= {float8}", "{int} = {bigint}", "case when {bool} then {bool} else {bool} end",
+        # Of subqueries with the same alias.
+        "{int} in (select s.n from {series} as s (n))", "{int} not in (select s.n from {series} as s (n))", "exists (select from {series} as s (n) where s.n = {int})",
+        "not exists (select from {series} as s (n) where s.n < {int})", "{int} = any (array(select s.n from {series} as s (n)))",
+        "{int} <> all (array(select s.n from {series} as s (n)))", "{int} <> all ({int[]})", "{int} > any (select s.n from {series} as s (n))",
+        "{int} in (select v.n from (values ({small}), ({small})) as v (n))", "{int} < (select count(*) from {series} as s (n))",
         "exists (select 1 from {table} where {sub})", "{int} in (select {subint} from {table})", "{int} not in (select {subint} from {table} where {subint} is not null)",
         "({date}, {date}) overlaps ({date}, {date})", "{int} = some (select {subint} from {table})", "{text} < all (select 'zz')",
     ],
@@ -72,7 +78,8 @@ CALLS = {
     "jsonb": ["{jsonb} -> 'b'", "{jsonb} || '{{\"z\": 1}}'", "{jsonb} - 'a'", "jsonb_build_object('k', {int}, 't', {text})", "to_jsonb({int})", "to_jsonb({text}::text)",
               "coalesce({jsonb}, '[]')", "jsonb_build_array({int}, {bool})", "jsonb_set({jsonb}, '{{a}}', '2')", "to_jsonb({int[]})", "jsonb_strip_nulls({jsonb})"],
     "int[]": ["{int[]} || {int}", "array[{int}, {int}]", "{int[]} || {int[]}", "array_remove({int[]}, {int})", "coalesce({int[]}, '{{}}')", "array_append({int[]}, 7)", "({int[]})[1:2]",
-              "array_prepend({int}, {int[]})", "array_cat({int[]}, {int[]})", "array(select {subint} from {table} order by 1)", "string_to_array('1,2', ',')::int[]"],
+              "array_prepend({int}, {int[]})", "array_cat({int[]}, {int[]})", "array(select {subint} from {table} order by 1)",
+              "array(select s.n from {series} as s (n))", "array(select v.n from (values ({small}), (null)) as v (n))", "string_to_array('1,2', ',')::int[]"],
     "smallint": ["{int}::smallint"],
     "uuid": ["'00000000-0000-0000-0000-000000000001'::uuid"],
 }
@@ -310,6 +317,10 @@ class Grammar:
                     return found[0][0]
                 case "{table}":
                     return self.aliased(inner)
+                case "{small}":
+                    return str(self.rng.randint(0, 3))
+                case "{series}":
+                    return f"generate_series({self.rng.randint(0, 2)}, {self.rng.randint(0, 3)})"
                 case "{sub}":
                     return self.leaving_out("exists", "bool", [inner, *scope], 1)
                 case "{subint}":

@@ -1,12 +1,14 @@
 //! PostgreSQL's SQL as sqlparser reads it, but for the right side of IS [NOT] DISTINCT FROM, of which
-//! sqlparser takes an AND or OR that follows for a part, and for BETWEEN SYMMETRIC, which it does not know.
+//! sqlparser takes an AND or OR that follows for a part, for BETWEEN SYMMETRIC, which it does not know, for one
+//! prefix operator beside another, and for IN of a list that begins with a query.
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// See the module. In all else it is sqlparser's.
 #[derive(Debug)]
@@ -56,6 +58,47 @@ macro_rules! as_theirs {
     };
 }
 
+/// The operator of a token that begins an expression, and how tightly it binds there.
+fn prefix(token: &Token) -> Option<(UnaryOperator, Precedence)> {
+    let (op, precedence) = match token {
+        Token::Minus => (UnaryOperator::Minus, Precedence::MulDivModOp),
+        Token::Plus => (UnaryOperator::Plus, Precedence::MulDivModOp),
+        Token::Tilde => (UnaryOperator::BitwiseNot, Precedence::PlusMinus),
+        Token::AtSign => (UnaryOperator::PGAbs, Precedence::PlusMinus),
+        Token::PGSquareRoot => (UnaryOperator::PGSquareRoot, Precedence::PlusMinus),
+        Token::PGCubeRoot => (UnaryOperator::PGCubeRoot, Precedence::PlusMinus),
+        _ => return None,
+    };
+    Some((op, precedence))
+}
+
+/// The operand of a prefix operator, in parentheses where it begins with another: printed side by side two are a third,
+/// or the beginning of a comment.
+fn operand(expr: Expr) -> Expr {
+    match expr {
+        Expr::UnaryOp { op, .. } if op != UnaryOperator::Not => Expr::Nested(Box::new(expr)),
+        expr => expr,
+    }
+}
+
+/// What follows IN. A query is one where nothing but its parenthesis follows: `((SELECT 1), 2)` is a list, and
+/// `((SELECT 1))` a query.
+fn parse_in(parser: &mut Parser, left: &Expr, negated: bool) -> Result<Expr, ParserError> {
+    parser.expect_token(&Token::LParen)?;
+    let whole = |parser: &mut Parser| {
+        let query = parser.parse_query()?;
+        parser.expect_token(&Token::RParen)?;
+        Ok(query)
+    };
+    let expr = Box::new(left.clone());
+    if let Some(subquery) = parser.maybe_parse(whole)? {
+        return Ok(Expr::InSubquery { expr, subquery, negated });
+    }
+    let list = parser.parse_comma_separated(Parser::parse_expr)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::InList { expr, list, negated })
+}
+
 impl Dialect for Postgres {
     /// The name of an argument is an identifier. Were it any expression, sqlparser would read each
     /// argument twice, and those of calls in it four times.
@@ -67,6 +110,13 @@ impl Dialect for Postgres {
         TypeId::of::<PostgreSqlDialect>()
     }
 
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let (op, precedence) = prefix(&parser.peek_token_ref().token)?;
+        parser.advance_token();
+        let operand = parser.parse_subexpr(self.prec_value(precedence)).map(operand);
+        Some(operand.map(|operand| Expr::UnaryOp { op, expr: Box::new(operand) }))
+    }
+
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -75,6 +125,12 @@ impl Dialect for Postgres {
     ) -> Option<Result<Expr, ParserError>> {
         if let Some(negated) = symmetric(parser) {
             return Some(self.parse_symmetric(parser, left, negated));
+        }
+        for (words, negated) in [(&[Keyword::IN][..], false), (&[Keyword::NOT, Keyword::IN], true)]
+        {
+            if parser.parse_keywords(words) {
+                return Some(parse_in(parser, left, negated));
+            }
         }
         // sqlparser knows it after a name or a literal, not after a cast.
         if parser.parse_keyword(Keyword::COLLATE) {

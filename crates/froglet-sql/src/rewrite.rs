@@ -36,7 +36,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
-use crate::plan::rewrite::table_calls;
+use crate::plan::rewrite::{exists, table_calls};
 use crate::planning::registry;
 use crate::query::{named_windows, recursion, shadowed_parts};
 use crate::semantics::cast_names;
@@ -117,6 +117,7 @@ struct Rewriter {
 impl Change for Rewriter {
     fn expr(&mut self, expr: &mut Expr) -> Flow {
         count_of_constant(expr);
+        exists::of_something(expr);
         rewrite_quantified::rewrite(expr);
         rewrite_quantified::like_all(expr);
         field_names(expr);

@@ -203,7 +203,7 @@ pub(crate) fn text_of<T: VisitMut + Clone + Display>(node: &T) -> String {
 pub(crate) fn writable<T: VisitMut + Clone>(node: &T) -> T {
     let mut node = node.clone();
     walk::change_exprs(&mut node, |e| {
-        // Two signs side by side begin a comment.
+        // Two signs side by side begin a comment. The parser keeps those apart that somebody has written.
         if let Expr::UnaryOp { op: UnaryOperator::Minus, expr } = e
             && expr.to_string().starts_with('-')
         {
