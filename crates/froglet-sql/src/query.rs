@@ -220,7 +220,7 @@ fn optimize(logical: LogicalPlan, env: &QueryEnv) -> Result<Optimized, SqlError>
     let logical = unnested::keep_order(logical).map_err(map_df_error)?;
     let logical = printable(logical).map_err(map_df_error)?;
     let schema = logical.schema().clone();
-    let optimized = query_run::optimize(logical, env)?;
+    let optimized = query_run::optimize(logical, env).map_err(not_the_users)?;
     refuse_correlated(&optimized)?;
     Ok(Optimized { plan: optimized, schema })
 }
@@ -240,6 +240,17 @@ impl Optimized {
             _ => result_field(now),
         });
         types.collect()
+    }
+}
+
+/// Names that the optimizer does not find were not the query's, which has been planned.
+fn not_the_users(e: SqlError) -> SqlError {
+    match e.state {
+        SqlState::UNDEFINED_COLUMN
+        | SqlState::UNDEFINED_TABLE
+        | SqlState::AMBIGUOUS_COLUMN
+        | SqlState::DUPLICATE_COLUMN => unsupported_here("a correlated subquery"),
+        _ => e,
     }
 }
 

@@ -2,7 +2,7 @@
 //! first branch that says one. (DataFusion would make text of `SELECT 1 UNION SELECT '2'`.)
 //!
 //! Branches of several types come to one before anybody above asks for it: DataFusion would say that of the first
-//! branch, and `abs(r)` over `SELECT 1 AS r UNION SELECT 2.5` would be that of an integer.
+//! branch, and `abs(r)` over `SELECT 1 AS r UNION SELECT 2.5` would be that of an integer. They come to one name, too.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub fn type_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Union(union) = plan else { return Ok(plan) };
     let union = up_to_date(union)?;
     match_types(&union)?;
-    let union = one_number(one_type(union)?)?;
+    let union = named(one_number(one_type(union)?)?)?;
     let width = union.schema.fields().len();
     let types: Vec<Option<SqlType>> = (0..width).map(|at| type_of(&union, at)).collect();
     let needed = union.inputs.iter().any(|input| {
@@ -57,6 +57,22 @@ fn match_types(union: &Union) -> Result<()> {
         common::common_type("UNION", &typed.collect::<Vec<FieldRef>>())?;
     }
     Ok(())
+}
+
+/// The columns of branches that are no projections (which are named by who makes a union of them) have the union's
+/// names: the optimizer looks for these in the only branch that is left where the others are empty.
+fn named(mut union: Union) -> Result<Union> {
+    let names = union.schema.fields().clone();
+    for input in &mut union.inputs {
+        let columns = || input.schema().iter().zip(&names);
+        let is_named = columns().all(|((_, field), own)| field.name() == own.name());
+        if is_named || matches!(**input, LogicalPlan::Projection(_)) {
+            continue;
+        }
+        let exprs = columns().map(|(column, own)| Expr::from(column).alias(own.name())).collect();
+        *input = Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, input.clone())?));
+    }
+    Ok(union)
 }
 
 /// Brings columns to one type. DataFusion would take the name of a type from any branch.
