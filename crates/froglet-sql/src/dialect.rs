@@ -1,6 +1,6 @@
 //! PostgreSQL's SQL as sqlparser reads it, but for the right side of IS [NOT] DISTINCT FROM, of which
-//! sqlparser takes an AND or OR that follows for a part, for BETWEEN SYMMETRIC, which it does not know, for one
-//! prefix operator beside another, and for IN of a list that begins with a query.
+//! sqlparser takes an AND or OR that follows for a part, for BETWEEN SYMMETRIC, which it does not know, for
+//! prefix operators, which bind otherwise and are printed side by side, and for IN of a list that begins with a query.
 
 use std::any::TypeId;
 
@@ -58,25 +58,27 @@ macro_rules! as_theirs {
     };
 }
 
-/// The operator of a token that begins an expression, and how tightly it binds there.
-fn prefix(token: &Token) -> Option<(UnaryOperator, Precedence)> {
-    let (op, precedence) = match token {
-        Token::Minus => (UnaryOperator::Minus, Precedence::MulDivModOp),
-        Token::Plus => (UnaryOperator::Plus, Precedence::MulDivModOp),
-        Token::Tilde => (UnaryOperator::BitwiseNot, Precedence::PlusMinus),
-        Token::AtSign => (UnaryOperator::PGAbs, Precedence::PlusMinus),
-        Token::PGSquareRoot => (UnaryOperator::PGSquareRoot, Precedence::PlusMinus),
-        Token::PGCubeRoot => (UnaryOperator::PGCubeRoot, Precedence::PlusMinus),
+/// A sign binds more tightly than COLLATE, 120, and everything below, and less than a subscript, 130: `-2 ^ 2` is 4.
+const SIGN: u8 = 125;
+
+/// The operator of a token that begins an expression.
+fn prefix(token: &Token) -> Option<UnaryOperator> {
+    Some(match token {
+        Token::Minus => UnaryOperator::Minus,
+        Token::Plus => UnaryOperator::Plus,
+        Token::Tilde => UnaryOperator::BitwiseNot,
+        Token::AtSign => UnaryOperator::PGAbs,
+        Token::PGSquareRoot => UnaryOperator::PGSquareRoot,
+        Token::PGCubeRoot => UnaryOperator::PGCubeRoot,
         _ => return None,
-    };
-    Some((op, precedence))
+    })
 }
 
-/// The operand of a prefix operator, in parentheses where it begins with another: printed side by side two are a third,
-/// or the beginning of a comment.
+/// The operand of a prefix operator, in parentheses where it may begin with another: printed side by side two are a
+/// third, or the beginning of a comment.
 fn operand(expr: Expr) -> Expr {
     match expr {
-        Expr::UnaryOp { op, .. } if op != UnaryOperator::Not => Expr::Nested(Box::new(expr)),
+        Expr::UnaryOp { .. } | Expr::BinaryOp { .. } => Expr::Nested(Box::new(expr)),
         expr => expr,
     }
 }
@@ -111,9 +113,13 @@ impl Dialect for Postgres {
     }
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
-        let (op, precedence) = prefix(&parser.peek_token_ref().token)?;
+        let op = prefix(&parser.peek_token_ref().token)?;
         parser.advance_token();
-        let operand = parser.parse_subexpr(self.prec_value(precedence)).map(operand);
+        let precedence = match op {
+            UnaryOperator::Minus | UnaryOperator::Plus => SIGN,
+            _ => self.prec_value(Precedence::PgOther),
+        };
+        let operand = parser.parse_subexpr(precedence).map(operand);
         Some(operand.map(|operand| Expr::UnaryOp { op, expr: Box::new(operand) }))
     }
 
@@ -219,6 +225,10 @@ impl Dialect for Postgres {
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        // sqlparser's is one between those of + and of other operators.
+        if parser.peek_token_ref().token == Token::Sharp {
+            return Some(Ok(self.prec_value(Precedence::PgOther)));
+        }
         THEIRS.get_next_precedence(parser)
     }
 
