@@ -1,5 +1,6 @@
 //! Plans: what a statement has been made into under one catalog.
 
+pub(crate) mod mend;
 pub(crate) mod rewrite;
 
 use std::sync::Arc;

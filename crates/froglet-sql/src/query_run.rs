@@ -19,6 +19,7 @@ use datafusion::execution::{
     SendableRecordBatchStream, SessionState, SessionStateBuilder, SessionStateDefaults, TaskContext,
 };
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -34,6 +35,7 @@ use crate::error::SqlError;
 use crate::in_order::in_order;
 use crate::kept_order::KeepOrder;
 use crate::once;
+use crate::plan::mend::null_keys::NullKeys;
 use crate::provider::QueryScope;
 use crate::query::{QueryEnv, account};
 use crate::stack;
@@ -87,11 +89,24 @@ pub fn template() -> &'static SessionState {
         SessionStateBuilder::new()
             .with_config(config())
             .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
+            .with_optimizer_rules(logical_rules())
             .with_physical_optimizer_rules(physical_rules())
             .with_query_planner(Arc::new(once::Planner))
             .build()
     });
     &TEMPLATE
+}
+
+/// DataFusion's, and ours ([`NullKeys`]) before each that makes keys of a join.
+fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let makes_keys =
+        |name: &str| matches!(name, "extract_equijoin_predicate" | "eliminate_cross_join");
+    let with_ours = |rule: Arc<dyn OptimizerRule + Send + Sync>| {
+        let ours: Option<Arc<dyn OptimizerRule + Send + Sync>> =
+            makes_keys(rule.name()).then(|| Arc::new(NullKeys) as _);
+        ours.into_iter().chain([rule])
+    };
+    Optimizer::new().rules.into_iter().flat_map(with_ours).collect()
 }
 
 /// DataFusion's, but

@@ -19,19 +19,20 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    BinaryExpr, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
 };
 
 use super::measures;
 use super::null_in::simplified;
 use crate::subplan;
+use crate::udf::nothing;
 
 /// Puts functions in the place of such IN.
 pub fn rewrite(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
@@ -87,8 +88,11 @@ fn in_condition(
         _ => None,
     };
     if let Some((found, negated)) = one {
-        if !negated || whole && is_join(found, schema, options) {
+        if !negated {
             return Ok(Transformed::no(expr));
+        }
+        if whole && is_join(found, schema, options) {
+            return knowing_null(expr, schema);
         }
         if whole && let Some(exists) = not_exists(found, schema)? {
             return Ok(Transformed::yes(exists));
@@ -117,6 +121,25 @@ fn is_join(found: &InSubquery, schema: &Arc<DFSchema>, options: &Arc<ConfigOptio
         Err(_) => found.expr.any_column_refs(),
     };
     !found.expr.contains_outer() && found.subquery.outer_ref_columns.is_empty() && has_key()
+}
+
+/// NOT IN by a join. Whether a key may be NULL DataFusion asks of the columns that it reads alone, which says nothing of
+/// `nullif(x, 3)`; of a query whose column may be NULL, it looks for itself.
+fn knowing_null(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    expr.transform_down(|part| {
+        let Expr::InSubquery(mut found) = part else { return Ok(Transformed::no(part)) };
+        let query = &found.subquery.subquery;
+        let (qualifier, field) = query.schema().qualified_field(0);
+        let is_known = matches!(*found.expr, Expr::Column(_)) || field.is_nullable();
+        if is_known || !found.expr.nullable(schema)? {
+            return Ok(Transformed::no(Expr::InSubquery(found)));
+        }
+        let column = Expr::from((qualifier, field));
+        let column = nothing::or_null(column).alias_qualified(qualifier.cloned(), field.name());
+        let plan = LogicalPlanBuilder::from(query.as_ref().clone()).project([column])?.build()?;
+        found.subquery.subquery = Arc::new(plan);
+        Ok(Transformed::new(Expr::InSubquery(found), true, TreeNodeRecursion::Jump))
+    })
 }
 
 /// NOT IN as NOT EXISTS of the rows that are not known to be another; `None` where its value is of further out, or

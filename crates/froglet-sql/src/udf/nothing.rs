@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
 
@@ -24,6 +24,12 @@ pub fn functions() -> [Arc<ScalarUDF>; 2] {
         // The optimizer is not to look through it.
         Arc::new(ScalarUDF::from(OfNothing { name, signature }))
     })
+}
+
+/// A call of [`OR_NULL`].
+pub(crate) fn or_null(expr: Expr) -> Expr {
+    let [or_null, _] = functions();
+    or_null.call(vec![expr])
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
