@@ -280,6 +280,9 @@ impl Catalog {
             Change::AddConstraintOfIndex { index, name, primary, .. } => {
                 edit_constraint::add_constraint_of_index(def, index, name, primary, next_id)?
             }
+            Change::AlterConstraint { name, timing, .. } => {
+                edit_constraint::alter_constraint(def, &name, timing)?
+            }
             Change::DropIndex { index, .. } => edit::drop_index(def, index)?,
             Change::RenameTable { schema, name, .. } => rename(def, |d| {
                 (d.schema, d.name) = (schema, name);

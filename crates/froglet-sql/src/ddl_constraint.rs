@@ -235,6 +235,47 @@ fn timing(characteristics: &Option<ConstraintCharacteristics>) -> Result<Timing,
     }
 }
 
+/// The same of the attributes of ALTER CONSTRAINT.
+pub(crate) fn timing_of(attributes: &str) -> Result<Timing, SqlError> {
+    let syntax = |message: &str| SqlError::new(SqlState::SYNTAX_ERROR, message);
+    let unexpected = |word: &str| syntax(&format!("syntax error at or near \"{word}\""));
+    let unmarked = |what: &str| {
+        let message = format!("FOREIGN KEY constraints cannot be marked {what}");
+        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+    };
+    let (mut deferrable, mut deferred) = (None, None);
+    let mut words = attributes.split(' ').filter(|word| !word.is_empty());
+    while let Some(word) = words.next() {
+        let (said, is_so) = match word {
+            "deferrable" => (&mut deferrable, true),
+            "initially" => match words.next() {
+                Some("deferred") => (&mut deferred, true),
+                Some("immediate") => (&mut deferred, false),
+                other => return Err(unexpected(other.unwrap_or("initially"))),
+            },
+            "not" => match words.next() {
+                Some("deferrable") => (&mut deferrable, false),
+                Some("valid") => return Err(unmarked("NOT VALID")),
+                other => return Err(unexpected(other.unwrap_or("not"))),
+            },
+            "no" if words.next() == Some("inherit") => return Err(unmarked("NO INHERIT")),
+            other => return Err(unexpected(other)),
+        };
+        if said.is_some_and(|before| before != is_so) {
+            return Err(syntax("conflicting constraint properties"));
+        }
+        *said = Some(is_so);
+    }
+    match (deferrable, deferred) {
+        (Some(false), Some(true)) => {
+            Err(syntax("constraint declared INITIALLY DEFERRED must be DEFERRABLE"))
+        }
+        (_, Some(true)) => Ok(Timing::InitiallyDeferred),
+        (Some(true), _) => Ok(Timing::InitiallyImmediate),
+        (_, _) => Ok(Timing::NotDeferrable),
+    }
+}
+
 /// 42804 where a child's column can never equal its parent's.
 fn comparable(
     name: &Option<String>,
