@@ -74,6 +74,7 @@ impl Ddl<'_> {
         stored_names::to_numbers(&mut numbered, &self.names());
         let (expression, columns) = stored::store_check(&numbered, &def.name, &exists)?;
         let compiled = self.condition(&check.expr, def)?;
+        stored_names::check_names(&*check.expr, self.session.as_ref())?;
         let given = name_of(&check.name);
         let Some(_) = rows else {
             return Ok(NewConstraint::Check { name: given, expression, columns, check: None });
