@@ -343,6 +343,7 @@ pub(crate) fn text_fields(names: &[&str]) -> Arc<[Field]> {
             ty: Some(ColumnType::Text),
             table: 0,
             attnum: 0,
+            record: None,
         })
         .collect()
 }

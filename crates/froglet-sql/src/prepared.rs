@@ -25,6 +25,7 @@ use crate::parse::ParsedStatement;
 use crate::plan::Plan;
 use crate::settings::Hot;
 use crate::types::datetime::now_us;
+use crate::types::record::Shape;
 use crate::types::style::Style;
 
 /// One column of a result.
@@ -41,6 +42,8 @@ pub struct Field {
     pub table: ObjectId,
     /// Its attribute number there, or 0.
     pub attnum: i16,
+    /// What the fields of its rows are, where it has such.
+    pub record: Option<Arc<Shape>>,
 }
 
 /// A bound statement. Shared between the session, its portals and the server.

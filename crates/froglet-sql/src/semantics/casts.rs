@@ -181,7 +181,7 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         Expr::Case(mut case) => {
             common::compared_in_case(&mut case, schema)?;
             match common::branches(&mut case, schema)? {
-                Some(ty) => Ok(Transformed::yes(common::marked(Expr::Case(case), ty))),
+                Some(ty) => Ok(Transformed::yes(common::marked_case(case, ty, schema))),
                 None => Ok(Transformed::no(Expr::Case(case))),
             }
         }
