@@ -85,7 +85,8 @@ async fn run_other(
         }
         Command::ExplainDdl(statement) => ddl_run::explain(session, statement).await,
         Command::Explain { options, statement } => {
-            explain_run::run(session, options.clone()?, statement).await
+            let explained = explain_run::explained(session, prepared, statement, params)?;
+            explain_run::run(session, options.clone()?, explained).await
         }
         Command::Declare { name, options, .. } => {
             cursor::declare(session, prepared, name, options, params).await

@@ -54,7 +54,7 @@ pub struct Prepared {
     /// A parameter (from 0) whose type nothing tells.
     pub(crate) undetermined: Option<usize>,
     pub(crate) fields: Option<Arc<[Field]>>,
-    /// DECLARE: its query.
+    /// DECLARE: its query. EXPLAIN: what it explains, if that has parameters.
     pub(crate) inner: Option<Arc<Prepared>>,
     /// Which columns the fields were.
     pub(crate) origins: Arc<[Option<ColumnId>]>,
