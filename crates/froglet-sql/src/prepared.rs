@@ -10,8 +10,8 @@
 //! does not fit is an error. Columns that have come under a `*` are not for it. Where some have gone,
 //! no cast helps, and the answer is PostgreSQL's: 0A000, "cached plan must not change result type".
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use froglet_engine::{ColumnId, ColumnType};
 use froglet_schema::{ObjectId, SqlType};
@@ -27,6 +27,7 @@ use crate::settings::Hot;
 use crate::types::datetime::now_us;
 use crate::types::record::Shape;
 use crate::types::style::Style;
+use crate::write::table_locks::Use;
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +119,8 @@ pub(crate) struct CachedPlan {
     /// DateStyle and the like, in which literals were read and constants printed.
     pub(crate) style: Style,
     pub(crate) plan: Plan,
+    /// The tables that it uses, once it has run.
+    pub(crate) uses: OnceLock<Box<[Use]>>,
     /// How the plan's results become what was described, where they differ.
     pub(crate) conversion: Option<Conversion>,
 }
@@ -139,6 +142,7 @@ impl CachedPlan {
             timezone: hot.timezone.clone(),
             style: hot.zone.style(),
             plan,
+            uses: OnceLock::new(),
             conversion: None,
         }
     }
