@@ -197,7 +197,21 @@ impl Ddl<'_> {
                     );
                     return Ok(());
                 }
-                Change::DropConstraint { table: id, name, cascade: cascades(*drop_behavior) }
+                let cascade = cascades(*drop_behavior);
+                let with_it = self.references_to(&table.def, &name);
+                match &with_it[..] {
+                    _ if !cascade => {}
+                    [] => {}
+                    [only] => self.notice(
+                        SqlState::SUCCESSFUL_COMPLETION,
+                        format!("drop cascades to {only}"),
+                    ),
+                    several => self.notice(
+                        SqlState::SUCCESSFUL_COMPLETION,
+                        format!("drop cascades to {} other objects", several.len()),
+                    ),
+                }
+                Change::DropConstraint { table: id, name, cascade }
             }
             Op::RenameColumn { old_column_name, new_column_name } => {
                 let column = existing(&table, old_column_name)?;

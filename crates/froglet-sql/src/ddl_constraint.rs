@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     ReferentialAction, TableConstraint,
 };
 use froglet_engine::{KeyPart, SqlState};
-use froglet_schema::def::Timing;
+use froglet_schema::def::{ForeignKeyDef, Timing};
 use froglet_schema::{
     Change, Check, ConstraintKind, ForeignKeyAction, NewConstraint, NewForeignKey, NewKey,
     TableDef, TableVersion,
@@ -52,7 +52,7 @@ impl Ddl<'_> {
                 Ok(NewConstraint::Unique(NewKey { name, columns, nulls_equal, timing }))
             }
             TableConstraint::Check(check) => self.check_constraint(check, def, rows),
-            TableConstraint::ForeignKey(key) => self.foreign_key(key, def),
+            TableConstraint::ForeignKey(key) => self.foreign_key(key, def, made),
             TableConstraint::PrimaryKeyUsingIndex(_) | TableConstraint::UniqueUsingIndex(_) => {
                 Err(SqlError::unsupported("a constraint USING INDEX of a table to be made"))
             }
@@ -176,10 +176,29 @@ impl Ddl<'_> {
         Ok(())
     }
 
+    /// The foreign keys of other tables that need a constraint.
+    pub(crate) fn references_to(&self, def: &TableDef, name: &str) -> Vec<String> {
+        let kind = def.constraint(name).map(|constraint| &constraint.kind);
+        let Some(ConstraintKind::PrimaryKey(index) | ConstraintKind::Unique(index)) = kind else {
+            return Vec::new();
+        };
+        let children = def.referenced_by.iter().filter(|child| **child != def.id);
+        let children = children.filter_map(|child| self.version.tables.get(child));
+        let of_child = |child: &Arc<TableVersion>| {
+            let needs = |(_, key): &(&str, &ForeignKeyDef)| {
+                key.parent == def.id && key.parent_index == *index
+            };
+            let shown = |(name, _)| format!("constraint {name} on table {}", child.def.name);
+            child.def.foreign_keys().filter(needs).map(shown).collect::<Vec<_>>()
+        };
+        children.flat_map(of_child).collect()
+    }
+
     fn foreign_key(
         &self,
         key: &ForeignKeyConstraint,
         def: &TableDef,
+        made: &[NewConstraint],
     ) -> Result<NewConstraint, SqlError> {
         let timing = timing(&key.characteristics)?;
         if matches!(
@@ -205,7 +224,13 @@ impl Ddl<'_> {
             self.check_references(parent_def, &parent_columns)?;
         }
         let name = name_of(&key.name);
-        comparable(&name, def, &columns, parent_def, &parent_columns)?;
+        // Of a table in the making the primary key is among what is made with it.
+        let own_key = made.iter().find_map(|constraint| match constraint {
+            NewConstraint::PrimaryKey(key) => Some(&key.columns),
+            _ => None,
+        });
+        let meant = own_key.filter(|_| parent.is_none() && parent_columns.is_empty());
+        comparable(&name, def, &columns, parent_def, meant.unwrap_or(&parent_columns))?;
         let key = NewForeignKey {
             columns,
             parent,
