@@ -310,7 +310,6 @@ UNSUPPORTED = """
     grant execute on function f() to postgres
     grant usage on language sql to postgres
     grant set on parameter work_mem to postgres
-    lock table t
     alter table t attach partition u for values in (1)
     alter table t cluster on t_pkey
     alter table t enable row level security

@@ -96,6 +96,42 @@ def test_composite(server):
     run(server, work)
 
 
+ROWS = [
+    "row(1, 'a'::text)",
+    "row()",
+    "row(null::int, '', ' ', 'a \"b\", c\\\\d (e)')",
+    "row(1, row(2::bigint, row(3.50::numeric, true)))",
+    "array[row(1, 'a'::text), null, row(2, null::text)]",
+    "(select row(1, 2::bigint))",
+    "case when a = 1 then row(1, 'x'::text) else row(2, 'y'::text) end",
+    "coalesce(row(a, 2), row(3, 4))",
+    "t", "s",
+    "row(timestamp '2020-01-02 03:04:05.5', timestamptz '2020-01-02 03:04:05+02', date '2020-02-29', time '12:13:14.5')",
+    "row(1.5::real, 'NaN'::float8, interval '1 mon 2 days 03:00', '\\xdeadbeef'::bytea, 17::oid, 'n'::name)",
+    "row('{\"a\": 1}'::json, '{\"a\": 1}'::jsonb, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid)",
+]
+
+
+def as_tuples(value):
+    """Records as tuples: whether the client knows names of fields is no matter of their values."""
+    if isinstance(value, (tuple, asyncpg.Record)):
+        return tuple(map(as_tuples, value))
+    return [as_tuples(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("row", [*ROWS, "array_agg(t order by a)", "array_agg(row(a, b)) filter (where a > 100)"])
+def test_row(froglet, postgres, row):
+    """Rows, rows within rows, arrays of rows: each field of the type that it has."""
+    async def work(connection):
+        await connection.execute("create table t (a int primary key, b text, c numeric(10, 2))")
+        await connection.execute("insert into t values (1, 'x', 1.50), (2, null, null)")
+        query = f"select {row} from t, (select 9 as z, 'k'::text as k) s"
+        query += "" if row.startswith("array_agg") else " order by a"
+        return repr([as_tuples(record) for record in await connection.fetch(query)])
+
+    assert run(froglet, work) == run(postgres, work)
+
+
 def test_prepared_statement(server):
     async def work(connection):
         await connection.execute("create table t (id int primary key, v text)")

@@ -597,6 +597,43 @@ def test_psql_fetch_count(server):
     assert done.stdout.split() == [str(n) for n in range(1, 1235)]
 
 
+@pytest.mark.parametrize("row", [
+    "row(1, 2.50::numeric, null::text)", "row(1, row('a'::text, array[true, false]))", "array[row(1, date '2020-01-02')]",
+    "row(array[row(1::bigint)])", "array_agg(row(1, 'x'::text))",
+])
+def test_row_in_binary_format(froglet, postgres, row):
+    def read(server):
+        with server.connect() as connection:
+            return connection.cursor(binary=True).execute(f"select {row}").fetchall()
+
+    assert read(froglet) == read(postgres)
+
+
+def test_explain_with_parameters(server):
+    """Parse finds the parameters, Describe says them, Bind takes them."""
+    with server.connect() as connection:
+        connection.execute("create table t (id int primary key, v text)")
+        connection.execute("insert into t values (1, 'a'), (2, 'b')")
+        for explain in ("explain", "explain (costs off)", "explain analyze"):
+            assert connection.execute(f"{explain} select $1::int".replace("$1", "%s"), [7]).fetchall()
+            for _ in range(2):
+                assert connection.execute(f"{explain} select v from t where id = %s", [2], prepare=True).fetchall()
+                assert connection.execute(f"{explain} select count(*) from t where v > %s", ["a"], prepare=True).fetchall()
+        assert connection.execute("explain insert into t values (%s, %s)", [3, "c"]).fetchall()
+        assert connection.execute("explain update t set v = %s where id = %s", ["c", 1]).fetchall()
+        assert connection.execute("explain delete from t where id = any (%s)", [[1, 2]]).fetchall()
+        assert connection.execute("select count(*) from t").fetchone() == (2,)
+        with pytest.raises(errors.UndefinedParameter):
+            connection.execute("explain select $1::int", prepare=False)
+        with pytest.raises(errors.InvalidTextRepresentation):
+            connection.execute("explain select v from t where id = %s", ["x"])
+        described = connection.pgconn.prepare(b"e", b"explain select v from t where id = $1 and v = $2")
+        assert not described.error_message
+        described = connection.pgconn.describe_prepared(b"e")
+        assert [described.param_type(n) for n in range(described.nparams)] == [23, 25]
+        assert described.fname(0) == b"QUERY PLAN"
+
+
 def test_explain(server):
     with server.connect() as connection:
         connection.execute("create table t (id int primary key, v int)")

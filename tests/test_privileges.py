@@ -135,6 +135,10 @@ STATEMENTS = [
     ("update t set b = 1 returning t.*",
      ["update (b) on t", "select (a) on t", "select (b) on t", "select (c) on t"]),
     ("lock table t in access share mode", ["select on t"]),
+    ("lock table t in row exclusive mode", ["insert on t"]),
+    ("lock table t in row share mode", ["delete on t"]),
+    ("lock table t in share mode", ["update on t"]),
+    ("lock table t", ["truncate on t"]),
 ]
 
 # What only an owner may do.

@@ -1,9 +1,11 @@
 //! Applying a change: lock, edit, migrate, write the catalog.
 
+mod dropped;
 mod followed;
 mod rename;
 mod scope;
 
+use dropped::Dropped;
 use rename::{rename, rename_constraint};
 
 use std::collections::BTreeSet;
@@ -146,13 +148,15 @@ impl Catalog {
                     Change::AlterTypes { before, .. } => before.clone(),
                     _ => None,
                 };
+                let dropped = Dropped::of(&base.def, &other);
                 let (edited, cascade) = self.edit(scope, &base.def, other)?;
                 for (at, from) in noted {
                     if edited.def.columns[at].id != from {
                         self.note_retyped(txn, table, from, edited.def.columns[at].id);
                     }
                 }
-                self.release_references(txn, scope, &base.def, &edited, cascade).await?;
+                let referred = (&base.def, &dropped);
+                self.release_references(txn, scope, referred, &edited, cascade).await?;
                 let followers = self.followers(txn, scope, &edited).await?;
                 let after = edited.def.clone();
                 let read = before.as_deref().unwrap_or(&base);
@@ -279,6 +283,9 @@ impl Catalog {
             }
             Change::AddConstraintOfIndex { index, name, primary, .. } => {
                 edit_constraint::add_constraint_of_index(def, index, name, primary, next_id)?
+            }
+            Change::AlterConstraint { name, timing, .. } => {
+                edit_constraint::alter_constraint(def, &name, timing)?
             }
             Change::DropIndex { index, .. } => edit::drop_index(def, index)?,
             Change::RenameTable { schema, name, .. } => rename(def, |d| {
@@ -453,7 +460,7 @@ impl Catalog {
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
-        def: &TableDef,
+        (def, dropped): (&TableDef, &Dropped),
         edited: &Edited,
         cascade: bool,
     ) -> Result<(), SchemaError> {
@@ -466,19 +473,9 @@ impl Catalog {
                 .def
                 .foreign_keys()
                 .find(|(_, fk)| fk.parent == def.id && gone.contains(&fk.parent_index));
-            let Some((name, _)) = hit else { continue };
+            let Some((name, key)) = hit else { continue };
             if !cascade {
-                return Err(SchemaError::refused(
-                    SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot change table {} because other objects depend on it", def.name),
-                )
-                .with_detail(format!(
-                    "constraint {name} on table {} depends on an index of table {}",
-                    version.def.name, def.name
-                ))
-                .with_hint(
-                    "Drop the foreign key first, or use CASCADE where the command has it.",
-                ));
+                return Err(dropped.refused(def, &version.def, name, key));
             }
             let mut changed = version.def.clone();
             changed.constraints.retain(|c| c.name != name);

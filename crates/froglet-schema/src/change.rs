@@ -549,6 +549,12 @@ pub enum Change {
         name: String,
         cascade: bool,
     },
+    /// When a foreign key is checked.
+    AlterConstraint {
+        table: ObjectId,
+        name: String,
+        timing: Timing,
+    },
     RenameConstraint {
         table: ObjectId,
         constraint: String,

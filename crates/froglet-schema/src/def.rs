@@ -154,6 +154,18 @@ pub struct ForeignKeyDef {
     /// When it is checked.
     #[serde(default)]
     pub timing: Timing,
+    /// In which order the columns were written: places in `columns`. Empty: in theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declared: Vec<u16>,
+}
+
+impl ForeignKeyDef {
+    /// What there is for each of its columns, in the order in which they were written.
+    pub fn as_declared<T: Clone>(&self, of_columns: &[T]) -> Vec<T> {
+        let place = |at: &u16| of_columns.get(usize::from(*at)).cloned();
+        let found: Vec<T> = self.declared.iter().filter_map(place).collect();
+        if found.len() == of_columns.len() { found } else { of_columns.to_vec() }
+    }
 }
 
 /// When a constraint is checked.

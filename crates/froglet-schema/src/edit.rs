@@ -715,10 +715,17 @@ fn bind_foreign_key(
         };
         SchemaError::refused(state, format!("{what} for referenced table \"{}\"", parent.name))
     })?;
-    let mut ordered = Vec::new();
+    let (mut ordered, mut places) = (Vec::new(), Vec::new());
     for part in &index.spec.key {
         let i = parent_columns.iter().position(|c| *c == part.column).expect("checked above");
         ordered.push((columns[i], part.column));
+        places.push(i);
+    }
+    let place =
+        |written| places.iter().position(|i| *i == written).and_then(|at| u16::try_from(at).ok());
+    let mut declared: Vec<u16> = (0..places.len()).filter_map(place).collect();
+    if places.is_sorted() {
+        declared.clear();
     }
     for (child, parent_column) in &ordered {
         let (c, p) = (def.column_by_id(*child), parent.column_by_id(*parent_column));
@@ -735,6 +742,7 @@ fn bind_foreign_key(
         on_delete: key.on_delete,
         on_update: key.on_update,
         timing: key.timing,
+        declared,
     })
 }
 

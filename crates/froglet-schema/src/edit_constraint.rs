@@ -40,6 +40,29 @@ pub fn validate_constraint(
     Ok(edited)
 }
 
+/// ALTER CONSTRAINT: of foreign keys alone. Its questions are asked when the new timing says, whoever writes.
+pub fn alter_constraint(def: &TableDef, name: &str, timing: Timing) -> Result<Edited, SchemaError> {
+    let mut edited = Edited::of(def);
+    let found = edited.def.constraints.iter_mut().find(|c| c.name == name);
+    let constraint = found.ok_or_else(|| {
+        SchemaError::refused(
+            SqlState::UNDEFINED_OBJECT,
+            format!("constraint \"{name}\" of relation \"{}\" does not exist", def.name),
+        )
+    })?;
+    let ConstraintKind::ForeignKey(key) = &mut constraint.kind else {
+        return Err(SchemaError::refused(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!(
+                "constraint \"{name}\" of relation \"{}\" is not a foreign key constraint",
+                def.name
+            ),
+        ));
+    };
+    key.timing = timing;
+    Ok(edited)
+}
+
 /// ADD CONSTRAINT … USING INDEX. The caller has looked whether the index may be one's.
 pub fn add_constraint_of_index(
     def: &TableDef,

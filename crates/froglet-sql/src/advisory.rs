@@ -164,6 +164,7 @@ impl SessionState {
 
     /// The transaction is over [A1].
     pub(crate) fn drop_transaction_locks(&self) {
+        self.drop_tables_since(0);
         let transaction = {
             let mut owners = self.owners();
             owners.taken.clear();

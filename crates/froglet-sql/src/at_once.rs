@@ -11,7 +11,7 @@
 //! somebody else, a conflict, an error, many rows) is left to `execute.rs`.
 //!
 //! A1: a statement that answers `None` has changed nothing but the read view of READ COMMITTED,
-//!     which the next statement takes anew: it can be run from its beginning.
+//!     which the next statement takes anew, and what it holds of its tables: it can be run from its beginning.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -92,6 +92,9 @@ impl Session {
         let id = txn.id().0;
         let version = self.db.catalog().begin_statement_at_once(txn, writes)?;
         if !cached.was_made_under(version.stamp, self.settings.hot()) {
+            return None;
+        }
+        if !self.state.enter_uses_at_once(self.uses_of(prepared, &cached, &version)) {
             return None;
         }
         self.state.set_catalog(&version, id, &limits);

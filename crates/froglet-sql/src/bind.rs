@@ -53,6 +53,18 @@ pub(crate) async fn prepare(
         prepared.inner = Some(Arc::new(inner));
         return Ok(prepared);
     }
+    if let Command::Explain { statement: explained, .. } = &*statement.command
+        && has_parameters(explained)
+    {
+        let command = Arc::new(Command::from_statement((**explained).clone()));
+        let query = ParsedStatement { command, ..statement.clone() };
+        let inner = Box::pin(prepare(session, &query, param_oids)).await?;
+        prepared.params.clone_from(&inner.params);
+        prepared.param_types.clone_from(&inner.param_types);
+        prepared.undetermined = inner.undetermined;
+        prepared.inner = Some(Arc::new(inner));
+        return Ok(prepared);
+    }
     if let Command::Revert(revert) = &*statement.command {
         prepared.params = revert.params(param_oids);
         let types = prepared.params.iter().map(|ty| param_type(*ty));
@@ -81,6 +93,16 @@ pub(crate) async fn prepare(
         .that_may(session.refusal(&statement.command, &catalog));
     prepared.plan = Mutex::new(Some(Arc::new(cached)));
     Ok(prepared)
+}
+
+/// Whether a statement that is explained has parameters of its own.
+fn has_parameters(statement: &ast::Statement) -> bool {
+    let mut found = false;
+    walk::each_expr(statement, |expr| {
+        found |= matches!(expr, ast::Expr::Value(value)
+            if matches!(value.value, ast::Value::Placeholder(_)));
+    });
+    found && !matches!(statement, ast::Statement::Execute { .. })
 }
 
 /// The catalog as the session's next statement will see it: under READ COMMITTED that is the
@@ -343,6 +365,7 @@ pub(crate) fn text_fields(names: &[&str]) -> Arc<[Field]> {
             ty: Some(ColumnType::Text),
             table: 0,
             attnum: 0,
+            record: None,
         })
         .collect()
 }

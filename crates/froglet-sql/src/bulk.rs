@@ -29,6 +29,7 @@ use crate::privileges::check::check_columns;
 use crate::resolve::{self, Names};
 use crate::session::Session;
 use crate::table::compiled;
+use crate::write::table_locks;
 
 /// Rows inserted at once.
 pub(crate) const BATCH_ROWS: usize = 1000;
@@ -67,6 +68,11 @@ impl Bulk {
         let txn = session.txn.as_mut().expect("just begun");
         let mut version = db.catalog().begin_statement(txn, true, &limits).await?;
         let id = Names { catalog: &version, path: &path }.table(table_name)?.def.id;
+        let uses = table_locks::uses_of_insert(&version, id);
+        if session.enter_uses(&uses, &limits).await? {
+            return Box::pin(Bulk::begin(session, what, table_name, columns)).await;
+        }
+        let txn = session.txn.as_mut().expect("just begun");
         db.catalog().will_write(txn, id);
         if db.catalog().has_outgrown(txn) {
             db.catalog().end_statement(txn);

@@ -23,6 +23,7 @@ use crate::privileges::parse::{self as privilege_parse, PrivilegeCommand};
 use crate::revert::run::{self as revert, Revert, Undrop};
 use crate::roles::parse::{self as role_parse, RoleCommand};
 use crate::session::do_block;
+use crate::syntax::table_mode::{self, LockTable};
 use crate::table_as_parse::{self, TableAs};
 use crate::with_plan;
 use crate::{merge_parse, object_ddl};
@@ -153,6 +154,7 @@ pub enum Command {
         channel: String,
         payload: String,
     },
+    LockTable(Box<LockTable>),
     /// VACUUM, ANALYZE, REINDEX, CLUSTER: accepted; tables are checked to exist.
     Maintenance {
         tag: &'static str,
@@ -392,7 +394,7 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         "fetch" => cursor_parse::fetch(&mut cursor, false),
         "move" => cursor_parse::fetch(&mut cursor, true),
         "close" => cursor_parse::close(&mut cursor),
-        "lock" => lock(&mut cursor),
+        "lock" => table_mode::parse(&mut cursor),
         "do" => {
             cursor.at = tokens.len();
             do_block::parse(tokens).map(|block| match block {
@@ -681,34 +683,6 @@ fn parse_explained(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
         Some(Ok(Command::CreateTableAs(table_as))) => Ok(Statement::CreateTable(table_as.create)),
         Some(Err(e)) => Err(e),
         _ => parse_sql(tokens.to_vec()),
-    }
-}
-
-/// `LOCK [TABLE] [ONLY] name [*], … IN ACCESS SHARE MODE [NOWAIT]`: that nobody changes what the
-/// transaction sees, which nobody does anyway. What would keep others waiting is not supported.
-fn lock(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
-    cursor.skip("table");
-    let mut tables = Vec::new();
-    loop {
-        cursor.skip("only");
-        tables.push(cursor.object_name()?);
-        cursor.skip_token(&Token::Mul);
-        if !cursor.skip_token(&Token::Comma) {
-            break;
-        }
-    }
-    let mut mode = String::new();
-    if cursor.skip("in") {
-        while !cursor.skip("mode") {
-            mode.push_str(&cursor.name()?);
-            mode.push(' ');
-        }
-    }
-    cursor.skip("nowait");
-    match mode.as_str() {
-        "access share " => Ok(Command::Maintenance { tag: "LOCK TABLE", tables }),
-        "" => Ok(Command::Unsupported("LOCK TABLE".to_owned())),
-        mode => Ok(Command::Unsupported(format!("LOCK TABLE … IN {}MODE", mode.to_uppercase()))),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::error::SqlError;
 use crate::query::account::Meter;
 use crate::session::held_back::HeldBackRow;
 use crate::types::{self, Zone};
+use crate::write::table_locks::TableLockRow;
 
 /// One row of pg_settings.
 #[derive(Clone, Debug, Default)]
@@ -283,6 +284,10 @@ pub trait SessionFunctions: Send + Sync {
         false
     }
     fn unlock_all_advisory(&self) {}
+    /// Tables that sessions hold.
+    fn table_locks(&self) -> Vec<TableLockRow> {
+        Vec::new()
+    }
     fn advisory_locks(&self) -> Vec<AdvisoryLock> {
         Vec::new()
     }

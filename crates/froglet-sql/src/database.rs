@@ -37,6 +37,7 @@ use crate::roles::login::{self, Logins};
 use crate::session::Session;
 use crate::settings::{SESSION_AUTHORIZATION, Settings};
 use crate::types;
+use crate::write::table_locks::{Held, TableLocks};
 
 /// What a configuration file, the environment and the command line say.
 #[derive(Clone, Debug, Default)]
@@ -155,6 +156,8 @@ pub(crate) struct SessionShared {
     pub(crate) visible: Mutex<Visible>,
     /// The COPY under way.
     pub(crate) copy: Mutex<Option<Arc<Progress>>>,
+    /// Tables that its transaction holds.
+    pub(crate) tables: Held,
 }
 
 pub(crate) struct Visible {
@@ -179,6 +182,7 @@ pub struct Database {
     pub(crate) channels: Channels,
     pub(crate) exported: Arc<Exported>,
     environment: Arc<RuntimeEnv>,
+    table_locks: TableLocks,
 }
 
 impl Database {
@@ -212,6 +216,7 @@ impl Database {
             channels: Channels::default(),
             exported: Arc::default(),
             environment,
+            table_locks: TableLocks::default(),
         });
         db.resume_lazies()?;
         db.drop_all_temporary().await?;
@@ -316,6 +321,7 @@ impl Database {
                 state_change: now,
             }),
             copy: Mutex::default(),
+            tables: Held::default(),
         });
         sessions.insert(pid, shared.clone());
         Ok(shared)
@@ -395,6 +401,19 @@ impl Database {
             .collect();
         infos.sort_by_key(|info| info.pid);
         infos
+    }
+
+    /// What LOCK TABLE holds.
+    pub(crate) fn table_locks(&self) -> &TableLocks {
+        &self.table_locks
+    }
+
+    /// A session of which something is so.
+    pub(crate) fn find_session(
+        &self,
+        mut is_it: impl FnMut(&Arc<SessionShared>) -> bool,
+    ) -> Option<Arc<SessionShared>> {
+        self.sessions.lock().values().find(|session| is_it(session)).cloned()
     }
 
     /// The session whose transaction this is.

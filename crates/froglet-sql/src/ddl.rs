@@ -30,6 +30,7 @@ use crate::object_ddl::ObjectDdl;
 use crate::privileges::Makes;
 use crate::resolve::{Names, Relation};
 use crate::temporary::AtCommit;
+use crate::write::table_locks;
 
 /// A statement that changes the schema.
 pub(crate) struct Ddl<'a> {
@@ -54,6 +55,10 @@ impl Ddl<'_> {
     /// Runs a statement; its command tag.
     pub(crate) async fn run(&mut self, command: &Command) -> Result<String, Stop> {
         self.check_ddl(command)?;
+        let reads = table_locks::uses_of_ddl(&self.names(), command);
+        if self.session.enter_reads(self.txn, &reads, self.limits).await? {
+            return Err(Stop::Restart);
+        }
         match command {
             Command::CreateTableAs(table) => self.create_table_as(table).await,
             Command::CreateSequence(create) => self.create_sequence(create).await,
@@ -158,6 +163,9 @@ impl Ddl<'_> {
 
     /// The same, of a change that makes nothing that somebody owns.
     pub(crate) async fn apply_alone(&mut self, change: Change) -> Result<Applied, Stop> {
+        if self.session.enter_change(self.txn, &change, self.limits).await? {
+            return Err(Stop::Restart);
+        }
         let made = self.catalog.apply(self.txn, change, &self.options, self.limits).await?;
         self.version = self.catalog.view(self.txn);
         self.session.set_planning(&self.version);

@@ -18,6 +18,7 @@ use crate::apply::Stop;
 use crate::command::fold;
 use crate::ddl::Ddl;
 use crate::ddl_column::{self, Serial, Source};
+use crate::ddl_constraint;
 use crate::error::SqlError;
 use crate::lazy_column::{self, From, constrained, depends_on};
 use crate::object_ddl::Kind;
@@ -196,7 +197,21 @@ impl Ddl<'_> {
                     );
                     return Ok(());
                 }
-                Change::DropConstraint { table: id, name, cascade: cascades(*drop_behavior) }
+                let cascade = cascades(*drop_behavior);
+                let with_it = self.references_to(&table.def, &name);
+                match &with_it[..] {
+                    _ if !cascade => {}
+                    [] => {}
+                    [only] => self.notice(
+                        SqlState::SUCCESSFUL_COMPLETION,
+                        format!("drop cascades to {only}"),
+                    ),
+                    several => self.notice(
+                        SqlState::SUCCESSFUL_COMPLETION,
+                        format!("drop cascades to {} other objects", several.len()),
+                    ),
+                }
+                Change::DropConstraint { table: id, name, cascade }
             }
             Op::RenameColumn { old_column_name, new_column_name } => {
                 let column = existing(&table, old_column_name)?;
@@ -388,6 +403,13 @@ impl Ddl<'_> {
         operation: &AlterColumnOperation,
     ) -> Result<(), Stop> {
         let id = table.def.id;
+        if let AlterColumnOperation::SetDefault { value } = operation
+            && let Some(ColumnAction::AlterConstraint(attributes)) = column_action(value)
+        {
+            let (name, timing) = (fold(name), ddl_constraint::timing_of(&attributes)?);
+            self.apply(Change::AlterConstraint { table: id, name, timing }).await?;
+            return Ok(());
+        }
         let column = existing(table, name)?;
         let def = table.def.column(&column).expect("just found");
         let kind = stored::default_kind(def);
@@ -402,6 +424,7 @@ impl Ddl<'_> {
                     self.drop_expression(table, def, if_exists).await
                 }
                 ColumnAction::SetIdentity(options) => self.set_identity(table, def, &options).await,
+                ColumnAction::AlterConstraint(_) => Ok(()),
             };
         }
         let change = match operation {

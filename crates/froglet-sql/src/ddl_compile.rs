@@ -13,11 +13,11 @@ use crate::ddl::Ddl;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, is_immutable, untyped};
 use crate::frozen::Frozen;
-use crate::stored;
 use crate::types::cast::{CastContext, assignable};
 use crate::types::numeric::precision_scale;
 use crate::types::{self, Zone, cast_array};
 use crate::walk;
+use crate::{stored, stored_names};
 
 /// A column computed by an expression.
 pub(crate) struct Computed {
@@ -211,7 +211,8 @@ pub(crate) fn keeps_cells(old: &ColumnDef, new: &NewColumn) -> bool {
 impl Ddl<'_> {
     /// 42804 and the like where a default does not suit its column.
     pub(crate) fn check_default(&self, expr: &Expr, column: &NewColumn) -> Result<(), SqlError> {
-        self.compile_default(expr, column).map(|_| ())
+        self.compile_default(expr, column)?;
+        stored_names::check_names(expr, self.session.as_ref())
     }
 
     fn compile_default(&self, expr: &Expr, column: &NewColumn) -> Result<RowExpr, SqlError> {

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     ReferentialAction, TableConstraint,
 };
 use froglet_engine::{KeyPart, SqlState};
-use froglet_schema::def::Timing;
+use froglet_schema::def::{ForeignKeyDef, Timing};
 use froglet_schema::{
     Change, Check, ConstraintKind, ForeignKeyAction, NewConstraint, NewForeignKey, NewKey,
     TableDef, TableVersion,
@@ -52,7 +52,7 @@ impl Ddl<'_> {
                 Ok(NewConstraint::Unique(NewKey { name, columns, nulls_equal, timing }))
             }
             TableConstraint::Check(check) => self.check_constraint(check, def, rows),
-            TableConstraint::ForeignKey(key) => self.foreign_key(key, def),
+            TableConstraint::ForeignKey(key) => self.foreign_key(key, def, made),
             TableConstraint::PrimaryKeyUsingIndex(_) | TableConstraint::UniqueUsingIndex(_) => {
                 Err(SqlError::unsupported("a constraint USING INDEX of a table to be made"))
             }
@@ -74,6 +74,7 @@ impl Ddl<'_> {
         stored_names::to_numbers(&mut numbered, &self.names());
         let (expression, columns) = stored::store_check(&numbered, &def.name, &exists)?;
         let compiled = self.condition(&check.expr, def)?;
+        stored_names::check_names(&*check.expr, self.session.as_ref())?;
         let given = name_of(&check.name);
         let Some(_) = rows else {
             return Ok(NewConstraint::Check { name: given, expression, columns, check: None });
@@ -175,10 +176,29 @@ impl Ddl<'_> {
         Ok(())
     }
 
+    /// The foreign keys of other tables that need a constraint.
+    pub(crate) fn references_to(&self, def: &TableDef, name: &str) -> Vec<String> {
+        let kind = def.constraint(name).map(|constraint| &constraint.kind);
+        let Some(ConstraintKind::PrimaryKey(index) | ConstraintKind::Unique(index)) = kind else {
+            return Vec::new();
+        };
+        let children = def.referenced_by.iter().filter(|child| **child != def.id);
+        let children = children.filter_map(|child| self.version.tables.get(child));
+        let of_child = |child: &Arc<TableVersion>| {
+            let needs = |(_, key): &(&str, &ForeignKeyDef)| {
+                key.parent == def.id && key.parent_index == *index
+            };
+            let shown = |(name, _)| format!("constraint {name} on table {}", child.def.name);
+            child.def.foreign_keys().filter(needs).map(shown).collect::<Vec<_>>()
+        };
+        children.flat_map(of_child).collect()
+    }
+
     fn foreign_key(
         &self,
         key: &ForeignKeyConstraint,
         def: &TableDef,
+        made: &[NewConstraint],
     ) -> Result<NewConstraint, SqlError> {
         let timing = timing(&key.characteristics)?;
         if matches!(
@@ -204,7 +224,13 @@ impl Ddl<'_> {
             self.check_references(parent_def, &parent_columns)?;
         }
         let name = name_of(&key.name);
-        comparable(&name, def, &columns, parent_def, &parent_columns)?;
+        // Of a table in the making the primary key is among what is made with it.
+        let own_key = made.iter().find_map(|constraint| match constraint {
+            NewConstraint::PrimaryKey(key) => Some(&key.columns),
+            _ => None,
+        });
+        let meant = own_key.filter(|_| parent.is_none() && parent_columns.is_empty());
+        comparable(&name, def, &columns, parent_def, meant.unwrap_or(&parent_columns))?;
         let key = NewForeignKey {
             columns,
             parent,
@@ -232,6 +258,47 @@ fn timing(characteristics: &Option<ConstraintCharacteristics>) -> Result<Timing,
         (_, true) => Ok(Timing::InitiallyDeferred),
         (Some(true), false) => Ok(Timing::InitiallyImmediate),
         (_, false) => Ok(Timing::NotDeferrable),
+    }
+}
+
+/// The same of the attributes of ALTER CONSTRAINT.
+pub(crate) fn timing_of(attributes: &str) -> Result<Timing, SqlError> {
+    let syntax = |message: &str| SqlError::new(SqlState::SYNTAX_ERROR, message);
+    let unexpected = |word: &str| syntax(&format!("syntax error at or near \"{word}\""));
+    let unmarked = |what: &str| {
+        let message = format!("FOREIGN KEY constraints cannot be marked {what}");
+        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+    };
+    let (mut deferrable, mut deferred) = (None, None);
+    let mut words = attributes.split(' ').filter(|word| !word.is_empty());
+    while let Some(word) = words.next() {
+        let (said, is_so) = match word {
+            "deferrable" => (&mut deferrable, true),
+            "initially" => match words.next() {
+                Some("deferred") => (&mut deferred, true),
+                Some("immediate") => (&mut deferred, false),
+                other => return Err(unexpected(other.unwrap_or("initially"))),
+            },
+            "not" => match words.next() {
+                Some("deferrable") => (&mut deferrable, false),
+                Some("valid") => return Err(unmarked("NOT VALID")),
+                other => return Err(unexpected(other.unwrap_or("not"))),
+            },
+            "no" if words.next() == Some("inherit") => return Err(unmarked("NO INHERIT")),
+            other => return Err(unexpected(other)),
+        };
+        if said.is_some_and(|before| before != is_so) {
+            return Err(syntax("conflicting constraint properties"));
+        }
+        *said = Some(is_so);
+    }
+    match (deferrable, deferred) {
+        (Some(false), Some(true)) => {
+            Err(syntax("constraint declared INITIALLY DEFERRED must be DEFERRABLE"))
+        }
+        (_, Some(true)) => Ok(Timing::InitiallyDeferred),
+        (Some(true), _) => Ok(Timing::InitiallyImmediate),
+        (_, _) => Ok(Timing::NotDeferrable),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::functions::SessionState;
 use crate::plan::read_only;
 use crate::prepared::Prepared;
 use crate::privileges::check::check_query;
-use crate::privileges::{Who, bits, no_privilege, not_owner};
+use crate::privileges::{Who, not_owner};
 use crate::resolve::{Names, Relation};
 use crate::revert::run as revert;
 use crate::session::{Block, Session};
@@ -280,13 +280,6 @@ fn vacuum(catalog: &Catalog, table: &TableVersion) -> Result<(), SqlError> {
 
 /// 42501, or a warning, if the user may not do this to a table.
 fn may_maintain(who: &Who<'_>, tag: &str, table: &TableDef) -> Result<Option<Notice>, SqlError> {
-    if tag == "LOCK TABLE" {
-        let any = bits::SELECT | bits::INSERT | bits::UPDATE | bits::DELETE | bits::TRUNCATE;
-        return match who.on_relation(table.id) & any != 0 {
-            true => Ok(None),
-            false => Err(no_privilege("table", &table.name)),
-        };
-    }
     if who.owns(PG_CLASS, table.id) {
         return Ok(None);
     }
@@ -311,12 +304,6 @@ pub(crate) async fn maintain(
         return Err(SqlError::new(
             SqlState::ACTIVE_SQL_TRANSACTION,
             "VACUUM cannot run inside a transaction block",
-        ));
-    }
-    if tag == "LOCK TABLE" && session.block != Block::Explicit {
-        return Err(SqlError::new(
-            SqlState::NO_ACTIVE_SQL_TRANSACTION,
-            "LOCK TABLE can only be used in transaction blocks",
         ));
     }
     let catalog = match &mut session.txn {

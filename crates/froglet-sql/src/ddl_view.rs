@@ -52,6 +52,7 @@ impl Ddl<'_> {
         if create.query.with.as_ref().is_some_and(is_part) {
             sources.retain(|source| source.schema.is_some() || source.name != name);
         }
+        crate::stored_names::check_names(&create.query, self.session.as_ref())?;
         let mut query = create.query.clone();
         crate::stored_names::to_numbers(&mut query, &self.names());
         let def = ViewDef {

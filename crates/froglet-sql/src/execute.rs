@@ -25,10 +25,12 @@ use crate::modify::Written;
 use crate::plan::{Plan, read_only};
 use crate::prepared::{CachedPlan, Field, Prepared};
 use crate::query_run::read_to_the_end;
+use crate::resolve::Names;
 use crate::select::Found;
 use crate::session::{Session, do_block};
 use crate::stream::{Outcome, RowStream, Tag, TagKind};
 use crate::with_plan::{self, WithPlan};
+use crate::write::table_locks::{self, Use};
 use crate::{advisory, bind, control, copy, cursor, ddl_run, explain_run};
 
 /// Restarts of one statement before it is told to give up.
@@ -85,7 +87,8 @@ async fn run_other(
         }
         Command::ExplainDdl(statement) => ddl_run::explain(session, statement).await,
         Command::Explain { options, statement } => {
-            explain_run::run(session, options.clone()?, statement).await
+            let explained = explain_run::explained(session, prepared, statement, params)?;
+            explain_run::run(session, options.clone()?, explained).await
         }
         Command::Declare { name, options, .. } => {
             cursor::declare(session, prepared, name, options, params).await
@@ -97,6 +100,7 @@ async fn run_other(
         Command::Maintenance { tag, tables } => {
             aside_async(pin!(ddl_run::maintain(session, tag, tables))).await
         }
+        Command::LockTable(lock) => session.lock_tables(lock).await,
         Command::Copy(statement) => copy::run(session, statement).await,
         Command::Do(block) => {
             do_block::run(session, block).await?;
@@ -133,6 +137,10 @@ async fn run_planned(
                 Box::pin(session.wait_for_advisory(e, &limits)).await?;
                 continue;
             }
+            Err(Stop::Error(e)) if table_locks::is_waited(&e) => {
+                session.undo_statement(mark);
+                continue;
+            }
             Err(Stop::Error(e)) if writes.is_some() && session.has_outgrown(&e) => {
                 Box::pin(session.make_way(mark, e, &limits)).await?;
                 continue;
@@ -165,6 +173,20 @@ pub(crate) struct StatementMark {
 }
 
 impl Session {
+    /// The tables that a statement uses, found once for each plan.
+    pub(crate) fn uses_of<'c>(
+        &self,
+        prepared: &Prepared,
+        cached: &'c CachedPlan,
+        version: &Arc<froglet_schema::CatalogVersion>,
+    ) -> &'c [Use] {
+        cached.uses.get_or_init(|| {
+            let path = &self.settings.hot().search_path;
+            let names = Names { catalog: version, path };
+            table_locks::uses_of(&names, &prepared.statement.command)
+        })
+    }
+
     pub(crate) fn mark(&self, writes: bool) -> Option<StatementMark> {
         let txn = self.txn.as_ref().filter(|_| writes)?;
         Some(StatementMark { rows: txn.savepoint(), catalog: self.db.catalog().savepoint(txn) })
@@ -226,6 +248,11 @@ async fn attempt(
     };
     if let Some(denied) = &cached.denied {
         return Err(Stop::Error((**denied).clone()));
+    }
+    let uses = session.uses_of(prepared, &cached, &version);
+    if !session.state.enter_uses_at_once(uses) && Box::pin(session.enter_uses(uses, limits)).await?
+    {
+        return Err(table_locks::waited());
     }
     let outcome = match &cached.plan {
         Plan::Select(_) | Plan::Query(_) => {

@@ -16,7 +16,7 @@ use crate::error::SqlError;
 use crate::explain::{self, ExplainOptions};
 use crate::modify::Source;
 use crate::plan::{self, Plan, Planner};
-use crate::prepared::Field;
+use crate::prepared::{Field, Prepared};
 use crate::session::Session;
 use crate::stream::{Outcome, RowStream, TagKind};
 use crate::types;
@@ -24,10 +24,10 @@ use crate::types;
 pub(crate) async fn run(
     session: &mut Session,
     options: ExplainOptions,
-    statement: &Statement,
+    explained: Explained,
 ) -> Result<Outcome, SqlError> {
     let analyze = options.analyze;
-    let Explained { command, given, params } = explained(session, statement)?;
+    let Explained { command, given, params } = explained;
     session.transaction()?;
     let limits = session.limits();
     let db = session.db.clone();
@@ -102,14 +102,23 @@ pub(crate) async fn run(
 }
 
 /// What is planned.
-struct Explained {
+pub(crate) struct Explained {
     command: Arc<Command>,
     given: Vec<SqlType>,
     params: Vec<Value>,
 }
 
-/// The statement, or the prepared one that it executes, with its arguments.
-fn explained(session: &Session, statement: &Statement) -> Result<Explained, SqlError> {
+/// The statement with its parameters, or the prepared one that it executes, with its arguments.
+pub(crate) fn explained(
+    session: &Session,
+    prepared: &Prepared,
+    statement: &Statement,
+    params: Vec<Value>,
+) -> Result<Explained, SqlError> {
+    if let Some(inner) = &prepared.inner {
+        let command = inner.statement.command.clone();
+        return Ok(Explained { command, given: inner.params.to_vec(), params });
+    }
     let Statement::Execute { name: Some(name), parameters, .. } = statement else {
         let command = Arc::new(Command::from_statement(statement.clone()));
         return Ok(Explained { command, given: Vec::new(), params: Vec::new() });

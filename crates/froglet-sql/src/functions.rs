@@ -35,6 +35,7 @@ use crate::settings::{SESSION_AUTHORIZATION, Settings};
 use crate::stored::default_kind;
 use crate::temporary::is_temporary;
 use crate::types::Zone;
+use crate::write::table_locks::TableLockRow;
 
 /// A setting that a function has set: name, value, local.
 pub(crate) type SetByFunction = (String, String, bool);
@@ -581,6 +582,10 @@ impl SessionFunctions for SessionState {
 
     fn unlock_all_advisory(&self) {
         self.drop_session_locks();
+    }
+
+    fn table_locks(&self) -> Vec<TableLockRow> {
+        self.all_table_locks()
     }
 
     fn advisory_locks(&self) -> Vec<AdvisoryLock> {

@@ -290,6 +290,7 @@ fn parse_guarded(tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
 }
 
 fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
+    crate::syntax::table_queries::expand(&mut tokens);
     crate::syntax::type_words::arrays(&mut tokens);
     crate::syntax::type_words::national_strings(&mut tokens);
     crate::token_forms::operators(&mut tokens);

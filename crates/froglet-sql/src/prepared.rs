@@ -10,8 +10,8 @@
 //! does not fit is an error. Columns that have come under a `*` are not for it. Where some have gone,
 //! no cast helps, and the answer is PostgreSQL's: 0A000, "cached plan must not change result type".
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use froglet_engine::{ColumnId, ColumnType};
 use froglet_schema::{ObjectId, SqlType};
@@ -25,7 +25,9 @@ use crate::parse::ParsedStatement;
 use crate::plan::Plan;
 use crate::settings::Hot;
 use crate::types::datetime::now_us;
+use crate::types::record::Shape;
 use crate::types::style::Style;
+use crate::write::table_locks::Use;
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +43,8 @@ pub struct Field {
     pub table: ObjectId,
     /// Its attribute number there, or 0.
     pub attnum: i16,
+    /// What the fields of its rows are, where it has such.
+    pub record: Option<Arc<Shape>>,
 }
 
 /// A bound statement. Shared between the session, its portals and the server.
@@ -51,7 +55,7 @@ pub struct Prepared {
     /// A parameter (from 0) whose type nothing tells.
     pub(crate) undetermined: Option<usize>,
     pub(crate) fields: Option<Arc<[Field]>>,
-    /// DECLARE: its query.
+    /// DECLARE: its query. EXPLAIN: what it explains, if that has parameters.
     pub(crate) inner: Option<Arc<Prepared>>,
     /// Which columns the fields were.
     pub(crate) origins: Arc<[Option<ColumnId>]>,
@@ -115,6 +119,8 @@ pub(crate) struct CachedPlan {
     /// DateStyle and the like, in which literals were read and constants printed.
     pub(crate) style: Style,
     pub(crate) plan: Plan,
+    /// The tables that it uses, once it has run.
+    pub(crate) uses: OnceLock<Box<[Use]>>,
     /// How the plan's results become what was described, where they differ.
     pub(crate) conversion: Option<Conversion>,
 }
@@ -136,6 +142,7 @@ impl CachedPlan {
             timezone: hot.timezone.clone(),
             style: hot.zone.style(),
             plan,
+            uses: OnceLock::new(),
             conversion: None,
         }
     }

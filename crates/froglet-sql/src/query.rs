@@ -52,6 +52,7 @@ use crate::semantics::{
 };
 use crate::stack;
 use crate::subplan;
+use crate::types::record::Shape;
 use crate::types::{self, oids, sql_type_of_field};
 use crate::{rewrite_records, rewrite_scalar, rewrite_subquery};
 use crate::{view, walk};
@@ -445,6 +446,7 @@ fn result_field(field: &FieldRef) -> Field {
             .filter(|column| types::arrow_of_column(*column) == *field.data_type()),
         table: 0,
         attnum: 0,
+        record: Shape::of_field(field).map(Arc::new),
     }
 }
 

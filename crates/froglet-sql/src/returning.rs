@@ -86,6 +86,7 @@ pub(crate) fn column_field(table: &TableDef, column: usize) -> Field {
         ty: Some(def.ty),
         table: table.id,
         attnum: i16::try_from(column + 1).unwrap_or(0),
+        record: None,
     }
 }
 
@@ -122,6 +123,7 @@ pub(crate) fn compile(
                         ty: expr.column_type(),
                         table: 0,
                         attnum: 0,
+                        record: None,
                     },
                 };
                 Output { expr, field }
@@ -144,9 +146,14 @@ pub(crate) fn compile_beside(
     let qualifier = alias.unwrap_or(&table.name);
     let field = |at: usize| match at.checked_sub(own).and_then(|at| others.get(at)) {
         None => column_field(table, at),
-        Some(Other { column: (name, ty, sql_type), .. }) => {
-            Field { name: name.clone(), sql_type: *sql_type, ty: Some(*ty), table: 0, attnum: 0 }
-        }
+        Some(Other { column: (name, ty, sql_type), .. }) => Field {
+            name: name.clone(),
+            sql_type: *sql_type,
+            ty: Some(*ty),
+            table: 0,
+            attnum: 0,
+            record: None,
+        },
     };
     let column = |at: usize| {
         let other = at.checked_sub(own).and_then(|at| others.get(at));
@@ -187,7 +194,7 @@ pub(crate) fn compile_beside(
             true => Field { name, ..field(expr.inputs()[0]) },
             false => {
                 let (sql_type, ty) = (expr.sql_type(), expr.column_type());
-                Field { name, sql_type, ty, table: 0, attnum: 0 }
+                Field { name, sql_type, ty, table: 0, attnum: 0, record: None }
             }
         };
         outputs.push(Output { expr, field });

@@ -81,6 +81,8 @@ pub(crate) struct NamedSavepoint {
     pub(crate) cursors: u64,
     /// Advisory locks of the transaction.
     pub(crate) advisory: usize,
+    /// Tables that the transaction holds.
+    pub(crate) tables: usize,
     pub(crate) said: SaidMark,
     pub(crate) constraints: deferred::Modes,
 }

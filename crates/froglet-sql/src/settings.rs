@@ -27,6 +27,7 @@ use crate::roles::NO_ROLE;
 use crate::session::postgres_settings::{all as specs, place_of};
 use crate::session::setting_units::Unit;
 use crate::setting_specs::{Context, Kind, Spec};
+use crate::temporary;
 use crate::types::style::{self, Style};
 use crate::types::zone::{self, Zone};
 
@@ -103,10 +104,7 @@ impl State {
     /// `hot` follows from the rest.
     fn refresh(&mut self) {
         self.hot = Hot::of(&self.current);
-        if let Some(own) = &self.temporary {
-            let path = std::iter::once(own.to_string());
-            self.hot.search_path = path.chain(self.hot.search_path.iter().cloned()).collect();
-        }
+        self.hot.search_path = with_own(&self.hot.search_path, self.temporary.as_deref());
     }
 }
 
@@ -414,6 +412,24 @@ impl Hot {
             )),
             notices: !matches!(get("client_min_messages"), "warning" | "error"),
             warnings: get("client_min_messages") != "error",
+        }
+    }
+}
+
+/// A path with the session's own schema: where it says `pg_temp`, and first where it does not.
+fn with_own(path: &Arc<[String]>, own: Option<&str>) -> Arc<[String]> {
+    let said = path.iter().position(|schema| schema == temporary::ALIAS);
+    match (said, own) {
+        (None, None) => path.clone(),
+        (None, Some(own)) => {
+            std::iter::once(own).chain(path.iter().map(|s| &**s)).map(str::to_owned).collect()
+        }
+        (Some(at), own) => {
+            let place = |(n, schema): (usize, &String)| match schema == temporary::ALIAS {
+                true => own.filter(|_| n == at).map(str::to_owned),
+                false => Some(schema.clone()),
+            };
+            path.iter().enumerate().filter_map(place).collect()
         }
     }
 }

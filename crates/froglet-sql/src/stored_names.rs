@@ -17,7 +17,8 @@ use datafusion::sql::sqlparser::ast::{
 use froglet_schema::ObjectId;
 
 use crate::command::fold;
-use crate::context::session_here;
+use crate::context::{SessionFunctions, session_here};
+use crate::error::SqlError;
 use crate::pgcatalog::procs;
 use crate::resolve::{Names, Relation};
 use crate::semantics::enums;
@@ -58,6 +59,24 @@ pub(crate) fn to_numbers(node: &mut impl VisitMut, names: &Names<'_>) {
         }
     };
     change(node, &mut |name| of_type(name).map(numbered), &mut { of_text });
+}
+
+/// 42P01 or 42704 for a text that is the name of nothing: PostgreSQL reads it when the expression is stored.
+pub(crate) fn check_names<T: VisitMut + Clone>(
+    node: &T,
+    session: &dyn SessionFunctions,
+) -> Result<(), SqlError> {
+    let mut missing = None;
+    let mut of_text = |kind, text: &str| {
+        let found = match kind {
+            Named::Relation => lookup::relation_oid(session, text),
+            Named::Type => lookup::type_oid(session, text),
+        };
+        missing = missing.take().or(found.err());
+        None
+    };
+    change(&mut node.clone(), &mut |_| None, &mut of_text);
+    missing.map_or(Ok(()), Err)
 }
 
 fn numbered(id: ObjectId) -> ObjectName {

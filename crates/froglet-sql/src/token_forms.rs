@@ -13,6 +13,7 @@
 //! | `FOR UPDATE SKIP LOCKED LIMIT 1` | `LIMIT 1 FOR UPDATE SKIP LOCKED` |
 //! | `ALTER COLUMN c TYPE text COLLATE "C"` | without the collation: there is one |
 //! | `ALTER COLUMN c DROP IDENTITY`, `DROP EXPRESSION`, `SET GENERATED …`, `RESTART` | `ALTER COLUMN c SET DEFAULT "…"`, a name that nobody can write |
+//! | `ALTER CONSTRAINT c DEFERRABLE` | `ALTER COLUMN c SET DEFAULT "…"`, likewise |
 //! | `TABLESPACE pg_default`, `USING INDEX TABLESPACE pg_default` | nothing: there is one |
 
 use datafusion::sql::sqlparser::ast::Expr;
@@ -296,6 +297,10 @@ pub(crate) fn column_hints(tokens: &mut Vec<TokenWithSpan>) {
         if is_keyword(&tokens[at], Keyword::ALTER) {
             let is_word = tokens.get(at + 1).is_some_and(|t| is_keyword(t, Keyword::COLUMN));
             let action = at + 2 + usize::from(is_word);
+            if altered_constraint(tokens, at + 1) {
+                at += 1;
+                continue;
+            }
             hint(tokens, action);
             collation(tokens, action);
             unknown_action(tokens, action);
@@ -372,6 +377,8 @@ pub(crate) enum ColumnAction {
     DropExpression { if_exists: bool },
     /// SET GENERATED, SET with an option of the sequence, RESTART: as written.
     SetIdentity(String),
+    /// ALTER CONSTRAINT, of a constraint of the column's name: its attributes in small letters.
+    AlterConstraint(String),
 }
 
 /// Such actions as defaults.
@@ -379,6 +386,30 @@ const IDENTITY: &str = "\0drop identity";
 const EXPRESSION: &str = "\0drop expression";
 const IF_EXISTS: &str = " if exists";
 const SET_IDENTITY: &str = "\0set identity ";
+const CONSTRAINT: &str = "\0alter constraint ";
+
+/// `ALTER CONSTRAINT name DEFERRABLE …` as `ALTER COLUMN name SET DEFAULT "…"`; whether it is one.
+fn altered_constraint(tokens: &mut Vec<TokenWithSpan>, at: usize) -> bool {
+    let is_it = matches!(tokens.get(at..at + 2), Some([word, name])
+        if is_keyword(word, Keyword::CONSTRAINT) && matches!(name.token, Token::Word(_)));
+    if !is_it {
+        return false;
+    }
+    let is_attribute =
+        |t: &&TokenWithSpan| matches!(&t.token, Token::Word(w) if w.quote_style.is_none());
+    let attributes: Vec<String> = tokens[at + 2..]
+        .iter()
+        .take_while(is_attribute)
+        .map(|t| t.token.to_string().to_ascii_lowercase())
+        .collect();
+    let name = format!("{CONSTRAINT}{}", attributes.join(" "));
+    let span = tokens[at].span;
+    tokens[at].token = Token::make_word("COLUMN", None);
+    let words = [("SET", None), ("DEFAULT", None), (name.as_str(), Some('"'))];
+    let words = words.map(|(word, quote)| TokenWithSpan::new(Token::make_word(word, quote), span));
+    tokens.splice(at + 2..at + 2 + attributes.len(), words);
+    true
+}
 
 fn unknown_action(tokens: &mut Vec<TokenWithSpan>, action: usize) {
     let word = |at: usize, words: &[&str]| {
@@ -415,6 +446,9 @@ pub(crate) fn column_action(default: &Expr) -> Option<ColumnAction> {
     let Expr::Identifier(name) = default else { return None };
     if let Some(options) = name.value.strip_prefix(SET_IDENTITY) {
         return Some(ColumnAction::SetIdentity(options.to_owned()));
+    }
+    if let Some(attributes) = name.value.strip_prefix(CONSTRAINT) {
+        return Some(ColumnAction::AlterConstraint(attributes.to_owned()));
     }
     let if_exists = name.value.ends_with(IF_EXISTS);
     match name.value.strip_suffix(IF_EXISTS).unwrap_or(&name.value) {

@@ -301,6 +301,7 @@ impl Session {
         self.block = Block::Failed;
         if let Some(savepoint) = self.savepoints.last() {
             self.state.drop_locks_since(savepoint.advisory);
+            self.state.drop_tables_since(savepoint.tables);
             self.state.said().restore(savepoint.said);
         }
         self.close_cursors_since(self.savepoints.last().map_or(0, |s| s.cursors));
@@ -328,6 +329,7 @@ impl Session {
             settings: self.settings.mark(),
             cursors: self.cursors.mark(),
             advisory: self.state.advisory_mark(),
+            tables: self.state.tables_mark(),
             said: self.state.said().mark(),
             constraints: self.deferred.modes.clone(),
         };
@@ -353,6 +355,7 @@ impl Session {
         self.close_cursors_since(self.savepoints[at].cursors);
         let savepoint = &self.savepoints[at];
         self.state.drop_locks_since(savepoint.advisory);
+        self.state.drop_tables_since(savepoint.tables);
         self.state.said().restore(savepoint.said);
         self.deferred.modes = savepoint.constraints.clone();
         if let Some(txn) = &mut self.txn {

@@ -86,7 +86,11 @@ pub(crate) fn no_parent(
         foreign_key.columns.clone(),
         format!(
             "{} is not present in table \"{}\".",
-            key(child, &foreign_key.columns, values),
+            key(
+                child,
+                &foreign_key.as_declared(&foreign_key.columns),
+                &foreign_key.as_declared(values)
+            ),
             parent.name
         ),
         Some(format!("Key is not present in table \"{}\".", parent.name)),
@@ -115,7 +119,11 @@ pub(crate) fn still_referenced(
         foreign_key.parent_columns.clone(),
         format!(
             "{} is still referenced from table \"{}\".",
-            key(parent, &foreign_key.parent_columns, values),
+            key(
+                parent,
+                &foreign_key.as_declared(&foreign_key.parent_columns),
+                &foreign_key.as_declared(values)
+            ),
             child.name
         ),
         Some(format!("Key is still referenced from table \"{}\".", child.name)),

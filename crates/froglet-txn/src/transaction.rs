@@ -153,6 +153,11 @@ impl Transaction {
         self.is_past = true;
     }
 
+    /// Whether it reads the past, and writes nothing.
+    pub fn is_past(&self) -> bool {
+        self.is_past
+    }
+
     /// Whether each of its statements sees the present.
     pub fn moves(&self) -> bool {
         self.isolation == Isolation::ReadCommitted && !self.is_past

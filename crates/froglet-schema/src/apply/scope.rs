@@ -51,6 +51,7 @@ impl Change {
             | Change::ValidateConstraint { table, .. }
             | Change::AddConstraintOfIndex { table, .. }
             | Change::DropConstraint { table, .. }
+            | Change::AlterConstraint { table, .. }
             | Change::RenameConstraint { table, .. }
             | Change::CreateIndex { table, .. }
             | Change::DropIndex { table, .. }

@@ -9,7 +9,9 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
 use bytes::BufMut;
 use froglet_engine::{Row, SqlState};
+use froglet_sql::types::cell::{cell_at, cell_of};
 use froglet_sql::types::names::type_row;
+use froglet_sql::types::record;
 use froglet_sql::types::{value_binary, value_text, write_binary, write_text};
 use froglet_sql::{Field, Rows, SqlError, query_run};
 
@@ -114,7 +116,10 @@ fn values(
         let ty = field.ty.expect("a type that no column has comes in batches");
         measured(out, value.is_null(), |out| {
             if formats.is_binary(i) {
-                value_binary(value, ty, oid, out);
+                match &field.record {
+                    Some(shape) => record::write_binary(&cell_of(value, ty), shape, out),
+                    None => value_binary(value, ty, oid, out),
+                }
             } else {
                 value_text(value, ty, oid, out);
             }
@@ -142,7 +147,10 @@ fn cells(
         }
         measured(out, null, |out| {
             if formats.is_binary(i) {
-                write_binary(array.as_ref(), row, oid, out);
+                match &field.record {
+                    Some(shape) => record::write_binary(&cell_at(array, row), shape, out),
+                    None => write_binary(array.as_ref(), row, oid, out),
+                }
             } else {
                 write_text(array.as_ref(), row, oid, out);
             }

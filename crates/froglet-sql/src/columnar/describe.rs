@@ -78,9 +78,9 @@ fn describe(table: &TableDef, catalog: &CatalogVersion) -> TableDescription {
         let parent = &catalog.tables.get(&key.parent)?.def;
         Some(ForeignKeyDescription {
             name: name.to_owned(),
-            columns: names(table, key.columns.iter()),
+            columns: names(table, key.as_declared(&key.columns).iter()),
             parent: (parent.schema.clone(), parent.name.clone()),
-            parent_columns: names(parent, key.parent_columns.iter()),
+            parent_columns: names(parent, key.as_declared(&key.parent_columns).iter()),
             parent_key: parent.constraint_of_index(key.parent_index).map(|c| c.name.clone()),
             update_rule: rule(key.on_update),
             delete_rule: rule(key.on_delete),

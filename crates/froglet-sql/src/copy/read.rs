@@ -14,6 +14,7 @@ use super::options::CopyOptions;
 use super::parse::{Copy, Source};
 use super::progress::Shown;
 use crate::apply::Stop;
+use crate::command::Command;
 use crate::dialect::Postgres;
 use crate::error::SqlError;
 use crate::plan::Planner;
@@ -24,6 +25,7 @@ use crate::resolve::{self, Names};
 use crate::session::Session;
 use crate::stored;
 use crate::udf::lookup::quoted;
+use crate::write::table_locks;
 
 /// A query under way.
 pub(super) struct Reading {
@@ -53,6 +55,10 @@ impl Reading {
         let names = Names { catalog: &version, path: &path };
         let (query, table) = query(&copy.source, &names)?;
         check_query(&session.state, &names, &query)?;
+        let uses = table_locks::uses_of(&names, &Command::Query(Box::new(query.clone())));
+        if session.enter_uses(&uses, &limits).await? {
+            return Box::pin(Reading::begin(session, copy, options, file)).await;
+        }
         let mut planner = Planner {
             catalog: &version,
             path: &path,

@@ -303,6 +303,7 @@ mod tests {
             ty: None,
             table: 0,
             attnum: 0,
+            record: None,
         };
         batch.schema().fields().iter().map(field).collect()
     }

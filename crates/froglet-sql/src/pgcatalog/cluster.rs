@@ -273,6 +273,18 @@ fn copies(scope: &QueryScope, rows: &mut Rows) {
 }
 
 fn locks(scope: &QueryScope, rows: &mut Rows) {
+    for lock in scope.session.table_locks() {
+        row!(rows;
+            locktype: "relation",
+            database: 5,
+            relation: lock.table,
+            virtualtransaction: format!("{}/0", lock.pid),
+            pid: lock.pid,
+            mode: lock.mode,
+            granted: lock.granted,
+            fastpath: false,
+        );
+    }
     for lock in scope.session.advisory_locks() {
         // A bigint stands in both oids, its upper half first.
         let (class, object, parts) = match lock.key {

@@ -102,6 +102,9 @@ fn foreign_key(
 ) {
     let parent = catalog.tables.get(&key.parent).map(|t| &t.def);
     let index = parent.and_then(|p| p.index_by_id(key.parent_index));
+    let numbers = |of: &TableDef, ids: &[froglet_engine::ColumnId]| {
+        key.as_declared(ids).iter().map(|c| attnum(of, *c)).collect::<Vec<_>>()
+    };
     row!(rows;
         oid: constraint.id,
         conname: &constraint.name,
@@ -118,10 +121,8 @@ fn foreign_key(
         confmatchtype: 's',
         conislocal: true,
         connoinherit: true,
-        conkey: key.columns.iter().map(|c| attnum(table, *c)).collect::<Vec<_>>(),
-        confkey: parent.map(|p| {
-            key.parent_columns.iter().map(|c| attnum(p, *c)).collect::<Vec<_>>()
-        }),
+        conkey: numbers(table, &key.columns),
+        confkey: parent.map(|p| numbers(p, &key.parent_columns)),
     );
 }
 
@@ -228,9 +229,9 @@ pub fn constraint_text(session: &dyn SessionFunctions, oid: u32, pretty: bool) -
             let parent = &catalog.tables.get(&key.parent)?.def;
             let mut text = format!(
                 "FOREIGN KEY ({}) REFERENCES {}({})",
-                column_list(table, key.columns.iter().copied()),
+                column_list(table, key.as_declared(&key.columns).into_iter()),
                 relation_text(session, parent.id),
-                column_list(parent, key.parent_columns.iter().copied()),
+                column_list(parent, key.as_declared(&key.parent_columns).into_iter()),
             );
             text.push_str(&actions_text(key));
             text

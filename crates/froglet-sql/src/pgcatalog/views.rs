@@ -325,7 +325,7 @@ fn is_constraints(scope: &QueryScope, rows: &mut Rows) {
 /// The columns of a key constraint, in its order.
 fn key_columns(table: &TableDef, constraint: &ConstraintDef) -> Vec<ColumnId> {
     match (&constraint.kind, index_of(table, constraint)) {
-        (ConstraintKind::ForeignKey(key), _) => key.columns.clone(),
+        (ConstraintKind::ForeignKey(key), _) => key.as_declared(&key.columns),
         (_, Some(index)) => index.spec.key.iter().map(|p| p.column).collect(),
         _ => Vec::new(),
     }
@@ -334,7 +334,13 @@ fn key_columns(table: &TableDef, constraint: &ConstraintDef) -> Vec<ColumnId> {
 fn is_keys(scope: &QueryScope, rows: &mut Rows) {
     let database = scope.session.database();
     each_constraint(scope, |table, constraint| {
-        let foreign = matches!(constraint.kind, ConstraintKind::ForeignKey(_));
+        // Where the parent's key has its counterpart, in whose order a foreign key has its columns.
+        let in_key = |at: usize| match &constraint.kind {
+            ConstraintKind::ForeignKey(key) => {
+                Some(key.declared.get(at).map_or(at + 1, |place| usize::from(*place) + 1))
+            }
+            _ => None,
+        };
         for (at, id) in key_columns(table, constraint).into_iter().enumerate() {
             let Some(column) = table.column_by_id(id) else { continue };
             row!(rows;
@@ -346,7 +352,7 @@ fn is_keys(scope: &QueryScope, rows: &mut Rows) {
                 table_name: &table.name,
                 column_name: &column.name,
                 ordinal_position: at + 1,
-                position_in_unique_constraint: foreign.then_some(at + 1),
+                position_in_unique_constraint: in_key(at),
             );
         }
     });
@@ -360,7 +366,7 @@ fn is_usage(scope: &QueryScope, rows: &mut Rows) {
             ConstraintKind::ForeignKey(key) => {
                 parent = scope.catalog.tables.get(&key.parent);
                 let Some(parent) = parent else { return };
-                (&parent.def, key.parent_columns.clone())
+                (&parent.def, key.as_declared(&key.parent_columns))
             }
             ConstraintKind::Check(check) => (table, check.columns.clone()),
             _ => (table, key_columns(table, constraint)),

@@ -50,6 +50,14 @@ fn command_needs(walk: &mut Walk<'_>, command: &Command) -> Result<(), SqlError>
     Ok(())
 }
 
+/// The relations that a statement mentions, each with what it does there, as far as that can be told.
+pub(crate) fn mentioned(names: &Names<'_>, command: &Command) -> Vec<(ObjectId, u16)> {
+    let mut walk = Walk::new(Names { catalog: names.catalog, path: names.path });
+    // What cannot be told is refused elsewhere.
+    _ = stack::with_room(|| command_needs(&mut walk, command));
+    walk.needs.iter().map(|need| (need.relation, need.required)).collect()
+}
+
 /// 42501 if the user may not run a query.
 pub(crate) fn check_query(
     state: &SessionState,

@@ -10,6 +10,7 @@ use froglet_schema::{
 
 use super::{Phase, Planner, Step, probe, table, text};
 use crate::error::SqlError;
+use crate::pgcatalog::constraints::timing_text;
 use crate::stored::{self, DefaultKind};
 use crate::table::{ColumnSource, compiled};
 use crate::types::{numeric, oids, type_name};
@@ -108,6 +109,12 @@ impl<'a> Planner<'a> {
         let name = self.name(after);
         for constraint in &after.constraints {
             let own = quote_ident(&constraint.name);
+            let was = before.constraints.iter().find(|was| was.id == constraint.id);
+            if let Some(was) = was.filter(|was| was.checked() != constraint.checked()) {
+                let timing = timing_text(was.checked());
+                let sql = format!("ALTER TABLE {name} ALTER CONSTRAINT {own}{timing}");
+                self.sql(Phase::Constraints, sql);
+            }
             match before.constraints.iter().find(|was| was.id == constraint.id) {
                 None => {
                     let phase = match constraint.kind {

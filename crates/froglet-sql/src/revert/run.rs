@@ -112,7 +112,7 @@ impl Revert {
 pub(crate) fn fields() -> Arc<[Field]> {
     let (name, sql_type) = ("revert_migration".to_owned(), plain(oids::INT8));
     let ty = Some(ColumnType::Int64);
-    Arc::from([Field { name, sql_type, ty, table: 0, attnum: 0 }])
+    Arc::from([Field { name, sql_type, ty, table: 0, attnum: 0, record: None }])
 }
 
 impl Ddl<'_> {

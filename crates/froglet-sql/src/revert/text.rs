@@ -69,7 +69,7 @@ pub(super) fn constraint(
         }
         ConstraintKind::ForeignKey(key) => {
             let (parent, columns) = parent(key)?;
-            let own = columns_of(table, key.columns.iter().copied());
+            let own = columns_of(table, key.as_declared(&key.columns));
             let mut text = format!("FOREIGN KEY ({own}) REFERENCES {parent} ({columns})");
             text.push_str(&actions_text(key));
             text
@@ -82,7 +82,7 @@ pub(super) fn constraint(
 
 /// The columns of a foreign key's parent.
 pub(super) fn parent_columns(key: &ForeignKeyDef, parent: &TableDef) -> String {
-    columns_of(parent, key.parent_columns.iter().copied())
+    columns_of(parent, key.as_declared(&key.parent_columns))
 }
 
 /// `CREATE INDEX …` on a table of this name.

@@ -3,6 +3,7 @@
 //! | | PostgreSQL | DataFusion | here |
 //! |---|---|---|---|
 //! | sum(bigint) | numeric | bigint, wraps | argument as decimal(20, 0) |
+//! | sum(real) | real | double precision | [`crate::udf::real_sum`] |
 //! | avg(integer) | numeric | double precision | argument as decimal(20, 0), [`crate::udf::numbers`] |
 //! | avg(numeric) | numeric | scale + 4 | [`crate::udf::numbers`] |
 
@@ -15,13 +16,15 @@ use datafusion::logical_expr::{AggregateUDF, Cast, Expr};
 use super::fields::arrow_type_of;
 use super::{casts, enums};
 use crate::types::{EXACT, oids, plain};
-use crate::udf::{intervals, numbers, statistics};
+use crate::udf::{intervals, numbers, real_sum, statistics};
 
 /// Puts what computes an aggregate in the place of what it was planned with; whether that is another.
 pub fn compute(function: &mut Arc<AggregateUDF>, args: &[Expr], schema: &DFSchema) -> bool {
     let of_type = || {
         let ty = arrow_type_of(args.first().filter(|_| args.len() == 1)?, schema).ok()?;
-        numbers::computed(function, &ty).or_else(|| intervals::computed(function, &ty))
+        numbers::computed(function, &ty)
+            .or_else(|| real_sum::computed(function, &ty))
+            .or_else(|| intervals::computed(function, &ty))
     };
     match enums::aggregate(function, args, schema).or_else(of_type) {
         Some(other) => {

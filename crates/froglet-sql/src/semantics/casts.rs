@@ -27,7 +27,7 @@ use froglet_schema::def::FIRST_USER_ID;
 
 use super::fields::field_of;
 use super::{
-    calls, cast_names, common, enums, expr_names, measures, numerics, operators, quantified,
+    calls, cast_names, common, enums, expr_names, kinds, measures, numerics, operators, quantified,
 };
 use crate::context::{NoSession, SessionFunctions, current_session, session_here};
 use crate::error::SqlError;
@@ -76,10 +76,9 @@ fn order_by_measures(mut node: LogicalPlan, schema: &DFSchema) -> Result<Logical
 
 /// Rewrites the casts of an expression.
 pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    expr.transform_up(|node| match node {
+    expr.transform_up(|node| match kinds::checked(node, schema)? {
         Expr::Cast(cast) => rewrite_cast(cast, schema),
-        Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_) => {
-            let mut node = node;
+        mut node @ (Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_)) => {
             operators::pad_listed(&mut node, schema);
             common::compared_with(&mut node, schema)?;
             let in_one_zone = measures::in_one_zone(&mut node, schema)?;
@@ -98,10 +97,14 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             let changed = super::grouped::compare_with_subquery(&mut found, schema)?;
             Ok(mark(Expr::InSubquery(found), changed))
         }
-        Expr::ScalarSubquery(_) => common::marked_subquery(node, schema),
-        Expr::IsNull(ref tested) | Expr::IsNotNull(ref tested) => {
-            super::records::refuse_null_test(tested, schema)?;
-            Ok(Transformed::no(node))
+        node @ Expr::ScalarSubquery(_) => common::marked_subquery(node, schema),
+        Expr::IsNull(tested) => {
+            super::records::refuse_null_test(&tested, schema)?;
+            Ok(Transformed::no(Expr::IsNull(tested)))
+        }
+        Expr::IsNotNull(tested) => {
+            super::records::refuse_null_test(&tested, schema)?;
+            Ok(Transformed::no(Expr::IsNotNull(tested)))
         }
         Expr::ScalarFunction(call) if call.func.inner().is::<Overloads>() => {
             calls::resolve(call, schema)
@@ -181,11 +184,11 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         Expr::Case(mut case) => {
             common::compared_in_case(&mut case, schema)?;
             match common::branches(&mut case, schema)? {
-                Some(ty) => Ok(Transformed::yes(common::marked(Expr::Case(case), ty))),
+                Some(ty) => Ok(Transformed::yes(common::marked_case(case, ty, schema))),
                 None => Ok(Transformed::no(Expr::Case(case))),
             }
         }
-        _ => Ok(Transformed::no(node)),
+        node => Ok(Transformed::no(node)),
     })
 }
 

@@ -30,7 +30,7 @@ use froglet_schema::def::FIRST_USER_ID;
 use super::fields::{arrow_type_of, field_of};
 use super::{casts, enums, measures, numerics, operators};
 use crate::error::SqlError;
-use crate::types::{self, oids, plain, sql_field, sql_type_of_field};
+use crate::types::{self, oids, plain, record, sql_field, sql_type_of_field};
 
 /// The most arguments of GREATEST and LEAST of a type that is not compared as Arrow compares it.
 const MOST_MEASURED: usize = 6;
@@ -295,32 +295,40 @@ fn is_told(ty: SqlType) -> bool {
 
 /// An expression whose field says of which type it is.
 pub fn marked(expr: Expr, ty: SqlType) -> Expr {
-    marked_whole(expr, plain(ty.oid))
+    marked_whole(expr, plain(ty.oid), None)
+}
+
+/// The same, of rows, or of arrays of rows, that have this shape.
+pub fn marked_rows(expr: Expr, ty: SqlType, shape: Option<String>) -> Expr {
+    marked_whole(expr, plain(ty.oid), shape)
 }
 
 /// The same, with the type's modifier.
-fn marked_whole(expr: Expr, ty: SqlType) -> Expr {
+fn marked_whole(expr: Expr, ty: SqlType, shape: Option<String>) -> Expr {
     if is_told(ty) {
         return expr;
     }
     let signature = Signature::any(1, Volatility::Immutable);
-    let function = Arc::new(ScalarUDF::new_from_impl(Marked { ty, signature }));
+    let function = Arc::new(ScalarUDF::new_from_impl(Marked { ty, shape, signature }));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr]))
 }
 
 /// A scalar subquery whose value's type is known where it is computed with: DataFusion keeps Arrow's type alone.
 pub fn marked_subquery(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let ty = sql_type_of_field(field_of(&expr, schema)?.as_ref());
+    let field = field_of(&expr, schema)?;
+    let ty = sql_type_of_field(&field);
     if is_told(ty) {
         return Ok(Transformed::no(expr));
     }
-    Ok(Transformed::yes(marked_whole(expr, ty)))
+    Ok(Transformed::yes(marked_whole(expr, ty, record::shape_of([&field]))))
 }
 
 /// The same value, known to be of a type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Marked {
     ty: SqlType,
+    /// Of rows.
+    shape: Option<String>,
     signature: Signature,
 }
 
@@ -340,7 +348,8 @@ impl ScalarUDFImpl for Marked {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let field = &args.arg_fields[0];
         let nullable = field.is_nullable();
-        Ok(sql_field(self.name(), self.ty, field.data_type().clone(), nullable))
+        let typed = sql_field(self.name(), self.ty, field.data_type().clone(), nullable);
+        Ok(record::with_shape(typed, self.shape.clone()))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -382,6 +391,8 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
         args.iter().any(|arg| arrow_type_of(arg, schema).is_ok_and(|ty| ty == types::EXACT));
     let measured =
         exact || ty.oid >= FIRST_USER_ID || matches!(ty.oid, oids::JSONB | oids::INTERVAL);
+    let fields = args.iter().filter(|e| !is_untyped(e)).map(|e| field_of(e, schema));
+    let shape = record::shape_of(&fields.collect::<Result<Vec<_>>>().unwrap_or_default());
     let expr = match kind {
         Kind::NullIf if measured => {
             let [left, right] = two(args)?;
@@ -395,7 +406,7 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
             Expr::ScalarFunction(ScalarFunction::new_udf(function, args))
         }
     };
-    Ok(Transformed::yes(marked(expr, ty)))
+    Ok(Transformed::yes(marked_rows(expr, ty, shape)))
 }
 
 fn two(args: Vec<Expr>) -> Result<[Expr; 2], SqlError> {
@@ -508,6 +519,15 @@ pub fn branches(case: &mut Case, schema: &DFSchema) -> Result<Option<SqlType>> {
     Ok(Some(ty))
 }
 
+/// A CASE whose results have been brought to a type.
+pub fn marked_case(case: Case, ty: SqlType, schema: &DFSchema) -> Expr {
+    let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    let fields = results.filter(|e| !is_untyped(e)).map(|e| field_of(e, schema));
+    let fields = fields.collect::<Result<Vec<_>>>().unwrap_or_default();
+    let shape = record::shape_of(&fields);
+    marked_rows(Expr::Case(case), ty, shape)
+}
+
 /// Brings the numbers of a CASE to the type that DataFusion will give them, before somebody asks for its scale: what
 /// is computed of a CASE would be rounded to that of the first branch.
 fn one_number(case: &mut Case, schema: &DFSchema) {
@@ -545,7 +565,8 @@ pub fn array(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     let array = datafusion::functions_nested::make_array::make_array(exprs);
     let element = ty.filter(|ty| !types::array::is_array(ty.oid));
     let of = element.and_then(|ty| types::array_type_of(ty.oid));
-    Ok(of.map_or(array.clone(), |oid| marked(array, plain(oid))))
+    let shape = record::shape_of(&fields);
+    Ok(of.map_or(array.clone(), |oid| marked_rows(array, plain(oid), shape)))
 }
 
 /// What [`array`] makes of elements that have these types.
@@ -556,7 +577,7 @@ fn array_field(elements: &[FieldRef]) -> Result<FieldRef> {
     let (Some(of), Some(arrow)) = (of, arrow) else {
         return Err(SqlError::unsupported("ARRAY of such values in a subquery").into());
     };
-    Ok(sql_field(ARRAY, of, arrow, true))
+    Ok(record::with_shape(sql_field(ARRAY, of, arrow, true), record::shape_of(elements)))
 }
 
 /// The array type of elements that a field has.

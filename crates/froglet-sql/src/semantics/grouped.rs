@@ -18,7 +18,7 @@ use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan, Projection, when};
 
 use super::{common, first_seen, measures};
-use crate::types::sql_type_of_field;
+use crate::types::{record, sql_type_of_field};
 
 /// Groups by measures what is grouped in a node.
 pub fn by_measures(node: LogicalPlan) -> Result<LogicalPlan> {
@@ -163,7 +163,7 @@ fn grouped_by_sets(aggregate: Aggregate) -> Result<LogicalPlan> {
         };
         let has_measure = Expr::Column(of("measure", at)).is_not_null();
         let first = when(has_measure, Expr::Column(of("first", at))).end()?;
-        let first = common::marked(first, sql_type_of_field(field));
+        let first = common::marked_rows(first, sql_type_of_field(field), record::shape_of([field]));
         Ok(first.alias_qualified(qualifier.cloned(), field.name()))
     });
     let columns = columns.collect::<Result<Vec<Expr>>>()?;

@@ -24,6 +24,7 @@ pub mod grouping_sets;
 pub mod held;
 pub mod identity;
 mod json_ops;
+mod kinds;
 pub mod measures;
 mod member;
 pub mod merged_columns;

@@ -12,7 +12,7 @@ use super::datetime::{
 };
 use super::exact::Exact;
 use super::interval_input::checked;
-use super::{array, cast, element_oid, names, numeric, oids, output};
+use super::{array, cast, element_oid, names, numeric, oids, output, record};
 use crate::error::SqlError;
 
 /// Reads a value in binary format.
@@ -188,6 +188,7 @@ pub fn cell_binary(cell: &Cell<'_>, oid: u32, out: &mut Vec<u8>) {
         Cell::Decimal(v, scale) => numeric::write_binary(*v, *scale, out),
         Cell::Exact(bytes) => numeric::of_bytes(bytes).write_binary(out),
         Cell::Text(v) if array::is_array(oid) => array::write_binary(v, oid, out),
+        Cell::Text(v) if oid == oids::RECORD => record::row(v, &record::Shape::default(), out),
         // The one byte of a "char" that has none is 0.
         Cell::Text("") if oid == oids::CHAR => out.push(0),
         Cell::Text(v) => {

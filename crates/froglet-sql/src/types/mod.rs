@@ -35,6 +35,7 @@ pub mod json;
 pub mod names;
 pub mod numeric;
 pub mod output;
+pub mod record;
 pub mod style;
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use crate::semantics::measures;
 use crate::types::cell::cell_at;
-use crate::types::{array_type_of, plain, sql_field, sql_type_of_field};
+use crate::types::{array_type_of, plain, record, sql_field, sql_type_of_field};
 
 /// The aggregate.
 pub fn function() -> Arc<AggregateUDF> {
@@ -56,7 +56,9 @@ impl AggregateUDFImpl for ArrayAgg {
         Ok(match array {
             Some(oid) => {
                 let nullable = field.is_nullable();
-                sql_field(field.name(), plain(oid), field.data_type().clone(), nullable)
+                let typed =
+                    sql_field(field.name(), plain(oid), field.data_type().clone(), nullable);
+                record::array_of(typed, &fields[0])
             }
             None => field,
         })

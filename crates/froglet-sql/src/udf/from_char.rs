@@ -48,6 +48,14 @@ struct Read {
     iso_year: Option<i64>,
     iso_week: Option<i64>,
     weekday: Option<i64>,
+    iso_day_of_year: Option<i64>,
+    week: Option<i64>,
+    week_of_month: Option<i64>,
+    century: Option<i64>,
+    /// The year was read by so many letters of the template.
+    year_letters: usize,
+    /// FF1 to FF6: so many digits of a second are kept.
+    fraction_digits: Option<u32>,
     hour: i64,
     afternoon: Option<bool>,
     minute: i64,
@@ -145,7 +153,12 @@ impl Read {
             Key::ZoneName => return self.take_zone(rest),
             Key::Millisecond => return self.take_fraction(rest, 3, shown),
             Key::Microsecond => return self.take_fraction(rest, 6, shown),
-            Key::Fraction(digits) => return self.take_fraction(rest, digits, shown),
+            Key::Fraction(kept) => {
+                self.fraction_digits = Some(kept);
+                // Where nothing of digits follows, all are read, and rounded in the end.
+                let most = if is_fixed { kept } else { 18 };
+                return self.take_fraction(rest, most, shown);
+            }
             Key::Year(most) | Key::IsoYear(most) => number(most)?,
             Key::YearWithComma => {
                 let (thousands, after) = digits(rest, 3, false).ok_or_else(shown)?;
@@ -188,13 +201,20 @@ impl Read {
             Key::Second => self.second = value,
             Key::SecondOfDay => self.second_of_day = Some(value),
             Key::YearWithComma => self.year = Some(value),
-            Key::Year(digits) => self.year = Some(nearest(value, digits)),
+            Key::Year(digits) => {
+                self.year_letters = digits;
+                self.year = Some(nearest(value, digits));
+            }
             Key::IsoYear(digits) => self.iso_year = Some(nearest(value, digits)),
             Key::MonthName | Key::MonthShort | Key::MonthRoman => self.month = Some(value + 1),
             Key::Month => self.month = Some(value),
             Key::Day => self.day = Some(value),
             Key::DayOfYear => self.day_of_year = Some(value),
             Key::IsoWeek => self.iso_week = Some(value),
+            Key::IsoDayOfYear => self.iso_day_of_year = Some(value),
+            Key::Week => self.week = Some(value),
+            Key::WeekOfMonth => self.week_of_month = Some(value),
+            Key::Century => self.century = Some(value),
             Key::IsoDayOfWeek => self.weekday = Some(value),
             Key::DayName | Key::DayShort => self.weekday = Some((value + 6) % 7 + 1),
             Key::Julian => self.julian = Some(value),
@@ -218,6 +238,9 @@ impl Read {
     ) -> Result<&'t str, SqlError> {
         let (value, after) = digits(rest, most as usize, false).ok_or_else(shown)?;
         let read = (rest.len() - after.len()) as u32;
+        if read > 6 && value >= SECOND_US {
+            return Err(overflow(rest));
+        }
         self.us += value * 10i64.pow(6 - read.min(6));
         Ok(after)
     }
@@ -242,7 +265,31 @@ impl Read {
         }
         let seconds = self.second_of_day.unwrap_or((hour * 60 + self.minute) * 60 + self.second);
         let days = self.days(source)?;
-        Ok((days, seconds * SECOND_US + self.us, self.zone_s))
+        let us = match self.fraction_digits {
+            Some(digits) => {
+                let unit = 10_i64.pow(6_u32.saturating_sub(digits));
+                (self.us + unit / 2) / unit * unit
+            }
+            None => self.us,
+        };
+        Ok((days, seconds * SECOND_US + us, self.zone_s))
+    }
+
+    /// The year, of which 0 is 1 BC; without one it is that.
+    fn astronomers_year(&self) -> i64 {
+        let sign = if self.before_christ { -1 } else { 1 };
+        let of_era = |year: i64| if year < 0 { year + 1 } else { year };
+        match (self.year, self.century.map(|century| century * sign)) {
+            (Some(year), Some(century)) if self.year_letters <= 2 => match year % 100 {
+                0 => century * 100 + i64::from(century < 0),
+                year if century >= 0 => year + (century - 1) * 100,
+                year => (century + 1) * 100 - year + 1,
+            },
+            (Some(year), _) => of_era(year * sign),
+            (None, Some(century)) if century >= 0 => (century - 1) * 100 + 1,
+            (None, Some(century)) => century * 100 + 1,
+            (None, None) => 0,
+        }
     }
 
     fn days(&self, source: &str) -> Result<i64, SqlError> {
@@ -255,19 +302,25 @@ impl Read {
             let monday = january_4 - (january_4 + 3).rem_euclid(7);
             return Ok(monday + (week - 1) * 7 + self.weekday.unwrap_or(1) - 1);
         }
-        // Without a year it is 1 BC, the year 0 of astronomers.
-        let year = match self.year {
-            Some(year) if self.before_christ => 1 - year,
-            Some(year) => year,
-            None => 0,
-        };
+        let year = self.astronomers_year();
         if !(-4_713..=5_874_897).contains(&year) {
             return Err(overflow(source));
         }
-        if let (Some(day), None) = (self.day_of_year, self.month) {
+        if let Some(day) = self.iso_day_of_year {
+            let year = self.iso_year.unwrap_or(year);
+            let january_4 = days_from_civil(year, 1, 4);
+            return Ok(january_4 - (january_4 + 3).rem_euclid(7) + day - 1);
+        }
+        let of_week = self.week.map(|week| (week - 1) * 7 + 1);
+        if let (Some(day), None) = (of_week.or(self.day_of_year), self.month) {
+            if self.year.is_none() && self.century.is_none() && !self.before_christ {
+                let message = "cannot calculate day of year without year information";
+                return Err(SqlError::new(SqlState::new("22007"), message));
+            }
             return Ok(days_from_civil(year, 1, 1) + day - 1);
         }
-        let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
+        let of_month = self.week_of_month.map(|week| (week - 1) * 7 + 1);
+        let (month, day) = (self.month.unwrap_or(1), of_month.or(self.day).unwrap_or(1));
         let days = days_from_civil(year, month.clamp(1, 12), day.clamp(1, 31));
         if civil_from_days(days) != (year, month, day) {
             return Err(overflow(source));

@@ -106,6 +106,7 @@ impl AggregateUDFImpl for Planned {
         }
         let ty = match aggregates::wider(self.name(), ty) {
             Some(wider) => wider,
+            None if self.name() == "sum" && *ty == DataType::Float32 => return Ok(ty.clone()),
             None if ty.is_integer() => DataType::Int64,
             None if ty.is_floating() => DataType::Float64,
             None => ty.clone(),

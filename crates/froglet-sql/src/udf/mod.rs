@@ -36,6 +36,7 @@ pub mod overload;
 pub mod pattern;
 mod polymorphic;
 pub mod ranks;
+pub mod real_sum;
 pub mod regexp;
 pub mod row_key;
 pub mod session;

@@ -9,7 +9,7 @@ use froglet_engine::SqlState;
 
 use super::decimal::exact;
 use super::math::float;
-use super::overload::{Given, Overload};
+use super::overload::Overload;
 use super::simple::{Out, text};
 use super::to_char::suffix;
 use crate::error::SqlError;
@@ -28,7 +28,7 @@ pub static ALL: &[Overload] = &[
     Overload::new("to_char", &[NUMERIC, TEXT], TEXT, |_, c| shown(&exact(c, 0), text(c, 1))),
     Overload::new("to_char", &[FLOAT8, TEXT], TEXT, |_, c| of_float(c)),
     Overload::new("to_char", &[FLOAT4, TEXT], TEXT, |_, c| of_float(c)),
-    Overload::new("to_number", &[TEXT, TEXT], NUMERIC, |_, c| to_number(c)).numeric(scale),
+    Overload::new("to_number", &[TEXT, TEXT], NUMERIC, |_, c| to_number(c)),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,12 +324,6 @@ fn roman(value: &Exact, upper: bool, fill: bool) -> String {
     if fill { format!("{text:>WIDTH$}") } else { text }
 }
 
-/// Digits after the point of what a constant template reads.
-fn scale(given: &Given<'_>) -> Option<i8> {
-    let after = given.text(1)?.split_once(['.', 'D', 'd']).map_or("", |(_, after)| after);
-    i8::try_from(after.bytes().filter(|b| matches!(b, b'9' | b'0')).count()).ok()
-}
-
 fn to_number(cells: Cells<'_>) -> Answer {
     let (source, template) = (text(cells, 0), parse(text(cells, 1))?);
     let invalid = || {
@@ -349,6 +343,10 @@ fn to_number(cells: Cells<'_>) -> Answer {
     for item in &template.items {
         match item {
             Item::Digit { .. } => {
+                rest.next_if_eq(&' ');
+                if !number.bytes().any(|b| b.is_ascii_digit()) {
+                    rest.next_if(|c| matches!(c, '-' | '+'));
+                }
                 // A point in the text ends the digits before it.
                 if !in_fraction && rest.peek() == Some(&'.') {
                     continue;
@@ -359,6 +357,7 @@ fn to_number(cells: Cells<'_>) -> Answer {
             }
             Item::Point => {
                 in_fraction = true;
+                rest.next_if_eq(&' ');
                 if rest.next_if_eq(&'.').is_some() {
                     number.push('.');
                 }
@@ -367,7 +366,8 @@ fn to_number(cells: Cells<'_>) -> Answer {
                 rest.next_if_eq(&',');
             }
             Item::Other(_) => {
-                rest.next_if(|c| !c.is_ascii_digit());
+                // What a number is written with is never taken for a letter of the template.
+                rest.next_if(|c| !c.is_ascii_digit() && !matches!(c, '.' | ',' | '+' | '-'));
             }
             _ => {}
         }

@@ -34,7 +34,9 @@ use super::simple::{ANY, Body, evaluate};
 use crate::error::SqlError;
 use crate::semantics::numerics::is_number;
 use crate::types::oids::*;
-use crate::types::{EXACT, arrow_of, input, oid_of_arrow, plain, sql_field, sql_type_of_field};
+use crate::types::{
+    EXACT, arrow_of, input, oid_of_arrow, plain, record, sql_field, sql_type_of_field,
+};
 
 /// What a function returns.
 #[derive(Clone, Copy)]
@@ -184,6 +186,15 @@ impl Overload {
                 let item = sql_field("item", plain(oid), of(oid), true);
                 Arc::new(Field::new(self.name, DataType::List(item), true))
             }
+        }
+    }
+
+    /// The same of a call: a row's field says of which fields it is.
+    fn returned_for(&self, scale: Option<i8>, arguments: &[FieldRef]) -> FieldRef {
+        let field = self.returned(scale);
+        match self.returns {
+            Returns::Type(RECORD) => record::row_of(field, arguments),
+            _ => field,
         }
     }
 
@@ -359,7 +370,7 @@ impl ScalarUDFImpl for Overloads {
             .choose(&given)
             .or_else(|e| self.choose(&without_texts(types, given)).map_err(|_| e))?;
         let given = Given { fields: args.arg_fields, constants: args.scalar_arguments };
-        Ok(overload.returned(overload.scale(&given)))
+        Ok(overload.returned_for(overload.scale(&given), args.arg_fields))
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -439,8 +450,8 @@ impl ScalarUDFImpl for Resolved {
         Ok(self.overload.returned(self.scale).data_type().clone())
     }
 
-    fn return_field_from_args(&self, _args: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(self.overload.returned(self.scale))
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(self.overload.returned_for(self.scale, args.arg_fields))
     }
 
     fn is_strict(&self) -> bool {

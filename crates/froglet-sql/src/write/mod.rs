@@ -1,3 +1,4 @@
 //! What statements write, and hold.
 
 pub(crate) mod row_locks;
+pub(crate) mod table_locks;
