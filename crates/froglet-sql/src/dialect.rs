@@ -83,22 +83,73 @@ fn operand(expr: Expr) -> Expr {
     }
 }
 
-/// What follows IN. A query is one where nothing but its parenthesis follows: `((SELECT 1), 2)` is a list, and
-/// `((SELECT 1))` a query.
+/// What follows IN. `((SELECT 1), 2)` is a list, and `((SELECT 1))` a query. That is told before either is read: reading
+/// one as the other first would double the time with each that is within another.
 fn parse_in(parser: &mut Parser, left: &Expr, negated: bool) -> Result<Expr, ParserError> {
     parser.expect_token(&Token::LParen)?;
-    let whole = |parser: &mut Parser| {
-        let query = parser.parse_query()?;
-        parser.expect_token(&Token::RParen)?;
-        Ok(query)
-    };
     let expr = Box::new(left.clone());
-    if let Some(subquery) = parser.maybe_parse(whole)? {
-        return Ok(Expr::InSubquery { expr, subquery, negated });
-    }
-    let list = parser.parse_comma_separated(Parser::parse_expr)?;
+    let found = if is_query(parser, &mut 0) {
+        let subquery = parser.parse_query()?;
+        Expr::InSubquery { expr, subquery, negated }
+    } else {
+        let list = parser.parse_comma_separated(Parser::parse_expr)?;
+        Expr::InList { expr, list, negated }
+    };
     parser.expect_token(&Token::RParen)?;
-    Ok(Expr::InList { expr, list, negated })
+    Ok(found)
+}
+
+/// Whether a query stands within parentheses, from the token `at` that follows theirs; `at` moves to the first that is
+/// behind what has told it.
+fn is_query(parser: &Parser, at: &mut usize) -> bool {
+    use Keyword::{
+        EXCEPT, FETCH, FOR, INTERSECT, LIMIT, OFFSET, ORDER, SELECT, TABLE, UNION, VALUES, WITH,
+    };
+    let keyword = |token: &Token| match token {
+        Token::Word(word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let first = next_token(parser, at);
+    if matches!(keyword(&first), SELECT | WITH | VALUES | TABLE) {
+        // Where it stands in parentheses of its own, what follows them tells.
+        pass_parenthesis(parser, at);
+        return true;
+    }
+    if first != Token::LParen || !is_query(parser, at) {
+        return false;
+    }
+    let follows = next_token(parser, at);
+    match keyword(&follows) {
+        UNION | EXCEPT | INTERSECT | ORDER | LIMIT | OFFSET | FETCH | FOR => {
+            pass_parenthesis(parser, at);
+            true
+        }
+        _ => follows == Token::RParen,
+    }
+}
+
+/// Moves behind the parenthesis that closes here.
+fn pass_parenthesis(parser: &Parser, at: &mut usize) {
+    let mut depth = 1;
+    while depth > 0 {
+        match next_token(parser, at) {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            Token::EOF => return,
+            _ => {}
+        }
+    }
+}
+
+/// The token there, and the place behind it.
+fn next_token(parser: &Parser, at: &mut usize) -> Token {
+    loop {
+        let token = parser.peek_nth_token_no_skip(*at).token;
+        *at += 1;
+        if !matches!(token, Token::Whitespace(_)) {
+            return token;
+        }
+    }
 }
 
 impl Dialect for Postgres {
@@ -266,5 +317,57 @@ impl Dialect for Postgres {
         supports_comma_separated_trim,
         supports_xml_expressions,
         supports_comment_optimizer_hint,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Expr, ParserError> {
+        let parser = Parser::new(&Postgres).with_recursion_limit(1000);
+        parser.try_with_sql(text)?.parse_expr()
+    }
+
+    #[test]
+    fn what_follows_in_is_told_by_what_follows_its_parentheses() {
+        for query in [
+            "(select 1)",
+            "((select 1))",
+            "(((select 1)))",
+            "((select 1) union (select 2))",
+            "(((select 1) union select 2) limit 1)",
+            "(values (1), (2))",
+            "(with x as (select 1) select * from x)",
+            "((select (1)) order by 1)",
+        ] {
+            let found = parsed(&format!("1 in {query}")).unwrap();
+            assert!(matches!(found, Expr::InSubquery { .. }), "{query}");
+        }
+        for list in [
+            "(1)",
+            "((1), 2)",
+            "((select 1), 2)",
+            "((select 1) + 1)",
+            "(((select 1)), ((select 2)))",
+            "(((select 1), 2))",
+            "(\"select\")",
+            "((\"select\"), 1)",
+            "((select 1)::int)",
+        ] {
+            let found = parsed(&format!("1 in {list}")).unwrap();
+            assert!(matches!(found, Expr::InList { .. }), "{list}");
+        }
+        for wrong in ["1 in ((select 1)", "1 in ()", "1 in (", "1 in ((", "1 in (select 1"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lists_within_lists_are_read_once() {
+        let depth = 40;
+        let text = format!("{}1{}", "1 in ((select ".repeat(depth), "), 2)".repeat(depth));
+        let parsed = stacker::grow(64 << 20, || parsed(&text).map(drop));
+        parsed.unwrap();
     }
 }
