@@ -101,8 +101,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub scale: Option<u16>,
 
-    /// Rows of the table (ddl, in process, and memory: 10,000,000; copy, ddl's served table and
-    /// tpccd's microbenchmark: 1,000,000)
+    /// Rows of the table (memory, ddl in process: 10,000,000; ddl served, copy, tpccd's micro: 1,000,000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
