@@ -42,22 +42,20 @@ pub(crate) async fn prepare(
         lifted: false,
         plan: Mutex::new(None),
     };
-    if let Command::Declare { query, text, .. } = &*statement.command {
-        let text: Arc<str> = Arc::from(text.as_str());
-        let (command, source) = (query.clone(), text.clone());
-        let query = ParsedStatement { command, sql: text, source, offset: 0 };
-        let inner = Box::pin(prepare(session, &query, param_oids)).await?;
-        prepared.params.clone_from(&inner.params);
-        prepared.param_types.clone_from(&inner.param_types);
-        prepared.undetermined = inner.undetermined;
-        prepared.inner = Some(Arc::new(inner));
-        return Ok(prepared);
-    }
-    if let Command::Explain { statement: explained, .. } = &*statement.command
-        && has_parameters(explained)
-    {
-        let command = Arc::new(Command::from_statement((**explained).clone()));
-        let query = ParsedStatement { command, ..statement.clone() };
+    // A statement within it has the parameters.
+    let within = match &*statement.command {
+        Command::Declare { query, text, .. } => {
+            let text: Arc<str> = Arc::from(text.as_str());
+            let (command, source) = (query.clone(), text.clone());
+            Some(ParsedStatement { command, sql: text, source, offset: 0 })
+        }
+        Command::Explain { statement: explained, .. } if has_parameters(explained) => {
+            let command = Arc::new(Command::from_statement((**explained).clone()));
+            Some(ParsedStatement { command, ..statement.clone() })
+        }
+        _ => None,
+    };
+    if let Some(query) = within {
         let inner = Box::pin(prepare(session, &query, param_oids)).await?;
         prepared.params.clone_from(&inner.params);
         prepared.param_types.clone_from(&inner.param_types);

@@ -59,10 +59,11 @@ impl ScalarUDFImpl for Member {
         let [list, value] = args.args.as_slice() else {
             return Err(crate::planning::internal("two operands"));
         };
-        let values = value.to_array(rows)?;
         let answers = match list {
             ColumnarValue::Scalar(list) => match only_list(&list.to_array()?) {
-                Some(items) if items.data_type() == values.data_type() => among(&items, &values)?,
+                Some(items) if *items.data_type() == value.data_type() => {
+                    among(&items, &value.to_array(rows)?)?
+                }
                 Some(_) => self.by_row(args, rows)?,
                 None => BooleanArray::new_null(rows),
             },
@@ -78,13 +79,13 @@ impl ScalarUDFImpl for Member {
 impl Member {
     /// Each row has an array of its own.
     fn by_row(&self, args: ScalarFunctionArgs, rows: usize) -> Result<BooleanArray> {
-        let lists = arguments::array_once(&args.args[0])?;
+        let array = arguments::array_once(&args.args[0])?;
         let found = self.array_has.invoke_with_args(args)?.into_array(rows)?;
-        let (Some(lists), found) = (lists.as_list_opt::<i32>(), found.as_boolean()) else {
+        let (Some(lists), found) = (array.as_list_opt::<i32>(), found.as_boolean()) else {
             return Ok(BooleanArray::new_null(rows));
         };
         let answer = |row: usize| {
-            let of_row = if lists.len() == 1 { 0 } else { row };
+            let of_row = arguments::row_of(&array, row);
             if lists.is_null(of_row) {
                 return None;
             }

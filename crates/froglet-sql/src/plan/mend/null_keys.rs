@@ -43,18 +43,18 @@ impl OptimizerRule for NullKeys {
         };
         Ok(match plan {
             LogicalPlan::Filter(mut filter) if takes_nulls => {
-                let known = known(filter.predicate);
-                filter.predicate = known.data;
-                let filter = LogicalPlan::Filter(filter);
-                if known.transformed { Transformed::yes(filter) } else { Transformed::no(filter) }
+                known(std::mem::take(&mut filter.predicate)).update_data(|predicate| {
+                    filter.predicate = predicate;
+                    LogicalPlan::Filter(filter)
+                })
             }
-            LogicalPlan::Join(mut join) if takes_nulls => {
-                let known = join.filter.take().map(known);
-                let changed = known.as_ref().is_some_and(|known| known.transformed);
-                join.filter = known.map(|known| known.data);
-                let join = LogicalPlan::Join(join);
-                if changed { Transformed::yes(join) } else { Transformed::no(join) }
-            }
+            LogicalPlan::Join(mut join) if takes_nulls => match join.filter.take() {
+                None => Transformed::no(LogicalPlan::Join(join)),
+                Some(filter) => known(filter).update_data(|filter| {
+                    join.filter = Some(filter);
+                    LogicalPlan::Join(join)
+                }),
+            },
             plan => Transformed::no(plan),
         })
     }
