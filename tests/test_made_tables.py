@@ -1,4 +1,5 @@
-"""CREATE TABLE AS with any query: the new table is what its query makes of the tables at the commit.
+"""CREATE TABLE AS with any query: the new table is what its query makes of the tables at the commit; alone in
+its transaction, where all rows of a large table are one unit, what it makes of them when it begins.
 
 Each shape of query is tried with random writes by others before, between and after the statements of
 the transaction that makes the table, which reads both as it goes. Nothing runs at the same time here
@@ -6,6 +7,7 @@ the transaction that makes the table, which reads both as it goes. Nothing runs 
 """
 
 import random
+import threading
 from decimal import Decimal
 
 import pytest
@@ -159,3 +161,103 @@ def test_shape(froglet, shape, isolation, unit_rows):
             assert rows(writer, f"select * from made{attempt}") == made
 
 
+# A query of one unit, alone -----------------------------------------------------------------------
+
+ROWS = 120_000  # More than are run over again in silence.
+TOP = "select id, v from t order by v desc, id limit 10"
+RUN_AGAIN = "all rows of a table are one migration unit of the query"
+
+
+@pytest.fixture
+def large(froglet):
+    froglet.run("create table t (id int primary key, v int)",
+                f"insert into t select n, n % 1000 from generate_series(1, {ROWS}) n")
+    return froglet
+
+
+@pytest.mark.parametrize("query", [
+    "select id, v, sum(v) over () as total from t",
+    "(select id, v, 0 as total from t order by v, id limit 60000) union all"
+    " (select id, v, 0 as total from t order by v desc, id desc limit 60000)",
+], ids=["window", "top and bottom"])
+def test_alone_it_is_of_one_moment(large, query):
+    """Writers move values from row to row; whatever the moment, their sum is the same."""
+    ended, moved = threading.Event(), []
+
+    def move():
+        rng = random.Random(SEED)
+        with large.connect() as connection:
+            while not ended.is_set():
+                with connection.transaction():
+                    for change in (7, -7):
+                        connection.execute("update t set v = v + %s where id = %s", [change, rng.randint(1, ROWS)])
+                moved.append(1)
+
+    with large.connect() as connection:
+        [[total]] = connection.execute("select sum(v) from t").fetchall()
+        writer = threading.Thread(target=move)
+        writer.start()
+        try:
+            for _ in range(3):
+                before = len(moved)
+                done = connection.execute(f"create table made as {query}")
+                assert done.statusmessage == f"SELECT {ROWS}"
+                assert len(moved) > before, "nobody wrote meanwhile"
+                [made] = connection.execute("select count(*), count(distinct id), sum(v), min(total), max(total) from made")
+                assert made == (ROWS, ROWS, total, *([total] * 2 if "over" in query else [0, 0]))
+                connection.execute("drop table made")
+        finally:
+            ended.set()
+            writer.join()
+
+
+def test_who_is_alone_is_not_run_again(large):
+    """By each protocol; and neither in a block nor in a pipeline, where who comes next may drop what it was made of."""
+    notices = []
+    with large.connect() as owner, large.connect() as writer:
+        owner.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+
+        def said():
+            found = [notice for notice in notices if notice.startswith(RUN_AGAIN)]
+            notices.clear()
+            return len(found)
+
+        owner.execute(f"create table simple as {TOP}")
+        owner.execute(f"create table extended as {TOP}", prepare=True)
+        owner.execute(f"set application_name = 'x'; create table after_set as {TOP}")
+        assert said() == 0
+        with owner.pipeline():
+            owner.execute(f"create table piped as {TOP}")
+            owner.execute("alter table piped add column extra int")
+        assert said() == 1
+        owner.execute(f"create table first as {TOP}; drop table first")
+        assert said() == 1
+        owner.execute(f"select 1; create table second as {TOP}")
+        assert said() == 1
+        owner.execute(f"do $$ begin create table done as {TOP}; drop table done; end $$")
+        assert said() == 1
+        owner.execute("begin")
+        owner.execute(f"create table followed as {TOP}")
+        assert said() == 1
+        writer.execute("update t set v = 5000 where id = 77")
+        owner.execute("commit")
+        assert rows(writer, "select * from followed") == rows(writer, TOP)
+        for name in ("simple", "extended", "after_set", "piped", "second"):
+            made = rows(writer, f"select id, v from {name}")
+            assert len(made) == 10 and made != rows(writer, TOP), name
+
+
+def test_alone_it_reads_the_table_of_its_own_name(large):
+    with large.connect() as connection:
+        connection.execute("create schema other")
+        connection.execute("set search_path = other, public")
+        wanted = rows(connection, TOP)
+        assert connection.execute(f"create table t as {TOP}").statusmessage == "SELECT 10"
+        assert rows(connection, "select * from other.t") == wanted
+        # What fails leaves nothing.
+        with pytest.raises(Exception, match="division by zero"):
+            connection.execute("create table failed as select 1 / (v - 5) from (select v from public.t order by v limit 99999) q")
+        assert connection.execute("select to_regclass('failed')").fetchone() == (None,)
+    large.restart()
+    with large.connect() as connection:
+        assert rows(connection, "select * from other.t") == wanted

@@ -120,6 +120,10 @@ pub trait UnitQuery: Send + Sync {
     /// The columns of an input by whose values its rows are told apart into units, in an order that all
     /// inputs have, if that is how: for a table that is made lazily.
     fn key(&self, input: usize) -> Option<Vec<ColumnId>>;
+    /// Whether a table that is made lazily is made all at once: nothing is asked of keys, origins and covers then.
+    fn is_whole(&self) -> bool {
+        false
+    }
     /// The column of an input that a column of what it makes is, if it is just that, and every row that is
     /// made is made of a row of that input.
     fn origin(&self, output: usize) -> Option<(usize, ColumnId)>;

@@ -14,6 +14,9 @@
 //! [L1] to [L4], but for one thing: a row that is not made cannot be read past its table, for it has no place
 //! yet. Whoever reads all rows makes all rows.
 //!
+//! Where no key tells units apart, all rows are one, whose key has no columns: it is made by one run of the query
+//! over all blocks.
+//!
 //! K1: every row that is made is made of a row of each of the inputs that `origin` names, in its unit, and
 //!     of one at least of those that `covers` lists.
 
@@ -73,7 +76,7 @@ struct KeyedInput {
     key: Vec<(usize, ColumnType)>,
     /// Places of the key's columns among those that it reads.
     key_places: Vec<usize>,
-    /// Layout position of an index, and which columns of the key it begins with.
+    /// Layout position of an index, and which columns of the key it begins with, if that has any.
     index: usize,
     leading: Vec<usize>,
 }
@@ -139,7 +142,10 @@ impl KeyedInput {
     fn new(input: &UnitInput, key: &[ColumnId], source: LazySource) -> Option<KeyedInput> {
         let UnitInput::Table(_, read) = input else { return None };
         let table = &*source.table;
-        let (index, leading) = way_of(table.layout(), key)?;
+        let (index, leading) = match key {
+            [] => (0, Vec::new()),
+            key => way_of(table.layout(), key)?,
+        };
         let places = key.iter().map(|column| read.iter().position(|other| other == column));
         let at = positions(table, key);
         let types = types_of(table, &at);
@@ -177,11 +183,15 @@ impl LazyUnits {
     ) -> Option<LazyUnits> {
         let inputs = query.inputs().iter().enumerate().zip(sources);
         let inputs = inputs
-            .map(|((at, input), source)| KeyedInput::new(input, &query.key(at)?, source))
+            .map(|((at, input), source)| {
+                let key = if query.is_whole() { Vec::new() } else { query.key(at)? };
+                KeyedInput::new(input, &key, source)
+            })
             .collect::<Option<Vec<_>>>()?;
         let types = |input: &KeyedInput| input.key.iter().map(|(_, ty)| *ty).collect::<Vec<_>>();
         let is_same = |input: &KeyedInput| types(input) == types(&inputs[0]);
-        if inputs.is_empty() || query.covers().is_empty() || !inputs.iter().all(is_same) {
+        let is_covered = query.is_whole() || !query.covers().is_empty();
+        if inputs.is_empty() || !is_covered || !inputs.iter().all(is_same) {
             return None;
         }
         let state = LazyState::new(def, target, owner);
@@ -193,6 +203,9 @@ impl LazyUnits {
         query: &dyn UnitQuery,
         layout: &dyn Fn(ObjectId) -> Option<Arc<Layout>>,
     ) -> bool {
+        if query.is_whole() {
+            return !query.inputs().is_empty();
+        }
         let types_of_way = |(at, input): (usize, &UnitInput)| {
             let UnitInput::Table(table, _) = input else { return None };
             let (key, layout) = (query.key(at)?, layout(*table)?);
@@ -262,6 +275,17 @@ impl LazyUnits {
     fn make(&self, keys: &[UnitKey]) -> Result<MadeUnits, SchemaError> {
         let live = self.live();
         let at = self.at();
+        if self.query.is_whole() {
+            let tables = self.inputs.iter().map(|input| {
+                let table = &input.source.table;
+                (table.clone(), input.columns.clone(), table.block_count())
+            });
+            let all = AllRows { tables: tables.collect(), snapshot: at };
+            let (mut units, made) = self.eval(Arc::new(all))?;
+            units.fill(0);
+            let rows = live.columns.whole(live.target.layout(), &made, units.len());
+            return Ok(MadeUnits { units, rows });
+        }
         let parts = self.inputs.iter().map(|input| self.rows_of(input, &at, keys));
         let rows = SomeRows { parts: parts.collect(), snapshot: at.clone() };
         let (units, made) = self.eval(Arc::new(rows))?;
@@ -388,7 +412,8 @@ impl LazyPlaced for LazyUnits {
     }
 
     fn blocks_of_inputs(&self) -> u32 {
-        self.inputs.iter().map(|input| input.source.seen.block_count()).sum()
+        // Of no rows there may be a row: their count.
+        self.inputs.iter().map(|input| input.source.seen.block_count()).sum::<u32>().max(1)
     }
 }
 
@@ -416,12 +441,17 @@ impl Background for LazyUnits {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SchemaError> {
         let live = self.live();
-        let Some((input, number)) = self.covering(block) else { return Ok(()) };
         if live.blocks.is_block_migrated(block) {
             return Ok(());
         }
-        let read = input.source.table.read_block(&self.at(), number, &input.columns)?;
-        let keys: HashSet<UnitKey> = input.keys_of(&read.batch).into_iter().collect();
+        let keys = match self.covering(block) {
+            _ if self.query.is_whole() => HashSet::from([encode(&[])]),
+            Some((input, number)) => {
+                let read = input.source.table.read_block(&self.at(), number, &input.columns)?;
+                input.keys_of(&read.batch).into_iter().collect()
+            }
+            None => return Ok(()),
+        };
         let is_left = |key: &UnitKey| !live.tracker.is_migrated(key);
         let left: Vec<UnitKey> = keys.into_iter().filter(is_left).collect();
         let at_once = if who == Who::Background { MADE_AT_ONCE } else { UNITS_AT_ONCE };
@@ -462,7 +492,10 @@ impl LazyMigration for LazyUnits {
             tracker.mark(&note).map_err(|_| self.state.broken())?;
         }
         let blocks_of = |input: &usize| self.inputs[*input].source.table.block_count();
-        let cover_blocks: Vec<u32> = self.query.covers().iter().map(blocks_of).collect();
+        let cover_blocks: Vec<u32> = match self.query.is_whole() {
+            true => vec![1],
+            false => self.query.covers().iter().map(blocks_of).collect(),
+        };
         let blocks = cover_blocks.iter().sum();
         let live = Live {
             engine,

@@ -49,6 +49,8 @@ pub(crate) struct Ddl<'a> {
     /// Of temporary tables that it has made.
     pub(crate) on_commit: Vec<AtCommit>,
     pub(crate) session: &'a Arc<SessionState>,
+    /// No other statement is in its transaction, before it or after it.
+    pub(crate) stands_alone: bool,
 }
 
 impl Ddl<'_> {

@@ -7,10 +7,14 @@
 //!                  meanwhile reads those there were, and a second REFRESH waits for the first
 //! ```
 
-use datafusion::sql::sqlparser::ast::ObjectName;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{ObjectName, Query};
 use froglet_engine::SqlState;
 use froglet_schema::plain::{Materialized, PlainDef, ViewDef};
-use froglet_schema::{Change, Expression, NewColumn, NewTable, ObjectId, SqlType, TableDef};
+use froglet_schema::{
+    Change, Expression, NewColumn, NewTable, ObjectId, SqlType, TableDef, TableVersion,
+};
 
 use crate::apply::{Stop, Writer};
 use crate::ddl::Ddl;
@@ -130,12 +134,22 @@ impl Ddl<'_> {
     }
 
     /// Runs the query of a materialized view that has no rows; how many it has then.
-    async fn populate(&mut self, table: ObjectId) -> Result<usize, Stop> {
+    async fn populate(&mut self, table: ObjectId) -> Result<u64, Stop> {
         let view = self.version.materialized(table).ok_or(Stop::Restart)?;
         let query = view::current_query(&**self.session, &self.version, view)?;
         let table = self.table_by_id(table)?;
         let targets = table.def.columns.iter().map(target_of).collect();
         let types: Vec<SqlType> = table.def.columns.iter().map(|c| c.sql_type).collect();
+        let query = self.rows_query(&query, &types).await?;
+        self.insert_rows(&table, query.cast_to(targets)?).await
+    }
+
+    /// A query of rows for columns of these types.
+    pub(crate) async fn rows_query(
+        &self,
+        query: &Query,
+        types: &[SqlType],
+    ) -> Result<RowsQuery, Stop> {
         let mut planner = Planner {
             catalog: &self.version,
             path: &self.path,
@@ -143,10 +157,18 @@ impl Ddl<'_> {
             session: self.session,
             returned: Vec::new(),
         };
-        let (query, _) = RowsQuery::plan(&mut planner, &query, &[], &types).await?;
-        let query = query.cast_to(targets)?;
+        Ok(RowsQuery::plan(&mut planner, query, &[], types).await?.0)
+    }
+
+    /// Writes the rows of a query to a table that has none; how many they are.
+    pub(crate) async fn insert_rows(
+        &mut self,
+        table: &Arc<TableVersion>,
+        query: RowsQuery,
+    ) -> Result<u64, Stop> {
         let all = (0..table.def.columns.len()).collect();
-        let inserter = Inserter::new(&table, compiled(&table)?, all, &self.version)?;
+        // What its indexes are over beside its columns is computed.
+        let inserter = Inserter::new(table, compiled(table)?, all, &self.version)?;
         let mut deferred = Deferred::default();
         let mut writer = Writer {
             txn: self.txn,
@@ -161,10 +183,7 @@ impl Ddl<'_> {
             returned: Vec::new(),
             hidden: None,
         };
-        // What its indexes are over beside its columns is computed.
-        let rows = inserter.all_rows(&query, &mut writer).await?;
-        inserter.insert(&mut writer, &rows).await?;
-        Ok(rows.len())
+        inserter.fill(&query, &mut writer).await
     }
 
     pub(crate) async fn drop_materialized_views(

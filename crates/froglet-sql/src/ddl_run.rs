@@ -42,6 +42,7 @@ pub(crate) async fn run(
         )
         .hint("CREATE INDEX alone can, and blocks nobody here."));
     }
+    let stands_alone = std::mem::take(&mut session.is_last) && session.block == Block::Idle;
     session.transaction()?;
     if session.read_only {
         return Err(read_only("DDL"));
@@ -59,7 +60,7 @@ pub(crate) async fn run(
     let mut restarts = 0;
     loop {
         let mark = session.mark(true);
-        match attempt(session, prepared, revert, &limits).await {
+        match attempt(session, prepared, revert, stands_alone, &limits).await {
             Ok((done, notices)) => {
                 session.notices.extend(notices);
                 return Ok(match done {
@@ -172,6 +173,7 @@ async fn attempt(
     session: &mut Session,
     prepared: &Prepared,
     revert: Option<(i64, bool)>,
+    stands_alone: bool,
     limits: &Limits,
 ) -> Result<(Done, Vec<Notice>), Stop> {
     let db = session.db.clone();
@@ -200,6 +202,7 @@ async fn attempt(
         notices: Vec::new(),
         on_commit: Vec::new(),
         session: &session.state,
+        stands_alone,
     };
     let outcome = match revert {
         Some((id, lossy)) => match ddl.check_ddl(&prepared.statement.command) {

@@ -11,15 +11,18 @@
 
 use std::sync::Arc;
 
+use datafusion::sql::sqlparser::ast::Query;
 use froglet_engine::SqlState;
 use froglet_schema::lazy::NO_WAY;
 use froglet_schema::{
-    Applied, Change, LazyQuery, LazyVerify, MadeOf, NewColumn, NewTable, TableQuery,
+    Applied, Change, LazyQuery, LazyVerify, MadeOf, NewColumn, NewTable, ObjectId, SqlType,
+    TableQuery,
 };
 
 use crate::apply::Stop;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
+use crate::insert_plan::target_of;
 use crate::lazy_query::{Mode, refused};
 use crate::table_as_parse::TableAs;
 use crate::table_query::{self, Lazily, MadeTable};
@@ -41,21 +44,22 @@ impl Ddl<'_> {
         let Some((schema, name)) = self.free_name(create).await? else {
             return Ok("CREATE TABLE AS".to_owned());
         };
-        let query = create.query.as_ref().expect("CREATE TABLE AS has a query");
+        let given = create.query.as_ref().expect("CREATE TABLE AS has a query");
         let snapshot = self.txn.snapshot();
-        let mut made = table_query::plan(&self.names(), self.session, &snapshot, query)?;
+        let mut made = table_query::plan(&self.names(), self.session, &snapshot, given)?;
         let mut columns = std::mem::take(&mut made.columns);
         rename(names, &mut columns)?;
         crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
 
-        let made_of = crate::revert::made_of::made_of(&self.names(), query, columns.len());
+        let made_of = crate::revert::made_of::made_of(&self.names(), given, columns.len());
         let table = NewTable { schema, name, columns, constraints: Vec::new(), dictionary };
         if !with_data {
             let id = self.apply(Change::CreateTable(table)).await?.ok_or(Stop::Restart)?;
             self.on_commit.extend(AtCommit::of(id, create.on_commit));
             return Ok("CREATE TABLE AS".to_owned());
         }
-        if made.units.rows_of_one > ROWS_RUN_AT_ONCE {
+        let is_run_again = made.units.rows_of_one > ROWS_RUN_AT_ONCE;
+        if is_run_again && !self.stands_alone {
             let notice = "all rows of a table are one migration unit of the query: whenever they have \
                           changed it is run over them again, at last while their writers wait";
             self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
@@ -81,6 +85,12 @@ impl Ddl<'_> {
                     let notice = format!("table \"{name}\" is made before the commit: {why}");
                     self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
                 }
+                if is_run_again && self.stands_alone {
+                    let (id, rows) = Box::pin(self.create_as_of_now(table, given)).await?;
+                    self.catalog.note_made_of(self.txn, id, made_of);
+                    self.on_commit.extend(AtCommit::of(id, create.on_commit));
+                    return Ok(format!("SELECT {rows}"));
+                }
                 let made = self.apply_counted(Change::CreateTableAs { table, query }).await?;
                 self.note_made_of(&made, made_of);
                 let id = made.object.ok_or(Stop::Restart)?;
@@ -88,6 +98,23 @@ impl Ddl<'_> {
                 Ok(format!("SELECT {}", made.rows))
             }
         }
+    }
+
+    /// The table with the rows that the query has now, which is all that anybody knows of it where no other
+    /// statement is in the transaction: writers of what it reads are not in its way, nor it in theirs.
+    async fn create_as_of_now(
+        &mut self,
+        table: NewTable,
+        query: &Query,
+    ) -> Result<(ObjectId, u64), Stop> {
+        let types: Vec<SqlType> = table.columns.iter().map(|column| column.sql_type).collect();
+        // By the names that there are without it.
+        let query = self.rows_query(query, &types).await?;
+        let id = self.apply(Change::CreateTable(table)).await?.ok_or(Stop::Restart)?;
+        let table = self.table_by_id(id)?;
+        let targets = table.def.columns.iter().map(target_of).collect();
+        let rows = self.insert_rows(&table, query.cast_to(targets)?).await?;
+        Ok((id, rows))
     }
 
     /// Of what a table was made, for who reverts it.
@@ -163,6 +190,9 @@ impl Choice {
             Err(why) => why,
             Ok(lazily) if lazily.verify != LazyVerify::Nothing => {
                 "every row would be looked at, as the query may fail for some"
+            }
+            Ok(lazily) if lazily.is_whole() => {
+                "all its rows are one unit, which the first to read would wait for"
             }
             Ok(lazily) => match hindrance(&lazily.query) {
                 None => return Ok(Choice::Lazy(lazily, "nothing is to be verified")),

@@ -126,6 +126,51 @@ impl Inserter {
         Ok(all)
     }
 
+    /// Inserts the rows of a query that does not see them, and shows `written` those of each chunk; how many
+    /// they are.
+    async fn insert_as_they_come(
+        &self,
+        query: &query_rows::RowsQuery,
+        writer: &mut Writer<'_>,
+        written: &mut (dyn FnMut(&[Row]) -> Result<(), SqlError> + Send),
+    ) -> Result<u64, Stop> {
+        let session: &SessionState = writer.session;
+        let mut count = 0;
+        let mut stream = query.start(writer).await?;
+        while let Some(given) = query.next(&mut stream, writer.limits).await? {
+            let mut given = given.peekable();
+            while given.peek().is_some() {
+                let mut gathering = Gathering::new(session);
+                let mut rows = Vec::new();
+                while rows.len() < CHUNK_ROWS
+                    && !gathering.is_large()
+                    && let Some(row) = given.next()
+                {
+                    rows.push(self.completed(row, writer.eval, &mut gathering)?);
+                }
+                self.insert(writer, &rows).await?;
+                count += rows.len() as u64;
+                written(&rows)?;
+                gathering.written();
+            }
+        }
+        Ok(count)
+    }
+
+    /// Fills a table that has no rows with those of a query; how many they are.
+    pub(crate) async fn fill(
+        &self,
+        query: &query_rows::RowsQuery,
+        writer: &mut Writer<'_>,
+    ) -> Result<u64, Stop> {
+        if !query.may_read(self.table.def.id) {
+            return self.insert_as_they_come(query, writer, &mut |_| Ok(())).await;
+        }
+        let rows = self.all_rows(query, writer).await?;
+        self.insert(writer, &rows).await?;
+        Ok(rows.len() as u64)
+    }
+
     /// A row of a query, complete.
     fn completed(
         &self,
@@ -193,35 +238,18 @@ impl InsertPlan {
         query: &query_rows::RowsQuery,
         writer: &mut Writer<'_>,
     ) -> Result<Written, Stop> {
-        let session: &SessionState = writer.session;
-        let mut written = Written { rows: 0, returned: self.returning.as_ref().map(|_| vec![]) };
+        let (session, eval): (&SessionState, _) = (writer.session, writer.eval);
+        let mut returned = self.returning.as_ref().map(|_| vec![]);
         let mut answer = Gathering::new(session);
-        let mut stream = query.start(writer).await?;
-        loop {
-            let Some(given) = query.next(&mut stream, writer.limits).await? else {
-                return Ok(written);
-            };
-            let mut given = given.peekable();
-            while given.peek().is_some() {
-                let mut gathering = Gathering::new(session);
-                let mut rows = Vec::new();
-                while rows.len() < CHUNK_ROWS
-                    && !gathering.is_large()
-                    && let Some(row) = given.next()
-                {
-                    rows.push(self.inserter.completed(row, writer.eval, &mut gathering)?);
-                }
-                self.inserter.insert(writer, &rows).await?;
-                written.rows += rows.len() as u64;
-                if let (Some(all), Some(mut more)) =
-                    (&mut written.returned, self.returned(&rows, writer.eval)?)
-                {
-                    more.iter().try_for_each(|row| answer.row(row))?;
-                    all.append(&mut more);
-                }
-                gathering.written();
+        let mut written = |rows: &[Row]| {
+            if let (Some(all), Some(mut more)) = (&mut returned, self.returned(rows, eval)?) {
+                more.iter().try_for_each(|row| answer.row(row))?;
+                all.append(&mut more);
             }
-        }
+            Ok(())
+        };
+        let rows = self.inserter.insert_as_they_come(query, writer, &mut written).await?;
+        Ok(Written { rows, returned })
     }
 
     /// The complete rows, before any is inserted.

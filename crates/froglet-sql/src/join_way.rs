@@ -31,6 +31,8 @@ pub(crate) enum JoinWay {
     Rows,
     /// The third.
     Pairs,
+    /// None of them: the whole query at once, join or not.
+    Whole,
 }
 
 /// What `froglet.migration_join` says.
@@ -74,6 +76,7 @@ impl Join {
                     .to_owned()
             }
             JoinWay::Pairs => format!("pair by pair, {why}"),
+            JoinWay::Whole => "all rows at once".to_owned(),
         }
     }
 }

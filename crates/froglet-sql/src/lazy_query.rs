@@ -82,7 +82,7 @@ struct Recipe<'a> {
     query: String,
     /// The table of whose rows each makes one, if there is such.
     source: Option<ObjectId>,
-    /// The way of a join: by keys or rows, where it does not say.
+    /// The way of a join, or of what is made all at once: by keys or rows, where it does not say.
     #[serde(default)]
     join: Option<JoinWay>,
     session: Cow<'a, FrozenValues>,
@@ -111,7 +111,8 @@ pub(crate) fn recipe(
         return None;
     }
     let session = Cow::Borrowed(frozen.values());
-    let (source, join) = (lazily.source, lazily.join.as_ref().map(|join| join.way));
+    let way = lazily.join.as_ref().map(|join| join.way);
+    let (source, join) = (lazily.source, way.or(lazily.is_whole().then_some(JoinWay::Whole)));
     let recipe = Recipe { query: text, source, join, session, types: Some(types) };
     let recipe = serde_json::to_string(&recipe).expect("a recipe has only string keys");
     let catalog = closed::only_tables(names.catalog, &tables);

@@ -15,7 +15,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -26,6 +26,7 @@ use datafusion::physical_plan::{
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{Direction, Row, RowId, Snapshot};
 use froglet_schema::TableVersion;
+use futures::TryStreamExt;
 
 use crate::error::SqlError;
 use crate::provider::Hidden;
@@ -167,7 +168,7 @@ impl ExecutionPlan for TableScan {
     fn execute(
         &self,
         partition: usize,
-        _context: Arc<TaskContext>,
+        context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let step = self.properties.partitioning.partition_count();
         let walk = match &self.access {
@@ -183,9 +184,19 @@ impl ExecutionPlan for TableScan {
             Access::Index(index) => Walk::Unopened(index.clone()),
         };
         let reader = Reader { source: self.source(), walk };
+        let rows = context.session_config().batch_size();
         let stream = futures::stream::try_unfold(reader, |mut reader| async move {
-            Ok(reader.next_batch()?.map(|batch| (batch, reader)))
+            Ok::<_, DataFusionError>(reader.next_batch()?.map(|batch| (batch, reader)))
         });
+        if rows < ROWS_PER_BLOCK {
+            let parts = move |batch: RecordBatch| {
+                let all = batch.num_rows();
+                let part = move |at| Ok(batch.slice(at, rows.min(all - at)));
+                futures::stream::iter((0..all).step_by(rows).map(part))
+            };
+            let stream = stream.map_ok(parts).try_flatten();
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream)));
+        }
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream)))
     }
 

@@ -9,6 +9,7 @@
 //! what nothing tells is text; a second planning has them all.
 
 pub(crate) mod account;
+pub(crate) mod batch_rows;
 pub(crate) mod concatenation;
 pub(crate) mod counts;
 pub(crate) mod named_windows;
@@ -500,7 +501,9 @@ impl PlannedQuery {
             hidden: env.hidden.clone(),
             once: OnceRows::default(),
         };
-        Ok((plan, query_run::state(env, Some(scope))))
+        let mut state = query_run::state(env, Some(scope));
+        batch_rows::shorten(&mut state, &plan).map_err(map_df_error)?;
+        Ok((plan, state))
     }
 
     /// The plan with its parameters bound.

@@ -119,6 +119,8 @@ pub struct Session {
     pub(crate) unlimited: bool,
     /// Nobody else is served by this thread: it may wait for the disk.
     pub(crate) alone: bool,
+    /// Its client sends no other statement before the transaction ends, if that is implicit.
+    pub(crate) is_last: bool,
     /// The statement that runs is of a simple query: its result is described with its rows.
     pub(crate) undescribed: bool,
     /// Queries are kept for whoever fetches their rows (`columnar/mod.rs`).
@@ -160,6 +162,7 @@ impl Session {
             cursors: Cursors::default(),
             unlimited: false,
             alone: false,
+            is_last: false,
             undescribed: false,
             pinning: false,
             can_listen: false,
@@ -376,6 +379,11 @@ impl Session {
     /// Whether this thread serves nobody else now: then it may wait for the disk by itself.
     pub fn set_alone(&mut self, alone: bool) {
         self.alone = alone;
+    }
+
+    /// Whether an implicit transaction ends after the statement that is to run next.
+    pub fn set_last(&mut self, is_last: bool) {
+        self.is_last = is_last;
     }
 
     /// Runs a bound statement with values for its parameters.

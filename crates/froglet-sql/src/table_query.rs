@@ -29,7 +29,7 @@ use crate::functions::SessionState;
 use crate::insert_plan::CastTarget;
 use crate::join_way::{self, Join, JoinWay, Wanted};
 use crate::lookup_query::{FlatJoin, Looked};
-use crate::migrate::may_fail;
+use crate::migrate::{may_fail, whole};
 use crate::query::QueryEnv;
 use crate::resolve::{self, Names, Relation};
 use crate::returning::{self, Item};
@@ -75,8 +75,14 @@ impl Lazily {
         match self.query {
             LazyQuery::Rows(..) => "a bitmap, two bits a row",
             LazyQuery::Pairs(..) => "a bitmap, two bits a row, and a hash map of pairs of rows",
+            LazyQuery::Units(_) if self.is_whole() => "one flag",
             LazyQuery::Units(_) => "a hash map of keys",
         }
+    }
+
+    /// Whether all its rows are one unit.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(&self.query, LazyQuery::Units(query) if query.is_whole())
     }
 }
 
@@ -246,7 +252,12 @@ fn of_units(
         Some((way, driver)) => joined.as_it_was(way, driver)?,
         None => match query::not_under_another_catalog(query, &env) {
             Some(why) => Err(why),
-            None => joined.lazily()?,
+            None => match joined.lazily()? {
+                Err(why) if whole::may_be(&plan).map_err(df_error::map_df_error)? => {
+                    joined.at_once(why)?
+                }
+                lazily => lazily,
+            },
         },
     };
     let divide = || units::divide(&plan, &mut stages);
@@ -331,6 +342,7 @@ impl Joined<'_> {
         let join = FlatJoin::of(self.plan).map_err(df_error::map_df_error)?;
         let looked = match (way, &join) {
             (JoinWay::Keys, _) => return self.by_keys(""),
+            (JoinWay::Whole, _) => return self.at_once("it is another query"),
             (_, None) => Ok(None),
             (JoinWay::Rows, Some(join)) => join.by_rows(&targets, driver, context),
             (JoinWay::Pairs, Some(join)) => {
@@ -345,6 +357,34 @@ impl Joined<'_> {
 
     /// Key by key; of a join because of `why`.
     fn by_keys(&self, why: &str) -> IfLazily {
+        let (query, unit) = match self.of_tables()? {
+            Ok(found) => found,
+            Err(why) => return Ok(Err(why)),
+        };
+        let inputs = query.inputs().len();
+        if (0..inputs).any(|input| query.key(input).is_none()) {
+            return Ok(Err(
+                "its query does not make its rows of groups, or keys, of plain columns",
+            ));
+        }
+        let join = (inputs > 1).then(|| Join::new(JoinWay::Keys, why));
+        let (query, verify) = (LazyQuery::Units(Arc::new(query)), LazyVerify::Nothing);
+        Ok(Ok(Lazily { source: None, query, unit, join, verify, recipe: String::new() }))
+    }
+
+    /// All rows at once, as they cannot be made one by one because of `why`.
+    fn at_once(&self, why: &'static str) -> IfLazily {
+        let query = match self.of_tables()? {
+            Ok((query, _)) if !query.inputs().is_empty() => query.as_whole(),
+            _ => return Ok(Err(why)),
+        };
+        let (query, verify) = (LazyQuery::Units(Arc::new(query)), LazyVerify::Nothing);
+        let unit = "all rows".to_owned();
+        Ok(Ok(Lazily { source: None, query, unit, join: None, verify, recipe: String::new() }))
+    }
+
+    /// The query in units, and what these are called, if it reads tables alone and cannot fail.
+    fn of_tables(&self) -> Result<Result<(DividedQuery, String), &'static str>, SqlError> {
         let mut stages = Stages::new(self.snapshot, u64::MAX);
         let divide = || Ok((units::divide(self.plan, &mut stages)?, origins::of(self.plan)?));
         let divided: datafusion::error::Result<_> = self.context.enter(divide);
@@ -359,16 +399,7 @@ impl Joined<'_> {
         let divided = Divided { driver: None, ..divided };
         let unit = divided.units();
         let query = divided_query(divided, self.columns, self.env, self.context)?;
-        let query = query.with_origins(origins);
-        let inputs = query.inputs().len();
-        if (0..inputs).any(|input| query.key(input).is_none()) {
-            return Ok(Err(
-                "its query does not make its rows of groups, or keys, of plain columns",
-            ));
-        }
-        let join = (inputs > 1).then(|| Join::new(JoinWay::Keys, why));
-        let (query, verify) = (LazyQuery::Units(Arc::new(query)), LazyVerify::Nothing);
-        Ok(Ok(Lazily { source: None, query, unit, join, verify, recipe: String::new() }))
+        Ok(Ok((query.with_origins(origins), unit)))
     }
 }
 

@@ -68,6 +68,7 @@ pub(crate) struct DividedQuery {
     origins: Vec<Option<(usize, ColumnId)>>,
     covers: Vec<usize>,
     unique: Option<Vec<usize>>,
+    is_whole: bool,
     /// Nobody can know which values have one print.
     printer: QualityRandomState,
     /// The columns of the new table.
@@ -121,6 +122,7 @@ impl DividedQuery {
             origins: Vec::new(),
             covers: Vec::new(),
             unique: None,
+            is_whole: false,
             printer,
             targets,
             reads_others,
@@ -141,6 +143,11 @@ impl DividedQuery {
             unique: origins.unique,
             ..self
         }
+    }
+
+    /// As a table needs it all rows of which are made at once.
+    pub(crate) fn as_whole(self) -> DividedQuery {
+        DividedQuery { is_whole: true, origins: Vec::new(), covers: Vec::new(), ..self }
     }
 
     async fn run(&self, rows: Arc<dyn UnitRows>, make: &mut Makes<'_>) -> Run {
@@ -223,6 +230,10 @@ impl UnitQuery for DividedQuery {
 
     fn key(&self, input: usize) -> Option<Vec<ColumnId>> {
         self.key_columns[input].clone()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     fn origin(&self, output: usize) -> Option<(usize, ColumnId)> {

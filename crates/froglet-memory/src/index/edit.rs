@@ -10,6 +10,7 @@ use super::latch::{Latch, Restart};
 use super::node::{
     Node, PREFIX_BYTES_MAX, SLOTS_MAX, Seen, Shape, Slot, heap_from_raw, suffix_len,
 };
+use crate::reclaim;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Why reading a node under its own latch cannot ask for a restart.
@@ -38,7 +39,10 @@ impl Memory<'_> {
         self.account.sub(heap_words as usize * size_of::<u64>());
         // SAFETY: as the caller promises, only readers pinned before now can still hold it, and
         // the epoch waits for them.
-        unsafe { self.guard.defer_unchecked(move || drop(Box::from_raw(node))) };
+        unsafe {
+            let give_back = move || drop(Box::from_raw(node));
+            self.guard.defer_unchecked(reclaim::counted(give_back));
+        }
     }
 
     /// Replaces the heap of a node by a new one (I4), whose first `used` words are in use.
@@ -56,7 +60,10 @@ impl Memory<'_> {
             self.account.sub(old_words as usize * size_of::<u64>());
             // SAFETY: I4: the pair was the node's heap and is not reachable from it any more;
             // readers that still have it were pinned before now.
-            unsafe { self.guard.defer_unchecked(move || drop(heap_from_raw(old, old_words))) };
+            unsafe {
+                let give_back = move || drop(heap_from_raw(old, old_words));
+                self.guard.defer_unchecked(reclaim::counted(give_back));
+            }
         }
     }
 }

@@ -40,7 +40,8 @@ struct Exchange<'a> {
     sync: bool,
 }
 
-const SYNC: &[u8] = b"S\0\0\0\x04";
+/// The message as it is sent.
+pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 
 impl<'a> Exchange<'a> {
     fn at_front(input: &'a [u8]) -> Option<Exchange<'a>> {

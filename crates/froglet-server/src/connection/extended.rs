@@ -9,6 +9,7 @@ use froglet_sql::types::binary::utf8;
 use froglet_sql::types::{from_binary, from_text};
 use froglet_sql::{Outcome, Prepared, RowStream, Rows, SqlError, Tag, TransactionStatus};
 
+use super::at_once::SYNC;
 use super::portal::{Cursor, Portal, State};
 use super::rows::{Formats, describe, unsupported_format, write_row};
 use super::{Connection, Stop};
@@ -190,6 +191,7 @@ impl Connection {
         name: &str,
         max_rows: u32,
     ) -> Result<(), Stop> {
+        self.session.set_last(self.channel.input().starts_with(SYNC));
         let tag = match std::mem::replace(&mut portal.state, State::Spent) {
             State::Bound(values) => match self.run_statement(&portal.prepared, values).await? {
                 Outcome::Rows(stream) => {

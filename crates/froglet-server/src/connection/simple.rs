@@ -16,6 +16,7 @@ impl Connection {
         self.unnamed = None;
         self.portals.remove("");
         if let Some((prepared, values)) = self.session.recall(text) {
+            self.session.set_last(true);
             let outcome = self.run_statement(&prepared, values).await?;
             self.answer(outcome, true).await?;
             self.end_implicit(true).await?;
@@ -33,6 +34,7 @@ impl Connection {
         }
         let last = statements.len().saturating_sub(1);
         for (i, statement) in statements.iter().enumerate() {
+            self.session.set_last(i == last);
             self.simple_statement(statement, i == last).await?;
         }
         self.end_implicit(true).await?;

@@ -42,6 +42,7 @@ impl Session {
         for statement in &statements {
             refuse_block(&statement.command)?;
         }
+        self.set_last(false);
         for statement in before {
             match self.simple(statement).await? {
                 // A query may do something, too.
@@ -49,6 +50,7 @@ impl Session {
                 outcome => drop(self.answer_of(outcome).await?),
             }
         }
+        self.set_last(true);
         self.pinning = true;
         let outcome = self.simple(last).await;
         self.pinning = false;

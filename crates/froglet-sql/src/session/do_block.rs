@@ -232,6 +232,7 @@ pub(crate) async fn run(session: &mut Session, block: &DoBlock) -> Result<(), Sq
 }
 
 async fn run_all(session: &mut Session, statements: &[Inner]) -> Result<(), SqlError> {
+    session.set_last(false);
     for Inner { text, line } in statements {
         let place = format!("PL/pgSQL function inline_code_block line {line} at SQL statement");
         run_one(session, text).await.map_err(|error| within(error, text).context(place))?;
