@@ -54,6 +54,18 @@ def without_queries(dumped):
     return re.sub(r"^(CREATE (?:MATERIALIZED )?VIEW [^\n]* AS)\n.*?(;\n|\n  WITH NO DATA;\n)", r"\1\2", dumped, flags=re.MULTILINE | re.DOTALL)
 
 
+def read_again(dumped):
+    """What PostgreSQL prints of what it printed. A list of varchars that is cast, it prints as (ARRAY[…])::text[]; read again,
+    that is a cast of each element."""
+    element = "'(?:[^']|'')*'::character varying"
+
+    def of_each(found):
+        elements = re.findall(element, found[1])
+        return f"(ARRAY[{', '.join(f'({element})::text' for element in elements)}])"
+
+    return re.sub(rf"\(\(ARRAY\[((?:{element}(?:, )?)+)\]\)::text\[\]\)", of_each, dumped)
+
+
 def restored(dumped, server):
     errors = server.psql(dumped, "-q", check=False).stderr
     assert errors == "", f"{errors}\n{dumped}"
@@ -68,12 +80,12 @@ def test_dumps_restore(start, postgres, seed):
     assert without_queries(ours) == without_queries(theirs)
     restored(ours, second)
     assert rows(second) == rows(froglet)
-    assert dump(second) == ours
+    assert dump(second) == read_again(ours)
     restored(theirs, third)
     assert rows(third) == rows(froglet)
-    assert without_queries(dump(third)) == without_queries(theirs)
+    assert without_queries(dump(third)) == read_again(without_queries(theirs))
     expected = rows(froglet)
     copy = postgres.fresh_database()
     restored(ours, copy)
     assert rows(copy) == expected
-    assert without_queries(dump(copy)) == without_queries(ours)
+    assert without_queries(dump(copy)) == read_again(without_queries(ours))
