@@ -12,10 +12,10 @@ use std::collections::HashSet;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind as Kind,
-    TableAlias, TableFactor,
+    SetExpr, TableAlias, TableFactor,
 };
 
-use crate::rewrite::{each_select, folded};
+use crate::rewrite::folded;
 use crate::rewrite_rows::{Parts, Row, Sight, name_of, parts_of};
 use crate::walk::{self, Change, Flow, GO_ON, Look};
 
@@ -140,7 +140,17 @@ fn tables_of(query: &Query) -> HashSet<String> {
 }
 
 fn each_select_of(query: &Query, f: &mut dyn FnMut(&Select)) {
-    each_select(&mut query.body.clone(), &mut |select| f(select));
+    fn within(body: &SetExpr, f: &mut dyn FnMut(&Select)) {
+        match body {
+            SetExpr::Select(select) => f(select),
+            SetExpr::SetOperation { left, right, .. } => {
+                within(left, f);
+                within(right, f);
+            }
+            _ => {}
+        }
+    }
+    within(&query.body, f);
 }
 
 fn other(name: &str) -> Ident {
