@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    AlterIndexOperation, BinaryOperator, CreateIndex, Expr, Ident, IndexColumn, IndexType,
-    ObjectName,
+    AlterIndexOperation, BinaryOperator, CreateIndex, DataType, Expr, Ident, IndexColumn,
+    IndexType, ObjectName, Value,
 };
 use froglet_engine::{ColumnId, ColumnType, SqlState};
 use froglet_schema::change::{NewHidden, NewKeyPart};
@@ -65,7 +65,8 @@ impl Ddl<'_> {
             nulls_equal: create.nulls_distinct == Some(false),
             ..NewIndex::default()
         };
-        if let Some(predicate) = &create.predicate {
+        // Of every row it is no condition.
+        if let Some(predicate) = create.predicate.as_ref().filter(|p| !is_true(p)) {
             index.hidden.push(self.hidden_predicate(table, predicate)?);
             index.notes.partial = true;
             index.columns.push(NewKeyPart::plain(index.hidden[0].column.name.clone()));
@@ -500,4 +501,14 @@ fn options(with: &[Expr]) -> Result<Vec<String>, SqlError> {
         kept.push(format!("{name}={value}"));
     }
     Ok(kept)
+}
+
+/// Whether it is the constant.
+fn is_true(predicate: &Expr) -> bool {
+    match predicate {
+        Expr::Nested(inner) => is_true(inner),
+        Expr::Cast { expr, data_type: DataType::Bool | DataType::Boolean, .. } => is_true(expr),
+        Expr::Value(value) => value.value == Value::Boolean(true),
+        _ => false,
+    }
 }

@@ -1,6 +1,7 @@
 //! PostgreSQL's SQL as sqlparser reads it, but for the right side of IS [NOT] DISTINCT FROM, of which
 //! sqlparser takes an AND or OR that follows for a part, for BETWEEN SYMMETRIC, which it does not know, for
-//! prefix operators, which bind otherwise and are printed side by side, and for IN of a list that begins with a query.
+//! prefix operators, which bind otherwise and are printed side by side, for IN of a list that begins with a query,
+//! and for comparisons side by side, of which PostgreSQL has none: `1 < 2 = true` is an error of syntax.
 
 use std::any::TypeId;
 
@@ -80,6 +81,30 @@ fn operand(expr: Expr) -> Expr {
     match expr {
         Expr::UnaryOp { .. } | Expr::BinaryOp { .. } => Expr::Nested(Box::new(expr)),
         expr => expr,
+    }
+}
+
+/// Whether what comes next may not stand behind `left`, without parentheses around it: an operator of the same rank,
+/// where `left` ends with an operand of its own. `x IN (…) IN (…)` may, and so may `x IS NULL IS NULL`.
+fn is_side_by_side(parser: &Parser, left: &Expr) -> bool {
+    use Keyword::{BETWEEN, ILIKE, IN, IS, LIKE, NOT, NOTNULL, SIMILAR};
+    use Token::{Eq, Gt, GtEq, Lt, LtEq, Neq};
+    let next = &parser.peek_token_ref().token;
+    let word = |words: &[Keyword]| match next {
+        Token::Word(word) => words.contains(&word.keyword),
+        _ => false,
+    };
+    match left {
+        Expr::BinaryOp { op, .. } => {
+            use BinaryOperator as Op;
+            matches!(op, Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq)
+                && matches!(next, Eq | Neq | Lt | LtEq | Gt | GtEq)
+        }
+        Expr::Between { .. } | Expr::Like { .. } | Expr::ILike { .. } | Expr::SimilarTo { .. } => {
+            word(&[BETWEEN, ILIKE, IN, LIKE, NOT, SIMILAR])
+        }
+        Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => word(&[IS, NOTNULL]),
+        _ => false,
     }
 }
 
@@ -180,6 +205,16 @@ impl Dialect for Postgres {
         left: &Expr,
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if is_side_by_side(parser, left) {
+            return Some(parser.expected_ref("end of expression", parser.peek_token_ref()));
+        }
+        // An operator that anybody might make, and nobody has made.
+        if parser.consume_token(&Token::DoubleEq) {
+            let op = BinaryOperator::PGCustomBinaryOperator(vec!["==".to_owned()]);
+            let right = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
+            let left = Box::new(left.clone());
+            return Some(right.map(|right| Expr::BinaryOp { left, op, right: Box::new(right) }));
+        }
         if let Some(negated) = symmetric(parser) {
             return Some(self.parse_symmetric(parser, left, negated));
         }
@@ -277,7 +312,7 @@ impl Dialect for Postgres {
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
         // sqlparser's is one between those of + and of other operators.
-        if parser.peek_token_ref().token == Token::Sharp {
+        if matches!(parser.peek_token_ref().token, Token::Sharp | Token::DoubleEq) {
             return Some(Ok(self.prec_value(Precedence::PgOther)));
         }
         THEIRS.get_next_precedence(parser)

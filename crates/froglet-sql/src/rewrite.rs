@@ -36,7 +36,8 @@ use datafusion::sql::sqlparser::ast::{self, Expr, VisitMut};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
-use crate::plan::rewrite::{exists, table_calls};
+use crate::plan::rewrite::numbers::{self, marked, unmark};
+use crate::plan::rewrite::{alike_in_sets, beside_sets, exists, hidden_tables, table_calls};
 use crate::planning::registry;
 use crate::query::{named_windows, recursion, shadowed_parts};
 use crate::semantics::cast_names;
@@ -191,6 +192,9 @@ impl Change for Rewriter {
     }
 
     fn query(&mut self, query: &mut ast::Query) {
+        if self.parts.is_empty() {
+            hidden_tables::rename(query);
+        }
         if let Err(e) = named_windows::write_out(query) {
             self.failed.get_or_insert(e);
         }
@@ -207,6 +211,7 @@ impl Change for Rewriter {
         // Names come from what is written, not from what it is rewritten to.
         name_columns(query);
         cast_names::distinguish(query);
+        alike_in_sets::distinguish(query, &parts);
         rewrite_elements::rewrite(query, &parts);
         if let Err(e) = self.levels.enter(query, &parts) {
             self.failed.get_or_insert(e);
@@ -239,6 +244,7 @@ impl Change for Rewriter {
     }
 
     fn select_end(&mut self, select: &mut ast::Select) {
+        beside_sets::name_apart(select);
         restore_positions(select);
     }
 }
@@ -302,9 +308,6 @@ fn each_condition(select: &mut ast::Select, f: &mut dyn FnMut(&mut Expr)) {
     on.chain(&mut select.selection).chain(&mut select.having).for_each(f);
 }
 
-/// The type that marks a literal rewritten here.
-const MARK: ast::DataType = ast::DataType::Int4(None);
-
 fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
     rewrite_calls::rewrite(expr)?;
     rewrite_subquery::refuse_empty(expr)?;
@@ -315,45 +318,10 @@ fn rewrite_one(expr: &mut Expr) -> Result<(), SqlError> {
             {
                 return Err(SqlError::unsupported("a bit string"));
             }
-            let ast::Value::Number(digits, _) = &mut value.value else { return Ok(()) };
-            if digits.replace('_', "").parse::<i32>().is_ok() {
-                *expr = cast_mark(take(expr));
-            } else if digits.contains(['e', 'E']) || digits.len() > DECIMAL_DIGITS {
-                // 1e3 is a numeric, and so is what has more digits than the planner's numbers.
-                *expr = numeric_literal(digits.clone());
-            } else if digits.parse::<u64>().is_ok_and(|number| i64::try_from(number).is_err()) {
-                // No bigint, so a numeric; the planner would make it an unsigned integer.
-                digits.push('.');
-            }
+            numbers::literal(expr);
         }
-        // DataFusion has it of numbers of its own alone.
-        Expr::UnaryOp { op: ast::UnaryOperator::Plus, expr: inner }
-            if !matches!(**inner, Expr::Value(_)) =>
-        {
-            let zero = Expr::Value(ast::Value::Number("0".to_owned(), false).with_empty_span());
-            *expr = Expr::BinaryOp {
-                left: Box::new(cast_mark(zero)),
-                op: ast::BinaryOperator::Plus,
-                right: Box::new(Expr::Nested(Box::new(take(inner)))),
-            };
-        }
-        Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: inner } => {
-            if let Expr::Value(value) = &mut **inner
-                && let ast::Value::Number(digits, _) = &mut value.value
-                && digits == "9223372036854775808."
-            {
-                // The smallest bigint.
-                digits.pop();
-            }
-            // -5 is one literal, not the negative of one.
-            if let Some(number) = marked(inner) {
-                let number = number.clone();
-                **inner = number;
-                *expr = cast_mark(take(expr));
-            } else if !matches!(**inner, Expr::Value(_)) {
-                *expr = negative(take(inner));
-            }
-        }
+        Expr::UnaryOp { op: ast::UnaryOperator::Plus, .. } => numbers::plus(expr),
+        Expr::UnaryOp { op: ast::UnaryOperator::Minus, .. } => numbers::minus(expr),
         Expr::Interval(_) => {
             if let Expr::Interval(interval) = take(expr) {
                 *expr = rewrite_interval::cast(interval)?;
@@ -450,42 +418,13 @@ pub fn null() -> Expr {
     Expr::Value(ast::ValueWithSpan { value: ast::Value::Null, span: Span::empty() })
 }
 
-fn take(expr: &mut Expr) -> Expr {
+pub(crate) fn take(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, null())
 }
 
 /// The name of a select list's column, as an alias.
 pub fn figure_alias(expr: &Expr) -> ast::Ident {
     ast::Ident::with_quote('"', figure_name(expr))
-}
-
-fn cast_mark(number: Expr) -> Expr {
-    Expr::Cast {
-        kind: ast::CastKind::DoubleColon,
-        expr: Box::new(number),
-        data_type: MARK,
-        array: false,
-        format: None,
-    }
-}
-
-/// Digits that the planner's numbers have at most.
-const DECIMAL_DIGITS: usize = 38;
-
-fn numeric_literal(digits: String) -> Expr {
-    let text = ast::Value::SingleQuotedString(digits.replace('_', "")).with_empty_span();
-    Expr::Cast {
-        kind: ast::CastKind::DoubleColon,
-        expr: Box::new(Expr::Value(text)),
-        data_type: ast::DataType::Numeric(ast::ExactNumberInfo::None),
-        array: false,
-        format: None,
-    }
-}
-
-/// A call of the checked minus.
-fn negative(operand: Expr) -> Expr {
-    call(crate::semantics::arith::NEGATIVE, vec![operand])
 }
 
 /// A call of a function.
@@ -506,21 +445,6 @@ pub fn call(name: &str, args: Vec<Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
-}
-
-/// The number inside a literal rewritten here.
-fn marked(expr: &Expr) -> Option<&Expr> {
-    let Expr::Cast { kind: ast::CastKind::DoubleColon, expr, data_type, .. } = expr else {
-        return None;
-    };
-    let number = matches!(&**expr, Expr::Value(v) if matches!(v.value, ast::Value::Number(..)));
-    (number && *data_type == MARK).then_some(expr)
-}
-
-fn unmark(expr: &mut Expr) {
-    if let Some(number) = marked(expr) {
-        *expr = number.clone();
-    }
 }
 
 /// A number of rows; one with digits after the point is rounded.

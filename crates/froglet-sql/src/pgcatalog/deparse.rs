@@ -32,7 +32,7 @@ pub fn default_text(
 /// What was printed with parentheses around every operator, with those alone that it needs.
 pub fn pretty_text(text: &str, table: &TableDef) -> Option<String> {
     let expr = parse(text)?;
-    let printer = Printer::new(Columns::Of(table), true, None);
+    let printer = Printer::new(Columns::Of(table), true, None).of_printed();
     let text = printer.text(&expr);
     (!printer.guessed.get()).then_some(text)
 }

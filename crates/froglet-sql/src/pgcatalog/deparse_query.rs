@@ -40,7 +40,7 @@ pub(crate) fn query_text(
         return None;
     }
     let FromClause { sources, merged, .. } = from;
-    let printer = Printer::new(Columns::From(&sources), pretty, Some(session));
+    let printer = Printer::new(Columns::From(&sources), pretty, Some(session)).in_clause();
     let printing = Printing { printer, sources: &sources, merged };
     let columns = printing.columns(select)?;
     if columns.len() != view.columns.len() {
@@ -55,12 +55,22 @@ pub(crate) fn query_text(
         })
         .collect();
     let distinct = if select.distinct.is_some() { "DISTINCT " } else { "" };
-    let mut text = format!(" SELECT {distinct}{}", list.join(",\n    "));
+    let mut text = format!(" SELECT {distinct}");
+    for (at, column) in list.iter().enumerate() {
+        let separator = match column.starts_with('\n') {
+            _ if at == 0 => "",
+            true => ",",
+            false => ",\n    ",
+        };
+        text.push_str(separator);
+        append(&mut text, column);
+    }
     if !items.is_empty() {
         text.push_str(&format!("\n   FROM {}", items.join(",\n    ")));
     }
     if let Some(condition) = &select.selection {
-        text.push_str(&format!("\n  WHERE {}", printing.printer.text(condition)));
+        text.push_str("\n  WHERE ");
+        append(&mut text, &printing.printer.text(condition));
     }
     let GroupByExpr::Expressions(groups, _) = &select.group_by else { return None };
     if !groups.is_empty() {
@@ -69,7 +79,8 @@ pub(crate) fn query_text(
         text.push_str(&format!("\n  GROUP BY {}", groups.join(", ")));
     }
     if let Some(condition) = &select.having {
-        text.push_str(&format!("\n HAVING {}", printing.printer.text(condition)));
+        text.push_str("\n HAVING ");
+        append(&mut text, &printing.printer.text(condition));
     }
     if let Some(order) = &query.order_by {
         let OrderByKind::Expressions(orders) = &order.kind else { return None };
@@ -104,6 +115,14 @@ pub(crate) fn query_text(
         Some(_) => return None,
     }
     (!printing.printer.guessed.get()).then(|| format!("{text};"))
+}
+
+/// What begins a line of its own leaves no blank behind.
+fn append(text: &mut String, part: &str) {
+    if part.starts_with('\n') {
+        text.truncate(text.trim_end_matches(' ').len());
+    }
+    text.push_str(part);
 }
 
 fn is_known(select: &Select) -> bool {
@@ -228,7 +247,8 @@ impl FromClause<'_> {
             let on = match constraint {
                 JoinConstraint::On(condition) => {
                     let columns = Columns::From(&self.sources);
-                    let printer = Printer::new(columns, self.pretty, Some(self.session));
+                    let printer =
+                        Printer::new(columns, self.pretty, Some(self.session)).in_clause();
                     let condition = printer.text(condition);
                     if printer.guessed.get() {
                         return None;

@@ -28,6 +28,7 @@ use froglet_schema::def::FIRST_USER_ID;
 use super::fields::field_of;
 use super::{
     calls, cast_names, common, enums, expr_names, kinds, measures, numerics, operators, quantified,
+    zeros,
 };
 use crate::context::{NoSession, SessionFunctions, current_session, session_here};
 use crate::error::SqlError;
@@ -70,6 +71,7 @@ pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
 fn order_by_measures(mut node: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
     if let LogicalPlan::Sort(sort) = &mut node {
         measures::order(&mut sort.expr, schema)?;
+        zeros::order_but_last(&mut sort.expr, schema);
     }
     Ok(node)
 }
@@ -85,6 +87,9 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             let mut compared = enums::compare(node, schema)?;
             compared.transformed |= in_one_zone;
             compared.transformed |= measures::compare(&mut compared.data, schema)?;
+            if let Expr::InList(list) = &mut compared.data {
+                compared.transformed |= zeros::in_list(list, schema);
+            }
             Ok(match compared.data {
                 Expr::InList(list) if list.list.iter().any(Expr::any_column_refs) => {
                     Transformed::yes(each_compared(list))
@@ -147,7 +152,8 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             let mut changed =
                 swapped | super::aggregates::widen(call.func.name(), &mut call.params.args, schema);
             if call.params.distinct && call.func.name() == "count" {
-                changed |= measures::measure_all(&mut call.params.args, schema)?;
+                changed |= measures::measure_all(&mut call.params.args, schema)?
+                    | zeros::one_zero(&mut call.params.args, schema);
             }
             let is_measured = |arg: &Expr| measures::is_measured(arg, schema);
             if call.params.distinct && call.params.args.iter().any(is_measured) {
@@ -170,7 +176,9 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             let swapped = typed
                 | swapped
                 | measures::order(&mut call.params.order_by, schema)?
-                | measures::measure_all(&mut call.params.partition_by, schema)?;
+                | measures::measure_all(&mut call.params.partition_by, schema)?
+                | zeros::one_zero(call.params.order_by.iter_mut().map(|key| &mut key.expr), schema)
+                | zeros::one_zero(&mut call.params.partition_by, schema);
             let changed = swapped | super::aggregates::widen(&name, &mut call.params.args, schema);
             Ok(mark(Expr::WindowFunction(call), changed))
         }
@@ -404,12 +412,20 @@ impl ScalarUDFImpl for CastFunction {
         &self.signature
     }
 
-    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
-        Ok(types::arrow_of(self.target()).unwrap_or(DataType::Utf8View))
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        let arrow = types::arrow_of(self.target()).unwrap_or(DataType::Utf8View);
+        // Each dimension but the first is a list around.
+        let mut depth = 0;
+        let mut given = given.first();
+        while let (DataType::List(_), Some(DataType::List(item))) = (&arrow, given) {
+            depth += 1;
+            given = Some(item.data_type());
+        }
+        Ok((1..depth).fold(arrow, |arrow, _| DataType::new_list(arrow, true)))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let arrow = self.return_type(&[])?;
+        let arrow = self.return_type(&[args.arg_fields[0].data_type().clone()])?;
         Ok(sql_field("cast", self.target(), arrow, args.arg_fields[0].is_nullable()))
     }
 
@@ -601,9 +617,12 @@ pub fn computed(mut columns: Vec<ArrayRef>, schema: &Schema) -> Result<Vec<Array
 
 fn to_list(array: &ArrayRef, element: SqlType, target: SqlType) -> Result<ArrayRef, SqlError> {
     // Element by element: Arrow's own cast truncates, and knows no lengths.
-    if let Some(list) = array.as_list_opt::<i32>()
-        && !list.values().data_type().is_nested()
-    {
+    if let Some(list) = array.as_list_opt::<i32>() {
+        // An array of several dimensions is of the same type.
+        if list.values().data_type().is_nested() {
+            let values = to_list(list.values(), element, target)?;
+            return Ok(numerics::list_of(list, values));
+        }
         let from = types::plain(types::oid_of_arrow(list.values().data_type()));
         let values = cast_any(list.values(), from, element, &crate::context::NoSession)?;
         return Ok(numerics::list_of(list, values));

@@ -28,7 +28,7 @@ use froglet_schema::SqlType;
 use froglet_schema::def::FIRST_USER_ID;
 
 use super::fields::{arrow_type_of, field_of};
-use super::{casts, enums, measures, numerics, operators};
+use super::{casts, enums, measures, numerics, operators, zeros};
 use crate::error::SqlError;
 use crate::types::{self, oids, plain, record, sql_field, sql_type_of_field};
 
@@ -391,10 +391,11 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
         args.iter().any(|arg| arrow_type_of(arg, schema).is_ok_and(|ty| ty == types::EXACT));
     let measured =
         exact || ty.oid >= FIRST_USER_ID || matches!(ty.oid, oids::JSONB | oids::INTERVAL);
+    let has_zeros = matches!(ty.oid, oids::FLOAT4 | oids::FLOAT8) && !args[0].is_volatile();
     let fields = args.iter().filter(|e| !is_untyped(e)).map(|e| field_of(e, schema));
     let shape = record::shape_of(&fields.collect::<Result<Vec<_>>>().unwrap_or_default());
     let expr = match kind {
-        Kind::NullIf if measured => {
+        Kind::NullIf if measured || has_zeros => {
             let [left, right] = two(args)?;
             let is_same = compared(left.clone(), Operator::Eq, right, schema)?;
             case(vec![(is_same, Expr::Literal(ScalarValue::Null, None))], left)
@@ -482,7 +483,9 @@ pub fn is_measured_case(case: &Case, schema: &DFSchema) -> bool {
     let Some(value) = &case.expr else { return false };
     let compared = case.when_then_expr.iter().map(|(when, _)| when).chain([value]);
     let compared: Vec<&Expr> = compared.map(|expr| &**expr).collect();
+    let is_float = || compared.iter().any(|expr| zeros::is_float(expr, schema));
     compared.iter().any(|expr| measures::is_measured(expr, schema))
+        || !value.is_volatile() && is_float()
         || measures::is_in_two_zones(compared.into_iter(), schema)
 }
 

@@ -43,3 +43,4 @@ pub mod type_names;
 pub mod unions;
 pub mod unnested;
 pub mod windows;
+pub mod zeros;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
+use arrow::array::{Array, AsArray};
 use datafusion::logical_expr::ScalarUDF;
 
 use super::simple::Out;
@@ -23,26 +23,43 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         Typed::new("array_upper", 2, INT4, |a| Ok(bound(a, |first, length| first + length - 1)))
             .build(),
         Typed::new("array_lower", 2, INT4, |a| Ok(bound(a, |first, _| first))).build(),
-        Typed::new("cardinality", 1, INT4, |a| Ok(length(a).map_or(Out::Null, Out::Int))).build(),
+        Typed::new("cardinality", 1, INT4, |a| {
+            let lengths = lengths(a);
+            Ok(Out::Int(if lengths.is_empty() { 0 } else { lengths.iter().product() }))
+        })
+        .build(),
         Typed::new("array_ndims", 1, INT4, |a| {
-            Ok(length(a).filter(|l| *l > 0).map_or(Out::Null, |_| Out::Int(1)))
+            let dimensions = lengths(a).len() as i64;
+            Ok(if dimensions == 0 { Out::Null } else { Out::Int(dimensions) })
         })
         .build(),
         Typed::new("array_dims", 1, TEXT, |a| {
             let first = first(a);
-            let shown = |length| Out::Text(format!("[{first}:{}]", first + length - 1));
-            Ok(length(a).filter(|l| *l > 0).map_or(Out::Null, shown))
+            let shown = |length| format!("[{first}:{}]", first + length - 1);
+            let text: String = lengths(a).into_iter().map(shown).collect();
+            Ok(if text.is_empty() { Out::Null } else { Out::Text(text) })
         })
         .build(),
         Typed::new("array_position", 2, INT4, position).at_most(3).not_strict().build(),
     ]
 }
 
-fn length(arguments: &[Argument<'_>]) -> Option<i64> {
-    match &arguments[0].cell {
-        Cell::List(items) => i64::try_from(items.len()).ok(),
-        _ => None,
+/// How long an array is in each of its dimensions, of which an empty one has none.
+fn lengths(arguments: &[Argument<'_>]) -> Vec<i64> {
+    let mut lengths = Vec::new();
+    let mut array = match &arguments[0].cell {
+        Cell::List(items) => items.clone(),
+        _ => return lengths,
+    };
+    while !array.is_empty() {
+        lengths.push(array.len() as i64);
+        let inner = match array.as_list_opt::<i32>() {
+            Some(inner) if inner.is_valid(0) => inner.value(0),
+            _ => return lengths,
+        };
+        array = inner;
     }
+    Vec::new()
 }
 
 /// The subscript of the first element.
@@ -52,8 +69,14 @@ fn first(arguments: &[Argument<'_>]) -> i64 {
 
 /// A bound of a dimension, of its first subscript and its length: there is one, and none of an empty array.
 fn bound(arguments: &[Argument<'_>], of: fn(i64, i64) -> i64) -> Out {
-    let is_there = matches!(arguments[1].cell, Cell::Int16(1) | Cell::Int32(1) | Cell::Int64(1));
-    match length(arguments).filter(|length| is_there && *length > 0) {
+    let dimension = match arguments[1].cell {
+        Cell::Int16(dimension) => dimension.into(),
+        Cell::Int32(dimension) => dimension.into(),
+        Cell::Int64(dimension) => dimension,
+        _ => 0,
+    };
+    let dimension = usize::try_from(dimension - 1).ok();
+    match dimension.and_then(|dimension| lengths(arguments).get(dimension).copied()) {
         Some(length) => Out::Int(of(first(arguments), length)),
         None => Out::Null,
     }

@@ -56,6 +56,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
+use crate::plan::rewrite::alike_in_sets;
 use crate::semantics::arith::Negative;
 use crate::semantics::{cast_names, common, identity, merged_columns, named, quantified};
 use crate::types::oids;
@@ -132,6 +133,7 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(quantified::functions());
     all.extend(named::functions());
     all.push(identity::function(cast_names::NAME));
+    all.push(identity::function(alike_in_sets::APART));
     all.push(identity::function(merged_columns::OWN));
     all
 }

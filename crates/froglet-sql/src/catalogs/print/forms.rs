@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::value::{self, HIDDEN, Printed};
-use super::{Printer, stripped};
+use super::{Printer, layout, stripped};
 use crate::catalogs::overloads;
 use crate::types::{oids, plain};
 use crate::udf::lookup::quote_ident;
@@ -211,7 +211,7 @@ impl Printer<'_> {
         conditions: &[ast::CaseWhen],
         otherwise: Option<&Expr>,
     ) -> Printed {
-        let mut text = String::from("\nCASE");
+        let mut text = String::from(layout::CASE);
         let operand = operand.map(|operand| self.print(operand));
         if let Some(operand) = &operand {
             text.push_str(&format!(" {}", operand.text));
@@ -236,12 +236,13 @@ impl Printer<'_> {
                 None => condition,
             };
             let result = self.coerced(result, oid, false);
-            text.push_str(&format!("\n    WHEN {} THEN {}", condition.text, result.text));
+            let (line, condition, result) = (layout::LINE, condition.text, result.text);
+            text.push_str(&format!("{line}WHEN {condition} THEN {result}"));
         }
         let null = || value::literal(&ast::Value::Null);
         let result = otherwise.and_then(|_| results.last().cloned()).unwrap_or_else(null);
         let result = self.coerced(&result, oid, false);
-        text.push_str(&format!("\n    ELSE {}\nEND", result.text));
+        text.push_str(&format!("{}ELSE {}{}", layout::LINE, result.text, layout::END));
         Printed::tight(text, oid)
     }
 
@@ -267,6 +268,10 @@ impl Printer<'_> {
                 Some(e) => arguments.push(self.print(e)),
                 None if list.args.len() == 1 && name == "count" => {
                     arguments.clear();
+                }
+                // The only one whose arguments have names that anybody uses.
+                None if name == "make_interval" => {
+                    return Printed::tight(function.to_string(), oids::INTERVAL);
                 }
                 None => return self.unknown(function.to_string()).held(),
             }

@@ -13,6 +13,7 @@
 //! written stays as it was. PostgreSQL resolves it again as it did when it was written.
 
 mod forms;
+mod layout;
 mod value;
 
 use std::cell::Cell;
@@ -50,6 +51,10 @@ pub(crate) struct Printer<'a> {
     pretty: bool,
     /// Whose search path says which names are written with their schemas.
     session: Option<&'a dyn SessionFunctions>,
+    /// How many blanks a CASE is from the left.
+    indent: usize,
+    /// What is read is what was printed: `(ARRAY[…])::text[]` stays, which as it was written is a cast of each element.
+    reprints: bool,
     /// Something was printed that PostgreSQL may print otherwise.
     pub(crate) guessed: Cell<bool>,
 }
@@ -60,22 +65,36 @@ impl<'a> Printer<'a> {
         pretty: bool,
         session: Option<&'a dyn SessionFunctions>,
     ) -> Printer<'a> {
-        Printer { columns, pretty, session, guessed: Cell::new(false) }
+        let (indent, reprints) = (0, false);
+        Printer { columns, pretty, session, indent, reprints, guessed: Cell::new(false) }
     }
 
-    /// An expression's text, and whether it stands for one value without parentheses.
+    /// Within a clause of a query.
+    pub(crate) fn in_clause(self) -> Printer<'a> {
+        Printer { indent: 8, ..self }
+    }
+
+    /// Of what was printed without `pretty`.
+    pub(crate) fn of_printed(self) -> Printer<'a> {
+        Printer { reprints: true, ..self }
+    }
+
     pub(crate) fn text(&self, expr: &Expr) -> String {
-        self.print(expr).text
+        self.laid_out(self.print(expr))
     }
 
     /// The same where nothing says what a literal is: it is a text.
     pub(crate) fn output(&self, expr: &Expr) -> String {
-        self.coerced(&self.print(expr), oids::TEXT, true).text
+        self.laid_out(self.coerced(&self.print(expr), oids::TEXT, true))
     }
 
     /// A value of a type: a literal is of that type, and casts that assignment makes are not written.
     pub(crate) fn assigned(&self, expr: &Expr, ty: u32) -> String {
-        self.coerced(&self.print(expr), ty, true).text
+        self.laid_out(self.coerced(&self.print(expr), ty, true))
+    }
+
+    fn laid_out(&self, printed: Printed) -> String {
+        layout::laid_out(&printed.text, self.indent)
     }
 
     fn unknown(&self, text: String) -> Printed {
@@ -83,7 +102,7 @@ impl<'a> Printer<'a> {
         Printed::loose(text, HIDDEN)
     }
 
-    pub(crate) fn print(&self, expr: &Expr) -> Printed {
+    fn print(&self, expr: &Expr) -> Printed {
         match expr {
             Expr::Identifier(ident) => self.column(None, ident),
             Expr::CompoundIdentifier(parts) => match parts.as_slice() {
@@ -182,16 +201,20 @@ impl<'a> Printer<'a> {
 
     /// A literal of a type.
     fn constant(&self, printed: &Printed, ty: SqlType) -> Printed {
-        let text = match &printed.literal {
-            Some(Some(text)) if ty.modifier < 0 => value::bare(text, ty.oid),
-            _ => None,
-        };
-        let literal = match &printed.literal {
-            Some(Some(text)) => value::normal(text, ty),
-            _ => printed.text.clone(),
+        let (literal, bare) = match &printed.literal {
+            Some(Some(text)) => {
+                // A modifier is another step, but for how an interval is read.
+                let of = if ty.oid == oids::INTERVAL { ty } else { plain(ty.oid) };
+                let shown = value::normal(text, of);
+                match value::bare(&shown, ty.oid) {
+                    Some(bare) if ty.modifier >= 0 => (bare, None),
+                    bare => (value::quoted(&shown), bare),
+                }
+            }
+            _ => (printed.text.clone(), None),
         };
         let labelled = || format!("{literal}::{}", self.type_name(ty));
-        Printed::tight(text.unwrap_or_else(labelled), ty.oid)
+        Printed::tight(bare.unwrap_or_else(labelled), ty.oid)
     }
 
     /// A value made into a type.
@@ -201,6 +224,9 @@ impl<'a> Printer<'a> {
         }
         let name = self.type_name(ty);
         let text = match self.pretty {
+            _ if printed.oid == ty.oid && value::is_number(&printed.text) => {
+                format!("{}::{name}", printed.text)
+            }
             true => format!("{}::{name}", printed.grouped()),
             false => format!("({})::{name}", printed.text),
         };
@@ -223,7 +249,9 @@ impl<'a> Printer<'a> {
             let printed = self.print(inner);
             return self.unknown(format!("{}::{to}", printed.grouped()));
         };
-        if let (Expr::Array(array), Some(element)) = (inner, overloads::element_of(ty.oid)) {
+        // Parentheses do not keep a list of elements from the cast.
+        let list = if self.reprints { inner } else { stripped(inner) };
+        if let (Expr::Array(array), Some(element)) = (list, overloads::element_of(ty.oid)) {
             let element = SqlType { oid: element, modifier: ty.modifier };
             return self.array(&array.elem, Some((element, ty)));
         }
@@ -246,16 +274,12 @@ impl<'a> Printer<'a> {
     }
 
     fn unary(&self, op: &UnaryOperator, inner: &Expr) -> Printed {
+        if let Some(digits) = value::digits(inner).filter(|_| *op == UnaryOperator::Minus) {
+            return value::number(&value::negative(&digits));
+        }
         let printed = self.print(inner);
-        let digits = value::digits(inner);
         match op {
             UnaryOperator::Not => self.wrap(format!("NOT {}", printed.grouped()), oids::BOOL),
-            UnaryOperator::Minus if digits.is_some() => {
-                let (digits, name) =
-                    (digits.unwrap_or_default(), self.type_name(plain(printed.oid)));
-                Printed::tight(format!("'-{digits}'::{name}"), printed.oid)
-            }
-            UnaryOperator::Plus if digits.is_some() => printed,
             _ => {
                 let op = op.to_string();
                 match overloads::operator(&op, None, printed.oid) {
@@ -284,23 +308,23 @@ impl<'a> Printer<'a> {
         let (l, r) = (self.print(left), self.print(right));
         match op {
             Op::And | Op::Or => {
-                let same = |e: &Expr| matches!(e, Expr::BinaryOp { op: inner, .. } if inner == op);
-                let part = |e: &Expr, p: &Printed| {
-                    let needs = matches!(stripped(e), Expr::BinaryOp { op: Op::Or, .. });
-                    // Chains of one operator are flat; comparisons bind tighter than AND and OR.
+                // Chains of one operator are flat, whatever parentheses their beginning has.
+                let begins = stripped(left);
+                let is_chain = matches!(begins, Expr::BinaryOp { op: inner, .. } if inner == op);
+                let part = |e: &Expr, p: &Printed, is_chain: bool| {
                     let flat = p.text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
-                    let is_list = matches!(stripped(e), Expr::InList { .. });
-                    match (self.pretty, same(e), flat) {
-                        (true, _, _) if (needs && *op == Op::And) || is_list => {
-                            format!("({})", p.text)
-                        }
+                    match (self.pretty, Listed::of(e), flat) {
+                        (true, Listed::Array, _) => format!("({})", p.text),
+                        (true, Listed::Or, _) if *op == Op::And => format!("({})", p.text),
                         (true, ..) if p.oid == HIDDEN => p.grouped(),
-                        (false, true, Some(inner)) => inner.to_owned(),
+                        (false, _, Some(inner)) if is_chain => inner.to_owned(),
                         (false, ..) => p.grouped(),
+                        // Comparisons bind tighter than AND and OR.
                         _ => p.text.clone(),
                     }
                 };
-                self.wrap(format!("{} {op} {}", part(left, &l), part(right, &r)), oids::BOOL)
+                let (l, r) = (part(left, &l, is_chain), part(right, &r, false));
+                self.wrap(format!("{l} {op} {r}"), oids::BOOL)
             }
             Op::PGCustomBinaryOperator(_) => {
                 self.unknown(format!("{} {op} {}", l.grouped(), r.grouped()))
@@ -359,6 +383,11 @@ impl<'a> Printer<'a> {
         };
         let (of_columns, constants): (Vec<&Expr>, Vec<&Expr>) =
             list.iter().partition(|item| forms::has_columns(item));
+        // One constant is no list: it is compared in its place.
+        let (of_columns, constants) = match constants.len() {
+            0 | 1 => (list.iter().collect(), Vec::new()),
+            _ => (of_columns, constants),
+        };
         let items: Vec<Printed> = constants.iter().map(|e| self.print(e)).collect();
         let types: Vec<u32> =
             std::iter::once(value.oid).chain(items.iter().map(|i| i.oid)).collect();
@@ -372,19 +401,21 @@ impl<'a> Printer<'a> {
                 .wrap(format!("{} {not}IN ({})", value.grouped(), texts.join(", ")), HIDDEN);
         };
         let mut parts = Vec::new();
-        if items.len() > 1 {
+        if !items.is_empty() {
             let items = items.iter().map(|item| self.coerced(item, element, false).text);
             let array = format!("ARRAY[{}]", items.collect::<Vec<_>>().join(", "));
             let array = Printed::tight(array, array_type);
             parts.push(self.over_array(&value, op, quantifier, &array));
-        } else {
-            parts.extend(items.iter().map(|item| self.operator(&value, op, item)));
         }
         parts.extend(of_columns.iter().map(|item| self.operator(&value, op, &self.print(item))));
         match &parts[..] {
             [one] => one.clone(),
             _ => {
-                let texts: Vec<String> = parts.into_iter().map(|part| part.text).collect();
+                let part = |(at, part): (usize, Printed)| match at {
+                    0 if !items.is_empty() => part.grouped(),
+                    _ => part.text,
+                };
+                let texts: Vec<String> = parts.into_iter().enumerate().map(part).collect();
                 self.wrap(texts.join(&format!(" {word} ")), oids::BOOL)
             }
         }
@@ -450,6 +481,32 @@ impl<'a> Printer<'a> {
         };
         let texts = printed.iter().map(|item| self.coerced(item, element, false).text);
         Printed::tight(format!("ARRAY[{}]", texts.collect::<Vec<_>>().join(", ")), array)
+    }
+}
+
+/// What a part of AND and OR is printed as.
+enum Listed {
+    /// A comparison with the elements of an array.
+    Array,
+    Or,
+    Other,
+}
+
+impl Listed {
+    fn of(expr: &Expr) -> Listed {
+        match stripped(expr) {
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => Listed::Array,
+            Expr::InList { list, negated, .. } => {
+                let constants = list.iter().filter(|item| !forms::has_columns(item)).count();
+                match constants > 1 && constants == list.len() {
+                    true => Listed::Array,
+                    false if list.len() > 1 && !negated => Listed::Or,
+                    false => Listed::Other,
+                }
+            }
+            Expr::BinaryOp { op: Op::Or, .. } | Expr::Between { negated: true, .. } => Listed::Or,
+            _ => Listed::Other,
+        }
     }
 }
 

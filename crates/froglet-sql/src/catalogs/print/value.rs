@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr};
 use froglet_schema::SqlType;
 
 use super::stripped;
-use crate::types::{column_type_of, input, oids, plain, value_text};
+use crate::types::{column_type_of, input, names, oids, plain, value_text};
 
 /// The type of what is not known here.
 pub(super) const HIDDEN: u32 = 0;
@@ -46,13 +46,10 @@ impl Printed {
 
 /// A string's literal.
 pub(super) fn string(text: &str) -> Printed {
-    Printed {
-        literal: Some(Some(text.to_owned())),
-        ..Printed::tight(quoted_text(text), oids::UNKNOWN)
-    }
+    Printed { literal: Some(Some(text.to_owned())), ..Printed::tight(quoted(text), oids::UNKNOWN) }
 }
 
-fn quoted_text(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -71,35 +68,13 @@ pub(super) fn normal(text: &str, ty: SqlType) -> String {
         String::from_utf8(out).ok()
     };
     let shown = if is_kept { None } else { value() };
-    quoted_text(&shown.unwrap_or_else(|| text.to_owned()))
+    shown.unwrap_or_else(|| text.to_owned())
 }
 
 /// A literal.
 pub(super) fn literal(value: &ast::Value) -> Printed {
     match value {
-        ast::Value::Number(digits, _) => {
-            let oid = match digits {
-                d if d.parse::<i32>().is_ok() => oids::INT4,
-                d if d.parse::<i64>().is_ok() => oids::INT8,
-                _ => oids::NUMERIC,
-            };
-            let is_plain = digits.contains('.') && !digits.contains(['e', 'E']);
-            match oid {
-                oids::INT4 => Printed::tight(digits.clone(), oid),
-                oids::INT8 => Printed::tight(format!("'{digits}'::bigint"), oid),
-                _ if is_plain => Printed::tight(digits.clone(), oid),
-                _ => {
-                    let shown = normal(digits, plain(oid));
-                    let bare = shown.trim_matches('\'');
-                    let text = if bare.contains('.') {
-                        bare.to_owned()
-                    } else {
-                        format!("{shown}::numeric")
-                    };
-                    Printed::tight(text, oid)
-                }
-            }
-        }
+        ast::Value::Number(digits, _) => number(digits),
         ast::Value::Boolean(v) => Printed::tight(v.to_string(), oids::BOOL),
         ast::Value::Null => {
             Printed { literal: Some(None), ..Printed::tight("NULL", oids::UNKNOWN) }
@@ -113,33 +88,52 @@ pub(super) fn literal(value: &ast::Value) -> Printed {
     }
 }
 
-/// A constant that PostgreSQL prints without its type, which its form tells.
-pub(super) fn bare(text: &str, oid: u32) -> Option<String> {
-    let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+/// A number that is written without quotes: its type is that of its value.
+pub(super) fn number(digits: &str) -> Printed {
+    let oid = match digits.parse::<i64>() {
+        Ok(value) if i32::try_from(value).is_ok() => oids::INT4,
+        Ok(_) => oids::INT8,
+        Err(_) => oids::NUMERIC,
+    };
+    let ty = plain(oid);
+    let shown = normal(digits, ty);
+    let labelled = || format!("{}::{}", quoted(&shown), names::shown_type_name(ty));
+    Printed::tight(bare(&shown, oid).unwrap_or_else(labelled), oid)
+}
+
+/// A constant's text where PostgreSQL prints it without its type, which its form tells.
+pub(super) fn bare(shown: &str, oid: u32) -> Option<String> {
+    let is_unsigned = shown.starts_with(|c: char| c.is_ascii_digit());
     match oid {
-        oids::INT4 => {
-            text.trim().parse::<u32>().ok().filter(|n| *n <= i32::MAX as u32).map(|n| n.to_string())
-        }
-        oids::NUMERIC => {
-            let (whole, fraction) = text.split_once('.')?;
-            (all_digits(whole) && all_digits(fraction)).then(|| text.to_owned())
-        }
-        oids::BOOL => match text.trim().to_ascii_lowercase().as_str() {
-            "t" | "true" | "on" | "yes" | "y" | "1" => Some("true".to_owned()),
-            "f" | "false" | "off" | "no" | "n" | "0" => Some("false".to_owned()),
+        oids::INT4 => is_unsigned.then(|| shown.to_owned()),
+        oids::NUMERIC => (is_unsigned && shown.contains('.')).then(|| shown.to_owned()),
+        oids::BOOL => match shown {
+            "t" => Some("true".to_owned()),
+            "f" => Some("false".to_owned()),
             _ => None,
         },
         _ => None,
     }
 }
 
-/// The digits of a number's literal.
-pub(super) fn digits(expr: &Expr) -> Option<&str> {
+/// Whether a text is a number's that [`bare`] has shown.
+pub(super) fn is_number(text: &str) -> bool {
+    text.contains('.') && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+}
+
+/// The digits of a number's constant. A sign before it is part of it.
+pub(super) fn digits(expr: &Expr) -> Option<String> {
     match stripped(expr) {
         Expr::Value(v) => match &v.value {
-            ast::Value::Number(digits, _) => Some(digits),
+            ast::Value::Number(digits, _) => Some(digits.clone()),
             _ => None,
         },
+        Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => Some(negative(&digits(expr)?)),
         _ => None,
     }
+}
+
+/// The same with the other sign.
+pub(super) fn negative(digits: &str) -> String {
+    digits.strip_prefix('-').map_or_else(|| format!("-{digits}"), str::to_owned)
 }
