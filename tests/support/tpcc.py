@@ -375,11 +375,11 @@ class Load:
         if found:
             self.written_to = found[0]
 
-    def stop(self):
-        """Lets every client end its transaction; whatever has gone wrong is raised."""
+    def stop(self, patience=60):
+        """Lets every client end its transaction, in so many seconds; whatever has gone wrong is raised."""
         self.stopped.set()
         for client in self.clients:
-            client.join(60)
+            client.join(patience)
             assert not client.is_alive(), "a client hangs"
         for client in self.clients:
             if client.failure is not None:
