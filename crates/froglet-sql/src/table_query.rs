@@ -375,7 +375,7 @@ impl Joined<'_> {
     /// All rows at once, as they cannot be made one by one because of `why`.
     fn at_once(&self, why: &'static str) -> IfLazily {
         let query = match self.of_tables()? {
-            Ok((query, _)) if !query.inputs().is_empty() => query.as_whole(),
+            Ok((query, _)) if !query.inputs().is_empty() => query.whole(),
             _ => return Ok(Err(why)),
         };
         let (query, verify) = (LazyQuery::Units(Arc::new(query)), LazyVerify::Nothing);

@@ -146,7 +146,7 @@ impl DividedQuery {
     }
 
     /// As a table needs it all rows of which are made at once.
-    pub(crate) fn as_whole(self) -> DividedQuery {
+    pub(crate) fn whole(self) -> DividedQuery {
         DividedQuery { is_whole: true, origins: Vec::new(), covers: Vec::new(), ..self }
     }
 
