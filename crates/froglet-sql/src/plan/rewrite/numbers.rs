@@ -5,6 +5,7 @@
 //! | `1`, `-5`, `-2147483648` | `1::int4`, with a type that marks what was not written |
 //! | `1e3`, more than 38 digits | `'1e3'::numeric` |
 //! | `9223372036854775808` | `9223372036854775808.`: no bigint, and nothing unsigned |
+//! | `-(-2147483648)` | `2147483648`, a bigint |
 //! | `- x` | the checked minus |
 
 use datafusion::sql::sqlparser::ast::{self, Expr};
@@ -56,13 +57,34 @@ pub(crate) fn minus(expr: &mut Expr) {
         // The smallest bigint.
         digits.pop();
     }
-    if is_smallest_integer(inner) {
+    if let Some(number) = negated(inner) {
+        // Of another type than it had with one sign, perhaps.
+        *expr = number.clone();
+        literal(expr);
+    } else if is_smallest_integer(inner) {
         *expr = cast_mark(take(expr));
     } else if let Some(number) = marked(inner) {
         **inner = number.clone();
         *expr = cast_mark(take(expr));
     } else if !matches!(**inner, Expr::Value(_)) {
         *expr = negative(take(inner));
+    }
+}
+
+/// The number of a literal with a sign before it.
+fn negated(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::Nested(inner) => negated(inner),
+        Expr::Cast { kind: ast::CastKind::DoubleColon, expr, data_type, .. } => {
+            let is_signed = *data_type == MARK && matches!(**expr, Expr::UnaryOp { .. });
+            if is_signed { negated(expr) } else { None }
+        }
+        Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => {
+            let is_number =
+                matches!(&**expr, Expr::Value(v) if matches!(v.value, ast::Value::Number(..)));
+            is_number.then_some(expr)
+        }
+        _ => None,
     }
 }
 
