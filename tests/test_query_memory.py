@@ -105,6 +105,35 @@ def test_a_long_constant_is_a_column_of_few_rows(small, query, how):
     assert watch.most - before < 1.25 * LIMIT_MB * 2**20
 
 
+@pytest.mark.parametrize(("query", "fits"), [
+    # Until a frame ends, which may be at the last row.
+    ("select lag(pad) over () from t, generate_series(1, 50) g offset 999999", True),
+    ("select sum(g) over (order by id, g) from t, generate_series(1, 20) g offset 399999", True),
+    ("select row_number() over () from t, generate_series(1, 50) g offset 999999", True),
+    ("select lead(pad, 500000) over () from t, generate_series(1, 50) g offset 999999", None),
+    ("select rank() over (partition by v order by g) from t, generate_series(1, 50) g offset 999999", None),
+    ("select count(*) over (), g, g, g, id from t, generate_series(1, 50) g offset 999999", False),
+    ("select sum(v) over (partition by v) from t, generate_series(1, 150) g offset 2999999", False),
+    ("select first_value(pad) over (order by g rows between unbounded preceding and unbounded following)"
+     " from t, generate_series(1, 50) g offset 999999", False),
+    # What is read twice is kept.
+    ("with x as materialized (select v, g, random() from t, generate_series(1, 150) g) select count(*) from x a, x b"
+     " where a.v = b.v and a.g = b.g + 1000", False),
+])
+def test_rows_that_are_held_are_on_the_account(small, query, fits):
+    """DataFusion's windows reserve nothing: twice the limit, and as much more as a join makes rows."""
+    session, before = small.connect(), small.anonymous_bytes()
+    with Watch(small) as watch:
+        try:
+            session.execute(query)
+            has_fitted = True
+        except errors.OutOfMemory:
+            has_fitted = False
+    assert watch.most - before < 1.25 * LIMIT_MB * 2**20
+    assert fits in (has_fitted, None)
+    assert session.execute("select count(*) from (select * from t order by pad) s").fetchall() == [(20_000,)]
+
+
 @pytest.mark.parametrize("query", [
     "select sum(length(repeat(pad, 100000))) from t",
     "select sum(length(regexp_replace(repeat(pad, 1000), '[a-f]', 'xyz', 'g'))) from t a, generate_series(1, 100) g",

@@ -398,6 +398,24 @@ pub trait Table: Send + Sync {
         out: &mut Row,
     ) -> bool;
 
+    /// Visits those of some rows, of any blocks, that `snapshot` sees, in the order given, as
+    /// [`Table::read_row`] reads them: one after the other, if the table has no better way.
+    fn read_rows(
+        &self,
+        snapshot: &Snapshot,
+        rids: &[RowId],
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row),
+    ) {
+        let mut row = Row::new();
+        for rid in rids {
+            row.clear();
+            if self.read_row(snapshot, *rid, projection, &mut row) {
+                visit(*rid, &mut row);
+            }
+        }
+    }
+
     /// The first row with exactly this key in the index at a layout position that `snapshot` sees:
     /// its projected values are appended to `out`.
     fn get_by_key(
@@ -420,6 +438,25 @@ pub trait Table: Send + Sync {
         projection: &[usize],
         visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
     );
+
+    /// The same forward in each of several ranges, in any order among them, each row with the number of its
+    /// range.
+    fn seek_all(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        ranges: &[KeyRange],
+        projection: &[usize],
+        visit: &mut dyn FnMut(usize, RowId, &mut Row),
+    ) {
+        for (number, range) in ranges.iter().enumerate() {
+            let mut visit = |rid: RowId, row: &mut Row| {
+                visit(number, rid, row);
+                ControlFlow::Continue(())
+            };
+            self.seek(snapshot, index, range, Direction::Forward, projection, &mut visit);
+        }
+    }
 
     /// Visits the entries that an index has in a range of keys, without a look at the rows: of each row
     /// that [`Table::seek`] finds there at least one, and maybe of others. A row may come more than once.

@@ -53,6 +53,8 @@ use crate::step::positions;
 const PAIRS_AT_ONCE: usize = 1024;
 /// Pairs that the background installs at once: somebody may wait for one of them.
 const INSTALLED_AT_ONCE: usize = 256;
+/// Keys whose rows of the other side are made at once, if they are only made as they are read.
+const KEYS_AT_ONCE: usize = 64;
 /// A lookup of more pairs makes some before it looks for others.
 const PAIRS_LISTED: usize = 1 << 16;
 
@@ -99,8 +101,8 @@ struct MadePairs {
     columns: Vec<ArrayRef>,
 }
 
-/// Rows of the driver of a block, by the values that they have in common with the others.
-type ByKey = BTreeMap<Vec<u8>, (Vec<Value>, Vec<RowId>)>;
+/// Rows of the driver with the values that they have in common with the others.
+type OfKey = (Vec<Value>, Vec<RowId>);
 
 /// Whether SQL takes values of two rows for the same.
 fn is_one_key(a: &[Value], b: &[Value]) -> bool {
@@ -324,13 +326,13 @@ impl LazyPairs {
     }
 
     /// The rows of the driver in a block that are left, by their key.
-    fn left_by_key(&self, view: &View<'_>, block: u32) -> Result<ByKey, SchemaError> {
+    fn left_by_key(&self, view: &View<'_>, block: u32) -> Result<Vec<OfKey>, SchemaError> {
         let key = &self.sides[0].key;
         let types = types_of(view.tables[0], key);
         let read = view.tables[0].read_block(view.at, block, key)?;
         let cells = read.batch.columns().iter().zip(&types);
         let keys = KeyColumns::new(cells.map(|(column, ty)| (ASCENDING, column, *ty)));
-        let mut by_key = ByKey::new();
+        let mut by_key: BTreeMap<Vec<u8>, OfKey> = BTreeMap::new();
         let is_left =
             |rid: RowId| !self.live.get().is_some_and(|l| l.tracker.rows().is_migrated(rid));
         for (at, rid) in read.rids.iter().enumerate().filter(|(_, rid)| is_left(**rid)) {
@@ -340,22 +342,35 @@ impl LazyPairs {
                 by_key.entry(encoded).or_insert_with(|| (values(), Vec::new())).1.push(*rid);
             }
         }
-        Ok(by_key)
+        Ok(by_key.into_values().collect())
     }
 
-    /// The rows of the other side that have a key.
-    fn partners(&self, view: &View<'_>, key: &[Value]) -> Vec<RowId> {
-        let (index, range) = self.sides[1].range_of(key);
-        let mut partners = Vec::new();
-        let mut visit = |rid: RowId, row: &mut Row| {
-            if is_one_key(row, key) {
-                partners.push(rid);
-            }
-            ControlFlow::Continue(())
-        };
+    /// The rows of the driver that have a key, of each of some keys, with those of the other side.
+    fn with_partners<'a>(
+        &'a self,
+        view: &'a View<'_>,
+        by_key: &'a [OfKey],
+    ) -> impl Iterator<Item = (&'a [RowId], Vec<RowId>)> {
+        // What is made as it is read is made of several at once. Otherwise one key's are enough to remember.
+        let is_made = self.sides[1].source.made_by.is_some();
+        by_key.chunks(if is_made { KEYS_AT_ONCE } else { 1 }).flat_map(move |keys| {
+            let rows = keys.iter().map(|(_, rows)| &**rows);
+            rows.zip(self.partners(view, keys))
+        })
+    }
+
+    /// The rows of the other side that have a key, ascending: of each of some keys.
+    fn partners(&self, view: &View<'_>, keys: &[OfKey]) -> Vec<Vec<RowId>> {
+        let ranges = keys.iter().map(|(key, _)| self.sides[1].range_of(key));
+        let (indexes, ranges): (Vec<usize>, Vec<KeyRange>) = ranges.unzip();
+        let mut partners = vec![Vec::new(); keys.len()];
         let columns = &self.sides[1].key;
-        view.tables[1].seek(view.at, index, &range, Direction::Forward, columns, &mut visit);
-        partners.sort_unstable();
+        view.tables[1].seek_all(view.at, indexes[0], &ranges, columns, &mut |number, rid, row| {
+            if is_one_key(row, &keys[number].0) {
+                partners[number].push(rid);
+            }
+        });
+        partners.iter_mut().for_each(|partners| partners.sort_unstable());
         partners
     }
 
@@ -422,8 +437,8 @@ impl LazyPlaced for LazyPairs {
             let view = View { tables, at: snapshot };
             let (mut made, mut rows) = (vec![Vec::new(); self.state.def.outputs.len()], 0);
             for block in 0..view.tables[0].block_count() {
-                for (key, rids) in self.left_by_key(&view, block)?.into_values() {
-                    let partners = self.partners(&view, &key);
+                let by_key = self.left_by_key(&view, block)?;
+                for (rids, partners) in self.with_partners(&view, &by_key) {
                     let pairs = rids.iter().flat_map(|r| partners.iter().map(move |p| (*r, *p)));
                     for some in pairs.collect::<Vec<Pair>>().chunks(PAIRS_AT_ONCE) {
                         let some = self.make(&view, some)?;
@@ -471,9 +486,9 @@ impl Background for LazyPairs {
         }
         let view = self.view(&at);
         let (mut pairs, mut whole) = (Vec::new(), Vec::new());
-        for (key, rows) in self.left_by_key(&view, block)?.into_values() {
-            let partners = self.partners(&view, &key);
-            for row in rows {
+        let by_key = self.left_by_key(&view, block)?;
+        for (rows, partners) in self.with_partners(&view, &by_key) {
+            for &row in rows {
                 let all = partners.iter().map(|partner| (row, *partner));
                 pairs.extend(all.filter(|pair| !live.tracker.is_migrated(*pair)));
                 whole.push(row);

@@ -11,6 +11,7 @@
 //! The row that is made has its source's row id: so a row of the target says of which it is made, a block of
 //! the target what it lacks, and a row is never made twice. What is left can be read without migrating it [L1].
 
+use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Deref};
 use std::sync::{Arc, OnceLock};
 
@@ -107,20 +108,29 @@ impl LookedUp {
         let cells = self.parts.iter().zip(&self.places);
         let cells = cells.map(|(part, (place, ty))| (*part, read.batch.column(*place), *ty));
         let keys = KeyColumns::new(cells);
-        let (mut kept, mut found) = (Vec::new(), Vec::new());
-        let mut key = Vec::new();
-        for row in 0..read.rids.len() {
+        let mut others: Vec<Option<Row>> = vec![None; read.rids.len()];
+        let (mut wanted, mut ranges, mut key) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, other) in others.iter_mut().enumerate() {
             key.clear();
-            let has_null = keys.append(row, &mut key);
-            let mut other = Row::new();
-            let is_found = !has_null
-                && table.get_by_key(at, self.index, &key, &self.columns, &mut other).is_some();
-            kept.push(is_found);
-            if is_found {
-                found.push(other);
+            if keys.append(row, &mut key) {
+                continue;
             }
+            if self.source.made_by.is_some() {
+                wanted.push(row);
+                ranges.push(KeyRange::exactly(&key));
+                continue;
+            }
+            let mut found = Row::new();
+            let is_found =
+                table.get_by_key(at, self.index, &key, &self.columns, &mut found).is_some();
+            *other = is_found.then_some(found);
         }
-        let read = only(read, &kept.into());
+        // What is made of other rows as it is read is made of all of them at once.
+        table.seek_all(at, self.index, &ranges, &self.columns, &mut |number, _, row| {
+            others[wanted[number]].get_or_insert_with(|| std::mem::take(row));
+        });
+        let read = only(read, &others.iter().map(|other| Some(other.is_some())).collect());
+        let found: Vec<Row> = others.into_iter().flatten().collect();
         let appended = batch::batch_of(&types, &found);
         let columns = read.batch.columns().iter().chain(appended.columns()).cloned().collect();
         BlockRows { batch: batch_with(columns, read.rids.len()), rids: read.rids }
@@ -276,11 +286,9 @@ impl LazyRows {
         Ok(Made { rids, columns: made.columns })
     }
 
-    /// A row of the source with those that go with it; false if it is not there, or one of them.
-    fn row_so_far(&self, at: &Snapshot, rid: RowId, out: &mut Row) -> bool {
-        let source = self.readable(&self.source);
-        source.read_row(at, rid, &self.inputs, out)
-            && self.lookups.iter().all(|other| other.append(self.readable(&other.source), at, out))
+    /// Appends to a row of the source those that go with it; false if there is not one of each.
+    fn append_others(&self, at: &Snapshot, row: &mut Row) -> bool {
+        self.lookups.iter().all(|other| other.append(self.readable(&other.source), at, row))
     }
 
     /// What the query makes of rows of the source, ascending, in the columns of the target.
@@ -300,14 +308,12 @@ impl LazyRows {
         };
         let mut rids = Vec::with_capacity(rows.len());
         let mut values = Vec::with_capacity(rows.len() * all.len());
-        let mut row = Row::new();
-        for rid in rows {
-            row.clear();
-            if self.row_so_far(&at, *rid, &mut row) {
-                rids.push(*rid);
+        self.source.table.read_rows(&at, rows, &self.inputs, &mut |rid, row| {
+            if self.append_others(&at, row) {
+                rids.push(rid);
                 columns.append(all, |output| row[copies[output]].clone(), &mut values);
             }
-        }
+        });
         Ok(Rows { rids, values })
     }
 
@@ -339,32 +345,75 @@ impl LazyRows {
         Ok(BlockRows { rids, batch })
     }
 
+    /// Reads rows that are left in the same way: those of which a row is made, in the order given.
+    pub(crate) fn read_rows_left(
+        &self,
+        snapshot: &Snapshot,
+        rows: &[RowId],
+        (layout, columns, places): (&Layout, &Columns, &[usize]),
+    ) -> BlockRows {
+        let at = &*self.view(snapshot);
+        let read = read_rows(self.readable(&self.source), at, rows, &self.inputs);
+        let Made { rids, columns: made } = self.eval(at, read).expect(VERIFIED);
+        let batch = columns.project(layout, places, &made, rids.len());
+        BlockRows { rids, batch }
+    }
+
     /// Reads a row that is left in the same way.
     pub(crate) fn read_one_left(
         &self,
         snapshot: &Snapshot,
         row: RowId,
-        (layout, columns, places): (&Layout, &Columns, &[usize]),
+        shape: (&Layout, &Columns, &[usize]),
         out: &mut Row,
     ) -> bool {
-        let at = &*self.view(snapshot);
+        let (layout, columns, places) = shape;
         if let Some(copies) = self.query.copies() {
-            let mut read = Row::new();
-            let is_there = self.row_so_far(at, row, &mut read);
+            let (at, mut read) = (&*self.view(snapshot), Row::new());
+            let is_there = self.readable(&self.source).read_row(at, row, &self.inputs, &mut read)
+                && self.append_others(at, &mut read);
             if is_there {
                 columns.append(places, |output| read[copies[output]].clone(), out);
             }
             return is_there;
         }
-        let read = read_rows(self.readable(&self.source), at, &[row], &self.inputs);
-        let made = self.eval(at, read).expect(VERIFIED);
-        if made.rids.is_empty() {
+        let read = self.read_rows_left(snapshot, &[row], shape);
+        if read.rids.is_empty() {
             return false;
         }
-        let batch = columns.project(layout, places, &made.columns, 1);
-        let values = places.iter().zip(batch.columns());
+        let values = places.iter().zip(read.batch.columns());
         out.extend(values.map(|(at, array)| batch::value_at(array, 0, layout.columns[*at].ty)));
         true
+    }
+
+    /// Reads the rows that are left of which those of the target in ranges of a key are made, in the same
+    /// way, and maybe others: each once. Then, of each range, which of them are in it, by their place among
+    /// them.
+    pub(crate) fn read_ranges_left(
+        &self,
+        snapshot: &Snapshot,
+        route: &Route,
+        ranges: &[KeyRange],
+        (layout, columns, places): (&Layout, &Columns, &[usize]),
+    ) -> (BlockRows, Vec<Vec<usize>>) {
+        let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
+        let ranges: Vec<KeyRange> = ranges.iter().map(|range| route.range(range)).collect();
+        let mut rows = BTreeMap::new();
+        let mut of_range = vec![Vec::new(); ranges.len()];
+        source.seek_all(at, route.index, &ranges, &self.inputs, &mut |number, rid, row| {
+            if !self.is_migrated(rid) {
+                of_range[number].push(rid);
+                rows.entry(rid).or_insert_with(|| std::mem::take(row));
+            }
+        });
+        let (rids, rows): (Vec<RowId>, Vec<Row>) = rows.into_iter().unzip();
+        let batch = batch::batch_of(&types_of(source, &self.inputs), &rows);
+        let made = self.eval(at, BlockRows { rids, batch }).expect(VERIFIED);
+        let batch = columns.project(layout, places, &made.columns, made.rids.len());
+        let place = |rid: RowId| made.rids.binary_search(&rid).ok();
+        let places = of_range.into_iter().map(|rids| rids.into_iter().filter_map(place).collect());
+        let places = places.collect();
+        (BlockRows { rids: made.rids, batch }, places)
     }
 
     /// Makes sure that rows are migrated.

@@ -147,51 +147,56 @@ impl LazyTable {
         Ok(!rows.is_empty())
     }
 
-    /// A range of a key of which nothing is migrated: the owner's, before the commit; and whoever's, where
-    /// there is no memory for more rows.
+    /// Ranges of a key of which nothing is migrated: the owner's, before the commit; those of whoever migrates
+    /// nothing; and whoever's, where there is no memory for more rows.
     fn seek_made(
         &self,
         snapshot: &Snapshot,
         index: usize,
-        range: &KeyRange,
+        ranges: &[KeyRange],
         projection: &[usize],
-    ) -> KeyedRows {
+    ) -> Vec<KeyedRows> {
         let layout = self.table.layout();
         let spec = &layout.indexes[index];
         let places = KeyedRows::places(layout, spec, projection);
-        let mut rows = Vec::new();
+        let types = types_of(&*self.table, &places);
+        let mut rows: Vec<Vec<(RowId, Row)>> = vec![Vec::new(); ranges.len()];
         // Rows that are left: what the table has of them was migrated since, and is the same.
         let mut left: HashSet<RowId> = HashSet::new();
         if let Some(route) = &self.routes[index] {
-            let (of, _) = self.lazy.rows_in(snapshot, route, range, Direction::Forward, usize::MAX);
-            for rid in of.into_iter().filter(|rid| !self.lazy.is_migrated(*rid)) {
-                let mut row = Row::new();
-                if self.lazy.read_one_left(snapshot, rid, self.shape(&places), &mut row) {
-                    rows.push((rid, row));
-                    left.insert(rid);
-                }
+            let shape = self.shape(&places);
+            let (read, of_range) = self.lazy.read_ranges_left(snapshot, route, ranges, shape);
+            for (rows, of_range) in rows.iter_mut().zip(of_range) {
+                let row = |at: usize| (read.rids[at], row_at(read.batch.columns(), &types, at));
+                rows.extend(of_range.into_iter().map(row));
             }
+            left.extend(read.rids);
         } else {
-            let types = types_of(&*self.table, &places);
             for block in 0..self.lazy.blocks() {
                 let Some(left_in_it) = self.lazy.left_in(block) else { continue };
                 let read = self.lazy.read_left(snapshot, block, &left_in_it, self.shape(&places));
                 let read = read.expect(VERIFIED);
-                let row = |at| row_at(read.batch.columns(), &types, at);
-                rows.extend(read.rids.iter().enumerate().map(|(at, rid)| (*rid, row(at))));
+                for (at, rid) in read.rids.iter().enumerate() {
+                    let row = row_at(read.batch.columns(), &types, at);
+                    let key = key::encode(&row, &spec.key);
+                    for (range, rows) in ranges.iter().zip(&mut rows) {
+                        if range.contains(&key) {
+                            rows.push((*rid, row.clone()));
+                        }
+                    }
+                }
                 left.extend(read.rids);
             }
         }
         if self.lazy.is_live() {
-            let direction = Direction::Forward;
-            self.table.seek(snapshot, index, range, direction, &places, &mut |rid, row| {
+            self.table.seek_all(snapshot, index, ranges, &places, &mut |number, rid, row| {
                 if !left.contains(&rid) {
-                    rows.push((rid, std::mem::take(row)));
+                    rows[number].push((rid, std::mem::take(row)));
                 }
-                ControlFlow::Continue(())
             });
         }
-        KeyedRows::new(rows, spec, range)
+        let keyed = rows.into_iter().zip(ranges);
+        keyed.map(|(rows, range)| KeyedRows::new(rows, spec, range)).collect()
     }
 
     /// The first row that `seek` finds.
@@ -335,6 +340,39 @@ impl Table for LazyTable {
         self.lazy.read_one_left(snapshot, rid, self.shape(projection), out)
     }
 
+    fn read_rows(
+        &self,
+        snapshot: &Snapshot,
+        rids: &[RowId],
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row),
+    ) {
+        let left: Vec<RowId> =
+            rids.iter().filter(|rid| !self.lazy.is_migrated(**rid)).copied().collect();
+        if left.is_empty() {
+            return self.table.read_rows(snapshot, rids, projection, visit);
+        }
+        let types = types_of(&*self.table, projection);
+        let made = self.lazy.read_rows_left(snapshot, &left, self.shape(projection));
+        let (mut left, mut made_at) = (left.into_iter().peekable(), 0);
+        let mut row = Row::new();
+        for rid in rids {
+            row.clear();
+            let is_there = if left.next_if_eq(rid).is_none() {
+                self.table.read_row(snapshot, *rid, projection, &mut row)
+            } else if made.rids.get(made_at) == Some(rid) {
+                row.extend(row_at(made.batch.columns(), &types, made_at));
+                made_at += 1;
+                true
+            } else {
+                false
+            };
+            if is_there {
+                visit(*rid, &mut row);
+            }
+        }
+    }
+
     fn get_by_key(
         &self,
         snapshot: &Snapshot,
@@ -375,8 +413,9 @@ impl Table for LazyTable {
             return self.table.seek(snapshot, index, range, direction, projection, visit);
         }
         let through = |range: &KeyRange, visit: &mut Visit<'_>| {
-            let found = aside(|| self.seek_made(snapshot, index, range, projection));
-            found.visit(direction, visit);
+            let ranges = std::slice::from_ref(range);
+            let found = aside(|| self.seek_made(snapshot, index, ranges, projection));
+            found.into_iter().for_each(|rows| rows.visit(direction, visit));
         };
         if !self.lazy.is_live() {
             return through(range, visit);
@@ -414,6 +453,31 @@ impl Table for LazyTable {
                 _ => return,
             }
             most = (most * 4).min(RANGE_ROWS_MOST);
+        }
+    }
+
+    fn seek_all(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        ranges: &[KeyRange],
+        projection: &[usize],
+        visit: &mut dyn FnMut(usize, RowId, &mut Row),
+    ) {
+        if self.is_complete() {
+            return self.table.seek_all(snapshot, index, ranges, projection, visit);
+        }
+        let migrates = self.lazy.is_live() && !(self.reads_past && self.routes[index].is_some());
+        let migrate = |range: &KeyRange| self.migrate_range(snapshot, index, range);
+        if migrates && ranges.iter().all(|range| migrate(range).is_ok()) {
+            return self.table.seek_all(snapshot, index, ranges, projection, visit);
+        }
+        let found = aside(|| self.seek_made(snapshot, index, ranges, projection));
+        for (number, rows) in found.into_iter().enumerate() {
+            rows.visit(Direction::Forward, &mut |rid, row| {
+                visit(number, rid, row);
+                ControlFlow::Continue(())
+            });
         }
     }
 

@@ -317,22 +317,21 @@ impl LazyUnits {
     ) -> (RecordBatch, Vec<u64>) {
         let (table, types) = (&*input.source.table, types_of(&*input.source.table, &input.columns));
         let parts = &table.layout().indexes[input.index].key;
-        let (mut rows, mut units) = (Vec::new(), Vec::new());
-        for (number, key) in keys.iter().enumerate() {
+        let range = |key: &UnitKey| {
             let values = decode(key, &input.key);
             let leading = input.leading.iter().map(|place| &values[*place]);
-            let range = KeyRange::prefix(key::encode(leading, parts));
-            let mut visit = |_: RowId, row: &mut Row| {
-                let own: Vec<Value> =
-                    input.key_places.iter().map(|place| row[*place].clone()).collect();
-                if encode(&own) == *key {
-                    rows.push(std::mem::take(row));
-                    units.push(number as u64);
-                }
-                ControlFlow::Continue(())
-            };
-            table.seek(at, input.index, &range, Direction::Forward, &input.columns, &mut visit);
-        }
+            KeyRange::prefix(key::encode(leading, parts))
+        };
+        let ranges: Vec<KeyRange> = keys.iter().map(range).collect();
+        let (mut rows, mut units) = (Vec::new(), Vec::new());
+        table.seek_all(at, input.index, &ranges, &input.columns, &mut |number, _, row| {
+            let own: Vec<Value> =
+                input.key_places.iter().map(|place| row[*place].clone()).collect();
+            if encode(&own) == keys[number] {
+                rows.push(std::mem::take(row));
+                units.push(number as u64);
+            }
+        });
         (batch::batch_of(&types, &rows), units)
     }
 

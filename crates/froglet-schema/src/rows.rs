@@ -17,13 +17,10 @@ pub(crate) fn read_rows(
     positions: &[usize],
 ) -> BlockRows {
     let (mut rids, mut values) = (Vec::new(), Vec::new());
-    for rid in rows {
-        let mut row = Row::new();
-        if table.read_row(snapshot, *rid, positions, &mut row) {
-            rids.push(*rid);
-            values.push(row);
-        }
-    }
+    table.read_rows(snapshot, rows, positions, &mut |rid, row| {
+        rids.push(rid);
+        values.push(std::mem::take(row));
+    });
     BlockRows { rids, batch: batch::batch_of(&types_of(table, positions), &values) }
 }
 

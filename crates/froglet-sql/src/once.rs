@@ -35,7 +35,7 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties, collect,
+    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties, execute_stream,
 };
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use datafusion::sql::sqlparser::ast;
@@ -44,6 +44,7 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::planning::{internal, registry};
+use crate::query::held_rows::HeldRows;
 use crate::query::{concatenation, counts};
 use crate::rewrite::folded;
 use crate::{decorrelate, walk};
@@ -193,7 +194,23 @@ impl ExtensionPlanner for Planner {
     }
 }
 
-type Rows = Arc<OnceCell<Vec<RecordBatch>>>;
+type Rows = Arc<OnceCell<Read>>;
+
+/// What was read, on the account until the run ends.
+struct Read {
+    batches: Vec<RecordBatch>,
+    _held: HeldRows,
+}
+
+async fn read(input: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Read> {
+    let mut held = HeldRows::new(&context, "Once");
+    let (mut rows, mut batches) = (execute_stream(input, context)?, Vec::new());
+    while let Some(batch) = rows.try_next().await? {
+        held.come(&batch, 1, 0)?;
+        batches.push(batch);
+    }
+    Ok(Read { batches, _held: held })
+}
 
 /// The rows of one run, by the parts' numbers.
 #[derive(Clone, Default)]
@@ -265,8 +282,8 @@ impl ExecutionPlan for OnceExec {
         let rows = rows.map(|rows| rows.0.lock().entry(self.number).or_default().clone());
         let (rows, input) = (rows.unwrap_or_default(), self.input.clone());
         let found = async move {
-            let batches = rows.get_or_try_init(|| collect(input, context)).await?.clone();
-            Ok::<_, DataFusionError>(futures::stream::iter(batches).map(Ok))
+            let found = rows.get_or_try_init(|| read(input, context)).await?.batches.clone();
+            Ok::<_, DataFusionError>(futures::stream::iter(found).map(Ok))
         };
         let stream = futures::stream::once(found).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), stream)))

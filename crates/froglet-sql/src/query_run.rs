@@ -37,6 +37,7 @@ use crate::kept_order::KeepOrder;
 use crate::once;
 use crate::plan::mend::null_keys::NullKeys;
 use crate::provider::QueryScope;
+use crate::query::held_rows::CountWindows;
 use crate::query::{QueryEnv, account};
 use crate::stack;
 use crate::subplan::ScopeRef;
@@ -115,13 +116,15 @@ fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// - the one that answers aggregates from statistics: ours are never exact, and of an aggregate with FILTER over one of
 ///   no rows it answered the inner one.
 ///
-/// And ours ([`KeepOrder`]).
+/// And ours, [`KeepOrder`] before them and [`CountWindows`] behind.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let is_left_out =
         |name: &str| name.starts_with("FilterPushdown") || name == "aggregate_statistics";
     let theirs = PhysicalOptimizer::new().rules.into_iter();
-    let ours: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(KeepOrder);
-    [ours].into_iter().chain(theirs.filter(|rule| !is_left_out(rule.name()))).collect()
+    let first: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(KeepOrder);
+    let last: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(CountWindows);
+    let theirs = theirs.filter(|rule| !is_left_out(rule.name()));
+    [first].into_iter().chain(theirs).chain([last]).collect()
 }
 
 /// Configuration of a session.

@@ -1,0 +1,312 @@
+//! Rows that are held while a query runs, on the account.
+//!
+//! ```text
+//!   in ──▶ CountedExec ──▶ WindowAggExec: all rows of its input   ──▶ out, all at once
+//!                     BoundedWindowAggExec: until a frame ends    ──▶ out, as they are done
+//! ```
+//!
+//! DataFusion's windows say nothing of what they hold, which may be every row that a join makes. So what goes in is
+//! counted, and of windows that hand rows on early, what comes out.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::window::WindowExpr;
+use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties,
+};
+use futures::StreamExt;
+use parking_lot::Mutex;
+
+/// Rows that somebody holds.
+#[derive(Debug)]
+pub(crate) struct HeldRows {
+    reservation: MemoryReservation,
+    /// What there is of strings, which many batches may share.
+    buffers: HashSet<usize>,
+    /// That have come, and gone.
+    rows: [usize; 2],
+    bytes: usize,
+}
+
+impl HeldRows {
+    pub(crate) fn new(context: &TaskContext, name: &str) -> HeldRows {
+        let reservation = MemoryConsumer::new(name).register(context.memory_pool());
+        HeldRows { reservation, buffers: HashSet::new(), rows: [0, 0], bytes: 0 }
+    }
+
+    /// More are held: each so often, and beside it so many bytes.
+    pub(crate) fn come(&mut self, batch: &RecordBatch, times: usize, beside: usize) -> Result<()> {
+        let columns = batch.columns().iter();
+        let bytes: usize = columns.map(|column| self.bytes_of(column.as_ref(), times)).sum();
+        self.bytes += bytes + batch.num_rows() * beside;
+        self.rows[0] += batch.num_rows();
+        self.resize()
+    }
+
+    /// So many are held no more, the oldest.
+    fn go(&mut self, rows: usize) -> Result<()> {
+        self.rows[1] += rows;
+        self.resize()
+    }
+
+    fn resize(&mut self) -> Result<()> {
+        let [come, gone] = self.rows;
+        let held = come.saturating_sub(gone) as f64 / come.max(1) as f64;
+        self.reservation.try_resize((self.bytes as f64 * held) as usize)
+    }
+
+    /// Of values that are there so often; of strings that are only pointed to once.
+    fn bytes_of(&mut self, array: &dyn Array, times: usize) -> usize {
+        let buffers = match array.data_type() {
+            DataType::Utf8View => array.as_string_view().data_buffers(),
+            DataType::BinaryView => array.as_binary_view().data_buffers(),
+            _ => {
+                let data = array.to_data();
+                let bytes = data.get_slice_memory_size();
+                return times * bytes.unwrap_or_else(|_| array.get_array_memory_size());
+            }
+        };
+        let new = buffers.iter().filter(|b| self.buffers.insert(b.as_ptr() as usize));
+        let strings: usize = new.map(|buffer| buffer.len()).sum();
+        strings + times * array.len() * size_of::<u128>()
+    }
+}
+
+/// Has the rows that windows hold counted. The last of the physical rules.
+#[derive(Debug)]
+pub(crate) struct CountWindows;
+
+impl PhysicalOptimizerRule for CountWindows {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let counted = plan.transform_up(|node| {
+            let holds = if let Some(window) = node.downcast_ref::<WindowAggExec>() {
+                Holds::all(window.window_expr())
+            } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
+                Holds { values: window.window_expr().len() * VALUE_BYTES, goes_early: true }
+            } else {
+                return Ok(Transformed::no(node));
+            };
+            CountedWindow::over(node, holds).map(Transformed::yes)
+        })?;
+        Ok(counted.data)
+    }
+
+    fn name(&self) -> &str {
+        "count_windows"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// A window has its input as it came, and put together.
+const TIMES: usize = 2;
+/// What it makes for a row, in a column.
+const VALUE_BYTES: usize = 16;
+
+/// What a window holds for each row beside the row, and how long.
+#[derive(Clone, Copy, Debug)]
+struct Holds {
+    values: usize,
+    goes_early: bool,
+}
+
+impl Holds {
+    /// Of one that makes the values of a part, one by one, before it makes a column of them.
+    fn all(windows: &[Arc<dyn WindowExpr>]) -> Holds {
+        let value = |window: &Arc<dyn WindowExpr>| match window.partition_by() {
+            [] => VALUE_BYTES + size_of::<datafusion::common::ScalarValue>(),
+            _ => VALUE_BYTES,
+        };
+        Holds { values: windows.iter().map(value).sum(), goes_early: false }
+    }
+}
+
+type Account = Arc<Mutex<HeldRows>>;
+/// Of the runs that begin, by partition: for the input to take.
+type Begun = Arc<Mutex<HashMap<usize, Account>>>;
+
+/// A window whose rows are counted. It looks like the window that it runs.
+#[derive(Debug)]
+struct CountedWindow {
+    window: Arc<dyn ExecutionPlan>,
+    /// The same over [`CountedExec`].
+    running: Arc<dyn ExecutionPlan>,
+    begun: Begun,
+    holds: Holds,
+}
+
+impl CountedWindow {
+    fn over(window: Arc<dyn ExecutionPlan>, holds: Holds) -> Result<Arc<dyn ExecutionPlan>> {
+        let begun = Begun::default();
+        let input = window.children()[0].clone();
+        let counted: Arc<dyn ExecutionPlan> =
+            Arc::new(CountedExec { input, begun: begun.clone(), values: holds.values });
+        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+        let running = window.clone().replace_children(vec![counted], anew)?;
+        Ok(Arc::new(CountedWindow { window, running, begun, holds }))
+    }
+}
+
+impl DisplayAs for CountedWindow {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        self.window.fmt_as(t, f)
+    }
+}
+
+impl ExecutionPlan for CountedWindow {
+    fn name(&self) -> &str {
+        self.window.name()
+    }
+
+    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
+        Some(&*self.window)
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.window.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.window.children()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        self.window.maintains_input_order()
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        self.window.required_input_ordering()
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        self.window.input_distribution_requirements()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.window.apply_expressions(f)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let window = self.window.clone().replace_children(children, options)?;
+        CountedWindow::over(window, self.holds)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, anew)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let account: Account = Arc::new(Mutex::new(HeldRows::new(&context, self.name())));
+        self.begun.lock().insert(partition, account.clone());
+        let rows = self.running.execute(partition, context)?;
+        let (goes_early, mut handed_on) = (self.holds.goes_early, 0);
+        let counted = rows.map(move |batch| {
+            let batch = batch?;
+            if goes_early {
+                // What was handed on before is held no more.
+                account.lock().go(std::mem::replace(&mut handed_on, batch.num_rows()))?;
+            }
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), counted)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.running.metrics()
+    }
+}
+
+/// Counts what a window is given.
+#[derive(Debug)]
+struct CountedExec {
+    input: Arc<dyn ExecutionPlan>,
+    begun: Begun,
+    values: usize,
+}
+
+impl DisplayAs for CountedExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("CountedExec")
+    }
+}
+
+impl ExecutionPlan for CountedExec {
+    fn name(&self) -> &str {
+        "CountedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.swap_remove(0);
+        Ok(Arc::new(CountedExec { input, begun: self.begun.clone(), values: self.values }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let account = self.begun.lock().remove(&partition);
+        let account = account.expect("a window begins its input when it begins");
+        let values = self.values;
+        let counted = self.input.execute(partition, context)?.map(move |batch| {
+            let batch = batch?;
+            account.lock().come(&batch, TIMES, values)?;
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), counted)))
+    }
+}
