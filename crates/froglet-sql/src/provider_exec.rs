@@ -31,6 +31,7 @@ use futures::TryStreamExt;
 use crate::error::SqlError;
 use crate::provider::Hidden;
 use crate::provider_access::{Access, IndexAccess};
+use crate::query::held_rows::TableStrings;
 use crate::semantics::casts;
 use crate::types::array_of;
 
@@ -100,7 +101,7 @@ impl TableScan {
         }
     }
 
-    fn source(&self) -> Source {
+    fn source(&self, context: &TaskContext) -> Source {
         Source {
             table: self.table.clone(),
             snapshot: self.snapshot.clone(),
@@ -109,6 +110,7 @@ impl TableScan {
             columns: self.columns.clone(),
             row_id_at: self.row_id_at,
             left: self.limit.unwrap_or(usize::MAX),
+            strings: context.session_config().get_extension(),
         }
     }
 }
@@ -183,7 +185,7 @@ impl ExecutionPlan for TableScan {
             }
             Access::Index(index) => Walk::Unopened(index.clone()),
         };
-        let reader = Reader { source: self.source(), walk };
+        let reader = Reader { source: self.source(&context), walk };
         let rows = context.session_config().batch_size();
         let stream = futures::stream::try_unfold(reader, |mut reader| async move {
             Ok::<_, DataFusionError>(reader.next_batch()?.map(|batch| (batch, reader)))
@@ -225,6 +227,8 @@ struct Source {
     row_id_at: Option<usize>,
     /// Rows still wanted.
     left: usize,
+    /// Whoever holds rows asks which strings are the table's.
+    strings: Option<Arc<TableStrings>>,
 }
 
 impl Source {
@@ -250,9 +254,11 @@ impl Source {
         let (table, snapshot) = (&self.table.table, &self.snapshot);
         if self.row_id_at.is_none() && self.hidden.is_empty() {
             let batch = table.read_batch(snapshot, block, &self.columns).map_err(SqlError::from)?;
+            self.note_strings(&batch);
             return self.cut(batch.columns().to_vec(), batch.num_rows());
         }
         let rows = table.read_block(snapshot, block, &self.columns).map_err(SqlError::from)?;
+        self.note_strings(&rows.batch);
         if !rows.rids.iter().any(|rid| self.hides(*rid)) {
             return self.assemble(rows.batch.columns().to_vec(), &rows.rids);
         }
@@ -260,6 +266,12 @@ impl Source {
         let batch = filter_record_batch(&rows.batch, &shown)?;
         let rids: Vec<RowId> = rows.rids.iter().copied().filter(|rid| !self.hides(*rid)).collect();
         self.assemble(batch.columns().to_vec(), &rids)
+    }
+
+    fn note_strings(&self, batch: &RecordBatch) {
+        if let Some(strings) = &self.strings {
+            strings.note(batch);
+        }
     }
 
     fn hides(&self, rid: RowId) -> bool {
@@ -270,13 +282,10 @@ impl Source {
     fn rows(&mut self, rids: &[RowId]) -> Result<RecordBatch> {
         let mut rows: Vec<Row> = Vec::with_capacity(rids.len());
         let mut found = Vec::with_capacity(rids.len());
-        for rid in rids {
-            let mut row = Row::with_capacity(self.columns.len());
-            if self.table.table.read_row(&self.snapshot, *rid, &self.columns, &mut row) {
-                rows.push(row);
-                found.push(*rid);
-            }
-        }
+        self.table.table.read_rows(&self.snapshot, rids, &self.columns, &mut |rid, row| {
+            rows.push(std::mem::take(row));
+            found.push(rid);
+        });
         let columns = self
             .columns
             .iter()

@@ -37,7 +37,7 @@ use crate::kept_order::KeepOrder;
 use crate::once;
 use crate::plan::mend::null_keys::NullKeys;
 use crate::provider::QueryScope;
-use crate::query::held_rows::CountWindows;
+use crate::query::held_rows::{CountWindows, TableStrings};
 use crate::query::{QueryEnv, account};
 use crate::stack;
 use crate::subplan::ScopeRef;
@@ -148,6 +148,7 @@ pub fn state(env: &QueryEnv, scope: Option<QueryScope>) -> SessionState {
     let once = scope.as_ref().map(|scope| scope.once.clone()).unwrap_or_default();
     state.config_mut().set_extension(Arc::new(once));
     if let Some(scope) = scope {
+        state.config_mut().set_extension(Arc::new(TableStrings::default()));
         let scope = Arc::new(scope);
         state.config_mut().options_mut().extensions.insert(ScopeRef::new(scope.clone()));
         state.config_mut().set_extension(scope);

@@ -12,8 +12,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::DataType;
+use arrow::array::{
+    Array, ArrayRef, AsArray, ByteView, GenericByteViewArray, RecordBatch, RecordBatchOptions,
+};
+use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow::datatypes::{ByteViewType, DataType};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
@@ -32,30 +35,90 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 
+/// A longer string is pointed to.
+const INLINE_MAX: u32 = 12;
+
+/// Where the strings of tables are that a run has read. They are on the account already.
+#[derive(Default)]
+pub(crate) struct TableStrings(Mutex<HashSet<usize>>);
+
+impl TableStrings {
+    pub(crate) fn note(&self, batch: &RecordBatch) {
+        for column in batch.columns() {
+            if let Some(buffers) = strings_of(column.as_ref()) {
+                self.0.lock().extend(buffers.iter().map(address));
+            }
+        }
+    }
+}
+
+fn address(buffer: &Buffer) -> usize {
+    buffer.as_ptr().addr()
+}
+
+/// What the values of an array point to, if they do.
+fn strings_of(array: &dyn Array) -> Option<&[Buffer]> {
+    match array.data_type() {
+        DataType::Utf8View => Some(array.as_string_view().data_buffers()),
+        DataType::BinaryView => Some(array.as_binary_view().data_buffers()),
+        _ => None,
+    }
+}
+
 /// Rows that somebody holds.
 #[derive(Debug)]
 pub(crate) struct HeldRows {
     reservation: MemoryReservation,
-    /// What there is of strings, which many batches may share.
-    buffers: HashSet<usize>,
-    /// That have come, and gone.
+    context: Arc<TaskContext>,
+    /// Strings that are held, which many batches may share. DataFusion lets go of them when a run ends.
+    strings: HashSet<usize>,
+    string_bytes: usize,
+    /// Rows that have come, and gone; and what those that have come took without their strings.
     rows: [usize; 2],
     bytes: usize,
 }
 
 impl HeldRows {
-    pub(crate) fn new(context: &TaskContext, name: &str) -> HeldRows {
-        let reservation = MemoryConsumer::new(name).register(context.memory_pool());
-        HeldRows { reservation, buffers: HashSet::new(), rows: [0, 0], bytes: 0 }
+    pub(crate) fn new(context: &Arc<TaskContext>, name: &str) -> HeldRows {
+        HeldRows {
+            reservation: MemoryConsumer::new(name).register(context.memory_pool()),
+            context: context.clone(),
+            strings: HashSet::new(),
+            string_bytes: 0,
+            rows: [0, 0],
+            bytes: 0,
+        }
     }
 
-    /// More are held: each so often, and beside it so many bytes.
+    /// More are held: their values so often, and beside each row so many bytes.
     pub(crate) fn come(&mut self, batch: &RecordBatch, times: usize, beside: usize) -> Result<()> {
-        let columns = batch.columns().iter();
-        let bytes: usize = columns.map(|column| self.bytes_of(column.as_ref(), times)).sum();
-        self.bytes += bytes + batch.num_rows() * beside;
+        for column in batch.columns() {
+            let bytes = match column.data_type() {
+                DataType::Utf8View | DataType::BinaryView => column.len() * size_of::<u128>(),
+                _ => {
+                    let bytes = column.to_data().get_slice_memory_size();
+                    bytes.unwrap_or_else(|_| column.get_array_memory_size())
+                }
+            };
+            self.bytes += times * bytes;
+            self.hold_strings(column);
+        }
+        self.bytes += batch.num_rows() * beside;
         self.rows[0] += batch.num_rows();
         self.resize()
+    }
+
+    /// Strings stay that were made for a column.
+    fn hold_strings(&mut self, column: &ArrayRef) {
+        let Some(buffers) = strings_of(column.as_ref()) else { return };
+        let of_tables = self.context.session_config().get_extension::<TableStrings>();
+        let of_tables = of_tables.as_ref().map(|tables| tables.0.lock());
+        for buffer in buffers {
+            let is_table = of_tables.as_ref().is_some_and(|of| of.contains(&address(buffer)));
+            if !is_table && self.strings.insert(address(buffer)) {
+                self.string_bytes += buffer.len();
+            }
+        }
     }
 
     /// So many are held no more, the oldest.
@@ -67,24 +130,45 @@ impl HeldRows {
     fn resize(&mut self) -> Result<()> {
         let [come, gone] = self.rows;
         let held = come.saturating_sub(gone) as f64 / come.max(1) as f64;
-        self.reservation.try_resize((self.bytes as f64 * held) as usize)
+        self.reservation.try_resize(self.string_bytes + (self.bytes as f64 * held) as usize)
     }
+}
 
-    /// Of values that are there so often; of strings that are only pointed to once.
-    fn bytes_of(&mut self, array: &dyn Array, times: usize) -> usize {
-        let buffers = match array.data_type() {
-            DataType::Utf8View => array.as_string_view().data_buffers(),
-            DataType::BinaryView => array.as_binary_view().data_buffers(),
-            _ => {
-                let data = array.to_data();
-                let bytes = data.get_slice_memory_size();
-                return times * bytes.unwrap_or_else(|_| array.get_array_memory_size());
-            }
-        };
-        let new = buffers.iter().filter(|b| self.buffers.insert(b.as_ptr() as usize));
-        let strings: usize = new.map(|buffer| buffer.len()).sum();
-        strings + times * array.len() * size_of::<u128>()
+/// A column whose values point to each buffer in one place of its list. Lists of batches that are put together are
+/// put together, too, and a join that makes batches of few rows makes long ones.
+fn with_short_lists(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8View => short_list(column.as_string_view())
+            .map_or_else(|| column.clone(), |short| Arc::new(short)),
+        DataType::BinaryView => short_list(column.as_binary_view())
+            .map_or_else(|| column.clone(), |short| Arc::new(short)),
+        _ => column.clone(),
     }
+}
+
+fn short_list<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Option<GenericByteViewArray<T>> {
+    let mut places = HashMap::new();
+    let mut kept: Vec<Buffer> = Vec::new();
+    let place = |buffer: &Buffer| {
+        *places.entry((address(buffer), buffer.len())).or_insert_with(|| {
+            kept.push(buffer.clone());
+            kept.len() as u32 - 1
+        })
+    };
+    let moved: Vec<u32> = array.data_buffers().iter().map(place).collect();
+    if kept.len() == moved.len() {
+        return None;
+    }
+    let view = |view: &u128| {
+        let old = ByteView::from(*view);
+        if old.length <= INLINE_MAX {
+            return *view;
+        }
+        ByteView { buffer_index: moved[old.buffer_index as usize], ..old }.as_u128()
+    };
+    let views: ScalarBuffer<u128> = array.views().iter().map(view).collect();
+    let short = GenericByteViewArray::try_new(views, kept, array.nulls().cloned());
+    Some(short.expect("views point to where they did"))
 }
 
 /// Has the rows that windows hold counted. The last of the physical rules.
@@ -235,12 +319,15 @@ impl ExecutionPlan for CountedWindow {
         let account: Account = Arc::new(Mutex::new(HeldRows::new(&context, self.name())));
         self.begun.lock().insert(partition, account.clone());
         let rows = self.running.execute(partition, context)?;
+        let given = self.children()[0].schema().fields().len();
         let (goes_early, mut handed_on) = (self.holds.goes_early, 0);
         let counted = rows.map(move |batch| {
             let batch = batch?;
+            let mut account = account.lock();
+            batch.columns()[given..].iter().for_each(|made| account.hold_strings(made));
             if goes_early {
                 // What was handed on before is held no more.
-                account.lock().go(std::mem::replace(&mut handed_on, batch.num_rows()))?;
+                account.go(std::mem::replace(&mut handed_on, batch.num_rows()))?;
             }
             Ok(batch)
         });
@@ -304,6 +391,9 @@ impl ExecutionPlan for CountedExec {
         let values = self.values;
         let counted = self.input.execute(partition, context)?.map(move |batch| {
             let batch = batch?;
+            let columns = batch.columns().iter().map(with_short_lists).collect();
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options)?;
             account.lock().come(&batch, TIMES, values)?;
             Ok(batch)
         });
