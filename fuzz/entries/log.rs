@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use froglet_engine::env::{Env, MemEnv};
-use froglet_memory::log::{Flusher, FrameKey, Log, LogOptions, Lsn, decode_record};
+use froglet_log::{Flusher, FrameKey, Log, LogOptions, Lsn, decode_record};
 
 /// The directory that the log is opened in.
 const DIR: &str = "/log";

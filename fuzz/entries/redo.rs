@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use froglet_engine::EngineError;
 use froglet_engine::env::{Env, MemEnv};
-use froglet_memory::log::{Flusher, Log, LogOptions, Lsn};
+use froglet_log::{Flusher, Log, LogOptions, Lsn};
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 
 /// What no record may make the engine ask for.

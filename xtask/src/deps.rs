@@ -11,14 +11,22 @@ use crate::source::{Finding, files, has_word};
 /// For each crate the crates of ours that it may use outside its tests.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("froglet-engine", &[]),
-    ("froglet-memory", &["froglet-engine"]),
-    ("froglet-disk", &["froglet-engine"]),
+    ("froglet-log", &["froglet-engine"]),
+    ("froglet-memory", &["froglet-engine", "froglet-log"]),
+    ("froglet-disk", &["froglet-engine", "froglet-log"]),
     ("froglet-txn", &["froglet-engine"]),
     ("froglet-schema", &["froglet-txn", "froglet-engine"]),
     ("froglet-sql", &["froglet-schema", "froglet-txn", "froglet-engine"]),
     (
         "froglet-server",
-        &["froglet-sql", "froglet-schema", "froglet-txn", "froglet-engine", "froglet-memory"],
+        &[
+            "froglet-sql",
+            "froglet-schema",
+            "froglet-txn",
+            "froglet-engine",
+            "froglet-log",
+            "froglet-memory",
+        ],
     ),
     ("froglet", &["froglet-server", "froglet-bench"]),
     ("xtask", &[]),
@@ -30,6 +38,7 @@ const BESIDE: &[(&str, &[&str])] = &[("froglet-bench", &["froglet"]), ("froglet-
 /// Other people's crates that a crate must not reach, directly or through others.
 const MUST_NOT_REACH: &[(&str, &[&str])] = &[
     ("froglet-engine", &["sqlparser", "datafusion", "pgwire", "tokio"]),
+    ("froglet-log", &["sqlparser", "datafusion", "pgwire", "tokio"]),
     ("froglet-memory", &["sqlparser", "datafusion", "pgwire", "tokio"]),
     ("froglet-txn", &["sqlparser", "datafusion", "pgwire"]),
     ("froglet-schema", &["sqlparser", "datafusion", "pgwire"]),
@@ -39,6 +48,7 @@ const MUST_NOT_REACH: &[(&str, &[&str])] = &[
 /// A crate's name that only some files of another crate may have.
 const NAMED_ONLY_IN: &[(&str, &str, &[&str])] = &[
     ("crates/froglet-server/src", "froglet_memory", &["open.rs"]),
+    ("crates/froglet-server/src", "froglet_log", &["open.rs"]),
     ("crates/froglet-sql/src", "froglet_memory", &[]),
     ("crates/froglet-schema/src", "froglet_memory", &[]),
     ("crates/froglet-txn/src", "froglet_memory", &[]),

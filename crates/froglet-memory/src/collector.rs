@@ -39,12 +39,12 @@ use crate::block::Block;
 use crate::clock::{stamped_aborted, stamped_end};
 use crate::engine::Core;
 use crate::keys::{OldKey, keys_behind, remove_unneeded};
-use crate::log::Log;
 use crate::reclaim;
 use crate::space::Space;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::txn::{PINNED_WRITES, own_key};
 use crate::undo::{Kind, Undo, UndoBuffer};
+use froglet_log::Log;
 
 /// Past this much waiting undo, writers help.
 const HELP_BYTES: usize = 2 << 20;

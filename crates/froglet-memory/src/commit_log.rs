@@ -14,9 +14,9 @@ use std::pin::Pin;
 use froglet_engine::{EngineError, LogRoom, Lsn};
 
 use crate::engine::log_failed;
-use crate::log::{Chain, Log, Reserving, Room};
 use crate::redo;
 use crate::txn::MemoryTxn;
+use froglet_log::{Chain, Log, Reserving, Room};
 
 /// A longer one would wait in line behind everybody.
 const CHUNK_BYTES: usize = 1 << 20;

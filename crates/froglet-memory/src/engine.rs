@@ -24,7 +24,6 @@ use crate::index::OrderedIndex;
 use crate::keepers::Keepers;
 use crate::keys::{Index, SideFile, Stripes};
 use crate::lock_file::DataDirLock;
-use crate::log::{Log, LogError, LogOptions};
 use crate::manifest::Manifest;
 use crate::memory::Budget;
 use crate::reclaim;
@@ -35,6 +34,7 @@ use crate::table::{MemoryTable, wanted};
 use crate::transform::{Cooling, FreezeOptions};
 use crate::txn::MemoryTxn;
 use crate::undo::Pool;
+use froglet_log::{Log, LogError, LogOptions};
 
 /// How an engine is opened.
 pub struct MemoryOptions {

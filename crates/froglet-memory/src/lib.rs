@@ -42,7 +42,6 @@ mod kept_rows;
 mod keys;
 mod load;
 pub mod lock_file;
-pub mod log;
 mod manifest;
 mod memory;
 mod migrate;

@@ -30,7 +30,6 @@ use crate::keepers::{Keeper, Keepers, Pin};
 use crate::keys::Stripes;
 use crate::load::Files;
 use crate::lock_file::{DataDirLock, LockError};
-use crate::log::{Log, LogError, LogOptions};
 use crate::manifest::{MANIFEST, Manifest};
 use crate::memory::Budget;
 use crate::redo::{self, Entry, Fill, Installed, Malformed, Operation, Operations};
@@ -40,6 +39,7 @@ use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::transform::Cooling;
 use crate::undo::Pool;
+use froglet_log::{Log, LogError, LogOptions};
 
 /// How long each part of a recovery took.
 #[derive(Clone, Copy, Debug, Default)]

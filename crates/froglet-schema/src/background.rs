@@ -1,11 +1,12 @@
 //! The background of lazy migrations: block after block what nobody has touched, while others are at work a
 //! little at a time; then the migration's end, in a transaction of its own.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use froglet_engine::{CrashPoint, SqlState, Ts};
+use froglet_engine::{CrashPoint, ReadFailed, SqlState, Ts};
 use froglet_txn::{Isolation, Limits, aside};
 
 use crate::apply::Scope;
@@ -158,7 +159,14 @@ fn pass(
             }
             goes_on()
         };
-        while let Err(error) = lazy.migrate_block(block, Who::Background, &mut pause) {
+        let mut migrate = || {
+            // What is read for it may have to be made, too.
+            let migrated = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                lazy.migrate_block(block, Who::Background, &mut pause)
+            }));
+            migrated.unwrap_or_else(|panic| Err(ReadFailed::caught(panic).into()))
+        };
+        while let Err(error) = migrate() {
             lazy.course().fail(Some(&error));
             if error.sqlstate() != SqlState::OUT_OF_MEMORY {
                 if failed.is_none() {

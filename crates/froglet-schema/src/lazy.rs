@@ -30,8 +30,8 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
 use arrow_select::concat::concat;
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Engine, EngineError, Layout, Row, Snapshot, SpaceId,
-    SqlState, Table, TxnId, Value, batch,
+    ColumnId, ColumnSpec, ColumnType, Engine, EngineError, Layout, ReadFailed, Row, Snapshot,
+    SpaceId, SqlState, Table, TxnId, Value, batch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,9 +44,6 @@ use crate::status::{Detection, MigrationStatus};
 
 /// Why a table is not made lazily, key by key.
 pub const NO_WAY: &str = "no index begins with a column of the key that its rows share";
-
-/// What a query may fail at was looked for before the commit.
-pub(crate) const VERIFIED: &str = "a query that may fail is verified before its table is committed";
 
 /// What a table's definition says of the migration that is making its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -304,6 +301,11 @@ impl Columns {
         let arrays: Vec<ArrayRef> = places.iter().map(array).collect();
         batch_with(arrays, rows)
     }
+}
+
+/// What is made for a reader. What a query may fail at was looked for before the commit, but it needs memory.
+pub(crate) fn made<T>(made: Result<T, SchemaError>) -> T {
+    made.unwrap_or_else(|error| ReadFailed::unwind(as_engine(&error)))
 }
 
 /// For who has only an engine's errors.

@@ -11,9 +11,10 @@ use froglet_engine::{
 
 use crate::course::Who;
 use crate::delegate::delegate_to_table;
-use crate::lazy::{VERIFIED, as_engine};
+use crate::lazy::{as_engine, made};
 use crate::lazy_columns::LazyColumns;
 use crate::lazy_table::stop;
+use crate::rows::{read_rows, row_at, types_of};
 
 /// See the module.
 pub(crate) struct LazyColumnsTable {
@@ -78,9 +79,28 @@ impl Table for LazyColumnsTable {
         let start = out.len();
         let is_there = self.columns.whole.read_row(snapshot, rid, &demand.positions, out);
         if is_there {
-            self.columns.finish_row(&demand, out, start).expect(VERIFIED);
+            made(self.columns.finish_row(&demand, out, start));
         }
         is_there
+    }
+
+    fn read_rows(
+        &self,
+        snapshot: &Snapshot,
+        rids: &[RowId],
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row),
+    ) {
+        let demand = self.columns.demand(projection);
+        if demand.is_plain() {
+            return self.table.read_rows(snapshot, rids, projection, visit);
+        }
+        let read = read_rows(&*self.columns.whole, snapshot, rids, &demand.positions);
+        let read = made(self.columns.finish(&demand, read));
+        let types = types_of(&*self.table, projection);
+        for (at, rid) in read.rids.iter().enumerate() {
+            visit(*rid, &mut row_at(read.batch.columns(), &types, at));
+        }
     }
 
     fn get_by_key(
@@ -97,7 +117,7 @@ impl Table for LazyColumnsTable {
         }
         let start = out.len();
         let found = self.columns.whole.get_by_key(snapshot, index, key, &demand.positions, out)?;
-        self.columns.finish_row(&demand, out, start).expect(VERIFIED);
+        made(self.columns.finish_row(&demand, out, start));
         Some(found)
     }
 
@@ -115,7 +135,7 @@ impl Table for LazyColumnsTable {
             return self.table.seek(snapshot, index, range, direction, projection, visit);
         }
         let mut finish = |rid: RowId, row: &mut Row| {
-            self.columns.finish_row(&demand, row, 0).expect(VERIFIED);
+            made(self.columns.finish_row(&demand, row, 0));
             visit(rid, row)
         };
         self.columns.whole.seek(snapshot, index, range, direction, &demand.positions, &mut finish);

@@ -19,15 +19,15 @@ use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockRows, ColumnType, Direction, EngineError, EngineTxn, Install, KeyRange, Layout,
-    ReadFailed, Row, RowId, RowWrite, Snapshot, Table, Ts, WriteStop, batch,
+    BlockRows, ColumnType, Direction, EngineError, EngineTxn, Install, KeyRange, Layout, Row,
+    RowId, RowWrite, Snapshot, Table, Ts, WriteStop, batch,
 };
 use froglet_txn::{Limits, aside};
 
 use crate::delegate::{delegate_migration_to_table, delegate_to_table};
 use crate::error::SchemaError;
 use crate::keyed_rows::KeyedRows;
-use crate::lazy::{Columns, LazyMigration, VERIFIED, as_engine};
+use crate::lazy::{Columns, LazyMigration, as_engine, made};
 use crate::lazy_table::{refused_to_owner, stop, taken_keys, unique_keys};
 use crate::rows::{row_at, types_of, values_of};
 
@@ -172,8 +172,7 @@ impl<L: LazyPlaced> PlacedTable<L> {
         let places = KeyedRows::places(layout, spec, projection);
         let types = &types_of(&*self.table, &places);
         let rows = (0..self.block_count_of_owner(snapshot)).flat_map(|block| {
-            let BlockRows { rids, batch } =
-                self.own_block(snapshot, block, &places).expect(VERIFIED);
+            let BlockRows { rids, batch } = made(self.own_block(snapshot, block, &places));
             let row = move |(at, rid)| (rid, row_at(batch.columns(), types, at));
             rids.into_iter().enumerate().map(row)
         });
@@ -181,13 +180,8 @@ impl<L: LazyPlaced> PlacedTable<L> {
     }
 
     fn block_count_of_owner(&self, snapshot: &Snapshot) -> u32 {
-        self.own(snapshot).expect(VERIFIED).len() as u32
+        made(self.own(snapshot)).len() as u32
     }
-}
-
-/// Rows that are wanted cannot be made: there is no memory, or the log has failed.
-fn unmade<T>(error: SchemaError) -> T {
-    ReadFailed::unwind(as_engine(&error))
 }
 
 fn joined(mut parts: Vec<BlockRows>) -> BlockRows {
@@ -231,7 +225,7 @@ impl<L: LazyPlaced> Table for PlacedTable<L> {
         if self.lazy.is_live() {
             return self.table.read_row(snapshot, rid, projection, out);
         }
-        let read = self.own_block(snapshot, rid.block(), projection).expect(VERIFIED);
+        let read = made(self.own_block(snapshot, rid.block(), projection));
         let is_there = rid.slot() < read.rids.len();
         if is_there {
             let types = types_of(&*self.table, projection);
@@ -260,7 +254,7 @@ impl<L: LazyPlaced> Table for PlacedTable<L> {
                 return found;
             }
         }
-        self.make_range(index, &KeyRange::exactly(key)).unwrap_or_else(unmade);
+        made(self.make_range(index, &KeyRange::exactly(key)));
         self.table.get_by_key(snapshot, index, key, projection, out)
     }
 
@@ -274,7 +268,7 @@ impl<L: LazyPlaced> Table for PlacedTable<L> {
         visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
     ) {
         if self.lazy.is_live() {
-            self.make_range(index, range).unwrap_or_else(unmade);
+            made(self.make_range(index, range));
             return self.table.seek(snapshot, index, range, direction, projection, visit);
         }
         self.own_range(snapshot, index, range, projection).visit(direction, visit);
@@ -295,7 +289,7 @@ impl<L: LazyPlaced> Table for PlacedTable<L> {
     fn scan_blocks(&self) -> u32 {
         if self.lazy.is_live() {
             // Rows that are still to be made will be in blocks that are not there yet.
-            self.make_all().unwrap_or_else(unmade);
+            made(self.make_all());
         }
         self.block_count()
     }

@@ -11,7 +11,7 @@
 //! The row that is made has its source's row id: so a row of the target says of which it is made, a block of
 //! the target what it lacks, and a row is never made twice. What is left can be read without migrating it [L1].
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Deref};
 use std::sync::{Arc, OnceLock};
 
@@ -30,11 +30,11 @@ use crate::course::{Course, Who};
 use crate::def::TableDef;
 use crate::error::SchemaError;
 use crate::lazy::{
-    Columns, LazyDef, LazyMigration, LazySource, LazyState, VERIFIED, as_engine, batch_with,
+    Columns, LazyDef, LazyMigration, LazySource, LazyState, as_engine, batch_with, made,
 };
 use crate::lazy_table::LazyTable;
 use crate::route::Route;
-use crate::rows::{differing, made_of, read_rows, types_of, values_of};
+use crate::rows::{differing, made_of, read_rows, row_at, types_of, values_of};
 use crate::status::Detection;
 use crate::step::positions;
 use crate::tracker::{Granule, Slots, Tracker};
@@ -45,6 +45,8 @@ const BLOCK_IS_READ_AT: usize = ROWS_PER_BLOCK / 16;
 const ENTRIES_ASKED: usize = 1024;
 /// Keys of two integers are not longer.
 const SHORT_KEY_BYTES: usize = 18;
+/// Of rows that are read without being migrated, so much is made at once.
+const READ_BYTES: usize = 1 << 20;
 /// Rows that the background installs at once: somebody may wait for one of them.
 const INSTALLED_AT_ONCE: usize = 256;
 
@@ -354,7 +356,7 @@ impl LazyRows {
     ) -> BlockRows {
         let at = &*self.view(snapshot);
         let read = read_rows(self.readable(&self.source), at, rows, &self.inputs);
-        let Made { rids, columns: made } = self.eval(at, read).expect(VERIFIED);
+        let Made { rids, columns: made } = made(self.eval(at, read));
         let batch = columns.project(layout, places, &made, rids.len());
         BlockRows { rids, batch }
     }
@@ -386,34 +388,49 @@ impl LazyRows {
         true
     }
 
-    /// Reads the rows that are left of which those of the target in ranges of a key are made, in the same
-    /// way, and maybe others: each once. Then, of each range, which of them are in it, by their place among
-    /// them.
+    /// Reads the rows that are left of which those of the target in ranges of a key are made, in the same way,
+    /// and maybe others; and says which they are, of each range.
     pub(crate) fn read_ranges_left(
         &self,
         snapshot: &Snapshot,
         route: &Route,
         ranges: &[KeyRange],
         (layout, columns, places): (&Layout, &Columns, &[usize]),
-    ) -> (BlockRows, Vec<Vec<usize>>) {
+    ) -> (HashMap<RowId, Row>, Vec<Vec<RowId>>) {
         let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
         let ranges: Vec<KeyRange> = ranges.iter().map(|range| route.range(range)).collect();
-        let mut rows = BTreeMap::new();
-        let mut of_range = vec![Vec::new(); ranges.len()];
+        let types: Vec<ColumnType> = places.iter().map(|at| layout.columns[*at].ty).collect();
+        let inputs = types_of(source, &self.inputs);
+        let (mut rows, mut of_range) = (HashMap::new(), vec![Vec::new(); ranges.len()]);
+        let mut make = |rids: Vec<RowId>, read: Vec<Row>| {
+            let batch = batch::batch_of(&inputs, &read);
+            let of = made(self.eval(at, BlockRows { rids, batch }));
+            let batch = columns.project(layout, places, &of.columns, of.rids.len());
+            let row = |at| row_at(batch.columns(), &types, at);
+            rows.extend(of.rids.into_iter().enumerate().map(|(at, rid)| (rid, row(at))));
+        };
+        let (mut asked, mut rids, mut read, mut bytes) =
+            (HashSet::new(), Vec::new(), Vec::new(), 0);
         source.seek_all(at, route.index, &ranges, &self.inputs, &mut |number, rid, row| {
-            if !self.is_migrated(rid) {
-                of_range[number].push(rid);
-                rows.entry(rid).or_insert_with(|| std::mem::take(row));
+            // What is migrated meanwhile goes on to be read here.
+            let is_new = !asked.contains(&rid);
+            if is_new && self.is_migrated(rid) {
+                return;
+            }
+            of_range[number].push(rid);
+            if is_new {
+                asked.insert(rid);
+                bytes += row.iter().map(Value::heap_bytes).sum::<usize>();
+                rids.push(rid);
+                read.push(std::mem::take(row));
+            }
+            if bytes > READ_BYTES {
+                make(std::mem::take(&mut rids), std::mem::take(&mut read));
+                bytes = 0;
             }
         });
-        let (rids, rows): (Vec<RowId>, Vec<Row>) = rows.into_iter().unzip();
-        let batch = batch::batch_of(&types_of(source, &self.inputs), &rows);
-        let made = self.eval(at, BlockRows { rids, batch }).expect(VERIFIED);
-        let batch = columns.project(layout, places, &made.columns, made.rids.len());
-        let place = |rid: RowId| made.rids.binary_search(&rid).ok();
-        let places = of_range.into_iter().map(|rids| rids.into_iter().filter_map(place).collect());
-        let places = places.collect();
-        (BlockRows { rids: made.rids, batch }, places)
+        make(rids, read);
+        (rows, of_range)
     }
 
     /// Makes sure that rows are migrated.

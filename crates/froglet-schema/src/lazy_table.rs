@@ -22,8 +22,8 @@ use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_select::filter::filter_record_batch;
 use arrow_select::interleave::interleave_record_batch;
 use froglet_engine::{
-    BlockRows, Direction, EngineError, EngineTxn, KeyPart, KeyRange, Layout, Row, RowId, RowWrite,
-    Snapshot, SqlState, Table, Ts, Value, WriteStop, key,
+    BlockRows, Direction, EngineError, EngineTxn, KeyPart, KeyRange, Layout, ReadFailed, Row,
+    RowId, RowWrite, Snapshot, SqlState, Table, Ts, Value, WriteStop, key,
 };
 use froglet_txn::{Limits, aside};
 
@@ -32,7 +32,7 @@ use crate::course::Who;
 use crate::delegate::{delegate_migration_to_table, delegate_to_table};
 use crate::error::SchemaError;
 use crate::keyed_rows::{KeyedRows, Visit};
-use crate::lazy::{Columns, LazyMigration, VERIFIED, as_engine};
+use crate::lazy::{Columns, LazyMigration, as_engine};
 use crate::lazy_rows::LazyRows;
 use crate::route::Route;
 use crate::rows::{row_at, types_of};
@@ -167,15 +167,15 @@ impl LazyTable {
             let shape = self.shape(&places);
             let (read, of_range) = self.lazy.read_ranges_left(snapshot, route, ranges, shape);
             for (rows, of_range) in rows.iter_mut().zip(of_range) {
-                let row = |at: usize| (read.rids[at], row_at(read.batch.columns(), &types, at));
-                rows.extend(of_range.into_iter().map(row));
+                let made = of_range.into_iter().filter_map(|rid| Some((rid, read.get(&rid)?)));
+                rows.extend(made.map(|(rid, row)| (rid, row.clone())));
             }
-            left.extend(read.rids);
+            left.extend(read.into_keys());
         } else {
             for block in 0..self.lazy.blocks() {
                 let Some(left_in_it) = self.lazy.left_in(block) else { continue };
                 let read = self.lazy.read_left(snapshot, block, &left_in_it, self.shape(&places));
-                let read = read.expect(VERIFIED);
+                let read = read.unwrap_or_else(|error| ReadFailed::unwind(error));
                 for (at, rid) in read.rids.iter().enumerate() {
                     let row = row_at(read.batch.columns(), &types, at);
                     let key = key::encode(&row, &spec.key);

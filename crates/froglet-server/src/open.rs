@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use froglet_engine::Engine;
 use froglet_engine::env::RealEnv;
+use froglet_log::LogOptions;
 use froglet_memory::lock_file::{DataDirLock, LockError};
-use froglet_memory::log::LogOptions;
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_sql::{CopyDirectory, Database, Defaults};
 use tokio::sync::Notify;

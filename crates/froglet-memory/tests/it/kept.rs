@@ -11,7 +11,7 @@ use froglet_engine::{
     ColumnType, Direction, Engine, EngineError, EngineTxn, Install, Installs, KeyRange, Layout,
     Loaded, Row, RowId, Snapshot, SpaceId, Table, TxnId, Value,
 };
-use froglet_memory::log::{Log, LogOptions, Lsn};
+use froglet_log::{Log, LogOptions, Lsn};
 use froglet_memory::{MemoryEngine, MemoryOptions, MemoryTable};
 
 use crate::support::*;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use froglet_engine::env::MemEnv;
 use froglet_engine::{Engine, EngineError, Table};
-use froglet_memory::log::LogOptions;
+use froglet_log::LogOptions;
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions, MemoryTable};
 use froglet_testkit::{Amount, Host, run_histories};
 

@@ -9,7 +9,7 @@ use froglet_engine::env::{Env, MemEnv};
 use froglet_engine::{
     ColumnType, Engine, EngineError, Layout, Row, RowId, Snapshot, SpaceId, Table, TxnId, Value,
 };
-use froglet_memory::log::{Flusher, Log, LogOptions, Lsn};
+use froglet_log::{Flusher, Log, LogOptions, Lsn};
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_testkit::mutate::{self, Random, Suspect};
 

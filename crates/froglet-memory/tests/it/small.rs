@@ -7,8 +7,8 @@ use froglet_engine::env::MemEnv;
 use froglet_engine::{
     ColumnType, Direction, Engine, KeyRange, RowId, Savepoint, TxnId, Value, batch,
 };
+use froglet_log::{Flusher, LogOptions};
 use froglet_memory::MemoryOptions;
-use froglet_memory::log::{Flusher, LogOptions};
 
 use crate::support::*;
 

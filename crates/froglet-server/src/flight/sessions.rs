@@ -418,7 +418,7 @@ impl<T: Send + 'static> Drop for WaitedFor<T> {
 mod tests {
     use froglet_engine::Engine;
     use froglet_engine::env::MemEnv;
-    use froglet_memory::log::LogOptions;
+    use froglet_log::LogOptions;
     use froglet_memory::{MemoryEngine, MemoryOptions};
     use froglet_sql::Defaults;
     use futures::FutureExt;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use froglet_engine::env::MemEnv;
 use froglet_engine::{Engine, Lsn, SqlState};
-use froglet_memory::log::LogOptions;
+use froglet_log::LogOptions;
 use froglet_memory::{MemoryEngine, MemoryOptions};
 use froglet_sql::columnar::{Answer, Strings};
 use froglet_sql::{Database, Defaults};
