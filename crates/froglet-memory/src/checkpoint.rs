@@ -172,7 +172,7 @@ impl MemoryEngine {
         copied: &mut Vec<(Arc<Space>, u32)>,
     ) -> Result<(SpaceEntry, Vec<FileEntry>), EngineError> {
         let columns = space.columns();
-        let table = self.whole_table(space, Vec::new());
+        let table = self.whole_table(space, &columns, Vec::new());
         let mut entry = SpaceEntry {
             id: space.id,
             tail: 0,
@@ -221,10 +221,15 @@ impl MemoryEngine {
         Ok((entry, files.into_iter().flatten().collect()))
     }
 
-    /// A space under every column that was declared.
-    fn whole_table(&self, space: &Arc<Space>, indexes: Vec<Arc<Index>>) -> MemoryTable {
+    /// A space under every column that was declared when somebody looked: some may be gone by now.
+    fn whole_table(
+        &self,
+        space: &Arc<Space>,
+        declared: &[ColumnSpec],
+        indexes: Vec<Arc<Index>>,
+    ) -> MemoryTable {
         let specs = indexes.iter().map(|index| index.spec.clone()).collect();
-        let layout = Layout { columns: space.columns().to_vec(), indexes: specs };
+        let layout = Layout { columns: declared.to_vec(), indexes: specs };
         MemoryTable::new(Arc::clone(&self.core), Arc::clone(space), Arc::new(layout), indexes)
     }
 
@@ -253,7 +258,7 @@ impl MemoryEngine {
             }
             let name = format!("{seq:06}-index-{}.arrow", index.spec.id);
             let mut file = BatchFile::new(disk, name, index_snapshot::schema());
-            let table = self.whole_table(space, vec![index]);
+            let table = self.whole_table(space, &declared, vec![index]);
             let saved = index_snapshot::save(&table, snapshot, seq, &mut file)?;
             // One that covers nothing is written for nobody, and removed as any other unused file.
             if let Some(file) = file.finish()? {

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 
 use froglet_engine::env::MemEnv;
 use froglet_engine::{
-    ColumnSpec, ColumnType, Direction, Engine, EngineError, KeyRange, Layout, Loaded, Row,
-    Savepoint, TxnId, Value,
+    ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineError, IndexId, KeyRange, Layout,
+    Loaded, Row, Savepoint, TxnId, Value,
 };
 use froglet_memory::{MemoryEngine, MemoryOptions};
 
@@ -57,6 +57,36 @@ pub fn crash(env: &MemEnv, db: Db) -> Db {
 
 fn everything(db: &Db) -> Vec<Row> {
     db.scan(&db.engine.snapshot())
+}
+
+/// A checkpoint looks at the columns of a space once: one that looked twice met others, and the process ended.
+#[test]
+fn columns_come_and_go_while_checkpoints_are_written() {
+    let env = MemEnv::new(1);
+    let db = open(&env);
+    db.insert(&(0..50).map(|id| account(id, "name", id)).collect::<Vec<_>>());
+    let before = everything(&db);
+    std::thread::scope(|scope| {
+        let checkpoints = scope.spawn(|| {
+            for _ in 0..500 {
+                db.engine.checkpoint().expect("there is space");
+            }
+        });
+        for id in 100.. {
+            let mut layout = Layout::clone(&accounts());
+            layout.columns.push(column(id, ColumnType::Int64));
+            layout.indexes.push(index(id, &[id], false));
+            let wide = db.engine.open(SPACE, Arc::new(layout)).expect("there is memory");
+            wide.index_block(TxnId(0), 2, 0, &mut Vec::new()).expect("there is memory");
+            db.engine.drop_column(SPACE, ColumnId(id));
+            db.engine.drop_index(SPACE, IndexId(id));
+            if checkpoints.is_finished() {
+                break;
+            }
+        }
+    });
+    let db = crash(&env, db);
+    assert_eq!(everything(&db), before);
 }
 
 #[test]
