@@ -107,11 +107,10 @@ def test_a_long_constant_is_a_column_of_few_rows(small, query, how):
 
 @pytest.mark.parametrize(("query", "fits"), [
     # Until a frame ends, which may be at the last row.
-    ("select lag(pad) over () from t, generate_series(1, 50) g offset 999999", True),
+    ("select lag(pad) over () from t, generate_series(1, 50) g offset 999999", None),
     ("select sum(g) over (order by id, g) from t, generate_series(1, 20) g offset 399999", True),
     ("select row_number() over () from t, generate_series(1, 50) g offset 999999", True),
-    ("select lead(pad, 500000) over () from t, generate_series(1, 50) g offset 999999", None),
-    ("select rank() over (partition by v order by g) from t, generate_series(1, 50) g offset 999999", None),
+    ("select lead(id, 500000) over () from t, generate_series(1, 50) g offset 999999", None),
     ("select count(*) over (), g, g, g, id from t, generate_series(1, 50) g offset 999999", False),
     ("select sum(v) over (partition by v) from t, generate_series(1, 150) g offset 2999999", False),
     ("select first_value(pad) over (order by g rows between unbounded preceding and unbounded following)"

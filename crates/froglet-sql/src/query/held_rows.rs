@@ -116,7 +116,7 @@ impl HeldRows {
         for buffer in buffers {
             let is_table = of_tables.as_ref().is_some_and(|of| of.contains(&address(buffer)));
             if !is_table && self.strings.insert(address(buffer)) {
-                self.string_bytes += buffer.len();
+                self.string_bytes += buffer.capacity();
             }
         }
     }
@@ -203,8 +203,9 @@ impl PhysicalOptimizerRule for CountWindows {
     }
 }
 
-/// A window has its input as it came, and put together.
-const TIMES: usize = 2;
+/// A window has its input as it came, and put together; one that hands rows on early puts it together anew for each
+/// batch.
+const TIMES: usize = 3;
 /// What it makes for a row, in a column.
 const VALUE_BYTES: usize = 16;
 
