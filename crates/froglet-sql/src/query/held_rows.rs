@@ -11,6 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{
     Array, ArrayRef, AsArray, ByteView, GenericByteViewArray, RecordBatch, RecordBatchOptions,
@@ -26,7 +27,6 @@ use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
-use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
@@ -39,14 +39,21 @@ use parking_lot::Mutex;
 const INLINE_MAX: u32 = 12;
 
 /// Where the strings of tables are that a run has read. They are on the account already.
-#[derive(Default)]
-pub(crate) struct TableStrings(Mutex<HashSet<usize>>);
+#[derive(Debug, Default)]
+pub(crate) struct TableStrings {
+    /// Somebody holds rows: before, nobody asks.
+    is_asked: AtomicBool,
+    buffers: Mutex<HashSet<usize>>,
+}
 
 impl TableStrings {
     pub(crate) fn note(&self, batch: &RecordBatch) {
+        if !self.is_asked.load(Ordering::Acquire) {
+            return;
+        }
         for column in batch.columns() {
             if let Some(buffers) = strings_of(column.as_ref()) {
-                self.0.lock().extend(buffers.iter().map(address));
+                self.buffers.lock().extend(buffers.iter().map(address));
             }
         }
     }
@@ -69,7 +76,7 @@ fn strings_of(array: &dyn Array) -> Option<&[Buffer]> {
 #[derive(Debug)]
 pub(crate) struct HeldRows {
     reservation: MemoryReservation,
-    context: Arc<TaskContext>,
+    of_tables: Option<Arc<TableStrings>>,
     /// Strings that are held, which many batches may share. DataFusion lets go of them when a run ends.
     strings: HashSet<usize>,
     string_bytes: usize,
@@ -79,10 +86,15 @@ pub(crate) struct HeldRows {
 }
 
 impl HeldRows {
-    pub(crate) fn new(context: &Arc<TaskContext>, name: &str) -> HeldRows {
+    /// For who begins to read: before its input does.
+    pub(crate) fn new(context: &TaskContext, name: &str) -> HeldRows {
+        let of_tables = context.session_config().get_extension::<TableStrings>();
+        if let Some(of_tables) = &of_tables {
+            of_tables.is_asked.store(true, Ordering::Release);
+        }
         HeldRows {
             reservation: MemoryConsumer::new(name).register(context.memory_pool()),
-            context: context.clone(),
+            of_tables,
             strings: HashSet::new(),
             string_bytes: 0,
             rows: [0, 0],
@@ -111,8 +123,7 @@ impl HeldRows {
     /// Strings stay that were made for a column.
     fn hold_strings(&mut self, column: &ArrayRef) {
         let Some(buffers) = strings_of(column.as_ref()) else { return };
-        let of_tables = self.context.session_config().get_extension::<TableStrings>();
-        let of_tables = of_tables.as_ref().map(|tables| tables.0.lock());
+        let of_tables = self.of_tables.as_ref().map(|tables| tables.buffers.lock());
         for buffer in buffers {
             let is_table = of_tables.as_ref().is_some_and(|of| of.contains(&address(buffer)));
             if !is_table && self.strings.insert(address(buffer)) {
@@ -137,16 +148,15 @@ impl HeldRows {
 /// A column whose values point to each buffer in one place of its list. Lists of batches that are put together are
 /// put together, too, and a join that makes batches of few rows makes long ones.
 fn with_short_lists(column: &ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::Utf8View => short_list(column.as_string_view())
-            .map_or_else(|| column.clone(), |short| Arc::new(short)),
-        DataType::BinaryView => short_list(column.as_binary_view())
-            .map_or_else(|| column.clone(), |short| Arc::new(short)),
-        _ => column.clone(),
-    }
+    let short = match column.data_type() {
+        DataType::Utf8View => short_list(column.as_string_view()),
+        DataType::BinaryView => short_list(column.as_binary_view()),
+        _ => None,
+    };
+    short.unwrap_or_else(|| column.clone())
 }
 
-fn short_list<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Option<GenericByteViewArray<T>> {
+fn short_list<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Option<ArrayRef> {
     let mut places = HashMap::new();
     let mut kept: Vec<Buffer> = Vec::new();
     let place = |buffer: &Buffer| {
@@ -167,8 +177,8 @@ fn short_list<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Option<Generi
         ByteView { buffer_index: moved[old.buffer_index as usize], ..old }.as_u128()
     };
     let views: ScalarBuffer<u128> = array.views().iter().map(view).collect();
-    let short = GenericByteViewArray::try_new(views, kept, array.nulls().cloned());
-    Some(short.expect("views point to where they did"))
+    let short = GenericByteViewArray::<T>::try_new(views, kept, array.nulls().cloned());
+    Some(Arc::new(short.expect("views point to where they did")))
 }
 
 /// Has the rows that windows hold counted. The last of the physical rules.
@@ -189,7 +199,7 @@ impl PhysicalOptimizerRule for CountWindows {
             } else {
                 return Ok(Transformed::no(node));
             };
-            CountedWindow::over(node, holds).map(Transformed::yes)
+            Ok(Transformed::yes(Arc::new(CountedWindow { window: node, holds }) as _))
         })?;
         Ok(counted.data)
     }
@@ -228,29 +238,12 @@ impl Holds {
 }
 
 type Account = Arc<Mutex<HeldRows>>;
-/// Of the runs that begin, by partition: for the input to take.
-type Begun = Arc<Mutex<HashMap<usize, Account>>>;
 
-/// A window whose rows are counted. It looks like the window that it runs.
+/// A window whose rows are counted. It looks like the window, which each run has over a [`CountedExec`] of its own.
 #[derive(Debug)]
 struct CountedWindow {
     window: Arc<dyn ExecutionPlan>,
-    /// The same over [`CountedExec`].
-    running: Arc<dyn ExecutionPlan>,
-    begun: Begun,
     holds: Holds,
-}
-
-impl CountedWindow {
-    fn over(window: Arc<dyn ExecutionPlan>, holds: Holds) -> Result<Arc<dyn ExecutionPlan>> {
-        let begun = Begun::default();
-        let input = window.children()[0].clone();
-        let counted: Arc<dyn ExecutionPlan> =
-            Arc::new(CountedExec { input, begun: begun.clone(), values: holds.values });
-        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
-        let running = window.clone().replace_children(vec![counted], anew)?;
-        Ok(Arc::new(CountedWindow { window, running, begun, holds }))
-    }
 }
 
 impl DisplayAs for CountedWindow {
@@ -301,7 +294,7 @@ impl ExecutionPlan for CountedWindow {
         options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let window = self.window.clone().replace_children(children, options)?;
-        CountedWindow::over(window, self.holds)
+        Ok(Arc::new(CountedWindow { window, holds: self.holds }))
     }
 
     fn with_new_children(
@@ -318,9 +311,12 @@ impl ExecutionPlan for CountedWindow {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let account: Account = Arc::new(Mutex::new(HeldRows::new(&context, self.name())));
-        self.begun.lock().insert(partition, account.clone());
-        let rows = self.running.execute(partition, context)?;
-        let given = self.children()[0].schema().fields().len();
+        let (input, values) = (self.children()[0].clone(), self.holds.values);
+        let given = input.schema().fields().len();
+        let counted = Arc::new(CountedExec { input, account: account.clone(), values });
+        let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+        let window = self.window.clone().replace_children(vec![counted], keep)?;
+        let rows = window.execute(partition, context)?;
         let (goes_early, mut handed_on) = (self.holds.goes_early, 0);
         let counted = rows.map(move |batch| {
             let batch = batch?;
@@ -334,17 +330,13 @@ impl ExecutionPlan for CountedWindow {
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), counted)))
     }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        self.running.metrics()
-    }
 }
 
 /// Counts what a window is given.
 #[derive(Debug)]
 struct CountedExec {
     input: Arc<dyn ExecutionPlan>,
-    begun: Begun,
+    account: Account,
     values: usize,
 }
 
@@ -379,7 +371,7 @@ impl ExecutionPlan for CountedExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let input = children.swap_remove(0);
-        Ok(Arc::new(CountedExec { input, begun: self.begun.clone(), values: self.values }))
+        Ok(Arc::new(CountedExec { input, account: self.account.clone(), values: self.values }))
     }
 
     fn execute(
@@ -387,9 +379,7 @@ impl ExecutionPlan for CountedExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let account = self.begun.lock().remove(&partition);
-        let account = account.expect("a window begins its input when it begins");
-        let values = self.values;
+        let (account, values) = (self.account.clone(), self.values);
         let counted = self.input.execute(partition, context)?.map(move |batch| {
             let batch = batch?;
             let columns = batch.columns().iter().map(with_short_lists).collect();
