@@ -22,7 +22,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::index_expr;
-use crate::key::{self, Fit, fit, has_counterparts};
+use crate::key::{self, Fit, Told, fit, has_counterparts, told_of};
 use crate::types::{self, oids};
 
 /// The place of what is no condition, but implied by some.
@@ -215,9 +215,8 @@ fn compare(
             exact &= has_counterparts(value.from, def.ty);
             compiled.push(value);
         }
-        // Labels are in the order of their type, keys in that of their bytes.
-        let is_ordered = op == Op::Equal || def.labels.is_empty();
-        if def.sql_type.oid != oids::BPCHAR && is_ordered {
+        let wanted = if op == Op::Equal { Told::Equality } else { Told::Order };
+        if def.sql_type.oid != oids::BPCHAR && told_of(def) >= wanted {
             out.push(Comparison { column: position, op, values: compiled, conjunct, exact });
         }
         Ok::<(), SqlError>(())

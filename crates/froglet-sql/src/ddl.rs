@@ -169,8 +169,9 @@ impl Ddl<'_> {
             return Err(Stop::Restart);
         }
         let made = self.catalog.apply(self.txn, change, &self.options, self.limits).await?;
-        self.version = self.catalog.view(self.txn);
+        let before = std::mem::replace(&mut self.version, self.catalog.view(self.txn));
         self.session.set_planning(&self.version);
+        crate::key::refuse_untold(&before, &self.version)?;
         Ok(made)
     }
 

@@ -117,11 +117,19 @@ fn shared(e: &DataFusionError) -> SqlError {
             ArrowError::ParseError(t) => arrow(ArrowError::ParseError(t.clone())),
             other => SqlError::new(SqlState::INTERNAL_ERROR, other.to_string()),
         },
-        DataFusionError::Plan(text) => plan(text),
-        DataFusionError::Execution(text) => execution(text),
-        DataFusionError::ResourcesExhausted(text) => {
-            SqlError::new(SqlState::OUT_OF_MEMORY, text.clone())
+        DataFusionError::Plan(text) => map_df_error(DataFusionError::Plan(text.clone())),
+        DataFusionError::Execution(text) => map_df_error(DataFusionError::Execution(text.clone())),
+        DataFusionError::NotImplemented(text) => {
+            map_df_error(DataFusionError::NotImplemented(text.clone()))
         }
+        DataFusionError::Internal(text) => map_df_error(DataFusionError::Internal(text.clone())),
+        DataFusionError::ResourcesExhausted(text) => {
+            map_df_error(DataFusionError::ResourcesExhausted(text.clone()))
+        }
+        DataFusionError::Configuration(text) => {
+            map_df_error(DataFusionError::Configuration(text.clone()))
+        }
+        DataFusionError::Collection(all) if !all.is_empty() => shared(&all[0]),
         other => SqlError::new(SqlState::INTERNAL_ERROR, other.strip_backtrace()),
     }
 }
@@ -413,6 +421,12 @@ fn grouping(text: &str) -> SqlError {
 
 fn execution(text: &str) -> SqlError {
     let lower = text.to_ascii_lowercase();
+    if text.contains("Cannot access field at argument") {
+        // `b.v` of a column b that has no fields: in PostgreSQL b can be a table only.
+        let message = "missing FROM-clause entry for a table that is named like a column";
+        return SqlError::new(SqlState::new("42P01"), message)
+            .hint("To take a field of a column, write (column).field.");
+    }
     let state = if lower.contains("divide by zero") || lower.contains("division by zero") {
         return SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero");
     } else if lower.contains("overflow") || lower.contains("out of range") {

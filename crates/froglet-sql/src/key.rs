@@ -4,8 +4,91 @@
 //! the value has an exact counterpart in the column's type; [`fit`] finds it, or says on which
 //! side of every value of that type it lies, or that the index does not help.
 
-use froglet_engine::{ColumnType, KeyPart, KeyRange, Value, key};
 use std::ops::Bound;
+
+use froglet_engine::{ColumnType, KeyPart, KeyRange, SqlState, Value, key};
+use froglet_schema::{CatalogVersion, ColumnDef, IndexDef, TableDef};
+
+use crate::error::SqlError;
+use crate::semantics::array_keys::Elements;
+use crate::types::{oids, type_name};
+
+/// What an index's keys, which are made of values as they are stored, say of a column's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Told {
+    /// Equal values may have different keys: 1.0 and 1.00 within jsonb or an array.
+    Nothing,
+    /// Equal values have equal keys, in another order than theirs: labels, arrays.
+    Equality,
+    Order,
+}
+
+/// What keys say of a column.
+pub(crate) fn told_of(column: &ColumnDef) -> Told {
+    if matches!(column.sql_type.oid, oids::JSON | oids::JSONB) {
+        return Told::Nothing;
+    }
+    match Elements::of_type(column.sql_type.oid) {
+        Some(elements) if elements.have_several_forms() => Told::Nothing,
+        Some(_) => Told::Equality,
+        None if !column.labels.is_empty() => Told::Equality,
+        None => Told::Order,
+    }
+}
+
+/// Refuses indexes that a change has made of columns whose keys do not say what the index is for.
+pub(crate) fn refuse_untold(
+    before: &CatalogVersion,
+    after: &CatalogVersion,
+) -> Result<(), SqlError> {
+    for (id, table) in &after.tables {
+        let known = before.tables.get(id);
+        if known.is_some_and(|known| std::sync::Arc::ptr_eq(known, table)) {
+            continue;
+        }
+        let known = known.map(|known| &known.def);
+        for index in &table.def.indexes {
+            refuse_parts(known, &table.def, index)?;
+        }
+    }
+    Ok(())
+}
+
+fn refuse_parts(
+    known: Option<&TableDef>,
+    table: &TableDef,
+    index: &IndexDef,
+) -> Result<(), SqlError> {
+    for part in &index.spec.key {
+        let of = |table: &TableDef| {
+            table.columns.iter().find(|c| c.id == part.column).map(|c| (c.sql_type, told_of(c)))
+        };
+        let Some((ty, told)) = of(table) else { continue };
+        let has_it = known.is_some_and(|known| {
+            known.indexes.iter().any(|old| old.spec.id == index.spec.id)
+                && of(known).is_some_and(|(old, _)| old == ty)
+        });
+        if has_it {
+            continue;
+        }
+        if ty.oid == oids::JSON {
+            let message =
+                "data type json has no default operator class for access method \"btree\"";
+            return Err(SqlError::new(SqlState::new("42704"), message).hint(
+                "You must specify an operator class for the index or define a default operator \
+                 class for the data type.",
+            ));
+        }
+        if index.spec.unique && told == Told::Nothing {
+            let what = format!("a unique index on a column of type {}", type_name(ty));
+            return Err(SqlError::unsupported(what).hint(
+                "Equal values of this type may be stored in several forms. Use a column of another \
+                 type, or an expression that has one.",
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// A value in a column's type.
 #[derive(Clone, Debug, PartialEq)]

@@ -21,6 +21,7 @@ use crate::command::fold;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, infer_params};
+use crate::key::{Told, told_of};
 use crate::lock_parts::{RowLock, named as locked};
 use crate::modify_plan::{expressions, remaining};
 use crate::plan::Planner;
@@ -382,7 +383,7 @@ fn wanted_order(table: &TableVersion, shape: &Shape<'_>) -> Option<Vec<Wanted>> 
                 return None;
             }
             let column = table.def.columns.iter().position(|c| c.name == name)?;
-            if !table.def.columns[column].labels.is_empty() {
+            if told_of(&table.def.columns[column]) < Told::Order {
                 return None;
             }
             let descending = order.options.asc == Some(false);

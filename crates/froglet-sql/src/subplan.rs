@@ -146,7 +146,7 @@ pub(crate) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
             read.push(given.clone());
             args.push((**value).clone());
             let found = Expr::from(subquery.subquery.schema().qualified_field(0));
-            let (given, found) = measures::pair(given, found, subquery.subquery.schema())?;
+            let (given, found) = measures::pair(given, op, found, subquery.subquery.schema())?;
             let holds = binary_expr(given, op, found);
             let holds = match matches!(expr, Expr::SetComparison(_)) && negated {
                 true => !holds,

@@ -3,11 +3,12 @@
 
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, when};
+use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::json_ops::{call, oid_of, typed};
-use super::{casts, numerics};
+use super::operators::is_null;
+use super::{array_keys, casts, numerics};
 use crate::types::array::is_array;
 use crate::types::{oids, plain};
 
@@ -27,8 +28,6 @@ pub(super) fn plan(
     };
     let (l, r) = (oid_of(left, schema), oid_of(right, schema));
     // NULL beside an array is an array, and adds nothing to it.
-    let is_null =
-        |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.data_type().is_null());
     if name == "array_concat" {
         if is_null(right) && l.is_some_and(is_array) {
             return Ok(Some(left.clone()));
@@ -49,6 +48,7 @@ pub(super) fn plan(
         };
         return Ok(call(name, vec![left.clone(), right.clone()]));
     }
+    let (l, r) = (l.filter(|_| !is_null(left)), r.filter(|_| !is_null(right)));
     let known = l.or(r).filter(|oid| is_array(*oid));
     let (Some(l), Some(r)) = (l.or(known), r.or(known)) else { return Ok(None) };
     if !is_array(l) || !is_array(r) {
@@ -56,28 +56,19 @@ pub(super) fn plan(
     }
     let (left, right) = (typed(left.clone(), l)?, typed(right.clone(), r)?);
     let (whole, part) = if swapped { (right, left) } else { (left, right) };
-    let (whole, part) = match (l, r, name) {
-        // Numerics are the same, and in one type, whatever their display scales.
-        (oids::NUMERIC_ARRAY, oids::NUMERIC_ARRAY, "array_has_all" | "array_has_any") => {
-            (numerics::order_of(whole), numerics::order_of(part))
-        }
-        _ => (whole, part),
-    };
     if name == "array_concat" {
         return Ok(call(name, vec![whole, part]));
     }
+    // Numerics are the same, and in one type, whatever their display scales.
+    let (whole, part) = match [l, r] {
+        [oids::NUMERIC_ARRAY, oids::NUMERIC_ARRAY] => {
+            (numerics::order_of(whole), numerics::order_of(part))
+        }
+        _ => (array_keys::elements_of(whole, schema), array_keys::elements_of(part, schema)),
+    };
     // DataFusion takes two NULLs for the same element; they are none.
     let null = Expr::Literal(ScalarValue::Null, None);
-    // Beside an array that is known and empty it says false of a NULL.
-    let unknown = [&whole, &part].into_iter().find(|array| array.any_column_refs()).cloned();
-    let found =
-        call("array_remove", vec![whole, null]).and_then(|known| call(name, vec![known, part]));
-    match (found, unknown) {
-        (Some(found), Some(array)) if name == "array_has_any" => {
-            Ok(Some(when(array.is_not_null(), found).end()?))
-        }
-        (found, _) => Ok(found),
-    }
+    Ok(call("array_remove", vec![whole, null]).and_then(|known| call(name, vec![known, part])))
 }
 
 /// `||` of an array of numerics with a number, or an array of numbers, of another type.

@@ -389,8 +389,10 @@ pub fn resolve(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     numerics::to_one(args.iter_mut().collect(), schema);
     let exact =
         args.iter().any(|arg| arrow_type_of(arg, schema).is_ok_and(|ty| ty == types::EXACT));
-    let measured =
-        exact || ty.oid >= FIRST_USER_ID || matches!(ty.oid, oids::JSONB | oids::INTERVAL);
+    let measured = exact
+        || ty.oid >= FIRST_USER_ID
+        || matches!(ty.oid, oids::JSONB | oids::INTERVAL)
+        || types::array::is_array(ty.oid);
     let has_zeros = matches!(ty.oid, oids::FLOAT4 | oids::FLOAT8) && !args[0].is_volatile();
     let fields = args.iter().filter(|e| !is_untyped(e)).map(|e| field_of(e, schema));
     let shape = record::shape_of(&fields.collect::<Result<Vec<_>>>().unwrap_or_default());

@@ -8,6 +8,7 @@
 //!   l JOIN r ON l.x = r.x  ON measure(l.x) = measure(r.x)
 //! ```
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -15,7 +16,9 @@ use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::first_last::first_value;
 use datafusion::logical_expr::expr::InSubquery;
-use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan, Projection, when};
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, LogicalPlan, Operator, Projection, when,
+};
 
 use super::{common, first_seen, measures};
 use crate::types::{record, sql_type_of_field};
@@ -39,6 +42,11 @@ pub fn by_measures(node: LogicalPlan) -> Result<LogicalPlan> {
             let schema = on.input.schema().clone();
             measures::measure_all(&mut on.on_expr, &schema)?;
             measures::order(on.sort_expr.as_deref_mut().unwrap_or_default(), &schema)?;
+            // DataFusion takes each for a key of its own, and then finds fewer.
+            keep_first(&mut on.on_expr, |key| key.clone());
+            if let Some(keys) = &mut on.sort_expr {
+                keep_first(keys, |key| key.expr.clone());
+            }
             Ok(LogicalPlan::Distinct(Distinct::On(on)))
         }
         LogicalPlan::Join(mut join) => {
@@ -53,10 +61,16 @@ pub fn by_measures(node: LogicalPlan) -> Result<LogicalPlan> {
     }
 }
 
+/// Of several with the same expression the first.
+fn keep_first<T>(keys: &mut Vec<T>, expr: impl Fn(&T) -> Expr) {
+    let mut seen = HashSet::new();
+    keys.retain(|key| seen.insert(expr(key)));
+}
+
 /// Compares the sides of a pair that a join is made by as `=` does.
 fn match_pair(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> Result<()> {
     let sides = (std::mem::take(left), std::mem::take(right));
-    (*left, *right) = measures::pair(sides.0, sides.1, schema)?;
+    (*left, *right) = measures::pair(sides.0, Operator::Eq, sides.1, schema)?;
     Ok(())
 }
 

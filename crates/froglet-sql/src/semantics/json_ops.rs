@@ -31,10 +31,11 @@ pub(super) fn oid_of(expr: &Expr, schema: &DFSchema) -> Option<u32> {
     }
 }
 
-/// Gives a literal or parameter without a type this one.
+/// Gives a literal, NULL, or parameter without a type this one.
 pub(super) fn typed(expr: Expr, oid: u32) -> Result<Expr> {
-    if let Some(text) = operators::unknown_literal(&expr) {
-        let text = ScalarValue::Utf8(Some(text.to_owned()));
+    let text = operators::unknown_literal(&expr);
+    if text.is_some() || operators::is_null(&expr) {
+        let text = ScalarValue::Utf8(text.map(str::to_owned));
         return Ok(casts::literal(&text, plain(oid))?.unwrap_or(expr));
     }
     Ok(match expr {

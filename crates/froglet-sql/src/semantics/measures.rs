@@ -1,6 +1,6 @@
 //! Types whose values Arrow compares otherwise than PostgreSQL are compared by a measure of them:
 //! intervals by their lengths ([`super::time_arith::span`]), jsonb by the bytes of
-//! [`crate::types::json::key`], exact numerics by their bytes without the display scale.
+//! [`crate::types::json::key`], exact numerics by their bytes without the display scale, arrays by [`array_keys`].
 //!
 //! | written | becomes |
 //! |---|---|
@@ -16,6 +16,7 @@ use datafusion::logical_expr::expr::{ScalarFunction, Sort};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, ScalarUDF};
 use froglet_engine::Interval;
 
+use super::array_keys::{self, Elements};
 use super::fields::{arrow_type_of, field_of};
 use super::{common, json_ops, numerics, records, time_arith};
 use crate::types::cell::Cell;
@@ -27,6 +28,8 @@ enum Kind {
     Interval,
     Jsonb,
     Numeric,
+    /// An array.
+    Array(Elements, u32),
     /// A row, as far as it is known what it is made of.
     Record,
 }
@@ -37,7 +40,9 @@ impl Kind {
         match (field.data_type(), sql_type_of_field(&field).oid) {
             (DataType::Interval(_), _) => Some(Kind::Interval),
             (&EXACT, _) => Some(Kind::Numeric),
-            (DataType::List(item), _) if *item.data_type() == EXACT => Some(Kind::Numeric),
+            (DataType::List(_), _) => Elements::of(expr, schema)
+                .filter(|(elements, _)| elements.have_several_forms())
+                .map(|(elements, oid)| Kind::Array(elements, oid)),
             (_, oids::JSONB) => Some(Kind::Jsonb),
             (_, oids::RECORD) => Some(Kind::Record),
             _ => None,
@@ -49,6 +54,7 @@ impl Kind {
             Kind::Interval => oids::INTERVAL,
             Kind::Jsonb => oids::JSONB,
             Kind::Numeric => oids::NUMERIC,
+            Kind::Array(_, oid) => oid,
             Kind::Record => oids::RECORD,
         }
     }
@@ -64,6 +70,7 @@ impl Kind {
             Kind::Jsonb => json_ops::call(crate::udf::json::KEY, vec![inner])
                 .expect("the function is registered"),
             Kind::Numeric => numerics::order_of(inner),
+            Kind::Array(elements, _) => array_keys::key_of(inner, elements),
             Kind::Record => records::key_of(inner, schema)?,
         };
         Ok(())
@@ -142,24 +149,32 @@ fn is_local(expr: &Expr, schema: &DFSchema) -> bool {
 
 /// Makes a comparison of such values one of their measures; whether it was.
 pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
+    use Operator::{Gt, GtEq, Lt, LtEq};
+    let orders = match expr {
+        Expr::BinaryExpr(binary) => matches!(binary.op, Lt | LtEq | Gt | GtEq),
+        Expr::Between(_) => true,
+        _ => false,
+    };
     let mut operands = operands(expr);
     if operands.is_empty() {
         return Ok(false);
     }
     let types = operands.iter().filter_map(|operand| arrow_type_of(operand, schema).ok());
     let types: Vec<DataType> = types.collect();
-    let is_list = |ty: &DataType| matches!(ty, DataType::List(item) if *item.data_type() == EXACT);
     let has_float = types.iter().any(DataType::is_floating);
     if has_float && types.iter().any(|ty| *ty == EXACT || matches!(ty, DataType::Decimal128(..))) {
         return Ok(numerics::to_one(operands, schema));
     }
-    let kind = match types.iter().any(|ty| *ty == EXACT || is_list(ty)) {
-        true => Kind::Numeric,
-        false => match Kind::of(operands[0], schema) {
-            Some(kind) => kind,
-            None => return Ok(false),
-        },
+    let array = operands.iter().find_map(|operand| Elements::of(operand, schema));
+    let kind = match array {
+        Some((elements, oid)) if orders || elements.have_several_forms() => {
+            Some(Kind::Array(elements, oid))
+        }
+        Some(_) => None,
+        None if types.contains(&EXACT) => Some(Kind::Numeric),
+        None => Kind::of(operands[0], schema),
     };
+    let Some(kind) = kind else { return Ok(false) };
     let is_pair = operands.len() == 2;
     if kind == Kind::Jsonb
         && is_pair
@@ -172,8 +187,8 @@ pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
 }
 
 /// The sides of a comparison as they are compared.
-pub fn pair(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
-    let mut pair = Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::Eq, Box::new(right)));
+pub fn pair(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    let mut pair = Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)));
     compare(&mut pair, schema)?;
     match pair {
         Expr::BinaryExpr(pair) => Ok((*pair.left, *pair.right)),
@@ -203,5 +218,17 @@ pub fn is_measured(expr: &Expr, schema: &DFSchema) -> bool {
 
 /// Makes an order by such values one by their measures; whether there was one.
 pub fn order(keys: &mut [Sort], schema: &DFSchema) -> Result<bool> {
-    measure_all(keys.iter_mut().map(|key| &mut key.expr), schema)
+    let mut changed = false;
+    for key in keys {
+        // Arrow has the NULLs among an array's elements where those of the column are.
+        let kind = match Elements::of(&key.expr, schema) {
+            Some((elements, oid)) if key.nulls_first == key.asc => Some(Kind::Array(elements, oid)),
+            _ => Kind::of(&key.expr, schema),
+        };
+        if let Some(kind) = kind {
+            kind.measure(&mut key.expr, schema)?;
+            changed = true;
+        }
+    }
+    Ok(changed)
 }

@@ -8,6 +8,7 @@
 
 pub mod aggregates;
 pub mod arith;
+pub mod array_keys;
 mod array_ops;
 pub mod calls;
 pub mod cast_names;

@@ -11,7 +11,7 @@ use datafusion::logical_expr::expr::{InSubquery, Placeholder, ScalarFunction};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
 };
-use datafusion::logical_expr::{Case, Cast, Expr};
+use datafusion::logical_expr::{Case, Cast, Expr, Operator};
 use datafusion::logical_expr::{GetFieldAccess, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use froglet_engine::SqlState;
@@ -46,6 +46,7 @@ impl ExprPlanner for Operators {
         if let Some(call) = array_ops::plan(&op, &left, &right, schema)? {
             return Ok(PlannerResult::Planned(call));
         }
+        only_of_documents_and_arrays(&op, &left, &right, schema)?;
         let (left, right) = match shape_of(&op) {
             Shape::Other if op == BinaryOperator::StringConcat => {
                 return concatenated(op, left, right, schema);
@@ -62,7 +63,13 @@ impl ExprPlanner for Operators {
         }
         let (left, right) = match shape_of(&op) {
             // DataFusion would ask for a type that both come to.
-            Shape::Comparison => measures::pair(left, right, schema)?,
+            Shape::Comparison => {
+                let op = match op {
+                    BinaryOperator::Eq | BinaryOperator::NotEq => Operator::Eq,
+                    _ => Operator::Lt,
+                };
+                measures::pair(left, op, right, schema)?
+            }
             _ => (left, right),
         };
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
@@ -606,6 +613,52 @@ pub fn unknown_literal(expr: &Expr) -> Option<&str> {
     }
 }
 
+/// Refuses an operator that only json, jsonb and arrays have, of operands that are neither: DataFusion finds out when
+/// the plan runs.
+fn only_of_documents_and_arrays(
+    op: &BinaryOperator,
+    left: &Expr,
+    right: &Expr,
+    schema: &DFSchema,
+) -> Result<()> {
+    use BinaryOperator as B;
+    let error = match op {
+        B::AtAt => SqlError::unsupported("text search (the operator @@)"),
+        // Ranges and points have them in PostgreSQL, too: without a type it cannot choose.
+        B::AtArrow | B::ArrowAt | B::PGOverlap | B::Arrow | B::LongArrow
+            if [left, right]
+                .iter()
+                .all(|side| is_null(side) || json_ops::oid_of(side, schema).is_none()) =>
+        {
+            let message = format!("operator is not unique: unknown {op} unknown");
+            SqlError::new(SqlState::new("42725"), message).hint(
+                "Could not choose a best candidate operator. \
+                 You might need to add explicit type casts.",
+            )
+        }
+        B::AtArrow
+        | B::ArrowAt
+        | B::PGOverlap
+        | B::Arrow
+        | B::LongArrow
+        | B::HashArrow
+        | B::HashLongArrow
+        | B::HashMinus
+        | B::AtQuestion
+        | B::Question
+        | B::QuestionAnd
+        | B::QuestionPipe
+        | B::Spaceship => no_operator(op, left, right, schema),
+        _ => return Ok(()),
+    };
+    Err(error.into())
+}
+
+/// The word NULL, which has no type either.
+pub(super) fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, None) if value.data_type().is_null())
+}
+
 /// 42883
 pub(super) fn no_operator(
     op: &BinaryOperator,
@@ -615,6 +668,7 @@ pub(super) fn no_operator(
 ) -> SqlError {
     let name = |expr: &Expr| match (unknown_literal(expr), field_of(expr, schema)) {
         (Some(_), _) | (_, Err(_)) => "unknown".to_owned(),
+        (None, Ok(_)) if is_null(expr) => "unknown".to_owned(),
         (None, Ok(field)) => types::input::input_name(sql_type_of_field(&field)),
     };
     SqlError::new(

@@ -203,6 +203,19 @@ pub fn span() -> Arc<ScalarUDF> {
     SPAN.clone()
 }
 
+/// The lengths of intervals, in microseconds.
+pub fn spans(intervals: &ArrayRef) -> ArrayRef {
+    let mut spans = Decimal128Builder::with_capacity(intervals.len())
+        .with_data_type(DataType::Decimal128(38, 0));
+    for row in 0..intervals.len() {
+        spans.append_option(match cell_at(intervals.as_ref(), row) {
+            Cell::Interval(months, days, us) => Some(Interval { months, days, us }.span_us()),
+            _ => None,
+        });
+    }
+    Arc::new(spans.finish())
+}
+
 impl ScalarUDFImpl for Span {
     fn name(&self) -> &str {
         "froglet_span"
@@ -221,23 +234,10 @@ impl ScalarUDFImpl for Span {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let spans = |array: &ArrayRef| -> Result<ArrayRef> {
-            let mut builder = Decimal128Builder::with_capacity(array.len())
-                .with_data_type(DataType::Decimal128(38, 0));
-            for row in 0..array.len() {
-                builder.append_option(match cell_at(array.as_ref(), row) {
-                    Cell::Interval(months, days, us) => {
-                        Some(Interval { months, days, us }.span_us())
-                    }
-                    _ => None,
-                });
-            }
-            Ok(Arc::new(builder.finish()))
-        };
         match &args.args[0] {
-            ColumnarValue::Array(array) => spans(array).map(ColumnarValue::Array),
+            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(spans(array))),
             ColumnarValue::Scalar(scalar) => {
-                let array = spans(&scalar.to_array()?)?;
+                let array = spans(&scalar.to_array()?);
                 ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar)
             }
         }

@@ -158,7 +158,7 @@ fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Option<Expr>> {
     })?;
     let query = found.subquery.subquery.as_ref();
     let column = Expr::from(query.schema().qualified_field(0));
-    let (value, column) = measures::pair(value.data, column, query.schema())?;
+    let (value, column) = measures::pair(value.data, Operator::Eq, column, query.schema())?;
     let plan = LogicalPlanBuilder::from(query.clone());
     let plan = plan.filter(value.eq(column).is_not_false())?.build()?;
     let outer_ref_columns = plan.all_out_ref_exprs();

@@ -79,6 +79,20 @@ pub fn in_list(list: &mut InList, schema: &DFSchema) -> bool {
     changes
 }
 
+/// Floats with one zero; other values as they are.
+pub fn unsigned(array: &ArrayRef) -> ArrayRef {
+    // Adding nothing to either zero makes the one without a sign.
+    match array.data_type() {
+        DataType::Float32 => {
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|v| v + 0.0))
+        }
+        DataType::Float64 => {
+            Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|v| v + 0.0))
+        }
+        _ => array.clone(),
+    }
+}
+
 fn literal(expr: &Expr) -> Option<&ScalarValue> {
     match expr {
         Expr::Literal(value, _) => Some(value),
@@ -119,22 +133,10 @@ impl ScalarUDFImpl for OneZero {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        // Adding nothing to either zero makes the one without a sign.
-        let of_array = |array: &ArrayRef| -> ArrayRef {
-            match array.data_type() {
-                DataType::Float32 => Arc::new(
-                    array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|v| v + 0.0),
-                ),
-                DataType::Float64 => Arc::new(
-                    array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|v| v + 0.0),
-                ),
-                _ => array.clone(),
-            }
-        };
         Ok(match &args.args[0] {
-            ColumnarValue::Array(array) => ColumnarValue::Array(of_array(array)),
+            ColumnarValue::Array(array) => ColumnarValue::Array(unsigned(array)),
             ColumnarValue::Scalar(value) => {
-                let array = of_array(&value.to_array()?);
+                let array = unsigned(&value.to_array()?);
                 ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)
             }
         })

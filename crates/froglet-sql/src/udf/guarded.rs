@@ -1,12 +1,16 @@
-//! DataFusion's functions whose results may be much longer than what they are given: room is asked for first.
+//! DataFusion's functions, guarded: room is asked for before results that may be much longer than what they are made
+//! of; sets of items are compared only where both arrays are known.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions::string;
+use datafusion::functions_nested::array_has::{array_has_all_udf, array_has_any_udf};
 use datafusion::functions_nested::string::array_to_string_udf;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -24,7 +28,57 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     let all: [(Arc<ScalarUDF>, Bound); 2] =
         [(string::replace(), replaced), (array_to_string_udf(), joined)];
     let guarded = all.map(|(inner, bound)| ScalarUDF::new_from_impl(Guarded { inner, bound }));
-    guarded.into_iter().map(Arc::new).collect()
+    let strict = [array_has_all_udf(), array_has_any_udf()]
+        .map(|inner| ScalarUDF::new_from_impl(Strict { inner }));
+    guarded.into_iter().chain(strict).map(Arc::new).collect()
+}
+
+/// A function of arrays that says true or false, and NULL of NULL: DataFusion's say that of a column, and take a
+/// constant that is NULL for an empty array.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Strict {
+    inner: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for Strict {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(given)
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let mut known: Option<NullBuffer> = None;
+        for argument in &args.args {
+            match argument {
+                ColumnarValue::Scalar(value) if value.is_null() => {
+                    return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(None)));
+                }
+                ColumnarValue::Scalar(_) => {}
+                ColumnarValue::Array(array) => {
+                    known = NullBuffer::union(known.as_ref(), array.logical_nulls().as_ref());
+                }
+            }
+        }
+        let rows = args.number_rows;
+        let made = self.inner.invoke_with_args(args)?;
+        let Some(known) = known else { return Ok(made) };
+        // One answer for all rows, if the constant is an empty array.
+        let made = made.into_array(rows)?;
+        let made = made.as_boolean();
+        let known = NullBuffer::union(Some(&known), made.nulls());
+        Ok(ColumnarValue::Array(Arc::new(BooleanArray::new(made.values().clone(), known))))
+    }
 }
 
 #[derive(Debug)]

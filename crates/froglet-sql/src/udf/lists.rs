@@ -31,7 +31,7 @@ use froglet_engine::SqlState;
 use super::arguments;
 use super::simple::{Out, Simple, int, text};
 use crate::error::SqlError;
-use crate::semantics::numerics;
+use crate::semantics::{numerics, time_arith, zeros};
 use crate::types::oids::{CHAR, INT4, INT8, NAME as NAME_TYPE};
 use crate::types::{EXACT, plain, sql_field};
 
@@ -278,7 +278,11 @@ fn list_of(field: &FieldRef, kept: &[ArrayRef], nulls: Option<NullBuffer>) -> Re
 
 /// Items as they are compared.
 fn compared(items: &ArrayRef) -> ArrayRef {
-    if *items.data_type() == EXACT { numerics::orders(items) } else { items.clone() }
+    match items.data_type() {
+        &EXACT => numerics::orders(items),
+        DataType::Interval(_) => time_arith::spans(items),
+        _ => zeros::unsigned(items),
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

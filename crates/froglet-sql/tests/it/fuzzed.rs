@@ -9,8 +9,8 @@
 //!
 //!     FROGLET_FUZZ_SECONDS=3600 FROGLET_TEST_SEED=$RANDOM cargo test -p froglet-sql --test it fuzzed -- --nocapture
 //!
-//! `./test` runs it for two minutes. What it finds is printed in its shortest form; a named test of it belongs to
-//! `tests/sql/fuzzed.slt`.
+//! `./test` runs it for two minutes. What it finds is printed in its shortest form; a named test of it belongs to the file of
+//! its kind in `tests/sql`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
