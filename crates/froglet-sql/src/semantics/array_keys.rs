@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, ListArray, new_null_array};
 use arrow::compute::SortOptions;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
@@ -20,6 +20,8 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+
+use froglet_schema::SqlType;
 
 use super::casts::trimmed;
 use super::fields::field_of;
@@ -58,7 +60,7 @@ impl Elements {
 
     fn of_oid(element: Option<u32>, stored: &DataType) -> Elements {
         match (stored, element) {
-            (&EXACT, _) => Elements::Numeric,
+            (&EXACT | DataType::Decimal128(..), _) => Elements::Numeric,
             (DataType::Interval(_), _) => Elements::Interval,
             (DataType::Float32 | DataType::Float64, _) => Elements::Float,
             (_, Some(oids::JSONB)) => Elements::Jsonb,
@@ -80,6 +82,27 @@ impl Elements {
         })
     }
 
+    /// The type of arrays that is not compared with that of the first one, if there is one.
+    pub fn unlike<'e>(
+        mut operands: impl Iterator<Item = &'e Expr>,
+        schema: &DFSchema,
+    ) -> Option<[SqlType; 2]> {
+        let typed = |expr: &Expr| {
+            let field = field_of(expr, schema).ok()?;
+            let DataType::List(item) = field.data_type() else { return None };
+            let ty = sql_type_of_field(&field);
+            Some((Elements::of_oid(element_oid(ty.oid), item.data_type()), item.clone(), ty))
+        };
+        let (elements, item, first) = operands.find_map(typed)?;
+        let like = |(others, other, _): &(Elements, FieldRef, SqlType)| {
+            let (a, b) = (item.data_type(), other.data_type());
+            *others == elements
+                && (elements == Elements::Numeric || a == b || a.is_string() && b.is_string())
+        };
+        let unlike = operands.filter_map(typed).find(|other| !like(other))?;
+        Some([first, unlike.2])
+    }
+
     /// Whether equal elements may differ.
     pub fn have_several_forms(self) -> bool {
         self != Elements::Plain
@@ -99,7 +122,9 @@ impl Elements {
 
     /// Arrays of elements as they are compared.
     fn lists(self, array: &ArrayRef) -> Result<ListArray> {
-        let lists = array.as_list::<i32>();
+        let Some(lists) = array.as_list_opt::<i32>() else {
+            return Err(crate::planning::internal("an array"));
+        };
         let items = self.measured(lists.values())?;
         let item = Arc::new(Field::new_list_field(items.data_type().clone(), true));
         Ok(ListArray::try_new(item, lists.offsets().clone(), items, lists.nulls().cloned())?)

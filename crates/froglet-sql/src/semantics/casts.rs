@@ -164,6 +164,7 @@ pub fn rewrite_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             Ok(mark(Expr::AggregateFunction(call), changed))
         }
         Expr::WindowFunction(mut call) => {
+            super::windows::refuse_frame(&call.params.window_frame)?;
             let typed = super::windows::type_arguments(&mut call, schema)?;
             enums::order_by(&mut call.params.order_by, schema);
             let name = call.fun.name().to_owned();

@@ -64,11 +64,15 @@ impl ExprPlanner for Operators {
         let (left, right) = match shape_of(&op) {
             // DataFusion would ask for a type that both come to.
             Shape::Comparison => {
-                let op = match op {
-                    BinaryOperator::Eq | BinaryOperator::NotEq => Operator::Eq,
-                    _ => Operator::Lt,
+                let compared = match op {
+                    BinaryOperator::NotEq => Operator::NotEq,
+                    BinaryOperator::Lt => Operator::Lt,
+                    BinaryOperator::LtEq => Operator::LtEq,
+                    BinaryOperator::Gt => Operator::Gt,
+                    BinaryOperator::GtEq => Operator::GtEq,
+                    _ => Operator::Eq,
                 };
-                measures::pair(left, op, right, schema)?
+                measures::pair(left, compared, right, schema)?
             }
             _ => (left, right),
         };

@@ -12,10 +12,10 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Window, WindowFrameBound,
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Window, WindowFrame, WindowFrameBound,
     WindowFrameUnits,
 };
-use froglet_engine::SqlState;
+use froglet_engine::{Interval, SqlState};
 
 use crate::error::SqlError;
 use crate::semantics::casts;
@@ -23,7 +23,45 @@ use crate::semantics::common::common_type;
 use crate::semantics::fields::field_of;
 use crate::semantics::numerics;
 use crate::semantics::operators::unknown_literal;
-use crate::types::{sql_type_of_field, type_name};
+use crate::types::cell::{Cell, cell_at};
+use crate::types::interval::Fields;
+use crate::types::{interval_input, sql_type_of_field, type_name};
+
+/// 22013 for a distance that is less than nothing, with which DataFusion computes frames that end before they begin.
+pub fn refuse_frame(frame: &WindowFrame) -> Result<(), SqlError> {
+    let is_negative = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => {
+            is_negative(distance)
+        }
+        WindowFrameBound::CurrentRow => false,
+    };
+    if is_negative(&frame.start_bound) || is_negative(&frame.end_bound) {
+        let message = "invalid preceding or following size in window function";
+        return Err(SqlError::new(SqlState::new("22013"), message));
+    }
+    Ok(())
+}
+
+fn is_negative(distance: &ScalarValue) -> bool {
+    let text = match distance {
+        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) => text.as_deref(),
+        _ => None,
+    };
+    if let Some(text) = text {
+        return match text.trim().parse::<f64>() {
+            Ok(number) => number < 0.0,
+            Err(_) => interval_input::parse(text, Fields::ALL).is_ok_and(|i| i.span_us() < 0),
+        };
+    }
+    let Ok(array) = distance.to_array() else { return false };
+    match cell_at(array.as_ref(), 0) {
+        Cell::Interval(months, days, us) => Interval { months, days, us }.span_us() < 0,
+        _ => matches!(
+            distance.cast_to(&DataType::Float64),
+            Ok(ScalarValue::Float64(Some(number))) if number < 0.0
+        ),
+    }
+}
 
 /// The types of what `lag`, `first_value` and the like take; whether an argument was changed. 42804 for a literal
 /// without a type, of which there is nothing else that says one.
