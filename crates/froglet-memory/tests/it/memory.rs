@@ -21,9 +21,9 @@ fn used(db: &Db) -> u64 {
     db.engine.memory().0
 }
 
-/// Waits for what goes by itself.
+/// Waits for what goes by itself, at last when the other tests of this process are done, whose readers hold it.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_secs(600);
     while !is_so() {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(5));
