@@ -8,7 +8,7 @@
 //! Arrow's own comparison of lists takes NULL for the least value. Equality asks for a key only where elements have
 //! several forms; hash joins and groups of others go by the lists themselves.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, ListArray, new_null_array};
 use arrow::compute::SortOptions;
@@ -20,7 +20,6 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-
 use froglet_schema::SqlType;
 
 use super::casts::trimmed;
@@ -44,10 +43,6 @@ pub enum Elements {
     /// Both zeros are one.
     Float,
 }
-
-/// Elements that equal ones may differ from.
-const SEVERAL_FORMS: [Elements; 5] =
-    [Elements::Numeric, Elements::Interval, Elements::Jsonb, Elements::Padded, Elements::Float];
 
 impl Elements {
     /// Those of an expression's values, if they are arrays; and the oid of these.
@@ -168,20 +163,9 @@ enum Made {
 }
 
 fn function(elements: Elements, made: Made) -> Arc<ScalarUDF> {
-    type All = Vec<((Elements, Made), Arc<ScalarUDF>)>;
-    static ALL: LazyLock<All> = LazyLock::new(|| {
-        let all = SEVERAL_FORMS.into_iter().chain([Elements::Plain]);
-        all.flat_map(|elements| [(elements, Made::Key), (elements, Made::Elements)])
-            .map(|(elements, made)| {
-                let signature = Signature::any(1, Volatility::Immutable);
-                let name = format!("froglet_array_{made:?}_{elements:?}").to_ascii_lowercase();
-                let function = OfArray { elements, made, name, signature };
-                ((elements, made), Arc::new(ScalarUDF::new_from_impl(function)))
-            })
-            .collect()
-    });
-    let found = ALL.iter().find(|(of, _)| *of == (elements, made));
-    found.map(|(_, function)| function.clone()).expect("there is one of each")
+    let signature = Signature::any(1, Volatility::Immutable);
+    let name = format!("froglet_array_{made:?}_{elements:?}").to_ascii_lowercase();
+    Arc::new(ScalarUDF::new_from_impl(OfArray { elements, made, name, signature }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

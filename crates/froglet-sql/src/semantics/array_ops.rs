@@ -59,13 +59,8 @@ pub(super) fn plan(
     if name == "array_concat" {
         return Ok(call(name, vec![whole, part]));
     }
-    // Numerics are the same, and in one type, whatever their display scales.
-    let (whole, part) = match [l, r] {
-        [oids::NUMERIC_ARRAY, oids::NUMERIC_ARRAY] => {
-            (numerics::order_of(whole), numerics::order_of(part))
-        }
-        _ => (array_keys::elements_of(whole, schema), array_keys::elements_of(part, schema)),
-    };
+    let whole = array_keys::elements_of(whole, schema);
+    let part = array_keys::elements_of(part, schema);
     // DataFusion takes two NULLs for the same element; they are none.
     let null = Expr::Literal(ScalarValue::Null, None);
     Ok(call("array_remove", vec![whole, null]).and_then(|known| call(name, vec![known, part])))

@@ -14,13 +14,12 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{ScalarFunction, Sort};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, ScalarUDF};
-use froglet_engine::{Interval, SqlState};
+use froglet_engine::Interval;
 
 use super::array_keys::{self, Elements};
 use super::fields::{arrow_type_of, field_of};
-use super::operators::unknown_literal;
+use super::operators::{does_not_exist, unknown_literal};
 use super::{common, json_ops, numerics, records, time_arith};
-use crate::error::SqlError;
 use crate::types::cell::Cell;
 use crate::types::{EXACT, exact, oids, plain, sql_type_of_field, type_name};
 
@@ -151,13 +150,11 @@ fn is_local(expr: &Expr, schema: &DFSchema) -> bool {
 
 /// Makes a comparison of such values one of their measures; whether it was.
 pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
-    use Operator::{Gt, GtEq, Lt, LtEq};
     let op = match expr {
         Expr::BinaryExpr(binary) => binary.op,
-        Expr::Between(_) => GtEq,
+        Expr::Between(_) => Operator::GtEq,
         _ => Operator::Eq,
     };
-    let orders = matches!(op, Lt | LtEq | Gt | GtEq);
     let mut operands = operands(expr);
     if operands.is_empty() {
         return Ok(false);
@@ -168,32 +165,10 @@ pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     if has_float && types.iter().any(|ty| *ty == EXACT || matches!(ty, DataType::Decimal128(..))) {
         return Ok(numerics::to_one(operands, schema));
     }
-    // An array beside anything else is compared by no operator, which is found out later.
-    let is_array = |(operand, ty): (&&mut Expr, &DataType)| {
-        matches!(ty, DataType::List(_) | DataType::Null) || unknown_literal(operand).is_some()
-    };
-    let all_arrays = operands.len() == types.len() && operands.iter().zip(&types).all(is_array);
-    let array = operands.iter().find_map(|operand| Elements::of(operand, schema));
-    if array.is_some() && !all_arrays {
-        return Ok(false);
-    }
-    if let Some(unlike) = Elements::unlike(operands.iter().map(|operand| &**operand), schema) {
-        let [first, other] = unlike.map(type_name);
-        let message = format!("operator does not exist: {first} {op} {other}");
-        return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
-            .hint(
-                "No operator matches the given name and argument types. \
-                 You might need to add explicit type casts.",
-            )
-            .into());
-    }
-    let kind = match array {
-        Some((elements, oid)) if orders || elements.have_several_forms() => {
-            Some(Kind::Array(elements, oid))
-        }
-        Some(_) => None,
-        None if types.contains(&EXACT) => Some(Kind::Numeric),
-        None => Kind::of(operands[0], schema),
+    let kind = match types.iter().any(|ty| matches!(ty, DataType::List(_))) {
+        true => of_arrays(&operands, &types, op, schema)?,
+        false if types.contains(&EXACT) => Some(Kind::Numeric),
+        false => Kind::of(operands[0], schema),
     };
     let Some(kind) = kind else { return Ok(false) };
     let is_pair = operands.len() == 2;
@@ -205,6 +180,32 @@ pub fn compare(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     }
     operands.iter_mut().try_for_each(|operand| kind.measure(operand, schema))?;
     Ok(true)
+}
+
+/// By what operands are compared of which one is an array, if it is not the arrays themselves; 42883 for arrays of
+/// different types.
+fn of_arrays(
+    operands: &[&mut Expr],
+    types: &[DataType],
+    op: Operator,
+    schema: &DFSchema,
+) -> Result<Option<Kind>> {
+    use Operator::{Gt, GtEq, Lt, LtEq};
+    // An array beside anything else is compared by no operator, which is found out later.
+    let is_array = |(operand, ty): (&&mut Expr, &DataType)| {
+        matches!(ty, DataType::List(_) | DataType::Null) || unknown_literal(operand).is_some()
+    };
+    if operands.len() != types.len() || !operands.iter().zip(types).all(is_array) {
+        return Ok(None);
+    }
+    if let Some(unlike) = Elements::unlike(operands.iter().map(|operand| &**operand), schema) {
+        let [first, other] = unlike.map(type_name);
+        return Err(does_not_exist(&first, &op, &other).into());
+    }
+    let orders = matches!(op, Lt | LtEq | Gt | GtEq);
+    let array = operands.iter().find_map(|operand| Elements::of(operand, schema));
+    let measured = array.filter(|(elements, _)| orders || elements.have_several_forms());
+    Ok(measured.map(|(elements, oid)| Kind::Array(elements, oid)))
 }
 
 /// The sides of a comparison as they are compared.

@@ -675,11 +675,13 @@ pub(super) fn no_operator(
         (None, Ok(_)) if is_null(expr) => "unknown".to_owned(),
         (None, Ok(field)) => types::input::input_name(sql_type_of_field(&field)),
     };
-    SqlError::new(
-        SqlState::UNDEFINED_FUNCTION,
-        format!("operator does not exist: {} {op} {}", name(left), name(right)),
-    )
-    .hint(
+    does_not_exist(&name(left), op, &name(right))
+}
+
+/// 42883 for an operator between two types.
+pub(super) fn does_not_exist(left: &str, op: &dyn std::fmt::Display, right: &str) -> SqlError {
+    let message = format!("operator does not exist: {left} {op} {right}");
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, message).hint(
         "No operator matches the given name and argument types. \
          You might need to add explicit type casts.",
     )

@@ -278,7 +278,6 @@ fn lowered(array: &ArrayRef) -> ArrayRef {
 }
 
 /// The bytes by which values of jsonb are compared.
-/// The keys of jsonb values.
 pub(super) fn keys(array: &ArrayRef) -> Result<ArrayRef> {
     let key = |row| match cell_at(array.as_ref(), row) {
         Cell::Text(text) => Ok(Some(json::key::of(&json::read(text)?))),
