@@ -89,10 +89,9 @@ impl Elements {
             Some((Elements::of_oid(element_oid(ty.oid), item.data_type()), item.clone(), ty))
         };
         let (elements, item, first) = operands.find_map(typed)?;
-        let like = |(others, other, _): &(Elements, FieldRef, SqlType)| {
+        let like = |(others, other, ty): &(Elements, FieldRef, SqlType)| {
             let (a, b) = (item.data_type(), other.data_type());
-            *others == elements
-                && (elements == Elements::Numeric || a == b || a.is_string() && b.is_string())
+            *others == elements && (first.oid == ty.oid || a == b || a.is_string() && b.is_string())
         };
         let unlike = operands.filter_map(typed).find(|other| !like(other))?;
         Some([first, unlike.2])

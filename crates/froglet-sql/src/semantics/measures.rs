@@ -204,7 +204,16 @@ fn of_arrays(
     }
     let orders = matches!(op, Lt | LtEq | Gt | GtEq);
     let array = operands.iter().find_map(|operand| Elements::of(operand, schema));
-    let measured = array.filter(|(elements, _)| orders || elements.have_several_forms());
+    // Arrays of arrays may have decimals of several scales, which DataFusion brings to one.
+    let item = |ty: &DataType| match ty {
+        DataType::List(item) if item.data_type().is_string() => Some(DataType::Utf8View),
+        DataType::List(item) => Some(item.data_type().clone()),
+        _ => None,
+    };
+    let mut items = types.iter().filter_map(item);
+    let first = items.next();
+    let is_one = items.all(|other| Some(other) == first);
+    let measured = array.filter(|(elements, _)| elements.have_several_forms() || orders && is_one);
     Ok(measured.map(|(elements, oid)| Kind::Array(elements, oid)))
 }
 
