@@ -35,6 +35,7 @@ pub fn run(records: &[&[u8]]) -> Result<(), EngineError> {
         freeze: FreezeOptions::default(),
         prune_bytes_min: 0,
         index_rows_min: 1,
+        agree: None,
         log: manual(),
     };
     let engine = MemoryEngine::open(options)?;

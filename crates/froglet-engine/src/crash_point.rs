@@ -37,6 +37,14 @@ macro_rules! crash_points {
 }
 
 crash_points! {
+    SpaceLogged = "disk: space logged",
+    HalfLogged = "commit: half logged beside the anchor",
+    HalvesLogged = "commit: both halves logged",
+    HalfApplied = "commit: a row in the store",
+    DiskRotated = "disk checkpoint: rotated",
+    DiskFlushed = "disk checkpoint: flushed, not in the manifest",
+    DiskManifest = "disk checkpoint: in the manifest, log not cut",
+    HalvesCut = "recovery: one log cut",
     CatalogLocked = "catalog: row locked",
     CatalogWritten = "catalog: row written",
     MigrationStarted = "migration: started",

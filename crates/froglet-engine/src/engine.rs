@@ -27,7 +27,7 @@ use std::time::Duration;
 use arrow_array::{ArrayRef, RecordBatch};
 
 use crate::error::EngineError;
-use crate::id::{ColumnId, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
+use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::{Dictionary, Layout};
 use crate::reads::Reads;
 use crate::value::{Row, Value};
@@ -40,6 +40,8 @@ pub struct Snapshot {
     pub own: TxnId,
     /// The newest commit timestamp met by a read under this snapshot that may not yet be durable.
     newest_seen: AtomicU64,
+    /// Where the timeline of the engine beside stands for it, and one; 0 if nobody has asked.
+    beside: AtomicU64,
     /// Where reads under it are noted, if anywhere.
     reads: OnceLock<Arc<Reads>>,
     /// Keeps the engine's registration alive.
@@ -53,8 +55,28 @@ impl Snapshot {
             ts,
             own,
             newest_seen: AtomicU64::new(0),
+            beside: AtomicU64::new(0),
             reads: OnceLock::new(),
             _registration: registration,
+        }
+    }
+
+    /// For engines: moves it to the present, as nobody reads under it.
+    pub fn renew(&mut self, ts: Ts) {
+        self.ts = ts;
+        *self.beside.get_mut() = 0;
+    }
+
+    /// Where the timeline of the engine beside stands for it; `find` is asked once.
+    pub fn beside(&self, find: impl FnOnce() -> Ts) -> Ts {
+        match self.beside.load(Ordering::Acquire) {
+            0 => {
+                let found = find().0 + 1;
+                let known =
+                    self.beside.compare_exchange(0, found, Ordering::AcqRel, Ordering::Acquire);
+                Ts(known.err().unwrap_or(found) - 1)
+            }
+            known => Ts(known - 1),
         }
     }
 
@@ -127,10 +149,7 @@ pub enum WriteStop {
     },
     /// A version newer than the base the new values were derived from is committed.
     /// READ COMMITTED reads again and re-checks; REPEATABLE READ fails with 40001.
-    Changed {
-        /// Its commit timestamp.
-        ts: Ts,
-    },
+    Changed,
     /// The row is deleted: by a commit newer than the base, or by this transaction.
     Gone,
     /// The row is at another place since the base: compaction has moved it. Whoever found it here looks for
@@ -700,6 +719,13 @@ pub trait EngineTxn: Send + Sync + Any {
     fn post_commit(self: Box<Self>) -> Result<Lsn, EngineError>;
     /// Restores every row.
     fn abort(self: Box<Self>);
+    /// The transaction's part on the engine beside the anchor, for that engine's tables; begun here if there is none.
+    fn beside(&mut self) -> Result<&mut dyn Any, EngineError> {
+        Err(EngineError::Refused {
+            state: crate::error::SqlState::INTERNAL_ERROR,
+            message: "this transaction has one engine".into(),
+        })
+    }
     /// For downcasts inside an engine.
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
@@ -708,6 +734,10 @@ pub trait EngineTxn: Send + Sync + Any {
 pub trait Engine: Send + Sync + 'static {
     /// `memory`, `disk`: the word after USING.
     fn name(&self) -> &'static str;
+    /// Where rows can be.
+    fn homes(&self) -> &[Home] {
+        &[Home::Memory]
+    }
 
     /// Makes an empty row space. Not transactional: the catalog decides who sees it.
     fn create_space(&self, space: SpaceId) -> Result<(), EngineError>;

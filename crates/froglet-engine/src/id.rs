@@ -76,6 +76,51 @@ impl Ts {
     pub const LATEST: Ts = Ts((1 << 61) - 1);
 }
 
+/// Where a row space's rows are: a bit of its id says so, for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Home {
+    /// In memory, the anchor.
+    #[default]
+    Memory,
+    /// On disk.
+    Disk,
+}
+
+impl Home {
+    /// Every one.
+    pub const ALL: [Home; 2] = [Home::Memory, Home::Disk];
+    const DISK_BIT: u32 = 1 << 31;
+
+    /// The word after USING.
+    pub fn name(self) -> &'static str {
+        match self {
+            Home::Memory => "memory",
+            Home::Disk => "disk",
+        }
+    }
+
+    /// Of the word after USING.
+    pub fn named(name: &str) -> Option<Home> {
+        Home::ALL.into_iter().find(|home| home.name() == name)
+    }
+
+    /// The row space of this number there.
+    pub fn space(self, number: u32) -> SpaceId {
+        assert!(number < Home::DISK_BIT, "row spaces have numbers below 2^31");
+        match self {
+            Home::Memory => SpaceId(number),
+            Home::Disk => SpaceId(number | Home::DISK_BIT),
+        }
+    }
+}
+
+impl SpaceId {
+    /// Where its rows are.
+    pub fn home(self) -> Home {
+        if self.0 & Home::DISK_BIT == 0 { Home::Memory } else { Home::Disk }
+    }
+}
+
 /// Rows in one block, for every engine that hands out blocks.
 pub const ROWS_PER_BLOCK: usize = 8192;
 

@@ -10,7 +10,7 @@
 //!   │   └──── begin ─▶ EngineTxn ─ snapshot ─▶ Snapshot
 //!   └────────────────────────────────────────────────┘
 //!        ▲                               ▲
-//!   froglet-memory                  froglet-disk (later)
+//!   froglet-memory                  froglet-disk, see `crossing`
 //! ```
 //!
 //! A type enters here when two crates need it, and only then. Dispatch through these traits is
@@ -18,6 +18,7 @@
 
 pub mod batch;
 pub mod crash_point;
+pub mod crossing;
 pub mod engine;
 pub mod env;
 pub mod error;
@@ -35,7 +36,7 @@ pub use engine::{
     RowWrite, Savepoint, Snapshot, Table, WriteStop,
 };
 pub use error::{EngineError, ReadFailed, SqlState};
-pub use id::{ColumnId, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
+pub use id::{ColumnId, Home, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout, NullKeys};
 pub use reads::{Reads, SpaceReads};
 pub use value::{ColumnType, Interval, Row, Value};

@@ -70,7 +70,9 @@
 mod chain;
 mod disk;
 mod flusher;
+pub mod halves;
 mod reader;
+pub mod redo;
 mod room;
 mod segment;
 #[cfg(test)]
@@ -84,6 +86,7 @@ pub use room::{Reserving, Room};
 pub use segment::{FrameKey, MAX_PAYLOAD_BYTES, PartKind};
 pub use writer::Log;
 
+use froglet_engine::EngineError;
 use froglet_engine::env::EnvError;
 use std::error::Error;
 use std::fmt;
@@ -307,6 +310,31 @@ pub enum LogError {
         /// What the callback said.
         source: Arc<dyn Error + Send + Sync>,
     },
+    /// Transactions that were durable here and in another log are not there any more.
+    #[error(
+        "{} has transactions up to number {half} in common with {}, which has only those up to {found}: restore both from one copy, nothing was changed",
+        dir.display(), other.display()
+    )]
+    HalvesLost {
+        /// The log that has them.
+        dir: PathBuf,
+        /// The log that does not.
+        other: PathBuf,
+        /// The newest that the first is certain of.
+        half: u64,
+        /// The newest that the second has.
+        found: u64,
+    },
+    /// A half could not be read.
+    #[error("the log record that ends at LSN {lsn} cannot be read at byte {offset}: {what}")]
+    Malformed {
+        /// The end of the record.
+        lsn: Lsn,
+        /// The byte of the record.
+        offset: usize,
+        /// What is wrong there.
+        what: String,
+    },
     /// A record must have a byte at least.
     #[error("a log record without a byte is impossible")]
     EmptyRecord,
@@ -337,6 +365,30 @@ pub enum LogError {
 impl From<EnvError> for LogError {
     fn from(error: EnvError) -> LogError {
         LogError::Env(Arc::new(error))
+    }
+}
+
+impl From<LogError> for EngineError {
+    fn from(error: LogError) -> EngineError {
+        match error {
+            LogError::Env(error) => EngineError::Env(error),
+            LogError::Damaged { path, offset, damage, .. } => EngineError::Corrupt {
+                file: path.display().to_string(),
+                offset,
+                what: damage.to_string(),
+            },
+            LogError::Replay { lsn, source } => match source.downcast_ref::<EngineError>() {
+                Some(EngineError::Corrupt { file, offset, what }) => EngineError::Corrupt {
+                    file: format!("{file} (it ends at LSN {lsn})"),
+                    offset: *offset,
+                    what: what.clone(),
+                },
+                Some(error) => error.clone(),
+                None => EngineError::LogFailed(source),
+            },
+            error @ LogError::DiskFull { .. } => EngineError::DiskFull(Arc::new(error)),
+            error => EngineError::LogFailed(Arc::new(error)),
+        }
     }
 }
 

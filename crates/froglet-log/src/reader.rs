@@ -7,12 +7,15 @@ use super::segment::{
     self, FRAME_HEADER_BYTES, FileKind, FrameKey, HEADER_BYTES, MARK_WORD, PART_HEADER_BYTES,
     PartKind, Segment,
 };
-use super::{Damage, LogError, Lsn, MAX_PAYLOAD_BYTES, Replay};
+use super::{Damage, LogError, Lsn, MAX_PAYLOAD_BYTES};
 use froglet_engine::env::{Env, EnvError, EnvFile, OpenMode};
 use std::path::Path;
 
 /// How much of a file is read at once.
 const READ_BYTES: usize = 1 << 20;
+
+/// What is called with each record: where its last frame begins, where it ends, its bytes.
+pub(super) type Each<'a> = dyn FnMut(Lsn, Lsn, &[u8]) -> Result<(), LogError> + 'a;
 
 /// A whole, correct frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +118,7 @@ pub(super) fn recover(
     segments: Vec<Segment>,
     from: Lsn,
     mut database_id: Option<u128>,
-    replay: &mut Replay<'_>,
+    each: &mut Each<'_>,
 ) -> Result<Recovered, LogError> {
     let oldest = segments.first().map(|segment| segment.first);
     let start = segments.partition_point(|segment| segment.first <= from);
@@ -134,7 +137,7 @@ pub(super) fn recover(
             return Err(LogError::OtherDatabase { path: file.path().to_owned(), found, expected });
         }
         let mut walk = Walk::new(&*file, first, next, FrameKey::new(found))?;
-        let damage = walk.run(from, &mut chains, replay)?;
+        let damage = walk.run(from, &mut chains, each)?;
         let end = walk.position();
         let Some(next) = next else {
             let torn = walk.check_tail(damage)?;
@@ -198,7 +201,7 @@ impl<'a> Walk<'a> {
         &mut self,
         from: Lsn,
         chains: &mut Chains,
-        replay: &mut Replay<'_>,
+        each: &mut Each<'_>,
     ) -> Result<Damage, LogError> {
         loop {
             let at = self.position();
@@ -232,10 +235,10 @@ impl<'a> Walk<'a> {
                 return Err(LogError::NotABoundary { from, begin: at, end });
             }
             match frame {
-                Ok(Frame::Record { payload, .. }) if at >= from => replay(end, payload)?,
+                Ok(Frame::Record { payload, .. }) if at >= from => each(at, end, payload)?,
                 Ok(Frame::Part { kind, begin, bytes, .. }) if at >= from => {
                     match chains.part(at, kind, begin, bytes) {
-                        Ok(Some(record)) => replay(end, &record)?,
+                        Ok(Some(record)) => each(at, end, &record)?,
                         Ok(None) => {}
                         // Where the replay begins no record is begun.
                         Err(damage) => return Err(self.damaged(damage)),

@@ -60,7 +60,9 @@ impl Log {
             }
             segments.push(Segment { first: Lsn(0), file_bytes: HEADER_BYTES });
         }
-        let recovered = reader::recover(&*env, dir, segments, from, options.database_id, replay)?;
+        let mut each = |_: Lsn, end: Lsn, record: &[u8]| replay(end, record);
+        let recovered =
+            reader::recover(&*env, dir, segments, from, options.database_id, &mut each)?;
         let disk =
             Disk::resume(&*env, dir, &recovered, options.zeros_ahead_bytes, options.segment_bytes)?;
         let shared = Arc::new(Shared::new(env, dir, options, disk, recovered));

@@ -32,6 +32,7 @@
 //! them, which may be later than `s`. All of it was logged before it could be seen; so the log is made
 //! durable up to its end, once more, before the rename: a manifest has nothing of which a crash takes
 //! away the rows, or the note, that go with it.
+//! **[P6]** The same of the other halves of transactions over two engines. So the manifest's number is of a half that both logs have, with all before it.
 //! **[P4]** Until the rename the old manifest and its files are whole; after it the new ones are, and
 //! what only the old one needed is removed. Files nobody refers to are removed by the next checkpoint.
 //! **[P5]** A file stays while one block of it is current. So the blocks that are left of a file which is mostly dead are
@@ -52,7 +53,7 @@ use crate::arrow::compact_strings;
 use crate::block::Block;
 use crate::clock::{Registered, holder};
 use crate::column::Wanted;
-use crate::engine::{Disk, MemoryEngine, log_failed};
+use crate::engine::{Disk, MemoryEngine};
 use crate::files::{FileWriter, env_error, write_error};
 use crate::index_snapshot;
 use crate::keepers::Keeper;
@@ -62,10 +63,10 @@ use crate::manifest::{
     BlockEntry, ColumnEntry, FORMAT, FileEntry, IndexEntry, KeeperEntry, Manifest, SpaceEntry,
 };
 use crate::read::Slots;
-use crate::redo;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::table::MemoryTable;
+use froglet_log::redo;
 
 /// The column of row ids in files whose rows are in no block's order.
 pub(crate) const RID_COLUMN: &str = "__rid";
@@ -80,18 +81,25 @@ impl MemoryEngine {
         let (Some(disk), Some(log)) = (&self.core.disk, &self.core.log) else { return Ok(()) };
         let mut newest = disk.manifest.lock();
         let (lsn, announced) = self.core.keepers.announced_at(|| log.begun_before());
+        // Later ones are logged behind `lsn`.
+        let half = match self.core.halves() {
+            Some(halves) => halves.newest(),
+            None => self.core.recovered_half.load(Ordering::SeqCst),
+        };
         let (registered, ts) = Registered::new(&self.core.timeline, holder::CHECKPOINT);
         let snapshot = Snapshot::new(Ts(ts), TxnId(0), Box::new(registered));
         // The manifest must not refer to a part of the log that a crash takes away.
-        log.wait_durable(lsn).map_err(log_failed)?;
+        log.wait_durable(lsn).map_err(EngineError::from)?;
         CrashPoint::CheckpointBegun.reached();
         // Who has a timestamp of at most `s` is decided before it is asked who keeps what [W3].
         self.core.timeline.settle();
         let keepers = self.core.keepers.at(ts, announced);
         let mut copied = Vec::new();
         let written = self.write_files(disk, &newest, &snapshot, lsn, &keepers, &mut copied);
-        let in_place = written.and_then(|manifest| {
-            log.wait_durable(log.appended()).map_err(log_failed)?; // [P3]
+        let in_place = written.and_then(|mut manifest| {
+            manifest.half = half;
+            log.wait_durable(log.appended()).map_err(EngineError::from)?; // [P3]
+            self.core.halves().map_or(Ok(()), |halves| halves.settle_durable())?; // [P6]
             manifest.write(&*disk.env, &disk.checkpoint_dir())?;
             Ok(manifest)
         });
@@ -110,7 +118,7 @@ impl MemoryEngine {
             }
         };
         *newest = manifest;
-        log.truncate_before(lsn).map_err(log_failed)?;
+        log.truncate_before(lsn).map_err(EngineError::from)?;
         CrashPoint::CheckpointLogCut.reached();
         remove_unused(disk, &newest)
     }
@@ -135,6 +143,7 @@ impl MemoryEngine {
             format: FORMAT,
             seq: last.seq + 1,
             ts: snapshot.ts.0,
+            half: 0,
             lsn: lsn.0,
             notes: self.core.notes.lock().clone().into_iter().collect(),
             keepers: keepers.iter().map(keeper_entry).collect(),

@@ -13,9 +13,8 @@ use std::pin::Pin;
 
 use froglet_engine::{EngineError, LogRoom, Lsn};
 
-use crate::engine::log_failed;
-use crate::redo;
 use crate::txn::MemoryTxn;
+use froglet_log::redo;
 use froglet_log::{Chain, Log, Reserving, Room};
 
 /// A longer one would wait in line behind everybody.
@@ -36,6 +35,10 @@ pub(crate) struct CommitLog {
     room: Option<Room>,
     /// What has to be logged before the commit was not.
     refused: Option<EngineError>,
+    /// Another engine logs a half of the transaction: here is one to be logged even if nothing was written.
+    pub crosses: bool,
+    /// Under this number.
+    half: Option<u64>,
 }
 
 impl CommitLog {
@@ -43,13 +46,19 @@ impl CommitLog {
     pub fn forget_from(&mut self, chunks: usize) {
         let logged = self.chunks + usize::from(self.bytes > 0);
         if logged > chunks {
-            *self = CommitLog::default();
+            *self = CommitLog { crosses: self.crosses, ..CommitLog::default() };
         }
     }
 
     /// Something without which a commit means something else was not logged: it will not be one.
     pub fn refuse(&mut self, error: EngineError) {
         self.refused = Some(error);
+    }
+
+    /// It is logged as the half of this number.
+    pub fn set_half(&mut self, number: u64) -> Result<(), EngineError> {
+        self.half = Some(number);
+        self.refused.clone().map_or(Ok(()), Err)
     }
 
     /// Others may have the room.
@@ -86,7 +95,7 @@ impl MemoryTxn {
     fn reserve(&mut self) -> Result<Option<Reserving>, EngineError> {
         let core = std::sync::Arc::clone(&self.core);
         let Some(log) = &core.log else { return Ok(None) };
-        if self.redo.len() == 0 {
+        if self.redo.len() == 0 && !self.log.crosses {
             return Ok(None);
         }
         self.redo.close(chunk_bytes(log));
@@ -98,14 +107,14 @@ impl MemoryTxn {
             let wanted_bytes = piece_bytes.unwrap_or(self.redo.rest().len()) + AROUND_BYTES;
             let reserving = match self.log.reserving.take() {
                 Some(reserving) => reserving,
-                None => log.reserve(wanted_bytes).map_err(log_failed)?,
+                None => log.reserve(wanted_bytes).map_err(EngineError::from)?,
             };
             match reserving.taken() {
                 None => {
                     self.log.reserving = Some(reserving.clone());
                     return Ok(Some(reserving));
                 }
-                Some(Err(error)) => return Err(log_failed(error)),
+                Some(Err(error)) => return Err(error.into()),
                 // It was reserved for what has changed since.
                 Some(Ok(room)) if !room.is_for(wanted_bytes) => {}
                 Some(Ok(room)) => match piece_bytes {
@@ -130,7 +139,7 @@ impl MemoryTxn {
             true => chain.push(room, &[piece]),
             false => chain.push(room, &[&[redo::LONG_TXN], piece]),
         };
-        pushed.map_err(log_failed)?;
+        pushed.map_err(EngineError::from)?;
         let bytes = self.log.bytes + piece.len();
         let whole = bytes == self.redo.closed()[self.log.chunks].len();
         self.log.chain = Some(chain);
@@ -146,7 +155,8 @@ impl MemoryTxn {
         if let Some(error) = self.log.refused.take() {
             return Err(error);
         }
-        if self.redo.len() == 0 {
+        let half = self.log.half.take();
+        if self.redo.len() == 0 && half.is_none() {
             return Ok(Lsn(0));
         }
         // Nothing is left to push, but of a caller that has reserved nothing.
@@ -156,17 +166,17 @@ impl MemoryTxn {
         let rest = self.redo.rest();
         let room = self.log.room.take().filter(|room| room.is_for(rest.len() + AROUND_BYTES));
         let logged = match (self.log.chain.take(), room) {
-            (Some(chain), room) => chain.end(room, &[rest, &ts.to_le_bytes()]),
+            (Some(chain), room) => chain.end(room, &[rest, &redo::long_end(half, ts)]),
             (None, room) => {
-                let mut head = Vec::with_capacity(11);
-                redo::txn_head(&mut head, ts);
+                let mut head = Vec::with_capacity(21);
+                redo::txn_head(&mut head, half, ts);
                 match room {
                     Some(room) => log.append_in(room, &[&head, rest]),
                     None => log.append(&[&head, rest]),
                 }
             }
         };
-        logged.map_err(log_failed)
+        logged.map_err(EngineError::from)
     }
 }
 

@@ -26,12 +26,12 @@ use froglet_engine::{ColumnSpec, RowId, TxnId, WriteStop};
 use crate::block::Block;
 use crate::clock::Owner;
 use crate::freeze::life;
-use crate::redo;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::table::MemoryTable;
 use crate::txn::{MemoryTxn, own_key};
 use crate::undo::Kind;
+use froglet_log::redo;
 
 /// Blocks that are compacted together, unless [`crate::MemoryEngine::set_group_blocks`] says otherwise.
 pub(crate) const GROUP_BLOCKS: usize = 32;

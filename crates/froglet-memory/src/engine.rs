@@ -4,12 +4,14 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
 use crossbeam_epoch as epoch;
+use froglet_engine::crossing::{Anchor, AnchorTxn, Halves};
 use froglet_engine::env::{Env, RealEnv};
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
@@ -28,13 +30,13 @@ use crate::manifest::Manifest;
 use crate::memory::Budget;
 use crate::reclaim;
 use crate::recovery::RecoveryTimes;
-use crate::redo;
 use crate::space::Space;
 use crate::table::{MemoryTable, wanted};
 use crate::transform::{Cooling, FreezeOptions};
 use crate::txn::MemoryTxn;
 use crate::undo::Pool;
-use froglet_log::{Log, LogError, LogOptions};
+use froglet_log::redo;
+use froglet_log::{Log, LogOptions};
 
 /// How an engine is opened.
 pub struct MemoryOptions {
@@ -54,7 +56,13 @@ pub struct MemoryOptions {
     pub prune_bytes_min: usize,
     /// A checkpoint saves the entries of an index that has so many.
     pub index_rows_min: u64,
+    /// Called before the log is opened.
+    pub agree: Option<Agree>,
 }
+
+/// Makes the log agree with another one (`froglet_log::halves`). It is given where the replay begins, and the
+/// newest half in the checkpoint; the data directory is locked.
+pub type Agree = Box<dyn FnOnce(Lsn, u64) -> Result<(), EngineError> + Send>;
 
 impl Default for MemoryOptions {
     fn default() -> MemoryOptions {
@@ -67,6 +75,7 @@ impl Default for MemoryOptions {
             freeze: FreezeOptions::default(),
             prune_bytes_min: 8 << 20,
             index_rows_min: 2 * ROWS_PER_BLOCK as u64,
+            agree: None,
         }
     }
 }
@@ -83,6 +92,10 @@ pub(crate) struct Core {
     pub keepers: Keepers,
     pub log: Option<Log>,
     pub notes: Mutex<BTreeMap<u64, Vec<u8>>>,
+    /// The newest half of a transaction over two engines that recovery has found; see [`Anchor`].
+    pub recovered_half: AtomicU64,
+    /// Who knows newer ones.
+    pub halves: OnceLock<Weak<dyn Halves>>,
     /// The data directory and its lock.
     pub disk: Option<Disk>,
     pub recovery: RecoveryTimes,
@@ -106,34 +119,11 @@ impl Disk {
     }
 }
 
-/// The engine's error for one of the log.
-pub(crate) fn log_failed(error: LogError) -> EngineError {
-    match error {
-        LogError::Env(error) => EngineError::Env(error),
-        LogError::Damaged { path, offset, damage, .. } => EngineError::Corrupt {
-            file: path.display().to_string(),
-            offset,
-            what: damage.to_string(),
-        },
-        LogError::Replay { lsn, source } => match source.downcast_ref::<EngineError>() {
-            Some(EngineError::Corrupt { file, offset, what }) => EngineError::Corrupt {
-                file: format!("{file} (it ends at LSN {lsn})"),
-                offset: *offset,
-                what: what.clone(),
-            },
-            Some(error) => error.clone(),
-            None => EngineError::LogFailed(source),
-        },
-        error @ LogError::DiskFull { .. } => EngineError::DiskFull(Arc::new(error)),
-        error => EngineError::LogFailed(Arc::new(error)),
-    }
-}
-
 impl Core {
     /// Appends a short record, without waiting for room: sessions do so on their loops.
     pub fn log_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
         match &self.log {
-            Some(log) => log.append_now(&[record]).map_err(log_failed),
+            Some(log) => log.append_now(&[record]).map_err(EngineError::from),
             None => Ok(Lsn(0)),
         }
     }
@@ -141,7 +131,7 @@ impl Core {
     /// Appends one that may be long, when there is room.
     pub fn log_long_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
         match &self.log {
-            Some(log) => log.append(&[record]).map_err(log_failed),
+            Some(log) => log.append(&[record]).map_err(EngineError::from),
             None => Ok(Lsn(0)),
         }
     }
@@ -150,6 +140,11 @@ impl Core {
     pub fn fresh(&self, own: TxnId) -> Snapshot {
         let (registered, ts) = Registered::new(&self.timeline, own.0);
         Snapshot::new(Ts(ts), own, Box::new(registered))
+    }
+
+    /// Who knows the halves of transactions over two engines.
+    pub fn halves(&self) -> Option<Arc<dyn Halves>> {
+        self.halves.get()?.upgrade()
     }
 
     pub fn space(&self, space: SpaceId) -> Result<Arc<Space>, EngineError> {
@@ -296,6 +291,20 @@ impl Drop for MemoryEngine {
             thread.thread().unpark();
             let _ = thread.join();
         }
+    }
+}
+
+impl Anchor for MemoryEngine {
+    fn begin_anchor(&self, id: TxnId) -> Box<dyn AnchorTxn> {
+        Box::new(self.begin_txn(id))
+    }
+
+    fn newest_half(&self) -> u64 {
+        self.core.recovered_half.load(Ordering::SeqCst)
+    }
+
+    fn set_halves(&self, halves: Weak<dyn Halves>) {
+        assert!(self.core.halves.set(halves).is_ok(), "an engine is joined once");
     }
 }
 
@@ -447,14 +456,16 @@ impl Engine for MemoryEngine {
     }
 
     fn make_durable(&self, lsn: Lsn) -> Result<bool, EngineError> {
-        self.core.log.as_ref().map_or(Ok(true), |log| log.make_durable(lsn).map_err(log_failed))
+        self.core
+            .log
+            .as_ref()
+            .map_or(Ok(true), |log| log.make_durable(lsn).map_err(EngineError::from))
     }
 
     fn when_durable(&self, lsn: Lsn, done: Box<dyn FnOnce(Result<(), EngineError>) + Send>) {
         match &self.core.log {
-            Some(log) => {
-                log.subscribe(lsn, Box::new(move |outcome| done(outcome.map_err(log_failed))))
-            }
+            Some(log) => log
+                .subscribe(lsn, Box::new(move |outcome| done(outcome.map_err(EngineError::from)))),
             None => done(Ok(())),
         }
     }
@@ -463,7 +474,9 @@ impl Engine for MemoryEngine {
         // One lock for log and map, so that the newest note is the same in both.
         let mut notes = self.core.notes.lock();
         let lsn = match &self.core.log {
-            Some(log) => log.append_now(&[&redo::note_head(key), value]).map_err(log_failed)?,
+            Some(log) => {
+                log.append_now(&[&redo::note_head(key), value]).map_err(EngineError::from)?
+            }
             None => Lsn(0),
         };
         match value.is_empty() {

@@ -22,8 +22,8 @@ use crossbeam_epoch as epoch;
 use froglet_engine::{CrashPoint, EngineError, Install, Installs, RowId, Value};
 
 use crate::column::string_bytes;
-use crate::redo;
 use crate::table::MemoryTable;
+use froglet_log::redo;
 
 impl MemoryTable {
     /// See [`froglet_engine::Table::reserve`].

@@ -49,7 +49,6 @@ mod prune;
 mod read;
 mod reclaim;
 mod recovery;
-mod redo;
 mod redo_buffer;
 mod replay;
 #[cfg(all(test, shuttle))]
@@ -63,7 +62,7 @@ mod txn;
 mod undo;
 mod write;
 
-pub use engine::{MemoryEngine, MemoryOptions};
+pub use engine::{Agree, MemoryEngine, MemoryOptions};
 pub use recovery::RecoveryTimes;
 pub use table::MemoryTable;
 pub use transform::FreezeOptions;

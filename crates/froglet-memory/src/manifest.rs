@@ -25,6 +25,9 @@ pub(crate) struct Manifest {
     pub ts: u64,
     /// Where the replay of the log begins.
     pub lsn: u64,
+    /// The newest half of a transaction over two engines before that, 0 for none.
+    #[serde(default)]
+    pub half: u64,
     pub notes: Vec<(u64, Vec<u8>)>,
     pub keepers: Vec<KeeperEntry>,
     pub spaces: Vec<SpaceEntry>,

@@ -33,10 +33,10 @@ use crate::clock::Owner;
 use crate::column::{Cell, string_bytes};
 use crate::keys::{Index, any_state_has_key, recovered_keys, remove_unneeded};
 use crate::read::{Cells, Columns, ReadView};
-use crate::redo::Fill;
 use crate::table::MemoryTable;
 use crate::txn::own_key;
 use crate::undo::Kind;
+use froglet_log::redo::Fill;
 
 impl MemoryTable {
     fn read_rows(

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::sync::{Mutex, RwLock};
@@ -25,20 +25,22 @@ use froglet_engine::{ColumnSpec, CrashPoint, EngineError, Lsn, RowId, SpaceId};
 
 use crate::clock::Timeline;
 use crate::collector::Garbage;
-use crate::engine::{Core, Disk, MemoryOptions, log_failed};
+use crate::engine::{Agree, Core, Disk, MemoryOptions};
 use crate::keepers::{Keeper, Keepers, Pin};
 use crate::keys::Stripes;
 use crate::load::Files;
 use crate::lock_file::{DataDirLock, LockError};
 use crate::manifest::{MANIFEST, Manifest};
 use crate::memory::Budget;
-use crate::redo::{self, Entry, Fill, Installed, Malformed, Operation, Operations};
 use crate::replay::{self, Place, Replay, store_cells};
 use crate::slots::FreeSlots;
 use crate::space::Space;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::transform::Cooling;
 use crate::undo::Pool;
+use froglet_log::redo::{
+    self, Entry, Fill, Installed, Malformed, Operation, Operations, Transaction,
+};
 use froglet_log::{Log, LogError, LogOptions};
 
 /// How long each part of a recovery took.
@@ -66,6 +68,8 @@ pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
         keepers: Keepers::default(),
         log: None,
         notes: Mutex::default(),
+        recovered_half: AtomicU64::new(0),
+        halves: OnceLock::new(),
         disk: None,
         recovery: RecoveryTimes::default(),
     };
@@ -78,8 +82,13 @@ pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
     };
     let (mut log, mut disk) = (None, None);
     if let Some(dir) = options.data_dir {
-        let (opened, at) =
-            state.open_dir(options.env, &dir, options.log, options.index_rows_min)?;
+        let (opened, at) = state.open_dir(
+            options.env,
+            &dir,
+            options.log,
+            options.index_rows_min,
+            options.agree,
+        )?;
         (log, disk) = (Some(opened), Some(at));
     }
     state.forget_announced(log.as_ref())?;
@@ -131,6 +140,7 @@ impl Recovered {
         dir: &Path,
         options: LogOptions,
         index_rows_min: u64,
+        agree: Option<Agree>,
     ) -> Result<(Log, Disk), EngineError> {
         env.create_dir_all(dir).map_err(|e| EngineError::Env(Arc::new(e)))?;
         let lock = DataDirLock::acquire(&*env, dir).map_err(lock_error)?;
@@ -149,6 +159,9 @@ impl Recovered {
         let checked = env.now_ns();
         self.load(&files, &manifest)?;
         CrashPoint::RecoveryLoaded.reached();
+        if let Some(agree) = agree {
+            agree(Lsn(manifest.lsn), manifest.half)?;
+        }
         let loaded = env.now_ns();
         let log = Log::open(
             Arc::clone(&env),
@@ -168,13 +181,14 @@ impl Recovered {
             mapping: Duration::from_nanos(loaded.saturating_sub(checked)),
             log: Duration::from_nanos(env.now_ns().saturating_sub(loaded)),
         };
-        Ok((log.map_err(log_failed)?, disk))
+        Ok((log.map_err(EngineError::from)?, disk))
     }
 
     /// The rows, columns and notes of a checkpoint.
     fn load(&mut self, files: &Files, manifest: &Manifest) -> Result<(), EngineError> {
         self.newest = self.newest.max(manifest.ts);
         self.checkpoint_ts = manifest.ts;
+        self.core.recovered_half.fetch_max(manifest.half, Ordering::Relaxed);
         self.notes = manifest.notes.iter().cloned().collect();
         for entry in &manifest.spaces {
             let space = self.make_space(entry.id);
@@ -242,7 +256,8 @@ impl Recovered {
         let keepers = self.core.keepers.lock().clone();
         for (keeper, _) in keepers.into_iter().filter(|(_, state)| state.kept().is_none()) {
             if let Some(log) = log {
-                let forgotten = log.append(&[&redo::keeper(keeper, 0, &[])]).map_err(log_failed)?;
+                let forgotten =
+                    log.append(&[&redo::keeper(keeper, 0, &[])]).map_err(EngineError::from)?;
                 forgotten.waits_for_nothing("a replay that does not find it says it again");
             }
             self.set_keeper(keeper, None);
@@ -260,8 +275,9 @@ impl Recovered {
     /// Applies one record of the log.
     fn replay(&mut self, record: &[u8]) -> Result<(), EngineError> {
         if let Some(transaction) = redo::transaction(record) {
-            let (ts, operations) = transaction.map_err(corrupt)?;
+            let Transaction { ts, half, operations } = transaction.map_err(corrupt)?;
             self.newest = self.newest.max(ts);
+            self.core.recovered_half.fetch_max(half.unwrap_or(0), Ordering::Relaxed);
             return match ts > self.checkpoint_ts {
                 true => self.replay_txn(ts, operations),
                 false => Ok(()),
@@ -300,6 +316,8 @@ impl Recovered {
                     space.drop_column(column, &epoch::pin());
                 }
             }
+            // Indexes are made again.
+            Entry::IndexEntries { .. } | Entry::DropIndex { .. } | Entry::DeclareIndex { .. } => {}
             Entry::Keeper { keeper, spaces, .. } if spaces.is_empty() => {
                 self.set_keeper(keeper, None);
             }

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
+use froglet_engine::crossing::AnchorTxn;
 use froglet_engine::{
     CrashPoint, EngineError, EngineTxn, LogRoom, Lsn, RowId, Savepoint, Snapshot, SpaceId, Ts,
     TxnId,
@@ -37,11 +38,11 @@ use crate::commit_log::CommitLog;
 use crate::engine::Core;
 use crate::keepers::Keeper;
 use crate::keys::{Index, NewKeys, OldKey, remove_unneeded};
-use crate::redo;
 use crate::redo_buffer::RedoBuffer;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::undo::{Header, Kind, Record, Undo, UndoBuffer};
+use froglet_log::redo;
 
 /// Writes that are undone, or collected, under one pin.
 pub(crate) const PINNED_WRITES: usize = 64;
@@ -61,6 +62,8 @@ pub struct MemoryTxn {
     pub(crate) log: CommitLog,
     pub(crate) old_keys: Vec<OldKey>,
     keeps: Vec<Keep>,
+    /// Writes of the transaction on another engine, which savepoints count as well.
+    beside: u32,
     commit_ts: Option<u64>,
     /// Reused by writes.
     pub(crate) new_keys: NewKeys,
@@ -104,6 +107,7 @@ impl MemoryTxn {
             log: CommitLog::default(),
             old_keys: Vec::new(),
             keeps: Vec::new(),
+            beside: 0,
             commit_ts: None,
             new_keys: NewKeys::default(),
         }
@@ -153,9 +157,9 @@ impl MemoryTxn {
         self.undo.push(&self.core.pool, header, images)
     }
 
-    /// How many writes there are; keeping a space is one.
+    /// How many writes there are; keeping a space is one, and those on another engine are.
     pub(crate) fn seq(&self) -> u32 {
-        let writes = self.undo.len() + self.keeps.len();
+        let writes = self.undo.len() + self.keeps.len() + self.beside as usize;
         u32::try_from(writes).expect("a transaction writes fewer than 2^32 rows")
     }
 
@@ -399,7 +403,7 @@ impl EngineTxn for MemoryTxn {
         if let (View::Slot(_), Some(snapshot)) = (self.view, Arc::get_mut(&mut self.snapshot)) {
             // Nobody reads in this view now.
             let (_, ts) = self.core.timeline.renew(self.view, self.id.0);
-            snapshot.ts = Ts(ts);
+            snapshot.renew(Ts(ts));
             return;
         }
         let (view, snapshot) = new_snapshot(&self.core, self.id);
@@ -421,7 +425,8 @@ impl EngineTxn for MemoryTxn {
         let kept = self.keeps.partition_point(|keep| keep.seq < to.0);
         let write = (n < self.undo.len()).then(|| self.undo.get(n).redo_at);
         let keep = self.keeps.get(kept).map(|keep| keep.redo_at);
-        let redo_at = write.into_iter().chain(keep).min().expect("something is undone");
+        // Only the other engine has something to undo.
+        let Some(redo_at) = write.into_iter().chain(keep).min() else { return };
         self.keeps.truncate(kept);
         if n < self.undo.len() {
             self.undo_from(n, |core| core.timeline.tick());
@@ -513,6 +518,23 @@ impl EngineTxn for MemoryTxn {
 
     fn as_any_mut(&mut self) -> &mut dyn Any {
         self
+    }
+}
+
+impl AnchorTxn for MemoryTxn {
+    fn cross(&mut self) -> Result<(), EngineError> {
+        self.begin_write()?;
+        self.log.crosses = true;
+        Ok(())
+    }
+
+    fn set_beside(&mut self, writes: u32) {
+        self.beside = writes;
+    }
+
+    fn set_half(&mut self, number: u64) -> Result<(), EngineError> {
+        assert!(self.commit_ts.is_some(), "a half is numbered after pre_commit");
+        self.log.set_half(number)
     }
 }
 

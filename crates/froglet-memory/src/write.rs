@@ -25,11 +25,11 @@ use crate::column::{Cell, Long, Wanted, string_bytes};
 use crate::keys::{Index, NewKeys, OldKey, conflict};
 use crate::memory::Admitted;
 use crate::read::{Cells, Columns};
-use crate::redo;
 use crate::sync::atomic::{Ordering, fence};
 use crate::table::MemoryTable;
 use crate::txn::MemoryTxn;
 use crate::undo::{Kind, Undo};
+use froglet_log::redo;
 
 /// Asked of the budget before a write, beside its strings.
 const WRITE_BYTES: usize = 4096;
@@ -223,7 +223,7 @@ impl MemoryTable {
         match newest {
             Some((_, Kind::Move)) => Err(WriteStop::Moved),
             _ if !block.is_present(slot) => Err(WriteStop::Gone),
-            Some((ts, _)) if ts > base.0 => Err(WriteStop::Changed { ts: Ts(ts) }),
+            Some((ts, _)) if ts > base.0 => Err(WriteStop::Changed),
             _ => Ok(()),
         }
     }

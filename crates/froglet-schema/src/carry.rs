@@ -621,7 +621,7 @@ async fn stopped(
 ) -> Result<(), TxnError> {
     match stop {
         WriteStop::Busy { holder } => txn.wait_for(holder, limits).await,
-        WriteStop::Changed { .. } | WriteStop::Moved => Err(TxnError::Serialization),
+        WriteStop::Changed | WriteStop::Moved => Err(TxnError::Serialization),
         // The row was deleted by this transaction itself: there is nothing to carry.
         WriteStop::Gone => Ok(()),
         WriteStop::Duplicate { index, other } => {

@@ -252,7 +252,7 @@ impl Store {
     ) -> Result<(), SchemaError> {
         match stop {
             WriteStop::Busy { holder } => Ok(txn.wait_for(holder, limits).await?),
-            WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved => Err(outrun(txn)),
+            WriteStop::Changed | WriteStop::Gone | WriteStop::Moved => Err(outrun(txn)),
             // An id is used twice by what has one before it has a row: the initial role.
             WriteStop::Duplicate { index, .. } if index != BY_NAME => Err(SchemaError::Stale),
             WriteStop::Duplicate { .. } => {

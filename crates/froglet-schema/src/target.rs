@@ -251,7 +251,7 @@ impl Target {
         let lock = [RowWrite::Lock { rid: row }];
         // As the owner sees it: what the source itself was made of is held, too.
         let held = match source.seen.write(txn, base, &lock) {
-            Err((_, WriteStop::Changed { .. })) if self.fixed.is_none() => {
+            Err((_, WriteStop::Changed)) if self.fixed.is_none() => {
                 source.table.write(txn, Ts::LATEST, &lock)
             }
             held => held,
@@ -262,7 +262,7 @@ impl Target {
         }
         let changed = source.seen.changed_since(row, base);
         if changed && self.fixed.is_some() {
-            return Err(WriteStop::Changed { ts: Ts::LATEST });
+            return Err(WriteStop::Changed);
         }
         Ok(changed)
     }
@@ -284,6 +284,6 @@ pub(crate) fn stop_of(error: SchemaError) -> WriteStop {
     match error {
         SchemaError::Engine(e) => WriteStop::Engine(e),
         // Capture meets the same error, and with it the transaction fails.
-        _ => WriteStop::Changed { ts: Ts::LATEST },
+        _ => WriteStop::Changed,
     }
 }

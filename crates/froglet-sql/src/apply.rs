@@ -245,7 +245,7 @@ impl Writer<'_> {
                     return Err(violation::unique(&table.def, index, &rows[done]).into());
                 }
                 WriteStop::Engine(e) => return Err(SqlError::from(e).into()),
-                WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved => {
+                WriteStop::Changed | WriteStop::Gone | WriteStop::Moved => {
                     return Err(internal("an insert met an older version of its own row"));
                 }
             }
@@ -389,12 +389,12 @@ impl Writer<'_> {
                 OnBusy::NoWait => Err(row_not_available(table)),
                 OnBusy::Skip => Ok(Next::Skip),
             },
-            WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved if !read_committed => {
+            WriteStop::Changed | WriteStop::Gone | WriteStop::Moved if !read_committed => {
                 Err(TxnError::Serialization.into())
             }
             WriteStop::Moved => Err(Stop::Restart),
             WriteStop::Gone => Ok(Next::Skip),
-            WriteStop::Changed { .. } => {
+            WriteStop::Changed => {
                 let view = self.fresh_view().await?;
                 let Some(recheck) = recheck else { return Err(Stop::Restart) };
                 let now = recheck(&view, targets.rids[at])?;

@@ -221,7 +221,7 @@ impl OnConflict {
                     }
                 }
                 WriteStop::Engine(e) => return Err(SqlError::from(e).into()),
-                WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved => {
+                WriteStop::Changed | WriteStop::Gone | WriteStop::Moved => {
                     return Err(internal("an insert met an older version of its own row"));
                 }
             }

@@ -112,7 +112,7 @@ impl Writer<'_> {
                     WriteStop::Busy { holder: other } => holder = Some(other),
                     WriteStop::Duplicate { index, .. } => duplicate = Some(index),
                     WriteStop::Engine(e) => return Err(SqlError::from(e).into()),
-                    WriteStop::Changed { .. } | WriteStop::Gone | WriteStop::Moved => {
+                    WriteStop::Changed | WriteStop::Gone | WriteStop::Moved => {
                         return Err(internal("a look at a key wrote something"));
                     }
                 }

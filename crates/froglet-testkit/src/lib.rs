@@ -38,10 +38,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use froglet_engine::env::MemEnv;
-use froglet_engine::{Engine, EngineError, Table};
+use froglet_engine::{Engine, EngineError, Home, Table};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 pub use history::{History, Op};
+pub use tables::TABLES;
 
 /// What the histories need from an engine's crate beyond the engine contract.
 pub trait Host {
@@ -49,8 +50,25 @@ pub trait Host {
     /// nothing on its own account: no collector thread, no flush before somebody asks.
     fn open(&self, env: &MemEnv) -> Result<Arc<dyn Engine>, EngineError>;
 
+    /// Where the tables are.
+    fn homes(&self) -> [Home; TABLES] {
+        [Home::Memory; TABLES]
+    }
+
+    /// Whether there is one engine with one log: then a full disk stops all of it, and two transactions may have commit
+    /// timestamps and no verdict at the same time.
+    fn is_one(&self) -> bool {
+        true
+    }
+
+    /// Makes everything durable that is logged, whether somebody waits for it or not.
+    fn settle(&self, _engine: &dyn Engine) {}
+
     /// Collects the garbage there is now.
     fn collect(&self, engine: &dyn Engine);
+
+    /// The engine that was opened last is down, by a crash or not: whatever else has it lets go.
+    fn closed(&self) {}
 
     /// Called when nothing is open and everything is durable and collected: is there more left
     /// of a table than its rows?

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use froglet_engine::{IndexId, Lsn, Row, RowId, Snapshot, Ts, TxnId, WriteStop};
+use froglet_engine::{Home, IndexId, Lsn, Row, RowId, Snapshot, Ts, TxnId, WriteStop};
 
 use crate::tables::{TABLES, TableSpec, key_of, same_row, tables};
 
@@ -84,7 +84,7 @@ impl Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     Busy(TxnId),
-    Changed(Ts),
+    Changed,
     Gone,
     Duplicate(IndexId, RowId),
 }
@@ -94,7 +94,7 @@ impl Stop {
     pub fn of(stop: &WriteStop) -> Result<Stop, String> {
         Ok(match stop {
             WriteStop::Busy { holder } => Stop::Busy(*holder),
-            WriteStop::Changed { ts } => Stop::Changed(*ts),
+            WriteStop::Changed => Stop::Changed,
             WriteStop::Gone => Stop::Gone,
             WriteStop::Duplicate { index, other } => Stop::Duplicate(*index, *other),
             WriteStop::Moved => return Err("a row has moved that nobody moves".to_owned()),
@@ -237,9 +237,9 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub fn new() -> Model {
+    pub fn new(homes: [Home; TABLES]) -> Model {
         Model {
-            specs: tables(),
+            specs: tables(homes),
             slots: Default::default(),
             writes: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -257,9 +257,7 @@ impl Model {
         }
         let row = slot.state_for(txn).ok_or(Stop::Gone)?;
         match slot.committed.last() {
-            Some(newest) if slot.holder.is_none() && newest.ts > base => {
-                Err(Stop::Changed(newest.ts))
-            }
+            Some(newest) if slot.holder.is_none() && newest.ts > base => Err(Stop::Changed),
             _ => Ok(row),
         }
     }

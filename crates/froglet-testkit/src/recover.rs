@@ -80,11 +80,13 @@ pub(crate) fn crash(run: &mut Run<'_>, kind: CrashOp) -> Outcome {
         env.crash();
         drop(down);
     }
+    run.host.closed();
     if let CrashOp::Twice(nth) = kind {
         env.inject(change(nth));
         let half = run.host.open(&env);
         env.crash();
         drop(half);
+        run.host.closed();
     }
     let at_least = match kind {
         // In order means that what was appended is flushed.

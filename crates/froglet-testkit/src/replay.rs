@@ -53,7 +53,7 @@ pub(crate) struct Run<'h> {
 /// See [`crate::run_history`].
 pub(crate) fn run(host: &dyn Host, history: &History) -> Outcome {
     let env = MemEnv::new(history.env_seed);
-    let model = Model::new();
+    let model = Model::new(host.homes());
     let up = recover::open(host, &env, &model)?;
     let mut run = Run {
         host,
@@ -174,6 +174,10 @@ impl Run<'_> {
                 let at = self.pick(txn);
                 self.commit(at, retreats)?;
             }
+            Op::CommitCrossed { txn, .. } if !self.host.is_one() => {
+                let at = self.pick(txn);
+                self.commit(at, false)?;
+            }
             Op::CommitCrossed { txn, other } => self.commit_crossed(txn, other)?,
             Op::Abort { txn, drops } => {
                 let at = self.pick(txn);
@@ -228,6 +232,7 @@ impl Run<'_> {
                 self.check_views()?;
             }
             Op::FullCheckpoint { nth } => self.full_checkpoint(nth)?,
+            Op::FullLog { .. } if !self.host.is_one() => recover::crash(self, CrashOp::Now)?,
             Op::FullLog { crash } => self.full_log(crash)?,
             Op::Crash { kind } => recover::crash(self, kind)?,
         }
@@ -317,10 +322,11 @@ impl Run<'_> {
     /// The disk has no space for a checkpoint, and then has again: nothing else has happened.
     fn full_checkpoint(&mut self, nth: u8) -> Outcome {
         self.sync().map_err(engine_error)?;
+        self.host.settle(self.engine());
         let (nth, kind) = (u64::from(nth), FaultKind::DiskFull);
         self.env.inject(Fault { point: FaultPoint::Write, nth, kind });
         if let Err(error) = self.engine().checkpoint() {
-            says_full(&error, "checkpoint")?;
+            says_full(&error, "checkpoint").or_else(|_| says_full(&error, "manifest"))?;
         }
         self.env.clear_faults();
         self.check_views()?;

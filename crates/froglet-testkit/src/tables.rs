@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use froglet_engine::key::encode_part;
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, IndexId, IndexSpec, KeyPart, Layout, Row, SpaceId, Value,
-    numeric,
+    ColumnId, ColumnSpec, ColumnType, Home, IndexId, IndexSpec, KeyPart, Layout, Row, SpaceId,
+    Value, numeric,
 };
 
 /// Tables of a history.
-pub(crate) const TABLES: usize = 2;
+pub const TABLES: usize = 2;
 /// Columns of the longest row.
 pub(crate) const COLUMNS_MAX: usize = 5;
 
@@ -56,8 +56,8 @@ fn table(
     TableSpec { space: SpaceId(space), narrow: Arc::new(narrow), wide: Arc::new(wide) }
 }
 
-/// The tables.
-pub(crate) fn tables() -> [TableSpec; TABLES] {
+/// The tables, each at its home.
+pub(crate) fn tables(homes: [Home; TABLES]) -> [TableSpec; TABLES] {
     let missing = Value::text("a missing value that is longer than its view");
     let accounts = table(
         7,
@@ -88,7 +88,11 @@ pub(crate) fn tables() -> [TableSpec; TABLES] {
             index(13, vec![descending(5)], true),
         ],
     );
-    [accounts, marks]
+    let mut tables = [accounts, marks];
+    for (table, home) in tables.iter_mut().zip(homes) {
+        table.space = home.space(table.space.0);
+    }
+    tables
 }
 
 /// The value that a code stands for in a column; NULL is one of them except for bigints.

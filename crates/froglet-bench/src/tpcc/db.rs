@@ -175,10 +175,9 @@ pub enum Stop {
 impl From<WriteStop> for Stop {
     fn from(stop: WriteStop) -> Stop {
         match stop {
-            WriteStop::Busy { .. }
-            | WriteStop::Changed { .. }
-            | WriteStop::Gone
-            | WriteStop::Moved => Stop::Conflict,
+            WriteStop::Busy { .. } | WriteStop::Changed | WriteStop::Gone | WriteStop::Moved => {
+                Stop::Conflict
+            }
             other @ (WriteStop::Duplicate { .. } | WriteStop::Engine(_)) => {
                 Stop::Wrong(anyhow!("{other:?}"))
             }

@@ -346,6 +346,7 @@ fn a_mapping_outlives_its_file() {
         env: Arc::new(RealEnv::new()),
         freeze: FreezeOptions { threads, ..FreezeOptions::default() },
         index_rows_min: 1,
+        agree: None,
         ..MemoryOptions::default()
     };
     let db = Db::with(accounts(), options(0));

@@ -47,6 +47,7 @@ impl Host for Memory {
             },
             log,
             index_rows_min: 1,
+            agree: None,
             prune_bytes_min: 0,
             ..MemoryOptions::default()
         };

@@ -41,6 +41,7 @@ fn options(env: &MemEnv) -> MemoryOptions {
         prune_bytes_min: 0,
         log,
         index_rows_min: 1,
+        agree: None,
     }
 }
 

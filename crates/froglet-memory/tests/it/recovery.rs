@@ -19,6 +19,7 @@ pub fn options(env: &MemEnv) -> MemoryOptions {
         data_dir: Some(PathBuf::from("/data")),
         env: Arc::new(env.clone()),
         index_rows_min: 1,
+        agree: None,
         ..MemoryOptions::default()
     }
 }

@@ -238,7 +238,7 @@ impl World {
                     }
                 }
                 // READ COMMITTED: with a new read view, again.
-                Err((_, WriteStop::Changed { .. } | WriteStop::Gone)) => {}
+                Err((_, WriteStop::Changed | WriteStop::Gone)) => {}
                 Err((_, stop)) => return Err(stop),
             }
         }

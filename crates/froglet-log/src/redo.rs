@@ -15,14 +15,21 @@
 //!   7 drop column   space column
 //!   8 install       ts space n note-bytes n (column)… n (row id)… then n × c values, row by row
 //!   9 keeper        keeper p n (space)…          announced with a pin at p; released with n = 0
-//!  10 transaction   operation… then ts, 8 bytes little-endian: one that was logged in parts
+//!  10 transaction   operation… then ts, 8 bytes little-endian: one that was logged in parts (not written any more)
+//!  13 index entries space index n (rid key-bytes)…  of an index that is made of rows that were there
+//!  14 drop index   space index
+//!  15 index        space, its definition to the end
+//!  11 half          number ts operation…          a transaction that another engine logs, too, under this number
+//!  12 transaction   operation… then number, 0 for none, and ts, 8 bytes little-endian each: in parts
 //!   value = tag u8, body; integers zigzag; strings length and bytes; floats, uuid raw
 //! ```
 //!
 //! Values describe themselves. Nothing here panics on bytes from a disk.
 
 use compact_str::CompactString;
-use froglet_engine::{ColumnId, ColumnSpec, ColumnType, Interval, RowId, SpaceId, Value, numeric};
+use froglet_engine::{
+    ColumnId, ColumnSpec, ColumnType, IndexId, Interval, RowId, SpaceId, Value, numeric,
+};
 
 const TXN: u8 = 1;
 const DECLARE: u8 = 2;
@@ -33,8 +40,13 @@ const DROP_SPACE: u8 = 6;
 const DROP_COLUMN: u8 = 7;
 const INSTALL: u8 = 8;
 const KEEPER: u8 = 9;
-/// What the record of a transaction begins with that is logged in parts; the operations follow, and the timestamp.
-pub(crate) const LONG_TXN: u8 = 10;
+const INDEX_ENTRIES: u8 = 13;
+const DROP_INDEX: u8 = 14;
+const DECLARE_INDEX: u8 = 15;
+const OLD_LONG_TXN: u8 = 10;
+const HALF_TXN: u8 = 11;
+/// What the record of a transaction begins with that is logged in parts; the operations follow, and [`long_end`].
+pub const LONG_TXN: u8 = 12;
 
 const INSERT: u8 = 1;
 const UPDATE: u8 = 2;
@@ -43,19 +55,36 @@ const KEEP: u8 = 4;
 
 /// Where and why bytes are not a record.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed {
+pub struct Malformed {
+    /// The byte.
     pub offset: usize,
+    /// What is wrong there.
     pub what: String,
 }
 
-/// The head of a transaction's record; the operations follow.
-pub(crate) fn txn_head(out: &mut Vec<u8>, ts: u64) {
-    out.push(TXN);
+/// The head of a transaction's record; the operations follow. `half`: the number under which another engine logs
+/// the other half of it, never 0.
+pub fn txn_head(out: &mut Vec<u8>, half: Option<u64>, ts: u64) {
+    match half {
+        None => out.push(TXN),
+        Some(number) => {
+            out.push(HALF_TXN);
+            put(out, number);
+        }
+    }
     put(out, ts);
 }
 
+/// The end of the record of a transaction that is logged in parts.
+pub fn long_end(half: Option<u64>, ts: u64) -> [u8; 16] {
+    let mut end = [0; 16];
+    end[..8].copy_from_slice(&half.unwrap_or(0).to_le_bytes());
+    end[8..].copy_from_slice(&ts.to_le_bytes());
+    end
+}
+
 /// Appends an insert to a transaction's operations.
-pub(crate) fn insert<'a>(
+pub fn insert<'a>(
     out: &mut Vec<u8>,
     space: SpaceId,
     rid: RowId,
@@ -64,8 +93,16 @@ pub(crate) fn insert<'a>(
     put_row(out, INSERT, space, rid, cells);
 }
 
+/// Appends an insert to a transaction's operations, of cells as [`put_cells`] writes them.
+pub fn insert_cells(out: &mut Vec<u8>, space: SpaceId, rid: RowId, cells: &[u8]) {
+    out.push(INSERT);
+    put(out, u64::from(space.0));
+    put(out, rid.0);
+    out.extend_from_slice(cells);
+}
+
 /// Appends an update to a transaction's operations.
-pub(crate) fn update<'a>(
+pub fn update<'a>(
     out: &mut Vec<u8>,
     space: SpaceId,
     rid: RowId,
@@ -75,14 +112,14 @@ pub(crate) fn update<'a>(
 }
 
 /// Appends a delete to a transaction's operations.
-pub(crate) fn delete(out: &mut Vec<u8>, space: SpaceId, rid: RowId) {
+pub fn delete(out: &mut Vec<u8>, space: SpaceId, rid: RowId) {
     out.push(DELETE);
     put(out, u64::from(space.0));
     put(out, rid.0);
 }
 
 /// Appends to a transaction's operations that it keeps spaces.
-pub(crate) fn keep(out: &mut Vec<u8>, keeper: u64, spaces: &[SpaceId]) {
+pub fn keep(out: &mut Vec<u8>, keeper: u64, spaces: &[SpaceId]) {
     out.push(KEEP);
     put(out, keeper);
     put_spaces(out, spaces);
@@ -95,7 +132,7 @@ fn put_spaces(out: &mut Vec<u8>, spaces: &[SpaceId]) {
 
 /// The record that announces a keeper: what ends above `floor` in these spaces may be kept for it.
 /// Without spaces, nothing is.
-pub(crate) fn keeper(keeper: u64, floor: u64, spaces: &[SpaceId]) -> Vec<u8> {
+pub fn keeper(keeper: u64, floor: u64, spaces: &[SpaceId]) -> Vec<u8> {
     let mut out = vec![KEEPER];
     put(&mut out, keeper);
     put(&mut out, floor);
@@ -113,6 +150,14 @@ fn put_row<'a>(
     out.push(operation);
     put(out, u64::from(space.0));
     put(out, rid.0);
+    put_cells(out, cells);
+}
+
+/// Appends cells: how many, and each with its column.
+pub fn put_cells<'a>(
+    out: &mut Vec<u8>,
+    cells: impl ExactSizeIterator<Item = (ColumnId, &'a Value)>,
+) {
     put(out, cells.len() as u64);
     for (column, value) in cells {
         put(out, u64::from(column.0));
@@ -120,8 +165,43 @@ fn put_row<'a>(
     }
 }
 
+/// Cells being read, in the order in which they were put; values are decoded when somebody wants them.
+#[derive(Debug)]
+pub struct Cells<'a> {
+    input: Input<'a>,
+    left: usize,
+}
+
+impl<'a> Cells<'a> {
+    /// Of bytes as [`put_cells`] writes them.
+    pub fn new(bytes: &'a [u8]) -> Result<Cells<'a>, Malformed> {
+        let mut input = Input { bytes, at: 0 };
+        let left = input.count()?;
+        Ok(Cells { input, left })
+    }
+
+    /// The next column; then [`Cells::take`] or [`Cells::skip`] its value.
+    pub fn column(&mut self) -> Result<Option<ColumnId>, Malformed> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.input.column().map(Some)
+    }
+
+    /// The value of the column.
+    pub fn take(&mut self) -> Result<Value, Malformed> {
+        self.input.value()
+    }
+
+    /// Goes on behind the value of the column.
+    pub fn skip(&mut self) -> Result<(), Malformed> {
+        self.input.skip_value()
+    }
+}
+
 /// The record that declares columns.
-pub(crate) fn declare(space: SpaceId, columns: &[ColumnSpec]) -> Vec<u8> {
+pub fn declare(space: SpaceId, columns: &[ColumnSpec]) -> Vec<u8> {
     let mut out = vec![DECLARE];
     put(&mut out, u64::from(space.0));
     put(&mut out, columns.len() as u64);
@@ -135,18 +215,23 @@ pub(crate) fn declare(space: SpaceId, columns: &[ColumnSpec]) -> Vec<u8> {
 
 /// A migration's stores in one block.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fill {
+pub struct Fill {
     /// A clock value from inside the block's migration latch.
     pub ts: u64,
+    /// The row space.
     pub space: SpaceId,
+    /// The block.
     pub block: u32,
+    /// What is filled.
     pub columns: Vec<ColumnId>,
+    /// The rows of the block that are, ascending.
     pub slots: Vec<u16>,
     /// Row by row, one for each column.
     pub values: Vec<Value>,
 }
 
 impl Fill {
+    /// Its record.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![FILL];
         put(&mut out, self.ts);
@@ -163,19 +248,23 @@ impl Fill {
 
 /// Rows that were installed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Installed {
-    /// A clock value; see `install`, [I2].
+pub struct Installed {
+    /// A clock value from inside the space's latch.
     pub ts: u64,
+    /// The row space.
     pub space: SpaceId,
+    /// What recovery is to know of it.
     pub note: Vec<u8>,
+    /// The columns of the values.
     pub columns: Vec<ColumnId>,
+    /// The rows, ascending.
     pub rids: Vec<RowId>,
     /// Row by row, one for each column.
     pub values: Vec<Value>,
 }
 
 /// The record of an install.
-pub(crate) fn install(
+pub fn install(
     ts: u64,
     space: SpaceId,
     note: &[u8],
@@ -196,17 +285,19 @@ pub(crate) fn install(
 }
 
 /// The head of a note's record; its bytes follow.
-pub(crate) fn note_head(key: u64) -> Vec<u8> {
+pub fn note_head(key: u64) -> Vec<u8> {
     let mut out = vec![NOTE];
     put(&mut out, key);
     out
 }
 
-pub(crate) fn create_space(space: SpaceId) -> Vec<u8> {
+/// The record of a new row space.
+pub fn create_space(space: SpaceId) -> Vec<u8> {
     space_record(CREATE_SPACE, space)
 }
 
-pub(crate) fn drop_space(space: SpaceId) -> Vec<u8> {
+/// The record of a row space that is dropped.
+pub fn drop_space(space: SpaceId) -> Vec<u8> {
     space_record(DROP_SPACE, space)
 }
 
@@ -216,23 +307,61 @@ fn space_record(kind: u8, space: SpaceId) -> Vec<u8> {
     out
 }
 
-pub(crate) fn drop_column(space: SpaceId, column: ColumnId) -> Vec<u8> {
+/// The record of a column that is dropped.
+pub fn drop_column(space: SpaceId, column: ColumnId) -> Vec<u8> {
     let mut out = space_record(DROP_COLUMN, space);
     put(&mut out, u64::from(column.0));
     out
 }
 
+/// The record of entries of an index, each with its row.
+pub fn index_entries(space: SpaceId, index: IndexId, entries: &[(RowId, Vec<u8>)]) -> Vec<u8> {
+    let mut out = space_record(INDEX_ENTRIES, space);
+    put(&mut out, u64::from(index.0));
+    put(&mut out, entries.len() as u64);
+    for (rid, key) in entries {
+        put(&mut out, rid.0);
+        put_bytes(&mut out, key);
+    }
+    out
+}
+
+/// The record of an index that a space has from now on.
+pub fn declare_index(space: SpaceId, definition: &[u8]) -> Vec<u8> {
+    let mut out = space_record(DECLARE_INDEX, space);
+    out.extend_from_slice(definition);
+    out
+}
+
+/// The record of an index that is dropped.
+pub fn drop_index(space: SpaceId, index: IndexId) -> Vec<u8> {
+    let mut out = space_record(DROP_INDEX, space);
+    put(&mut out, u64::from(index.0));
+    out
+}
+
 /// One operation of a transaction.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Operation {
+#[allow(missing_docs, reason = "the fields are what the module's drawing says")]
+pub enum Operation {
+    /// A row is there.
     Insert { space: SpaceId, rid: RowId, cells: Vec<(ColumnId, Value)> },
+    /// Some of its columns have other values.
     Update { space: SpaceId, rid: RowId, cells: Vec<(ColumnId, Value)> },
+    /// It is not there any more.
     Delete { space: SpaceId, rid: RowId },
+    /// Spaces are kept as of this transaction.
     Keep { keeper: u64, spaces: Vec<SpaceId> },
 }
 
 /// The operations of a transaction, decoded one by one: a large one takes its bytes, and a row.
-pub(crate) struct Operations<'a>(Input<'a>);
+pub struct Operations<'a>(Input<'a>);
+
+impl std::fmt::Debug for Operations<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Operations({} bytes left)", self.0.bytes.len() - self.0.at)
+    }
+}
 
 impl Iterator for Operations<'_> {
     type Item = Result<Operation, Malformed>;
@@ -249,34 +378,79 @@ impl Iterator for Operations<'_> {
     }
 }
 
-/// The timestamp and the operations of a transaction, if that is what a record is.
-pub(crate) fn transaction(record: &[u8]) -> Option<Result<(u64, Operations<'_>), Malformed>> {
-    match record {
-        [TXN, ..] => {
-            let mut input = Input { bytes: record, at: 1 };
-            Some(input.number().map(|ts| (ts, Operations(input))))
-        }
-        [LONG_TXN, rest @ ..] => Some(match rest.split_last_chunk::<8>() {
-            Some((operations, ts)) => {
-                let bytes = &record[..1 + operations.len()];
-                Ok((u64::from_le_bytes(*ts), Operations(Input { bytes, at: 1 })))
-            }
-            None => Err(Malformed { offset: 1, what: "a transaction without a timestamp".into() }),
-        }),
-        _ => None,
-    }
+/// The record of a transaction.
+#[derive(Debug)]
+pub struct Transaction<'a> {
+    /// Its commit timestamp.
+    pub ts: u64,
+    /// The number under which another engine logs the other half of it, if it is one of two.
+    pub half: Option<u64>,
+    /// What it has written.
+    pub operations: Operations<'a>,
+}
+
+/// The transaction, if that is what a record is.
+pub fn transaction(record: &[u8]) -> Option<Result<Transaction<'_>, Malformed>> {
+    let kind = *record.first()?;
+    Some(match kind {
+        TXN | HALF_TXN => short_transaction(record, kind == HALF_TXN),
+        OLD_LONG_TXN | LONG_TXN => long_transaction(record, kind == LONG_TXN),
+        _ => return None,
+    })
+}
+
+fn short_transaction(record: &[u8], is_half: bool) -> Result<Transaction<'_>, Malformed> {
+    let mut input = Input { bytes: record, at: 1 };
+    let half = if is_half { Some(input.number()?) } else { None };
+    let ts = input.number()?;
+    Ok(Transaction { ts, half, operations: Operations(input) })
+}
+
+fn long_transaction(record: &[u8], has_number: bool) -> Result<Transaction<'_>, Malformed> {
+    let none = || Malformed { offset: 1, what: "a transaction without a timestamp".into() };
+    let (rest, ts) = record[1..].split_last_chunk::<8>().ok_or_else(none)?;
+    let (rest, half) = match has_number {
+        true => rest.split_last_chunk::<8>().ok_or_else(none)?,
+        false => (rest, &[0; 8]),
+    };
+    let bytes = &record[..1 + rest.len()];
+    Ok(Transaction {
+        ts: u64::from_le_bytes(*ts),
+        half: Some(u64::from_le_bytes(*half)).filter(|half| *half != 0),
+        operations: Operations(Input { bytes, at: 1 }),
+    })
+}
+
+/// The number of the transaction of which a record is one half, if it is.
+pub fn half_of(record: &[u8]) -> Result<Option<u64>, Malformed> {
+    transaction(record).map_or(Ok(None), |transaction| Ok(transaction?.half))
 }
 
 /// One record of the log that is no transaction.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Entry {
+#[allow(missing_docs, reason = "the fields are what the module's drawing says")]
+pub enum Entry {
+    /// Columns that a space has from now on.
     Declare { space: SpaceId, columns: Vec<ColumnSpec> },
+    /// A migration's stores in one block.
     Fill(Fill),
+    /// A note of the upper crates.
     Note { key: u64, value: Vec<u8> },
+    /// A row space is there.
     CreateSpace(SpaceId),
+    /// It is not there any more.
     DropSpace(SpaceId),
+    /// A column of it is not there any more.
     DropColumn { space: SpaceId, column: ColumnId },
+    /// Entries of an index that is made of rows that were there.
+    IndexEntries { space: SpaceId, index: IndexId, entries: Vec<(RowId, Vec<u8>)> },
+    /// An index that a space has from now on, as its engine defines it.
+    DeclareIndex { space: SpaceId, definition: Vec<u8> },
+    /// An index is not there any more.
+    DropIndex { space: SpaceId, index: IndexId },
+    /// Rows that count as if they had always been there.
     Install(Installed),
+    /// A keeper is announced, or without spaces released.
     Keeper { keeper: u64, floor: u64, spaces: Vec<SpaceId> },
 }
 
@@ -299,6 +473,22 @@ impl Entry {
             CREATE_SPACE => Entry::CreateSpace(input.space()?),
             DROP_SPACE => Entry::DropSpace(input.space()?),
             DROP_COLUMN => Entry::DropColumn { space: input.space()?, column: input.column()? },
+            INDEX_ENTRIES => {
+                let (space, index) = (input.space()?, IndexId(input.small()?));
+                let n = input.count()?;
+                let mut entries = Vec::new();
+                for _ in 0..n {
+                    entries.push((RowId(input.number()?), input.counted()?.to_vec()));
+                }
+                Entry::IndexEntries { space, index, entries }
+            }
+            DECLARE_INDEX => {
+                let space = input.space()?;
+                Entry::DeclareIndex { space, definition: input.rest().to_vec() }
+            }
+            DROP_INDEX => {
+                Entry::DropIndex { space: input.space()?, index: IndexId(input.small()?) }
+            }
             INSTALL => Entry::Install(installed(&mut input)?),
             KEEPER => {
                 let (keeper, floor) = (input.number()?, input.number()?);
@@ -315,7 +505,7 @@ impl Entry {
 }
 
 /// Reads one value.
-pub(crate) fn value(bytes: &[u8]) -> Result<Value, Malformed> {
+pub fn value(bytes: &[u8]) -> Result<Value, Malformed> {
     Input { bytes, at: 0 }.value()
 }
 
@@ -419,7 +609,7 @@ fn put_type(out: &mut Vec<u8>, ty: ColumnType) {
 }
 
 /// Appends a value.
-pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
+pub fn put_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => out.push(0),
         Value::Bool(v) => out.push(1 + u8::from(*v)),
@@ -475,6 +665,7 @@ fn put_tagged(out: &mut Vec<u8>, tag: u8, number: i64) {
 }
 
 /// Bytes being read.
+#[derive(Debug)]
 struct Input<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -593,6 +784,24 @@ impl<'a> Input<'a> {
         })
     }
 
+    fn skip_value(&mut self) -> Result<(), Malformed> {
+        match self.byte()? {
+            0..=2 => {}
+            3..=5 | 8 | 12..=14 | 16 => drop(self.number()?),
+            6 => drop(self.take(4)?),
+            7 => drop(self.take(8)?),
+            9 | 15 => drop(self.take(16)?),
+            10 | 11 | 18 => drop(self.counted()?),
+            17 => {
+                for _ in 0..3 {
+                    self.number()?;
+                }
+            }
+            tag => return Err(self.fail(format!("value tag {tag} is unknown"))),
+        }
+        Ok(())
+    }
+
     fn value(&mut self) -> Result<Value, Malformed> {
         Ok(match self.byte()? {
             0 => Value::Null,
@@ -679,18 +888,24 @@ mod tests {
         (operations, txn)
     }
 
-    /// A transaction in one part, and in several.
-    fn transactions() -> [Vec<u8>; 2] {
+    /// A transaction in one part, and in several; whole ones, and halves.
+    fn transactions() -> Vec<(Option<u64>, Vec<u8>)> {
         let (_, bytes) = operations();
-        let mut short = Vec::new();
-        txn_head(&mut short, 99);
-        short.extend_from_slice(&bytes);
-        [short, [&[LONG_TXN], &bytes[..], &99u64.to_le_bytes()].concat()]
+        let old = [&[OLD_LONG_TXN], &bytes[..], &99u64.to_le_bytes()].concat();
+        let mut all = vec![(None, old)];
+        for half in [None, Some(1 << 50)] {
+            let mut short = Vec::new();
+            txn_head(&mut short, half, 99);
+            short.extend_from_slice(&bytes);
+            all.push((half, short));
+            all.push((half, [&[LONG_TXN], &bytes[..], &long_end(half, 99)].concat()));
+        }
+        all
     }
 
     fn decoded(record: &[u8]) -> Result<(u64, Vec<Operation>), Malformed> {
-        let (ts, operations) = transaction(record).expect("it is one")?;
-        Ok((ts, operations.collect::<Result<_, _>>()?))
+        let transaction = transaction(record).expect("it is one")?;
+        Ok((transaction.ts, transaction.operations.collect::<Result<_, _>>()?))
     }
 
     fn samples() -> Vec<(Entry, Vec<u8>)> {
@@ -721,6 +936,23 @@ mod tests {
             (Entry::CreateSpace(space), create_space(space)),
             (Entry::DropSpace(space), drop_space(space)),
             (Entry::DropColumn { space, column: ColumnId(3) }, drop_column(space, ColumnId(3))),
+            (Entry::DropIndex { space, index: IndexId(3) }, drop_index(space, IndexId(3))),
+            (
+                Entry::DeclareIndex { space, definition: b"{}".to_vec() },
+                declare_index(space, b"{}"),
+            ),
+            (
+                Entry::IndexEntries {
+                    space,
+                    index: IndexId(9),
+                    entries: vec![(RowId(1), b"key".to_vec()), (RowId(1 << 50), vec![])],
+                },
+                index_entries(
+                    space,
+                    IndexId(9),
+                    &[(RowId(1), b"key".to_vec()), (RowId(1 << 50), vec![])],
+                ),
+            ),
             (
                 Entry::Keeper { keeper: 7, floor: 1 << 40, spaces: vec![space] },
                 keeper(7, 1 << 40, &[space]),
@@ -735,8 +967,26 @@ mod tests {
             assert_eq!(Entry::decode(&bytes), Ok(entry));
             assert!(transaction(&bytes).is_none());
         }
-        for record in transactions() {
+        for (half, record) in transactions() {
             assert_eq!(decoded(&record), Ok((99, operations().0)));
+            assert_eq!(half_of(&record), Ok(half));
+        }
+    }
+
+    #[test]
+    fn cells_are_skipped_as_they_are_taken() {
+        let values = values();
+        let cells = || values.iter().enumerate().map(|(i, v)| (ColumnId(i as u32), v));
+        let mut bytes = Vec::new();
+        put_cells(&mut bytes, cells());
+        for wanted in 0..values.len() {
+            let mut read = Cells::new(&bytes).expect("cells");
+            while let Some(column) = read.column().expect("cells") {
+                match column.0 as usize == wanted {
+                    true => assert_eq!(read.take(), Ok(values[wanted].clone())),
+                    false => read.skip().expect("cells"),
+                }
+            }
         }
     }
 
@@ -753,11 +1003,12 @@ mod tests {
     #[test]
     fn no_bytes_make_the_decoder_panic() {
         let decode = |bytes: &[u8]| match transaction(bytes) {
-            Some(Ok((_, operations))) => operations.for_each(drop),
+            Some(Ok(transaction)) => transaction.operations.for_each(drop),
             Some(Err(_)) => {}
             None => drop(Entry::decode(bytes)),
         };
-        for bytes in samples().into_iter().map(|(_, bytes)| bytes).chain(transactions()) {
+        let transactions = transactions().into_iter().map(|(_, bytes)| bytes);
+        for bytes in samples().into_iter().map(|(_, bytes)| bytes).chain(transactions) {
             for cut in 0..bytes.len() {
                 decode(&bytes[..cut]);
             }

@@ -1,0 +1,614 @@
+//! The disk engine: spaces, keepers, threads, behind [`Beside`].
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use froglet_engine::crossing::{Beside, BesideTxn, Crossings, WhenDurable};
+use froglet_engine::env::Env;
+use froglet_engine::{
+    ColumnId, CrashPoint, EngineError, HeldBack, Holder, Home, IndexId, IndexSpec, Layout, Lsn,
+    SpaceId, Table, Ts, TxnId,
+};
+use froglet_log::{Log, LogOptions, redo};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::manifest::Manifest;
+use crate::overlay::{Overlay, Owner};
+use crate::space::Space;
+use crate::store::{LsmStore, Store};
+use crate::table::DiskTable;
+use crate::txn::DiskTxn;
+
+/// How an engine is opened.
+pub struct DiskOptions {
+    /// Where its files are: `disk` in the data directory.
+    pub dir: PathBuf,
+    /// Files of the log, time and randomness. The store uses the operating system's files.
+    pub env: Arc<dyn Env>,
+    /// How the log behaves.
+    pub log: LogOptions,
+    /// Where the store is, if not in `dir`.
+    pub store_dir: Option<PathBuf>,
+    /// Blocks of files that are kept in memory.
+    pub cache_bytes: u64,
+    /// So much is gathered in memory before it is written to a file; three times as much makes commits wait.
+    pub gather_bytes: u64,
+    /// Whether threads write files and clean up. Without, [`DiskEngine::work`] does.
+    pub threads: bool,
+    /// Called when the files cannot be written, and when they can again.
+    pub on_trouble: Option<Box<dyn Fn(Option<&EngineError>) + Send + Sync>>,
+}
+
+impl DiskOptions {
+    /// The defaults suit a server.
+    pub fn new(dir: PathBuf, env: Arc<dyn Env>, log: LogOptions) -> DiskOptions {
+        DiskOptions {
+            dir,
+            env,
+            log,
+            store_dir: None,
+            cache_bytes: 256 << 20,
+            gather_bytes: 32 << 20,
+            threads: true,
+            on_trouble: None,
+        }
+    }
+}
+
+/// What everything on an engine shares.
+pub(crate) struct Core {
+    pub store: Box<dyn Store>,
+    pub log: Log,
+    pub env: Arc<dyn Env>,
+    pub dir: PathBuf,
+    pub gather_bytes: u64,
+    pub clock: AtomicU64,
+    pub overlay: Overlay,
+    pub spaces: RwLock<BTreeMap<SpaceId, Arc<Space>>>,
+    pub keepers: Mutex<BTreeMap<u64, Arc<Pin>>>,
+    pub pins: Arc<Pins>,
+    pub garbage: Mutex<Garbage>,
+    pub purges: Arc<Purges>,
+    /// The newest half that recovery has found.
+    pub recovered_half: AtomicU64,
+    /// Where the records begin that are in the log, or about to be, and not wholly in the store.
+    pub applying: Mutex<BTreeMap<u64, usize>>,
+    pub manifest: Mutex<Manifest>,
+    pub pressure: Pressure,
+    crossings: OnceLock<Arc<dyn Crossings>>,
+    on_trouble: Option<Box<dyn Fn(Option<&EngineError>) + Send + Sync>>,
+}
+
+/// Old versions that may go when nobody sees them any more, by the time at which they ended.
+#[derive(Default)]
+pub(crate) struct Garbage {
+    pub queue: VecDeque<(u64, SpaceId, froglet_engine::RowId)>,
+    /// There are more that are not in the queue: the history is to be gone through.
+    pub sweep: bool,
+}
+
+/// What is to be removed from the store: spaces, and indexes.
+#[derive(Default)]
+pub(crate) struct Purges {
+    pub waiting: Mutex<Vec<(SpaceId, Option<IndexId>)>>,
+    /// Dropped spaces that somebody still has open.
+    pub dropped: Mutex<BTreeSet<SpaceId>>,
+}
+
+impl Purges {
+    pub fn space_is_free(&self, space: SpaceId) {
+        self.waiting.lock().push((space, None));
+        self.dropped.lock().remove(&space);
+    }
+}
+
+/// Timestamps at which spaces are kept.
+#[derive(Default)]
+pub(crate) struct Pins(Mutex<Vec<(u64, Vec<SpaceId>)>>);
+
+impl Pins {
+    pub fn pin(self: &Arc<Self>, ts: u64, spaces: Vec<SpaceId>) -> Arc<Pin> {
+        self.0.lock().push((ts, spaces.clone()));
+        Arc::new(Pin { ts, spaces, pins: Arc::clone(self) })
+    }
+
+    /// Whether a version of this space is kept that was the newest in [begin, end).
+    pub fn need(&self, space: SpaceId, begin: u64, end: u64) -> bool {
+        let pins = self.0.lock();
+        pins.iter().any(|(ts, spaces)| begin <= *ts && *ts < end && spaces.contains(&space))
+    }
+}
+
+/// Some spaces are kept as of a timestamp while this lives.
+pub(crate) struct Pin {
+    pub ts: u64,
+    pub spaces: Vec<SpaceId>,
+    pins: Arc<Pins>,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut pins = self.pins.0.lock();
+        let is_mine = |pin: &(u64, Vec<SpaceId>)| pin.0 == self.ts && pin.1 == self.spaces;
+        let at = pins.iter().position(is_mine).expect("a pin is there while it lives");
+        pins.swap_remove(at);
+    }
+}
+
+/// How much waits to be written, and who waits for that.
+#[derive(Default)]
+pub(crate) struct Pressure {
+    state: Mutex<Waiting>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    wakers: Vec<Waker>,
+    /// The last attempt to write has failed so.
+    trouble: Option<EngineError>,
+    /// Somebody has asked for work.
+    wanted: bool,
+    closing: bool,
+}
+
+impl Core {
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        options: DiskOptions,
+        store: LsmStore,
+        log: Log,
+        manifest: Manifest,
+        spaces: BTreeMap<SpaceId, Arc<Space>>,
+        purges: Arc<Purges>,
+        pins: Arc<Pins>,
+    ) -> Core {
+        Core {
+            store: Box::new(store),
+            log,
+            env: options.env,
+            dir: options.dir,
+            gather_bytes: options.gather_bytes,
+            clock: AtomicU64::new(manifest.ts.max(1)),
+            overlay: Overlay::new(),
+            spaces: RwLock::new(spaces),
+            keepers: Mutex::default(),
+            pins,
+            garbage: Mutex::default(),
+            purges,
+            recovered_half: AtomicU64::new(manifest.half),
+            applying: Mutex::default(),
+            manifest: Mutex::new(manifest),
+            pressure: Pressure::default(),
+            crossings: OnceLock::new(),
+            on_trouble: options.on_trouble,
+        }
+    }
+
+    pub fn crossings(&self) -> &dyn Crossings {
+        &**self.crossings.get().expect("an engine is joined before it is used")
+    }
+
+    pub fn space(&self, space: SpaceId) -> Result<Arc<Space>, EngineError> {
+        self.spaces.read().get(&space).cloned().ok_or(EngineError::NoSpace(space))
+    }
+
+    /// Appends a record of what is stored by whoever calls, and runs that.
+    pub fn logged<T>(
+        &self,
+        record: &[u8],
+        store: impl FnOnce() -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let applying = self.begin_applying();
+        let logged = self.log.append(&[record])?;
+        logged.waits_for_nothing("the store is not flushed before the log is durable");
+        let stored = store();
+        drop(applying);
+        stored
+    }
+
+    /// An index that a replay keeps in step with the rows from now on.
+    fn declare_index(&self, space: &Space, spec: &IndexSpec) -> Result<(), EngineError> {
+        if space.has_index(spec.id) {
+            return Ok(());
+        }
+        let definition = serde_json::to_vec(spec).expect("a spec is plain data");
+        let applying = self.begin_applying();
+        let declared = self.log.append_now(&[&redo::declare_index(space.id, &definition)])?;
+        declared.waits_for_nothing("what needs it in the log is logged behind it");
+        space.make_index(spec);
+        drop(applying);
+        Ok(())
+    }
+
+    /// What is logged from now on is replayed by whoever starts from a checkpoint, until the guard is dropped.
+    pub fn begin_applying(&self) -> Applying<'_> {
+        let mut applying = self.applying.lock();
+        let at = self.log.begun_before().0;
+        *applying.entry(at).or_default() += 1;
+        Applying { core: self, at }
+    }
+
+    /// Where a replay has to begin that is to know everything which is not in the store now.
+    pub fn not_applied(&self) -> Lsn {
+        let applying = self.applying.lock();
+        let at = self.log.begun_before();
+        applying.first_key_value().map_or(at, |(first, _)| Lsn(*first).min(at))
+    }
+
+    /// Whether commits should wait until something is written: with whom they wait, or why in vain.
+    pub fn is_full(&self) -> bool {
+        let bytes = self.store.memory_bytes();
+        if bytes > self.gather_bytes {
+            self.want_work();
+        }
+        bytes > 3 * self.gather_bytes
+    }
+
+    pub fn want_work(&self) {
+        let mut state = self.pressure.state.lock();
+        if !state.wanted {
+            state.wanted = true;
+            self.pressure.work.notify_one();
+        }
+    }
+
+    /// What kept the last work from being done.
+    pub fn trouble(&self) -> Option<EngineError> {
+        self.pressure.state.lock().trouble.clone()
+    }
+
+    /// Wakes a commit when something has been written.
+    pub fn wake_later(&self, waker: &Waker) {
+        self.pressure.state.lock().wakers.push(waker.clone());
+    }
+
+    fn note_trouble(&self, trouble: Option<EngineError>) {
+        let mut state = self.pressure.state.lock();
+        let is_news = state.trouble.is_some() != trouble.is_some();
+        state.trouble = trouble;
+        let wakers = std::mem::take(&mut state.wakers);
+        let trouble = state.trouble.clone();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        if is_news {
+            match &trouble {
+                Some(error) => {
+                    tracing::error!(%error, "tables on disk cannot be written; it is tried again")
+                }
+                None => tracing::info!("tables on disk are written again"),
+            }
+            if let Some(tell) = &self.on_trouble {
+                tell(trouble.as_ref());
+            }
+        }
+    }
+
+    /// One round of work: writes what has gathered, makes fewer files, cleans up. Whether there may be more.
+    pub fn work(&self, everything: bool) -> Result<bool, EngineError> {
+        let worked = self.work_once(everything);
+        self.note_trouble(worked.as_ref().err().cloned());
+        worked
+    }
+
+    fn work_once(&self, everything: bool) -> Result<bool, EngineError> {
+        if everything || self.store.memory_bytes() > self.gather_bytes {
+            self.write_checkpoint()?;
+        }
+        let mut more = self.store.compact()?;
+        self.purge()?;
+        more |= self.collect()?;
+        Ok(more)
+    }
+
+    fn run(&self) {
+        let pause = Duration::from_millis(200);
+        loop {
+            {
+                let mut state = self.pressure.state.lock();
+                if !state.wanted && !state.closing {
+                    self.pressure.work.wait_for(&mut state, pause);
+                }
+                if state.closing {
+                    return;
+                }
+                state.wanted = false;
+            }
+            while matches!(self.work(false), Ok(true)) {
+                if self.pressure.state.lock().closing {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// See [`Core::begin_applying`].
+pub(crate) struct Applying<'a> {
+    core: &'a Core,
+    at: u64,
+}
+
+impl Applying<'_> {
+    /// For who keeps it longer than a borrow: [`Core::end_applying`] ends it.
+    pub fn keep(self) -> u64 {
+        let at = self.at;
+        std::mem::forget(self);
+        at
+    }
+}
+
+impl Drop for Applying<'_> {
+    fn drop(&mut self) {
+        self.core.end_applying(self.at);
+    }
+}
+
+impl Core {
+    pub fn end_applying(&self, at: u64) {
+        let mut applying = self.applying.lock();
+        let count = applying.get_mut(&at).expect("it was begun");
+        *count -= 1;
+        if *count == 0 {
+            applying.remove(&at);
+        }
+    }
+}
+
+/// Tables larger than memory, beside those in memory.
+pub struct DiskEngine {
+    pub(crate) core: Arc<Core>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    has_threads: bool,
+}
+
+impl std::fmt::Debug for DiskEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DiskEngine({} spaces)", self.core.spaces.read().len())
+    }
+}
+
+/// What an engine has and does, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskCounts {
+    /// Bytes of its files, the log apart.
+    pub disk_bytes: u64,
+    /// Bytes that were written and are in memory only; the log has them.
+    pub gathered_bytes: u64,
+    /// Bytes of blocks in the cache.
+    pub cache_bytes: u64,
+    /// Files.
+    pub files: u64,
+    /// Files in which a key may have to be looked for before those that are in order.
+    pub runs: u64,
+    /// Old versions that wait to be removed.
+    pub old_versions: u64,
+    /// Rows that open transactions have written.
+    pub pending_rows: u64,
+}
+
+impl DiskEngine {
+    /// Whether there is one in a data directory.
+    pub fn is_in(env: &dyn Env, data_dir: &Path) -> bool {
+        env.list(&data_dir.join(Home::Disk.name())).is_ok_and(|names| !names.is_empty())
+    }
+
+    /// Where its log's replay begins, and the newest half in its checkpoint.
+    pub fn checkpointed(env: &dyn Env, dir: &Path) -> Result<(Lsn, u64), EngineError> {
+        let manifest = Manifest::read(env, dir)?;
+        Ok((Lsn(manifest.lsn), manifest.half))
+    }
+
+    /// Opens an engine, recovering what its directory holds. Its log agrees with the anchor's already.
+    pub fn open(options: DiskOptions) -> Result<Arc<DiskEngine>, EngineError> {
+        let has_threads = options.threads;
+        let core = Arc::new(crate::recovery::open(options)?);
+        Ok(Arc::new(DiskEngine { core, thread: Mutex::default(), has_threads }))
+    }
+
+    /// One round of work, of an engine without threads: writes what has gathered, and cleans up.
+    pub fn work(&self) -> Result<bool, EngineError> {
+        self.core.work(false)
+    }
+
+    /// Everything is written once more, without what has been removed.
+    pub fn vacuum(&self) -> Result<(), EngineError> {
+        self.core.garbage.lock().sweep = true;
+        while self.core.work(true)? {}
+        self.core.store.compact_all()
+    }
+
+    /// See [`DiskCounts`].
+    pub fn counts(&self) -> DiskCounts {
+        let store = self.core.store.counts();
+        DiskCounts {
+            disk_bytes: store.disk_bytes,
+            gathered_bytes: store.memory_bytes,
+            cache_bytes: store.cache_bytes,
+            files: store.files,
+            runs: store.runs,
+            old_versions: self.core.garbage.lock().queue.len() as u64,
+            pending_rows: self.core.overlay.len() as u64,
+        }
+    }
+
+    fn start(&self) {
+        let core: Weak<Core> = Arc::downgrade(&self.core);
+        let run = move || {
+            if let Some(core) = core.upgrade() {
+                core.run();
+            }
+        };
+        let thread = std::thread::Builder::new().name("froglet-disk".to_owned()).spawn(run);
+        match thread {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => self.core.note_trouble(Some(EngineError::Unusable {
+                what: "the thread froglet-disk cannot be started".into(),
+                source: Arc::new(error),
+            })),
+        }
+    }
+}
+
+impl Drop for DiskEngine {
+    fn drop(&mut self) {
+        self.core.pressure.state.lock().closing = true;
+        self.core.pressure.work.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Beside for DiskEngine {
+    fn home(&self) -> Home {
+        Home::Disk
+    }
+
+    fn join(&self, crossings: Arc<dyn Crossings>) {
+        assert!(self.core.crossings.set(crossings).is_ok(), "an engine is joined once");
+        if self.has_threads {
+            self.start();
+        }
+    }
+
+    fn create_space(&self, id: SpaceId) -> Result<(), EngineError> {
+        let mut spaces = self.core.spaces.write();
+        if spaces.contains_key(&id) {
+            return Ok(());
+        }
+        let applying = self.core.begin_applying();
+        let made = self.core.log.append_now(&[&redo::create_space(id)])?;
+        spaces.insert(id, Arc::new(Space::new(id, &self.core.purges)));
+        drop((applying, spaces));
+        // The catalog's commit may be in another log: it must not be durable without this.
+        CrashPoint::SpaceLogged.reached();
+        self.core.log.wait_durable(made)?;
+        Ok(())
+    }
+
+    fn drop_space(&self, id: SpaceId) {
+        let dropped = self.core.spaces.write().remove(&id);
+        if let Some(space) = dropped {
+            let applying = self.core.begin_applying();
+            if let Ok(dropped) = self.core.log.append_now(&[&redo::drop_space(id)]) {
+                dropped.waits_for_nothing(
+                    "what nobody sees any more may come back, and is dropped again",
+                );
+            }
+            self.core.purges.dropped.lock().insert(id);
+            space.is_dropped.store(true, Ordering::SeqCst);
+            drop(applying);
+        }
+    }
+
+    fn spaces(&self) -> Vec<SpaceId> {
+        self.core.spaces.read().keys().copied().collect()
+    }
+
+    fn open(&self, space: SpaceId, layout: Arc<Layout>) -> Result<Arc<dyn Table>, EngineError> {
+        let space = self.core.space(space)?;
+        let fresh = space.new_columns(&layout);
+        if !fresh.is_empty() {
+            let applying = self.core.begin_applying();
+            let declared = self.core.log.append_now(&[&redo::declare(space.id, &fresh)])?;
+            declared.waits_for_nothing("the half that uses a column is logged behind it");
+            space.declare(&fresh);
+            drop(applying);
+        }
+        for spec in &layout.indexes {
+            self.core.declare_index(&space, spec)?;
+        }
+        Ok(Arc::new(DiskTable::new(Arc::clone(&self.core), space, layout)))
+    }
+
+    fn drop_column(&self, space: SpaceId, column: ColumnId) {
+        let Ok(space) = self.core.space(space) else { return };
+        let applying = self.core.begin_applying();
+        space.columns.write().remove(&column);
+        if let Ok(dropped) = self.core.log.append_now(&[&redo::drop_column(space.id, column)]) {
+            dropped
+                .waits_for_nothing("what nobody sees any more may come back, and is dropped again");
+        }
+        drop(applying);
+    }
+
+    fn drop_index(&self, space: SpaceId, index: IndexId) {
+        let Ok(space) = self.core.space(space) else { return };
+        space.indexes.write().retain(|known| known.id() != index);
+        if let Ok(dropped) = self.core.log.append_now(&[&redo::drop_index(space.id, index)]) {
+            dropped.waits_for_nothing("entries that nobody looks for may come back");
+        }
+        self.core.purges.waiting.lock().push((space.id, Some(index)));
+    }
+
+    fn begin(&self, id: TxnId) -> Box<dyn BesideTxn> {
+        Box::new(DiskTxn::begin(&self.core, Owner::new(id)))
+    }
+
+    fn now(&self) -> Ts {
+        Ts(self.core.clock.load(Ordering::SeqCst))
+    }
+
+    fn kept(&self, keeper: u64) -> Option<(Ts, Box<dyn Any + Send + Sync>)> {
+        let pin = self.core.keepers.lock().get(&keeper).cloned()?;
+        Some((Ts(pin.ts), Box::new(pin)))
+    }
+
+    fn held_back(&self) -> Vec<HeldBack> {
+        let keepers = self.core.keepers.lock();
+        let held = |(keeper, pin): (&u64, &Arc<Pin>)| HeldBack {
+            ts: Ts(pin.ts),
+            holder: Holder::Keeper(*keeper),
+            age: None,
+            spaces: pin.spaces.clone(),
+        };
+        keepers.iter().map(held).collect()
+    }
+
+    fn release(&self, keeper: u64) -> Result<(), EngineError> {
+        let mut keepers = self.core.keepers.lock();
+        if !keepers.contains_key(&keeper) {
+            return Ok(());
+        }
+        let released = self.core.log.append_now(&[&redo::keeper(keeper, 0, &[])])?;
+        released
+            .waits_for_nothing("a crash may leave a keeper as it was, and it is released again");
+        keepers.remove(&keeper);
+        // What was kept for it is in no queue any more.
+        self.core.garbage.lock().sweep = true;
+        Ok(())
+    }
+
+    fn durable(&self) -> Lsn {
+        self.core.log.durable()
+    }
+
+    fn appended(&self) -> Lsn {
+        self.core.log.appended()
+    }
+
+    fn make_durable(&self, lsn: Lsn) -> Result<bool, EngineError> {
+        Ok(self.core.log.make_durable(lsn)?)
+    }
+
+    fn when_durable(&self, lsn: Lsn, done: WhenDurable) {
+        self.core
+            .log
+            .subscribe(lsn, Box::new(move |outcome| done(outcome.map_err(EngineError::from))));
+    }
+
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        self.core.work(true).map(drop)
+    }
+
+    fn newest_half(&self) -> u64 {
+        self.core.recovered_half.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,248 @@
+//! What a view sees.
+//!
+//! ```text
+//!   overlay ──▶ rows, if begin ≤ s ──▶ history, the version with begin ≤ s < end
+//! ```
+//! The order is what makes it right: [O2] of `overlay.rs`, and a row's history is put before its new version.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use froglet_engine::{Direction, EngineError, KeyRange, RowId, Snapshot, SpaceId, TxnId};
+
+use crate::engine::Core;
+use crate::keys;
+use crate::overlay::{Found, look, pause};
+use crate::space::{Index, Space};
+use crate::store::Tree;
+use crate::version::{Cells, Version};
+
+/// Entries of an index that are read at once.
+const ENTRIES_AT_ONCE: usize = 256;
+
+/// A place in this engine's timeline, and whose writes are seen there, too.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub ts: u64,
+    pub own: TxnId,
+    /// Is told what was seen.
+    snapshot: &'a Snapshot,
+}
+
+impl Core {
+    pub fn view<'a>(&self, snapshot: &'a Snapshot) -> View<'a> {
+        let crossings = self.crossings();
+        let ts = snapshot.beside(|| crossings.view_at(snapshot));
+        View { ts: ts.0, own: snapshot.own, snapshot }
+    }
+
+    fn seen(&self, view: View<'_>, since: Option<u64>) {
+        if let Some(since) = since.filter(|since| *since > 0) {
+            self.crossings().seen(view.snapshot, froglet_engine::Ts(since));
+        }
+    }
+
+    /// The newest committed version that the store has.
+    pub fn stored(&self, space: SpaceId, rid: RowId) -> Result<Option<Version>, EngineError> {
+        let found = self.store.get(Tree::Rows, &keys::row(space, rid))?;
+        found.map(|bytes| Version::decode(&bytes)).transpose()
+    }
+
+    /// The row that a view sees.
+    pub fn row(
+        &self,
+        view: View<'_>,
+        space: &Space,
+        rid: RowId,
+    ) -> Result<Option<Cells>, EngineError> {
+        // Of a row that is not there nobody knows since when: whoever has deleted it has committed before the view.
+        let read = |version: Option<Version>, view: View<'_>| match version {
+            Some(version) => (Some(version.cells), Some(version.begin)),
+            None => (None, Some(view.ts)),
+        };
+        let (cells, since) = match self.overlay.find(space.id, rid, view.ts, view.own) {
+            Found::Row(cells, since) => (Some(cells), since),
+            Found::Gone(since) => (None, since),
+            Found::Older => read(self.older(space, rid, view.ts)?, view),
+            Found::NotHere => read(self.stored_at(space, rid, view.ts)?, view),
+        };
+        self.seen(view, since);
+        Ok(cells)
+    }
+
+    fn stored_at(
+        &self,
+        space: &Space,
+        rid: RowId,
+        ts: u64,
+    ) -> Result<Option<Version>, EngineError> {
+        match self.stored(space.id, rid)? {
+            Some(version) if version.begin <= ts => Ok(Some(version)),
+            Some(_) | None => self.older(space, rid, ts),
+        }
+    }
+
+    /// The old version that was the newest at a timestamp.
+    fn older(&self, space: &Space, rid: RowId, ts: u64) -> Result<Option<Version>, EngineError> {
+        if space.newest_end.load(std::sync::atomic::Ordering::SeqCst) <= ts {
+            return Ok(None);
+        }
+        // Of the ends above `ts` the smallest.
+        let (from, to) = (keys::history(space.id, rid, u64::MAX), keys::history(space.id, rid, ts));
+        let mut found = None;
+        self.store.range(Tree::History, &from, &to, true, &mut |_, value| {
+            found = Some(Version::decode(value));
+            false
+        })?;
+        Ok(found.transpose()?.filter(|version| version.begin <= ts))
+    }
+
+    /// The rows of a block that a view sees, ascending.
+    pub fn block_rows(
+        &self,
+        view: View<'_>,
+        space: &Space,
+        block: u32,
+    ) -> Result<BTreeMap<RowId, Cells>, EngineError> {
+        let mut seen = BTreeMap::new();
+        // None: not there, whatever the store says. The history is asked for what is in neither.
+        let mut decided = BTreeMap::<RowId, bool>::new();
+        let mut spins = 0;
+        loop {
+            let rows = self.overlay.block(space.id, block);
+            let mut waits = false;
+            for (rid, pending) in rows.rows() {
+                match look(pending, view.ts, view.own) {
+                    None => waits = true,
+                    Some(Found::Row(cells, _)) => {
+                        seen.insert(rid, cells);
+                        decided.insert(rid, true);
+                    }
+                    Some(Found::Gone(_)) => drop(decided.insert(rid, true)),
+                    Some(Found::Older) => drop(decided.insert(rid, false)),
+                    Some(Found::NotHere) => {}
+                }
+            }
+            drop(rows);
+            if !waits {
+                break;
+            }
+            seen.clear();
+            decided.clear();
+            pause(&mut spins);
+        }
+        let mut failed = None;
+        let (from, to) = keys::block(space.id, block);
+        self.store.range(Tree::Rows, &from, &to, false, &mut |key, value| {
+            let rid = keys::rid_of_row(key);
+            if decided.contains_key(&rid) {
+                return true;
+            }
+            match Version::decode(value) {
+                Ok(version) if version.begin <= view.ts => {
+                    seen.insert(rid, version.cells);
+                    decided.insert(rid, true);
+                }
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+            failed.is_none()
+        })?;
+        if space.newest_end.load(std::sync::atomic::Ordering::SeqCst) > view.ts {
+            self.store.range(Tree::History, &from, &to, false, &mut |key, value| {
+                let (_, rid, end) = keys::of_history(key);
+                if end <= view.ts || decided.get(&rid) == Some(&true) {
+                    return true;
+                }
+                match Version::decode(value) {
+                    Ok(version) if version.begin <= view.ts => {
+                        seen.insert(rid, version.cells);
+                        decided.insert(rid, true);
+                    }
+                    Ok(_) => {}
+                    Err(error) => failed = Some(error),
+                }
+                failed.is_none()
+            })?;
+        }
+        failed.map_or(Ok(()), Err)?;
+        // Rows that are not there any more were seen, too.
+        self.seen(view, Some(view.ts));
+        Ok(seen)
+    }
+
+    /// Visits the entries of an index in a range, those of open writers, too; stale ones are among them.
+    pub fn entries(
+        &self,
+        index: &Index,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], RowId) -> Result<ControlFlow<()>, EngineError>,
+    ) -> Result<(), EngineError> {
+        let (mut from, mut to) = index.bounds(range);
+        let backward = direction == Direction::Backward;
+        loop {
+            // Here first: what leaves it meanwhile is in the store.
+            let mut found = index.some(&from, &to, backward, ENTRIES_AT_ONCE);
+            let mut ends: Vec<Box<[u8]>> = Vec::new();
+            if found.len() == ENTRIES_AT_ONCE {
+                ends.extend(found.last().cloned());
+            }
+            let before = found.len();
+            self.store.range(Tree::Index, &from, &to, backward, &mut |entry, _| {
+                found.push(entry.into());
+                found.len() < before + ENTRIES_AT_ONCE
+            })?;
+            if found.len() == before + ENTRIES_AT_ONCE {
+                ends.extend(found.last().cloned());
+            }
+            found.sort_unstable();
+            found.dedup();
+            let end = if backward { ends.into_iter().max() } else { ends.into_iter().min() };
+            if backward {
+                found.reverse();
+            }
+            for entry in &found {
+                let is_beyond = end.as_ref().is_some_and(|end| match backward {
+                    false => entry > end,
+                    true => entry < end,
+                });
+                if is_beyond {
+                    break;
+                }
+                let (key, rid) = keys::of_entry(entry);
+                if range.contains(key) && visit(key, rid)?.is_break() {
+                    return Ok(());
+                }
+            }
+            match end {
+                None => return Ok(()),
+                // Behind it, or before it.
+                Some(end) if backward => to = end.into_vec(),
+                Some(end) => from = [&end[..], &[0]].concat(),
+            }
+        }
+    }
+
+    /// Visits the rows that a view sees with a key in a range, in the order of keys.
+    pub fn rows_by_key(
+        &self,
+        view: View<'_>,
+        space: &Space,
+        index: &Index,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(RowId, &Cells) -> Result<ControlFlow<()>, EngineError>,
+    ) -> Result<(), EngineError> {
+        self.entries(index, range, direction, &mut |key, rid| {
+            let Some(cells) = self.row(view, space, rid)? else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            // A row is found under the key that this version has.
+            match index.key_of(&cells)?.0 == key {
+                true => visit(rid, &cells),
+                false => Ok(ControlFlow::Continue(())),
+            }
+        })
+    }
+}

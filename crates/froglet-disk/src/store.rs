@@ -1,0 +1,86 @@
+//! Where rows, old versions and index entries lie: three ordered maps of bytes that are larger than memory.
+//!
+//! ```text
+//!   put, remove ─▶ in memory ── rotate ─▶ sealed ── flush ─▶ files ── compact ─▶ fewer files
+//!                     └──────────── get, range: the newest of each key ──────────┘
+//! ```
+//! A [`Store`] knows nothing of versions: each key has one value, the last one put. What is put is in memory only, until it
+//! is flushed; nothing is flushed that was put after the last rotation. Files are checked when they are read: a byte that has
+//! changed is an error, never another answer.
+
+mod lsm;
+
+pub(crate) use lsm::LsmStore;
+
+use froglet_engine::EngineError;
+
+/// One of the maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tree {
+    /// The newest committed version of each row.
+    Rows,
+    /// Versions before it.
+    History,
+    /// Entries of indexes.
+    Index,
+}
+
+impl Tree {
+    /// What is put for a row is put in this order, and flushed in this order: a file with a row's new version is not
+    /// there without its old one, and its entries.
+    pub const IN_ORDER: [Tree; 3] = [Tree::History, Tree::Index, Tree::Rows];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Tree::Rows => "rows",
+            Tree::History => "history",
+            Tree::Index => "index",
+        }
+    }
+}
+
+/// What is visited of a range; false ends it.
+pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> bool + 'a;
+
+/// What the store has, and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoreCounts {
+    /// In files.
+    pub disk_bytes: u64,
+    /// In memory, not in files.
+    pub memory_bytes: u64,
+    /// Files.
+    pub files: u64,
+    /// Runs in which a key may have to be looked for.
+    pub runs: u64,
+    pub cache_bytes: u64,
+}
+
+/// See the module.
+pub(crate) trait Store: Send + Sync {
+    fn put(&self, tree: Tree, key: &[u8], value: &[u8]);
+    fn remove(&self, tree: Tree, key: &[u8]);
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError>;
+    /// Visits the keys at or above `from` and below `to`, ascending or descending.
+    fn range(
+        &self,
+        tree: Tree,
+        from: &[u8],
+        to: &[u8],
+        backward: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), EngineError>;
+    /// Bytes that were put and are in memory only.
+    fn memory_bytes(&self) -> u64;
+    /// What is put from now on is not flushed by the next [`Store::flush`].
+    fn rotate(&self);
+    /// Puts what was there at the last rotation into files, durably.
+    fn flush(&self) -> Result<(), EngineError>;
+    /// Makes fewer files, if there are too many. Whether there may be more to do.
+    fn compact(&self) -> Result<bool, EngineError>;
+    /// Writes everything once more, without what has been removed.
+    fn compact_all(&self) -> Result<(), EngineError>;
+    /// Forgets every key at or above `from` and below `to`.
+    fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError>;
+    fn counts(&self) -> StoreCounts;
+}

@@ -1,0 +1,515 @@
+//! A transaction's part on disk: what it has written, how it is undone, its way into the log and into the store.
+//!
+//! ```text
+//!   write    row in the overlay, entries of its keys, claims to unique ones
+//!   reserve  the record is made, its room is there; all but the last part of a long one is logged
+//!   commit   timestamp ─ feeds ─ logged as a half ─ committed ─ entries, old versions, rows into the store ─ out of the overlay
+//! ```
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin as Pinned;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use froglet_engine::crossing::BesideTxn;
+use froglet_engine::{CrashPoint, EngineError, LogRoom, Lsn, RowId, Savepoint, SpaceId, Ts, TxnId};
+use froglet_log::{Chain, Reserving, Room, redo};
+
+use crate::engine::{Core, Pin};
+use crate::keys;
+use crate::overlay::{Base, ClaimKey, Owner, State};
+use crate::space::{Index, Space};
+use crate::store::Tree;
+use crate::version::{Cells, Version, encode};
+
+/// Memory is charged in such steps.
+const CHARGE_BYTES: u64 = 64 << 10;
+/// More than what is logged beside operations.
+const AROUND_BYTES: usize = 64;
+
+/// What is undone, newest first.
+pub(crate) enum Undo {
+    /// The last change of a row.
+    Row(Arc<Space>, RowId),
+    /// An entry in the overlay of an index.
+    Entry(Arc<Index>, Vec<u8>),
+    /// A claim to a key.
+    Claim(ClaimKey),
+    /// What is kept for a keeper.
+    Keep(u64, Vec<SpaceId>),
+}
+
+/// A transaction's part. Dropped, it is undone.
+pub(crate) struct DiskTxn {
+    pub core: Arc<Core>,
+    pub owner: Arc<Owner>,
+    pub undo: Vec<(u32, Undo)>,
+    /// Its own writes.
+    writes: u32,
+    /// Those on the anchor.
+    beside: u32,
+    charged_bytes: u64,
+    used_bytes: u64,
+    record: Option<Record>,
+    /// Of the owner, when the record was made.
+    fills: u32,
+    ts: Option<u64>,
+    /// Where replays have to begin, from the log on.
+    applying: Option<u64>,
+    is_logged: bool,
+}
+
+/// A record on its way into the log.
+struct Record {
+    operations: Vec<u8>,
+    logged_bytes: usize,
+    chain: Option<Chain>,
+    reserving: Option<Reserving>,
+    room: Option<Room>,
+}
+
+impl DiskTxn {
+    pub fn begin(core: &Arc<Core>, owner: Arc<Owner>) -> DiskTxn {
+        DiskTxn {
+            core: Arc::clone(core),
+            owner,
+            undo: Vec::new(),
+            writes: 0,
+            beside: 0,
+            charged_bytes: 0,
+            used_bytes: 0,
+            record: None,
+            fills: 0,
+            ts: None,
+            applying: None,
+            is_logged: false,
+        }
+    }
+
+    pub fn id(&self) -> TxnId {
+        self.owner.id
+    }
+
+    /// The number of the write that is about to be made.
+    pub fn seq(&self) -> u32 {
+        self.beside + self.writes
+    }
+
+    /// A write was made: everything that was noted with its number.
+    pub fn wrote(&mut self) {
+        self.writes += 1;
+        self.record = None;
+    }
+
+    /// Asks for the memory of a write.
+    pub fn charge(&mut self, bytes: usize) -> Result<(), EngineError> {
+        assert!(self.ts.is_none(), "a transaction writes nothing after pre_commit");
+        let used = self.used_bytes + bytes as u64;
+        if used > self.charged_bytes {
+            let more = (used - self.charged_bytes).next_multiple_of(CHARGE_BYTES);
+            self.core.crossings().borrow_memory(more)?;
+            self.charged_bytes += more;
+        }
+        self.used_bytes = used;
+        Ok(())
+    }
+
+    pub fn note(&mut self, undo: Undo) {
+        let seq = self.seq();
+        self.undo.push((seq, undo));
+    }
+
+    /// Undoes what was noted last, until so many are left.
+    pub fn undo_to(&mut self, left: usize) {
+        while self.undo.len() > left {
+            match self.undo.pop().expect("there are more").1 {
+                Undo::Row(space, rid) => self.undo_row(&space, rid),
+                Undo::Entry(index, entry) => index.leave(&entry),
+                Undo::Claim(key) => self.core.overlay.let_go(&key),
+                Undo::Keep(..) => {}
+            }
+        }
+    }
+
+    fn undo_row(&self, space: &Space, rid: RowId) {
+        let mut block = self.core.overlay.block(space.id, rid.block());
+        let pending = block.get_mut(rid).expect("a row that was written is pending");
+        pending.changes.pop();
+        if pending.changes.is_empty() {
+            block.remove(rid);
+        }
+    }
+
+    /// The rows it has written, each once, in the order in which they came.
+    fn rows(&self) -> Vec<(Arc<Space>, RowId)> {
+        let mut seen = std::collections::HashSet::new();
+        let row = |(_, undo): &(u32, Undo)| match undo {
+            Undo::Row(space, rid) if seen.insert((space.id, *rid)) => {
+                Some((Arc::clone(space), *rid))
+            }
+            _ => None,
+        };
+        self.undo.iter().filter_map(row).collect()
+    }
+
+    /// Those that are not only held.
+    fn changed_rows(&self) -> Vec<(Arc<Space>, RowId)> {
+        let mut rows = self.rows();
+        rows.retain(|(space, rid)| {
+            let block = self.core.overlay.block(space.id, rid.block());
+            block.get(*rid).is_some_and(|pending| pending.last().is_some())
+        });
+        rows
+    }
+
+    fn feed(&self) {
+        let mut by_space = BTreeMap::<SpaceId, (Arc<Space>, Vec<RowId>)>::new();
+        for (space, rid) in self.changed_rows() {
+            by_space.entry(space.id).or_insert_with(|| (space, Vec::new())).1.push(rid);
+        }
+        for (space, rids) in by_space.values() {
+            space.feed(|| rids.clone());
+        }
+    }
+
+    fn operations(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (space, rid) in self.rows() {
+            let block = self.core.overlay.block(space.id, rid.block());
+            let pending = block.get(rid).expect("a row that was written is pending");
+            match (pending.last(), &pending.base) {
+                (None, _) => {}
+                (Some(last), base) => match (&last.cells, base) {
+                    (Some(cells), _) => redo::insert_cells(&mut out, space.id, rid, cells),
+                    // Made and deleted.
+                    (None, Base::Nothing) => {}
+                    (None, _) => redo::delete(&mut out, space.id, rid),
+                },
+            }
+        }
+        for (_, undo) in &self.undo {
+            if let Undo::Keep(keeper, spaces) = undo {
+                redo::keep(&mut out, *keeper, spaces);
+            }
+        }
+        out
+    }
+
+    fn reserve(&mut self) -> Result<Option<Reserving>, EngineError> {
+        let core = Arc::clone(&self.core);
+        if self.record.is_none() {
+            self.fills = self.owner.fills();
+            self.record = Some(Record {
+                operations: self.operations(),
+                logged_bytes: 0,
+                chain: None,
+                reserving: None,
+                room: None,
+            });
+        }
+        let record = self.record.as_mut().expect("made above");
+        loop {
+            let left = &record.operations[record.logged_bytes..];
+            let is_last = left.len() <= core.log.part_bytes();
+            if is_last && record.room.is_some() {
+                return Ok(None);
+            }
+            let piece = &left[..left.len().min(core.log.part_bytes())];
+            let wanted_bytes = piece.len() + AROUND_BYTES;
+            let reserving = match record.reserving.take() {
+                Some(reserving) => reserving,
+                None => core.log.reserve(wanted_bytes)?,
+            };
+            match reserving.taken() {
+                None => {
+                    record.reserving = Some(reserving.clone());
+                    return Ok(Some(reserving));
+                }
+                Some(room) if is_last => record.room = Some(room?),
+                Some(room) => {
+                    let mut chain = record.chain.take().unwrap_or_else(|| core.log.chain());
+                    match chain.is_begun() {
+                        true => chain.push(Some(room?), &[piece])?,
+                        false => chain.push(Some(room?), &[&[redo::LONG_TXN], piece])?,
+                    }
+                    record.logged_bytes += piece.len();
+                    record.chain = Some(chain);
+                }
+            }
+        }
+    }
+
+    fn append_anew(&mut self, half: u64, ts: u64) -> Result<Lsn, EngineError> {
+        self.record = None;
+        let mut head = Vec::with_capacity(21);
+        redo::txn_head(&mut head, Some(half), ts);
+        Ok(self.core.log.append_now(&[&head, &self.operations()])?)
+    }
+
+    fn append(&mut self, half: u64, ts: u64) -> Result<Lsn, EngineError> {
+        let record = self.record.take().map(|mut record| (record.room.take(), record));
+        let Some((Some(room), mut record)) = record else {
+            // Of a caller that has reserved nothing.
+            return self.append_anew(half, ts);
+        };
+        let rest = &record.operations[record.logged_bytes..];
+        Ok(match record.chain.take() {
+            Some(chain) => chain.end(Some(room), &[rest, &redo::long_end(Some(half), ts)])?,
+            None => {
+                let mut head = Vec::with_capacity(21);
+                redo::txn_head(&mut head, Some(half), ts);
+                self.core.log.append_in(room, &[&head, rest])?
+            }
+        })
+    }
+
+    /// What it keeps is kept from its timestamp on.
+    fn keep_all(&self, ts: u64) {
+        let mut kept = BTreeMap::<u64, Vec<SpaceId>>::new();
+        for (_, undo) in &self.undo {
+            if let Undo::Keep(keeper, spaces) = undo {
+                kept.entry(*keeper).or_default().extend(spaces);
+            }
+        }
+        for (keeper, mut spaces) in kept {
+            spaces.sort_unstable();
+            spaces.dedup();
+            let pin: Arc<Pin> = self.core.pins.pin(ts, spaces);
+            self.core.keepers.lock().insert(keeper, pin);
+        }
+    }
+
+    /// Whether an entry is of the key that its row has in the end: of others nobody would take it away.
+    fn is_last_key(&self, index: &Index, entry: &[u8]) -> bool {
+        let (key, rid) = keys::of_entry(entry);
+        let block = self.core.overlay.block(index.space, rid.block());
+        let pending = block.get(rid).expect("a row that was written is pending");
+        let Some(cells) = pending.last().and_then(|last| last.cells.as_ref()) else { return false };
+        // What cannot be read is looked at by whoever cleans up.
+        pending.changes.len() == 1 || index.key_of(cells).map_or(true, |(last, _)| last == key)
+    }
+
+    fn apply(&mut self, ts: u64) {
+        let core = Arc::clone(&self.core);
+        for (_, undo) in &self.undo {
+            if let Undo::Entry(index, entry) = undo
+                && self.is_last_key(index, entry)
+            {
+                core.store.put(Tree::Index, entry, &[]);
+            }
+        }
+        for (space, rid) in self.rows() {
+            let mut block = core.overlay.block(space.id, rid.block());
+            let pending = block.get(rid).expect("a row that was written is pending");
+            if let Some(last) = pending.last() {
+                let base = match &pending.base {
+                    Base::Version(version) => Some(version),
+                    Base::Nothing | Base::Unread => None,
+                };
+                core.store_row(&space, rid, base, last.cells.as_ref(), ts);
+                CrashPoint::HalfApplied.reached();
+            }
+            block.remove(rid);
+        }
+        for (_, undo) in std::mem::take(&mut self.undo) {
+            match undo {
+                Undo::Entry(index, entry) => index.leave(&entry),
+                Undo::Claim(key) => core.overlay.let_go(&key),
+                Undo::Row(..) | Undo::Keep(..) => {}
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.record = None;
+        if let Some(at) = self.applying.take() {
+            self.core.end_applying(at);
+        }
+        if self.charged_bytes > 0 {
+            self.core.crossings().return_memory(std::mem::take(&mut self.charged_bytes));
+        }
+    }
+
+    fn undo_all(&mut self) {
+        if self.is_logged || (self.undo.is_empty() && self.ts.is_none()) {
+            self.end();
+            return;
+        }
+        self.owner.set(State::Aborted);
+        self.undo_to(0);
+        self.end();
+    }
+}
+
+impl Core {
+    /// Puts a committed version into the store, in the order that readers rely on. Its writer has the row [O1].
+    pub fn store_row(
+        &self,
+        space: &Space,
+        rid: RowId,
+        base: Option<&Version>,
+        now: Option<&Cells>,
+        ts: u64,
+    ) {
+        if let Some(base) = base {
+            space.newest_end.fetch_max(ts, Ordering::SeqCst);
+            let key = keys::history(space.id, rid, ts);
+            self.store.put(Tree::History, &key, &base.encode());
+            self.garbage.lock().push(ts, space.id, rid);
+        }
+        let key = keys::row(space.id, rid);
+        match now {
+            Some(cells) => self.store.put(Tree::Rows, &key, &encode(ts, cells)),
+            None => self.store.remove(Tree::Rows, &key),
+        }
+        let bytes = |cells: usize| i64::try_from(cells).expect("a row is in memory");
+        let rows = i64::from(now.is_some()) - i64::from(base.is_some());
+        let more =
+            bytes(now.map_or(0, |now| now.len())) - bytes(base.map_or(0, |base| base.cells.len()));
+        space.rows.fetch_add(rows, Ordering::Relaxed);
+        space.bytes.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// Waits until something that has gathered is written.
+struct Written(Arc<Core>);
+
+impl Future for Written {
+    type Output = ();
+
+    fn poll(self: Pinned<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // First the place in line, then the look.
+        self.0.wake_later(context.waker());
+        if !self.0.is_full() || self.0.trouble().is_some() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl BesideTxn for DiskTxn {
+    fn set_beside(&mut self, writes: u32) {
+        self.beside = writes;
+    }
+
+    fn writes(&self) -> u32 {
+        self.writes
+    }
+
+    fn rollback_to(&mut self, to: Savepoint) {
+        assert!(self.ts.is_none(), "a transaction rolls nothing back after pre_commit");
+        let left = self.undo.partition_point(|(seq, _)| *seq < to.0);
+        if left == self.undo.len() {
+            return;
+        }
+        let mut seqs: Vec<u32> = self.undo[left..].iter().map(|(seq, _)| *seq).collect();
+        seqs.dedup();
+        // What a migration has put into a write that goes is to be put into what it was.
+        self.feed();
+        self.undo_to(left);
+        self.writes -= u32::try_from(seqs.len()).expect("there were as many writes");
+        self.record = None;
+    }
+
+    fn rows_written(&self, space: SpaceId) -> Vec<RowId> {
+        let mut rids: Vec<RowId> = self
+            .changed_rows()
+            .into_iter()
+            .filter(|(written, _)| written.id == space)
+            .map(|(_, rid)| rid)
+            .collect();
+        rids.sort_unstable();
+        rids
+    }
+
+    fn spaces_written(&self) -> Vec<SpaceId> {
+        let mut spaces: Vec<SpaceId> =
+            self.changed_rows().into_iter().map(|(space, _)| space.id).collect();
+        spaces.sort_unstable();
+        spaces.dedup();
+        spaces
+    }
+
+    fn keep(&mut self, keeper: u64, spaces: &[SpaceId]) -> Result<(), EngineError> {
+        for space in spaces {
+            self.core.space(*space)?;
+        }
+        if !spaces.is_empty() {
+            self.note(Undo::Keep(keeper, spaces.to_vec()));
+            self.wrote();
+        }
+        Ok(())
+    }
+
+    fn reserve_log(&mut self) -> Result<LogRoom, EngineError> {
+        if self.core.is_full() {
+            if let Some(trouble) = self.core.trouble() {
+                return Err(trouble);
+            }
+            return Ok(LogRoom::Wait(Box::pin(Written(Arc::clone(&self.core)))));
+        }
+        Ok(match self.reserve()? {
+            None => LogRoom::Reserved,
+            Some(reserving) => LogRoom::Wait(Box::pin(reserving)),
+        })
+    }
+
+    fn pre_commit(&mut self) -> Ts {
+        assert!(self.ts.is_none(), "pre_commit comes once, or again after retreat");
+        // The state first: whoever has a view at the timestamp waits for the verdict. Nobody has one before the
+        // timestamps of both engines are known to who joins them.
+        let ts = self.core.clock.fetch_add(1, Ordering::SeqCst) + 1;
+        self.owner.set(State::Committing(ts));
+        self.ts = Some(ts);
+        Ts(ts)
+    }
+
+    fn retreat(&mut self) {
+        assert!(self.ts.take().is_some(), "retreat comes after pre_commit");
+        self.owner.set(State::Open);
+        if let Some(record) = &mut self.record {
+            record.room = None;
+            record.reserving = None;
+        }
+    }
+
+    fn log(&mut self, number: u64) -> Result<Lsn, EngineError> {
+        let ts = self.ts.expect("a transaction is logged after pre_commit");
+        self.feed();
+        self.applying = Some(self.core.begin_applying().keep());
+        let logged = match self.owner.fills() == self.fills {
+            true => self.append(number, ts)?,
+            // What was made ready for the log is not what the rows are. Nobody fills them from now on.
+            false => self.append_anew(number, ts)?,
+        };
+        CrashPoint::HalfLogged.reached();
+        Ok(logged)
+    }
+
+    fn publish(mut self: Box<Self>) {
+        let ts = self.ts.expect("a transaction is published after pre_commit");
+        self.keep_all(ts);
+        self.is_logged = true;
+        self.owner.set(State::Committed(ts));
+        self.apply(ts);
+        self.end();
+    }
+
+    fn abort(mut self: Box<Self>) {
+        self.undo_all();
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Drop for DiskTxn {
+    fn drop(&mut self) {
+        self.undo_all();
+    }
+}

@@ -1,0 +1,4 @@
+//! The disk engine, always beside an anchor: it has no life of its own.
+
+mod histories;
+mod support;
